@@ -1,0 +1,35 @@
+//! zstd without the bytes that a page does not need: no magic number, content size or checksum.
+
+use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
+
+/// Both contexts, taken from the Rust allocator (`with-rust-allocator`).
+pub(crate) struct State {
+    compress: CCtx<'static>,
+    decompress: DCtx<'static>,
+}
+
+impl State {
+    pub(crate) fn new(level: i32) -> Self {
+        let (mut compress, mut decompress) = (CCtx::create(), DCtx::create());
+        let format = FrameFormat::Magicless;
+        let parameters = [
+            CParameter::CompressionLevel(level),
+            CParameter::Format(format),
+            CParameter::ContentSizeFlag(false),
+            CParameter::ChecksumFlag(false),
+        ];
+        for parameter in parameters {
+            compress.set_parameter(parameter).expect("zstd knows its own parameters");
+        }
+        decompress.set_parameter(DParameter::Format(format)).expect("zstd knows its own parameters");
+        Self { compress, decompress }
+    }
+
+    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Option<usize> {
+        self.compress.compress2(out, page).ok()
+    }
+
+    pub(crate) fn decompress(&mut self, block: &[u8], page: &mut [u8]) -> Option<usize> {
+        self.decompress.decompress(page, block).ok()
+    }
+}

@@ -1,0 +1,160 @@
+//! What happens to mappings: the words of a range are dropped or moved.
+//!
+//! The kernel reports these as userfaultfd events. The agent reads them and applies them under one hold of the
+//! lock ([`Mm::with_changes`]), so that reclaim can never run between the moment an event was read (from
+//! which the kernel lets pages move again) and the moment the words follow it.
+
+use lock_api::RawMutex;
+
+use crate::fork::Log;
+use crate::machine::Machine;
+use crate::page::{PageRange, Vpn};
+use crate::swap_table::entry::Slot;
+use crate::zsmalloc::Arena;
+use crate::{Inner, Mm};
+
+/// A change of the program's mappings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The contents of a range are dropped (or, with MADV_FREE, may be): missing pages read as zeros.
+    Remove(PageRange),
+    /// A range is unmapped.
+    Unmap(PageRange),
+    /// A range has other addresses now.
+    Remap { from: PageRange, to: Vpn },
+}
+
+/// The lock, held while events are read and applied.
+pub struct Changes<'a, A>(&'a mut Inner<A>);
+
+impl<A: Arena> Changes<'_, A> {
+    /// Apply one change, or log it while the engine is frozen for a fork.
+    ///
+    /// False: the log is full. The change is lost then, and the caller must not read any more events until the
+    /// engine was thawed; [`has_room`](Self::has_room) asks beforehand.
+    pub fn apply(&mut self, change: Change) {
+        match &mut self.0.frozen {
+            Some(log) => log.push_change(change),
+            None => self.0.apply(change),
+        }
+    }
+
+    /// Whether one more change can be taken now.
+    pub fn has_room(&self) -> bool {
+        self.0.frozen.as_ref().is_none_or(Log::has_room)
+    }
+
+    /// The fork happened: what was logged so far is older than the child, the rest is not its business.
+    pub fn mark_fork(&mut self) {
+        if let Some(log) = &mut self.0.frozen {
+            log.mark_fork();
+        }
+    }
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Run `f`, which reads events and applies them, under the lock.
+    pub fn with_changes<T>(&self, f: impl FnOnce(&mut Changes<'_, M::Arena>) -> T) -> T {
+        self.with(|inner| f(&mut Changes(inner)))
+    }
+
+    /// Apply one change.
+    pub fn change(&self, change: Change) {
+        self.with_changes(|changes| changes.apply(change));
+    }
+
+    /// Take `range` under our care. Pages without a word that `present` names are mapped already: they are adopted.
+    /// With `present_wins`, pages that are mapped are adopted whatever their word says; only for a caller that
+    /// knows nothing to have been reclaimed since it looked (a forked child that has just started).
+    pub fn manage(&self, range: PageRange, present: &[PageRange], present_wins: bool) {
+        self.with(|inner| {
+            inner.managed.insert(range);
+            for run in present {
+                inner.adopt(*run, present_wins);
+            }
+        });
+    }
+
+    /// Whether all of `range` is under our care.
+    pub fn manages(&self, range: PageRange) -> bool {
+        self.with(|inner| inner.managed.covers(range))
+    }
+
+    /// The ranges under our care.
+    pub fn managed(&self) -> alloc::vec::Vec<PageRange> {
+        self.with(|inner| inner.managed.iter().collect())
+    }
+}
+
+impl<A: Arena> Inner<A> {
+    pub(crate) fn apply(&mut self, change: Change) {
+        match change {
+            Change::Remove(range) => self.drop_words(range),
+            Change::Unmap(range) => {
+                self.drop_words(range);
+                self.managed.remove(range);
+            }
+            Change::Remap { from, to } => self.move_words(from, to),
+        }
+    }
+
+    fn drop_words(&mut self, range: PageRange) {
+        // Collected first: giving up what a word points to needs all of self.
+        let mut pages = alloc::vec::Vec::new();
+        self.table.for_each(range, |_, vpn, _| pages.push(vpn));
+        for vpn in pages {
+            self.publish(vpn, Slot::None);
+        }
+    }
+
+    /// Re-key the words of `from` to `to`. LRU entries name page numbers, so moved pages get new ones.
+    fn move_words(&mut self, from: PageRange, to: Vpn) {
+        let target = PageRange::new(to, from.pages());
+        self.drop_words(target);
+        let mut moved = alloc::vec::Vec::new();
+        self.table.for_each(from, |table, vpn, slot| {
+            table.publish(vpn, Slot::None);
+            moved.push((to.add(vpn.number() - from.start.number()), slot));
+        });
+        for (vpn, slot) in moved {
+            let slot = match slot {
+                Slot::Resident { .. } => Slot::Resident { order: 0, tag: self.lru.add_tail(vpn, 0) },
+                Slot::Zswap { handle, len, .. } => {
+                    // A writeback in flight finds its mark gone and gives its slot back.
+                    Slot::Zswap { handle, len, writeback: false, tag: self.zswap_lru.add_tail(vpn, 0) }
+                }
+                Slot::Staged { slot, busy } => {
+                    self.staging.set_owner(slot, vpn);
+                    Slot::Staged { slot, busy }
+                }
+                Slot::None | Slot::Zero | Slot::Swap { .. } | Slot::Bad => slot,
+            };
+            self.table.publish(vpn, slot);
+        }
+        self.managed.remove(from);
+        self.managed.insert(target);
+    }
+
+    fn adopt(&mut self, run: PageRange, present_wins: bool) {
+        let mut start = run.start;
+        while start < run.end {
+            let adoptable = |inner: &Self, vpn| match inner.table.lookup(vpn) {
+                Slot::None => true,
+                Slot::Zswap { .. } | Slot::Zero | Slot::Swap { .. } => present_wins,
+                Slot::Resident { .. } | Slot::Staged { .. } | Slot::Bad => false,
+            };
+            let mut end = start;
+            while end < run.end && adoptable(self, end) {
+                end = end.add(1);
+            }
+            let pages = end.number() - start.number();
+            if pages > 0 {
+                // Folios of at most one staging unit: adopted memory is of unknown temperature.
+                for chunk in (0..pages).step_by(crate::UNIT as usize) {
+                    self.publish_resident_run(start.add(chunk), (pages - chunk).min(u64::from(crate::UNIT)));
+                }
+            }
+            start = end.add(u64::from(pages == 0));
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Forking: the engine stands still while the kernel copies it.
+//!
+//! The child gets a copy-on-write copy of this process, pool and swap table included, and from then on serves itself
+//! from that copy. So the copy must be of an engine at rest. Before a fork the agent freezes the engine
+//! ([`Mm::freeze`]); faults are then served without changing anything (the page is mapped, the word stays as it
+//! is), and what would have changed goes to a [`Log`]. After the fork the parent thaws: the log is applied in order. The
+//! child starts from the frozen state, plus the changes that were logged before the fork happened.
+//!
+//! While frozen nothing here allocates: the log's room is taken when the freeze begins.
+
+use alloc::vec::Vec;
+
+use lock_api::RawMutex;
+
+use crate::machine::{Machine, Stop};
+use crate::page::{PageRange, Vpn};
+use crate::swap_table::entry::Slot;
+use crate::zsmalloc::Arena;
+use crate::zswap::Worker;
+use crate::{Change, Fault, Inner, Mm, PinId};
+
+/// Room of a log. A freeze lasts about a millisecond; a fault takes several microseconds.
+const LOG_MAX: usize = 64 * 1024;
+/// Room kept for changes, which must not be lost; faults stop being logged (and are found by a scan) before.
+const LOG_CHANGES: usize = 4 * 1024;
+
+#[derive(Clone, Copy)]
+enum Logged {
+    /// This page was mapped.
+    Served(Vpn),
+    /// This change was read.
+    Changed(Change),
+}
+
+/// What happened since the freeze, in order.
+pub(crate) struct Log {
+    entries: Vec<Logged>,
+    /// Entries that are older than the fork.
+    at_fork: Option<usize>,
+    /// Some served pages did not fit: the caller must look for them.
+    overflowed: bool,
+}
+
+/// Where a page's contents are while the engine is frozen.
+enum Frozen {
+    /// As its word (under this page number, it may have been moved) says.
+    Word(Vpn),
+    /// Dropped since: zeros.
+    Zeros,
+}
+
+impl Log {
+    fn new() -> Self {
+        Self { entries: Vec::with_capacity(LOG_MAX), at_fork: None, overflowed: false }
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.entries.len() < LOG_MAX
+    }
+
+    pub(crate) fn push_change(&mut self, change: Change) {
+        assert!(self.has_room(), "has_room is asked before an event is read");
+        self.entries.push(Logged::Changed(change));
+    }
+
+    fn push_served(&mut self, vpn: Vpn) {
+        if self.entries.len() < LOG_MAX - LOG_CHANGES {
+            self.entries.push(Logged::Served(vpn));
+        } else {
+            self.overflowed = true;
+        }
+    }
+
+    pub(crate) fn mark_fork(&mut self) {
+        self.at_fork = Some(self.entries.len());
+    }
+
+    /// Follow the changes backwards from the newest (or from the fork, for the child) to where the page was.
+    fn resolve(&self, vpn: Vpn, for_child: bool) -> Frozen {
+        let newest = if for_child { self.at_fork.unwrap_or(0) } else { self.entries.len() };
+        let mut vpn = vpn;
+        for entry in self.entries[..newest].iter().rev() {
+            match *entry {
+                Logged::Served(_) => {}
+                Logged::Changed(Change::Remove(range) | Change::Unmap(range)) => {
+                    if range.contains(vpn) {
+                        return Frozen::Zeros;
+                    }
+                }
+                Logged::Changed(Change::Remap { from, to }) => {
+                    if PageRange::new(to, from.pages()).contains(vpn) {
+                        vpn = from.start.add(vpn.number() - to.number());
+                    } else if from.contains(vpn) {
+                        return Frozen::Zeros;
+                    }
+                }
+            }
+        }
+        Frozen::Word(vpn)
+    }
+}
+
+/// What a thaw leaves to the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thawed {
+    /// Pages were mapped that the log had no room for: adopt what is present.
+    pub look_for_pages: bool,
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Stop changing. No store or writeback may be in flight (the caller is the one thread that does those, or has
+    /// parked it). Returns the pin that keeps the child's swap slots from being overwritten.
+    pub fn freeze(&self) -> PinId {
+        self.with(|inner| {
+            assert!(inner.frozen.is_none() && !inner.is_writing_back, "a freeze begins at rest");
+            inner.frozen = Some(Log::new());
+            inner.slots.pin_all()
+        })
+    }
+
+    /// Whether the engine is frozen.
+    pub fn is_frozen(&self) -> bool {
+        self.with(|inner| inner.frozen.is_some())
+    }
+
+    /// The changes read before the fork: the child applies them first. Call after the fork was marked.
+    pub fn changes_before_fork(&self, mut f: impl FnMut(Change)) {
+        self.with(|inner| {
+            let Some(log) = &inner.frozen else { return };
+            for entry in &log.entries[..log.at_fork.unwrap_or(0)] {
+                if let Logged::Changed(change) = *entry {
+                    f(change);
+                }
+            }
+        });
+    }
+
+    /// Go on: apply the log.
+    pub fn thaw(&self) -> Thawed {
+        self.with(|inner| {
+            let Some(log) = inner.frozen.take() else { return Thawed { look_for_pages: false } };
+            for entry in &log.entries {
+                match *entry {
+                    Logged::Served(vpn) => inner.publish_resident(vpn, 0),
+                    Logged::Changed(change) => inner.apply(change),
+                }
+            }
+            Thawed { look_for_pages: log.overflowed }
+        })
+    }
+
+    /// In the child: leave the frozen state without its log. Slots of the parent's device are read as `device` from
+    /// now on; our own device starts empty. False: there have been too many forks in a row to tell devices apart.
+    pub fn start_child(&self, device: u8) -> bool {
+        self.with(|inner| {
+            // The log is the parent's and was being written while it was copied; its buffer goes, unread.
+            inner.frozen = None;
+            let mut renamed = Vec::new();
+            let everything = PageRange { start: Vpn::new(0), end: Vpn::new(1 << 35) };
+            inner.table.for_each(everything, |_, vpn, slot| {
+                if let Slot::Swap { device: 0, slot } = slot {
+                    renamed.push((vpn, Slot::Swap { device, slot }));
+                }
+            });
+            for (vpn, slot) in renamed {
+                inner.table.publish(vpn, slot);
+            }
+            inner.slots.start_over();
+        });
+        device != 0
+    }
+
+    /// The child of that freeze is gone: its swap slots may be written again.
+    pub fn unpin(&self, pin: PinId) {
+        self.with(|inner| inner.slots.unpin(pin));
+    }
+
+    /// Serve a fault of a child that cannot serve itself yet, by `copy_in` into the child.
+    pub fn fault_of_child(&self, worker: &mut Worker<M>, vpn: Vpn, copy_in: impl FnOnce(&[u8])) -> bool {
+        self.with(|inner| {
+            let found = match inner.frozen.as_ref().map(|log| log.resolve(vpn, true)) {
+                Some(Frozen::Word(vpn)) => inner.contents(self, worker, vpn),
+                Some(Frozen::Zeros) | None => worker.zero_page(),
+            };
+            if found {
+                copy_in(worker.page());
+            }
+            found
+        })
+    }
+
+    /// Call `copy_in` with every page whose contents are not mapped: for a child that cannot be managed.
+    pub fn for_each_absent(&self, worker: &mut Worker<M>, mut copy_in: impl FnMut(Vpn, &[u8])) -> bool {
+        self.with(|inner| {
+            let mut absent = Vec::new();
+            let everything = PageRange { start: Vpn::new(0), end: Vpn::new(1 << 35) };
+            inner.table.for_each(everything, |_, vpn, slot| match slot {
+                Slot::Staged { .. } | Slot::Zswap { .. } | Slot::Swap { .. } | Slot::Bad => absent.push(vpn),
+                Slot::None | Slot::Resident { .. } | Slot::Zero => {}
+            });
+            absent.into_iter().all(|vpn| {
+                let found = inner.contents(self, worker, vpn);
+                if found {
+                    copy_in(vpn, worker.page());
+                }
+                found
+            })
+        })
+    }
+}
+
+impl<A: Arena> Inner<A> {
+    /// Serve a fault without changing anything but the log.
+    pub(crate) fn serve_frozen<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Fault
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        let found = match self.frozen.as_ref().map(|log| log.resolve(vpn, false)) {
+            Some(Frozen::Word(at)) => self.contents(mm, worker, at),
+            Some(Frozen::Zeros) | None => worker.zero_page(),
+        };
+        if !found {
+            return Fault::Lost;
+        }
+        match mm.machine.copy_in(vpn, worker.page(), true).stop {
+            Some(Stop::Again | Stop::NoMemory) => Fault::Retry,
+            Some(_) => {
+                mm.machine.wake(vpn, 1);
+                Fault::Served
+            }
+            None => {
+                if let Some(log) = &mut self.frozen {
+                    log.push_served(vpn);
+                }
+                Fault::Served
+            }
+        }
+    }
+
+    /// Bring the contents of a page that is not mapped into the worker's page. False: they are lost.
+    fn contents<R, M>(&self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> bool
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        match self.table.lookup(vpn) {
+            Slot::None | Slot::Resident { .. } | Slot::Zero => worker.zero_page(),
+            Slot::Staged { slot, .. } => mm.machine.with_staged(slot, |page| worker.copy_page(page)),
+            Slot::Zswap { handle, len, .. } => worker.decompress(self.pool.read(handle, len as usize)),
+            Slot::Swap { device, slot } => worker.read_page(&mm.machine, device, slot),
+            Slot::Bad => false,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the engine needs from the machine. The agent implements it with userfaultfd and files, [`crate::sim`] with
+//! vectors. Nothing here blocks on the engine's lock, so any of it may be called while the lock is held; the file
+//! operations may take milliseconds and are only called without it.
+
+use crate::page::Vpn;
+use crate::zsmalloc::Arena;
+
+/// What the page after the last one done met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The page to move is not there.
+    Missing,
+    /// The place to fill is taken.
+    Present,
+    /// Shared with a forked process, or pinned by the kernel.
+    Busy,
+    /// The mapping cannot take part: read-only, locked, unmapped, not anonymous.
+    Unmovable,
+    /// The mappings are changing: events wait to be read before anything else can be done.
+    Again,
+    /// No memory.
+    NoMemory,
+}
+
+/// How many pages were done, and why not more (`None`: all were).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Pages done, from the first on.
+    pub pages: u32,
+    /// What stopped the rest.
+    pub stop: Option<Stop>,
+}
+
+impl Done {
+    /// All `pages` were done.
+    pub const fn all(pages: u32) -> Self {
+        Self { pages, stop: None }
+    }
+
+    /// None was done.
+    pub const fn none(stop: Stop) -> Self {
+        Self { pages: 0, stop: Some(stop) }
+    }
+}
+
+/// The swap device failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoError {
+    /// No room (ENOSPC, quota).
+    NoSpace,
+    /// Anything else.
+    Failed,
+}
+
+/// A buffer that the swap device can read and write directly.
+pub trait IoBuffer {
+    /// Its first `len` bytes.
+    fn bytes(&self, len: usize) -> &[u8];
+    /// The same, for writing.
+    fn bytes_mut(&mut self, len: usize) -> &mut [u8];
+}
+
+/// The machine under the engine.
+pub trait Machine {
+    /// Memory of the compressed pool.
+    type Arena: Arena;
+    /// Buffers for the swap device.
+    type Io: IoBuffer;
+
+    /// Move the mapped pages from `vpn` on into staging slots from `slot` on, atomically for each page: the
+    /// program's next touch faults.
+    fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done;
+    /// Move staged pages back and wake whoever waits for them.
+    fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done;
+    /// Map copies of `bytes` (whole pages) at `vpn`; `wake` whoever waits for them.
+    fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done;
+    /// Wake whoever waits for these pages.
+    fn wake(&self, vpn: Vpn, pages: u32);
+    /// Look at the bytes of a staged page. Only while it is in the slot and marked busy, or under the engine's lock.
+    fn with_staged<T>(&self, slot: u32, f: impl FnOnce(&[u8]) -> T) -> T;
+    /// Give the frames in these slots (some may be empty) back to the system.
+    fn drop_staged(&self, slot: u32, pages: u32);
+
+    /// A buffer of `pages` pages.
+    fn io_buffer(&self, pages: usize) -> Self::Io;
+    /// Write whole pages to our own swap device from slot `slot` on.
+    ///
+    /// # Errors
+    /// The slots hold undefined bytes then.
+    fn write_swap(&self, slot: u32, bytes: &[u8]) -> Result<(), IoError>;
+    /// Read whole pages of a swap device from slot `slot` on.
+    ///
+    /// # Errors
+    /// `bytes` is undefined then.
+    fn read_swap(&self, device: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError>;
+    /// Nanoseconds on a clock that never goes back.
+    fn now_ns(&self) -> u64;
+}

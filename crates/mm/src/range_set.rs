@@ -1,0 +1,78 @@
+//! The pages under our care, as disjoint ranges.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::page::{PageRange, Vpn};
+
+/// Disjoint, non-adjacent ranges of pages.
+#[derive(Default)]
+pub struct RangeSet(BTreeMap<Vpn, Vpn>);
+
+impl RangeSet {
+    /// Whether all of `range` is in the set.
+    pub fn covers(&self, range: PageRange) -> bool {
+        self.0.range(..=range.start).next_back().is_some_and(|(_, end)| *end >= range.end)
+    }
+
+    /// Add `range`, merging it with its neighbours.
+    pub fn insert(&mut self, range: PageRange) {
+        let mut merged = range;
+        let touching: Vec<Vpn> =
+            self.0.range(..=range.end).rev().take_while(|(_, end)| **end >= range.start).map(|(s, _)| *s).collect();
+        for start in touching {
+            let end = self.0.remove(&start).unwrap_or(start);
+            merged = PageRange { start: merged.start.min(start), end: merged.end.max(end) };
+        }
+        if merged.pages() > 0 {
+            self.0.insert(merged.start, merged.end);
+        }
+    }
+
+    /// Remove `range`, keeping what lies outside it.
+    pub fn remove(&mut self, range: PageRange) {
+        let overlapping: Vec<(Vpn, Vpn)> = self
+            .0
+            .range(..range.end)
+            .rev()
+            .take_while(|(_, end)| **end > range.start)
+            .map(|(start, end)| (*start, *end))
+            .collect();
+        for (start, end) in overlapping {
+            self.0.remove(&start);
+            if start < range.start {
+                self.0.insert(start, range.start);
+            }
+            if end > range.end {
+                self.0.insert(range.end, end);
+            }
+        }
+    }
+
+    /// The ranges in order.
+    pub fn iter(&self) -> impl Iterator<Item = PageRange> {
+        self.0.iter().map(|(start, end)| PageRange { start: *start, end: *end })
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_set(ops in proptest::collection::vec((any::<bool>(), 0..60u64, 0..20u64), 1..60)) {
+            let (mut set, mut model) = (RangeSet::default(), BTreeSet::new());
+            for (add, start, len) in ops {
+                let range = PageRange::new(Vpn::new(start), len);
+                if add { set.insert(range); model.extend(range.iter()); } else { set.remove(range); for v in range.iter() { model.remove(&v); } }
+                let pages: BTreeSet<Vpn> = set.iter().flat_map(PageRange::iter).collect();
+                prop_assert_eq!(&pages, &model);
+                let ranges: Vec<PageRange> = set.iter().collect();
+                prop_assert!(ranges.windows(2).all(|w| w[0].end < w[1].start));
+            }
+        }
+    }
+}

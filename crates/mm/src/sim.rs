@@ -1,0 +1,163 @@
+//! A machine of vectors: a program's memory, staging slots and a disk that can fail. For tests and Miri.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::sync::atomic::AtomicU64;
+
+use crate::machine::{Done, IoBuffer, IoError, Machine, Stop};
+use crate::page::{PAGE_SIZE, Vpn};
+use crate::vmstat::{Vmstat, WORDS};
+use crate::zsmalloc::Arena;
+
+type Page = Box<[u8; PAGE_SIZE]>;
+
+/// Pool memory in a vector.
+pub struct VecArena(Vec<u8>);
+
+impl VecArena {
+    /// `pages` pages.
+    pub fn new(pages: usize) -> Self {
+        Self(vec![0; pages * PAGE_SIZE])
+    }
+}
+
+impl Arena for VecArena {
+    fn pages(&self) -> usize {
+        self.0.len() / PAGE_SIZE
+    }
+    fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        &self.0[offset..offset + len]
+    }
+    fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
+        &mut self.0[offset..offset + len]
+    }
+    fn release(&mut self, first: usize, pages: usize) {
+        self.0[first * PAGE_SIZE..(first + pages) * PAGE_SIZE].fill(0xdd);
+    }
+}
+
+/// An I/O buffer in a vector.
+pub struct VecIo(Vec<u8>);
+
+impl IoBuffer for VecIo {
+    fn bytes(&self, len: usize) -> &[u8] {
+        &self.0[..len]
+    }
+    fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
+        &mut self.0[..len]
+    }
+}
+
+/// The simulated machine.
+#[derive(Default)]
+pub struct SimMachine {
+    /// The program's mapped pages.
+    pub pages: RefCell<BTreeMap<Vpn, Page>>,
+    /// Pages that refuse to move.
+    pub pinned: RefCell<BTreeSet<Vpn>>,
+    staging: RefCell<BTreeMap<u32, Page>>,
+    disk: RefCell<BTreeMap<u32, Page>>,
+    /// Writes to the disk fail.
+    pub disk_fails: Cell<bool>,
+    clock: Cell<u64>,
+}
+
+fn boxed(bytes: &[u8]) -> Page {
+    let mut page = Box::new([0; PAGE_SIZE]);
+    page.copy_from_slice(bytes);
+    page
+}
+
+impl SimMachine {
+    /// The page the program sees, if it is mapped.
+    pub fn read(&self, vpn: Vpn) -> Option<Page> {
+        self.pages.borrow().get(&vpn).cloned()
+    }
+
+    /// Frames in staging slots.
+    pub fn staged_frames(&self) -> usize {
+        self.staging.borrow().len()
+    }
+
+    /// Counters of their own for one engine.
+    pub fn vmstat() -> Vmstat {
+        Vmstat::new(Vec::leak((0..WORDS).map(|_| AtomicU64::new(0)).collect()))
+    }
+}
+
+impl Machine for SimMachine {
+    type Arena = VecArena;
+    type Io = VecIo;
+
+    fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
+        for i in 0..pages {
+            let page = vpn.add(u64::from(i));
+            let stop = |stop| Done { pages: i, stop: Some(stop) };
+            if self.pinned.borrow().contains(&page) {
+                return stop(Stop::Busy);
+            }
+            let Some(frame) = self.pages.borrow_mut().remove(&page) else { return stop(Stop::Missing) };
+            let old = self.staging.borrow_mut().insert(slot + i, frame);
+            assert!(old.is_none(), "a staging slot was filled twice");
+        }
+        Done::all(pages)
+    }
+
+    fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
+        for i in 0..pages {
+            let frame = self.staging.borrow_mut().remove(&(slot + i)).expect("moving a frame that is not staged");
+            assert!(self.pages.borrow_mut().insert(vpn.add(u64::from(i)), frame).is_none(), "mapped twice");
+        }
+        Done::all(pages)
+    }
+
+    fn copy_in(&self, vpn: Vpn, bytes: &[u8], _: bool) -> Done {
+        for (i, page) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
+            let at = vpn.add(i as u64);
+            if self.pages.borrow().contains_key(&at) {
+                return Done { pages: i as u32, stop: Some(Stop::Present) };
+            }
+            self.pages.borrow_mut().insert(at, boxed(page));
+        }
+        Done::all((bytes.len() / PAGE_SIZE) as u32)
+    }
+
+    fn wake(&self, _: Vpn, _: u32) {}
+
+    fn with_staged<T>(&self, slot: u32, f: impl FnOnce(&[u8]) -> T) -> T {
+        f(&self.staging.borrow()[&slot][..])
+    }
+
+    fn drop_staged(&self, slot: u32, pages: u32) {
+        self.staging.borrow_mut().retain(|s, _| !(slot..slot + pages).contains(s));
+    }
+
+    fn io_buffer(&self, pages: usize) -> VecIo {
+        VecIo(vec![0; pages * PAGE_SIZE])
+    }
+
+    fn write_swap(&self, slot: u32, bytes: &[u8]) -> Result<(), IoError> {
+        if self.disk_fails.get() {
+            return Err(IoError::NoSpace);
+        }
+        for (i, page) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
+            self.disk.borrow_mut().insert(slot + i as u32, boxed(page));
+        }
+        Ok(())
+    }
+
+    fn read_swap(&self, _: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
+        for (i, page) in bytes.chunks_exact_mut(PAGE_SIZE).enumerate() {
+            page.copy_from_slice(&self.disk.borrow().get(&(slot + i as u32)).ok_or(IoError::Failed)?[..]);
+        }
+        Ok(())
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.set(self.clock.get() + 100);
+        self.clock.get()
+    }
+}

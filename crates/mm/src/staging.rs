@@ -1,0 +1,116 @@
+//! The staging range: where reclaimed frames wait, unmapped but whole, for a second chance.
+//!
+//! There is no accessed bit for user space, so reclaim takes folios out of the mapping into this range. A fault while a
+//! folio waits takes it back for the price of one move; one that is still there when its turn comes is stored.
+//! Slots are handed out in units of 16, a run at a time; a run is the batch that is stored together.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::page::Vpn;
+
+/// Slots in a unit.
+pub const UNIT: u32 = 16;
+
+/// Consecutive slots that were filled together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagedRun {
+    /// First slot, a multiple of [`UNIT`].
+    pub slot: u32,
+    /// Slots handed out, a multiple of [`UNIT`].
+    pub capacity: u32,
+    /// Slots filled.
+    pub len: u32,
+}
+
+/// The slots and the runs waiting in them, oldest first.
+pub struct Staging {
+    owner: Vec<Vpn>,
+    /// Whether a frame is in the slot.
+    has_frame: Vec<bool>,
+    unit_used: Vec<bool>,
+    hand: usize,
+    waiting: VecDeque<StagedRun>,
+    frames: u64,
+}
+
+impl Staging {
+    /// `slots` empty slots (rounded down to units).
+    pub fn new(slots: u32) -> Self {
+        let units = (slots / UNIT) as usize;
+        Self {
+            owner: vec![Vpn::new(0); units * UNIT as usize],
+            has_frame: vec![false; units * UNIT as usize],
+            unit_used: vec![false; units],
+            hand: 0,
+            waiting: VecDeque::new(),
+            frames: 0,
+        }
+    }
+
+    /// Frames held in slots, those being given up included: they are resident memory.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Slots in all.
+    pub fn slots(&self) -> u32 {
+        self.owner.len() as u32
+    }
+
+    /// Take `pages` consecutive slots (rounded up to units). `None`: no such run is free.
+    pub fn alloc(&mut self, pages: u32) -> Option<StagedRun> {
+        let (units, want) = (self.unit_used.len(), pages.div_ceil(UNIT) as usize);
+        let starts = (self.hand..units).chain(0..self.hand);
+        let start = starts.into_iter().find(|s| s + want <= units && !self.unit_used[*s..s + want].contains(&true))?;
+        self.unit_used[start..start + want].fill(true);
+        self.hand = (start + want) % units;
+        Some(StagedRun { slot: start as u32 * UNIT, capacity: want as u32 * UNIT, len: 0 })
+    }
+
+    /// Return the slots of a run; the frames that were in them are gone now.
+    pub fn release(&mut self, run: StagedRun) {
+        let first = (run.slot / UNIT) as usize;
+        self.unit_used[first..first + (run.capacity / UNIT) as usize].fill(false);
+        for slot in run.slot..run.slot + run.capacity {
+            self.taken_back(slot);
+        }
+    }
+
+    /// A frame of `vpn` entered slot `slot`.
+    pub fn fill(&mut self, slot: u32, vpn: Vpn) {
+        self.owner[slot as usize] = vpn;
+        self.frames += u64::from(!core::mem::replace(&mut self.has_frame[slot as usize], true));
+    }
+
+    /// The frame in a slot, if there is one, left it.
+    pub fn taken_back(&mut self, slot: u32) {
+        self.frames -= u64::from(core::mem::replace(&mut self.has_frame[slot as usize], false));
+    }
+
+    /// Which page's frame a slot holds (or held: the page's word decides).
+    pub fn owner(&self, slot: u32) -> Vpn {
+        self.owner[slot as usize]
+    }
+
+    /// The owner's mapping moved: its page has another number now.
+    pub fn set_owner(&mut self, slot: u32, vpn: Vpn) {
+        self.owner[slot as usize] = vpn;
+    }
+
+    /// A run joins those that wait, as the youngest.
+    pub fn push(&mut self, run: StagedRun) {
+        self.waiting.push_back(run);
+    }
+
+    /// The run that has waited longest leaves.
+    pub fn pop_oldest(&mut self) -> Option<StagedRun> {
+        self.waiting.pop_front()
+    }
+
+    /// Runs waiting.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}

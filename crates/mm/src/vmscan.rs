@@ -1,0 +1,216 @@
+//! Reclaim: choose folios, take them out of the mapping, store those that stay cold.
+
+use alloc::vec::Vec;
+
+use lock_api::RawMutex;
+
+use crate::list_lru::LruEntry;
+use crate::machine::{Machine, Stop};
+use crate::page::{PageRange, Vpn};
+use crate::staging::StagedRun;
+use crate::swap_table::entry::Slot;
+use crate::vmstat::Item;
+use crate::zsmalloc::Arena;
+use crate::zswap::Worker;
+use crate::{Inner, Mm, UNIT};
+
+/// Pages that reclaim looks at in one go (SWAP_CLUSTER_MAX).
+const CLUSTER_MAX: u32 = 32;
+/// Shared pages remembered for [`Scan::shared`].
+const SHARED_MAX: usize = 64;
+
+/// What one round of reclaim came to.
+#[derive(Default, Debug)]
+pub struct Scan {
+    /// Pages stored in the pool or written to the device.
+    pub reclaimed: u64,
+    /// Pages taken out of the mapping in this round.
+    pub isolated: u32,
+    /// Pages that could not move because a forked process shares them or the kernel pins them. If nothing else is
+    /// left, breaking the sharing (outside the lock) and [`Mm::isolate_range`] gets at the former.
+    pub shared: Vec<PageRange>,
+    /// Reclaim must wait until events were read.
+    pub again: bool,
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// One round: isolate about `want` pages, then store the oldest staged runs until `staged_target` frames wait
+    /// (`urgent`: until none does, or as many as wanted were stored).
+    pub fn shrink(&self, worker: &mut Worker<M>, want: u32, urgent: bool) -> Scan {
+        let mut scan = Scan::default();
+        if self.is_pool_full() {
+            self.stat.add(Item::PoolLimitHit, 1);
+            // Oldest out first; sending the newest page to the device instead would invert the LRU.
+            scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
+            if self.is_pool_full() {
+                return scan;
+            }
+        }
+        self.with(|inner| inner.isolate(self, want.clamp(CLUSTER_MAX, UNIT * 8), &mut scan));
+        let target = if urgent { 0 } else { self.config.staged_target };
+        while self.with(|inner| inner.staging.frames()) > target {
+            let Some(stored) = self.store_oldest(worker) else { break };
+            scan.reclaimed += stored;
+            if (urgent && scan.reclaimed >= u64::from(want)) || stored == 0 || self.is_pool_full() {
+                break;
+            }
+        }
+        if scan.reclaimed == 0 && scan.isolated == 0 && urgent {
+            scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
+        }
+        scan
+    }
+
+    /// Try again for pages of `range` whose sharing was broken. Returns how many were isolated.
+    pub fn isolate_range(&self, range: PageRange) -> u32 {
+        self.with(|inner| {
+            let mut scan = Scan::default();
+            let mut batch = Batch::default();
+            if inner.frozen.is_none() {
+                for vpn in range.iter() {
+                    if matches!(inner.table.lookup(vpn), Slot::Resident { .. }) {
+                        inner.isolate_run(self, &mut batch, vpn, 1, &mut scan);
+                    }
+                }
+            }
+            batch.close(inner);
+            scan.isolated
+        })
+    }
+
+    fn is_pool_full(&self) -> bool {
+        let limit = self.pool_limit.load(core::sync::atomic::Ordering::Relaxed);
+        self.with(|inner| inner.pool.pages() >= limit)
+    }
+}
+
+/// The run that isolated pages are being packed into.
+#[derive(Default)]
+struct Batch(Option<StagedRun>);
+
+impl Batch {
+    /// A run with room for `pages` more slots. `None`: the staging range is full.
+    fn room<A: Arena>(&mut self, inner: &mut Inner<A>, pages: u32) -> Option<&mut StagedRun> {
+        if self.0.is_none_or(|run| run.capacity - run.len < pages) {
+            self.close(inner);
+            self.0 = inner.staging.alloc(pages);
+        }
+        self.0.as_mut()
+    }
+
+    /// The run joins those that wait.
+    fn close<A: Arena>(&mut self, inner: &mut Inner<A>) {
+        match self.0.take() {
+            Some(run) if run.len > 0 => inner.staging.push(run),
+            Some(run) => inner.staging.release(run),
+            None => {}
+        }
+    }
+}
+
+impl<A: Arena> Inner<A> {
+    /// Take the coldest folios out of their mapping until `want` pages are staged or everything was looked at once.
+    fn isolate<R, M>(&mut self, mm: &Mm<R, M>, want: u32, scan: &mut Scan)
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        if self.frozen.is_some() {
+            scan.again = true;
+            return;
+        }
+        let mut batch = Batch::default();
+        let mut budget = self.lru.len().min(want as usize * 4 + 256);
+        while scan.isolated < want && budget > 0 && !scan.again {
+            budget -= 1;
+            let Some(entry) = self.lru.pop_oldest() else { break };
+            self.isolate_folio(mm, &mut batch, entry, scan);
+        }
+        batch.close(self);
+    }
+
+    /// Isolate the pages of one LRU entry that still carry its tag, in runs of neighbours.
+    fn isolate_folio<R, M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, entry: LruEntry, scan: &mut Scan)
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        let LruEntry { vpn, order, tag } = entry;
+        let mut at = 0;
+        while at < 1u64 << order {
+            let is_ours = |i: &u64| self.table.lookup(vpn.add(*i)) == Slot::Resident { order, tag };
+            let run = (at..1 << order).take_while(is_ours).count() as u64;
+            if run > 0 {
+                mm.stat.add(Item::PgScan, run);
+                self.isolate_run(mm, batch, vpn.add(at), run as u32, scan);
+            }
+            at += run + 1;
+        }
+    }
+
+    /// Isolate `pages` neighbours; those that refuse go to the young end of the LRU.
+    fn isolate_run<R, M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, vpn: Vpn, pages: u32, scan: &mut Scan)
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        let (mut vpn, mut left) = (vpn, pages);
+        while left > 0 {
+            let Some(run) = batch.room(self, left).filter(|_| !scan.again) else {
+                scan.again = true;
+                return self.publish_resident_run(vpn, u64::from(left));
+            };
+            let slot = run.slot + run.len;
+            let done = mm.machine.move_out(vpn, slot, left);
+            run.len += done.pages;
+            for i in 0..done.pages {
+                self.staging.fill(slot + i, vpn.add(u64::from(i)));
+                self.publish(vpn.add(u64::from(i)), Slot::Staged { slot: slot + i, busy: false });
+            }
+            scan.isolated += done.pages;
+            vpn = vpn.add(u64::from(done.pages));
+            left -= done.pages;
+            if let (Some(stop), true) = (done.stop, left > 0) {
+                let passed = self.refused(mm, vpn, stop, left, scan);
+                vpn = vpn.add(u64::from(passed));
+                left -= passed;
+            }
+        }
+    }
+
+    /// Page `vpn` refused to move. Returns how many of the `left` pages are dealt with.
+    fn refused<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, stop: Stop, left: u32, scan: &mut Scan) -> u32
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        match stop {
+            // Dropped by the program in the moment between an event and the drop itself.
+            Stop::Missing => self.publish(vpn, Slot::None),
+            Stop::Busy => {
+                mm.stat.add(Item::ReclaimBusy, 1);
+                remember(&mut scan.shared, vpn);
+                self.publish_resident(vpn, 0);
+            }
+            Stop::Unmovable | Stop::Present => {
+                mm.stat.add(Item::ReclaimUnmovable, 1);
+                self.publish_resident(vpn, 0);
+            }
+            Stop::Again | Stop::NoMemory => {
+                scan.again = true;
+                self.publish_resident_run(vpn, u64::from(left));
+                return left;
+            }
+        }
+        1
+    }
+}
+
+/// Add a page to a short list of ranges.
+fn remember(shared: &mut Vec<PageRange>, vpn: Vpn) {
+    if let Some(last) = shared.last_mut().filter(|last| last.end == vpn) {
+        last.end = vpn.add(1);
+    } else if shared.len() < SHARED_MAX {
+        shared.push(PageRange::new(vpn, 1));
+    }
+}

@@ -1,0 +1,335 @@
+//! zsmalloc: objects of up to a page, packed by size class into zspages.
+//!
+//! A zspage is 1 to 8 pages that hold objects of one size. In user space its pages are simply neighbours in
+//! address space, so an object that straddles two pages is one slice and needs no second copy. Each zspage owns a
+//! *span* of 8 pages of address space of which it uses the first `pages`; unused address space costs nothing.
+//!
+//! # Counting
+//! For each zspage: `used <= objects`; the objects below `bump` are either used or on the free list; above, never
+//! touched. `pages() == sum of class.pages over live zspages`. [`Zsmalloc::is_valid`] evaluates both.
+
+mod size_class;
+
+use alloc::vec::Vec;
+
+use crate::page::PAGE_SIZE;
+use size_class::{COUNT, SizeClass};
+
+/// Memory that the pool grows in: one range of address space, backed page by page as it is first written.
+pub trait Arena {
+    /// Pages of address space.
+    fn pages(&self) -> usize;
+    /// Bytes `[offset, offset + len)`.
+    fn bytes(&self, offset: usize, len: usize) -> &[u8];
+    /// The same, for writing.
+    fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8];
+    /// Pages `[first, first + pages)` are not needed any more; they read as zeros or old bytes later.
+    fn release(&mut self, first: usize, pages: usize);
+}
+
+/// A stored object: zspage and index. Says nothing about its length, which the caller keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(u64);
+
+const INDEX_BITS: u32 = 10;
+
+impl Handle {
+    /// Bits that a handle takes in a word.
+    pub const BITS: u32 = 36;
+
+    fn new(zspage: usize, index: u16) -> Self {
+        Self((zspage as u64) << INDEX_BITS | u64::from(index))
+    }
+
+    fn zspage(self) -> usize {
+        (self.0 >> INDEX_BITS) as usize
+    }
+
+    fn index(self) -> usize {
+        self.0 as usize & ((1 << INDEX_BITS) - 1)
+    }
+
+    /// The bits, at most [`BITS`](Self::BITS) of them.
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The inverse of [`to_bits`](Self::to_bits).
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+/// No memory or address space for another zspage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolFull;
+
+const SPAN_PAGES: usize = size_class::CHAIN_MAX;
+const NIL: u32 = u32::MAX;
+const NO_OBJECT: u16 = u16::MAX;
+const CLASSES: [SizeClass; COUNT] = size_class::table();
+
+/// How full a zspage is; allocation takes from the fullest that has room, so that others can empty.
+const GROUPS: usize = 4;
+
+#[derive(Clone, Copy)]
+struct Zspage {
+    class: u16,
+    used: u16,
+    /// Objects from here on were never handed out.
+    bump: u16,
+    /// First free object below `bump`; each free object's first two bytes name the next.
+    free: u16,
+    /// Neighbours in its fullness group.
+    prev: u32,
+    next: u32,
+}
+
+impl Zspage {
+    fn geometry(&self) -> SizeClass {
+        CLASSES[usize::from(self.class)]
+    }
+
+    /// Fullness group: quarters by use; a full zspage is on no list.
+    fn group(&self) -> Option<usize> {
+        let objects = usize::from(self.geometry().objects);
+        (usize::from(self.used) < objects).then(|| usize::from(self.used) * GROUPS / objects)
+    }
+}
+
+/// A pool of objects.
+pub struct Zsmalloc<A> {
+    arena: A,
+    zspages: Vec<Zspage>,
+    /// Spans without a zspage.
+    free_spans: Vec<u32>,
+    /// First zspage of each fullness group of each class.
+    groups: [[u32; GROUPS]; COUNT],
+    pages: u64,
+    objects: u64,
+}
+
+impl<A: Arena> Zsmalloc<A> {
+    /// An empty pool in `arena`.
+    pub fn new(arena: A) -> Self {
+        Self { arena, zspages: Vec::new(), free_spans: Vec::new(), groups: [[NIL; GROUPS]; COUNT], pages: 0, objects: 0 }
+    }
+
+    /// Pages in use, unused parts of zspages included: what the pool costs.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Objects stored.
+    pub fn objects(&self) -> u64 {
+        self.objects
+    }
+
+    /// Store a copy of `bytes` (1 to 4096 of them).
+    ///
+    /// # Errors
+    /// [`PoolFull`]; nothing has changed then.
+    pub fn store(&mut self, bytes: &[u8]) -> Result<Handle, PoolFull> {
+        assert!((1..=PAGE_SIZE).contains(&bytes.len()), "an object is 1 to 4096 bytes");
+        // Merging gives several sizes one geometry; the lists of the largest of them are used for all.
+        let class = canonical(size_class::index(bytes.len()));
+        let id = match self.groups[class].iter().rev().find(|head| **head != NIL) {
+            Some(&id) => id,
+            None => self.new_zspage(class)?,
+        };
+        let index = self.take_object(id);
+        let handle = Handle::new(id as usize, index);
+        self.slot_mut(handle, bytes.len()).copy_from_slice(bytes);
+        self.objects += 1;
+        Ok(handle)
+    }
+
+    /// The first `len` bytes of an object.
+    pub fn read(&self, handle: Handle, len: usize) -> &[u8] {
+        self.arena.bytes(self.offset(handle), len)
+    }
+
+    /// Free an object; an emptied zspage returns its pages to the system.
+    pub fn free(&mut self, handle: Handle) {
+        let (id, index) = (handle.zspage() as u32, handle.index() as u16);
+        let next = self.zspages[id as usize].free;
+        self.slot_mut(handle, 2).copy_from_slice(&next.to_ne_bytes());
+        self.change(id, |zspage| {
+            assert!(zspage.used > 0 && index < zspage.bump, "freeing an object that is not there");
+            zspage.free = index;
+            zspage.used -= 1;
+        });
+        self.objects -= 1;
+        if self.zspages[id as usize].used == 0 {
+            self.free_zspage(id);
+        }
+    }
+
+    fn offset(&self, handle: Handle) -> usize {
+        let size = usize::from(self.zspages[handle.zspage()].geometry().size);
+        handle.zspage() * SPAN_PAGES * PAGE_SIZE + handle.index() * size
+    }
+
+    fn slot_mut(&mut self, handle: Handle, len: usize) -> &mut [u8] {
+        let offset = self.offset(handle);
+        self.arena.bytes_mut(offset, len)
+    }
+
+    fn take_object(&mut self, id: u32) -> u16 {
+        let zspage = self.zspages[id as usize];
+        let index = if zspage.free == NO_OBJECT { zspage.bump } else { zspage.free };
+        let next_free = if zspage.free == NO_OBJECT {
+            NO_OBJECT
+        } else {
+            let bytes = self.read(Handle::new(id as usize, index), 2);
+            u16::from_ne_bytes([bytes[0], bytes[1]])
+        };
+        self.change(id, |zspage| {
+            zspage.bump = zspage.bump.max(index + 1);
+            zspage.free = next_free;
+            zspage.used += 1;
+        });
+        index
+    }
+
+    fn new_zspage(&mut self, class: usize) -> Result<u32, PoolFull> {
+        let zspage = Zspage { class: class as u16, used: 0, bump: 0, free: NO_OBJECT, prev: NIL, next: NIL };
+        let id = match self.free_spans.pop() {
+            Some(id) => {
+                self.zspages[id as usize] = zspage;
+                id
+            }
+            None if (self.zspages.len() + 1) * SPAN_PAGES <= self.arena.pages() => {
+                self.zspages.push(zspage);
+                (self.zspages.len() - 1) as u32
+            }
+            None => return Err(PoolFull),
+        };
+        self.pages += u64::from(zspage.geometry().pages);
+        self.link(id);
+        Ok(id)
+    }
+
+    fn free_zspage(&mut self, id: u32) {
+        self.unlink(id);
+        let pages = self.zspages[id as usize].geometry().pages;
+        self.zspages[id as usize].bump = 0;
+        self.arena.release(id as usize * SPAN_PAGES, usize::from(pages));
+        self.pages -= u64::from(pages);
+        self.free_spans.push(id);
+    }
+
+    /// Change a zspage and move it to the fullness group that it belongs to afterwards.
+    fn change(&mut self, id: u32, f: impl FnOnce(&mut Zspage)) {
+        let before = self.zspages[id as usize].group();
+        let mut changed = self.zspages[id as usize];
+        f(&mut changed);
+        if before == changed.group() {
+            self.zspages[id as usize] = changed;
+            return;
+        }
+        self.unlink(id);
+        (changed.prev, changed.next) = (NIL, NIL);
+        self.zspages[id as usize] = changed;
+        self.link(id);
+    }
+
+    fn link(&mut self, id: u32) {
+        let zspage = self.zspages[id as usize];
+        let Some(group) = zspage.group() else { return };
+        let head = &mut self.groups[usize::from(zspage.class)][group];
+        let next = core::mem::replace(head, id);
+        self.zspages[id as usize].next = next;
+        if next != NIL {
+            self.zspages[next as usize].prev = id;
+        }
+    }
+
+    fn unlink(&mut self, id: u32) {
+        let zspage = self.zspages[id as usize];
+        let Some(group) = zspage.group() else { return };
+        match zspage.prev {
+            NIL => self.groups[usize::from(zspage.class)][group] = zspage.next,
+            prev => self.zspages[prev as usize].next = zspage.next,
+        }
+        if zspage.next != NIL {
+            self.zspages[zspage.next as usize].prev = zspage.prev;
+        }
+        let zspage = &mut self.zspages[id as usize];
+        (zspage.prev, zspage.next) = (NIL, NIL);
+    }
+
+    /// Whether the counting equations hold. Walks everything: for tests.
+    pub fn is_valid(&self) -> bool {
+        let mut pages = 0;
+        let mut objects = 0;
+        for (id, zspage) in self.zspages.iter().enumerate() {
+            if self.free_spans.contains(&(id as u32)) {
+                continue;
+            }
+            let mut free = 0;
+            let mut at = zspage.free;
+            while at != NO_OBJECT {
+                free += 1;
+                if at >= zspage.bump || free > zspage.bump {
+                    return false;
+                }
+                let bytes = self.read(Handle::new(id, at), 2);
+                at = u16::from_ne_bytes([bytes[0], bytes[1]]);
+            }
+            if zspage.used + free != zspage.bump || zspage.bump > zspage.geometry().objects {
+                return false;
+            }
+            pages += u64::from(zspage.geometry().pages);
+            objects += u64::from(zspage.used);
+        }
+        pages == self.pages && objects == self.objects
+    }
+}
+
+/// The largest index with the same geometry.
+fn canonical(index: usize) -> usize {
+    size_class::index(usize::from(CLASSES[index].size))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::sim::VecArena;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn objects_keep_their_bytes(ops in proptest::collection::vec((0..3u8, 1..=4096usize, any::<u8>()), 1..400)) {
+            let mut pool = Zsmalloc::new(VecArena::new(4096));
+            let mut live: Vec<(Handle, usize, u8)> = Vec::new();
+            for (op, len, byte) in ops {
+                if op == 0 && !live.is_empty() {
+                    let (handle, len, byte) = live.swap_remove(len % live.len());
+                    prop_assert!(pool.read(handle, len).iter().all(|b| *b == byte));
+                    pool.free(handle);
+                } else {
+                    live.push((pool.store(&alloc::vec![byte; len]).unwrap(), len, byte));
+                }
+            }
+            prop_assert!(pool.is_valid());
+            for (handle, len, byte) in live {
+                prop_assert!(pool.read(handle, len).iter().all(|b| *b == byte));
+                pool.free(handle);
+            }
+            prop_assert_eq!((pool.pages(), pool.objects()), (0, 0));
+            prop_assert!(pool.is_valid());
+        }
+    }
+
+    #[test]
+    fn a_full_arena_refuses_and_keeps_what_it_has() {
+        let mut pool = Zsmalloc::new(VecArena::new(16));
+        let a = pool.store(&[1; 4096]).unwrap();
+        let b = pool.store(&[2; 4096]).unwrap();
+        assert_eq!(pool.store(&[3; 100]), Err(PoolFull));
+        pool.free(a);
+        assert!(pool.store(&[3; 100]).is_ok());
+        assert!(pool.read(b, 4096).iter().all(|x| *x == 2));
+    }
+}

@@ -1,0 +1,253 @@
+//! Storing: staged frames go into the pool, a batch at a time.
+//!
+//! First half, under the lock: the oldest run's pages are marked busy. Then, without it, each is compressed. Second half,
+//! under the lock: the pages that are still marked get their bytes into the pool and their word published. Only then
+//! are the frames given up. A page that was faulted, unmapped or dropped meanwhile is simply no longer marked.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use lock_api::RawMutex;
+use uzswap_acomp::Context;
+
+use crate::machine::{IoBuffer, Machine};
+use crate::page::{PAGE_SIZE, Vpn, is_zero};
+use crate::staging::StagedRun;
+use crate::swap_table::entry::Slot;
+use crate::vmstat::Item;
+use crate::zsmalloc::Arena;
+use crate::{Inner, Mm};
+
+/// A page whose compressed form is longer than this is stored as it is: it would take a whole page anyway.
+const COMPRESSED_MAX: usize = 3_600;
+
+/// One thread's working memory.
+pub struct Worker<M: Machine> {
+    context: Context,
+    page: Box<[u8; PAGE_SIZE]>,
+    /// Compressed pages of the current batch, each in its own `COMPRESSED_MAX` bytes.
+    blocks: Vec<u8>,
+    outcomes: Vec<Outcome>,
+    io: Option<(M::Io, usize)>,
+}
+
+/// What compressing a staged page came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// Was not marked busy: nothing to do.
+    NotOurs,
+    Zero,
+    Compressed(usize),
+    Incompressible,
+}
+
+impl<M: Machine> Worker<M> {
+    /// Working memory for one thread of an engine with this configuration.
+    pub fn new(config: &crate::Config) -> Self {
+        Self {
+            context: Context::new(config.algorithm),
+            page: Box::new([0; PAGE_SIZE]),
+            blocks: vec![0; config.store_batch as usize * COMPRESSED_MAX],
+            outcomes: Vec::with_capacity(config.store_batch as usize),
+            io: None,
+        }
+    }
+
+    pub(crate) fn page(&self) -> &[u8] {
+        &self.page[..]
+    }
+
+    pub(crate) fn zero_page(&mut self) -> bool {
+        self.page.fill(0);
+        true
+    }
+
+    pub(crate) fn copy_page(&mut self, bytes: &[u8]) -> bool {
+        self.page.copy_from_slice(bytes);
+        true
+    }
+
+    /// Fill the worker's page from a stored block. False: the block is damaged.
+    pub(crate) fn decompress(&mut self, block: &[u8]) -> bool {
+        if block.len() == PAGE_SIZE {
+            return self.copy_page(block);
+        }
+        self.context.decompress(block, &mut self.page[..])
+    }
+
+    pub(crate) fn page_bytes(&self) -> &[u8; PAGE_SIZE] {
+        &self.page
+    }
+
+    pub(crate) fn read_page(&mut self, machine: &M, device: u8, slot: u32) -> bool {
+        let io = self.io(machine, 1);
+        if machine.read_swap(device, slot, io.bytes_mut(PAGE_SIZE)).is_err() {
+            return false;
+        }
+        let Some((io, _)) = &self.io else { return false };
+        self.page.copy_from_slice(io.bytes(PAGE_SIZE));
+        true
+    }
+
+    /// An I/O buffer of at least `pages` pages.
+    pub(crate) fn io(&mut self, machine: &M, pages: usize) -> &mut M::Io {
+        if self.io.as_ref().is_none_or(|(_, have)| *have < pages) {
+            self.io = Some((machine.io_buffer(pages), pages));
+        }
+        match &mut self.io {
+            Some((io, _)) => io,
+            None => unreachable!("filled above"),
+        }
+    }
+
+    fn block(&self, i: usize, len: usize) -> &[u8] {
+        &self.blocks[i * COMPRESSED_MAX..i * COMPRESSED_MAX + len]
+    }
+
+    /// Compress the staged page `bytes` as number `i` of the batch.
+    fn compress(&mut self, i: usize, bytes: &[u8]) -> Outcome {
+        if is_zero(bytes) {
+            return Outcome::Zero;
+        }
+        let out = &mut self.blocks[i * COMPRESSED_MAX..(i + 1) * COMPRESSED_MAX];
+        self.context.compress(bytes, out).map_or(Outcome::Incompressible, Outcome::Compressed)
+    }
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Store the run that has been staged longest. Returns how many pages were stored; `None`: nothing is staged.
+    pub fn store_oldest(&self, worker: &mut Worker<M>) -> Option<u64> {
+        let run = self.with(|inner| if inner.frozen.is_some() { None } else { inner.staging.pop_oldest() })?;
+        let mut stored = 0;
+        let mut refused = false;
+        for first in (0..run.len).step_by(self.config.store_batch as usize) {
+            let batch = StagedRun {
+                slot: run.slot + first,
+                capacity: 0,
+                len: (run.len - first).min(self.config.store_batch),
+            };
+            self.with(|inner| inner.mark_busy(worker, batch));
+            let started = self.machine.now_ns();
+            self.compress(worker, batch);
+            let (n, left) = self.with(|inner| inner.publish_batch(self, worker, batch));
+            stored += n;
+            refused |= left;
+            if n > 0 {
+                let each = self.machine.now_ns().saturating_sub(started) / n;
+                (0..n).for_each(|_| self.stat.record_store(each));
+            }
+        }
+        self.give_up(run, refused);
+        self.stat.add(Item::PgSteal, stored);
+        Some(stored)
+    }
+
+    fn compress(&self, worker: &mut Worker<M>, batch: StagedRun) {
+        for i in 0..batch.len {
+            if worker.outcomes[i as usize] != Outcome::NotOurs {
+                let outcome = self.machine.with_staged(batch.slot + i, |bytes| worker.compress(i as usize, bytes));
+                worker.outcomes[i as usize] = outcome;
+            }
+        }
+    }
+
+    /// The words are published: the frames may go. Slots whose page could neither be stored nor put back stay.
+    fn give_up(&self, run: StagedRun, refused: bool) {
+        if !refused {
+            self.machine.drop_staged(run.slot, run.len);
+            self.with(|inner| inner.staging.release(run));
+            return;
+        }
+        self.with(|inner| {
+            for slot in run.slot..run.slot + run.len {
+                let is_waiting = matches!(inner.table.lookup(inner.staging.owner(slot)), Slot::Staged { slot: s, .. } if s == slot);
+                if !is_waiting {
+                    self.machine.drop_staged(slot, 1);
+                    inner.staging.taken_back(slot);
+                }
+            }
+            inner.staging.push(run);
+        });
+    }
+}
+
+impl<A: Arena> Inner<A> {
+    /// First half: mark what is still staged, so that a fault copies instead of moving.
+    fn mark_busy<M: Machine>(&mut self, worker: &mut Worker<M>, batch: StagedRun) {
+        worker.outcomes.clear();
+        for slot in batch.slot..batch.slot + batch.len {
+            let vpn = self.staging.owner(slot);
+            let is_ours = self.table.lookup(vpn) == (Slot::Staged { slot, busy: false });
+            if is_ours {
+                self.publish(vpn, Slot::Staged { slot, busy: true });
+            }
+            worker.outcomes.push(if is_ours { Outcome::Zero } else { Outcome::NotOurs });
+        }
+    }
+
+    /// Second half: returns how many pages were stored, and whether some are staged still.
+    fn publish_batch<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, batch: StagedRun) -> (u64, bool)
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        let (mut stored, mut left) = (0, false);
+        for i in 0..batch.len {
+            let (slot, outcome) = (batch.slot + i, worker.outcomes[i as usize]);
+            let vpn = self.staging.owner(slot);
+            if outcome == Outcome::NotOurs || self.table.lookup(vpn) != (Slot::Staged { slot, busy: true }) {
+                continue;
+            }
+            let is_stored = match outcome {
+                Outcome::NotOurs => false,
+                Outcome::Zero => {
+                    mm.stat.add(Item::SwpOutZero, 1);
+                    self.publish(vpn, Slot::Zero);
+                    true
+                }
+                Outcome::Compressed(len) => self.store_block(mm, vpn, worker.block(i as usize, len)),
+                Outcome::Incompressible if self.slots.is_present() => {
+                    mm.machine.with_staged(slot, |page| self.store_block(mm, vpn, page))
+                }
+                Outcome::Incompressible => {
+                    mm.stat.add(Item::RejectCompressPoor, 1);
+                    false
+                }
+            };
+            stored += u64::from(is_stored);
+            left |= !is_stored && !self.put_back(mm, vpn, slot);
+        }
+        (stored, left)
+    }
+
+    fn store_block<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, block: &[u8]) -> bool
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        let Ok(handle) = self.pool.store(block) else {
+            mm.stat.add(Item::RejectAllocFail, 1);
+            return false;
+        };
+        let tag = self.zswap_lru.add_tail(vpn, 0);
+        self.publish(vpn, Slot::Zswap { handle, len: block.len() as u32, writeback: false, tag });
+        mm.stat.add(Item::ZswpOut, 1);
+        true
+    }
+
+    /// A page that cannot be stored goes back to its mapping. False: not now; it stays staged.
+    fn put_back<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, slot: u32) -> bool
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        if mm.machine.move_in(slot, vpn, 1).pages == 1 {
+            self.staging.taken_back(slot);
+            self.publish_resident(vpn, 0);
+            return true;
+        }
+        self.publish(vpn, Slot::Staged { slot, busy: false });
+        false
+    }
+}

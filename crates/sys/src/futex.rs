@@ -1,0 +1,122 @@
+//! Futex locks and mailboxes.
+//!
+//! [`RawLock`] plugs into `lock_api`; [`Mailbox`] is a word of flag bits that one thread waits on and others set.
+//! Neither depends on who the waiting thread is, so both work in threads that libc has never heard of, and a
+//! forked child may reset them ([`Mailbox::reset`]) to the state it needs.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::thread::futex::{self, Flags};
+use rustix::time::Timespec;
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
+}
+
+/// Sleep until `word` is no longer `expected`, is woken, or `timeout_ns` is over. Spurious returns are allowed.
+pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>, shared: bool) {
+    let flags = if shared { Flags::empty() } else { Flags::PRIVATE };
+    let timeout = timeout_ns.map(timespec);
+    // Every outcome (woken, value changed, interrupted, timed out) means the same to the callers: look again.
+    let _ = futex::wait(word, flags, expected, timeout.as_ref());
+}
+
+/// Wake up to `n` waiters of `word`.
+pub fn wake(word: &AtomicU32, n: u32, shared: bool) {
+    let flags = if shared { Flags::empty() } else { Flags::PRIVATE };
+    let _ = futex::wake(word, flags, n);
+}
+
+const UNLOCKED: u32 = 0;
+const LOCKED: u32 = 1;
+const CONTENDED: u32 = 2;
+
+/// A futex mutex for `lock_api`: three states, a short spin, then sleep.
+pub struct RawLock(AtomicU32);
+
+impl RawLock {
+    #[cold]
+    fn lock_slow(&self) {
+        for _ in 0..100 {
+            if self.0.load(Ordering::Relaxed) == UNLOCKED && self.try_acquire() {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        // Whoever sets CONTENDED here also wakes one waiter when it unlocks, so no wake-up is lost.
+        while self.0.swap(CONTENDED, Ordering::Acquire) != UNLOCKED {
+            wait(&self.0, CONTENDED, None, false);
+        }
+    }
+
+    fn try_acquire(&self) -> bool {
+        self.0.compare_exchange(UNLOCKED, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+}
+
+// SAFETY: acquisition is an acquire read-modify-write that only succeeds from UNLOCKED, release is a release swap
+// by the holder; so at most one holder exists at a time and its writes are visible to the next.
+unsafe impl lock_api::RawMutex for RawLock {
+    #[allow(clippy::declare_interior_mutable_const, reason = "lock_api asks for a constant initialiser")]
+    const INIT: Self = Self(AtomicU32::new(UNLOCKED));
+    type GuardMarker = lock_api::GuardSend;
+
+    fn lock(&self) {
+        if !self.try_acquire() {
+            self.lock_slow();
+        }
+    }
+
+    fn try_lock(&self) -> bool {
+        self.try_acquire()
+    }
+
+    unsafe fn unlock(&self) {
+        if self.0.swap(UNLOCKED, Ordering::Release) == CONTENDED {
+            wake(&self.0, 1, false);
+        }
+    }
+}
+
+/// A word of flag bits: many threads post, waiters sleep until a bit that they want is there.
+#[derive(Default)]
+pub struct Mailbox(AtomicU32);
+
+impl Mailbox {
+    /// An empty mailbox.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Set `bits` and wake the waiters if any of them is new.
+    pub fn post(&self, bits: u32) {
+        // Release: what the poster wrote before is visible to the thread that takes the bit (pairs with `take`).
+        if self.0.fetch_or(bits, Ordering::Release) & bits != bits {
+            wake(&self.0, u32::MAX >> 1, false);
+        }
+    }
+
+    /// Take those of `bits` that are set, without waiting.
+    pub fn take(&self, bits: u32) -> u32 {
+        self.0.fetch_and(!bits, Ordering::Acquire) & bits
+    }
+
+    /// Which of `bits` are set.
+    pub fn peek(&self, bits: u32) -> u32 {
+        self.0.load(Ordering::Acquire) & bits
+    }
+
+    /// Wait until one of `bits` is set or the time is over, then take those that are. 0: timed out or woken early.
+    pub fn wait(&self, bits: u32, timeout_ns: Option<u64>) -> u32 {
+        let seen = self.0.load(Ordering::Acquire);
+        if seen & bits == 0 {
+            wait(&self.0, seen, timeout_ns, false);
+        }
+        self.take(bits)
+    }
+
+    /// Forget every bit (a forked child starts over).
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+}

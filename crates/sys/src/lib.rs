@@ -1,0 +1,40 @@
+//! The only place in uzswap that talks to the kernel or touches raw memory.
+//!
+//! Every other crate but the agent's C edge forbids `unsafe`; what they need from the machine they get here, behind
+//! safe types. Nothing in this crate calls libc, allocates from the program's heap, or uses thread-local storage:
+//! it runs inside other people's processes, in threads that libc does not know ([`thread`]), while those
+//! processes may be in the middle of `malloc` or `fork`.
+//!
+//! | module | what it wraps |
+//! |---|---|
+//! | [`uffd`] | userfaultfd: register, copy, move, wake, events |
+//! | [`mapping`] | anonymous mappings that we own: the staging range, the pool, test memory |
+//! | [`file`] | the swap file and other descriptors, positioned I/O |
+//! | [`procfs`] | what `/proc/self` tells: mappings, residency, sizes |
+//! | [`futex`] | locks and mailboxes, private to a process or shared by a group |
+//! | [`thread`] | threads outside libc, with a descriptor table of their own |
+//! | [`text`] | replacing the first instructions of a libc function |
+//! | [`heap`] | the agent's allocator over one reserved range |
+//! | [`shared`] | a file of 64-bit words that all processes of a group map |
+//! | [`lz4`] | liblz4 through its allocation-free interface |
+
+#![no_std]
+
+extern crate alloc;
+
+pub mod file;
+pub mod futex;
+pub mod heap;
+pub mod lz4;
+pub mod mapping;
+pub mod procfs;
+pub mod shared;
+pub mod text;
+pub mod thread;
+pub mod time;
+pub mod uffd;
+
+pub use rustix::io::Errno;
+
+/// Bytes in a base page on every machine uzswap runs on (x86-64).
+pub const PAGE_SIZE: usize = 4096;

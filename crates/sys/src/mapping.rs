@@ -1,0 +1,248 @@
+//! Anonymous memory that uzswap itself owns.
+
+use core::ffi::c_void;
+use core::ptr::NonNull;
+
+use rustix::io::Result;
+use rustix::mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
+
+/// Advice that a mapping's owner may give; the discriminants name the `madvise` values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// `MADV_DONTNEED`: the pages read as zeros from now on.
+    DontNeed,
+    /// `MADV_FREE`: the pages may read as zeros at any later time, until they are written.
+    Free,
+}
+
+/// A private anonymous mapping, unmapped on drop.
+///
+/// # Invariants
+/// `base` is page aligned and `[base, base + len)` is mapped and owned by this value alone. Reads and writes go
+/// through byte copies: the pages may be taken out and put back by the pager between any two of them.
+pub struct Mapping {
+    base: NonNull<c_void>,
+    len: usize,
+}
+
+// SAFETY: the mapping is plain memory owned by this value; nothing about it is tied to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: `&self` gives out byte copies and shared slices only; writing needs `&mut self`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Map `len` bytes, readable and writable, without reserving memory for them.
+    ///
+    /// # Errors
+    /// What `mmap` answers; ENOMEM when the address space (RLIMIT_AS) does not hold `len`.
+    pub fn reserve(len: usize) -> Result<Self> {
+        Self::reserve_aligned(len, crate::PAGE_SIZE)
+    }
+
+    /// As [`reserve`](Self::reserve), at an address that is a multiple of `align` (a power of two of pages).
+    ///
+    /// # Errors
+    /// As for [`reserve`](Self::reserve).
+    pub fn reserve_aligned(len: usize, align: usize) -> Result<Self> {
+        assert!(align.is_power_of_two() && align >= crate::PAGE_SIZE && len.is_multiple_of(crate::PAGE_SIZE));
+        let span = len + (align - crate::PAGE_SIZE);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+        let base = unsafe { mm::mmap_anonymous(core::ptr::null_mut(), span, ProtFlags::READ | ProtFlags::WRITE, flags)? };
+        let skip = (base as usize).next_multiple_of(align) - base as usize;
+        // SAFETY: head and tail lie in the mapping just made, outside what is kept; nobody else knows them yet.
+        unsafe {
+            if skip > 0 {
+                mm::munmap(base, skip)?;
+            }
+            if span - skip > len {
+                mm::munmap(base.byte_add(skip + len), span - skip - len)?;
+            }
+        }
+        let base = NonNull::new(base.wrapping_byte_add(skip)).ok_or(rustix::io::Errno::NOMEM)?;
+        own::add(base.as_ptr() as usize, len);
+        Ok(Self { base, len })
+    }
+
+    /// Keep small and huge pages apart: `MADV_NOHUGEPAGE`, so that residency is what was touched.
+    pub fn without_huge_pages(self) -> Self {
+        // SAFETY: advice on our own mapping that changes no contents. A kernel without THP refuses it: nothing to do.
+        let _ = unsafe { mm::madvise(self.base.as_ptr(), self.len, Advice::LinuxNoHugepage) };
+        self
+    }
+
+    /// Address of the first byte.
+    pub fn addr(&self) -> usize {
+        self.base.as_ptr() as usize
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the mapping is empty (it never is).
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "outside the mapping");
+        // In bounds by the assertion above, so the offset stays inside one allocation.
+        self.base.as_ptr().cast::<u8>().wrapping_add(offset)
+    }
+
+    /// Copy bytes out.
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        // SAFETY: `at` checks the bounds; `out` is ours and cannot overlap memory owned by this mapping.
+        unsafe { core::ptr::copy_nonoverlapping(self.at(offset, out.len()), out.as_mut_ptr(), out.len()) }
+    }
+
+    /// Copy bytes in.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
+        // SAFETY: `at` checks the bounds; exclusive access by `&mut self`; `bytes` does not overlap.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len()) }
+    }
+
+    /// Borrow bytes. For memory that no pager takes away while it is borrowed: the pool, staged pages being stored.
+    pub fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        // SAFETY: in bounds by `at`; writes need `&mut self` or the kernel's moves, which the engine orders against
+        // this borrow (a staged page marked busy is never moved).
+        unsafe { core::slice::from_raw_parts(self.at(offset, len), len) }
+    }
+
+    /// Borrow bytes for writing.
+    pub fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
+        // SAFETY: in bounds by `at`; exclusive by `&mut self`.
+        unsafe { core::slice::from_raw_parts_mut(self.at(offset, len), len) }
+    }
+
+    /// Give the pages of a part back to the system.
+    ///
+    /// # Errors
+    /// What `madvise` answers.
+    pub fn discard(&self, offset: usize, len: usize, how: Discard) -> Result<()> {
+        let advice = match how {
+            Discard::DontNeed => Advice::LinuxDontNeed,
+            Discard::Free => Advice::LinuxFree,
+        };
+        // SAFETY: in bounds by `at`; pages of an owned anonymous mapping may become zeros at any time but while
+        // they are borrowed, and the callers hold no borrow of what they discard.
+        unsafe { mm::madvise(self.at(offset, len).cast(), len, advice) }
+    }
+
+    /// Change the protection of a part to read-only or back. Reading stays allowed always.
+    ///
+    /// # Errors
+    /// What `mprotect` answers.
+    pub fn protect(&mut self, offset: usize, len: usize, writable: bool) -> Result<()> {
+        let prot = if writable { MprotectFlags::READ | MprotectFlags::WRITE } else { MprotectFlags::READ };
+        // SAFETY: in bounds by `at`. A write to a read-only part is the caller's SIGSEGV, not undefined behaviour here.
+        unsafe { mm::mprotect(self.at(offset, len).cast(), len, prot) }
+    }
+
+    /// Change the length, moving the mapping if need be; a grown part reads as zeros.
+    ///
+    /// # Errors
+    /// What `mremap` answers; the mapping is unchanged then.
+    pub fn resize(&mut self, len: usize) -> Result<()> {
+        own::remove(self.addr());
+        // SAFETY: owned mapping, exclusively borrowed, so no reference into it outlives the move.
+        let moved = unsafe { mm::mremap(self.base.as_ptr(), self.len, len, MremapFlags::MAYMOVE) };
+        if let Ok(base) = moved {
+            self.base = NonNull::new(base).ok_or(rustix::io::Errno::FAULT)?;
+            self.len = len;
+        }
+        own::add(self.addr(), self.len);
+        moved.map(drop)
+    }
+
+    /// Move the mapping to another address, keeping its contents.
+    ///
+    /// # Errors
+    /// What `mmap` and `mremap` answer; the mapping is unchanged then.
+    pub fn relocate(&mut self) -> Result<()> {
+        let target = Self::reserve(self.len)?;
+        // SAFETY: the target is a mapping of our own which the call replaces; it is forgotten, not unmapped twice.
+        let base = unsafe {
+            mm::mremap_fixed(self.base.as_ptr(), self.len, self.len, MremapFlags::MAYMOVE, target.base.as_ptr())?
+        };
+        own::remove(self.addr());
+        core::mem::forget(target);
+        self.base = NonNull::new(base).ok_or(rustix::io::Errno::FAULT)?;
+        Ok(())
+    }
+
+    /// Replace a part by a fresh zero mapping (`MAP_FIXED` over it).
+    ///
+    /// # Errors
+    /// What `mmap` answers.
+    pub fn replace(&mut self, offset: usize, len: usize) -> Result<()> {
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        // SAFETY: replaces pages of this very mapping, exclusively borrowed.
+        unsafe { mm::mmap_anonymous(self.at(offset, len).cast(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }.map(drop)
+    }
+
+    /// Keep the mapping for the life of the process.
+    pub fn leak(self) -> &'static Self {
+        alloc::boxed::Box::leak(alloc::boxed::Box::new(self))
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        own::remove(self.addr());
+        // SAFETY: owned by this value, and `&mut self` proves that no borrow is left.
+        let _ = unsafe { mm::munmap(self.base.as_ptr(), self.len) };
+    }
+}
+
+/// Break the copy-on-write sharing of pages after a fork: `MADV_POPULATE_WRITE`.
+///
+/// Contents do not change. The caller must hold no lock that serving a fault needs, since a page of the range
+/// may be missing and would then be asked of the fault thread.
+///
+/// # Errors
+/// EINVAL for read-only ranges, ENOMEM for unmapped ones, EFAULT when a page cannot be had.
+pub fn unshare(addr: usize, len: usize) -> Result<()> {
+    // SAFETY: populating reads or copies pages but changes no contents; a bad range is refused with an error.
+    unsafe { mm::madvise(addr as *mut c_void, len, Advice::LinuxPopulateWrite) }
+}
+
+/// The ranges mapped by this copy of the library: an agent must never manage its own memory.
+pub mod own {
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    const MAX: usize = 256;
+    static RANGES: [[AtomicUsize; 2]; MAX] = [const { [const { AtomicUsize::new(0) }; 2] }; MAX];
+
+    /// Record `[start, start + len)`.
+    pub fn add(start: usize, len: usize) {
+        for [slot, end] in &RANGES {
+            if slot.load(Ordering::Relaxed) == 0 && slot.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                // A reader that comes between the two stores sees an empty range; ranges are recorded before the
+                // thread that scans mappings exists, or by that thread itself.
+                end.store(start + len, Ordering::Release);
+                return;
+            }
+        }
+    }
+
+    /// Forget the range that starts at `start`.
+    pub fn remove(start: usize) {
+        for [slot, end] in &RANGES {
+            if slot.load(Ordering::Acquire) == start {
+                end.store(0, Ordering::Release);
+                slot.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// Whether `[start, end)` touches a recorded range.
+    pub fn overlaps(start: usize, end: usize) -> bool {
+        RANGES.iter().any(|[s, e]| {
+            let (s, e) = (s.load(Ordering::Acquire), e.load(Ordering::Acquire));
+            s != 0 && s < end && start < e
+        })
+    }
+}

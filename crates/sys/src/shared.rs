@@ -1,0 +1,109 @@
+//! A file of 64-bit words that every process of a group maps: limits, tunables, counters, charges.
+//!
+//! All access is by atomics, so a process that dies, lies or scribbles can make the numbers wrong but can never
+//! make reading them undefined. What the words mean is `uzswap-ctl`'s business.
+
+use core::ffi::CStr;
+use core::sync::atomic::AtomicU64;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::{Errno, Result};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+/// A mapped group file. The mapping lives as long as the process: forked children inherit it, nothing unmaps it.
+pub struct SharedWords {
+    fd: OwnedFd,
+    words: &'static [AtomicU64],
+}
+
+impl SharedWords {
+    /// Create `path` (0600, must not exist) with `count` zero words.
+    ///
+    /// # Errors
+    /// What `open`, `ftruncate` and `mmap` answer; EEXIST when the name is taken.
+    pub fn create(path: &CStr, count: usize) -> Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
+        fs::ftruncate(&fd, (count * 8) as u64)?;
+        Self::map(fd, count)
+    }
+
+    /// Open an existing file of at least `count` words.
+    ///
+    /// # Errors
+    /// What `open` and `mmap` answer; EINVAL when the file is too short to hold `count` words.
+    pub fn open(path: &CStr, count: usize) -> Result<Self> {
+        let fd = fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+        if (fs::fstat(&fd)?.st_size as usize) < count * 8 {
+            return Err(Errno::INVAL);
+        }
+        Self::map(fd, count)
+    }
+
+    fn map(fd: OwnedFd, count: usize) -> Result<Self> {
+        // SAFETY: a fresh shared mapping; the file holds at least count words (created or checked by the callers).
+        let base = unsafe {
+            mmap(core::ptr::null_mut(), count * 8, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &fd, 0)?
+        };
+        // SAFETY: page aligned, count * 8 bytes long, never unmapped, and every process accesses it atomically.
+        let words = unsafe { core::slice::from_raw_parts(base.cast::<AtomicU64>(), count) };
+        Ok(Self { fd, words })
+    }
+
+    /// The words.
+    pub fn words(&self) -> &'static [AtomicU64] {
+        self.words
+    }
+
+    /// Take the exclusive lock on byte `index` for as long as this value (its open file description) lives.
+    ///
+    /// The kernel drops it when the process dies or replaces its image, whatever the cause: that is how the others
+    /// learn that the charge of slot `index` is no one's. False: somebody holds it.
+    pub fn try_lease(&self, index: usize) -> bool {
+        ofd_lock(self.fd.as_fd(), index, OfdOp::Set).unwrap_or(false)
+    }
+
+    /// Whether somebody else holds the lease on `index`.
+    pub fn is_leased(&self, index: usize) -> bool {
+        ofd_lock(self.fd.as_fd(), index, OfdOp::Get).unwrap_or(true)
+    }
+}
+
+enum OfdOp {
+    /// True: taken.
+    Set,
+    /// True: held by somebody else.
+    Get,
+}
+
+/// `F_OFD_SETLK` and `F_OFD_GETLK` on one byte; rustix has only whole-file and process-owned locks.
+fn ofd_lock(fd: rustix::fd::BorrowedFd<'_>, index: usize, op: OfdOp) -> Result<bool> {
+    use rustix::fd::AsRawFd;
+    const F_OFD_GETLK: usize = 36;
+    const F_OFD_SETLK: usize = 37;
+    const F_WRLCK: i16 = 1;
+    const F_UNLCK: i16 = 2;
+    #[repr(C)]
+    struct Flock {
+        kind: i16,
+        whence: i16,
+        start: i64,
+        len: i64,
+        pid: i32,
+    }
+    let mut lock = Flock { kind: F_WRLCK, whence: 0, start: index as i64, len: 1, pid: 0 };
+    let cmd = match op {
+        OfdOp::Set => F_OFD_SETLK,
+        OfdOp::Get => F_OFD_GETLK,
+    };
+    let nr = linux_raw_sys::general::__NR_fcntl as usize;
+    // SAFETY: fcntl with a valid struct flock, which it reads and, for GETLK, writes.
+    let result = unsafe { crate::thread::syscall(nr, [fd.as_raw_fd() as usize, cmd, &raw mut lock as usize, 0, 0, 0]) };
+    match (op, result) {
+        (OfdOp::Set, Ok(_)) => Ok(true),
+        (OfdOp::Set, Err(Errno::AGAIN | Errno::ACCESS)) => Ok(false),
+        (OfdOp::Get, Ok(_)) => Ok(lock.kind != F_UNLCK),
+        (_, Err(errno)) => Err(errno),
+    }
+}

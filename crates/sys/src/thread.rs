@@ -1,0 +1,183 @@
+//! Threads that libc does not know, and the system call instruction.
+//!
+//! A pager thread made by `pthread_create` would be seen by the program: libc counts it when the last thread ends,
+//! signals it for `setuid`, and its creation calls `malloc` (reference/crates.md B3). Threads here are made by
+//! `clone` itself. They have every signal blocked, a zeroed thread-local block so that compiled C code may read its
+//! stack-protector word, and, unless they are made to share it, **a descriptor table of their own**: the program can
+//! close or reuse any number it likes without touching the pager's descriptors, and never sees them.
+
+use alloc::boxed::Box;
+use core::arch::asm;
+use core::ffi::c_void;
+
+use linux_raw_sys::general as raw;
+use rustix::io::{Errno, Result};
+
+use crate::PAGE_SIZE;
+use crate::mapping::Mapping;
+
+/// The system call instruction.
+///
+/// # Safety
+/// The caller must guarantee what the call `nr` requires of its arguments.
+pub unsafe fn syscall(nr: usize, args: [usize; 6]) -> Result<usize> {
+    let ret: isize;
+    // SAFETY: the kernel preserves all registers but rax, rcx and r11; what the call does is the caller's promise.
+    unsafe {
+        asm!("syscall", inlateout("rax") nr as isize => ret,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2], in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    match ret {
+        -4095..0 => Err(Errno::from_raw_os_error(-ret as i32)),
+        _ => Ok(ret as usize),
+    }
+}
+
+const STACK: usize = 512 * 1024;
+/// Room below and above the thread pointer: what libc's static TLS and thread control block take elsewhere.
+const TLS_BELOW: usize = 64 * 1024;
+const TLS_ABOVE: usize = 16 * 1024;
+
+/// Whether a new thread shares its creator's descriptor table or starts with a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Descriptors {
+    /// Share: for the pager's second thread, made by the first.
+    Shared,
+    /// A private copy, which the new thread then empties with [`close_all_descriptors`].
+    Private,
+}
+
+type Body = Box<dyn FnOnce() + Send>;
+
+extern "C" fn enter(body: *mut c_void) -> ! {
+    // SAFETY: `spawn` passed a boxed Body made by Box::into_raw, to this thread only.
+    let body = unsafe { Box::from_raw(body.cast::<Body>()) };
+    body();
+    // SAFETY: ends this thread only. Its stack is leaked on purpose: pager threads live as long as the process.
+    let _ = unsafe { syscall(raw::__NR_exit as usize, [0; 6]) };
+    unreachable!("exit returned");
+}
+
+/// Run `body` in a new thread called `name` and return its thread id.
+///
+/// # Errors
+/// ENOMEM for its stack, EAGAIN when the process may have no more threads.
+pub fn spawn(name: &'static core::ffi::CStr, files: Descriptors, body: impl FnOnce() + Send + 'static) -> Result<i32> {
+    let stack = Mapping::reserve(STACK)?.without_huge_pages();
+    let mut tls = Mapping::reserve(TLS_BELOW + TLS_ABOVE)?.without_huge_pages();
+    let thread_pointer = tls.addr() + TLS_BELOW;
+    // The x86-64 ABI wants the word at the thread pointer to point at itself.
+    tls.write(TLS_BELOW, &thread_pointer.to_ne_bytes());
+
+    let named: Body = Box::new(move || {
+        let _ = rustix::thread::set_name(name);
+        body();
+    });
+    let arg = Box::into_raw(Box::new(named));
+    let top = stack.addr() + STACK - 64;
+    core::mem::forget(stack);
+    core::mem::forget(tls);
+    let mut flags = raw::CLONE_VM | raw::CLONE_FS | raw::CLONE_SIGHAND | raw::CLONE_THREAD | raw::CLONE_SYSVSEM | raw::CLONE_SETTLS;
+    if files == Descriptors::Shared {
+        flags |= raw::CLONE_FILES;
+    }
+    let old_mask = block_signals();
+    // SAFETY: stack and thread-local block are fresh, big enough, and leaked; `arg` is a Body for `enter` alone.
+    let result = unsafe { clone(flags as usize, top, thread_pointer, enter, arg.cast()) };
+    restore_signals(old_mask);
+    if result.is_err() {
+        // SAFETY: no thread was made, so the box is still ours.
+        drop(unsafe { Box::from_raw(arg) });
+    }
+    result.map(|tid| tid as i32)
+}
+
+/// # Safety
+/// `stack_top` must be 16-aligned with a stack below it, `tls` a thread pointer, and `arg` what `entry` wants.
+unsafe fn clone(
+    flags: usize,
+    stack_top: usize,
+    tls: usize,
+    entry: extern "C" fn(*mut c_void) -> !,
+    arg: *mut c_void,
+) -> Result<usize> {
+    let ret: isize;
+    // SAFETY: the parent only sees rax, rcx and r11 change. The child starts with rsp = stack_top and the registers
+    // of the parent, moves to `entry` and never comes back here.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r12",
+            "call r13",
+            "ud2",
+            "2:",
+            inlateout("rax") raw::__NR_clone as isize => ret,
+            in("rdi") flags, in("rsi") stack_top, in("rdx") 0, in("r10") 0, in("r8") tls,
+            in("r12") arg, in("r13") entry as usize,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    match ret {
+        -4095..0 => Err(Errno::from_raw_os_error(-ret as i32)),
+        _ => Ok(ret as usize),
+    }
+}
+
+const SIG_SETMASK: usize = 2;
+
+/// Block every signal for this thread; returns the mask to restore.
+pub fn block_signals() -> u64 {
+    let (all, mut old) = (u64::MAX, 0u64);
+    // SAFETY: both masks are 8 bytes, as the last argument says.
+    let _ = unsafe {
+        let (new, old) = (&raw const all as usize, &raw mut old as usize);
+        syscall(raw::__NR_rt_sigprocmask as usize, [SIG_SETMASK, new, old, 8, 0, 0])
+    };
+    old
+}
+
+/// Undo [`block_signals`].
+pub fn restore_signals(mask: u64) {
+    // SAFETY: the mask is 8 bytes, as the last argument says.
+    let _ = unsafe {
+        syscall(raw::__NR_rt_sigprocmask as usize, [SIG_SETMASK, &raw const mask as usize, 0, 8, 0, 0])
+    };
+}
+
+/// Close every descriptor of this thread's table. Only for a thread with a private table, before it opens its own.
+pub fn close_all_descriptors() {
+    // SAFETY: the table is a private copy, so nobody else loses a descriptor, and no owner exists in this thread.
+    let _ = unsafe { syscall(raw::__NR_close_range as usize, [0, u32::MAX as usize, 0, 0, 0, 0]) };
+}
+
+/// The process id, from the kernel.
+pub fn pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+/// The thread id, from the kernel.
+pub fn tid() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// Kill this process with SIGKILL, as the OOM killer would.
+pub fn kill_self() -> ! {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+/// Whether process `pid` exists.
+pub fn is_alive(pid: i32) -> bool {
+    rustix::process::Pid::from_raw(pid).is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
+}
+
+/// Round `bytes` up to whole pages.
+pub const fn page_align(bytes: usize) -> usize {
+    bytes.next_multiple_of(PAGE_SIZE)
+}

@@ -1,0 +1,236 @@
+//! userfaultfd: the system calls of the fault and reclaim paths.
+//!
+//! No crate wraps `UFFDIO_MOVE`, and the one crate for the rest mistakes a negative `copy` field for a byte count
+//! (reference/peers.md 1.19), so the ioctls are made here, over rustix. Every fill returns how far it came and why it
+//! stopped ([`Filled`]): the kernel reports that either by errno or, for partial work, in the argument, as
+//! a byte count or as a negative errno, depending on its version; both are decoded in one place.
+
+use core::ffi::c_void;
+
+use linux_raw_sys::general as raw;
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::io::{self, Errno, Result};
+use rustix::ioctl::{self, Opcode, opcode};
+
+const UFFDIO: u8 = 0xAA;
+const API: Opcode = opcode::read_write::<raw::uffdio_api>(UFFDIO, raw::_UFFDIO_API as u8);
+const REGISTER: Opcode = opcode::read_write::<raw::uffdio_register>(UFFDIO, raw::_UFFDIO_REGISTER as u8);
+const UNREGISTER: Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, raw::_UFFDIO_UNREGISTER as u8);
+const WAKE: Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, raw::_UFFDIO_WAKE as u8);
+const COPY: Opcode = opcode::read_write::<raw::uffdio_copy>(UFFDIO, raw::_UFFDIO_COPY as u8);
+const MOVE: Opcode = opcode::read_write::<raw::uffdio_move>(UFFDIO, raw::_UFFDIO_MOVE as u8);
+const NEW: Opcode = opcode::none(UFFDIO, 0);
+
+const COPY_MODE_DONTWAKE: u64 = 1;
+const MOVE_MODE_DONTWAKE: u64 = 1;
+const MOVE_MODE_ALLOW_SRC_HOLES: u64 = 2;
+const REGISTER_MODE_MISSING: u64 = 1;
+
+/// `UFFDIO_MOVE`, the eviction primitive (Linux 6.8).
+pub const FEATURE_MOVE: u64 = raw::UFFD_FEATURE_MOVE as u64;
+/// A fork hands the child's own userfaultfd to the reader (needs CAP_SYS_PTRACE).
+pub const FEATURE_EVENT_FORK: u64 = raw::UFFD_FEATURE_EVENT_FORK as u64;
+/// mremap, madvise and munmap are reported.
+pub const FEATURE_EVENTS_MM: u64 =
+    (raw::UFFD_FEATURE_EVENT_REMAP | raw::UFFD_FEATURE_EVENT_REMOVE | raw::UFFD_FEATURE_EVENT_UNMAP) as u64;
+
+/// What a read of the descriptor tells. Addresses and lengths are bytes.
+#[derive(Debug)]
+pub enum Event {
+    /// A thread waits for the page at `addr`.
+    Fault { addr: usize, write: bool },
+    /// The process forked: the child's ranges belong to this descriptor.
+    Fork(Uffd),
+    /// `[from, from + len)` is at `to` now.
+    Remap { from: usize, to: usize, len: usize },
+    /// madvise is about to drop `[start, end)` (MADV_DONTNEED) or to let it be dropped (MADV_FREE).
+    Remove { start: usize, end: usize },
+    /// `[start, end)` is unmapped.
+    Unmap { start: usize, end: usize },
+}
+
+/// How far a fill came: `bytes` were done; `stop` says what the next page met, or `None` when all were done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// Bytes done.
+    pub bytes: usize,
+    /// Why not more.
+    pub stop: Option<Errno>,
+}
+
+impl Filled {
+    /// `field` is the result field of the ioctl's argument: bytes done, a negative errno, or untouched.
+    fn decode(result: Result<()>, field: i64, len: usize) -> Self {
+        match (result, usize::try_from(field)) {
+            (Ok(()), _) => Self { bytes: len, stop: None },
+            // A partial fill answers EAGAIN with the bytes done; what stopped it shows when the rest is tried again.
+            (Err(Errno::AGAIN), Ok(bytes)) if bytes > 0 => Self { bytes: bytes.min(len), stop: None },
+            (Err(errno), _) => Self { bytes: 0, stop: Some(errno) },
+        }
+    }
+}
+
+/// A userfaultfd.
+#[derive(Debug)]
+pub struct Uffd(OwnedFd);
+
+/// `USERFAULTFD_IOC_NEW` on `/dev/userfaultfd`: an integer argument, a descriptor as the result.
+struct NewUffd(usize);
+
+// SAFETY: the request takes flags by value, reads no memory of ours and answers with a descriptor number.
+unsafe impl ioctl::Ioctl for NewUffd {
+    type Output = i32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        NEW
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        core::ptr::without_provenance_mut(self.0)
+    }
+
+    unsafe fn output_from_ptr(out: ioctl::IoctlOutput, _: *mut c_void) -> Result<i32> {
+        Ok(out)
+    }
+}
+
+impl Uffd {
+    /// Open with exactly `features`, closed on exec, never blocking in reads.
+    ///
+    /// # Errors
+    /// ENOENT: no `/dev/userfaultfd`; EACCES, EPERM: not allowed to open it, or not allowed one of the features
+    /// (EVENT_FORK without CAP_SYS_PTRACE); EINVAL: this kernel lacks one of the features.
+    pub fn open(features: u64) -> Result<Self> {
+        use rustix::fs::{Mode, OFlags};
+        let device = rustix::fs::open(c"/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let flags = (OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as usize;
+        // SAFETY: NewUffd describes this request of this device.
+        let fd = unsafe { ioctl::ioctl(&device, NewUffd(flags))? };
+        // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+        let uffd = Self(unsafe { OwnedFd::from_raw_fd(fd) });
+        let mut api = raw::uffdio_api { api: u64::from(raw::UFFD_API), features, ioctls: 0 };
+        uffd.update::<API, _>(&mut api)?;
+        Ok(uffd)
+    }
+
+    fn update<const OP: Opcode, T>(&self, value: &mut T) -> Result<()> {
+        // SAFETY: each OP above is paired with its argument type at its only call, and the kernel reads and writes
+        // no more than that argument, plus the user ranges it names, which fills only take from or put pages into.
+        unsafe { ioctl::ioctl(self, ioctl::Updater::<OP, T>::new(value)) }
+    }
+
+    /// Have missing pages of `[addr, addr + len)` reported here.
+    ///
+    /// # Errors
+    /// EINVAL: not (only) private anonymous memory; EBUSY: another userfaultfd has it; ENOMEM: unmapped.
+    pub fn register(&self, addr: usize, len: usize) -> Result<()> {
+        let range = raw::uffdio_range { start: addr as u64, len: len as u64 };
+        let mut arg = raw::uffdio_register { range, mode: REGISTER_MODE_MISSING, ioctls: 0 };
+        self.update::<REGISTER, _>(&mut arg)
+    }
+
+    /// Undo [`register`](Self::register). Missing pages read as zeros from then on.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn unregister(&self, addr: usize, len: usize) -> Result<()> {
+        self.update::<UNREGISTER, _>(&mut raw::uffdio_range { start: addr as u64, len: len as u64 })
+    }
+
+    /// Wake the threads that wait for pages of the range; they look again.
+    pub fn wake(&self, addr: usize, len: usize) {
+        // Nobody there to wake, or nothing mapped any more: both leave nothing to do.
+        let _ = self.update::<WAKE, _>(&mut raw::uffdio_range { start: addr as u64, len: len as u64 });
+    }
+
+    /// Fill missing pages at `addr` with a copy of `bytes` (a multiple of the page size).
+    ///
+    /// Stops: EEXIST a page is there; EAGAIN an event waits to be read; ENOENT the range is not registered
+    /// here or spans mappings; ESRCH the process is gone; ENOMEM.
+    pub fn copy(&self, addr: usize, bytes: &[u8], wake: bool) -> Filled {
+        let mode = if wake { 0 } else { COPY_MODE_DONTWAKE };
+        let mut arg =
+            raw::uffdio_copy { dst: addr as u64, src: bytes.as_ptr() as u64, len: bytes.len() as u64, mode, copy: 0 };
+        let result = self.update::<COPY, _>(&mut arg);
+        Filled::decode(result, arg.copy, bytes.len())
+    }
+
+    /// Move pages from `src` to the missing pages at `dst`, which must be registered here. Nothing is copied.
+    ///
+    /// Stops: EBUSY the page is shared or pinned; ENOENT it is not there; EINVAL a mapping cannot take part (read-only,
+    /// locked, not anonymous); EEXIST the destination is there; EAGAIN an event waits to be read.
+    pub fn move_pages(&self, dst: usize, src: usize, len: usize, wake: bool) -> Filled {
+        self.moving(dst, src, len, if wake { 0 } else { MOVE_MODE_DONTWAKE })
+    }
+
+    /// As [`move_pages`](Self::move_pages), passing over pages that are not there, waking nobody.
+    pub fn move_over_holes(&self, dst: usize, src: usize, len: usize) -> Filled {
+        self.moving(dst, src, len, MOVE_MODE_ALLOW_SRC_HOLES | MOVE_MODE_DONTWAKE)
+    }
+
+    fn moving(&self, dst: usize, src: usize, len: usize, mode: u64) -> Filled {
+        let mut arg = raw::uffdio_move { dst: dst as u64, src: src as u64, len: len as u64, mode, move_: 0 };
+        let result = self.update::<MOVE, _>(&mut arg);
+        Filled::decode(result, arg.move_, len)
+    }
+
+    /// Read the next message. `None`: there is none now.
+    ///
+    /// # Errors
+    /// What `read` answers otherwise.
+    pub fn next_event(&self) -> Result<Option<Event>> {
+        let mut msg = [0u8; size_of::<raw::uffd_msg>()];
+        loop {
+            match io::read(&self.0, &mut msg) {
+                Ok(n) if n == msg.len() => match decode(&msg) {
+                    Some(event) => return Ok(Some(event)),
+                    None => continue,
+                },
+                Ok(_) | Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
+impl AsFd for Uffd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// `struct uffd_msg`: the event in byte 0, three 64-bit fields from byte 8.
+fn decode(msg: &[u8; 32]) -> Option<Event> {
+    let word = |i: usize| {
+        let at = 8 + i * 8;
+        u64::from_ne_bytes(msg[at..at + 8].try_into().unwrap_or_default()) as usize
+    };
+    match u32::from(msg[0]) {
+        raw::UFFD_EVENT_PAGEFAULT => {
+            Some(Event::Fault { addr: word(1), write: word(0) & raw::UFFD_PAGEFAULT_FLAG_WRITE as usize != 0 })
+        }
+        // SAFETY: the kernel installed this descriptor in our table when it delivered the message.
+        raw::UFFD_EVENT_FORK => Some(Event::Fork(Uffd(unsafe { OwnedFd::from_raw_fd(word(0) as u32 as i32) }))),
+        raw::UFFD_EVENT_REMAP => Some(Event::Remap { from: word(0), to: word(1), len: word(2) }),
+        raw::UFFD_EVENT_REMOVE => Some(Event::Remove { start: word(0), end: word(1) }),
+        raw::UFFD_EVENT_UNMAP => Some(Event::Unmap { start: word(0), end: word(1) }),
+        _ => None,
+    }
+}
+
+/// Wait until one of the descriptors (at least one, at most [`WAIT_MAX`]) is readable. `None` timeout: for ever.
+/// False: timed out or interrupted.
+pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: Option<u64>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    assert!(!fds.is_empty() && fds.len() <= WAIT_MAX, "a bounded set of descriptors");
+    let timeout = timeout_ns
+        .map(|ns| Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 });
+    let mut polled: [PollFd<'_>; WAIT_MAX] =
+        core::array::from_fn(|i| PollFd::from_borrowed_fd(fds[i.min(fds.len() - 1)], PollFlags::IN));
+    poll(&mut polled[..fds.len()], timeout.as_ref()).is_ok_and(|n| n > 0)
+}
+
+/// The most descriptors that [`wait_readable`] takes: ours, the wake-up event, a child's.
+pub const WAIT_MAX: usize = 3;
