@@ -54,11 +54,13 @@ def function(rng, n):
     call = f"f{rng.randrange(n)}(node->next, table, size)" if n else "1"
     shift = rng.randrange(1, 63)
     letters = {letter: rng.randrange(1, 10**6) for letter in "abcd"}
-    return FUNCTION.format(n=n, call=call, s=shift, r=64 - shift, e=rng.randrange(24), m=rng.randrange(2, 200), **letters)
+    bytes_used = {"e": rng.randrange(24), "m": rng.randrange(2, 200)}
+    return FUNCTION.format(n=n, call=call, s=shift, r=64 - shift, **bytes_used, **letters)
 
 
 def row(rng, n):
-    return f'    {{ {rng.randrange(10**9)}, {rng.random():.6f}, "row {n} of a table", &rows[{rng.randrange(n + 1)}] }},\n'
+    key, weight, parent = rng.randrange(10**9), rng.random(), rng.randrange(n + 1)
+    return f'    {{ {key}, {weight:.6f}, "row {n} of a table", &rows[{parent}] }},\n'
 
 
 def main():

@@ -5,12 +5,12 @@
 #     begin "$@"
 #
 # After `begin`, $uzswap is the executable under test (the script's argument, or target/release/uzswap), $work an empty
-# directory on a real disk and $python a python3 that is no wrapper script. On exit, however it comes, the processes
-# given to `stop_on_exit` are stopped with their descendants and $work is removed (not with KEEP=1 in the environment).
+# directory on a real disk and $python a python3 that is no wrapper script. On exit, however it comes, what was given to
+# `on_exit` is done, latest first, and $work is removed (not with KEEP=1 in the environment).
 
 accept_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 failures=0
-stop_pids=()
+undo=()
 
 begin() {
     uzswap=$(realpath -- "${1:-$accept_dir/../target/release/uzswap}")
@@ -71,7 +71,9 @@ run_unmanaged() {
     local name=$1
     shift
     "$python" "$accept_dir/measure.py" "$work/$name.took" "$@" >"$work/$name.stdout" 2>"$work/$name.stderr" || true
-    say "$name: $(field "$work/$name.took" seconds) s"         "(user $(field "$work/$name.took" user), system $(field "$work/$name.took" system)),"         "largest resident set $(field "$work/$name.took" rss_mib) MiB, status $(field "$work/$name.took" status)"
+    say "$name: $(field "$work/$name.took" seconds) s" \
+        "(user $(field "$work/$name.took" user), system $(field "$work/$name.took" system))," \
+        "largest resident set $(field "$work/$name.took" rss_mib) MiB, status $(field "$work/$name.took" status)"
 }
 
 run_managed() {
@@ -113,21 +115,24 @@ check_swapped() {
         test "$(counter "$file" zswpout)" -gt 0
 }
 
-stop_on_exit() {
-    stop_pids+=("$@")
+# on_exit CMD...: CMD is run when the script ends, whether or not it succeeds.
+on_exit() {
+    undo+=("${*@Q}")
 }
 
 clean_up() {
-    local pid
-    for pid in "${stop_pids[@]}"; do
-        stop "$pid"
+    local last
+    for ((last = ${#undo[@]} - 1; last >= 0; last--)); do
+        eval "${undo[last]}" || echo "$(basename "$0"): could not undo: ${undo[last]}" >&2
     done
     [[ ${KEEP:-} == 1 ]] || rm -rf -- "$work"
 }
 
-# stop PID: ends a process and its descendants, by force after ten seconds.
+# stop PID: ends a child of this script and its descendants, by force after ten seconds. A number that meanwhile belongs
+# to somebody else's process is left alone.
 stop() {
     local pids pid tries
+    grep -qs "^PPid:[[:space:]]*$$\$" "/proc/$1/status" || return 0
     mapfile -t pids < <(family "$1")
     ((${#pids[@]})) || return 0
     kill -TERM "${pids[@]}" 2>/dev/null || true

@@ -39,10 +39,10 @@ start() {
     "$@" redis-server --port "$port" --bind 127.0.0.1 --save '' --appendonly no --enable-debug-command yes \
         --dir "$work" --dbfilename "$name.rdb" --logfile "$work/$name.log" 2>"$work/$name.stderr" &
     launched=$!
-    stop_on_exit "$launched"
+    on_exit stop "$launched"
     local deadline=$((SECONDS + 300))
     until answers; do
-        kill -0 "$launched" 2>/dev/null || die "$name server did not start: $(cat "$work/$name.log" "$work/$name.stderr")"
+        kill -0 "$launched" 2>/dev/null || die "$name server ended: $(cat "$work/$name.log" "$work/$name.stderr")"
         ((SECONDS < deadline)) || die "$name server does not answer: $(tail -n 3 "$work/$name.log")"
         sleep 0.2
     done
@@ -73,7 +73,8 @@ bgsave() {
 # benchmark TEST: redis-benchmark over the names that the load used.
 benchmark() {
     local out
-    out=$(timeout 900 redis-benchmark -h 127.0.0.1 -p "$port" -t "$1" -n 100000 -c 20 -r 100000 -d 512 --csv 2>&1) || return 1
+    out=$(timeout 900 redis-benchmark -h 127.0.0.1 -p "$port" -t "$1" -n 100000 -c 20 -r 100000 -d 512 --csv 2>&1) ||
+        return 1
     say "$(tail -n 1 <<<"$out")"
     ! grep -qi error <<<"$out"
 }
@@ -89,7 +90,7 @@ echo "== managed, --memory-max ${limit_mib}M"
 start managed "$uzswap" run --memory-max "${limit_mib}M" --summary --stat-json "$work/stat.json" --
 "$python" "$accept_dir/memory_sampler.py" "$(info process_id)" "$work/peaks" 20 &
 sampler=$!
-stop_on_exit "$sampler"
+on_exit stop "$sampler"
 load
 began=$SECONDS
 check "same digest under the limit" test "$(ask DEBUG DIGEST)" = "$reference"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows: `uzswap run -- true` costs less than 10 ms over `true`, in the median of 200 runs each, taking turns. `env true`
-# stands for what any launcher costs.
+# Shows: `uzswap run -- true` costs less than 10 ms over `true`, in the median of 200 runs each, taking turns; `env
+# true` stands for what any launcher costs.
 # Usage: accept/true_cost.sh [path-to-uzswap]
 # Takes: a few seconds.
 set -euo pipefail
@@ -12,10 +12,13 @@ begin "$@"
 
 "$python" "$accept_dir/spawn_times.py" "$runs" true + env true + "$uzswap" run -- true >"$work/times"
 {
-    read -r bare low high && say "true:               median $bare ms (10 to 90 %: $low to $high)"
-    read -r env low high && say "env true:           median $env ms ($low to $high)"
-    read -r managed low high && say "uzswap run -- true: median $managed ms ($low to $high)"
+    read -r bare bare_spread
+    read -r env env_spread
+    read -r managed managed_spread
 } <"$work/times"
+say "true:               median $bare ms (10 and 90 %: $bare_spread)"
+say "env true:           median $env ms ($env_spread)"
+say "uzswap run -- true: median $managed ms ($managed_spread)"
 say "env true costs $(calc "$env - $bare") ms over true"
 cost=$(calc "$managed - $bare")
 check "uzswap run -- true costs $cost ms over true, less than $allowed_ms" at_most "$cost" "$allowed_ms"

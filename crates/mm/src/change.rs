@@ -44,6 +44,21 @@ impl<A: Arena> Changes<'_, A> {
         self.0.frozen.as_ref().is_none_or(Log::has_room)
     }
 
+    /// Whether all of `range` is under our care.
+    pub fn covers(&self, range: PageRange) -> bool {
+        self.0.managed.covers(range)
+    }
+
+    /// Take `range` under our care. Pages without a word that `present` names are mapped already: they are adopted.
+    /// With `present_wins`, pages that are mapped are adopted whatever their word says: only under the same hold of
+    /// the lock as the look at what is present, and not while pages are staged and busy.
+    pub fn manage(&mut self, range: PageRange, present: &[PageRange], present_wins: bool) {
+        self.0.managed.insert(range);
+        for run in present {
+            self.0.adopt(*run, present_wins);
+        }
+    }
+
     /// The fork happened: what was logged so far is older than the child, the rest is not its business.
     pub fn mark_fork(&mut self) {
         if let Some(log) = &mut self.0.frozen {
@@ -63,21 +78,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with_changes(|changes| changes.apply(change));
     }
 
-    /// Take `range` under our care. Pages without a word that `present` names are mapped already: they are adopted.
-    /// With `present_wins`, pages that are mapped are adopted whatever their word says; only for a caller that
-    /// knows nothing to have been reclaimed since it looked (a forked child that has just started).
-    pub fn manage(&self, range: PageRange, present: &[PageRange], present_wins: bool) {
-        self.with(|inner| {
-            inner.managed.insert(range);
-            for run in present {
-                inner.adopt(*run, present_wins);
-            }
-        });
-    }
-
-    /// Whether all of `range` is under our care.
-    pub fn manages(&self, range: PageRange) -> bool {
-        self.with(|inner| inner.managed.covers(range))
+    /// Take `range`, of which nothing is mapped, under our care.
+    pub fn manage(&self, range: PageRange) {
+        self.with_changes(|changes| changes.manage(range, &[], false));
     }
 
     /// The ranges under our care.

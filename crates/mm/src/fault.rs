@@ -114,23 +114,36 @@ impl<A: Arena> Inner<A> {
         while order > 0 && !untouched(self, PageRange::new(vpn, 1 << order)) {
             order -= 1;
         }
-        let mut mapped = 0u64;
-        let stop = loop {
-            let pages = ((1 << order) - mapped).min(u64::from(crate::UNIT));
-            let done = mm.machine.copy_in(vpn.add(mapped), &ZEROS[..pages as usize * PAGE_SIZE], true);
-            mapped += u64::from(done.pages);
-            if done.stop.is_some() || mapped >= 1 << order {
-                break done.stop;
-            }
-            if done.pages == 0 {
-                break Some(Stop::Again);
-            }
-        };
+        let (mut mapped, mut stop) = self.map_zeros(mm, vpn, order);
+        if mapped == 0 && order > 0 && stop == Some(Stop::Unmovable) {
+            // The window spans two mappings, which the kernel refuses as a whole.
+            (mapped, stop) = self.map_zeros(mm, vpn, 0);
+        }
         self.publish_resident_run(vpn, mapped);
         self.streams.advance(vpn, mapped.max(1), max);
         match (mapped, stop) {
             (0, Some(stop)) => self.not_mapped(mm, vpn, stop, true),
             _ => Fault::Served,
+        }
+    }
+
+    /// Map zeros at the `2^order` pages from `vpn` on; how many, and what stopped the rest.
+    fn map_zeros<R, M>(&self, mm: &Mm<R, M>, vpn: Vpn, order: u32) -> (u64, Option<Stop>)
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        let mut mapped = 0u64;
+        loop {
+            let pages = ((1 << order) - mapped).min(u64::from(crate::UNIT));
+            let done = mm.machine.copy_in(vpn.add(mapped), &ZEROS[..pages as usize * PAGE_SIZE], true);
+            mapped += u64::from(done.pages);
+            if done.stop.is_some() || mapped >= 1 << order {
+                return (mapped, done.stop);
+            }
+            if done.pages == 0 {
+                return (mapped, Some(Stop::Again));
+            }
         }
     }
 

@@ -150,8 +150,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// In the child: leave the frozen state without its log. Slots of the parent's device are read as `device` from
-    /// now on; our own device starts empty. False: there have been too many forks in a row to tell devices apart.
-    pub fn start_child(&self, device: u8) -> bool {
+    /// now on (not 0, which is our own); our own device starts empty.
+    pub fn start_child(&self, device: u8) {
+        assert!(device != 0, "device 0 is our own");
         self.with(|inner| {
             // The log is the parent's and was being written while it was copied; its buffer goes, unread.
             inner.frozen = None;
@@ -167,7 +168,6 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             }
             inner.slots.start_over();
         });
-        device != 0
     }
 
     /// The child of that freeze is gone: its swap slots may be written again.

@@ -31,6 +31,9 @@ impl RangeSet {
 
     /// Remove `range`, keeping what lies outside it.
     pub fn remove(&mut self, range: PageRange) {
+        if range.pages() == 0 {
+            return;
+        }
         let overlapping: Vec<(Vpn, Vpn)> = self
             .0
             .range(..range.end)

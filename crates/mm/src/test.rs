@@ -57,7 +57,7 @@ impl World {
     fn new(swap_pages: u64) -> Self {
         let config = config(swap_pages);
         let mm = Engine::new(SimMachine::default(), VecArena::new(2048), config, SimMachine::vmstat());
-        mm.manage(PageRange::new(Vpn::new(BASE), PAGES), &[], false);
+        mm.manage(PageRange::new(Vpn::new(BASE), PAGES));
         Self { worker: Worker::new(&config), mm, shadow: BTreeMap::new() }
     }
 
@@ -110,7 +110,7 @@ impl World {
         self.mm.change(Change::Unmap(target));
         self.mm.change(Change::Remap { from, to });
         self.mm.change(Change::Unmap(from));
-        self.mm.manage(from, &[], false);
+        self.mm.manage(from);
     }
 
     fn step(&mut self, op: u8, page: u64, len: u64, seed: u64) {

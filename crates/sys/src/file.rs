@@ -95,6 +95,16 @@ impl File {
         }
     }
 
+    /// Hold a shared lock on byte `byte` for as long as this file is open: whoever made the file can tell.
+    pub fn lock_shared(&self, byte: u64) -> bool {
+        ofd_try_lock(self.0.as_fd(), byte as i64, Lock::Shared).unwrap_or(false)
+    }
+
+    /// Whether another open of this file holds a lock on `byte`. An error reads as yes: the careful answer.
+    pub fn is_locked(&self, byte: u64) -> bool {
+        ofd_is_locked(self.0.as_fd(), byte as i64).unwrap_or(true)
+    }
+
     /// The descriptor's number, for [`open_of_thread`](Self::open_of_thread).
     pub fn number(&self) -> i32 {
         use rustix::fd::AsRawFd;
@@ -183,5 +193,60 @@ impl AsFd for WakeEvent {
 
 /// Write a line to a descriptor of the program's own table (the agent's last words), ignoring errors.
 pub fn write_stderr(line: &str) {
-    let _ = io::write(rustix::stdio::stderr(), line.as_bytes());
+    // SAFETY: descriptor 2 is borrowed for one write; if the program closed it the write fails, harmlessly.
+    let stderr = unsafe { BorrowedFd::borrow_raw(2) };
+    let _ = io::write(stderr, line.as_bytes());
+}
+
+/// The kinds of byte-range locks.
+#[derive(Clone, Copy)]
+pub(crate) enum Lock {
+    Shared = 0,
+    Exclusive = 1,
+}
+
+const F_OFD_GETLK: usize = 36;
+const F_OFD_SETLK: usize = 37;
+const F_UNLCK: i16 = 2;
+
+#[repr(C)]
+struct Flock {
+    kind: i16,
+    whence: i16,
+    start: i64,
+    len: i64,
+    pid: i32,
+}
+
+/// rustix has only whole-file and process-owned locks; these belong to the open file description.
+fn ofd_lock(fd: BorrowedFd<'_>, cmd: usize, byte: i64, kind: Lock) -> Result<i16> {
+    use rustix::fd::AsRawFd;
+    let mut lock = Flock { kind: kind as i16, whence: 0, start: byte, len: 1, pid: 0 };
+    let nr = linux_raw_sys::general::__NR_fcntl as usize;
+    // SAFETY: fcntl with a valid struct flock, which it reads and, for GETLK, writes.
+    unsafe { crate::thread::syscall(nr, [fd.as_raw_fd() as usize, cmd, &raw mut lock as usize, 0, 0, 0])? };
+    Ok(lock.kind)
+}
+
+pub(crate) fn ofd_try_lock(fd: BorrowedFd<'_>, byte: i64, kind: Lock) -> Result<bool> {
+    match ofd_lock(fd, F_OFD_SETLK, byte, kind) {
+        Ok(_) => Ok(true),
+        Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+pub(crate) fn ofd_is_locked(fd: BorrowedFd<'_>, byte: i64) -> Result<bool> {
+    ofd_lock(fd, F_OFD_GETLK, byte, Lock::Exclusive).map(|kind| kind != F_UNLCK)
+}
+
+/// Whether files in `dir` live in memory (tmpfs, ramfs): no place to swap to.
+///
+/// # Errors
+/// What `statfs` answers.
+pub fn is_memory_backed(dir: &CStr) -> Result<bool> {
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    const RAMFS_MAGIC: u64 = 0x8584_58f6;
+    let kind = fs::statfs(dir)?.f_type as u64;
+    Ok(kind == TMPFS_MAGIC || kind == RAMFS_MAGIC)
 }

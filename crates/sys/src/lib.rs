@@ -16,12 +16,14 @@
 //! | [`text`] | replacing the first instructions of a libc function |
 //! | [`heap`] | the agent's allocator over one reserved range |
 //! | [`shared`] | a file of 64-bit words that all processes of a group map |
+//! | [`cell`] | values set once and read without a lock |
 //! | [`lz4`] | liblz4 through its allocation-free interface |
 
 #![no_std]
 
 extern crate alloc;
 
+pub mod cell;
 pub mod file;
 pub mod futex;
 pub mod heap;
@@ -34,6 +36,7 @@ pub mod thread;
 pub mod time;
 pub mod uffd;
 
+pub use rustix::fd::AsFd;
 pub use rustix::io::Errno;
 
 /// Bytes in a base page on every machine uzswap runs on (x86-64).

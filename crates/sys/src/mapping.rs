@@ -238,11 +238,13 @@ pub mod own {
         }
     }
 
-    /// Whether `[start, end)` touches a recorded range.
-    pub fn overlaps(start: usize, end: usize) -> bool {
-        RANGES.iter().any(|[s, e]| {
-            let (s, e) = (s.load(Ordering::Acquire), e.load(Ordering::Acquire));
-            s != 0 && s < end && start < e
-        })
+    /// Call `f` with each recorded range.
+    pub fn for_each(mut f: impl FnMut(usize, usize)) {
+        for [start, end] in &RANGES {
+            let (start, end) = (start.load(Ordering::Acquire), end.load(Ordering::Acquire));
+            if start != 0 {
+                f(start, end);
+            }
+        }
     }
 }

@@ -34,10 +34,9 @@ pub struct Vma {
 }
 
 impl Vma {
-    /// Private anonymous memory that the program may read and write but not execute.
-    pub fn is_private_anonymous(&self) -> bool {
-        let wanted = VMA_READABLE | VMA_WRITABLE;
-        !self.is_file && self.flags & (wanted | VMA_EXECUTABLE | VMA_SHARED) == wanted
+    /// Private anonymous memory that is not executable, whatever else its protection is: it may change later.
+    pub fn is_private_anonymous_data(&self) -> bool {
+        !self.is_file && self.flags & (VMA_EXECUTABLE | VMA_SHARED) == 0
     }
 }
 

@@ -9,7 +9,9 @@ use core::sync::atomic::AtomicU64;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::{Errno, Result};
-use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
+
+use crate::file;
 
 /// A mapped group file. The mapping lives as long as the process: forked children inherit it, nothing unmaps it.
 pub struct SharedWords {
@@ -61,49 +63,23 @@ impl SharedWords {
     /// The kernel drops it when the process dies or replaces its image, whatever the cause: that is how the others
     /// learn that the charge of slot `index` is no one's. False: somebody holds it.
     pub fn try_lease(&self, index: usize) -> bool {
-        ofd_lock(self.fd.as_fd(), index, OfdOp::Set).unwrap_or(false)
+        file::ofd_try_lock(self.fd.as_fd(), index as i64, file::Lock::Exclusive).unwrap_or(false)
     }
 
     /// Whether somebody else holds the lease on `index`.
     pub fn is_leased(&self, index: usize) -> bool {
-        ofd_lock(self.fd.as_fd(), index, OfdOp::Get).unwrap_or(true)
+        file::ofd_is_locked(self.fd.as_fd(), index as i64).unwrap_or(true)
     }
 }
 
-enum OfdOp {
-    /// True: taken.
-    Set,
-    /// True: held by somebody else.
-    Get,
-}
-
-/// `F_OFD_SETLK` and `F_OFD_GETLK` on one byte; rustix has only whole-file and process-owned locks.
-fn ofd_lock(fd: rustix::fd::BorrowedFd<'_>, index: usize, op: OfdOp) -> Result<bool> {
-    use rustix::fd::AsRawFd;
-    const F_OFD_GETLK: usize = 36;
-    const F_OFD_SETLK: usize = 37;
-    const F_WRLCK: i16 = 1;
-    const F_UNLCK: i16 = 2;
-    #[repr(C)]
-    struct Flock {
-        kind: i16,
-        whence: i16,
-        start: i64,
-        len: i64,
-        pid: i32,
-    }
-    let mut lock = Flock { kind: F_WRLCK, whence: 0, start: index as i64, len: 1, pid: 0 };
-    let cmd = match op {
-        OfdOp::Set => F_OFD_SETLK,
-        OfdOp::Get => F_OFD_GETLK,
-    };
-    let nr = linux_raw_sys::general::__NR_fcntl as usize;
-    // SAFETY: fcntl with a valid struct flock, which it reads and, for GETLK, writes.
-    let result = unsafe { crate::thread::syscall(nr, [fd.as_raw_fd() as usize, cmd, &raw mut lock as usize, 0, 0, 0]) };
-    match (op, result) {
-        (OfdOp::Set, Ok(_)) => Ok(true),
-        (OfdOp::Set, Err(Errno::AGAIN | Errno::ACCESS)) => Ok(false),
-        (OfdOp::Get, Ok(_)) => Ok(lock.kind != F_UNLCK),
-        (_, Err(errno)) => Err(errno),
-    }
+/// `count` zero words that this process shares with the children it forks, and nobody else.
+///
+/// # Errors
+/// What `mmap` answers.
+pub fn with_children(count: usize) -> Result<&'static [AtomicU64]> {
+    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+    // SAFETY: a fresh shared mapping.
+    let base = unsafe { mmap_anonymous(core::ptr::null_mut(), count * 8, prot, flags)? };
+    // SAFETY: page aligned, count * 8 bytes long, never unmapped, accessed atomically by everybody.
+    Ok(unsafe { core::slice::from_raw_parts(base.cast::<AtomicU64>(), count) })
 }

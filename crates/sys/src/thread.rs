@@ -181,3 +181,9 @@ pub fn is_alive(pid: i32) -> bool {
 pub const fn page_align(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_SIZE)
 }
+
+/// Send signal `number` to process `pid`; a process that is gone is no error.
+pub fn signal(pid: i32, number: i32) {
+    // SAFETY: kill(2) takes two integers.
+    let _ = unsafe { syscall(raw::__NR_kill as usize, [pid as usize, number as usize, 0, 0, 0, 0]) };
+}

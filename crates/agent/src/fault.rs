@@ -1,0 +1,184 @@
+//! The fault thread: reads the managed userfaultfd, applies events, gives pages back.
+//!
+//! The kernel may hand out a fault before the event that changes what the fault means, so each round reads everything
+//! there is, applies the events, and only then serves the faults. A fault that the kernel refuses to fill because yet
+//! another event waits (EAGAIN) stays in the inbox for the next round.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use rounds::Stall;
+use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
+use uzswap_mm::vmstat::Item;
+use uzswap_mm::{Change, Fault, Worker};
+use uzswap_sys::uffd::Event;
+
+use crate::fork::{self, ForkServer};
+use crate::machine::AgentMachine;
+use crate::pager::{Pager, mail};
+
+/// Faults that one round reads at most; more wait in the kernel. Taken once: nothing allocates while faults are served.
+const INBOX: usize = 4096;
+/// Pages that direct reclaim takes in one round.
+const DIRECT_BATCH: u32 = 32;
+const RETRY_NS: u64 = 50_000;
+/// While a fork is under way there is more than one thing to watch.
+const FORK_POLL_NS: u64 = 100_000;
+
+/// Serve this process's faults for ever.
+pub(crate) fn run(pager: &'static Pager) {
+    let mut worker = Worker::new(pager.mm.config());
+    let mut inbox: Vec<usize> = Vec::with_capacity(INBOX);
+    let mut forks = ForkServer::default();
+    let mut stall = Stall::default();
+    loop {
+        let fds = pager.fds();
+        let is_forking = pager.is_freezing.load(Ordering::SeqCst);
+        let timeout = match (inbox.is_empty(), is_forking) {
+            (false, _) => Some(RETRY_NS),
+            (true, true) => Some(FORK_POLL_NS),
+            (true, false) => None,
+        };
+        forks.wait(fds, timeout);
+        fds.wake.clear();
+        // Read before the events are: a fork that has returned has had its event read.
+        let parent_returned = pager.handover.parent_returned();
+        read_events(pager, &mut worker, &mut inbox, &mut forks);
+        inbox.retain(|addr| !serve(pager, &mut worker, *addr, &mut stall));
+        if is_forking {
+            forks.step(pager, &mut worker, parent_returned);
+        }
+    }
+}
+
+/// Read and apply all there is, under one hold of the engine's lock.
+fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec<usize>, forks: &mut ForkServer) {
+    let fds = pager.fds();
+    let mut unprepared = None;
+    pager.mm.with_changes(|changes| {
+        while changes.has_room() && inbox.len() < INBOX {
+            match fds.managed.next_event() {
+                Ok(Some(Event::Fault { addr, .. })) => inbox.push(addr & !(PAGE_SIZE - 1)),
+                Ok(Some(Event::Fork(child))) => {
+                    changes.mark_fork();
+                    if forks.accepts(pager) {
+                        forks.begin(child);
+                    } else {
+                        unprepared = Some(child);
+                        return;
+                    }
+                }
+                Ok(Some(event)) => {
+                    if let Some(change) = change(&event) {
+                        changes.apply(change);
+                    }
+                }
+                Ok(None) => return,
+                Err(errno) => panic!("reading the userfaultfd: {errno}"),
+            }
+        }
+    });
+    if forks.is_new() {
+        forks.describe(pager);
+    }
+    if let Some(child) = unprepared {
+        fork::populate(pager, worker, &child);
+    }
+}
+
+/// The change that an event stands for.
+pub(crate) fn change(event: &Event) -> Option<Change> {
+    match *event {
+        Event::Remove { start, end } => Some(Change::Remove(PageRange::of_bytes(start, end))),
+        Event::Unmap { start, end } => Some(Change::Unmap(PageRange::of_bytes(start, end))),
+        Event::Remap { from, to, len } => {
+            Some(Change::Remap { from: PageRange::of_bytes(from, from + len), to: Vpn::of_addr(to) })
+        }
+        Event::Fault { .. } | Event::Fork(_) => None,
+    }
+}
+
+/// Serve one fault. False: not now.
+fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stall: &mut Stall) -> bool {
+    if pager.mm.machine().is_staging(addr) {
+        // Only a bug of ours touches an empty staging slot; zeros there reach nobody, a hang would.
+        pager.fds().managed.copy(addr, &[0; PAGE_SIZE], true);
+        return true;
+    }
+    if !make_room(pager, worker, stall) {
+        return false;
+    }
+    match pager.mm.fault(worker, Vpn::of_addr(addr)) {
+        Fault::Served => {
+            if pager.memcg.headroom(pager) == 0 {
+                pager.mail.post(mail::RECLAIM);
+            }
+            true
+        }
+        Fault::Retry => false,
+        Fault::Lost => panic!("the page at {addr:#x} is lost: its stored copy is damaged or cannot be read"),
+    }
+}
+
+/// Direct reclaim: before a page is mapped there must be room for it. False: not now, read events and try again.
+fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall) -> bool {
+    let window = PAGE_SIZE as u64 * (1 << pager.mm.config().folio_order_max.max(pager.mm.config().page_cluster));
+    if pager.is_freezing.load(Ordering::SeqCst) || pager.memcg.excess(pager, window) == 0 {
+        stall.clear();
+        return true;
+    }
+    pager.mm.stat().add(Item::AllocStall, 1);
+    pager.mail.post(mail::RECLAIM);
+    while pager.memcg.excess(pager, window) > 0 {
+        let scan = pager.shrink(worker, DIRECT_BATCH, true);
+        if scan.reclaimed > 0 {
+            stall.clear();
+            continue;
+        }
+        if pager.is_unsharing.load(Ordering::SeqCst) {
+            // kswapd may wait for this very fault to free memory.
+            return true;
+        }
+        if stall.is_over(pager) {
+            pager.memcg.oom_kill(pager);
+        }
+        return false;
+    }
+    stall.clear();
+    true
+}
+
+mod rounds {
+    use core::sync::atomic::Ordering;
+
+    use crate::pager::Pager;
+
+    /// How long nobody reclaims anything before the group counts as out of memory. kswapd may be waiting for a
+    /// slow disk, a relative for its turn; a program at its limit makes progress every few microseconds.
+    const OUT_OF_MEMORY_NS: u64 = 3_000_000_000;
+
+    /// Watches for a fault that finds no memory although everything was tried.
+    #[derive(Default)]
+    pub(super) struct Stall {
+        since_ns: Option<u64>,
+        progress: u32,
+    }
+
+    impl Stall {
+        pub(super) fn clear(&mut self) {
+            self.since_ns = None;
+        }
+
+        /// Whether nothing was reclaimed by anybody for too long.
+        pub(super) fn is_over(&mut self, pager: &Pager) -> bool {
+            let (now, progress) = (uzswap_sys::time::now_ns(), pager.progress.load(Ordering::Relaxed));
+            match self.since_ns {
+                Some(since) if progress == self.progress => now - since > OUT_OF_MEMORY_NS,
+                _ => {
+                    (self.since_ns, self.progress) = (Some(now), progress);
+                    false
+                }
+            }
+        }
+    }
+}

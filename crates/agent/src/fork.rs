@@ -1,0 +1,381 @@
+//! Forking: the child gets its own pager before it runs, and until then the parent's serves it.
+//!
+//! ```text
+//! forking thread             kswapd                      fault thread                   child's only thread
+//! prepare: FREEZE  ------->  no reclaim, engine frozen
+//!          <------- FROZEN   waits
+//! fork(2)                                                serves faults, changes nothing
+//!   the kernel copies memory                             FORK event: the child's uffd
+//!                                                        serves both                    child: starts a fault thread,
+//!                                                                                         which opens its own uffds
+//!                                                        closes the child's uffd  <---- READY
+//!                                                        RELEASED  ------------------>  registers every range anew,
+//! parent: waits      <---- THAWED ----- FORKED --------  thaws                            adopts what is mapped, goes on
+//! ```
+//! While the parent's fault thread holds the child's userfaultfd, a missing page of the child waits for it. Between
+//! RELEASED and the child's own registration a missing page would read as zeros, but nobody is there to
+//! touch one: the child's only thread of the program waits in [`child`], on a stack whose pages are mapped.
+//!
+//! The parent does not return from `fork` before that, so a parent that exits at once (a daemon) leaves a child that
+//! stands on its own. A fork that did not come through libc has no `prepare`: its child cannot have a pager, so it
+//! gets everything that is swapped out mapped at once ([`populate`]), and runs unmanaged.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use lock_api::RawMutex;
+use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
+use uzswap_mm::vmstat::Item;
+use uzswap_mm::{Change, Worker};
+use uzswap_sys::Errno;
+use uzswap_sys::file::File;
+use uzswap_sys::futex::RawLock;
+use uzswap_sys::shared::with_children;
+use uzswap_sys::thread;
+use uzswap_sys::uffd::{Event, Uffd, wait_readable};
+
+use crate::machine::{AgentMachine, Fds};
+use crate::pager::{self, Pager, mail, pause, reply};
+use crate::{fault, memcg, vma};
+
+/// Words shared with the children of a process: how a fork is going, and what the child needs to know.
+pub(crate) struct Handover {
+    words: &'static [AtomicU64],
+    /// `prepare` ran and neither `parent` nor `child` yet. Copied by the fork, like all that is not in `words`.
+    is_prepared: AtomicBool,
+    parent_returned: AtomicBool,
+    /// Held from `prepare` to `parent`: one fork at a time.
+    lock: RawLock,
+}
+
+const STATE: usize = 0;
+const CHANGES: usize = 1;
+const PARENT_PID: usize = 2;
+const PARENT_TID: usize = 3;
+const FILES: usize = 4;
+/// Pairs: number of a descriptor of the parent's fault thread, byte that a lease on it locks.
+const FIRST_FILE: usize = 8;
+const FILES_MAX: usize = 254;
+/// Four words each: kind, start, end, target.
+const FIRST_CHANGE: usize = FIRST_FILE + 2 * FILES_MAX;
+const CHANGES_MAX: usize = 64 * 1024;
+
+/// Values of [`STATE`].
+const WAITING: u64 = 0;
+const READY: u64 = 1;
+const RELEASED: u64 = 2;
+
+impl Handover {
+    pub(crate) fn new() -> Result<Self, Errno> {
+        Ok(Self {
+            words: with_children(FIRST_CHANGE + 4 * CHANGES_MAX)?,
+            is_prepared: AtomicBool::new(false),
+            parent_returned: AtomicBool::new(false),
+            lock: RawLock::INIT,
+        })
+    }
+
+    fn get(&self, word: usize) -> u64 {
+        self.words[word].load(Ordering::Acquire)
+    }
+
+    fn set(&self, word: usize, value: u64) {
+        self.words[word].store(value, Ordering::Release);
+    }
+
+    /// Whether `fork` has returned in the parent, so that its event, if there was one, has been read.
+    pub(crate) fn parent_returned(&self) -> bool {
+        self.parent_returned.load(Ordering::SeqCst)
+    }
+
+    fn push_change(&self, change: Change) {
+        let n = self.get(CHANGES) as usize;
+        assert!(n < CHANGES_MAX, "more changes than a fork's log holds");
+        let (kind, range, to) = match change {
+            Change::Remove(range) => (0, range, Vpn::new(0)),
+            Change::Unmap(range) => (1, range, Vpn::new(0)),
+            Change::Remap { from, to } => (2, from, to),
+        };
+        for (i, word) in [kind, range.start.number(), range.end.number(), to.number()].into_iter().enumerate() {
+            self.set(FIRST_CHANGE + 4 * n + i, word);
+        }
+        self.set(CHANGES, n as u64 + 1);
+    }
+
+    fn changes(&self) -> impl Iterator<Item = Change> {
+        (0..(self.get(CHANGES) as usize).min(CHANGES_MAX)).map(|n| {
+            let word = |i| self.get(FIRST_CHANGE + 4 * n + i);
+            let range = PageRange { start: Vpn::new(word(1)), end: Vpn::new(word(2)) };
+            match word(0) {
+                0 => Change::Remove(range),
+                1 => Change::Unmap(range),
+                _ => Change::Remap { from: range, to: Vpn::new(word(3)) },
+            }
+        })
+    }
+}
+
+/// Before a fork, in the forking thread, after the program's own handlers.
+pub(crate) extern "C" fn prepare() {
+    let Some(pager) = pager::active() else { return };
+    pager.handover.lock.lock();
+    pager.handover.parent_returned.store(false, Ordering::SeqCst);
+    pager.replies.take(reply::FROZEN | reply::FORKED);
+    pager.mail.post(mail::FREEZE);
+    while pager.replies.wait(reply::FROZEN, None) == 0 {}
+    pager.handover.is_prepared.store(true, Ordering::SeqCst);
+}
+
+/// After a fork, in the parent.
+pub(crate) extern "C" fn parent() {
+    let Some(pager) = pager::active() else { return };
+    if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    pager.handover.parent_returned.store(true, Ordering::SeqCst);
+    while pager.replies.wait(reply::FORKED, None) == 0 {}
+    // SAFETY: locked in `prepare` by this very thread.
+    unsafe { pager.handover.lock.unlock() };
+}
+
+/// After a fork, in the child: get a pager of our own before anything else runs.
+pub(crate) extern "C" fn child() {
+    pager::note_child();
+    vma::reset_in_child();
+    memcg::reset_in_child();
+    let Some(pager) = pager::inherited() else { return };
+    if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    // SAFETY: locked in `prepare` by the thread that this one is the copy of.
+    unsafe { pager.handover.lock.unlock() };
+    if pager.mm.mutex().is_locked() {
+        // SAFETY: the thread that held it (the parent's fault thread, which was serving a fault without changing
+        // the frozen engine) does not exist in this process.
+        unsafe { pager.mm.mutex().force_unlock() };
+    }
+    pager.reset_in_child();
+    if !pager::start_in_child(take_over) {
+        pager::say("uzswap: a forked child cannot have its own pager and is stopped, since its memory would be lost\n");
+        thread::kill_self();
+    }
+}
+
+/// The child's new fault thread: everything up to serving.
+fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
+    let pager = pager::inherited().ok_or(("the parent's pager", Errno::INVAL))?;
+    let group = pager.memcg.group();
+    let mut fds = Fds::open(pager.group_path)?;
+    fds.inherited = inherit_files(pager)?;
+    let device = fds.inherited.len() as u8;
+    fds.swap = pager::open_swap(group);
+    let slot = pager::take_slot(&fds, group)?;
+
+    pager.handover.set(STATE, READY);
+    let parent = pager.handover.get(PARENT_PID) as i32;
+    while pager.handover.get(STATE) != RELEASED && thread::is_alive(parent) {
+        pause(20_000);
+    }
+    pager.fault_tid.store(thread::tid(), Ordering::SeqCst);
+    pager.memcg.set_slot(slot);
+    pager.memcg.set_shares(true);
+    pager.pins.lock().clear();
+    pager.mm.machine().start(fds).map_err(|e| ("the staging range", e))?;
+    if device > 0 {
+        pager.mm.start_child(device);
+    } else {
+        pager.mm.thaw();
+    }
+    for change in pager.handover.changes() {
+        pager.mm.change(change);
+    }
+    if !vma::register_inherited(pager, pager.fds()) {
+        return Err(("registering inherited memory", Errno::INVAL));
+    }
+    pager.is_freezing.store(false, Ordering::SeqCst);
+    pager.start_kswapd()?;
+    Ok(pager)
+}
+
+/// Open the swap files that our copy of the swap table points to, and hold a lease on each.
+fn inherit_files(pager: &Pager) -> Result<Vec<(File, u64)>, (&'static str, Errno)> {
+    let handover = &pager.handover;
+    let (pid, tid) = (handover.get(PARENT_PID) as i32, handover.get(PARENT_TID) as i32);
+    (0..handover.get(FILES) as usize)
+        .map(|i| {
+            let (fd, byte) = (handover.get(FIRST_FILE + 2 * i) as i32, handover.get(FIRST_FILE + 2 * i + 1));
+            let file = File::open_of_thread(pid, tid, fd).map_err(|e| ("the parent's swap file", e))?;
+            if !file.lock_shared(byte) {
+                return Err(("a lease on the parent's swap file", Errno::AGAIN));
+            }
+            Ok((file, byte))
+        })
+        .collect()
+}
+
+/// kswapd's part: come to rest and stay there until the fork is over. True: pages were mapped that are not known.
+pub(crate) fn freeze_until_forked(pager: &Pager) -> bool {
+    pager.handover.set(STATE, WAITING);
+    pager.handover.set(CHANGES, 0);
+    pager.is_freezing.store(true, Ordering::SeqCst);
+    pager.wait_for_reclaimers();
+    let pin = pager.mm.freeze();
+    pager.pins.lock().push((pin, 0));
+    // The fault thread may be waiting without a timeout: have it look at `is_freezing`.
+    pager.fds().wake.set();
+    pager.replies.post(reply::FROZEN);
+    while pager.mail.wait(mail::THAWED, None) == 0 {}
+    true
+}
+
+/// Swap slots that no relative reads any more may be written again.
+pub(crate) fn release_pins(pager: &Pager) {
+    let Some(swap) = &pager.fds().swap else { return };
+    let mut pins = pager.pins.lock();
+    pins.retain(|(pin, byte)| {
+        let is_held = *byte == 0 || swap.is_locked(*byte);
+        if !is_held {
+            pager.mm.unpin(*pin);
+        }
+        is_held
+    });
+}
+
+/// The fault thread's part.
+#[derive(Default)]
+pub(crate) struct ForkServer {
+    child: Option<Uffd>,
+    is_new: bool,
+    /// Leases are told apart by the byte they lock; never used twice.
+    lease: u64,
+    inbox: Vec<usize>,
+}
+
+impl ForkServer {
+    /// Wait for anything to do.
+    pub(crate) fn wait(&self, fds: &Fds, timeout_ns: Option<u64>) {
+        use uzswap_sys::AsFd;
+        match &self.child {
+            Some(child) => wait_readable(&[fds.managed.as_fd(), fds.wake.as_fd(), child.as_fd()], timeout_ns),
+            None => wait_readable(&[fds.managed.as_fd(), fds.wake.as_fd()], timeout_ns),
+        };
+    }
+
+    /// Whether a FORK event now is the one that was prepared for.
+    pub(crate) fn accepts(&self, pager: &Pager) -> bool {
+        pager.is_freezing.load(Ordering::SeqCst) && self.child.is_none()
+    }
+
+    /// The child's userfaultfd arrived.
+    pub(crate) fn begin(&mut self, child: Uffd) {
+        self.child = Some(child);
+        self.is_new = true;
+    }
+
+    /// Whether the child has not been told yet what it needs to know.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Tell the child what it needs to know.
+    pub(crate) fn describe(&mut self, pager: &Pager) {
+        self.is_new = false;
+        self.lease += 1;
+        let (handover, fds) = (&pager.handover, pager.fds());
+        pager.mm.changes_before_fork(|change| handover.push_change(change));
+        handover.set(PARENT_PID, thread::pid() as u64);
+        handover.set(PARENT_TID, thread::tid() as u64);
+        let own = fds.swap.as_ref().map(|swap| (swap.number(), self.lease));
+        let files = fds.inherited.iter().map(|(file, byte)| (file.number(), *byte)).chain(own);
+        let mut n = 0;
+        for (number, byte) in files.take(FILES_MAX) {
+            handover.set(FIRST_FILE + 2 * n, number as u64);
+            handover.set(FIRST_FILE + 2 * n + 1, byte);
+            n += 1;
+        }
+        handover.set(FILES, n as u64);
+    }
+
+    /// Serve the child's faults and see whether the fork is over.
+    pub(crate) fn step(&mut self, pager: &Pager, worker: &mut Worker<AgentMachine>, parent_returned: bool) {
+        let Some(child) = &self.child else {
+            if parent_returned {
+                // No event and yet returned: the fork failed.
+                self.finish(pager, false);
+            }
+            return;
+        };
+        serve_child(pager, worker, child, &mut self.inbox);
+        if pager.handover.get(STATE) == READY {
+            self.child = None;
+            pager.handover.set(STATE, RELEASED);
+            pager.mm.stat().add(Item::Forks, 1);
+            self.finish(pager, true);
+        } else if is_gone(pager, child) {
+            self.child = None;
+            self.finish(pager, false);
+        }
+    }
+
+    fn finish(&mut self, pager: &Pager, has_child: bool) {
+        if let Some((pin, byte)) = pager.pins.lock().last_mut() {
+            *byte = self.lease;
+            if !has_child {
+                pager.mm.unpin(*pin);
+            }
+        }
+        if !has_child {
+            pager.pins.lock().pop();
+        }
+        pager.memcg.set_shares(pager.memcg.shares() || has_child);
+        pager.mm.thaw();
+        pager.is_freezing.store(false, Ordering::SeqCst);
+        pager.handover.parent_returned.store(false, Ordering::SeqCst);
+        pager.mail.post(mail::THAWED);
+        pager.replies.post(reply::FORKED);
+    }
+}
+
+/// Serve what the child asks for, until it asks for nothing.
+fn serve_child(pager: &Pager, worker: &mut Worker<AgentMachine>, child: &Uffd, inbox: &mut Vec<usize>) {
+    while let Ok(Some(event)) = child.next_event() {
+        match &event {
+            Event::Fault { addr, .. } => inbox.push(*addr & !(PAGE_SIZE - 1)),
+            // A fork by a child that has not finished forking: its descriptor closes, its memory was copied whole.
+            Event::Fork(_) => {}
+            other => fault::change(other).into_iter().for_each(|change| pager.handover.push_change(change)),
+        }
+    }
+    inbox.retain(|addr| {
+        let mut retry = false;
+        let found = pager.mm.fault_of_child(worker, Vpn::of_addr(*addr), |page| {
+            let filled = child.copy(*addr, page, true);
+            retry = filled.stop == Some(Errno::AGAIN);
+            if filled.stop.is_some() && !retry {
+                child.wake(*addr, PAGE_SIZE);
+            }
+        });
+        assert!(found, "the page at {addr:#x} of a forked child is lost");
+        retry
+    });
+}
+
+/// Whether the child has died. A fill answers ESRCH when there is no process any more, EEXIST or success before.
+fn is_gone(pager: &Pager, child: &Uffd) -> bool {
+    child.copy(pager.mm.machine().staging_addr(), &[0; PAGE_SIZE], false).stop == Some(Errno::SRCH)
+}
+
+/// The child of a fork that nobody announced: map all that is swapped out, then let go of it.
+pub(crate) fn populate(pager: &Pager, worker: &mut Worker<AgentMachine>, child: &Uffd) {
+    let found = pager.mm.for_each_absent(worker, |vpn, page| {
+        // Refusals mean that the page is there or its mapping is gone; EAGAIN that the child changes its mappings.
+        for _ in 0..1000 {
+            if child.copy(vpn.addr(), page, true).stop != Some(Errno::AGAIN) {
+                break;
+            }
+            while let Ok(Some(_)) = child.next_event() {}
+            pause(20_000);
+        }
+    });
+    assert!(found, "a page of an unannounced fork's child is lost");
+}

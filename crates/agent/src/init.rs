@@ -1,0 +1,97 @@
+//! The constructor. It runs before `main`, when libc is ready but nothing else may be assumed.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use uzswap_ctl::{ENV_GROUP, Group, WORDS};
+use uzswap_sys::shared::SharedWords;
+use uzswap_sys::text;
+
+use crate::{fork, hook, pager};
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn __register_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+        dso: *mut c_void,
+    ) -> c_int;
+    static __dso_handle: *mut c_void;
+}
+
+/// `RTLD_NEXT`: the definition after this library, libc's own.
+const RTLD_NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
+
+/// An address on the main thread's stack: the mapping that holds it is never managed.
+static MAIN_STACK: AtomicUsize = AtomicUsize::new(0);
+
+/// An address on the main thread's stack.
+pub(crate) fn main_stack() -> usize {
+    MAIN_STACK.load(Ordering::Relaxed)
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = construct;
+
+/// glibc passes constructors what it passes `main`.
+extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *const c_char) {
+    MAIN_STACK.store(argv as usize, Ordering::Relaxed);
+    // SAFETY: envp is main's environment: valid C strings up to a null pointer.
+    let Some(path) = (unsafe { find_env(envp, ENV_GROUP) }) else { return };
+    let group = match SharedWords::open(path, WORDS) {
+        Ok(file) => Group::open(file.words()),
+        Err(_) => None,
+    };
+    let Some(group) = group else {
+        pager::say("uzswap: this process is not managed: its group file is gone or of another version\n");
+        return;
+    };
+    pager::start_idle(group, path);
+    if !replace_wrappers() {
+        pager::say("uzswap: this process is not managed: the system forbids changing libc's mmap wrapper\n");
+        return;
+    }
+    // SAFETY: the three handlers are extern "C" functions of this library, which is never unloaded (see build.rs).
+    unsafe { __register_atfork(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
+}
+
+/// # Safety
+/// `envp` must be null or an array of C strings that ends with a null pointer, valid for the life of the process.
+unsafe fn find_env(envp: *const *const c_char, name: &str) -> Option<&'static CStr> {
+    let mut at = envp;
+    while !at.is_null() {
+        // SAFETY: `at` is inside the array, at most at its final null.
+        let entry = unsafe { *at };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: a C string by the caller's promise.
+        let text = unsafe { CStr::from_ptr(entry) };
+        let bytes = text.to_bytes_with_nul();
+        if bytes.len() > name.len() && bytes.starts_with(name.as_bytes()) && bytes[name.len()] == b'=' {
+            return CStr::from_bytes_with_nul(&bytes[name.len() + 1..]).ok();
+        }
+        at = at.wrapping_add(1);
+    }
+    None
+}
+
+/// Replace the wrappers that mappings are made with. False: none was replaced.
+fn replace_wrappers() -> bool {
+    let wrappers: [(&CStr, *const c_void); 3] = [
+        (c"mmap", hook::mmap as *const c_void),
+        (c"munmap", hook::munmap as *const c_void),
+        (c"brk", hook::brk as *const c_void),
+    ];
+    for (name, replacement) in wrappers {
+        // SAFETY: dlsym of a name that libc defines. Its entry is longer than the patch (checked on glibc 2.36; each
+        // is a syscall with errno handling), no other thread runs yet, and the replacement does the same and more.
+        let replaced = unsafe { text::replace(dlsym(RTLD_NEXT, name.as_ptr()), replacement) };
+        if replaced.is_err() {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,194 @@
+//! The reclaim thread: keeps the group under `memory.high`, finds new mappings, keeps the accounts.
+//!
+//! It sleeps on its mailbox and wakes when memory is short, when a thread mapped memory close to the limit, when a fork
+//! is coming, and on a tick. A tick reads one line of `/proc/self/statm`; only when the address space has changed, or
+//! anonymous memory grew without our doing, are the mappings gone through.
+
+use core::sync::atomic::Ordering;
+
+use uzswap_ctl::{Field, Key};
+use uzswap_mm::Worker;
+use uzswap_mm::page::PAGE_SIZE;
+use uzswap_mm::vmstat::Item;
+use uzswap_sys::mapping::unshare;
+use uzswap_sys::procfs::Sizes;
+
+use crate::machine::AgentMachine;
+use crate::memcg;
+use crate::pager::{Pager, mail, pause};
+use crate::{fork, vma};
+
+/// Tick while the process grows or reclaims, and while it does not.
+const TICK_BUSY_NS: u64 = 5_000_000;
+const TICK_IDLE_NS: u64 = 20_000_000;
+/// Ticks without change after which a process counts as idle.
+const IDLE_AFTER: u32 = 20;
+/// Ticks between looks at what relatives share with us and who has died.
+const SLOW_TICK: u32 = 10;
+/// Anonymous memory that appears without our doing before the mappings are searched for it.
+const DRIFT_BYTES: usize = 1 << 20;
+const BATCH: u32 = 64;
+/// Rounds of reclaim that may come to nothing before the next tick.
+const FRUITLESS_MAX: u32 = 16;
+
+struct Kswapd {
+    pager: &'static Pager,
+    worker: Worker<AgentMachine>,
+    sizes: Sizes,
+    /// `RssAnon` that the engine did not know after the last scan.
+    unknown: usize,
+    shared: usize,
+    ticks: u32,
+    quiet: u32,
+}
+
+/// Reclaim for ever.
+pub(crate) fn run(pager: &'static Pager) {
+    let mut kswapd = Kswapd {
+        pager,
+        worker: Worker::new(pager.mm.config()),
+        sizes: Sizes::default(),
+        unknown: 0,
+        shared: 0,
+        ticks: 0,
+        quiet: 0,
+    };
+    loop {
+        kswapd.round();
+    }
+}
+
+impl Kswapd {
+    fn round(&mut self) {
+        let pager = self.pager;
+        let tick = if self.quiet > IDLE_AFTER { TICK_IDLE_NS } else { TICK_BUSY_NS };
+        let bits = pager.mail.wait(mail::RECLAIM | mail::SCAN | mail::FREEZE, Some(tick));
+        if bits & mail::FREEZE != 0 {
+            let look_for_pages = fork::freeze_until_forked(pager);
+            self.scan(look_for_pages);
+        }
+        self.tick(bits & mail::SCAN != 0);
+        self.reclaim();
+        self.tell();
+    }
+
+    /// Sample the sizes; search the mappings if they changed.
+    fn tick(&mut self, asked: bool) {
+        let pager = self.pager;
+        self.ticks = self.ticks.wrapping_add(1);
+        let Ok(sizes) = pager.fds().proc.sizes() else { return };
+        let counted = pager.mm.usage_pages() as usize * PAGE_SIZE;
+        let grown = sizes.anon.saturating_sub(counted) > self.unknown + DRIFT_BYTES;
+        let changed = sizes.virt != self.sizes.virt || memcg::has_unseen();
+        if asked || changed || grown {
+            self.quiet = 0;
+            // Memory that is mapped but unknown although its mapping is managed: dropped lazily, or left by a fork.
+            self.scan(grown && !changed);
+        }
+        self.quiet = self.quiet.saturating_add(1);
+        self.sizes = sizes;
+        if self.ticks.is_multiple_of(SLOW_TICK) {
+            self.slow_tick();
+        }
+        pager.memcg.sample(pager, sizes.anon, self.shared);
+    }
+
+    fn slow_tick(&mut self) {
+        let pager = self.pager;
+        if pager.memcg.shares() {
+            self.shared = pager.fds().proc.shared_anon().unwrap_or(0);
+            pager.memcg.set_shares(self.shared > 0);
+        }
+        fork::release_pins(pager);
+        let group = pager.memcg.group();
+        pager.mm.set_pool_limit(group.pool_limit_bytes() / PAGE_SIZE as u64);
+        for slot in 0..group.high_water() {
+            // Only leases tell who lives; charges of the dead are returned here, by whoever comes first.
+            let is_other = slot != pager.memcg.slot() && group.field(slot, Field::Pid) != 0;
+            if is_other && group.field(slot, Field::Charge) != 0 && !pager.fds().group.is_leased(slot) {
+                group.set_field(slot, Field::Charge, 0);
+            }
+        }
+    }
+
+    fn scan(&mut self, adopt_all: bool) {
+        let pager = self.pager;
+        for _ in 0..8 {
+            let ticket = pager.scan_ticket();
+            memcg::begin_scan();
+            let scanned = vma::scan(pager, pager.fds(), adopt_all);
+            if !scanned.again {
+                pager.finish_scan(ticket);
+                break;
+            }
+            pause(50_000);
+        }
+        pager.finish_scan(pager.scan_ticket());
+        let anon = pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon);
+        self.unknown = anon.saturating_sub(pager.mm.usage_pages() as usize * PAGE_SIZE);
+    }
+
+    /// Reclaim from `memory.high` down to the low watermark.
+    fn reclaim(&mut self) {
+        let pager = self.pager;
+        if pager.memcg.headroom(pager) > 0 {
+            return;
+        }
+        self.quiet = 0;
+        let low = pager.memcg.low();
+        let mut fruitless = 0;
+        while pager.memcg.current(pager) > low && fruitless < FRUITLESS_MAX && pager.mail.peek(mail::FREEZE | mail::SCAN) == 0 {
+            let scan = pager.shrink(&mut self.worker, BATCH, false);
+            if scan.again {
+                pause(50_000);
+            }
+            if scan.reclaimed > 0 {
+                fruitless = 0;
+                continue;
+            }
+            fruitless += u32::from(scan.isolated == 0);
+            if scan.isolated == 0 && !scan.shared.is_empty() {
+                self.unshare(&scan.shared);
+            } else if scan.isolated == 0 {
+                // Nothing left to isolate: what waits for a second chance has to go, then the pool's oldest.
+                let urgent = pager.shrink(&mut self.worker, BATCH, true);
+                fruitless = if urgent.reclaimed > 0 { 0 } else { fruitless };
+            }
+        }
+    }
+
+    /// Only shared pages are left: break the sharing and take them.
+    fn unshare(&mut self, shared: &[uzswap_mm::page::PageRange]) {
+        let pager = self.pager;
+        pager.is_unsharing.store(true, Ordering::SeqCst);
+        for range in shared {
+            if unshare(range.start.addr(), range.pages() as usize * PAGE_SIZE).is_ok() {
+                pager.mm.isolate_range(*range);
+                pager.mm.stat().add(Item::Unshared, range.pages());
+            }
+        }
+        pager.is_unsharing.store(false, Ordering::SeqCst);
+    }
+
+    /// Tell the group how we are.
+    fn tell(&self) {
+        let pager = self.pager;
+        let (group, slot) = (pager.memcg.group(), pager.memcg.slot());
+        let gauges = pager.mm.gauges();
+        let page = PAGE_SIZE as u64;
+        let agent = gauges.table_bytes.max(crate::HEAP.live_bytes() as u64);
+        let fields = [
+            (Field::Resident, gauges.resident * page),
+            (Field::Staged, gauges.staged * page),
+            (Field::Pool, gauges.pool * page),
+            (Field::Stored, gauges.stored),
+            (Field::Incompressible, gauges.incompressible),
+            (Field::Swapped, gauges.swapped),
+            (Field::Agent, agent),
+        ];
+        for (field, value) in fields {
+            group.set_field(slot, field, value);
+        }
+        group.raise(Key::MemoryPeak, pager.memcg.current(pager));
+    }
+}

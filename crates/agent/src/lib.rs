@@ -1,0 +1,70 @@
+//! The agent: preloaded into every process of a group, it pages the process's private anonymous memory.
+//!
+//! It is a guest. It has its own heap, stacks, threads and descriptor table; it shadows no symbol of the program,
+//! never calls the program's malloc, never writes to its stdout, and costs a process that stays small nothing but the
+//! replacement of a few libc wrappers. Only when a process has mapped [`memcg::ACTIVATE_BYTES`] does it start its threads.
+//!
+//! | file | what |
+//! |---|---|
+//! | `init` | the constructor: reads the environment, replaces `brk`, `mmap`, `munmap`, registers the fork handlers |
+//! | `hook` | the replacements |
+//! | `pager` | the state of an active agent: engine, descriptors, mailboxes |
+//! | `machine` | the engine's machine: userfaultfd, staging range, swap file |
+//! | `fault` | the fault thread: events and faults |
+//! | `kswapd` | the reclaim thread: background reclaim, finding mappings, accounting |
+//! | `vma` | which mappings are ours to manage |
+//! | `memcg` | charging the group and enforcing its limit |
+//! | `fork` | handing a forked child its own pager |
+//!
+//! # Threads and locks
+//! The program's threads take no lock of the engine, ever: their stacks may lie in managed memory, and a thread
+//! that faults while it holds what the fault thread needs would wait for itself. They talk to the pager's threads
+//! through mailboxes (futex words). Lock order among the pager's threads: engine lock, then the heap's lock.
+
+#![no_std]
+
+extern crate alloc;
+
+mod fault;
+mod fork;
+mod hook;
+mod init;
+mod kswapd;
+mod machine;
+mod memcg;
+mod pager;
+mod vma;
+
+// The bundled C code can call the program's malloc and core refers to the unwinder; neither happens here (contexts
+// come from our heap, panics abort). Hidden traps in their place: nothing of the program is bound, and if one
+// is ever reached it stops at once.
+core::arch::global_asm!(
+    ".irp name, malloc, calloc, free, realloc, rust_eh_personality, _Unwind_Resume",
+    ".globl \\name",
+    ".hidden \\name",
+    "\\name:",
+    ".endr",
+    "ud2",
+);
+
+#[global_allocator]
+static HEAP: uzswap_sys::heap::Heap = uzswap_sys::heap::Heap::new();
+
+/// Last words in one line, then the process stops: a page must never read back wrong because its pager is confused.
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    use core::fmt::Write;
+    struct Line([u8; 400], usize);
+    impl Write for Line {
+        fn write_str(&mut self, s: &str) -> core::fmt::Result {
+            let n = s.len().min(self.0.len() - self.1);
+            self.0[self.1..self.1 + n].copy_from_slice(&s.as_bytes()[..n]);
+            self.1 += n;
+            Ok(())
+        }
+    }
+    let mut line = Line([0; 400], 0);
+    let _ = writeln!(line, "uzswap: internal error, stopping the process: {info}");
+    pager::say(core::str::from_utf8(&line.0[..line.1]).unwrap_or("uzswap: internal error\n"));
+    uzswap_sys::thread::kill_self()
+}

@@ -1,0 +1,259 @@
+//! The engine's machine: two userfaultfds, the staging range, the swap files.
+//!
+//! The program's ranges and the staging range are registered with the *managed* userfaultfd, which reports events. A
+//! move out is then refused by the kernel (EAGAIN) from the moment a mapping starts to change until
+//! the event was read: pages of a mapping that replaced another are never mistaken for the old ones. Moving out
+//! through a second descriptor, as the staging range alone would need, has no such check.
+//!
+//! Giving frames up must not raise events of our own, so they are first moved on to a *trash* range, registered with
+//! the other userfaultfd, and dropped there.
+
+use alloc::vec::Vec;
+
+use uzswap_mm::Arena;
+use uzswap_mm::machine::{Done, IoBuffer, IoError, Machine, Stop};
+use uzswap_mm::page::{PAGE_SIZE, Vpn};
+use uzswap_sys::Errno;
+use uzswap_sys::cell::Leaked;
+use uzswap_sys::file::{AlignedBuf, File, WakeEvent};
+use uzswap_sys::mapping::{Discard, Mapping, unshare};
+use uzswap_sys::procfs::ProcSelf;
+use uzswap_sys::shared::SharedWords;
+use uzswap_sys::uffd::{self, Filled, Uffd};
+
+/// Everything that lives in the pager's descriptor table. A forked child makes its own.
+pub(crate) struct Fds {
+    pub(crate) managed: Uffd,
+    trash: Uffd,
+    pub(crate) proc: ProcSelf,
+    pub(crate) wake: WakeEvent,
+    pub(crate) group: SharedWords,
+    pub(crate) swap: Option<File>,
+    /// Swap files of the processes that we were forked from, by device number less one, each with the byte that our
+    /// lease on it locks.
+    pub(crate) inherited: Vec<(File, u64)>,
+}
+
+impl Fds {
+    /// Open what every pager needs.
+    ///
+    /// # Errors
+    /// The step that failed and what the system answered.
+    pub(crate) fn open(group_path: &core::ffi::CStr) -> Result<Self, (&'static str, Errno)> {
+        let features = uffd::FEATURE_MOVE | uffd::FEATURE_EVENT_FORK | uffd::FEATURE_EVENTS_MM;
+        Ok(Self {
+            managed: Uffd::open(features).map_err(|e| ("userfaultfd with move and fork events", e))?,
+            trash: Uffd::open(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?,
+            proc: ProcSelf::open().map_err(|e| ("/proc/self", e))?,
+            wake: WakeEvent::new().map_err(|e| ("eventfd", e))?,
+            group: SharedWords::open(group_path, uzswap_ctl::WORDS).map_err(|e| ("the group file", e))?,
+            swap: None,
+            inherited: Vec::new(),
+        })
+    }
+}
+
+/// The machine of one process.
+pub(crate) struct AgentMachine {
+    fds: Leaked<Fds>,
+    staging: &'static Mapping,
+    trash: &'static Mapping,
+}
+
+/// What an errno of a fill or move means to the engine.
+fn stop(errno: Errno) -> Stop {
+    match errno {
+        Errno::EXIST => Stop::Present,
+        Errno::AGAIN => Stop::Again,
+        Errno::BUSY => Stop::Busy,
+        Errno::NOENT => Stop::Missing,
+        Errno::NOMEM => Stop::NoMemory,
+        _ => Stop::Unmovable,
+    }
+}
+
+fn done(filled: Filled) -> Done {
+    Done { pages: (filled.bytes / PAGE_SIZE) as u32, stop: filled.stop.map(stop) }
+}
+
+/// As [`done`], for the program's side of a fill: no such range there means that nothing can be mapped.
+fn filled_in(filled: Filled) -> Done {
+    let done = done(filled);
+    match done.stop {
+        Some(Stop::Missing) => Done { stop: Some(Stop::Unmovable), ..done },
+        _ => done,
+    }
+}
+
+impl AgentMachine {
+    /// Reserve staging and trash ranges of `slots` pages and register them.
+    ///
+    /// # Errors
+    /// What `mmap` and the registrations answer.
+    pub(crate) fn new(fds: Fds, slots: u32) -> Result<Self, Errno> {
+        let reserve = || Ok::<_, Errno>(Mapping::reserve(slots as usize * PAGE_SIZE)?.without_huge_pages().leak());
+        let machine = Self { fds: Leaked::new(), staging: reserve()?, trash: reserve()? };
+        machine.start(fds)?;
+        Ok(machine)
+    }
+
+    /// Work with `fds` from now on: at the start, and in a forked child.
+    ///
+    /// # Errors
+    /// What the registrations answer.
+    pub(crate) fn start(&self, fds: Fds) -> Result<(), Errno> {
+        fds.managed.register(self.staging.addr(), self.staging.len())?;
+        fds.trash.register(self.trash.addr(), self.trash.len())?;
+        self.fds.set(fds);
+        Ok(())
+    }
+
+    /// The descriptors.
+    pub(crate) fn fds(&self) -> &'static Fds {
+        match self.fds.get() {
+            Some(fds) => fds,
+            None => unreachable!("set when the machine was made"),
+        }
+    }
+
+    fn slot_addr(&self, slot: u32) -> usize {
+        self.staging.addr() + slot as usize * PAGE_SIZE
+    }
+
+    /// Whether `addr` is in the staging range.
+    pub(crate) fn is_staging(&self, addr: usize) -> bool {
+        (self.staging.addr()..self.staging.addr() + self.staging.len()).contains(&addr)
+    }
+
+    /// An address of a range that every pager has registered, for probing a child.
+    pub(crate) fn staging_addr(&self) -> usize {
+        self.staging.addr()
+    }
+}
+
+/// How often a frame of our own that refuses to leave its slot is tried before giving up on the process.
+const DROP_TRIES: u32 = 10_000;
+
+impl Machine for AgentMachine {
+    type Arena = PoolArena;
+    type Io = SwapBuffer;
+
+    fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
+        done(self.fds().managed.move_pages(self.slot_addr(slot), vpn.addr(), pages as usize * PAGE_SIZE, false))
+    }
+
+    fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
+        filled_in(self.fds().managed.move_pages(vpn.addr(), self.slot_addr(slot), pages as usize * PAGE_SIZE, true))
+    }
+
+    fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
+        filled_in(self.fds().managed.copy(vpn.addr(), bytes, wake))
+    }
+
+    fn wake(&self, vpn: Vpn, pages: u32) {
+        self.fds().managed.wake(vpn.addr(), pages as usize * PAGE_SIZE);
+    }
+
+    fn with_staged<T>(&self, slot: u32, f: impl FnOnce(&[u8]) -> T) -> T {
+        f(self.staging.bytes(slot as usize * PAGE_SIZE, PAGE_SIZE))
+    }
+
+    fn drop_staged(&self, slot: u32, pages: u32) {
+        let (offset, len) = (slot as usize * PAGE_SIZE, pages as usize * PAGE_SIZE);
+        let mut moved = 0;
+        for _ in 0..DROP_TRIES {
+            let (from, to) = (self.staging.addr() + offset + moved, self.trash.addr() + offset + moved);
+            let filled = self.fds().trash.move_over_holes(to, from, len - moved);
+            moved += filled.bytes;
+            if moved == len {
+                break;
+            }
+            // Shared with a forked child: make it ours. The page is there, so this raises no fault.
+            if filled.stop == Some(Errno::BUSY) {
+                let _ = unshare(from, PAGE_SIZE);
+            }
+        }
+        assert!(moved == len, "a staged frame cannot be given up");
+        if self.trash.discard(offset, len, Discard::DontNeed).is_err() {
+            panic!("MADV_DONTNEED on the trash range");
+        }
+    }
+
+    fn io_buffer(&self, pages: usize) -> SwapBuffer {
+        match AlignedBuf::new(pages) {
+            Ok(buffer) => SwapBuffer(buffer),
+            Err(errno) => panic!("no address space for an I/O buffer: {errno}"),
+        }
+    }
+
+    fn write_swap(&self, slot: u32, bytes: &[u8]) -> Result<(), IoError> {
+        let swap = self.fds().swap.as_ref().ok_or(IoError::NoSpace)?;
+        swap.write_at(bytes, u64::from(slot) * PAGE_SIZE as u64).map_err(|errno| match errno {
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoError::NoSpace,
+            _ => IoError::Failed,
+        })
+    }
+
+    fn read_swap(&self, device: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
+        let fds = self.fds();
+        let file = match device {
+            0 => fds.swap.as_ref(),
+            n => fds.inherited.get(usize::from(n) - 1).map(|(file, _)| file),
+        };
+        let file = file.ok_or(IoError::Failed)?;
+        file.read_at(bytes, u64::from(slot) * PAGE_SIZE as u64).map_err(|_| IoError::Failed)
+    }
+
+    fn now_ns(&self) -> u64 {
+        uzswap_sys::time::now_ns()
+    }
+}
+
+/// Pool memory: a reserved range.
+pub(crate) struct PoolArena(Mapping);
+
+impl PoolArena {
+    /// Reserve `bytes`, or as much as the address space holds.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn reserve(bytes: usize) -> Result<Self, Errno> {
+        let sizes = (0..8).map(|i| uzswap_sys::thread::page_align(bytes >> i));
+        sizes
+            .into_iter()
+            .find_map(|len| Mapping::reserve(len).ok())
+            .map(|mapping| Self(mapping.without_huge_pages()))
+            .ok_or(Errno::NOMEM)
+    }
+}
+
+impl Arena for PoolArena {
+    fn pages(&self) -> usize {
+        self.0.len() / PAGE_SIZE
+    }
+
+    fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        self.0.bytes(offset, len)
+    }
+
+    fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
+        self.0.bytes_mut(offset, len)
+    }
+
+    fn release(&mut self, first: usize, pages: usize) {
+        let _ = self.0.discard(first * PAGE_SIZE, pages * PAGE_SIZE, Discard::DontNeed);
+    }
+}
+
+/// A buffer for direct I/O.
+pub(crate) struct SwapBuffer(AlignedBuf);
+
+impl IoBuffer for SwapBuffer {
+    fn bytes(&self, len: usize) -> &[u8] {
+        self.0.bytes(len)
+    }
+
+    fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
+        self.0.bytes_mut(len)
+    }
+}

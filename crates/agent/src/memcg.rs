@@ -1,0 +1,146 @@
+//! Charging the group, and its limit.
+//!
+//! A process is charged for the anonymous memory that it really has: mapped, staged and pool pages as the engine
+//! counts them, exact at any moment, plus everything else in `RssAnon` (its unmanaged memory and the agent's
+//! own), sampled by kswapd. Pages shared with a forked relative are charged by the share that the kernel reckons.
+//!
+//! Until a process has mapped [`ACTIVATE_BYTES`] it has no pager and is not charged: a shell or a compiler
+//! driver costs nothing.
+
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
+
+use uzswap_ctl::{Field, Group, Key};
+use uzswap_mm::page::PAGE_SIZE;
+
+use crate::pager::{self, Pager};
+
+/// Mappings in total, of memory that may come under our care, at which a process gets its pager.
+pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;
+
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+/// Bytes mapped since the last scan: they may be touched without our seeing it.
+static UNSEEN: AtomicUsize = AtomicUsize::new(0);
+
+/// The program mapped `len` bytes. Called in its own thread, by the replaced wrappers.
+pub(crate) fn note_growth(len: usize) {
+    match pager::active() {
+        None => {
+            if MAPPED.fetch_add(len, Ordering::Relaxed) + len >= ACTIVATE_BYTES {
+                pager::activate();
+            }
+        }
+        Some(pager) => {
+            let unseen = UNSEEN.fetch_add(len, Ordering::Relaxed) + len;
+            if pager.memcg.headroom(pager) < unseen as u64 {
+                // The limit is near: no page of the new mapping may be touched unseen.
+                pager.request_scan();
+            }
+        }
+    }
+}
+
+/// A scan begins: what was mapped before it will be seen by it.
+pub(crate) fn begin_scan() {
+    UNSEEN.store(0, Ordering::Relaxed);
+}
+
+/// Whether anything was mapped since the last scan.
+pub(crate) fn has_unseen() -> bool {
+    UNSEEN.load(Ordering::Relaxed) != 0
+}
+
+/// A forked child starts as small as its parent was big: it is charged for what it has, not for what was mapped.
+pub(crate) fn reset_in_child() {
+    UNSEEN.store(0, Ordering::Relaxed);
+}
+
+/// One process's account.
+pub(crate) struct Memcg {
+    group: Group,
+    slot: AtomicUsize,
+    /// `RssAnon` beyond what the engine counts, less what is shared with relatives; bytes.
+    beyond: AtomicI64,
+    /// 1: a forked relative may share pages with us.
+    shares: AtomicU8,
+}
+
+impl Memcg {
+    pub(crate) fn new(group: Group, slot: usize) -> Self {
+        Self { group, slot: AtomicUsize::new(slot), beyond: AtomicI64::new(0), shares: AtomicU8::new(0) }
+    }
+
+    pub(crate) fn group(&self) -> Group {
+        self.group
+    }
+
+    pub(crate) fn slot(&self) -> usize {
+        self.slot.load(Ordering::Relaxed)
+    }
+
+    /// In a forked child: charge another slot from now on.
+    pub(crate) fn set_slot(&self, slot: usize) {
+        self.slot.store(slot, Ordering::Relaxed);
+    }
+
+    /// Whether relatives may share pages.
+    pub(crate) fn shares(&self) -> bool {
+        self.shares.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn set_shares(&self, shares: bool) {
+        self.shares.store(u8::from(shares), Ordering::Relaxed);
+    }
+
+    /// Sampled: `rss_anon` bytes, of which `shared` are charged to relatives.
+    pub(crate) fn sample(&self, pager: &Pager, rss_anon: usize, shared: usize) {
+        let counted = (pager.mm.usage_pages() as usize * PAGE_SIZE) as i64;
+        let beyond = (rss_anon as i64 - counted).max(0) - shared as i64;
+        self.beyond.store(beyond, Ordering::Relaxed);
+    }
+
+    /// Our charge now, in bytes; also told to the group.
+    pub(crate) fn charge(&self, pager: &Pager) -> u64 {
+        let counted = (pager.mm.usage_pages() as usize * PAGE_SIZE) as i64;
+        let charge = (counted + self.beyond.load(Ordering::Relaxed)).max(0) as u64;
+        self.group.set_field(self.slot(), Field::Charge, charge);
+        charge
+    }
+
+    /// The group's charge now, in bytes.
+    pub(crate) fn current(&self, pager: &Pager) -> u64 {
+        self.charge(pager);
+        self.group.current()
+    }
+
+    /// `memory.high`: where background reclaim starts.
+    pub(crate) fn high(&self) -> u64 {
+        let max = self.group.get(Key::MemoryMax);
+        let step = (max / 32).clamp(1 << 20, 64 << 20);
+        self.group.get(Key::MemoryHigh).min(max.saturating_sub(step))
+    }
+
+    /// Where background reclaim stops.
+    pub(crate) fn low(&self) -> u64 {
+        let high = self.high();
+        high.saturating_sub((self.group.get(Key::MemoryMax) / 64).clamp(1 << 19, 32 << 20))
+    }
+
+    /// Bytes that may still be charged before background reclaim starts.
+    pub(crate) fn headroom(&self, pager: &Pager) -> u64 {
+        self.high().saturating_sub(self.current(pager))
+    }
+
+    /// Bytes by which `want` more would exceed the limit.
+    pub(crate) fn excess(&self, pager: &Pager, want: u64) -> u64 {
+        (self.current(pager) + want).saturating_sub(self.group.get(Key::MemoryMax))
+    }
+
+    /// Nothing is left to reclaim: record it for the launcher, which prints the line, and die as the OOM killer would
+    /// have it.
+    pub(crate) fn oom_kill(&self, pager: &Pager) -> ! {
+        self.group.set(Key::OomUsage, self.current(pager));
+        self.group.set(Key::OomPid, uzswap_sys::thread::pid() as u64);
+        pager.mm.stat().add(uzswap_mm::vmstat::Item::OomKill, 1);
+        uzswap_sys::thread::kill_self()
+    }
+}

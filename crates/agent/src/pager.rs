@@ -1,0 +1,301 @@
+//! The state of the agent in one process: idle at first, then active for good.
+//!
+//! ```text
+//! IDLE --activate--> STARTING --fault thread is ready--> ACTIVE
+//!                            \--something is missing---> FAILED   (the program runs on, unmanaged, with one line said)
+//! ACTIVE --fork, in the child--> STARTING --child has its own pager--> ACTIVE
+//! ```
+
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+
+use lock_api::Mutex;
+use uzswap_ctl::{Group, Key, PROCESSES};
+use uzswap_mm::page::PAGE_SIZE;
+use uzswap_mm::{Config, Mm, PinId, Scan, Worker};
+use uzswap_sys::Errno;
+use uzswap_sys::cell::Leaked;
+use uzswap_sys::file::File;
+use uzswap_sys::futex::{self, Mailbox, RawLock};
+use uzswap_sys::thread::{self, Descriptors};
+
+use crate::fork::Handover;
+use crate::machine::{AgentMachine, Fds, PoolArena};
+use crate::memcg::Memcg;
+use crate::{fault, kswapd};
+
+const IDLE: u32 = 0;
+const STARTING: u32 = 1;
+const ACTIVE: u32 = 2;
+const FAILED: u32 = 3;
+
+static STATE: AtomicU32 = AtomicU32::new(IDLE);
+/// The process that STATE is about. A vfork child runs in its parent's memory under another process id: it must
+/// neither start threads nor wait for them.
+static PID: AtomicI32 = AtomicI32::new(0);
+static PAGER: Leaked<Pager> = Leaked::new();
+static IDLE_GROUP: Leaked<(Group, &'static CStr)> = Leaked::new();
+
+/// Bits of [`Pager::mail`], read by kswapd.
+pub(crate) mod mail {
+    /// Memory is short.
+    pub(crate) const RECLAIM: u32 = 1;
+    /// Look at the mappings now.
+    pub(crate) const SCAN: u32 = 2;
+    /// A fork is about to happen: come to rest.
+    pub(crate) const FREEZE: u32 = 4;
+    /// The fork is over.
+    pub(crate) const THAWED: u32 = 8;
+}
+
+/// Bits of [`Pager::replies`], read by the thread that forks.
+pub(crate) mod reply {
+    /// The engine is at rest.
+    pub(crate) const FROZEN: u32 = 1;
+    /// The child has its own pager, or there is no child.
+    pub(crate) const FORKED: u32 = 2;
+}
+
+/// An active agent.
+pub(crate) struct Pager {
+    pub(crate) mm: Mm<RawLock, AgentMachine>,
+    pub(crate) memcg: Memcg,
+    pub(crate) group_path: &'static CStr,
+    pub(crate) mail: Mailbox,
+    pub(crate) replies: Mailbox,
+    scan_requested: AtomicU32,
+    scan_done: AtomicU32,
+    /// Set before the engine is frozen: no new reclaim begins.
+    pub(crate) is_freezing: AtomicBool,
+    reclaimers: AtomicU32,
+    /// Pages reclaimed ever (wrapping): whoever waits for memory sees whether there is progress.
+    pub(crate) progress: AtomicU32,
+    /// kswapd is breaking copy-on-write sharing: its faults must be served even over the limit.
+    pub(crate) is_unsharing: AtomicBool,
+    pub(crate) fault_tid: AtomicI32,
+    pub(crate) handover: Handover,
+    /// Swap slots that forked relatives read, each with the byte of the swap file that their leases lock.
+    pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
+}
+
+/// Say one line on the program's stderr. Only from a thread with the program's descriptors, or as last words.
+pub(crate) fn say(line: &str) {
+    uzswap_sys::file::write_stderr(line);
+}
+
+/// The constructor ran: the process belongs to a group, but has no pager yet.
+pub(crate) fn start_idle(group: Group, path: &'static CStr) {
+    PID.store(thread::pid(), Ordering::Relaxed);
+    IDLE_GROUP.set((group, path));
+}
+
+/// The pager of this process, if it is active.
+pub(crate) fn active() -> Option<&'static Pager> {
+    let is_active = STATE.load(Ordering::Acquire) == ACTIVE && PID.load(Ordering::Relaxed) == thread::pid();
+    if is_active { PAGER.get() } else { None }
+}
+
+/// Start the pager. Called in the program's thread, which waits until it stands; other threads go on meanwhile.
+pub(crate) fn activate() {
+    if IDLE_GROUP.get().is_none() || PID.load(Ordering::Relaxed) != thread::pid() {
+        return;
+    }
+    if STATE.compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        start(start_fresh);
+    }
+}
+
+/// Run `body` as the fault thread and wait until it has made the pager active, or failed and said why.
+fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
+    let spawned = thread::spawn(c"uzswap-fault", Descriptors::Private, move || {
+        thread::close_all_descriptors();
+        match body() {
+            Ok(pager) => {
+                settle(ACTIVE);
+                fault::run(pager);
+            }
+            Err((what, errno)) => {
+                FAILURE.set((what, errno));
+                settle(FAILED);
+            }
+        }
+    });
+    if let Err(errno) = spawned {
+        FAILURE.set(("a thread", errno));
+        settle(FAILED);
+    }
+    while STATE.load(Ordering::Acquire) == STARTING {
+        futex::wait(&STATE, STARTING, None, false);
+    }
+    if STATE.load(Ordering::Acquire) == FAILED {
+        let (what, errno) = FAILURE.get().copied().unwrap_or(("its pager", Errno::NOSYS));
+        say(&alloc::format!("uzswap: process {} is not managed: {what}: {errno}; `uzswap doctor` says more\n", thread::pid()));
+    }
+}
+
+static FAILURE: Leaked<(&'static str, Errno)> = Leaked::new();
+
+fn settle(state: u32) {
+    STATE.store(state, Ordering::Release);
+    futex::wake(&STATE, u32::MAX >> 1, false);
+}
+
+/// In a forked child whose parent had a pager: start our own. False: it could not be.
+pub(crate) fn start_in_child(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) -> bool {
+    STATE.store(STARTING, Ordering::Release);
+    start(body);
+    STATE.load(Ordering::Acquire) == ACTIVE
+}
+
+/// In any forked child: the process id is new. An idle agent stays idle, an active one is not until it was restarted.
+pub(crate) fn note_child() {
+    PID.store(thread::pid(), Ordering::Relaxed);
+}
+
+/// The pager, whatever the state: for the child of a fork.
+pub(crate) fn inherited() -> Option<&'static Pager> {
+    PAGER.get()
+}
+
+fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
+    let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
+    let mut fds = Fds::open(path)?;
+    let slot = take_slot(&fds, group)?;
+    fds.swap = open_swap(group);
+    let has_swap = fds.swap.is_some();
+    let config = config(group, has_swap);
+    let machine = AgentMachine::new(fds, config.staging_slots).map_err(|e| ("the staging range", e))?;
+    let pool = (group.get(Key::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
+    let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
+    let pager = PAGER.set(Pager {
+        mm: Mm::new(machine, arena, config, group.vmstat()),
+        memcg: Memcg::new(group, slot),
+        group_path: path,
+        mail: Mailbox::new(),
+        replies: Mailbox::new(),
+        scan_requested: AtomicU32::new(0),
+        scan_done: AtomicU32::new(0),
+        is_freezing: AtomicBool::new(false),
+        reclaimers: AtomicU32::new(0),
+        progress: AtomicU32::new(0),
+        is_unsharing: AtomicBool::new(false),
+        fault_tid: AtomicI32::new(thread::tid()),
+        handover: Handover::new().map_err(|e| ("the handover page", e))?,
+        pins: Mutex::new(Vec::new()),
+    });
+    pager.start_kswapd()?;
+    Ok(pager)
+}
+
+/// Lease a process slot of the group.
+pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str, Errno)> {
+    let slot = (0..PROCESSES).find(|slot| fds.group.try_lease(*slot)).ok_or(("a process slot of the group", Errno::NOSPC))?;
+    group.take_slot(slot, thread::pid());
+    Ok(slot)
+}
+
+/// Make this process's swap file. `None`: there is none, or it cannot be made, which the group is told.
+pub(crate) fn open_swap(group: Group) -> Option<File> {
+    if group.get(Key::Swap) == 0 {
+        return None;
+    }
+    let mut path = group.swap_path();
+    let is_file = group.get(Key::SwapPathIsFile) != 0;
+    if is_file {
+        // Each process has a file of its own beside the one that was named.
+        path.extend_from_slice(alloc::format!(".{}", thread::pid()).as_bytes());
+    }
+    let path = CString::new(path).ok()?;
+    let opened = if is_file { File::create_at(&path) } else { File::create_unnamed(&path) };
+    opened.inspect_err(|errno| group.set(Key::SwapError, errno.raw_os_error() as u64 + 1)).ok()
+}
+
+fn config(group: Group, has_swap: bool) -> Config {
+    let pages = group.get(Key::MemoryMax) / PAGE_SIZE as u64;
+    let staged_target = (pages / 32).clamp(64, 4096);
+    let swap_max = group.get(Key::SwapMax);
+    Config {
+        folio_order_max: group.get(Key::FolioOrder).min(9) as u32,
+        page_cluster: group.get(Key::PageCluster).min(5) as u32,
+        store_batch: group.get(Key::StoreBatch).clamp(1, 512) as u32,
+        staging_slots: (staged_target * 2) as u32 + 2048,
+        staged_target,
+        swap_pages: if has_swap { (swap_max / PAGE_SIZE as u64).min(u64::from(u32::MAX)) } else { 0 },
+        algorithm: group.compressor(),
+    }
+}
+
+impl Pager {
+    /// Start the reclaim thread, which shares the fault thread's descriptors. Called by the fault thread.
+    pub(crate) fn start_kswapd(&'static self) -> Result<(), (&'static str, Errno)> {
+        thread::spawn(c"uzswap-kswapd", Descriptors::Shared, move || kswapd::run(self)).map_err(|e| ("a thread", e))?;
+        Ok(())
+    }
+
+    /// The descriptors.
+    pub(crate) fn fds(&self) -> &'static Fds {
+        self.mm.machine().fds()
+    }
+
+    /// One round of reclaim, unless a fork is under way.
+    pub(crate) fn shrink(&self, worker: &mut Worker<AgentMachine>, want: u32, urgent: bool) -> Scan {
+        // SeqCst on both sides: either `wait_for_reclaimers` sees the count, or the count's owner sees the flag.
+        self.reclaimers.fetch_add(1, Ordering::SeqCst);
+        let scan = if self.is_freezing.load(Ordering::SeqCst) {
+            Scan { again: true, ..Scan::default() }
+        } else {
+            self.mm.shrink(worker, want, urgent)
+        };
+        self.reclaimers.fetch_sub(1, Ordering::SeqCst);
+        self.progress.fetch_add(scan.reclaimed as u32, Ordering::Relaxed);
+        scan
+    }
+
+    /// Wait until no reclaim is under way. `is_freezing` is set.
+    pub(crate) fn wait_for_reclaimers(&self) {
+        while self.reclaimers.load(Ordering::SeqCst) != 0 {
+            pause(20_000);
+        }
+    }
+
+    /// In a forked child: the threads that reclaimed do not exist here.
+    pub(crate) fn reset_in_child(&self) {
+        self.reclaimers.store(0, Ordering::SeqCst);
+        self.is_unsharing.store(false, Ordering::SeqCst);
+        self.mail.reset();
+        self.replies.reset();
+        self.scan_done.store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    /// Have kswapd look at the mappings and wait until it did, a tenth of a second at most. In the program's thread.
+    pub(crate) fn request_scan(&self) {
+        let ticket = self.scan_requested.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        self.mail.post(mail::SCAN);
+        for _ in 0..10 {
+            let done = self.scan_done.load(Ordering::SeqCst);
+            if done.wrapping_sub(ticket) as i32 >= 0 {
+                return;
+            }
+            futex::wait(&self.scan_done, done, Some(10_000_000), false);
+        }
+    }
+
+    /// The newest ticket asked for; a scan that begins now answers it.
+    pub(crate) fn scan_ticket(&self) -> u32 {
+        self.scan_requested.load(Ordering::SeqCst)
+    }
+
+    /// A scan that began when `ticket` was the newest is done.
+    pub(crate) fn finish_scan(&self, ticket: u32) {
+        self.scan_done.store(ticket, Ordering::SeqCst);
+        futex::wake(&self.scan_done, u32::MAX >> 1, false);
+    }
+}
+
+/// Sleep for `ns` nanoseconds.
+pub(crate) fn pause(ns: u64) {
+    static NEVER: AtomicU32 = AtomicU32::new(0);
+    futex::wait(&NEVER, 0, Some(ns), false);
+}

@@ -1,0 +1,216 @@
+//! Which mappings are ours to manage.
+//!
+//! Private anonymous memory that is not executable, from 64 KiB up, and the heap. Never: stacks, shared or file mappings,
+//! huge pages, our own memory. A thread's stack looks like any other memory in `/proc/self/maps`, and must not be
+//! managed: the kernel writes to it when the thread exits, when it can no longer wait for a fault. So the replaced
+//! `mmap` records what it maps for stacks ([`StackChange`]), and the scan passes over those.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use uzswap_mm::page::PageRange;
+use uzswap_sys::mapping::own;
+use uzswap_sys::procfs::Vma;
+use uzswap_sys::thread::page_align;
+
+use crate::machine::Fds;
+use crate::pager::Pager;
+
+/// Smallest mapping that is managed.
+pub(crate) const MIN_BYTES: usize = 64 * 1024;
+
+const STACKS: usize = 16 * 1024;
+static STACK_RANGES: [[AtomicUsize; 2]; STACKS] = [const { [const { AtomicUsize::new(0) }; 2] }; STACKS];
+/// One more than the highest entry ever used.
+static STACKS_USED: AtomicUsize = AtomicUsize::new(0);
+/// Threads between making (or removing) a stack mapping and its record. While there are any, a mapping that the
+/// scan sees may be an unrecorded stack.
+static CHANGES_IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
+
+/// A change of the stack records that surrounds the system call it records.
+pub(crate) struct StackChange(());
+
+impl StackChange {
+    pub(crate) fn begin() -> Self {
+        CHANGES_IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
+        Self(())
+    }
+
+    /// Record `[start, end)`. When all records are taken the stack stays unrecorded; 16,384 threads are enough.
+    pub(crate) fn add(&self, start: usize, end: usize) {
+        for (i, [slot, limit]) in STACK_RANGES.iter().enumerate() {
+            if slot.load(Ordering::Relaxed) == 0
+                && slot.compare_exchange(0, start, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+            {
+                limit.store(end, Ordering::SeqCst);
+                STACKS_USED.fetch_max(i + 1, Ordering::SeqCst);
+                return;
+            }
+        }
+    }
+
+    /// Forget the records that lie wholly in `[start, end)`, before it is unmapped.
+    pub(crate) fn remove(&self, start: usize, end: usize) {
+        for [slot, limit] in &STACK_RANGES[..STACKS_USED.load(Ordering::SeqCst).min(STACKS)] {
+            let at = slot.load(Ordering::SeqCst);
+            if at != 0 && start <= at && limit.load(Ordering::SeqCst) <= end {
+                limit.store(0, Ordering::SeqCst);
+                slot.store(0, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+impl Drop for StackChange {
+    fn drop(&mut self) {
+        CHANGES_IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// In a forked child: the threads that were between two steps do not exist here.
+pub(crate) fn reset_in_child() {
+    CHANGES_IN_FLIGHT.store(0, Ordering::SeqCst);
+}
+
+/// The library's own image: its segments and what the loader mapped behind them.
+fn agent_image() -> (usize, usize) {
+    unsafe extern "C" {
+        static _end: u8;
+        static __ehdr_start: u8;
+    }
+    (&raw const __ehdr_start as usize, page_align(&raw const _end as usize))
+}
+
+/// Call `f` with every range that must not be managed, whatever its mapping looks like.
+fn for_each_excluded(mut f: impl FnMut(usize, usize)) {
+    for [start, end] in &STACK_RANGES[..STACKS_USED.load(Ordering::SeqCst).min(STACKS)] {
+        let (start, end) = (start.load(Ordering::SeqCst), end.load(Ordering::SeqCst));
+        if start != 0 {
+            f(start, end);
+        }
+    }
+    own::for_each(&mut f);
+    let (start, end) = agent_image();
+    f(start, end);
+}
+
+/// The parts of a mapping that may be managed: neighbours with equal flags share one kernel mapping, so a stack may be
+/// glued to an arena. `None`: cannot tell now. Asked after the look at the mapping, so a stack that
+/// was visible to that look is either still in flight here or recorded.
+fn manageable_parts(vma: &Vma) -> Option<Vec<(usize, usize)>> {
+    let stack = crate::init::main_stack();
+    if vma.start <= stack && stack < vma.end {
+        return Some(Vec::new());
+    }
+    let mut excluded = Vec::new();
+    for_each_excluded(|start, end| {
+        if start < vma.end && vma.start < end {
+            excluded.push((start, end));
+        }
+    });
+    if CHANGES_IN_FLIGHT.load(Ordering::SeqCst) != 0 {
+        return None;
+    }
+    excluded.sort_unstable();
+    let mut parts = Vec::new();
+    let mut at = vma.start;
+    for (start, end) in excluded.into_iter().chain([(vma.end, vma.end)]) {
+        if start > at && start - at >= MIN_BYTES {
+            parts.push((at, start));
+        }
+        at = at.max(end);
+    }
+    Some(parts)
+}
+
+/// What a scan found.
+#[derive(Default)]
+pub(crate) struct Scanned {
+    /// Bytes newly under our care.
+    pub(crate) bytes: usize,
+    /// A mapping could not be looked at now; scan again soon.
+    pub(crate) again: bool,
+}
+
+/// Go through the mappings and take those under our care that should be and are not. `adopt_all`: look at
+/// managed ranges too, for pages that are mapped without our knowing.
+pub(crate) fn scan(pager: &Pager, fds: &Fds, adopt_all: bool) -> Scanned {
+    let mut scanned = Scanned::default();
+    let mut at = 0;
+    while let Ok(Some(vma)) = fds.proc.vma_at_or_after(at) {
+        at = vma.end;
+        if vma.end - vma.start < MIN_BYTES || !vma.is_private_anonymous_data() {
+            continue;
+        }
+        match manageable_parts(&vma) {
+            Some(parts) => {
+                for (start, end) in parts {
+                    manage(pager, fds, start, end, adopt_all, &mut scanned);
+                }
+            }
+            None => scanned.again = true,
+        }
+    }
+    scanned
+}
+
+/// Whether `[start, end)` lies in one mapping and may be managed.
+fn is_still_manageable(fds: &Fds, start: usize, end: usize) -> bool {
+    let Ok(Some(vma)) = fds.proc.vma_at_or_after(start) else { return false };
+    let covers = vma.start <= start && end <= vma.end && vma.is_private_anonymous_data();
+    covers && manageable_parts(&vma).is_some_and(|parts| parts.iter().any(|(s, e)| *s <= start && end <= *e))
+}
+
+/// Register one range and adopt its pages. All of it under the engine's lock, so that no event is applied
+/// in between; and the mapping is looked at again after it was registered, since only from then on do
+/// changes of it raise events.
+fn manage(pager: &Pager, fds: &Fds, start: usize, end: usize, adopt_all: bool, scanned: &mut Scanned) {
+    let range = PageRange::of_bytes(start, end);
+    pager.mm.with_changes(|changes| {
+        let is_new = !changes.covers(range);
+        if !is_new && !adopt_all {
+            return;
+        }
+        if is_new {
+            if fds.managed.register(start, end - start).is_err() {
+                return;
+            }
+            // A registered range shows as a mapping of its own, so the parts are computed from that one.
+            if !is_still_manageable(fds, start, end) {
+                let _ = fds.managed.unregister(start, end - start);
+                scanned.again = true;
+                return;
+            }
+            scanned.bytes += end - start;
+        }
+        let mut present = Vec::new();
+        let _ = fds.proc.for_each_present(start, end, |start, end| present.push(PageRange::of_bytes(start, end)));
+        changes.manage(range, &present, false);
+    });
+}
+
+/// In a forked child: register every managed range anew and find out which pages are mapped, whatever their words say.
+/// False: a range cannot be registered, so what it has swapped out could not be given back.
+pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
+    pager.mm.managed().into_iter().all(|range| {
+        let mut at = range.start.addr();
+        while at < range.end.addr() {
+            let Ok(Some(vma)) = fds.proc.vma_at_or_after(at) else { break };
+            let (start, end) = (vma.start.max(at), vma.end.min(range.end.addr()));
+            if start >= end {
+                break;
+            }
+            if fds.managed.register(start, end - start).is_err() {
+                return false;
+            }
+            let mut present = Vec::new();
+            let found = |start, end| present.push(PageRange::of_bytes(start, end));
+            if fds.proc.for_each_present(start, end, found).is_err() {
+                return false;
+            }
+            pager.mm.with_changes(|changes| changes.manage(PageRange::of_bytes(start, end), &present, true));
+            at = end;
+        }
+        true
+    })
+}

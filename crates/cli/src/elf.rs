@@ -1,0 +1,109 @@
+//! Can this program be managed? Looks at the file that will be executed.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use object::elf::{EM_X86_64, FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, elf};
+
+/// What stands in the way.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It can be managed.
+    Manageable,
+    /// There is no such command: status 127.
+    NotFound,
+    /// It cannot be executed: status 126.
+    NotExecutable(String),
+    /// It runs, but not under our care: why, and what to do.
+    Unmanageable(String),
+}
+
+/// Find `cmd` as the shell would and look at it; scripts lead to their interpreter.
+pub(crate) fn inspect(cmd: &OsStr) -> Found {
+    match find(cmd) {
+        Some(path) => inspect_file(&path, 0),
+        None => Found::NotFound,
+    }
+}
+
+fn find(cmd: &OsStr) -> Option<PathBuf> {
+    if cmd.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(cmd);
+        return path.exists().then_some(path);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let candidates: Vec<PathBuf> = std::env::split_paths(&path).map(|dir| dir.join(cmd)).filter(|p| p.is_file()).collect();
+    candidates.iter().find(|p| is_executable(p)).or(candidates.first()).cloned()
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+fn inspect_file(path: &Path, depth: u32) -> Found {
+    let name = path.display();
+    if !is_executable(path) {
+        return Found::NotExecutable(format!("{name}: not an executable file"));
+    }
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        // Executable but not readable: nothing can be said, so the kernel decides.
+        Err(_) => return Found::Manageable,
+    };
+    if let Some(script) = bytes.strip_prefix(b"#!") {
+        let line = script.split(|b| *b == b'\n').next().unwrap_or_default();
+        let interpreter = line.split(|b| b.is_ascii_whitespace()).find(|word| !word.is_empty());
+        return match interpreter {
+            Some(word) if depth < 4 => inspect_file(Path::new(OsStr::from_bytes(word)), depth + 1),
+            _ => Found::Manageable,
+        };
+    }
+    if path.metadata().is_ok_and(|meta| meta.mode() & 0o6000 != 0) {
+        return Found::Unmanageable(format!("{name} is set-uid or set-gid, so the loader ignores LD_PRELOAD; run it as its owner"));
+    }
+    inspect_elf(&bytes, path)
+}
+
+fn inspect_elf(bytes: &[u8], path: &Path) -> Found {
+    let name = path.display();
+    let Ok(header) = FileHeader64::<Endianness>::parse(bytes) else {
+        return match bytes.starts_with(b"\x7fELF") {
+            true => Found::Unmanageable(format!("{name} is not a 64-bit x86-64 executable; only those can be managed")),
+            // A shell script without #!: the shell runs it.
+            false => Found::Manageable,
+        };
+    };
+    let Ok(endian) = header.endian() else { return Found::Manageable };
+    if header.e_machine(endian) != EM_X86_64 {
+        return Found::Unmanageable(format!("{name} is not a 64-bit x86-64 executable; only those can be managed"));
+    }
+    let segments = header.program_headers(endian, bytes).unwrap_or_default();
+    let interpreter = segments.iter().find(|s| s.p_type(endian) == PT_INTERP);
+    match interpreter.and_then(|segment: &elf::ProgramHeader64<Endianness>| segment.data(endian, bytes).ok()) {
+        None => Found::Unmanageable(format!(
+            "{name} is a static executable, which loads no libraries and so no agent; use a dynamically linked build"
+        )),
+        Some(loader) if loader.windows(4).any(|w| w == b"musl") => {
+            Found::Unmanageable(format!("{name} is linked with musl; only programs linked with glibc can be managed"))
+        }
+        Some(_) => Found::Manageable,
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn ordinary_programs_are_manageable_and_missing_ones_are_not_found() {
+        assert_eq!(inspect(OsStr::new("true")), Found::Manageable);
+        assert_eq!(inspect(OsStr::new("/no/such/file")), Found::NotFound);
+        assert_eq!(inspect(OsStr::new("no-such-command-anywhere")), Found::NotFound);
+        assert!(matches!(inspect(OsStr::new("/etc/passwd")), Found::NotExecutable(_)));
+        assert!(matches!(inspect(OsStr::new("/tmp")), Found::NotExecutable(_)));
+    }
+}

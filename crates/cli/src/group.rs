@@ -1,0 +1,94 @@
+//! Groups: where their files are, and finding those that run.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use uzswap_ctl::{Field, Group, WORDS};
+use uzswap_sys::shared::SharedWords;
+
+use crate::Failure;
+use crate::agent::runtime_dir;
+
+const SUFFIX: &str = ".group";
+
+/// A group file that this process has open.
+pub(crate) struct OpenGroup {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) file: SharedWords,
+    pub(crate) group: Group,
+}
+
+pub(crate) fn c_path(path: &Path) -> Result<CString, Failure> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| Failure::new(format!("{}: a path with a zero byte", path.display())))
+}
+
+impl OpenGroup {
+    /// Make the file of a new group.
+    pub(crate) fn create(name: Option<&str>) -> Result<Self, Failure> {
+        let name = name.map_or_else(|| std::process::id().to_string(), str::to_owned);
+        let path = runtime_dir()?.join(format!("{name}{SUFFIX}"));
+        if Self::open(&path).is_some_and(|old| !old.is_alive()) {
+            let _ = std::fs::remove_file(&path);
+        }
+        let file = SharedWords::create(&c_path(&path)?, WORDS).map_err(|e| match e {
+            uzswap_sys::Errno::EXIST => Failure::new(format!("--name {name}: a group of that name is running")),
+            e => Failure::new(format!("{}: {e}", path.display())),
+        })?;
+        let group = Group::create(file.words());
+        Ok(Self { name, path, file, group })
+    }
+
+    /// Open a group file. `None`: it is not one of ours.
+    pub(crate) fn open(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();
+        let file = SharedWords::open(&c_path(path).ok()?, WORDS).ok()?;
+        let group = Group::open(file.words())?;
+        Some(Self { name, path: path.to_owned(), file, group })
+    }
+
+    /// Whether the launcher or any process of the group lives.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.file.is_leased(LAUNCHER_LEASE) || self.processes().next().is_some()
+    }
+
+    /// Slots of living processes with a pager.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = usize> {
+        let used = |slot: &usize| self.group.field(*slot, Field::Pid) != 0 && self.file.is_leased(*slot);
+        (0..self.group.high_water()).filter(used)
+    }
+}
+
+/// The byte whose lease the launcher holds.
+pub(crate) const LAUNCHER_LEASE: usize = uzswap_ctl::PROCESSES;
+
+/// All groups that run; files of those that do not are removed.
+pub(crate) fn running() -> Result<Vec<OpenGroup>, Failure> {
+    let dir = runtime_dir()?;
+    let entries = std::fs::read_dir(&dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
+    let groups = entries.flatten().filter_map(|entry| OpenGroup::open(&entry.path()));
+    let (alive, dead): (Vec<_>, Vec<_>) = groups.partition(OpenGroup::is_alive);
+    for group in dead {
+        let _ = std::fs::remove_file(&group.path);
+    }
+    Ok(alive)
+}
+
+/// The group of that name, or the only one.
+pub(crate) fn find(name: Option<&str>) -> Result<OpenGroup, Failure> {
+    let mut groups = running()?;
+    let at = match name {
+        Some(name) => groups.iter().position(|g| g.name == name),
+        None if groups.len() > 1 => {
+            let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
+            return Err(Failure::new(format!("several groups are running, name one: {}", names.join(", "))));
+        }
+        None => (!groups.is_empty()).then_some(0),
+    };
+    match (at, name) {
+        (Some(at), _) => Ok(groups.swap_remove(at)),
+        (None, Some(name)) => Err(Failure::new(format!("no group named '{name}' is running; `uzswap list` shows those that are"))),
+        (None, None) => Err(Failure::new("no group is running")),
+    }
+}

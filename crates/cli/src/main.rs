@@ -1,0 +1,58 @@
+//! `uzswap`: starts programs under a memory limit, watches, reports. Never on the data path.
+
+#![forbid(unsafe_code)]
+
+mod agent;
+mod demo;
+mod doctor;
+mod elf;
+mod group;
+mod options;
+mod report;
+mod run;
+mod size;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use options::{Cli, Command};
+
+/// Exit status when uzswap itself fails.
+const FAILED: u8 = 125;
+
+/// Why uzswap could not do what was asked: one line that names the value and the rule.
+#[derive(Debug)]
+pub(crate) struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(line: impl Into<String>) -> Self {
+        Self(line.into())
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { FAILED } else { 0 });
+        }
+    };
+    let result = match cli.command {
+        Command::Run(options) => run::run(&options),
+        Command::Stat(options) => report::stat(&options),
+        Command::List => report::list(),
+        Command::Set(options) => report::set(&options),
+        Command::Doctor => Ok(doctor::doctor()),
+        Command::Demo(options) => demo::demo(&options),
+        Command::DemoChild(options) => Ok(demo::child(&options)),
+    };
+    result.map_or_else(
+        |Failure(line)| {
+            eprintln!("uzswap: {line}");
+            ExitCode::from(FAILED)
+        },
+        ExitCode::from,
+    )
+}

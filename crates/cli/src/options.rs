@@ -1,0 +1,156 @@
+//! The command line. A contract: other programs call it (DESIGN.md section 5).
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use uzswap_acomp::Algorithm;
+
+use crate::size::Size;
+
+/// zswap in user space: run unmodified programs in a fraction of their memory
+#[derive(Parser)]
+#[command(name = "uzswap", version, about)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run a program with its anonymous memory paged by uzswap
+    Run(RunOptions),
+    /// Show the counters of a running group
+    Stat(StatOptions),
+    /// List the running groups
+    List,
+    /// Change a limit or tunable of a running group
+    Set(SetOptions),
+    /// Say what this machine allows, and the fix for each thing that is missing
+    Doctor,
+    /// Run a program with a gigabyte of data in a quarter of that and check every byte
+    Demo(DemoOptions),
+    #[command(hide = true)]
+    DemoChild(DemoChildOptions),
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct RunOptions {
+    /// Hard limit for the group: resident memory + compressed pool + the agent's own memory
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory_max: Option<Size>,
+    /// Reclaim starts here [default: just under memory-max]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory_high: Option<Size>,
+    /// Compressor and level: lz4, zstd or deflate, each with an optional :LEVEL
+    #[arg(long, value_name = "NAME[:LVL]", default_value = "lz4", value_parser = compressor)]
+    pub(crate) compressor: Algorithm,
+    /// Pool allocator
+    #[arg(long, value_name = "NAME", default_value = "zsmalloc", value_parser = zpool)]
+    pub(crate) zpool: String,
+    /// Largest share of memory-max that the compressed pool may take [default: 50; 100 without a swap file]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub(crate) max_pool_percent: Option<u64>,
+    /// Share of the pool limit to which a full pool is drained before it takes more
+    #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub(crate) accept_threshold_percent: u64,
+    /// Swap file or directory for one, or 'none' [default: $TMPDIR or /var/tmp if it is on a disk]
+    #[arg(long, value_name = "PATH|none")]
+    pub(crate) swap: Option<PathBuf>,
+    /// Most that the swap file may take
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) swap_max: Option<Size>,
+    /// Most that the compressed pool may take
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) zswap_max: Option<Size>,
+    /// Never write compressed pages back to the swap file
+    #[arg(long)]
+    pub(crate) no_writeback: bool,
+    /// Largest folio: the most memory that one fault maps
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = folio)]
+    pub(crate) folio_max: u64,
+    /// Pages compressed at a time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=512))]
+    pub(crate) batch: u64,
+    /// log2 of the pages loaded at once when faults come in sequence (0: one)
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=5))]
+    pub(crate) page_cluster: u64,
+    /// Name of the group
+    #[arg(long, value_name = "GROUP", value_parser = group_name)]
+    pub(crate) name: Option<String>,
+    /// Write the final counters here as one JSON object when CMD ends
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stat_json: Option<PathBuf>,
+    /// Print a summary on stderr when CMD ends
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) summary: bool,
+    /// Print nothing but errors
+    #[arg(long)]
+    pub(crate) quiet: bool,
+    /// Run CMD even if it cannot be managed
+    #[arg(long)]
+    pub(crate) allow_unmanaged: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) cmd: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub(crate) struct StatOptions {
+    /// Name of the group, if there is more than one
+    pub(crate) group: Option<String>,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct SetOptions {
+    /// Name of the group
+    pub(crate) group: String,
+    /// KEY=VALUE: memory.max, memory.high, memory.zswap.max, max_pool_percent
+    #[arg(required = true)]
+    pub(crate) settings: Vec<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct DemoOptions {
+    /// Data that the program holds
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub(crate) data: Size,
+    /// Memory that it gets [default: a quarter of the data]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory_max: Option<Size>,
+}
+
+#[derive(Args)]
+pub(crate) struct DemoChildOptions {
+    pub(crate) megabytes: u64,
+}
+
+fn compressor(text: &str) -> Result<Algorithm, String> {
+    Algorithm::parse(text).map_err(|rule| format!("unknown compressor '{text}': {rule}"))
+}
+
+fn zpool(text: &str) -> Result<String, String> {
+    match text {
+        "zsmalloc" => Ok(text.to_owned()),
+        "zbud" | "z3fold" => Err(format!("allocator '{text}' is not built yet: use zsmalloc")),
+        _ => Err(format!("unknown allocator '{text}': the allocator is zsmalloc")),
+    }
+}
+
+/// log2 of the pages of the largest folio.
+fn folio(text: &str) -> Result<u64, String> {
+    let Size(bytes) = text.parse()?;
+    let is_valid = bytes.is_power_of_two() && (4096..=2 << 20).contains(&bytes);
+    is_valid.then(|| u64::from(bytes.ilog2()) - 12).ok_or_else(|| format!("'{text}' must be a power of two from 4K to 2M"))
+}
+
+fn group_name(text: &str) -> Result<String, String> {
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() || text.len() > 64 || text.starts_with('.') || !text.chars().all(is_valid) {
+        return Err(format!("'{text}' is not a group name: 1 to 64 letters, digits, '-', '_' or '.', not '.' first"));
+    }
+    Ok(text.to_owned())
+}

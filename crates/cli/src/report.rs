@@ -1,0 +1,166 @@
+//! What a group did: `--stat-json`, `--summary`, `uzswap stat`, `uzswap list`; and `uzswap set`.
+
+use serde_json::{Map, Value, json};
+use uzswap_ctl::{Field, Group, Key};
+use uzswap_mm::page::PAGE_SIZE;
+use uzswap_mm::vmstat::{BUCKETS, Item};
+
+use crate::Failure;
+use crate::group::{self, OpenGroup};
+use crate::options::{RunOptions, SetOptions, StatOptions};
+use crate::size::Size;
+
+/// A limit: a number, or "max".
+fn limit(bytes: u64) -> Value {
+    if bytes == u64::MAX { json!("max") } else { json!(bytes) }
+}
+
+/// One flat object: the counters under the kernel's names, sizes, and the histograms.
+fn counters(name: &str, group: &Group) -> Map<String, Value> {
+    let stat = group.vmstat();
+    let mut map = Map::new();
+    let mut put = |key: &str, value: Value| drop(map.insert(key.to_owned(), value));
+    put("group", json!(name));
+    put("compressor", json!(group.compressor().to_string()));
+    put("zpool", json!("zsmalloc"));
+    put("memory.max", limit(group.get(Key::MemoryMax)));
+    put("memory.current", json!(group.current()));
+    put("memory.peak", json!(group.get(Key::MemoryPeak)));
+    put("pool_total_size", json!(group.sum(Field::Pool)));
+    put("stored_pages", json!(group.sum(Field::Stored)));
+    put("stored_incompressible_pages", json!(group.sum(Field::Incompressible)));
+    put("zswap", json!(group.sum(Field::Pool)));
+    put("zswapped", json!(group.sum(Field::Stored) * PAGE_SIZE as u64));
+    put("zswap_incomp", json!(group.sum(Field::Incompressible) * PAGE_SIZE as u64));
+    put("written_back_pages", json!(stat.get(Item::ZswpWb)));
+    put("anon_resident", json!(group.sum(Field::Resident)));
+    put("anon_staged", json!(group.sum(Field::Staged)));
+    put("memory.swap.current", json!(group.sum(Field::Swapped) * PAGE_SIZE as u64));
+    put("agent", json!(group.sum(Field::Agent)));
+    for item in Item::ALL {
+        put(item.name(), json!(stat.get(*item)));
+    }
+    let [load, store] = stat.histograms();
+    put("load_ns", histogram(&load));
+    put("store_ns", histogram(&store));
+    map
+}
+
+/// Counts by upper bound in nanoseconds.
+fn histogram(buckets: &[u64; BUCKETS]) -> Value {
+    let used = buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+    Value::Object(used.map(|(i, count)| ((1u64 << (i + 6)).to_string(), json!(count))).collect())
+}
+
+/// Upper bound of the bucket that holds the value at `share` of all.
+fn percentile(buckets: &[u64; BUCKETS], share: f64) -> u64 {
+    let total: u64 = buckets.iter().sum();
+    let mut seen = 0;
+    let reaches = |count: &u64| {
+        seen += count;
+        seen as f64 >= total as f64 * share
+    };
+    buckets.iter().position(reaches).map_or(0, |i| 1 << (i + 6))
+}
+
+/// CMD has ended: write what was asked for.
+pub(crate) fn finish(group: &OpenGroup, options: &RunOptions) -> Result<(), Failure> {
+    if let Some(path) = &options.stat_json {
+        let text = format!("{:#}\n", Value::Object(counters(&group.name, &group.group)));
+        std::fs::write(path, text).map_err(|e| Failure::new(format!("--stat-json {}: {e}", path.display())))?;
+    }
+    let swap_error = group.group.get(Key::SwapError);
+    if swap_error != 0 && !options.quiet {
+        let error = std::io::Error::from_raw_os_error(swap_error as i32 - 1);
+        eprintln!("uzswap: a process of the group ran without a swap file: {error}");
+    }
+    if options.summary {
+        summary(&group.name, &group.group);
+    }
+    Ok(())
+}
+
+fn summary(name: &str, group: &Group) {
+    let stat = group.vmstat();
+    let [load, store] = stat.histograms();
+    let get = |item| stat.get(item);
+    let mib = |pages: u64| pages * PAGE_SIZE as u64 / (1 << 20);
+    eprintln!("uzswap: group {name}: peak {} of {}", Size(group.get(Key::MemoryPeak)), Size(group.get(Key::MemoryMax)));
+    eprintln!(
+        "  out: {} MiB to zswap ({}), {} MiB zeros, {} MiB written back",
+        mib(get(Item::ZswpOut)),
+        group.compressor(),
+        mib(get(Item::SwpOutZero)),
+        mib(get(Item::ZswpWb)),
+    );
+    eprintln!(
+        "  in:  {} MiB from zswap, {} MiB zeros, {} MiB from swap, {} MiB second chances",
+        mib(get(Item::ZswpIn)),
+        mib(get(Item::SwpInZero)),
+        mib(get(Item::PswpIn)),
+        mib(get(Item::RestoreAnon)),
+    );
+    eprintln!(
+        "  faults: {} (p50 < {} us, p99 < {} us), {} had to reclaim; a page stored in p50 < {} us",
+        get(Item::PgFault),
+        percentile(&load, 0.5) / 1000,
+        percentile(&load, 0.99) / 1000,
+        get(Item::AllocStall),
+        percentile(&store, 0.5) / 1000,
+    );
+}
+
+/// `uzswap stat`
+pub(crate) fn stat(options: &StatOptions) -> Result<u8, Failure> {
+    let group = group::find(options.group.as_deref())?;
+    let counters = counters(&group.name, &group.group);
+    if options.json {
+        println!("{:#}", Value::Object(counters));
+    } else {
+        for (key, value) in counters {
+            println!("{key} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        }
+    }
+    Ok(0)
+}
+
+/// `uzswap list`
+pub(crate) fn list() -> Result<u8, Failure> {
+    println!("{:<20} {:>6} {:>10} {:>10} {:>10} {:>10}", "GROUP", "PROCS", "CURRENT", "MAX", "POOL", "STORED");
+    for open in group::running()? {
+        let group = &open.group;
+        println!(
+            "{:<20} {:>6} {:>10} {:>10} {:>10} {:>10}",
+            open.name,
+            open.processes().count(),
+            Size(group.current()).to_string(),
+            Size(group.get(Key::MemoryMax)).to_string(),
+            Size(group.sum(Field::Pool)).to_string(),
+            Size(group.sum(Field::Stored) * PAGE_SIZE as u64).to_string(),
+        );
+    }
+    Ok(0)
+}
+
+/// `uzswap set`
+pub(crate) fn set(options: &SetOptions) -> Result<u8, Failure> {
+    let open = group::find(Some(&options.group))?;
+    for setting in &options.settings {
+        let Some((key, value)) = setting.split_once('=') else {
+            return Err(Failure::new(format!("'{setting}': write KEY=VALUE")));
+        };
+        let size = || value.parse::<Size>().map(|Size(n)| n).map_err(|rule| Failure::new(format!("{key}: {rule}")));
+        let (key, value) = match key {
+            "memory.max" => (Key::MemoryMax, size()?.max(4 << 20)),
+            "memory.high" => (Key::MemoryHigh, size()?),
+            "memory.zswap.max" => (Key::ZswapMax, size()?),
+            "max_pool_percent" => match value.parse::<u64>() {
+                Ok(percent @ 1..=100) => (Key::MaxPoolPercent, percent),
+                _ => return Err(Failure::new(format!("max_pool_percent: '{value}' must be a number from 1 to 100"))),
+            },
+            _ => return Err(Failure::new(format!("unknown key '{key}': memory.max, memory.high, memory.zswap.max or max_pool_percent"))),
+        };
+        open.group.set(key, value);
+    }
+    Ok(0)
+}

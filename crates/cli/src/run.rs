@@ -1,0 +1,219 @@
+//! `uzswap run`: check everything, set up the group, start CMD, wait, report.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+
+use uzswap_ctl::{ENV_GROUP, Group, Key};
+use uzswap_sys::file::{File, is_memory_backed};
+
+use crate::elf::{self, Found};
+use crate::group::{LAUNCHER_LEASE, OpenGroup, c_path};
+use crate::options::RunOptions;
+use crate::size::Size;
+use crate::{Failure, agent, report};
+
+/// The least that a limit may be: the staging range, the swap table and the agent's own buffers of one process.
+const MEMORY_MAX_LEAST: u64 = 4 << 20;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Where the swap file goes.
+#[derive(Debug)]
+enum Swap {
+    None,
+    Directory(PathBuf),
+    File(PathBuf),
+}
+
+/// Run CMD; the exit status is its own.
+pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
+    let memory_max = check_limits(options)?;
+    check_report(options)?;
+    match elf::inspect(&options.cmd[0]) {
+        Found::Manageable => {}
+        Found::NotFound => return Ok(refuse(NOT_FOUND, &format!("{}: command not found", options.cmd[0].display()))),
+        Found::NotExecutable(line) => return Ok(refuse(NOT_EXECUTABLE, &line)),
+        Found::Unmanageable(line) if options.allow_unmanaged => eprintln!("uzswap: running unmanaged: {line}"),
+        Found::Unmanageable(line) => {
+            return Err(Failure::new(format!("cannot manage this program: {line}, or run it with --allow-unmanaged")));
+        }
+    }
+    crate::doctor::check_machine()?;
+    let swap = choose_swap(options)?;
+    let library = agent::install()?;
+    let group = OpenGroup::create(options.name.as_deref())?;
+    group.file.try_lease(LAUNCHER_LEASE);
+    configure(&group.group, options, memory_max, &swap);
+
+    let outcome = start(options, &library, &group.path).map(|child| wait(child, &group.group));
+    let status = match outcome {
+        Ok(status) => {
+            report::finish(&group, options)?;
+            exit_status(status)
+        }
+        Err(error) => refuse_exec(&error, &options.cmd[0].to_string_lossy()),
+    };
+    // Members that outlive CMD keep the file; whoever lists the groups later removes it.
+    if group.processes().next().is_none() {
+        let _ = std::fs::remove_file(&group.path);
+    }
+    Ok(status)
+}
+
+fn refuse(status: u8, line: &str) -> u8 {
+    eprintln!("uzswap: {line}");
+    status
+}
+
+fn refuse_exec(error: &std::io::Error, cmd: &str) -> u8 {
+    let status = if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+    refuse(status, &format!("{cmd}: {error}"))
+}
+
+fn check_limits(options: &RunOptions) -> Result<u64, Failure> {
+    let Size(max) = options.memory_max.unwrap_or(Size(u64::MAX));
+    if max < MEMORY_MAX_LEAST {
+        let least = Size(MEMORY_MAX_LEAST);
+        return Err(Failure::new(format!("--memory-max {}: the least that a program can start with is {least}", max_as_given(max))));
+    }
+    if let Some(Size(high)) = options.memory_high.filter(|high| high.0 > max) {
+        return Err(Failure::new(format!("--memory-high {}: must not be above --memory-max {}", Size(high), Size(max))));
+    }
+    Ok(max)
+}
+
+/// A small size the way people write it.
+fn max_as_given(bytes: u64) -> String {
+    if bytes.is_multiple_of(1024) { format!("{}K", bytes >> 10) } else { bytes.to_string() }
+}
+
+/// The report is written when CMD ends; that it can be is checked before CMD starts.
+fn check_report(options: &RunOptions) -> Result<(), Failure> {
+    let Some(path) = &options.stat_json else { return Ok(()) };
+    std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map(drop)
+        .map_err(|e| Failure::new(format!("--stat-json {}: {e}", path.display())))
+}
+
+fn choose_swap(options: &RunOptions) -> Result<Swap, Failure> {
+    if options.no_writeback || options.swap.as_deref() == Some(Path::new("none")) {
+        return Ok(Swap::None);
+    }
+    let swap = match &options.swap {
+        None => return Ok(default_swap()),
+        Some(path) if path.is_dir() => Swap::Directory(path.clone()),
+        Some(path) => Swap::File(path.clone()),
+    };
+    let (path, result) = match &swap {
+        Swap::File(path) => (path, File::create_at(&c_path(path)?)),
+        Swap::Directory(path) => (path, File::create_unnamed(&c_path(path)?)),
+        Swap::None => return Ok(Swap::None),
+    };
+    if path.as_os_str().len() + 16 > Group::PATH_MAX {
+        return Err(Failure::new(format!("--swap {}: longer than {} bytes", path.display(), Group::PATH_MAX - 16)));
+    }
+    let error = |e| Failure::new(format!("--swap {}: {}; name a directory that you can write, or none", path.display(), describe(e)));
+    result.map_err(error)?;
+    Ok(swap)
+}
+
+fn describe(errno: uzswap_sys::Errno) -> std::io::Error {
+    std::io::Error::from_raw_os_error(errno.raw_os_error())
+}
+
+/// $TMPDIR or /var/tmp, whichever is writable and on a disk.
+fn default_swap() -> Swap {
+    let candidates = std::env::var_os("TMPDIR").map(PathBuf::from).into_iter().chain([PathBuf::from("/var/tmp")]);
+    let is_good = |dir: &PathBuf| {
+        c_path(dir).is_ok_and(|c| is_memory_backed(&c) == Ok(false) && File::create_unnamed(&c).is_ok())
+    };
+    candidates.into_iter().find(is_good).map_or(Swap::None, Swap::Directory)
+}
+
+fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) {
+    let size = |size: Option<Size>| size.map_or(u64::MAX, |Size(n)| n);
+    let has_swap = !matches!(swap, Swap::None);
+    let pool_percent = options.max_pool_percent.unwrap_or(if has_swap { 50 } else { 100 });
+    let settings = [
+        (Key::MemoryMax, memory_max),
+        (Key::MemoryHigh, size(options.memory_high)),
+        (Key::SwapMax, size(options.swap_max)),
+        (Key::ZswapMax, size(options.zswap_max)),
+        (Key::Compressor, options.compressor.to_word()),
+        (Key::MaxPoolPercent, pool_percent),
+        (Key::AcceptThresholdPercent, options.accept_threshold_percent),
+        (Key::FolioOrder, options.folio_max),
+        (Key::PageCluster, options.page_cluster),
+        (Key::StoreBatch, options.batch),
+        (Key::Swap, u64::from(has_swap)),
+        (Key::SwapPathIsFile, u64::from(matches!(swap, Swap::File(_)))),
+    ];
+    for (key, value) in settings {
+        group.set(key, value);
+    }
+    if let Swap::Directory(path) | Swap::File(path) = swap {
+        use std::os::unix::ffi::OsStrExt;
+        group.set_swap_path(path.as_os_str().as_bytes());
+    }
+}
+
+fn start(options: &RunOptions, library: &Path, group: &Path) -> std::io::Result<Child> {
+    let mut preload = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    Command::new(&options.cmd[0]).args(&options.cmd[1..]).env("LD_PRELOAD", preload).env(ENV_GROUP, group).spawn()
+}
+
+/// Wait for CMD, passing on the signals that ask for it. Those of the terminal reach CMD by themselves.
+fn wait(mut child: Child, group: &Group) -> ExitStatus {
+    let pid = child.id() as i32;
+    let (passed_on, from_terminal) = ([1, 10, 12, 15], [2, 3]);
+    let caught = passed_on.iter().chain(&from_terminal).filter(|signal| !is_ignored(**signal));
+    if let Ok(mut signals) = signal_hook::iterator::Signals::new(caught) {
+        std::thread::spawn(move || {
+            for signal in signals.forever().filter(|signal| passed_on.contains(signal)) {
+                uzswap_sys::thread::signal(pid, signal);
+            }
+        });
+    }
+    let status = loop {
+        match child.wait() {
+            Ok(status) => break status,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break ExitStatus::from_raw(0),
+        }
+    };
+    if group.get(Key::OomPid) != 0 {
+        eprintln!(
+            "uzswap: process {} killed: it outgrew --memory-max {} with nothing left to reclaim (the group used {}); raise \
+             the limit{}",
+            group.get(Key::OomPid),
+            Size(group.get(Key::MemoryMax)),
+            Size(group.get(Key::OomUsage)),
+            if group.get(Key::Swap) == 0 { " or give it a swap file" } else { " or --swap-max" },
+        );
+    }
+    status
+}
+
+/// Whether we were started with this signal ignored (nohup): CMD must inherit that, so it is not caught.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0").trim();
+    u64::from_str_radix(mask, 16).unwrap_or(0) & 1 << (signal - 1) != 0
+}
+
+/// As the shell tells it: the code, or 128 and the signal.
+fn exit_status(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128 + signal as u8,
+        (None, None) => crate::FAILED,
+    }
+}

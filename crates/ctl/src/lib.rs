@@ -1,0 +1,215 @@
+//! The group file: an array of 64-bit words that the launcher and every agent of a run map.
+//!
+//! ```text
+//! words    0 .. 31      header: magic, version, limits, tunables, peak, the record of an OOM kill
+//! words   32 .. 127     where the swap file goes (bytes of a path)
+//! words  128 .. 1023    counters and histograms (uzswap_mm::vmstat)
+//! words 1024 ..         one slot of 16 words for each process
+//! ```
+//! Each word stands alone and is read and written atomically; a process that scribbles over them can spoil the
+//! numbers but nobody's memory. Which slots are in use is decided by leases on the file (`uzswap_sys::shared`),
+//! not by what is written here: a lease ends when its process does, however that happens.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use uzswap_acomp::Algorithm;
+use uzswap_mm::vmstat::{self, Vmstat};
+
+/// First word of a group file.
+const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
+/// Changes whenever the layout does: an agent of another version must not touch the file.
+const VERSION: u64 = 1;
+/// The environment variable that names the group file.
+pub const ENV_GROUP: &str = "UZSWAP_GROUP";
+
+const PATH: usize = 32;
+const PATH_WORDS: usize = 96;
+const STAT: usize = 128;
+const SLOTS: usize = 1024;
+const SLOT_WORDS: usize = 16;
+/// Processes that a group can hold at a time.
+pub const PROCESSES: usize = 1024;
+/// Words of a group file.
+pub const WORDS: usize = SLOTS + PROCESSES * SLOT_WORDS;
+const _: () = assert!(STAT + vmstat::WORDS <= SLOTS);
+
+/// Limits and tunables: one word each. Sizes are bytes; `u64::MAX` is "max".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Key {
+    /// `memory.max`
+    MemoryMax = 2,
+    /// `memory.high`: reclaim starts here.
+    MemoryHigh = 3,
+    /// `memory.swap.max`
+    SwapMax = 4,
+    /// `memory.zswap.max`
+    ZswapMax = 5,
+    /// An [`Algorithm`] as a word.
+    Compressor = 6,
+    /// Of `memory.max`.
+    MaxPoolPercent = 7,
+    /// Of the pool limit.
+    AcceptThresholdPercent = 8,
+    /// log2 of pages.
+    FolioOrder = 9,
+    /// log2 of pages.
+    PageCluster = 10,
+    /// Pages.
+    StoreBatch = 11,
+    /// 1: a swap file is used.
+    Swap = 12,
+    /// 1: the path is a file to create, 0: a directory.
+    SwapPathIsFile = 13,
+    /// Highest sum of charges seen.
+    MemoryPeak = 14,
+    /// Process killed because nothing was left to reclaim; 0: none.
+    OomPid = 15,
+    /// What the group used then.
+    OomUsage = 16,
+    /// 1 + errno of a swap file that could not be made; 0: none failed.
+    SwapError = 17,
+}
+
+/// Words of a process slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Field {
+    /// Process id, 0: the slot was never used or was cleared.
+    Pid = 0,
+    /// Bytes charged to the group.
+    Charge = 1,
+    /// Bytes mapped.
+    Resident = 2,
+    /// Bytes staged.
+    Staged = 3,
+    /// Bytes of the pool.
+    Pool = 4,
+    /// Pages stored.
+    Stored = 5,
+    /// Pages stored as they are.
+    Incompressible = 6,
+    /// Pages on the swap device.
+    Swapped = 7,
+    /// Bytes of the agent's own memory.
+    Agent = 8,
+}
+
+/// A group file's words, with names.
+#[derive(Clone, Copy)]
+pub struct Group(&'static [AtomicU64]);
+
+impl Group {
+    /// Initialise a new group file.
+    pub fn create(words: &'static [AtomicU64]) -> Self {
+        let group = Self(words);
+        group.0[1].store(VERSION, Ordering::Relaxed);
+        // Release: whoever sees the magic sees what was set up before (pairs with `open`).
+        group.0[0].store(MAGIC, Ordering::Release);
+        group
+    }
+
+    /// An existing group file. `None`: it is not one, or of another version.
+    pub fn open(words: &'static [AtomicU64]) -> Option<Self> {
+        let is_ours = words.len() >= WORDS
+            && words[0].load(Ordering::Acquire) == MAGIC
+            && words[1].load(Ordering::Relaxed) == VERSION;
+        is_ours.then_some(Self(words))
+    }
+
+    /// A limit or tunable.
+    pub fn get(&self, key: Key) -> u64 {
+        self.0[key as usize].load(Ordering::Relaxed)
+    }
+
+    /// Set a limit or tunable.
+    pub fn set(&self, key: Key, value: u64) {
+        self.0[key as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// Raise a word to `value` if it is lower.
+    pub fn raise(&self, key: Key, value: u64) {
+        self.0[key as usize].fetch_max(value, Ordering::Relaxed);
+    }
+
+    /// The compressor.
+    pub fn compressor(&self) -> Algorithm {
+        Algorithm::from_word(self.get(Key::Compressor))
+    }
+
+    /// The counters.
+    pub fn vmstat(&self) -> Vmstat {
+        Vmstat::new(&self.0[STAT..STAT + vmstat::WORDS])
+    }
+
+    /// Where the swap file goes. At most [`PATH_MAX`](Self::PATH_MAX) bytes are kept.
+    pub fn set_swap_path(&self, path: &[u8]) {
+        for (i, chunk) in path.chunks(8).take(PATH_WORDS).enumerate() {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            self.0[PATH + i].store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+    }
+
+    /// Longest path that fits, with its terminating zero.
+    pub const PATH_MAX: usize = PATH_WORDS * 8 - 1;
+
+    /// The path set, up to its first zero byte.
+    pub fn swap_path(&self) -> Vec<u8> {
+        let words = self.0[PATH..PATH + PATH_WORDS].iter();
+        words.flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).take_while(|b| *b != 0).collect()
+    }
+
+    /// A process's word.
+    pub fn field(&self, slot: usize, field: Field) -> u64 {
+        self.0[SLOTS + slot % PROCESSES * SLOT_WORDS + field as usize].load(Ordering::Relaxed)
+    }
+
+    /// Set a process's word.
+    pub fn set_field(&self, slot: usize, field: Field, value: u64) {
+        self.0[SLOTS + slot % PROCESSES * SLOT_WORDS + field as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// Forget a process: its charge is returned.
+    pub fn clear_slot(&self, slot: usize) {
+        for word in 0..SLOT_WORDS {
+            self.0[SLOTS + slot % PROCESSES * SLOT_WORDS + word].store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Sum of one field over all processes. Slots are handed out from the first on, so the sum ends at the first
+    /// that was never used.
+    pub fn sum(&self, field: Field) -> u64 {
+        let used = |slot: &usize| self.field(*slot, Field::Pid) != 0;
+        (0..self.high_water()).filter(used).map(|slot| self.field(slot, field)).fold(0, u64::saturating_add)
+    }
+
+    /// `memory.current`: the charges of all processes.
+    pub fn current(&self) -> u64 {
+        self.sum(Field::Charge)
+    }
+
+    /// One more than the highest slot ever used.
+    pub fn high_water(&self) -> usize {
+        (self.0[18].load(Ordering::Relaxed) as usize).min(PROCESSES)
+    }
+
+    /// A process took `slot`.
+    pub fn take_slot(&self, slot: usize, pid: i32) {
+        self.clear_slot(slot);
+        self.set_field(slot, Field::Pid, pid as u64);
+        self.0[18].fetch_max(slot as u64 + 1, Ordering::Relaxed);
+    }
+
+    /// The most pages that the pool may take.
+    pub fn pool_limit_bytes(&self) -> u64 {
+        let share = u128::from(self.get(Key::MemoryMax)) * u128::from(self.get(Key::MaxPoolPercent)) / 100;
+        u64::try_from(share).unwrap_or(u64::MAX).min(self.get(Key::ZswapMax))
+    }
+}

@@ -1,0 +1,37 @@
+//! A value that is set once, or replaced at rare moments, and read without a lock.
+
+use alloc::boxed::Box;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+/// A pointer to a leaked value. Replacing leaks the old one too: readers may hold it for ever.
+pub struct Leaked<T>(AtomicPtr<T>, PhantomData<T>);
+
+// SAFETY: it hands out `&'static T` to any thread, which T: Sync allows, and takes values from any, which Send does.
+unsafe impl<T: Send + Sync> Sync for Leaked<T> {}
+
+impl<T> Leaked<T> {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(core::ptr::null_mut()), PhantomData)
+    }
+
+    /// The value, if one was set.
+    pub fn get(&self) -> Option<&'static T> {
+        // SAFETY: either null or from Box::leak in `set`, never freed. Acquire pairs with the Release there.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Set or replace the value.
+    pub fn set(&self, value: T) -> &'static T {
+        let value = Box::leak(Box::new(value));
+        self.0.store(value, Ordering::Release);
+        value
+    }
+}
+
+impl<T> Default for Leaked<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
