@@ -76,8 +76,10 @@ impl Kswapd {
     fn tick(&mut self, asked: bool) {
         let pager = self.pager;
         self.ticks = self.ticks.wrapping_add(1);
+        let before = pager.mm.usage_pages();
         let Ok(sizes) = pager.fds().proc.sizes() else { return };
-        let counted = pager.mm.usage_pages() as usize * PAGE_SIZE;
+        // Both sides of the read: what was counted at either moment is not unknown.
+        let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
         let grown = sizes.anon.saturating_sub(counted) > self.unknown + DRIFT_BYTES;
         let changed = sizes.virt != self.sizes.virt || memcg::has_unseen();
         if asked || changed || grown {
@@ -90,7 +92,7 @@ impl Kswapd {
         if self.ticks.is_multiple_of(SLOW_TICK) {
             self.slow_tick();
         }
-        pager.memcg.sample(pager, sizes.anon, self.shared);
+        pager.memcg.sample(sizes.anon, counted, self.shared);
     }
 
     fn slow_tick(&mut self) {

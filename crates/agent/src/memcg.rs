@@ -91,10 +91,9 @@ impl Memcg {
         self.shares.store(u8::from(shares), Ordering::Relaxed);
     }
 
-    /// Sampled: `rss_anon` bytes, of which `shared` are charged to relatives.
-    pub(crate) fn sample(&self, pager: &Pager, rss_anon: usize, shared: usize) {
-        let counted = (pager.mm.usage_pages() as usize * PAGE_SIZE) as i64;
-        let beyond = (rss_anon as i64 - counted).max(0) - shared as i64;
+    /// Sampled: `rss_anon` bytes, of which the engine counted `counted` and `shared` are charged to relatives.
+    pub(crate) fn sample(&self, rss_anon: usize, counted: usize, shared: usize) {
+        let beyond = rss_anon.saturating_sub(counted) as i64 - shared as i64;
         self.beyond.store(beyond, Ordering::Relaxed);
     }
 

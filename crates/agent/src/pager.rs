@@ -86,9 +86,10 @@ pub(crate) fn say(line: &str) {
 }
 
 /// The constructor ran: the process belongs to a group, but has no pager yet.
-pub(crate) fn start_idle(group: Group, path: &'static CStr) {
+pub(crate) fn start_idle(group: Group, path: &CStr) {
     PID.store(thread::pid(), Ordering::Relaxed);
-    IDLE_GROUP.set((group, path));
+    // Copied: programs that set their title write over the environment.
+    IDLE_GROUP.set((group, alloc::boxed::Box::leak(CString::from(path).into_boxed_c_str())));
 }
 
 /// The pager of this process, if it is active.
