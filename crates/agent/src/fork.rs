@@ -177,8 +177,8 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
         pause(20_000);
     }
     pager.fault_tid.store(thread::tid(), Ordering::SeqCst);
+    pager.memcg.assume_shared(pager);
     pager.memcg.set_slot(slot);
-    pager.memcg.set_shares(true);
     pager.pins.lock().clear();
     pager.mm.machine().start(fds).map_err(|e| ("the staging range", e))?;
     if device > 0 {

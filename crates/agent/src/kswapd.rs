@@ -23,8 +23,9 @@ const TICK_BUSY_NS: u64 = 5_000_000;
 const TICK_IDLE_NS: u64 = 20_000_000;
 /// Ticks without change after which a process counts as idle.
 const IDLE_AFTER: u32 = 20;
-/// Ticks between looks at what relatives share with us and who has died.
+/// Ticks between looks at who has died, and at what relatives share with us while they may.
 const SLOW_TICK: u32 = 10;
+const SHARE_TICK: u32 = 4;
 /// Anonymous memory that appears without our doing before the mappings are searched for it.
 const DRIFT_BYTES: usize = 1 << 20;
 const BATCH: u32 = 64;
@@ -92,15 +93,15 @@ impl Kswapd {
         if self.ticks.is_multiple_of(SLOW_TICK) {
             self.slow_tick();
         }
+        if pager.memcg.shares() && (self.ticks == 1 || self.ticks.is_multiple_of(SHARE_TICK)) {
+            self.shared = pager.fds().proc.shared_anon().unwrap_or(0);
+            pager.memcg.set_shares(self.shared > 0);
+        }
         pager.memcg.sample(sizes.anon, counted, self.shared);
     }
 
     fn slow_tick(&mut self) {
         let pager = self.pager;
-        if pager.memcg.shares() {
-            self.shared = pager.fds().proc.shared_anon().unwrap_or(0);
-            pager.memcg.set_shares(self.shared > 0);
-        }
         fork::release_pins(pager);
         let group = pager.memcg.group();
         pager.mm.set_pool_limit(group.pool_limit_bytes() / PAGE_SIZE as u64);

@@ -97,6 +97,13 @@ impl Memcg {
         self.beyond.store(beyond, Ordering::Relaxed);
     }
 
+    /// In a forked child, until the first sample: everything is the parent's.
+    pub(crate) fn assume_shared(&self, pager: &Pager) {
+        let counted = (pager.mm.usage_pages() as usize * PAGE_SIZE) as i64;
+        self.beyond.store(-counted, Ordering::Relaxed);
+        self.set_shares(true);
+    }
+
     /// Our charge now, in bytes; also told to the group.
     pub(crate) fn charge(&self, pager: &Pager) -> u64 {
         let counted = (pager.mm.usage_pages() as usize * PAGE_SIZE) as i64;

@@ -31,6 +31,8 @@ pub mod lz4;
 pub mod mapping;
 pub mod procfs;
 pub mod shared;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod text;
 pub mod thread;
 pub mod time;

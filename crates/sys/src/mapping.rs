@@ -163,13 +163,18 @@ impl Mapping {
     /// What `mmap` and `mremap` answer; the mapping is unchanged then.
     pub fn relocate(&mut self) -> Result<()> {
         let target = Self::reserve(self.len)?;
-        // SAFETY: the target is a mapping of our own which the call replaces; it is forgotten, not unmapped twice.
+        let to = target.base;
+        own::remove(target.addr());
+        // A refused mremap may have unmapped the target already, and another thread mapped something there since:
+        // dropping it then would unmap that. Better to leak the range.
+        core::mem::forget(target);
+        // SAFETY: the target is a mapping of our own which the call replaces.
         let base = unsafe {
-            mm::mremap_fixed(self.base.as_ptr(), self.len, self.len, MremapFlags::MAYMOVE, target.base.as_ptr())?
+            mm::mremap_fixed(self.base.as_ptr(), self.len, self.len, MremapFlags::MAYMOVE, to.as_ptr())?
         };
         own::remove(self.addr());
-        core::mem::forget(target);
         self.base = NonNull::new(base).ok_or(rustix::io::Errno::FAULT)?;
+        own::add(self.addr(), self.len);
         Ok(())
     }
 
