@@ -213,8 +213,8 @@ fn inherit_files(pager: &Pager) -> Result<Vec<(File, u64)>, (&'static str, Errno
         .collect()
 }
 
-/// kswapd's part: come to rest and stay there until the fork is over. True: pages were mapped that are not known.
-pub(crate) fn freeze_until_forked(pager: &Pager) -> bool {
+/// kswapd's part: come to rest and stay there until the fork is over.
+pub(crate) fn freeze_until_forked(pager: &Pager) {
     pager.handover.set(STATE, WAITING);
     pager.handover.set(CHANGES, 0);
     pager.is_freezing.store(true, Ordering::SeqCst);
@@ -225,7 +225,6 @@ pub(crate) fn freeze_until_forked(pager: &Pager) -> bool {
     pager.fds().wake.set();
     pager.replies.post(reply::FROZEN);
     while pager.mail.wait(mail::THAWED, None) == 0 {}
-    true
 }
 
 /// Swap slots that no relative reads any more may be written again.

@@ -65,8 +65,7 @@ impl Kswapd {
         let tick = if self.quiet > IDLE_AFTER { TICK_IDLE_NS } else { TICK_BUSY_NS };
         let bits = pager.mail.wait(mail::RECLAIM | mail::SCAN | mail::FREEZE, Some(tick));
         if bits & mail::FREEZE != 0 {
-            let look_for_pages = fork::freeze_until_forked(pager);
-            self.scan(look_for_pages);
+            fork::freeze_until_forked(pager);
         }
         self.tick(bits & mail::SCAN != 0);
         self.reclaim();
@@ -82,11 +81,9 @@ impl Kswapd {
         // Both sides of the read: what was counted at either moment is not unknown.
         let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
         let grown = sizes.anon.saturating_sub(counted) > self.unknown + DRIFT_BYTES;
-        let changed = sizes.virt != self.sizes.virt || memcg::has_unseen();
-        if asked || changed || grown {
+        if asked || grown || sizes.virt != self.sizes.virt || memcg::has_unseen() {
             self.quiet = 0;
-            // Memory that is mapped but unknown although its mapping is managed: dropped lazily, or left by a fork.
-            self.scan(grown && !changed);
+            self.scan();
         }
         self.quiet = self.quiet.saturating_add(1);
         self.sizes = sizes;
@@ -114,12 +111,12 @@ impl Kswapd {
         }
     }
 
-    fn scan(&mut self, adopt_all: bool) {
+    fn scan(&mut self) {
         let pager = self.pager;
         for _ in 0..8 {
             let ticket = pager.scan_ticket();
             memcg::begin_scan();
-            let scanned = vma::scan(pager, pager.fds(), adopt_all);
+            let scanned = vma::scan(pager, pager.fds());
             if !scanned.again {
                 pager.finish_scan(ticket);
                 break;

@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use uzswap_mm::page::PageRange;
+use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_sys::mapping::own;
 use uzswap_sys::procfs::Vma;
 use uzswap_sys::thread::page_align;
@@ -126,15 +126,12 @@ fn manageable_parts(vma: &Vma) -> Option<Vec<(usize, usize)>> {
 /// What a scan found.
 #[derive(Default)]
 pub(crate) struct Scanned {
-    /// Bytes newly under our care.
-    pub(crate) bytes: usize,
     /// A mapping could not be looked at now; scan again soon.
     pub(crate) again: bool,
 }
 
-/// Go through the mappings and take those under our care that should be and are not. `adopt_all`: look at
-/// managed ranges too, for pages that are mapped without our knowing.
-pub(crate) fn scan(pager: &Pager, fds: &Fds, adopt_all: bool) -> Scanned {
+/// Go through the mappings and take those under our care that should be and are not.
+pub(crate) fn scan(pager: &Pager, fds: &Fds) -> Scanned {
     let mut scanned = Scanned::default();
     let mut at = 0;
     while let Ok(Some(vma)) = fds.proc.vma_at_or_after(at) {
@@ -145,7 +142,7 @@ pub(crate) fn scan(pager: &Pager, fds: &Fds, adopt_all: bool) -> Scanned {
         match manageable_parts(&vma) {
             Some(parts) => {
                 for (start, end) in parts {
-                    manage(pager, fds, start, end, adopt_all, &mut scanned);
+                    manage(pager, fds, start, end, &mut scanned);
                 }
             }
             None => scanned.again = true,
@@ -158,35 +155,47 @@ pub(crate) fn scan(pager: &Pager, fds: &Fds, adopt_all: bool) -> Scanned {
 fn is_still_manageable(fds: &Fds, start: usize, end: usize) -> bool {
     let Ok(Some(vma)) = fds.proc.vma_at_or_after(start) else { return false };
     let covers = vma.start <= start && end <= vma.end && vma.is_private_anonymous_data();
-    covers && manageable_parts(&vma).is_some_and(|parts| parts.iter().any(|(s, e)| *s <= start && end <= *e))
+    covers && CHANGES_IN_FLIGHT.load(Ordering::SeqCst) == 0 && !is_excluded(start, end)
 }
 
-/// Register one range and adopt its pages. All of it under the engine's lock, so that no event is applied
-/// in between; and the mapping is looked at again after it was registered, since only from then on do
-/// changes of it raise events.
-fn manage(pager: &Pager, fds: &Fds, start: usize, end: usize, adopt_all: bool, scanned: &mut Scanned) {
-    let range = PageRange::of_bytes(start, end);
+fn is_excluded(start: usize, end: usize) -> bool {
+    let stack = crate::init::main_stack();
+    let mut excluded = start <= stack && stack < end;
+    for_each_excluded(|s, e| excluded |= s < end && start < e);
+    excluded
+}
+
+/// Take `[start, end)` under our care: what is not yet is registered, looked at again (only from then on do changes of
+/// it raise events), and its pages adopted. All of it under the engine's lock, so that no event is applied in between.
+///
+/// Two things are deliberately not done here:
+/// 1. A range that turns out to have changed is not unregistered again. It may have been moved here, with pages that
+///    are swapped out, by an mremap whose event waits to be read. Registered but unmanaged memory is harmless: a
+///    missing page of it gets zeros, and nothing of it is ever reclaimed.
+/// 2. Pages of managed ranges that have no word are not adopted, though MADV_FREE leaves such pages. They
+///    may be about to be dropped by a madvise whose event was applied already; reclaiming one now
+///    would bring its old contents back.
+fn manage(pager: &Pager, fds: &Fds, start: usize, end: usize, scanned: &mut Scanned) {
     pager.mm.with_changes(|changes| {
-        let is_new = !changes.covers(range);
-        if !is_new && !adopt_all {
-            return;
-        }
-        if is_new {
-            if fds.managed.register(start, end - start).is_err() {
-                return;
+        for gap in changes.gaps(PageRange::of_bytes(start, end)) {
+            let (start, len) = (gap.start.addr(), gap.pages() as usize * PAGE_SIZE);
+            if fds.managed.register(start, len).is_err() {
+                continue;
             }
-            // A registered range shows as a mapping of its own, so the parts are computed from that one.
-            if !is_still_manageable(fds, start, end) {
-                let _ = fds.managed.unregister(start, end - start);
+            if is_still_manageable(fds, start, start + len) {
+                changes.manage(gap, &present_pages(fds, start, start + len), false);
+            } else {
                 scanned.again = true;
-                return;
             }
-            scanned.bytes += end - start;
         }
-        let mut present = Vec::new();
-        let _ = fds.proc.for_each_present(start, end, |start, end| present.push(PageRange::of_bytes(start, end)));
-        changes.manage(range, &present, false);
     });
+}
+
+fn present_pages(fds: &Fds, start: usize, end: usize) -> Vec<PageRange> {
+    let mut present = Vec::new();
+    // Pages that are missed stay unknown until a later scan: they are merely not reclaimed.
+    let _ = fds.proc.for_each_present(start, end, |start, end| present.push(PageRange::of_bytes(start, end)));
+    present
 }
 
 /// In a forked child: register every managed range anew and find out which pages are mapped, whatever their words say.
@@ -203,11 +212,7 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
             if fds.managed.register(start, end - start).is_err() {
                 return false;
             }
-            let mut present = Vec::new();
-            let found = |start, end| present.push(PageRange::of_bytes(start, end));
-            if fds.proc.for_each_present(start, end, found).is_err() {
-                return false;
-            }
+            let present = present_pages(fds, start, end);
             pager.mm.with_changes(|changes| changes.manage(PageRange::of_bytes(start, end), &present, true));
             at = end;
         }

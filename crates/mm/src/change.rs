@@ -44,9 +44,9 @@ impl<A: Arena> Changes<'_, A> {
         self.0.frozen.as_ref().is_none_or(Log::has_room)
     }
 
-    /// Whether all of `range` is under our care.
-    pub fn covers(&self, range: PageRange) -> bool {
-        self.0.managed.covers(range)
+    /// The parts of `range` that are not under our care. No page of them has a word.
+    pub fn gaps(&self, range: PageRange) -> alloc::vec::Vec<PageRange> {
+        self.0.managed.gaps(range)
     }
 
     /// Take `range` under our care. Pages without a word that `present` names are mapped already: they are adopted.

@@ -106,6 +106,9 @@ impl<A: Arena> Inner<A> {
         R: RawMutex,
         M: Machine<Arena = A>,
     {
+        if !self.managed.covers(PageRange::new(vpn, 1)) {
+            return self.touch_unmanaged(mm, vpn);
+        }
         let max = mm.config.folio_order_max;
         let mut order = self.streams.window(vpn, max);
         let untouched = |inner: &Self, range: PageRange| {
@@ -124,6 +127,19 @@ impl<A: Arena> Inner<A> {
         match (mapped, stop) {
             (0, Some(stop)) => self.not_mapped(mm, vpn, stop, true),
             _ => Fault::Served,
+        }
+    }
+
+    /// A page that is registered but not (yet) under our care: a mapping that grew, or one that is being looked at. It
+    /// gets no word, so that it is never reclaimed: only the scan decides what may be.
+    fn touch_unmanaged<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        match mm.machine.copy_in(vpn, &ZEROS[..PAGE_SIZE], true).stop {
+            None => Fault::Served,
+            Some(stop) => self.not_mapped(mm, vpn, stop, false),
         }
     }
 

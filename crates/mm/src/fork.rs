@@ -21,7 +21,7 @@ use crate::{Change, Fault, Inner, Mm, PinId};
 
 /// Room of a log. A freeze lasts about a millisecond; a fault takes several microseconds.
 const LOG_MAX: usize = 64 * 1024;
-/// Room kept for changes, which must not be lost; faults stop being logged (and are found by a scan) before.
+/// Room kept for changes, which must not be lost; faults stop being logged before.
 const LOG_CHANGES: usize = 4 * 1024;
 
 #[derive(Clone, Copy)]
@@ -37,8 +37,6 @@ pub(crate) struct Log {
     entries: Vec<Logged>,
     /// Entries that are older than the fork.
     at_fork: Option<usize>,
-    /// Some served pages did not fit: the caller must look for them.
-    overflowed: bool,
 }
 
 /// Where a page's contents are while the engine is frozen.
@@ -51,7 +49,7 @@ enum Frozen {
 
 impl Log {
     fn new() -> Self {
-        Self { entries: Vec::with_capacity(LOG_MAX), at_fork: None, overflowed: false }
+        Self { entries: Vec::with_capacity(LOG_MAX), at_fork: None }
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -64,10 +62,9 @@ impl Log {
     }
 
     fn push_served(&mut self, vpn: Vpn) {
+        // A page that is not logged stays mapped under its old word: right, but not reclaimed until it is dropped.
         if self.entries.len() < LOG_MAX - LOG_CHANGES {
             self.entries.push(Logged::Served(vpn));
-        } else {
-            self.overflowed = true;
         }
     }
 
@@ -100,13 +97,6 @@ impl Log {
     }
 }
 
-/// What a thaw leaves to the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Thawed {
-    /// Pages were mapped that the log had no room for: adopt what is present.
-    pub look_for_pages: bool,
-}
-
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Stop changing. No store or writeback may be in flight (the caller is the one thread that does those, or has
     /// parked it). Returns the pin that keeps the child's swap slots from being overwritten.
@@ -136,16 +126,15 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// Go on: apply the log.
-    pub fn thaw(&self) -> Thawed {
+    pub fn thaw(&self) {
         self.with(|inner| {
-            let Some(log) = inner.frozen.take() else { return Thawed { look_for_pages: false } };
+            let Some(log) = inner.frozen.take() else { return };
             for entry in &log.entries {
                 match *entry {
                     Logged::Served(vpn) => inner.publish_resident(vpn, 0),
                     Logged::Changed(change) => inner.apply(change),
                 }
             }
-            Thawed { look_for_pages: log.overflowed }
         })
     }
 

@@ -52,6 +52,23 @@ impl RangeSet {
         }
     }
 
+    /// The parts of `range` that are not in the set, in order.
+    pub fn gaps(&self, range: PageRange) -> Vec<PageRange> {
+        let mut gaps = Vec::new();
+        let mut at = range.start;
+        let before = self.0.range(..range.start).next_back();
+        for (start, end) in before.into_iter().chain(self.0.range(range.start..range.end)) {
+            if *start > at {
+                gaps.push(PageRange { start: at, end: *start });
+            }
+            at = at.max(*end);
+        }
+        if at < range.end {
+            gaps.push(PageRange { start: at, end: range.end });
+        }
+        gaps
+    }
+
     /// The ranges in order.
     pub fn iter(&self) -> impl Iterator<Item = PageRange> {
         self.0.iter().map(|(start, end)| PageRange { start: *start, end: *end })
@@ -75,6 +92,9 @@ mod test {
                 prop_assert_eq!(&pages, &model);
                 let ranges: Vec<PageRange> = set.iter().collect();
                 prop_assert!(ranges.windows(2).all(|w| w[0].end < w[1].start));
+                let gaps: BTreeSet<Vpn> = set.gaps(range).into_iter().flat_map(PageRange::iter).collect();
+                prop_assert_eq!(gaps, range.iter().filter(|v| !model.contains(v)).collect::<BTreeSet<_>>());
+                prop_assert_eq!(set.covers(range), range.iter().all(|v| model.contains(&v)) && (range.pages() > 0 || set.covers(range)));
             }
         }
     }

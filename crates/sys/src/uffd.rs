@@ -15,7 +15,6 @@ use rustix::ioctl::{self, Opcode, opcode};
 const UFFDIO: u8 = 0xAA;
 const API: Opcode = opcode::read_write::<raw::uffdio_api>(UFFDIO, raw::_UFFDIO_API as u8);
 const REGISTER: Opcode = opcode::read_write::<raw::uffdio_register>(UFFDIO, raw::_UFFDIO_REGISTER as u8);
-const UNREGISTER: Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, raw::_UFFDIO_UNREGISTER as u8);
 const WAKE: Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, raw::_UFFDIO_WAKE as u8);
 const COPY: Opcode = opcode::read_write::<raw::uffdio_copy>(UFFDIO, raw::_UFFDIO_COPY as u8);
 const MOVE: Opcode = opcode::read_write::<raw::uffdio_move>(UFFDIO, raw::_UFFDIO_MOVE as u8);
@@ -128,14 +127,6 @@ impl Uffd {
         let range = raw::uffdio_range { start: addr as u64, len: len as u64 };
         let mut arg = raw::uffdio_register { range, mode: REGISTER_MODE_MISSING, ioctls: 0 };
         self.update::<REGISTER, _>(&mut arg)
-    }
-
-    /// Undo [`register`](Self::register). Missing pages read as zeros from then on.
-    ///
-    /// # Errors
-    /// What the kernel answers.
-    pub fn unregister(&self, addr: usize, len: usize) -> Result<()> {
-        self.update::<UNREGISTER, _>(&mut raw::uffdio_range { start: addr as u64, len: len as u64 })
     }
 
     /// Wake the threads that wait for pages of the range; they look again.

@@ -99,6 +99,10 @@ impl Round {
         let op = self.below(100);
         let (at, page, pages) = self.run();
         let id = self.id();
+        // Read-only memory cannot be reclaimed, so it does not stay so for long.
+        if !self.regions[at].is_writable && self.below(2) == 0 {
+            self.regions[at].protect(true);
+        }
         match op {
             0..30 => self.write(at, page, pages, id),
             30..60 => self.check(at, page, pages)?,
@@ -107,12 +111,12 @@ impl Round {
             73..78 if self.regions[at].is_writable => self.regions[at].discard(page, pages),
             78..80 if self.regions[at].is_writable => self.regions[at].free_and_write(page, pages.min(16), id),
             80..83 if self.regions[at].is_writable => self.regions[at].replace(page, pages),
-            83..87 => {
+            83..86 => {
                 let is_writable = !self.regions[at].is_writable;
                 self.regions[at].protect(is_writable);
             }
             // mremap works on one mapping, and protection or replacement may have split it: then it is refused.
-            87..90 => {
+            86..90 => {
                 let pages = PAGES_MIN as usize + self.below(self.scale.pages as usize);
                 self.regions[at].resize(pages);
             }
