@@ -47,7 +47,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Fault {
         let started = self.machine.now_ns();
         self.stat.add(Item::PgFault, 1);
-        let outcome = match self.with(|inner| inner.serve(self, worker, vpn)) {
+        let outcome = match self.with_for_fault(|inner| inner.serve(self, worker, vpn)) {
             Step::Done(fault) => fault,
             Step::Read(run) => self.read_in(worker, run, vpn),
         };
@@ -71,7 +71,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
         self.stat.add(Item::PswpIn, u64::from(run.pages));
         self.stat.add(Item::SwapRa, u64::from(run.pages) - 1);
-        self.with(|inner| {
+        self.with_for_fault(|inner| {
             if inner.frozen.is_some() {
                 return Fault::Retry;
             }

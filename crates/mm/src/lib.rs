@@ -65,7 +65,7 @@ pub use vmscan::Scan;
 pub use zsmalloc::Arena;
 pub use zswap::Worker;
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{Mutex, RawMutex};
 
@@ -80,6 +80,9 @@ use swap_table::SwapTable;
 use swap_table::entry::{Slot, TAG_BITS, ZTAG_BITS};
 use vmstat::Vmstat;
 use zsmalloc::Zsmalloc;
+
+/// Looks at [`Mm::waiting_faults`] before reclaim takes the lock all the same.
+const YIELD_SPINS: u32 = 2000;
 
 /// What is fixed when an engine starts.
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +130,8 @@ pub struct Mm<R, M: Machine> {
     config: Config,
     /// resident + staged + pool, in pages, as of the last change; read without the lock by the limit checks.
     usage: AtomicU64,
+    /// Faults that want the lock: reclaim, which takes it again and again, lets them go first.
+    waiting_faults: AtomicU32,
     /// The most pages the pool may take; the agent derives it from `max_pool_percent`.
     pool_limit: AtomicU64,
 }
@@ -170,6 +175,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             stat,
             config,
             usage: AtomicU64::new(0),
+            waiting_faults: AtomicU32::new(0),
             pool_limit: AtomicU64::new(u64::MAX),
         }
     }
@@ -181,6 +187,27 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let usage = inner.resident + inner.staging.frames() + inner.pool.pages();
         self.usage.store(usage, Ordering::Relaxed);
         result
+    }
+
+    /// As [`with`](Self::with), for a fault: ahead of reclaim.
+    fn with_for_fault<T>(&self, f: impl FnOnce(&mut Inner<M::Arena>) -> T) -> T {
+        // Relaxed: only a hint, the lock orders everything.
+        self.waiting_faults.fetch_add(1, Ordering::Relaxed);
+        self.with(|inner| {
+            self.waiting_faults.fetch_sub(1, Ordering::Relaxed);
+            f(inner)
+        })
+    }
+
+    /// As [`with`](Self::with), for reclaim: behind the faults that wait now, but not for ever.
+    fn with_for_reclaim<T>(&self, f: impl FnOnce(&mut Inner<M::Arena>) -> T) -> T {
+        for _ in 0..YIELD_SPINS {
+            if self.waiting_faults.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        self.with(f)
     }
 
     /// Mapped, staged and pool pages: what counts against the limit.

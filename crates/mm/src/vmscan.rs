@@ -16,6 +16,8 @@ use crate::{Inner, Mm, UNIT};
 
 /// Pages that reclaim looks at in one go (SWAP_CLUSTER_MAX).
 const CLUSTER_MAX: u32 = 32;
+/// LRU entries between two chances for a fault to get the lock.
+const ENTRIES_AT_A_TIME: usize = 4;
 /// Shared pages remembered for [`Scan::shared`].
 const SHARED_MAX: usize = 64;
 
@@ -46,7 +48,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 return scan;
             }
         }
-        self.with(|inner| inner.isolate(self, want.clamp(CLUSTER_MAX, UNIT * 8), &mut scan));
+        self.isolate(want.clamp(CLUSTER_MAX, UNIT * 8), &mut scan);
         let target = if urgent { 0 } else { self.config.staged_target };
         while self.with(|inner| inner.staging.frames()) > target {
             let Some(stored) = self.store_oldest(worker) else { break };
@@ -59,6 +61,19 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
         }
         scan
+    }
+
+    /// Take the coldest folios out of their mapping until `want` pages are staged or everything was looked at once.
+    /// The lock is given up every few moves: each costs microseconds, and faults wait.
+    fn isolate(&self, want: u32, scan: &mut Scan) {
+        let mut batch = Batch::default();
+        let mut budget = self.with(|inner| inner.lru.len()).min(want as usize * 4 + 256);
+        while scan.isolated < want && budget > 0 && !scan.again {
+            let entries = budget.min(ENTRIES_AT_A_TIME);
+            budget -= entries;
+            self.with_for_reclaim(|inner| inner.isolate(self, &mut batch, entries, want, scan));
+        }
+        self.with(|inner| batch.close(inner));
     }
 
     /// Try again for pages of `range` whose sharing was broken. Returns how many were isolated.
@@ -109,8 +124,8 @@ impl Batch {
 }
 
 impl<A: Arena> Inner<A> {
-    /// Take the coldest folios out of their mapping until `want` pages are staged or everything was looked at once.
-    fn isolate<R, M>(&mut self, mm: &Mm<R, M>, want: u32, scan: &mut Scan)
+    /// Isolate from the `entries` oldest entries, `want` pages in all.
+    fn isolate<R, M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, entries: usize, want: u32, scan: &mut Scan)
     where
         R: RawMutex,
         M: Machine<Arena = A>,
@@ -119,14 +134,13 @@ impl<A: Arena> Inner<A> {
             scan.again = true;
             return;
         }
-        let mut batch = Batch::default();
-        let mut budget = self.lru.len().min(want as usize * 4 + 256);
-        while scan.isolated < want && budget > 0 && !scan.again {
-            budget -= 1;
+        for _ in 0..entries {
             let Some(entry) = self.lru.pop_oldest() else { break };
-            self.isolate_folio(mm, &mut batch, entry, scan);
+            self.isolate_folio(mm, batch, entry, scan);
+            if scan.isolated >= want || scan.again {
+                break;
+            }
         }
-        batch.close(self);
     }
 
     /// Isolate the pages of one LRU entry that still carry its tag, in runs of neighbours.

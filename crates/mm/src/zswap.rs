@@ -118,7 +118,7 @@ impl<M: Machine> Worker<M> {
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Store the run that has been staged longest. Returns how many pages were stored; `None`: nothing is staged.
     pub fn store_oldest(&self, worker: &mut Worker<M>) -> Option<u64> {
-        let run = self.with(|inner| if inner.frozen.is_some() { None } else { inner.staging.pop_oldest() })?;
+        let run = self.with_for_reclaim(|inner| if inner.frozen.is_some() { None } else { inner.staging.pop_oldest() })?;
         let mut stored = 0;
         let mut refused = false;
         for first in (0..run.len).step_by(self.config.store_batch as usize) {
@@ -127,10 +127,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 capacity: 0,
                 len: (run.len - first).min(self.config.store_batch),
             };
-            self.with(|inner| inner.mark_busy(worker, batch));
+            self.with_for_reclaim(|inner| inner.mark_busy(worker, batch));
             let started = self.machine.now_ns();
             self.compress(worker, batch);
-            let (n, left) = self.with(|inner| inner.publish_batch(self, worker, batch));
+            let (n, left) = self.with_for_reclaim(|inner| inner.publish_batch(self, worker, batch));
             stored += n;
             refused |= left;
             if n > 0 {

@@ -31,13 +31,17 @@ const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// A futex mutex for `lock_api`: three states, a short spin, then sleep.
+/// Looks at a held lock before sleeping: some 15 us, longer than the engine's lock is usually held and about what
+/// a sleep and the wake-up cost.
+const SPINS: u32 = 1000;
+
+/// A futex mutex for `lock_api`: three states, a spin, then sleep.
 pub struct RawLock(AtomicU32);
 
 impl RawLock {
     #[cold]
     fn lock_slow(&self) {
-        for _ in 0..100 {
+        for _ in 0..SPINS {
             if self.0.load(Ordering::Relaxed) == UNLOCKED && self.try_acquire() {
                 return;
             }
