@@ -11,7 +11,7 @@ use rounds::Stall;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};
-use uzswap_sys::uffd::Event;
+use uzswap_sys::uffd::{BATCH, Event};
 
 use crate::fork::{self, ForkServer};
 use crate::machine::AgentMachine;
@@ -40,7 +40,10 @@ pub(crate) fn run(pager: &'static Pager) {
             (true, false) => None,
         };
         forks.wait(fds, timeout);
-        fds.wake.clear();
+        if is_forking {
+            // Set once, after is_freezing: a wake-up that came during the wait is cleared in the next round.
+            fds.wake.clear();
+        }
         // Read before the events are: a fork that has returned has had its event read.
         let parent_returned = pager.handover.parent_returned();
         read_events(pager, &mut worker, &mut inbox, &mut forks);
@@ -54,26 +57,20 @@ pub(crate) fn run(pager: &'static Pager) {
 /// Read and apply all there is, under one hold of the engine's lock.
 fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec<usize>, forks: &mut ForkServer) {
     let fds = pager.fds();
-    let mut unprepared = None;
+    let mut unprepared = Vec::new();
     pager.mm.with_changes(|changes| {
-        while changes.has_room() && inbox.len() < INBOX {
-            match fds.managed.next_event() {
-                Ok(Some(Event::Fault { addr, .. })) => inbox.push(addr & !(PAGE_SIZE - 1)),
-                Ok(Some(Event::Fork(child))) => {
+        while changes.has_room() && inbox.len() + BATCH < INBOX {
+            let more = fds.managed.read_events(|event| match event {
+                Event::Fault { addr, .. } => inbox.push(addr & !(PAGE_SIZE - 1)),
+                Event::Fork(child) => {
                     changes.mark_fork();
-                    if forks.accepts(pager) {
-                        forks.begin(child);
-                    } else {
-                        unprepared = Some(child);
-                        return;
-                    }
+                    if forks.accepts(pager) { forks.begin(child) } else { unprepared.push(child) }
                 }
-                Ok(Some(event)) => {
-                    if let Some(change) = change(&event) {
-                        changes.apply(change);
-                    }
-                }
-                Ok(None) => return,
+                event => change(&event).into_iter().for_each(|change| changes.apply(change)),
+            });
+            match more {
+                Ok(true) => {}
+                Ok(false) => return,
                 Err(errno) => panic!("reading the userfaultfd: {errno}"),
             }
         }
@@ -81,7 +78,7 @@ fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec
     if forks.is_new() {
         forks.describe(pager);
     }
-    if let Some(child) = unprepared {
+    for child in unprepared {
         fork::populate(pager, worker, &child);
     }
 }

@@ -337,14 +337,14 @@ impl ForkServer {
 
 /// Serve what the child asks for, until it asks for nothing.
 fn serve_child(pager: &Pager, worker: &mut Worker<AgentMachine>, child: &Uffd, inbox: &mut Vec<usize>) {
-    while let Ok(Some(event)) = child.next_event() {
-        match &event {
-            Event::Fault { addr, .. } => inbox.push(*addr & !(PAGE_SIZE - 1)),
-            // A fork by a child that has not finished forking: its descriptor closes, its memory was copied whole.
-            Event::Fork(_) => {}
-            other => fault::change(other).into_iter().for_each(|change| pager.handover.push_change(change)),
-        }
-    }
+    let read = |event: Event| match &event {
+        Event::Fault { addr, .. } => inbox.push(*addr & !(PAGE_SIZE - 1)),
+        // A fork by a child that has not finished forking: its descriptor closes, its memory was copied whole.
+        Event::Fork(_) => {}
+        other => fault::change(other).into_iter().for_each(|change| pager.handover.push_change(change)),
+    };
+    // An error means that the child is gone, which `is_gone` finds out.
+    let _ = child.read_events(read);
     inbox.retain(|addr| {
         let mut retry = false;
         let found = pager.mm.fault_of_child(worker, Vpn::of_addr(*addr), |page| {
@@ -372,7 +372,7 @@ pub(crate) fn populate(pager: &Pager, worker: &mut Worker<AgentMachine>, child: 
             if child.copy(vpn.addr(), page, true).stop != Some(Errno::AGAIN) {
                 break;
             }
-            while let Ok(Some(_)) = child.next_event() {}
+            let _ = child.read_events(drop);
             pause(20_000);
         }
     });

@@ -28,10 +28,8 @@ pub enum Change {
 pub struct Changes<'a, A>(&'a mut Inner<A>);
 
 impl<A: Arena> Changes<'_, A> {
-    /// Apply one change, or log it while the engine is frozen for a fork.
-    ///
-    /// False: the log is full. The change is lost then, and the caller must not read any more events until the
-    /// engine was thawed; [`has_room`](Self::has_room) asks beforehand.
+    /// Apply one change, or log it while the engine is frozen for a fork. Then the log must have room for it:
+    /// [`has_room`](Self::has_room) asks before events are read.
     pub fn apply(&mut self, change: Change) {
         match &mut self.0.frozen {
             Some(log) => log.push_change(change),
@@ -39,7 +37,7 @@ impl<A: Arena> Changes<'_, A> {
         }
     }
 
-    /// Whether one more change can be taken now.
+    /// Whether a batch of changes can be taken now.
     pub fn has_room(&self) -> bool {
         self.0.frozen.as_ref().is_none_or(Log::has_room)
     }

@@ -24,6 +24,9 @@ const LOG_MAX: usize = 64 * 1024;
 /// Room kept for changes, which must not be lost; faults stop being logged before.
 const LOG_CHANGES: usize = 4 * 1024;
 
+/// Changes that one read may bring.
+const EVENTS_AT_ONCE: usize = 64;
+
 #[derive(Clone, Copy)]
 enum Logged {
     /// This page was mapped.
@@ -52,12 +55,13 @@ impl Log {
         Self { entries: Vec::with_capacity(LOG_MAX), at_fork: None }
     }
 
+    /// Whether a batch of events fits.
     pub(crate) fn has_room(&self) -> bool {
-        self.entries.len() < LOG_MAX
+        self.entries.len() + EVENTS_AT_ONCE <= LOG_MAX
     }
 
     pub(crate) fn push_change(&mut self, change: Change) {
-        assert!(self.has_room(), "has_room is asked before an event is read");
+        assert!(self.entries.len() < LOG_MAX, "has_room is asked before events are read");
         self.entries.push(Logged::Changed(change));
     }
 

@@ -17,7 +17,7 @@ use crate::{Inner, Mm, UNIT};
 /// Pages that reclaim looks at in one go (SWAP_CLUSTER_MAX).
 const CLUSTER_MAX: u32 = 32;
 /// LRU entries between two chances for a fault to get the lock.
-const ENTRIES_AT_A_TIME: usize = 4;
+const ENTRIES_AT_A_TIME: usize = 1;
 /// Shared pages remembered for [`Scan::shared`].
 const SHARED_MAX: usize = 64;
 

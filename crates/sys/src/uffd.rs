@@ -69,6 +69,10 @@ impl Filled {
     }
 }
 
+const MESSAGE: usize = size_of::<raw::uffd_msg>();
+/// Messages read at a time.
+pub const BATCH: usize = 16;
+
 /// A userfaultfd.
 #[derive(Debug)]
 pub struct Uffd(OwnedFd);
@@ -166,20 +170,20 @@ impl Uffd {
         Filled::decode(result, arg.move_, len)
     }
 
-    /// Read the next message. `None`: there is none now.
+    /// Read what there is, at most [`BATCH`] messages, and pass each to `f`. True: there may be more.
     ///
     /// # Errors
-    /// What `read` answers otherwise.
-    pub fn next_event(&self) -> Result<Option<Event>> {
-        let mut msg = [0u8; size_of::<raw::uffd_msg>()];
+    /// What `read` answers, but for "nothing now".
+    pub fn read_events(&self, mut f: impl FnMut(Event)) -> Result<bool> {
+        let mut messages = [0u8; BATCH * MESSAGE];
         loop {
-            match io::read(&self.0, &mut msg) {
-                Ok(n) if n == msg.len() => match decode(&msg) {
-                    Some(event) => return Ok(Some(event)),
-                    None => continue,
-                },
-                Ok(_) | Err(Errno::AGAIN) => return Ok(None),
-                Err(Errno::INTR) => continue,
+            match io::read(&self.0, &mut messages) {
+                Ok(n) => {
+                    messages[..n].as_chunks::<MESSAGE>().0.iter().filter_map(decode).for_each(&mut f);
+                    return Ok(n == messages.len());
+                }
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
         }
@@ -193,7 +197,7 @@ impl AsFd for Uffd {
 }
 
 /// `struct uffd_msg`: the event in byte 0, three 64-bit fields from byte 8.
-fn decode(msg: &[u8; 32]) -> Option<Event> {
+fn decode(msg: &[u8; MESSAGE]) -> Option<Event> {
     let word = |i: usize| {
         let at = 8 + i * 8;
         u64::from_ne_bytes(msg[at..at + 8].try_into().unwrap_or_default()) as usize
