@@ -121,61 +121,59 @@ fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stall: &
 fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall) -> bool {
     let window = PAGE_SIZE as u64 * (1 << pager.mm.config().folio_order_max.max(pager.mm.config().page_cluster));
     if pager.is_freezing.load(Ordering::SeqCst) || pager.memcg.excess(pager, window) == 0 {
-        stall.clear();
         return true;
     }
     pager.mm.stat().add(Item::AllocStall, 1);
     pager.mail.post(mail::RECLAIM);
     while pager.memcg.excess(pager, window) > 0 {
         let scan = pager.shrink(worker, DIRECT_BATCH, true);
+        if stall.is_over(pager) {
+            pager.memcg.oom_kill(pager);
+        }
         if scan.reclaimed > 0 {
-            stall.clear();
             continue;
         }
         if pager.is_unsharing.load(Ordering::SeqCst) {
             // kswapd may wait for this very fault to free memory.
             return true;
         }
-        if stall.is_over(pager) {
-            pager.memcg.oom_kill(pager);
-        }
         return false;
     }
-    stall.clear();
     true
 }
 
 mod rounds {
-    use core::sync::atomic::Ordering;
-
     use crate::pager::Pager;
 
-    /// How long nobody reclaims anything before the group counts as out of memory. kswapd may be waiting for a
-    /// slow disk, a relative for its turn; a program at its limit makes progress every few microseconds.
+    /// How long reclaim must be fruitless before the group counts as out of memory. kswapd may be waiting for a slow
+    /// disk, a relative for its turn; a program that merely thrashes reclaims as much as it looks at.
     const OUT_OF_MEMORY_NS: u64 = 3_000_000_000;
+    /// Fruitless: of so many pages that reclaim took out and looked at, not even one was stored.
+    const LOOKED_AT_PER_PAGE: u32 = 64;
 
-    /// Watches for a fault that finds no memory although everything was tried.
+    /// Watches how much direct reclaim gets for its work.
     #[derive(Default)]
     pub(super) struct Stall {
-        since_ns: Option<u64>,
-        progress: u32,
+        /// When this look began, and what had been isolated and reclaimed by then.
+        since: Option<(u64, u32, u32)>,
     }
 
     impl Stall {
-        pub(super) fn clear(&mut self) {
-            self.since_ns = None;
-        }
-
-        /// Whether nothing was reclaimed by anybody for too long.
+        /// Direct reclaim is at it: whether it has been fruitless for too long.
         pub(super) fn is_over(&mut self, pager: &Pager) -> bool {
-            let (now, progress) = (uzswap_sys::time::now_ns(), pager.progress.load(Ordering::Relaxed));
-            match self.since_ns {
-                Some(since) if progress == self.progress => now - since > OUT_OF_MEMORY_NS,
-                _ => {
-                    (self.since_ns, self.progress) = (Some(now), progress);
-                    false
-                }
+            let (now, (isolated, reclaimed)) = (uzswap_sys::time::now_ns(), pager.reclaim_counts());
+            let (since, isolated_then, reclaimed_then) = *self.since.get_or_insert((now, isolated, reclaimed));
+            // A window that began long ago was not one of constant stalling.
+            if now - since > 2 * OUT_OF_MEMORY_NS {
+                self.since = None;
+                return false;
             }
+            if now - since < OUT_OF_MEMORY_NS {
+                return false;
+            }
+            self.since = None;
+            let (isolated, reclaimed) = (isolated.wrapping_sub(isolated_then), reclaimed.wrapping_sub(reclaimed_then));
+            reclaimed <= isolated / LOOKED_AT_PER_PAGE
         }
     }
 }

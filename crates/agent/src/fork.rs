@@ -21,7 +21,7 @@
 //! gets everything that is swapped out mapped at once ([`populate`]), and runs unmanaged.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use lock_api::RawMutex;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
@@ -30,7 +30,7 @@ use uzswap_mm::{Change, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::file::File;
 use uzswap_sys::futex::RawLock;
-use uzswap_sys::shared::with_children;
+use uzswap_sys::shared::FamilyWords;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
@@ -38,9 +38,11 @@ use crate::machine::{AgentMachine, Fds};
 use crate::pager::{self, Pager, mail, pause, reply};
 use crate::{fault, memcg, vma};
 
-/// Words shared with the children of a process: how a fork is going, and what the child needs to know.
+/// How a fork is going, and what the child needs to know.
 pub(crate) struct Handover {
-    words: &'static [AtomicU64],
+    /// Shared by parent and child. Each fork has words of its own: a child still reads its changes when the parent forks
+    /// again, and forks itself meanwhile.
+    words: FamilyWords,
     /// `prepare` ran and neither `parent` nor `child` yet. Copied by the fork, like all that is not in `words`.
     is_prepared: AtomicBool,
     parent_returned: AtomicBool,
@@ -60,27 +62,35 @@ const FILES_MAX: usize = 254;
 const FIRST_CHANGE: usize = FIRST_FILE + 2 * FILES_MAX;
 const CHANGES_MAX: usize = 64 * 1024;
 
-/// Values of [`STATE`].
-const WAITING: u64 = 0;
+/// Values of [`STATE`]; fresh words say 0, nothing yet.
 const READY: u64 = 1;
 const RELEASED: u64 = 2;
 
 impl Handover {
-    pub(crate) fn new() -> Result<Self, Errno> {
-        Ok(Self {
-            words: with_children(FIRST_CHANGE + 4 * CHANGES_MAX)?,
+    pub(crate) fn new() -> Self {
+        Self {
+            words: FamilyWords::new(FIRST_CHANGE + 4 * CHANGES_MAX),
             is_prepared: AtomicBool::new(false),
             parent_returned: AtomicBool::new(false),
             lock: RawLock::INIT,
-        })
+        }
+    }
+
+    /// Fresh words for the next fork.
+    fn renew(&self) {
+        // SAFETY: called by kswapd between two forks: the fault thread and the forking threads use the words only
+        // from FREEZE to FORKED, and forks are serialised by `lock`.
+        if let Err(errno) = unsafe { self.words.renew() } {
+            panic!("no memory to prepare a fork: {errno}");
+        }
     }
 
     fn get(&self, word: usize) -> u64 {
-        self.words[word].load(Ordering::Acquire)
+        self.words.words()[word].load(Ordering::Acquire)
     }
 
     fn set(&self, word: usize, value: u64) {
-        self.words[word].store(value, Ordering::Release);
+        self.words.words()[word].store(value, Ordering::Release);
     }
 
     /// Whether `fork` has returned in the parent, so that its event, if there was one, has been read.
@@ -176,7 +186,6 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     while pager.handover.get(STATE) != RELEASED && thread::is_alive(parent) {
         pause(20_000);
     }
-    pager.fault_tid.store(thread::tid(), Ordering::SeqCst);
     pager.memcg.assume_shared(pager);
     pager.memcg.set_slot(slot);
     pager.pins.lock().clear();
@@ -215,8 +224,7 @@ fn inherit_files(pager: &Pager) -> Result<Vec<(File, u64)>, (&'static str, Errno
 
 /// kswapd's part: come to rest and stay there until the fork is over.
 pub(crate) fn freeze_until_forked(pager: &Pager) {
-    pager.handover.set(STATE, WAITING);
-    pager.handover.set(CHANGES, 0);
+    pager.handover.renew();
     pager.is_freezing.store(true, Ordering::SeqCst);
     pager.wait_for_reclaimers();
     let pin = pager.mm.freeze();

@@ -70,11 +70,11 @@ pub(crate) struct Pager {
     /// Set before the engine is frozen: no new reclaim begins.
     pub(crate) is_freezing: AtomicBool,
     reclaimers: AtomicU32,
-    /// Pages reclaimed ever (wrapping): whoever waits for memory sees whether there is progress.
-    pub(crate) progress: AtomicU32,
+    /// Pages taken out of their mapping and pages reclaimed, ever (wrapping): whoever waits for memory sees what comes of it.
+    isolated: AtomicU32,
+    reclaimed: AtomicU32,
     /// kswapd is breaking copy-on-write sharing: its faults must be served even over the limit.
     pub(crate) is_unsharing: AtomicBool,
-    pub(crate) fault_tid: AtomicI32,
     pub(crate) handover: Handover,
     /// Swap slots that forked relatives read, each with the byte of the swap file that their leases lock.
     pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
@@ -180,10 +180,10 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         scan_done: AtomicU32::new(0),
         is_freezing: AtomicBool::new(false),
         reclaimers: AtomicU32::new(0),
-        progress: AtomicU32::new(0),
+        isolated: AtomicU32::new(0),
+        reclaimed: AtomicU32::new(0),
         is_unsharing: AtomicBool::new(false),
-        fault_tid: AtomicI32::new(thread::tid()),
-        handover: Handover::new().map_err(|e| ("the handover page", e))?,
+        handover: Handover::new(),
         pins: Mutex::new(Vec::new()),
     });
     pager.start_kswapd()?;
@@ -250,8 +250,14 @@ impl Pager {
             self.mm.shrink(worker, want, urgent)
         };
         self.reclaimers.fetch_sub(1, Ordering::SeqCst);
-        self.progress.fetch_add(scan.reclaimed as u32, Ordering::Relaxed);
+        self.isolated.fetch_add(scan.isolated, Ordering::Relaxed);
+        self.reclaimed.fetch_add(scan.reclaimed as u32, Ordering::Relaxed);
         scan
+    }
+
+    /// Pages isolated and pages reclaimed by anybody so far.
+    pub(crate) fn reclaim_counts(&self) -> (u32, u32) {
+        (self.isolated.load(Ordering::Relaxed), self.reclaimed.load(Ordering::Relaxed))
     }
 
     /// Wait until no reclaim is under way. `is_freezing` is set.

@@ -91,7 +91,7 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     pub(crate) allow_unmanaged: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) cmd: Vec<OsString>,
 }
 

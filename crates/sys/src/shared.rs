@@ -4,12 +4,12 @@
 //! make reading them undefined. What the words mean is `uzswap-ctl`'s business.
 
 use core::ffi::CStr;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::{Errno, Result};
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::file;
 
@@ -72,14 +72,45 @@ impl SharedWords {
     }
 }
 
-/// `count` zero words that this process shares with the children it forks, and nobody else.
-///
-/// # Errors
-/// What `mmap` answers.
-pub fn with_children(count: usize) -> Result<&'static [AtomicU64]> {
-    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-    // SAFETY: a fresh shared mapping.
-    let base = unsafe { mmap_anonymous(core::ptr::null_mut(), count * 8, prot, flags)? };
-    // SAFETY: page aligned, count * 8 bytes long, never unmapped, accessed atomically by everybody.
-    Ok(unsafe { core::slice::from_raw_parts(base.cast::<AtomicU64>(), count) })
+/// Zero words that this process shares with the children that it forks while they are mapped, and nobody else.
+pub struct FamilyWords {
+    base: AtomicPtr<AtomicU64>,
+    count: usize,
+}
+
+impl FamilyWords {
+    /// `count` words that are not there until [`renew`](Self::renew).
+    pub const fn new(count: usize) -> Self {
+        Self { base: AtomicPtr::new(core::ptr::null_mut()), count }
+    }
+
+    /// Map fresh zero words in place of those there were; children keep the old ones.
+    ///
+    /// # Errors
+    /// What `mmap` answers; the old words stay then.
+    ///
+    /// # Safety
+    /// No other thread may hold what [`words`](Self::words) returned.
+    pub unsafe fn renew(&self) -> Result<()> {
+        let (len, prot, flags) = (self.count * 8, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a fresh shared mapping.
+        let base = unsafe { mmap_anonymous(core::ptr::null_mut(), len, prot, flags)? };
+        let old = self.base.swap(base.cast(), Ordering::AcqRel);
+        if !old.is_null() {
+            // SAFETY: mapped by an earlier call with this length; nobody holds the words (the caller's promise).
+            unsafe { munmap(old.cast(), len)? };
+        }
+        Ok(())
+    }
+
+    /// The words; none before the first [`renew`](Self::renew).
+    pub fn words(&self) -> &[AtomicU64] {
+        let base = self.base.load(Ordering::Acquire);
+        if base.is_null() {
+            return &[];
+        }
+        // SAFETY: mapped, page aligned, count * 8 bytes, accessed atomically by everybody, and unmapped only when
+        // nobody holds the slice (`renew`).
+        unsafe { core::slice::from_raw_parts(base, self.count) }
+    }
 }

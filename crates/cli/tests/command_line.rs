@@ -1,0 +1,58 @@
+//! The contract of the command line: exit statuses, and errors that name the value and the rule.
+
+mod common;
+
+use std::process::Command;
+
+use common::{UZSWAP, can_manage, run, temp};
+
+#[test]
+fn the_exit_status_is_that_of_the_command() {
+    if !can_manage() {
+        return;
+    }
+    for (script, status) in [("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)] {
+        assert_eq!(run("status", &[], &["sh", "-c", script]).status(), status, "{script}");
+    }
+    assert_eq!(run("missing", &[], &["no-such-program"]).status(), 127);
+    assert_eq!(run("passwd", &[], &["/etc/passwd"]).status(), 126);
+}
+
+#[test]
+fn nothing_is_printed_into_the_output_of_the_command() {
+    if !can_manage() {
+        return;
+    }
+    let run = run("echo", &["--summary"], &["printf", "%s|", "a b", "--memory-max", ""]);
+    assert_eq!(run.stdout(), "a b|--memory-max||");
+}
+
+#[test]
+fn bad_values_are_refused_by_name_and_rule() {
+    let missing = temp("missing").join("swap");
+    let missing = missing.to_str().expect("a plain path");
+    let cases: [(&[&str], &[&str]); 10] = [
+        (&["--compressor", "lzo"], &["lzo", "lz4"]),
+        (&["--compressor", "zstd:99"], &["zstd:99", "-7 to 19"]),
+        (&["--zpool", "zsmallocs"], &["zsmallocs", "zsmalloc"]),
+        (&["--memory-max", "12Q"], &["12Q", "memory-max", "K, M, G"]),
+        (&["--memory-max", "64K"], &["64K", "memory-max", "least"]),
+        (&["--memory-max", "64M", "--memory-high", "65M"], &["65M", "memory-high"]),
+        (&["--max-pool-percent", "101"], &["101", "max-pool-percent", "100"]),
+        (&["--folio-max", "3M"], &["3M", "folio-max", "4K to 2M"]),
+        (&["--swap", missing], &[missing, "No such file"]),
+        (&["--frobnicate"], &["--frobnicate"]),
+    ];
+    for (options, words) in cases {
+        let output = Command::new(UZSWAP).arg("run").args(options).args(["--", "echo", "started"]).output().expect("uzswap");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{options:?}: {stderr}");
+        assert!(output.stdout.is_empty(), "{options:?} started the command");
+        for word in words {
+            assert!(stderr.contains(word), "{options:?}: no '{word}' in: {stderr}");
+        }
+    }
+    for args in [&["run"][..], &["run", "--memory-max", "64M", "--"], &["frobnicate"], &["stat", "no-such-group"]] {
+        assert_eq!(Command::new(UZSWAP).args(args).output().expect("uzswap").status.code(), Some(125), "{args:?}");
+    }
+}
