@@ -21,7 +21,7 @@
 //! gets everything that is swapped out mapped at once ([`populate`]), and runs unmanaged.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use lock_api::RawMutex;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
@@ -46,13 +46,14 @@ pub(crate) struct Handover {
     /// `prepare` ran and neither `parent` nor `child` yet. Copied by the fork, like all that is not in `words`.
     is_prepared: AtomicBool,
     parent_returned: AtomicBool,
+    /// The process that prepares the fork: the child's parent, for the child to see whether it lives.
+    parent: AtomicI32,
     /// Held from `prepare` to `parent`: one fork at a time.
     lock: RawLock,
 }
 
 const STATE: usize = 0;
 const CHANGES: usize = 1;
-const PARENT_PID: usize = 2;
 const PARENT_TID: usize = 3;
 const FILES: usize = 4;
 /// Pairs: number of a descriptor of the parent's fault thread, byte that a lease on it locks.
@@ -62,9 +63,11 @@ const FILES_MAX: usize = 254;
 const FIRST_CHANGE: usize = FIRST_FILE + 2 * FILES_MAX;
 const CHANGES_MAX: usize = 64 * 1024;
 
-/// Values of [`STATE`]; fresh words say 0, nothing yet.
-const READY: u64 = 1;
-const RELEASED: u64 = 2;
+/// Values of [`STATE`], in order; fresh words say 0. The parent describes the fork when it has read the event, and the
+/// child runs from that moment on, so it waits for the description.
+const DESCRIBED: u64 = 1;
+const READY: u64 = 2;
+const RELEASED: u64 = 3;
 
 impl Handover {
     pub(crate) fn new() -> Self {
@@ -72,6 +75,7 @@ impl Handover {
             words: FamilyWords::new(FIRST_CHANGE + 4 * CHANGES_MAX),
             is_prepared: AtomicBool::new(false),
             parent_returned: AtomicBool::new(false),
+            parent: AtomicI32::new(0),
             lock: RawLock::INIT,
         }
     }
@@ -96,6 +100,17 @@ impl Handover {
     /// Whether `fork` has returned in the parent, so that its event, if there was one, has been read.
     pub(crate) fn parent_returned(&self) -> bool {
         self.parent_returned.load(Ordering::SeqCst)
+    }
+
+    /// In the child: wait until the parent has come so far. False: it died before; its descriptors were closed by then.
+    fn wait_for_parent(&self, state: u64) -> bool {
+        while self.get(STATE) < state {
+            if thread::parent_pid() != self.parent.load(Ordering::SeqCst) {
+                return self.get(STATE) >= state;
+            }
+            pause(20_000);
+        }
+        true
     }
 
     fn push_change(&self, change: Change) {
@@ -130,6 +145,7 @@ pub(crate) extern "C" fn prepare() {
     let Some(pager) = pager::active() else { return };
     pager.handover.lock.lock();
     pager.handover.parent_returned.store(false, Ordering::SeqCst);
+    pager.handover.parent.store(thread::pid(), Ordering::SeqCst);
     pager.replies.take(reply::FROZEN | reply::FORKED);
     pager.mail.post(mail::FREEZE);
     while pager.replies.wait(reply::FROZEN, None) == 0 {}
@@ -176,16 +192,16 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     let pager = pager::inherited().ok_or(("the parent's pager", Errno::INVAL))?;
     let group = pager.memcg.group();
     let mut fds = Fds::open(pager.group_path)?;
+    if !pager.handover.wait_for_parent(DESCRIBED) {
+        return Err(("a parent that lived until the fork was complete", Errno::SRCH));
+    }
     fds.inherited = inherit_files(pager)?;
     let device = fds.inherited.len() as u8;
     fds.swap = pager::open_swap(group);
     let slot = pager::take_slot(&fds, group)?;
 
     pager.handover.set(STATE, READY);
-    let parent = pager.handover.get(PARENT_PID) as i32;
-    while pager.handover.get(STATE) != RELEASED && thread::is_alive(parent) {
-        pause(20_000);
-    }
+    pager.handover.wait_for_parent(RELEASED);
     pager.memcg.assume_shared(pager);
     pager.memcg.set_slot(slot);
     pager.pins.lock().clear();
@@ -209,7 +225,7 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
 /// Open the swap files that our copy of the swap table points to, and hold a lease on each.
 fn inherit_files(pager: &Pager) -> Result<Vec<(File, u64)>, (&'static str, Errno)> {
     let handover = &pager.handover;
-    let (pid, tid) = (handover.get(PARENT_PID) as i32, handover.get(PARENT_TID) as i32);
+    let (pid, tid) = (handover.parent.load(Ordering::SeqCst), handover.get(PARENT_TID) as i32);
     (0..handover.get(FILES) as usize)
         .map(|i| {
             let (fd, byte) = (handover.get(FIRST_FILE + 2 * i) as i32, handover.get(FIRST_FILE + 2 * i + 1));
@@ -290,7 +306,6 @@ impl ForkServer {
         self.lease += 1;
         let (handover, fds) = (&pager.handover, pager.fds());
         pager.mm.changes_before_fork(|change| handover.push_change(change));
-        handover.set(PARENT_PID, thread::pid() as u64);
         handover.set(PARENT_TID, thread::tid() as u64);
         let own = fds.swap.as_ref().map(|swap| (swap.number(), self.lease));
         let files = fds.inherited.iter().map(|(file, byte)| (file.number(), *byte)).chain(own);
@@ -301,6 +316,7 @@ impl ForkServer {
             n += 1;
         }
         handover.set(FILES, n as u64);
+        handover.set(STATE, DESCRIBED);
     }
 
     /// Serve the child's faults and see whether the fork is over.
@@ -367,9 +383,10 @@ fn serve_child(pager: &Pager, worker: &mut Worker<AgentMachine>, child: &Uffd, i
     });
 }
 
-/// Whether the child has died. A fill answers ESRCH when there is no process any more, EEXIST or success before.
+/// Whether the child has died: a fill answers ESRCH when there is no address space any more. Before, it answers ENOENT,
+/// since the trash range is never registered with this descriptor.
 fn is_gone(pager: &Pager, child: &Uffd) -> bool {
-    child.copy(pager.mm.machine().staging_addr(), &[0; PAGE_SIZE], false).stop == Some(Errno::SRCH)
+    child.copy(pager.mm.machine().trash_addr(), &[0; PAGE_SIZE], false).stop == Some(Errno::SRCH)
 }
 
 /// The child of a fork that nobody announced: map all that is swapped out, then let go of it.

@@ -125,9 +125,9 @@ impl AgentMachine {
         (self.staging.addr()..self.staging.addr() + self.staging.len()).contains(&addr)
     }
 
-    /// An address of a range that every pager has registered, for probing a child.
-    pub(crate) fn staging_addr(&self) -> usize {
-        self.staging.addr()
+    /// Address of the trash range.
+    pub(crate) fn trash_addr(&self) -> usize {
+        self.trash.addr()
     }
 }
 

@@ -172,9 +172,9 @@ pub fn kill_self() -> ! {
     }
 }
 
-/// Whether process `pid` exists.
-pub fn is_alive(pid: i32) -> bool {
-    rustix::process::Pid::from_raw(pid).is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
+/// The process id of the parent, or of who took over when it died.
+pub fn parent_pid() -> i32 {
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
 }
 
 /// Round `bytes` up to whole pages.
