@@ -383,10 +383,9 @@ fn serve_child(pager: &Pager, worker: &mut Worker<AgentMachine>, child: &Uffd, i
     });
 }
 
-/// Whether the child has died: a fill answers ESRCH when there is no address space any more. Before, it answers ENOENT,
-/// since the trash range is never registered with this descriptor.
+/// Whether the child has died: a fill answers ESRCH when there is no address space any more, and ENOENT before.
 fn is_gone(pager: &Pager, child: &Uffd) -> bool {
-    child.copy(pager.mm.machine().trash_addr(), &[0; PAGE_SIZE], false).stop == Some(Errno::SRCH)
+    child.copy(pager.mm.machine().nowhere(), &[0; PAGE_SIZE], false).stop == Some(Errno::SRCH)
 }
 
 /// The child of a fork that nobody announced: map all that is swapped out, then let go of it.

@@ -65,6 +65,6 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     }
     let mut line = Line([0; 400], 0);
     let _ = writeln!(line, "uzswap: internal error, stopping the process: {info}");
-    pager::say(core::str::from_utf8(&line.0[..line.1]).unwrap_or("uzswap: internal error\n"));
+    pager::say_last(core::str::from_utf8(&line.0[..line.1]).unwrap_or("uzswap: internal error\n"));
     uzswap_sys::thread::kill_self()
 }

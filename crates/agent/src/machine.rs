@@ -58,6 +58,8 @@ pub(crate) struct AgentMachine {
     fds: Leaked<Fds>,
     staging: &'static Mapping,
     trash: &'static Mapping,
+    /// A page that is never registered: a fill of it can only fail, which tells why others would.
+    nowhere: &'static Mapping,
 }
 
 /// What an errno of a fill or move means to the engine.
@@ -92,7 +94,8 @@ impl AgentMachine {
     /// What `mmap` and the registrations answer.
     pub(crate) fn new(fds: Fds, slots: u32) -> Result<Self, Errno> {
         let reserve = || Ok::<_, Errno>(Mapping::reserve(slots as usize * PAGE_SIZE)?.without_huge_pages().leak());
-        let machine = Self { fds: Leaked::new(), staging: reserve()?, trash: reserve()? };
+        let nowhere = Mapping::reserve(PAGE_SIZE)?.without_huge_pages().leak();
+        let machine = Self { fds: Leaked::new(), staging: reserve()?, trash: reserve()?, nowhere };
         machine.start(fds)?;
         Ok(machine)
     }
@@ -125,9 +128,9 @@ impl AgentMachine {
         (self.staging.addr()..self.staging.addr() + self.staging.len()).contains(&addr)
     }
 
-    /// Address of the trash range.
-    pub(crate) fn trash_addr(&self) -> usize {
-        self.trash.addr()
+    /// Address of a page that is never registered.
+    pub(crate) fn nowhere(&self) -> usize {
+        self.nowhere.addr()
     }
 }
 

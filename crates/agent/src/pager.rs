@@ -85,6 +85,14 @@ pub(crate) fn say(line: &str) {
     uzswap_sys::file::write_stderr(line);
 }
 
+/// Last words, from any thread: to the launcher, and to stderr if this thread has one.
+pub(crate) fn say_last(line: &str) {
+    if let Some((group, _)) = IDLE_GROUP.get() {
+        group.set_last_words(line);
+    }
+    say(line);
+}
+
 /// The constructor ran: the process belongs to a group, but has no pager yet.
 pub(crate) fn start_idle(group: Group, path: &CStr) {
     PID.store(thread::pid(), Ordering::Relaxed);

@@ -133,16 +133,19 @@ pub(crate) struct Scanned {
 /// Go through the mappings and take those under our care that should be and are not.
 pub(crate) fn scan(pager: &Pager, fds: &Fds) -> Scanned {
     let mut scanned = Scanned::default();
-    let mut at = 0;
-    while let Ok(Some(vma)) = fds.proc.vma_at_or_after(at) {
-        at = vma.end;
+    let mut next = fds.proc.vma_at_or_after(0).ok().flatten();
+    while let Some(vma) = next {
+        next = fds.proc.vma_at_or_after(vma.end).ok().flatten();
+        // Where the mapping ends if it grows in place.
+        let limit = next.map_or(vma.end, |next| next.start);
         if vma.end - vma.start < MIN_BYTES || !vma.is_private_anonymous_data() {
             continue;
         }
         match manageable_parts(&vma) {
             Some(parts) => {
                 for (start, end) in parts {
-                    manage(pager, fds, start, end, &mut scanned);
+                    let register_to = if end == vma.end { limit } else { end };
+                    manage(pager, fds, start, end, register_to, &mut scanned);
                 }
             }
             None => scanned.again = true,
@@ -165,8 +168,19 @@ fn is_excluded(start: usize, end: usize) -> bool {
     excluded
 }
 
-/// Take `[start, end)` under our care: what is not yet is registered, looked at again (only from then on do changes of
-/// it raise events), and its pages adopted. All of it under the engine's lock, so that no event is applied in between.
+/// Take `[start, end)` under our care: register it, look at it again, adopt its pages. All of it under the engine's lock,
+/// so that no event is read or applied in between.
+///
+/// Reclaim must never move pages out of a mapping that is not registered (they would read as zeros), so all of this has to
+/// hold before a page gets a word:
+/// 1. `register` of exactly the range succeeded: mappings that lay in it then are registered;
+/// 2. one mapping covers the range now. If it is not one of those of 1, they were unmapped meanwhile,
+///    and that event waits to be read, since we hold the lock under which events are read;
+/// 3. no event waits (`is_changing`): so it is one of those of 1.
+///
+/// The mapping may have grown in place since it was looked at, and registering a part of it would split it in two, of which
+/// the program's next mremap would move one. So everything up to the next mapping is registered first
+/// (`register_to`; holes do not matter), also what is under our care already.
 ///
 /// Two things are deliberately not done here:
 /// 1. A range that turns out to have changed is not unregistered again. It may have been moved here, with pages that
@@ -175,18 +189,24 @@ fn is_excluded(start: usize, end: usize) -> bool {
 /// 2. Pages of managed ranges that have no word are not adopted, though MADV_FREE leaves such pages. They
 ///    may be about to be dropped by a madvise whose event was applied already; reclaiming one now
 ///    would bring its old contents back.
-fn manage(pager: &Pager, fds: &Fds, start: usize, end: usize, scanned: &mut Scanned) {
+fn manage(pager: &Pager, fds: &Fds, start: usize, end: usize, register_to: usize, scanned: &mut Scanned) {
+    let range = PageRange::of_bytes(start, end);
     pager.mm.with_changes(|changes| {
-        for gap in changes.gaps(PageRange::of_bytes(start, end)) {
-            let (start, len) = (gap.start.addr(), gap.pages() as usize * PAGE_SIZE);
-            if fds.managed.register(start, len).is_err() {
-                continue;
-            }
-            if is_still_manageable(fds, start, start + len) {
-                changes.manage(gap, &present_pages(fds, start, start + len), false);
-            } else {
-                scanned.again = true;
-            }
+        let gaps = changes.gaps(range);
+        if gaps.is_empty() {
+            return;
+        }
+        // Refused when something in the hole cannot be registered; the exact range decides.
+        let _ = fds.managed.register(start, register_to - start);
+        if fds.managed.register(start, end - start).is_err() {
+            return;
+        }
+        if !is_still_manageable(fds, start, end) || fds.managed.is_changing(pager.mm.machine().nowhere()) {
+            scanned.again = true;
+            return;
+        }
+        for gap in gaps {
+            changes.manage(gap, &present_pages(fds, gap.start.addr(), gap.end.addr()), false);
         }
     });
 }

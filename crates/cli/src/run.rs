@@ -189,6 +189,10 @@ fn wait(mut child: Child, group: &Group) -> ExitStatus {
             Err(_) => break ExitStatus::from_raw(0),
         }
     };
+    let last_words = group.last_words();
+    if !last_words.is_empty() {
+        eprintln!("{}", String::from_utf8_lossy(&last_words).trim_end());
+    }
     if group.get(Key::OomPid) != 0 {
         eprintln!(
             "uzswap: process {} killed: it outgrew --memory-max {} with nothing left to reclaim (the group used {}); raise \

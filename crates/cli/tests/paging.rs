@@ -42,7 +42,7 @@ fn outgrowing_the_limit_kills_with_one_clear_line() {
     }
     let run = run("oom", &["--memory-max", "16M", "--swap", "none"], &[UZSWAP, "demo-child", "128"]);
     assert_eq!(run.status(), 137, "{}", run.stderr());
-    let lines: Vec<String> = run.stderr().lines().filter(|l| l.starts_with("uzswap:")).map(str::to_owned).collect();
+    let lines: Vec<String> = run.stderr().lines().filter(|l| l.contains("uzswap: ")).map(str::to_owned).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains("--memory-max 16M") && lines[0].contains("nothing left to reclaim"), "{lines:?}");
 }

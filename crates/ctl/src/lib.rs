@@ -5,6 +5,7 @@
 //! words   32 .. 127     where the swap file goes (bytes of a path)
 //! words  128 .. 1023    counters and histograms (uzswap_mm::vmstat)
 //! words 1024 ..         one slot of 16 words for each process
+//! then                  the last words of a pager that had to stop its process, as text
 //! ```
 //! Each word stands alone and is read and written atomically; a process that scribbles over them can spoil the
 //! numbers but nobody's memory. Which slots are in use is decided by leases on the file (`uzswap_sys::shared`),
@@ -35,8 +36,10 @@ const SLOTS: usize = 1024;
 const SLOT_WORDS: usize = 16;
 /// Processes that a group can hold at a time.
 pub const PROCESSES: usize = 1024;
+const LAST_WORDS: usize = SLOTS + PROCESSES * SLOT_WORDS;
+const LAST_WORDS_WORDS: usize = 64;
 /// Words of a group file.
-pub const WORDS: usize = SLOTS + PROCESSES * SLOT_WORDS;
+pub const WORDS: usize = LAST_WORDS + LAST_WORDS_WORDS;
 const _: () = assert!(STAT + vmstat::WORDS <= SLOTS);
 
 /// Limits and tunables: one word each. Sizes are bytes; `u64::MAX` is "max".
@@ -148,13 +151,33 @@ impl Group {
         Vmstat::new(&self.0[STAT..STAT + vmstat::WORDS])
     }
 
-    /// Where the swap file goes. At most [`PATH_MAX`](Self::PATH_MAX) bytes are kept.
-    pub fn set_swap_path(&self, path: &[u8]) {
-        for (i, chunk) in path.chunks(8).take(PATH_WORDS).enumerate() {
+    fn set_text(&self, at: usize, words: usize, text: &[u8]) {
+        for (i, chunk) in text.chunks(8).take(words).enumerate() {
             let mut bytes = [0; 8];
             bytes[..chunk.len()].copy_from_slice(chunk);
-            self.0[PATH + i].store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+            self.0[at + i].store(u64::from_le_bytes(bytes), Ordering::Relaxed);
         }
+    }
+
+    /// The text up to its first zero byte.
+    fn text(&self, at: usize, words: usize) -> Vec<u8> {
+        let words = self.0[at..at + words].iter();
+        words.flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).take_while(|b| *b != 0).collect()
+    }
+
+    /// A pager's thread has no stderr: what it says before it stops its process is printed by the launcher.
+    pub fn set_last_words(&self, line: &str) {
+        self.set_text(LAST_WORDS, LAST_WORDS_WORDS, line.as_bytes());
+    }
+
+    /// What was said last, if anything.
+    pub fn last_words(&self) -> Vec<u8> {
+        self.text(LAST_WORDS, LAST_WORDS_WORDS)
+    }
+
+    /// Where the swap file goes. At most [`PATH_MAX`](Self::PATH_MAX) bytes are kept.
+    pub fn set_swap_path(&self, path: &[u8]) {
+        self.set_text(PATH, PATH_WORDS, path);
     }
 
     /// Longest path that fits, with its terminating zero.
@@ -162,8 +185,7 @@ impl Group {
 
     /// The path set, up to its first zero byte.
     pub fn swap_path(&self) -> Vec<u8> {
-        let words = self.0[PATH..PATH + PATH_WORDS].iter();
-        words.flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).take_while(|b| *b != 0).collect()
+        self.text(PATH, PATH_WORDS)
     }
 
     /// A process's word.

@@ -133,6 +133,13 @@ impl Uffd {
         self.update::<REGISTER, _>(&mut arg)
     }
 
+    /// Whether a change of the mappings has begun whose event was not read yet. `elsewhere`: an address that is not
+    /// registered here, so that the fill this is asked with can never succeed.
+    pub fn is_changing(&self, elsewhere: usize) -> bool {
+        const PAGE: [u8; crate::PAGE_SIZE] = [0; crate::PAGE_SIZE];
+        self.copy(elsewhere, &PAGE, false).stop == Some(Errno::AGAIN)
+    }
+
     /// Wake the threads that wait for pages of the range; they look again.
     pub fn wake(&self, addr: usize, len: usize) {
         // Nobody there to wake, or nothing mapped any more: both leave nothing to do.

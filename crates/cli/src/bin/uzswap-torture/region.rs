@@ -149,9 +149,10 @@ impl Region {
 
     /// Move one mapping. Moving several in one mremap (Linux 6.17) stops half-way at a range with a userfaultfd:
     /// docs/compatibility.md.
-    pub(crate) fn relocate(&mut self) {
-        if !self.is_split {
-            let _ = self.mapping.relocate();
+    pub(crate) fn relocate(&mut self) -> Result<(), String> {
+        if self.is_split {
+            return Ok(());
         }
+        self.mapping.relocate().map_err(|errno| format!("mremap of one mapping was refused: {errno}"))
     }
 }

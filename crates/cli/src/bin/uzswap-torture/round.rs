@@ -120,7 +120,7 @@ impl Round {
                 let pages = PAGES_MIN as usize + self.below(self.scale.pages as usize);
                 self.regions[at].resize(pages);
             }
-            90..93 => self.regions[at].relocate(),
+            90..93 => self.regions[at].relocate()?,
             93..95 => drop(self.regions.swap_remove(at)),
             95..98 if self.regions.len() < REGIONS => self.new_region(),
             98.. if self.below(4) == 0 => self.fork()?,
