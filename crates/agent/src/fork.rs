@@ -36,7 +36,7 @@ use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
 use crate::machine::{AgentMachine, Fds};
 use crate::pager::{self, Pager, mail, pause, reply};
-use crate::{fault, memcg, vma};
+use crate::{fault, hook, memcg, vma};
 
 /// How a fork is going, and what the child needs to know.
 pub(crate) struct Handover {
@@ -168,6 +168,7 @@ pub(crate) extern "C" fn parent() {
 pub(crate) extern "C" fn child() {
     pager::note_child();
     vma::reset_in_child();
+    hook::reset_in_child();
     memcg::reset_in_child();
     let Some(pager) = pager::inherited() else { return };
     if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {

@@ -1,19 +1,33 @@
-//! libc's `mmap`, `munmap` and `brk`, replaced: the same system call, plus what the pager needs to know.
+//! libc's `mmap`, `munmap`, `mremap`, `madvise` and `brk`, replaced: the same system call, plus what the pager needs.
 //!
 //! They run in the program's threads, perhaps inside its malloc, perhaps on a stack in managed memory, perhaps in a
-//! vfork child; so they take no lock, allocate nothing, and touch nothing but atomics.
+//! vfork child; so they take no lock of the pager's, allocate nothing, and touch little but atomics.
+//!
+//! # Order of events
+//! The kernel changes the mapping first and queues the event after it has let go of its own lock. So two threads' events may
+//! be read in the wrong order: one unmaps X and is preempted, another's mremap lands on X and is reported first; dropping
+//! X then drops what was just moved there. Changes that raise events are therefore made one at a time ([`InOrder`]):
+//! such a call returns when its event was read. Programs that make these calls without libc can still meet the race.
 
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use lock_api::RawMutex;
 use uzswap_sys::Errno;
+use uzswap_sys::futex::RawLock;
 use uzswap_sys::thread::syscall;
 
-use crate::{memcg, vma};
+use crate::{memcg, pager, vma};
 
 const SYS_MMAP: usize = 9;
 const SYS_MUNMAP: usize = 11;
 const SYS_BRK: usize = 12;
+const SYS_MREMAP: usize = 25;
+const SYS_MADVISE: usize = 28;
+
+/// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events.
+const DROPPING_ADVICE: [c_int; 4] = [4, 8, 9, 24];
+const MAP_FIXED: c_int = 0x10;
 
 const MAP_PRIVATE: c_int = 0x02;
 const MAP_ANONYMOUS: c_int = 0x20;
@@ -31,6 +45,51 @@ unsafe extern "C" {
 fn set_errno(errno: Errno) {
     // SAFETY: libc's errno of the calling thread, which is one of the program's.
     unsafe { *__errno_location() = errno.raw_os_error() };
+}
+
+/// Held over a system call that raises events. Reset in forked children.
+static ORDER: RawLock = RawLock::INIT;
+
+/// Looks at [`ORDER`] before sleeping between them, and before giving up: a signal handler may have interrupted
+/// the very call that holds it, and must not wait for itself.
+const SPINS: u32 = 2_000;
+const PAUSES: u32 = 400;
+const PAUSE_NS: u64 = 50_000;
+
+/// This thread's turn to change mappings.
+struct InOrder(bool);
+
+impl InOrder {
+    /// Wait for our turn if there is a pager. In a vfork child there is none: its parent's must not wait for it.
+    fn begin() -> Self {
+        if pager::active().is_none() {
+            return Self(false);
+        }
+        for i in 0..SPINS + PAUSES {
+            if ORDER.try_lock() {
+                return Self(true);
+            }
+            if i < SPINS { core::hint::spin_loop() } else { pager::pause(PAUSE_NS) }
+        }
+        Self(false)
+    }
+}
+
+impl Drop for InOrder {
+    fn drop(&mut self) {
+        if self.0 {
+            // SAFETY: locked by this value.
+            unsafe { ORDER.unlock() };
+        }
+    }
+}
+
+/// In a forked child: the thread whose turn it was may not exist here.
+pub(crate) fn reset_in_child() {
+    if ORDER.is_locked() {
+        // SAFETY: the child's only thread is in the fork handler, so nobody holds the lock.
+        unsafe { ORDER.unlock() };
+    }
 }
 
 fn is_stack(flags: c_int) -> bool {
@@ -53,6 +112,7 @@ pub(crate) extern "C" fn mmap(
 ) -> *mut c_void {
     let args = [addr as usize, len, prot as usize, flags as usize, fd as usize, offset as usize];
     let stack = is_stack(flags).then(vma::StackChange::begin);
+    let _turn = (flags & MAP_FIXED != 0).then(InOrder::begin);
     // SAFETY: exactly the call that the program makes; libc's wrapper adds nothing (the kernel checks the offset).
     let result = unsafe { syscall(SYS_MMAP, args) };
     match result {
@@ -75,6 +135,7 @@ pub(crate) extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     let start = addr as usize;
     let change = vma::StackChange::begin();
     change.remove(start, start.saturating_add(len));
+    let _turn = InOrder::begin();
     // SAFETY: exactly the call that the program makes.
     let result = unsafe { syscall(SYS_MUNMAP, [start, len, 0, 0, 0, 0]) };
     match result {
@@ -89,7 +150,45 @@ pub(crate) extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
 /// The break that the kernel reported last.
 static BREAK: AtomicUsize = AtomicUsize::new(0);
 
+pub(crate) extern "C" fn mremap(
+    addr: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new_addr: *mut c_void,
+) -> *mut c_void {
+    let args = [addr as usize, old_len, new_len, flags as usize, new_addr as usize, 0];
+    let _turn = InOrder::begin();
+    // SAFETY: exactly the call that the program makes. `new_addr` is whatever the register held if it passed none;
+    // the kernel looks at it only with MREMAP_FIXED or MREMAP_DONTUNMAP, which take it.
+    match unsafe { syscall(SYS_MREMAP, args) } {
+        Ok(start) => {
+            if new_len > old_len {
+                memcg::note_growth(new_len - old_len);
+            }
+            core::ptr::with_exposed_provenance_mut(start)
+        }
+        Err(errno) => {
+            set_errno(errno);
+            core::ptr::without_provenance_mut(usize::MAX)
+        }
+    }
+}
+
+pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+    let _turn = DROPPING_ADVICE.contains(&advice).then(InOrder::begin);
+    // SAFETY: exactly the call that the program makes.
+    match unsafe { syscall(SYS_MADVISE, [addr as usize, len, advice as usize, 0, 0, 0]) } {
+        Ok(_) => 0,
+        Err(errno) => {
+            set_errno(errno);
+            -1
+        }
+    }
+}
+
 pub(crate) extern "C" fn brk(addr: *mut c_void) -> c_int {
+    let _turn = ((addr as usize) < BREAK.load(Ordering::Relaxed)).then(InOrder::begin);
     // SAFETY: exactly the call that the program makes; it answers with the break, changed or not.
     let now = unsafe { syscall(SYS_BRK, [addr as usize, 0, 0, 0, 0, 0]) }.unwrap_or(0);
     // SAFETY: libc's own variable, set as its wrapper sets it; libc serialises changes of the break.

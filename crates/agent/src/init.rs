@@ -80,9 +80,11 @@ unsafe fn find_env(envp: *const *const c_char, name: &str) -> Option<&'static CS
 
 /// Replace the wrappers that mappings are made with. False: none was replaced.
 fn replace_wrappers() -> bool {
-    let wrappers: [(&CStr, *const c_void); 3] = [
+    let wrappers: [(&CStr, *const c_void); 5] = [
         (c"mmap", hook::mmap as *const c_void),
         (c"munmap", hook::munmap as *const c_void),
+        (c"mremap", hook::mremap as *const c_void),
+        (c"madvise", hook::madvise as *const c_void),
         (c"brk", hook::brk as *const c_void),
     ];
     for (name, replacement) in wrappers {

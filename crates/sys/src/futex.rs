@@ -75,6 +75,10 @@ unsafe impl lock_api::RawMutex for RawLock {
         self.try_acquire()
     }
 
+    fn is_locked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != UNLOCKED
+    }
+
     unsafe fn unlock(&self) {
         if self.0.swap(UNLOCKED, Ordering::Release) == CONTENDED {
             wake(&self.0, 1, false);

@@ -157,10 +157,11 @@ impl Mapping {
         moved.map(drop)
     }
 
-    /// Move the mapping to another address, keeping its contents.
+    /// Move the mapping to another address, keeping its contents. Calls libc, as a program would.
     ///
     /// # Errors
     /// What `mmap` and `mremap` answer; the mapping is unchanged then.
+    #[cfg(feature = "testing")]
     pub fn relocate(&mut self) -> Result<()> {
         let target = Self::reserve(self.len)?;
         let to = target.base;
@@ -168,10 +169,7 @@ impl Mapping {
         // A refused mremap may have unmapped the target already, and another thread mapped something there since:
         // dropping it then would unmap that. Better to leak the range.
         core::mem::forget(target);
-        // SAFETY: the target is a mapping of our own which the call replaces.
-        let base = unsafe {
-            mm::mremap_fixed(self.base.as_ptr(), self.len, self.len, MremapFlags::MAYMOVE, to.as_ptr())?
-        };
+        let base = crate::testing::move_mapping(self.base.as_ptr(), self.len, to.as_ptr())?;
         own::remove(self.addr());
         self.base = NonNull::new(base).ok_or(rustix::io::Errno::FAULT)?;
         own::add(self.addr(), self.len);

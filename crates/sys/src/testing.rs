@@ -1,6 +1,6 @@
 //! What the torture program needs and nothing else: forking through libc, so that fork handlers run.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 
 use rustix::io::{Errno, Result};
 
@@ -8,6 +8,17 @@ unsafe extern "C" {
     fn fork() -> c_int;
     fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
     fn _exit(status: c_int) -> !;
+    fn mremap(old: *mut c_void, old_len: usize, new_len: usize, flags: c_int, ...) -> *mut c_void;
+}
+
+/// MREMAP_MAYMOVE | MREMAP_FIXED. rustix 1.1.6 passes MAP_FIXED here when it calls libc, which the kernel refuses.
+const MOVE_TO: c_int = 3;
+
+/// Move a mapping to `to`, through libc's `mremap`.
+pub(crate) fn move_mapping(from: *mut c_void, len: usize, to: *mut c_void) -> Result<*mut c_void> {
+    // SAFETY: both ranges belong to the caller's mappings, and the one at `to` is replaced on purpose.
+    let moved = unsafe { mremap(from, len, len, MOVE_TO, to) };
+    if moved as isize == -1 { Err(Errno::FAULT) } else { Ok(moved) }
 }
 
 /// Fork; the child runs `body` and exits with its result. Returns the child's process id.
