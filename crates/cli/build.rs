@@ -8,13 +8,28 @@ use std::process::Command;
 
 fn main() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for source in ["Cargo.toml", "Cargo.lock", "crates/acomp", "crates/agent", "crates/ctl", "crates/mm", "crates/sys"] {
+    for source in [
+        "Cargo.toml",
+        "Cargo.lock",
+        "crates/acomp",
+        "crates/agent",
+        "crates/ctl",
+        "crates/mm",
+        "crates/sys",
+    ] {
         println!("cargo:rerun-if-changed={}", workspace.join(source).display());
     }
     let target = target_dir().join("agent");
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(&workspace)
-        .args(["build", "--package", "uzswap-agent", "--profile", "agent", "--target-dir"])
+        .args([
+            "build",
+            "--package",
+            "uzswap-agent",
+            "--profile",
+            "agent",
+            "--target-dir",
+        ])
         .arg(&target)
         // Flags meant for the launcher (coverage, sanitizers) do not belong into other people's processes.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
@@ -30,5 +45,8 @@ fn main() {
 /// The target directory: OUT_DIR is `target/<profile>/build/<package>/out`.
 fn target_dir() -> PathBuf {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    out.ancestors().nth(4).expect("OUT_DIR lies four levels below the target directory").to_path_buf()
+    out.ancestors()
+        .nth(4)
+        .expect("OUT_DIR lies four levels below the target directory")
+        .to_path_buf()
 }

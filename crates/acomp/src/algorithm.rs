@@ -50,9 +50,15 @@ impl Algorithm {
             Some(_) => Err(UnknownAlgorithm::Level { min, max }),
         };
         match name {
-            "lz4" => Ok(Self::Lz4 { acceleration: level_in(1, 1, 65)? }),
-            "zstd" => Ok(Self::Zstd { level: level_in(1, -7, 19)? }),
-            "deflate" => Ok(Self::Deflate { level: level_in(1, 1, 9)? as u8 }),
+            "lz4" => Ok(Self::Lz4 {
+                acceleration: level_in(1, 1, 65)?,
+            }),
+            "zstd" => Ok(Self::Zstd {
+                level: level_in(1, -7, 19)?,
+            }),
+            "deflate" => Ok(Self::Deflate {
+                level: level_in(1, 1, 9)? as u8,
+            }),
             _ => Err(UnknownAlgorithm::Name),
         }
     }
@@ -82,7 +88,9 @@ impl Algorithm {
         match word & 0xff {
             2 => Self::Zstd { level },
             3 => Self::Deflate { level: level as u8 },
-            _ => Self::Lz4 { acceleration: if level < 1 { 1 } else { level } },
+            _ => Self::Lz4 {
+                acceleration: if level < 1 { 1 } else { level },
+            },
         }
     }
 }

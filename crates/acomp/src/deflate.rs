@@ -2,7 +2,9 @@
 
 use alloc::boxed::Box;
 
-use miniz_oxide::deflate::core::{CompressorOxide, TDEFLFlush, TDEFLStatus, compress, create_comp_flags_from_zip_params};
+use miniz_oxide::deflate::core::{
+    CompressorOxide, TDEFLFlush, TDEFLStatus, compress, create_comp_flags_from_zip_params,
+};
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
@@ -18,7 +20,10 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(level: u8) -> Self {
         let flags = create_comp_flags_from_zip_params(i32::from(level), RAW, DEFAULT_STRATEGY);
-        Self { compress: Box::new(CompressorOxide::new(flags)), decompress: Box::default() }
+        Self {
+            compress: Box::new(CompressorOxide::new(flags)),
+            decompress: Box::default(),
+        }
     }
 
     pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Option<usize> {

@@ -5,13 +5,25 @@ use alloc::vec::Vec;
 const ALL: [&str; 6] = ["lz4", "lz4:9", "zstd", "zstd:-3", "zstd:9", "deflate:6"];
 
 fn text_page() -> Vec<u8> {
-    b"{\"name\":\"page\",\"refcount\":1}, ".iter().copied().cycle().take(4096).collect()
+    b"{\"name\":\"page\",\"refcount\":1}, "
+        .iter()
+        .copied()
+        .cycle()
+        .take(4096)
+        .collect()
 }
 
 /// xorshift bytes: nothing compresses these.
 fn noise_page() -> Vec<u8> {
     let mut x = 0x9e37_79b9_7f4a_7c15_u64;
-    (0..4096).map(|_| { x ^= x << 13; x ^= x >> 7; x ^= x << 17; x as u8 }).collect()
+    (0..4096)
+        .map(|_| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x as u8
+        })
+        .collect()
 }
 
 #[test]
@@ -46,6 +58,12 @@ fn names_and_words_round_trip() {
         assert_eq!(Algorithm::from_word(algorithm.to_word()), algorithm);
     }
     assert_eq!(Algorithm::parse("lzo"), Err(UnknownAlgorithm::Name));
-    assert_eq!(Algorithm::parse("zstd:99"), Err(UnknownAlgorithm::Level { min: -7, max: 19 }));
-    assert_eq!(Algorithm::parse("deflate:x"), Err(UnknownAlgorithm::Level { min: 1, max: 9 }));
+    assert_eq!(
+        Algorithm::parse("zstd:99"),
+        Err(UnknownAlgorithm::Level { min: -7, max: 19 })
+    );
+    assert_eq!(
+        Algorithm::parse("deflate:x"),
+        Err(UnknownAlgorithm::Level { min: 1, max: 9 })
+    );
 }

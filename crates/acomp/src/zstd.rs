@@ -19,9 +19,13 @@ impl State {
             CParameter::ChecksumFlag(false),
         ];
         for parameter in parameters {
-            compress.set_parameter(parameter).expect("zstd knows its own parameters");
+            compress
+                .set_parameter(parameter)
+                .expect("zstd knows its own parameters");
         }
-        decompress.set_parameter(DParameter::Format(format)).expect("zstd knows its own parameters");
+        decompress
+            .set_parameter(DParameter::Format(format))
+            .expect("zstd knows its own parameters");
         Self { compress, decompress }
     }
 

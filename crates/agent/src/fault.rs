@@ -64,7 +64,11 @@ fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec
                 Event::Fault { addr, .. } => inbox.push(addr & !(PAGE_SIZE - 1)),
                 Event::Fork(child) => {
                     changes.mark_fork();
-                    if forks.accepts(pager) { forks.begin(child) } else { unprepared.push(child) }
+                    if forks.accepts(pager) {
+                        forks.begin(child)
+                    } else {
+                        unprepared.push(child)
+                    }
                 }
                 event => change(&event).into_iter().for_each(|change| changes.apply(change)),
             });
@@ -88,9 +92,10 @@ pub(crate) fn change(event: &Event) -> Option<Change> {
     match *event {
         Event::Remove { start, end } => Some(Change::Remove(PageRange::of_bytes(start, end))),
         Event::Unmap { start, end } => Some(Change::Unmap(PageRange::of_bytes(start, end))),
-        Event::Remap { from, to, len } => {
-            Some(Change::Remap { from: PageRange::of_bytes(from, from + len), to: Vpn::of_addr(to) })
-        }
+        Event::Remap { from, to, len } => Some(Change::Remap {
+            from: PageRange::of_bytes(from, from + len),
+            to: Vpn::of_addr(to),
+        }),
         Event::Fault { .. } | Event::Fork(_) => None,
     }
 }
@@ -170,7 +175,10 @@ mod rounds {
                 return false;
             }
             self.since = None;
-            let (isolated, reclaimed) = (isolated.wrapping_sub(isolated_then), reclaimed.wrapping_sub(reclaimed_then));
+            let (isolated, reclaimed) = (
+                isolated.wrapping_sub(isolated_then),
+                reclaimed.wrapping_sub(reclaimed_then),
+            );
             reclaimed <= isolated / LOOKED_AT_PER_PAGE
         }
     }

@@ -121,7 +121,10 @@ impl Handover {
             Change::Unmap(range) => (1, range, Vpn::new(0)),
             Change::Remap { from, to } => (2, from, to),
         };
-        for (i, word) in [kind, range.start.number(), range.end.number(), to.number()].into_iter().enumerate() {
+        for (i, word) in [kind, range.start.number(), range.end.number(), to.number()]
+            .into_iter()
+            .enumerate()
+        {
             self.set(FIRST_CHANGE + 4 * n + i, word);
         }
         self.set(CHANGES, n as u64 + 1);
@@ -130,11 +133,17 @@ impl Handover {
     fn changes(&self) -> impl Iterator<Item = Change> {
         (0..(self.get(CHANGES) as usize).min(CHANGES_MAX)).map(|n| {
             let word = |i| self.get(FIRST_CHANGE + 4 * n + i);
-            let range = PageRange { start: Vpn::new(word(1)), end: Vpn::new(word(2)) };
+            let range = PageRange {
+                start: Vpn::new(word(1)),
+                end: Vpn::new(word(2)),
+            };
             match word(0) {
                 0 => Change::Remove(range),
                 1 => Change::Unmap(range),
-                _ => Change::Remap { from: range, to: Vpn::new(word(3)) },
+                _ => Change::Remap {
+                    from: range,
+                    to: Vpn::new(word(3)),
+                },
             }
         })
     }
@@ -166,6 +175,14 @@ pub(crate) extern "C" fn parent() {
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
+    // A signal handler of the program must not touch memory before its pager stands.
+    let mask = thread::block_signals();
+    attach();
+    thread::restore_signals(mask);
+}
+
+/// The child's part, with signals blocked.
+fn attach() {
     pager::note_child();
     vma::reset_in_child();
     hook::reset_in_child();
@@ -207,11 +224,7 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     pager.memcg.set_slot(slot);
     pager.pins.lock().clear();
     pager.mm.machine().start(fds).map_err(|e| ("the staging range", e))?;
-    if device > 0 {
-        pager.mm.start_child(device);
-    } else {
-        pager.mm.thaw();
-    }
+    pager.mm.start_child(device);
     for change in pager.handover.changes() {
         pager.mm.change(change);
     }
@@ -229,7 +242,10 @@ fn inherit_files(pager: &Pager) -> Result<Vec<(File, u64)>, (&'static str, Errno
     let (pid, tid) = (handover.parent.load(Ordering::SeqCst), handover.get(PARENT_TID) as i32);
     (0..handover.get(FILES) as usize)
         .map(|i| {
-            let (fd, byte) = (handover.get(FIRST_FILE + 2 * i) as i32, handover.get(FIRST_FILE + 2 * i + 1));
+            let (fd, byte) = (
+                handover.get(FIRST_FILE + 2 * i) as i32,
+                handover.get(FIRST_FILE + 2 * i + 1),
+            );
             let file = File::open_of_thread(pid, tid, fd).map_err(|e| ("the parent's swap file", e))?;
             if !file.lock_shared(byte) {
                 return Err(("a lease on the parent's swap file", Errno::AGAIN));
@@ -254,10 +270,10 @@ pub(crate) fn freeze_until_forked(pager: &Pager) {
 
 /// Swap slots that no relative reads any more may be written again.
 pub(crate) fn release_pins(pager: &Pager) {
-    let Some(swap) = &pager.fds().swap else { return };
+    let swap = &pager.fds().swap;
     let mut pins = pager.pins.lock();
     pins.retain(|(pin, byte)| {
-        let is_held = *byte == 0 || swap.is_locked(*byte);
+        let is_held = *byte == 0 || swap.as_ref().is_some_and(|swap| swap.is_locked(*byte));
         if !is_held {
             pager.mm.unpin(*pin);
         }
@@ -309,7 +325,11 @@ impl ForkServer {
         pager.mm.changes_before_fork(|change| handover.push_change(change));
         handover.set(PARENT_TID, thread::tid() as u64);
         let own = fds.swap.as_ref().map(|swap| (swap.number(), self.lease));
-        let files = fds.inherited.iter().map(|(file, byte)| (file.number(), *byte)).chain(own);
+        let files = fds
+            .inherited
+            .iter()
+            .map(|(file, byte)| (file.number(), *byte))
+            .chain(own);
         let mut n = 0;
         for (number, byte) in files.take(FILES_MAX) {
             handover.set(FIRST_FILE + 2 * n, number as u64);
@@ -366,7 +386,9 @@ fn serve_child(pager: &Pager, worker: &mut Worker<AgentMachine>, child: &Uffd, i
         Event::Fault { addr, .. } => inbox.push(*addr & !(PAGE_SIZE - 1)),
         // A fork by a child that has not finished forking: its descriptor closes, its memory was copied whole.
         Event::Fork(_) => {}
-        other => fault::change(other).into_iter().for_each(|change| pager.handover.push_change(change)),
+        other => fault::change(other)
+            .into_iter()
+            .for_each(|change| pager.handover.push_change(change)),
     };
     // An error means that the child is gone, which `is_gone` finds out.
     let _ = child.read_events(read);

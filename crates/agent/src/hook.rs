@@ -69,7 +69,11 @@ impl InOrder {
             if ORDER.try_lock() {
                 return Self(true);
             }
-            if i < SPINS { core::hint::spin_loop() } else { pager::pause(PAUSE_NS) }
+            if i < SPINS {
+                core::hint::spin_loop()
+            } else {
+                pager::pause(PAUSE_NS)
+            }
         }
         Self(false)
     }
@@ -110,7 +114,14 @@ pub(crate) extern "C" fn mmap(
     fd: c_int,
     offset: c_long,
 ) -> *mut c_void {
-    let args = [addr as usize, len, prot as usize, flags as usize, fd as usize, offset as usize];
+    let args = [
+        addr as usize,
+        len,
+        prot as usize,
+        flags as usize,
+        fd as usize,
+        offset as usize,
+    ];
     let stack = is_stack(flags).then(vma::StackChange::begin);
     let _turn = (flags & MAP_FIXED != 0).then(InOrder::begin);
     // SAFETY: exactly the call that the program makes; libc's wrapper adds nothing (the kernel checks the offset).

@@ -39,7 +39,9 @@ static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_c
 extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *const c_char) {
     MAIN_STACK.store(argv as usize, Ordering::Relaxed);
     // SAFETY: envp is main's environment: valid C strings up to a null pointer.
-    let Some(path) = (unsafe { find_env(envp, ENV_GROUP) }) else { return };
+    let Some(path) = (unsafe { find_env(envp, ENV_GROUP) }) else {
+        return;
+    };
     let group = match SharedWords::open(path, WORDS) {
         Ok(file) => Group::open(file.words()),
         Err(_) => None,

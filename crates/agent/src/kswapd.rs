@@ -62,7 +62,11 @@ pub(crate) fn run(pager: &'static Pager) {
 impl Kswapd {
     fn round(&mut self) {
         let pager = self.pager;
-        let tick = if self.quiet > IDLE_AFTER { TICK_IDLE_NS } else { TICK_BUSY_NS };
+        let tick = if self.quiet > IDLE_AFTER {
+            TICK_IDLE_NS
+        } else {
+            TICK_BUSY_NS
+        };
         let bits = pager.mail.wait(mail::RECLAIM | mail::SCAN | mail::FREEZE, Some(tick));
         if bits & mail::FREEZE != 0 {
             fork::freeze_until_forked(pager);
@@ -137,7 +141,10 @@ impl Kswapd {
         self.quiet = 0;
         let low = pager.memcg.low();
         let mut fruitless = 0;
-        while pager.memcg.current(pager) > low && fruitless < FRUITLESS_MAX && pager.mail.peek(mail::FREEZE | mail::SCAN) == 0 {
+        while pager.memcg.current(pager) > low
+            && fruitless < FRUITLESS_MAX
+            && pager.mail.peek(mail::FREEZE | mail::SCAN) == 0
+        {
             let scan = pager.shrink(&mut self.worker, BATCH, false);
             if scan.again {
                 pause(50_000);

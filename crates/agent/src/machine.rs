@@ -75,14 +75,20 @@ fn stop(errno: Errno) -> Stop {
 }
 
 fn done(filled: Filled) -> Done {
-    Done { pages: (filled.bytes / PAGE_SIZE) as u32, stop: filled.stop.map(stop) }
+    Done {
+        pages: (filled.bytes / PAGE_SIZE) as u32,
+        stop: filled.stop.map(stop),
+    }
 }
 
 /// As [`done`], for the program's side of a fill: no such range there means that nothing can be mapped.
 fn filled_in(filled: Filled) -> Done {
     let done = done(filled);
     match done.stop {
-        Some(Stop::Missing) => Done { stop: Some(Stop::Unmovable), ..done },
+        Some(Stop::Missing) => Done {
+            stop: Some(Stop::Unmovable),
+            ..done
+        },
         _ => done,
     }
 }
@@ -93,9 +99,20 @@ impl AgentMachine {
     /// # Errors
     /// What `mmap` and the registrations answer.
     pub(crate) fn new(fds: Fds, slots: u32) -> Result<Self, Errno> {
-        let reserve = || Ok::<_, Errno>(Mapping::reserve(slots as usize * PAGE_SIZE)?.without_huge_pages().leak());
+        let reserve = || {
+            Ok::<_, Errno>(
+                Mapping::reserve(slots as usize * PAGE_SIZE)?
+                    .without_huge_pages()
+                    .leak(),
+            )
+        };
         let nowhere = Mapping::reserve(PAGE_SIZE)?.without_huge_pages().leak();
-        let machine = Self { fds: Leaked::new(), staging: reserve()?, trash: reserve()?, nowhere };
+        let machine = Self {
+            fds: Leaked::new(),
+            staging: reserve()?,
+            trash: reserve()?,
+            nowhere,
+        };
         machine.start(fds)?;
         Ok(machine)
     }
@@ -142,11 +159,19 @@ impl Machine for AgentMachine {
     type Io = SwapBuffer;
 
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
-        done(self.fds().managed.move_pages(self.slot_addr(slot), vpn.addr(), pages as usize * PAGE_SIZE, false))
+        done(
+            self.fds()
+                .managed
+                .move_pages(self.slot_addr(slot), vpn.addr(), pages as usize * PAGE_SIZE, false),
+        )
     }
 
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
-        filled_in(self.fds().managed.move_pages(vpn.addr(), self.slot_addr(slot), pages as usize * PAGE_SIZE, true))
+        filled_in(
+            self.fds()
+                .managed
+                .move_pages(vpn.addr(), self.slot_addr(slot), pages as usize * PAGE_SIZE, true),
+        )
     }
 
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
@@ -191,10 +216,11 @@ impl Machine for AgentMachine {
 
     fn write_swap(&self, slot: u32, bytes: &[u8]) -> Result<(), IoError> {
         let swap = self.fds().swap.as_ref().ok_or(IoError::NoSpace)?;
-        swap.write_at(bytes, u64::from(slot) * PAGE_SIZE as u64).map_err(|errno| match errno {
-            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoError::NoSpace,
-            _ => IoError::Failed,
-        })
+        swap.write_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
+            .map_err(|errno| match errno {
+                Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoError::NoSpace,
+                _ => IoError::Failed,
+            })
     }
 
     fn read_swap(&self, device: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
@@ -204,7 +230,8 @@ impl Machine for AgentMachine {
             n => fds.inherited.get(usize::from(n) - 1).map(|(file, _)| file),
         };
         let file = file.ok_or(IoError::Failed)?;
-        file.read_at(bytes, u64::from(slot) * PAGE_SIZE as u64).map_err(|_| IoError::Failed)
+        file.read_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
+            .map_err(|_| IoError::Failed)
     }
 
     fn now_ns(&self) -> u64 {

@@ -66,7 +66,12 @@ pub(crate) struct Memcg {
 
 impl Memcg {
     pub(crate) fn new(group: Group, slot: usize) -> Self {
-        Self { group, slot: AtomicUsize::new(slot), beyond: AtomicI64::new(0), shares: AtomicU8::new(0) }
+        Self {
+            group,
+            slot: AtomicUsize::new(slot),
+            beyond: AtomicI64::new(0),
+            shares: AtomicU8::new(0),
+        }
     }
 
     pub(crate) fn group(&self) -> Group {

@@ -111,7 +111,10 @@ pub(crate) fn activate() {
     if IDLE_GROUP.get().is_none() || PID.load(Ordering::Relaxed) != thread::pid() {
         return;
     }
-    if STATE.compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+    if STATE
+        .compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok()
+    {
         start(start_fresh);
     }
 }
@@ -140,7 +143,10 @@ fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
     }
     if STATE.load(Ordering::Acquire) == FAILED {
         let (what, errno) = FAILURE.get().copied().unwrap_or(("its pager", Errno::NOSYS));
-        say(&alloc::format!("uzswap: process {} is not managed: {what}: {errno}; `uzswap doctor` says more\n", thread::pid()));
+        say(&alloc::format!(
+            "uzswap: process {} is not managed: {what}: {errno}; `uzswap doctor` says more\n",
+            thread::pid()
+        ));
     }
 }
 
@@ -200,7 +206,9 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
 
 /// Lease a process slot of the group.
 pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str, Errno)> {
-    let slot = (0..PROCESSES).find(|slot| fds.group.try_lease(*slot)).ok_or(("a process slot of the group", Errno::NOSPC))?;
+    let slot = (0..PROCESSES)
+        .find(|slot| fds.group.try_lease(*slot))
+        .ok_or(("a process slot of the group", Errno::NOSPC))?;
     group.take_slot(slot, thread::pid());
     Ok(slot)
 }
@@ -217,8 +225,14 @@ pub(crate) fn open_swap(group: Group) -> Option<File> {
         path.extend_from_slice(alloc::format!(".{}", thread::pid()).as_bytes());
     }
     let path = CString::new(path).ok()?;
-    let opened = if is_file { File::create_at(&path) } else { File::create_unnamed(&path) };
-    opened.inspect_err(|errno| group.set(Key::SwapError, errno.raw_os_error() as u64 + 1)).ok()
+    let opened = if is_file {
+        File::create_at(&path)
+    } else {
+        File::create_unnamed(&path)
+    };
+    opened
+        .inspect_err(|errno| group.set(Key::SwapError, errno.raw_os_error() as u64 + 1))
+        .ok()
 }
 
 fn config(group: Group, has_swap: bool) -> Config {
@@ -231,7 +245,11 @@ fn config(group: Group, has_swap: bool) -> Config {
         store_batch: group.get(Key::StoreBatch).clamp(1, 512) as u32,
         staging_slots: (staged_target * 2) as u32 + 2048,
         staged_target,
-        swap_pages: if has_swap { (swap_max / PAGE_SIZE as u64).min(u64::from(u32::MAX)) } else { 0 },
+        swap_pages: if has_swap {
+            (swap_max / PAGE_SIZE as u64).min(u64::from(u32::MAX))
+        } else {
+            0
+        },
         algorithm: group.compressor(),
     }
 }
@@ -253,7 +271,10 @@ impl Pager {
         // SeqCst on both sides: either `wait_for_reclaimers` sees the count, or the count's owner sees the flag.
         self.reclaimers.fetch_add(1, Ordering::SeqCst);
         let scan = if self.is_freezing.load(Ordering::SeqCst) {
-            Scan { again: true, ..Scan::default() }
+            Scan {
+                again: true,
+                ..Scan::default()
+            }
         } else {
             self.mm.shrink(worker, want, urgent)
         };
@@ -265,7 +286,10 @@ impl Pager {
 
     /// Pages isolated and pages reclaimed by anybody so far.
     pub(crate) fn reclaim_counts(&self) -> (u32, u32) {
-        (self.isolated.load(Ordering::Relaxed), self.reclaimed.load(Ordering::Relaxed))
+        (
+            self.isolated.load(Ordering::Relaxed),
+            self.reclaimed.load(Ordering::Relaxed),
+        )
     }
 
     /// Wait until no reclaim is under way. `is_freezing` is set.
@@ -281,7 +305,8 @@ impl Pager {
         self.is_unsharing.store(false, Ordering::SeqCst);
         self.mail.reset();
         self.replies.reset();
-        self.scan_done.store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.scan_done
+            .store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     /// Have kswapd look at the mappings and wait until it did, a tenth of a second at most. In the program's thread.
@@ -290,7 +315,8 @@ impl Pager {
         self.mail.post(mail::SCAN);
         for _ in 0..10 {
             let done = self.scan_done.load(Ordering::SeqCst);
-            if done.wrapping_sub(ticket) as i32 >= 0 {
+            // During a fork nobody scans, and the forking thread may wait for the lock we hold.
+            if done.wrapping_sub(ticket) as i32 >= 0 || self.is_freezing.load(Ordering::SeqCst) {
                 return;
             }
             futex::wait(&self.scan_done, done, Some(10_000_000), false);

@@ -8,6 +8,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use uzswap_mm::Change;
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_sys::mapping::own;
 use uzswap_sys::procfs::Vma;
@@ -40,7 +41,9 @@ impl StackChange {
     pub(crate) fn add(&self, start: usize, end: usize) {
         for (i, [slot, limit]) in STACK_RANGES.iter().enumerate() {
             if slot.load(Ordering::Relaxed) == 0
-                && slot.compare_exchange(0, start, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+                && slot
+                    .compare_exchange(0, start, Ordering::SeqCst, Ordering::Relaxed)
+                    .is_ok()
             {
                 limit.store(end, Ordering::SeqCst);
                 STACKS_USED.fetch_max(i + 1, Ordering::SeqCst);
@@ -156,7 +159,9 @@ pub(crate) fn scan(pager: &Pager, fds: &Fds) -> Scanned {
 
 /// Whether `[start, end)` lies in one mapping and may be managed.
 fn is_still_manageable(fds: &Fds, start: usize, end: usize) -> bool {
-    let Ok(Some(vma)) = fds.proc.vma_at_or_after(start) else { return false };
+    let Ok(Some(vma)) = fds.proc.vma_at_or_after(start) else {
+        return false;
+    };
     let covers = vma.start <= start && end <= vma.end && vma.is_private_anonymous_data();
     covers && CHANGES_IN_FLIGHT.load(Ordering::SeqCst) == 0 && !is_excluded(start, end)
 }
@@ -214,7 +219,9 @@ fn manage(pager: &Pager, fds: &Fds, start: usize, end: usize, register_to: usize
 fn present_pages(fds: &Fds, start: usize, end: usize) -> Vec<PageRange> {
     let mut present = Vec::new();
     // Pages that are missed stay unknown until a later scan: they are merely not reclaimed.
-    let _ = fds.proc.for_each_present(start, end, |start, end| present.push(PageRange::of_bytes(start, end)));
+    let _ = fds
+        .proc
+        .for_each_present(start, end, |start, end| present.push(PageRange::of_bytes(start, end)));
     present
 }
 
@@ -224,16 +231,35 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
     pager.mm.managed().into_iter().all(|range| {
         let mut at = range.start.addr();
         while at < range.end.addr() {
-            let Ok(Some(vma)) = fds.proc.vma_at_or_after(at) else { break };
-            let (start, end) = (vma.start.max(at), vma.end.min(range.end.addr()));
-            if start >= end {
-                break;
+            let Ok(vma) = fds.proc.vma_at_or_after(at) else {
+                return false;
+            };
+            let (start, end) = vma.map_or((range.end.addr(), range.end.addr()), |vma| {
+                (vma.start.clamp(at, range.end.addr()), vma.end.min(range.end.addr()))
+            });
+            // What the child did not inherit (MADV_DONTFORK), or where something of ours lies now, has no contents.
+            let is_gone = start >= end || is_excluded(start, end);
+            let gone = if is_gone { at..end.max(start) } else { at..start };
+            if !gone.is_empty() {
+                pager
+                    .mm
+                    .change(Change::Unmap(PageRange::of_bytes(gone.start, gone.end)));
             }
-            if fds.managed.register(start, end - start).is_err() {
+            if is_gone {
+                at = end.max(start);
+                continue;
+            }
+            // The whole mapping if possible: a registered part would split it, of which mremap would move one.
+            let whole = vma
+                .filter(|vma| !is_excluded(vma.start, vma.end))
+                .map_or((start, end), |vma| (vma.start, vma.end));
+            if fds.managed.register(whole.0, whole.1 - whole.0).is_err() {
                 return false;
             }
             let present = present_pages(fds, start, end);
-            pager.mm.with_changes(|changes| changes.manage(PageRange::of_bytes(start, end), &present, true));
+            pager
+                .mm
+                .with_changes(|changes| changes.manage(PageRange::of_bytes(start, end), &present, true));
             at = end;
         }
         true

@@ -12,11 +12,15 @@ const IMAGE: &[u8] = include_bytes!(env!("UZSWAP_AGENT"));
 
 /// FNV-1a: names the file; the contents are compared as well.
 fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 fn uid() -> Result<u32, Failure> {
-    fs::metadata("/proc/self").map(|meta| meta.uid()).map_err(|e| Failure::new(format!("/proc/self: {e}; mount /proc")))
+    fs::metadata("/proc/self")
+        .map(|meta| meta.uid())
+        .map_err(|e| Failure::new(format!("/proc/self: {e}; mount /proc")))
 }
 
 /// Our directory `/tmp/uzswap-UID`: readable by programs that change their user, writable by us alone.
@@ -25,12 +29,16 @@ pub(crate) fn runtime_dir() -> Result<PathBuf, Failure> {
     let dir = std::env::temp_dir().join(format!("uzswap-{uid}"));
     let fail = |what: String| Failure::new(format!("{}: {what}", dir.display()));
     match fs::DirBuilder::new().mode(0o755).create(&dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(fail(format!("{e}; set TMPDIR to a directory you can write"))),
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(fail(format!("{e}; set TMPDIR to a directory you can write")));
+        }
         _ => {}
     }
     let meta = fs::symlink_metadata(&dir).map_err(|e| fail(e.to_string()))?;
     if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o022 != 0 {
-        return Err(fail("is not a directory that only you can write; remove it or set TMPDIR".into()));
+        return Err(fail(
+            "is not a directory that only you can write; remove it or set TMPDIR".into(),
+        ));
     }
     Ok(dir)
 }
@@ -43,10 +51,12 @@ pub(crate) fn install() -> Result<PathBuf, Failure> {
         return Ok(path);
     }
     let temporary = dir.join(format!(".agent-{}", std::process::id()));
-    write(&temporary).and_then(|()| fs::rename(&temporary, &path)).map_err(|e| {
-        let _ = fs::remove_file(&temporary);
-        Failure::new(format!("writing the agent to {}: {e}", path.display()))
-    })?;
+    write(&temporary)
+        .and_then(|()| fs::rename(&temporary, &path))
+        .map_err(|e| {
+            let _ = fs::remove_file(&temporary);
+            Failure::new(format!("writing the agent to {}: {e}", path.display()))
+        })?;
     Ok(path)
 }
 
@@ -56,7 +66,11 @@ fn is_intact(path: &Path) -> bool {
 
 fn write(path: &Path) -> std::io::Result<()> {
     let _ = fs::remove_file(path);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(path)?;
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o755)
+        .open(path)?;
     file.write_all(IMAGE)?;
     file.set_permissions(fs::Permissions::from_mode(0o755))
 }

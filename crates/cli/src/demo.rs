@@ -28,18 +28,27 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     let exe = std::env::current_exe().map_err(|e| Failure::new(format!("finding this executable: {e}")))?;
     let json = std::env::temp_dir().join(format!("uzswap-demo-{}.json", std::process::id()));
 
-    println!("A program that fills {data} MiB with heap-like data, reads it in order and at random, checking every byte.");
+    println!(
+        "A program that fills {data} MiB with heap-like data, reads it in order and at random, checking every byte."
+    );
     println!("\nwithout uzswap:");
     let plain = child_of(Command::new(&exe).args(["demo-child", &data.to_string()]))?;
     println!("\nuzswap run --memory-max {limit}:");
     let mut command = Command::new(&exe);
-    command.args(["run", "--memory-max", &limit.0.to_string(), "--stat-json"]).arg(&json);
+    command
+        .args(["run", "--memory-max", &limit.0.to_string(), "--stat-json"])
+        .arg(&json);
     command.arg("--").arg(&exe).args(["demo-child", &data.to_string()]);
     let managed = child_of(&mut command)?;
 
     let text = std::fs::read_to_string(&json).unwrap_or_default();
     let _ = std::fs::remove_file(&json);
-    print_result(&plain, &managed, limit, &serde_json::from_str(&text).unwrap_or(Value::Null));
+    print_result(
+        &plain,
+        &managed,
+        limit,
+        &serde_json::from_str(&text).unwrap_or(Value::Null),
+    );
     // The peak is of all resident memory, mapped files included; the limit is about anonymous memory.
     Ok(u8::from(managed.peak > limit.0 + limit.0 / 20))
 }
@@ -49,12 +58,27 @@ fn print_result(plain: &Outcome, managed: &Outcome, limit: Size, counters: &Valu
     let count = |key: &str| counters[key].as_u64().unwrap_or(0);
     let (stored, pool) = (count("zswapped"), count("pool_total_size").max(1));
     println!("\n{:<28}{:>14}{:>14}", "", "without", "with uzswap");
-    println!("{:<28}{:>14}{:>14}", "peak resident memory", mib(plain.peak), mib(managed.peak));
+    println!(
+        "{:<28}{:>14}{:>14}",
+        "peak resident memory",
+        mib(plain.peak),
+        mib(managed.peak)
+    );
     println!("{:<28}{:>14}{:>14}", "limit", "none", limit.to_string());
     println!("{:<28}{:>13.1}s{:>13.1}s", "time", plain.seconds, managed.seconds);
     println!("{:<28}{:>14}{:>14}", "faults served", "", count("pgfault"));
-    println!("{:<28}{:>14}{:>14.2}", "compression ratio at the end", "", stored as f64 / pool as f64);
-    println!("{:<28}{:>14}{:>14}", "pages stored / loaded", "", format!("{}/{}", count("zswpout"), count("zswpin")));
+    println!(
+        "{:<28}{:>14}{:>14.2}",
+        "compression ratio at the end",
+        "",
+        stored as f64 / pool as f64
+    );
+    println!(
+        "{:<28}{:>14}{:>14}",
+        "pages stored / loaded",
+        "",
+        format!("{}/{}", count("zswpout"), count("zswpin"))
+    );
     println!("{:<28}{:>14}{:>14}", "every byte", "right", "right");
 }
 
@@ -66,8 +90,15 @@ fn child_of(command: &mut Command) -> Result<Outcome, Failure> {
     let text = String::from_utf8_lossy(&output.stdout);
     let peak = text.trim().strip_prefix("peak ").and_then(|n| n.parse().ok());
     match (output.status.success(), peak) {
-        (true, Some(peak)) => Ok(Outcome { seconds: started.elapsed().as_secs_f64(), peak }),
-        _ => Err(Failure::new(format!("the demo's child failed ({}): {}", output.status, text.trim()))),
+        (true, Some(peak)) => Ok(Outcome {
+            seconds: started.elapsed().as_secs_f64(),
+            peak,
+        }),
+        _ => Err(Failure::new(format!(
+            "the demo's child failed ({}): {}",
+            output.status,
+            text.trim()
+        ))),
     }
 }
 
@@ -99,7 +130,9 @@ pub(crate) fn child(options: &DemoChildOptions) -> u8 {
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let peak: u64 = peak.and_then(|kib| kib.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0);
+    let peak: u64 = peak
+        .and_then(|kib| kib.trim().trim_end_matches(" kB").parse().ok())
+        .unwrap_or(0);
     println!("peak {}", peak * 1024);
     0
 }

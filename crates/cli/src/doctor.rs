@@ -15,30 +15,40 @@ struct Check {
 
 /// What the open of a userfaultfd tells.
 fn userfaultfd(features: u64) -> Result<String, String> {
-    let fix = |errno| match errno {
+    let fix = |errno| {
+        match errno {
         Errno::NOENT => "no /dev/userfaultfd: `modprobe userfaultfd` or a kernel with CONFIG_USERFAULTFD; in a container pass --device /dev/userfaultfd".into(),
         Errno::ACCESS => "/dev/userfaultfd is not yours to open: `chmod 666 /dev/userfaultfd` or a udev rule, as root".into(),
         Errno::PERM => "fork events need CAP_SYS_PTRACE: run as root, or `setcap cap_sys_ptrace+ep` on the program".into(),
         Errno::INVAL => "this kernel's userfaultfd lacks a feature: Linux 6.8 or later has all of them".into(),
         errno => format!("{errno}"),
+    }
     };
     Uffd::open(features).map(|_| "ok".to_owned()).map_err(fix)
 }
 
 fn pagemap_queries() -> Result<String, String> {
     let proc = ProcSelf::open().map_err(|e| format!("/proc: {e}; mount it"))?;
-    proc.vma_at_or_after(0).map_err(|e| format!("PROCMAP_QUERY: {e}; Linux 6.11 or later has it"))?;
-    proc.for_each_present(0x1000, 0x2000, |_, _| {}).map_err(|e| format!("PAGEMAP_SCAN: {e}; Linux 6.7 or later has it"))?;
+    proc.vma_at_or_after(0)
+        .map_err(|e| format!("PROCMAP_QUERY: {e}; Linux 6.11 or later has it"))?;
+    proc.for_each_present(0x1000, 0x2000, |_, _| {})
+        .map_err(|e| format!("PAGEMAP_SCAN: {e}; Linux 6.7 or later has it"))?;
     Ok("ok".to_owned())
 }
 
 fn first_line(path: &str) -> Option<String> {
-    std::fs::read_to_string(path).ok().map(|text| text.lines().next().unwrap_or_default().trim().to_owned())
+    std::fs::read_to_string(path)
+        .ok()
+        .map(|text| text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
 /// Nothing of this stands in the way, but it changes what one sees.
 fn surroundings() -> Vec<Check> {
-    let note = |what, result| Check { what, result, is_needed: false };
+    let note = |what, result| Check {
+        what,
+        result,
+        is_needed: false,
+    };
     let zswap = match first_line("/sys/module/zswap/parameters/enabled").as_deref() {
         Some("Y") => Err("the kernel's own zswap is on: it may compress our pool again; echo N > /sys/module/zswap/parameters/enabled".into()),
         _ => Ok("off".into()),
@@ -52,25 +62,44 @@ fn surroundings() -> Vec<Check> {
         Some(dir) => Ok(format!("swap files go to {}", dir.display())),
         None => Err("no directory for swap files: set TMPDIR".into()),
     };
-    vec![note("kernel zswap", zswap), note("huge pages", thp), note("swap directory", swap)]
+    vec![
+        note("kernel zswap", zswap),
+        note("huge pages", thp),
+        note("swap directory", swap),
+    ]
 }
 
 fn needed() -> Vec<Check> {
-    let need = |what, result| Check { what, result, is_needed: true };
+    let need = |what, result| Check {
+        what,
+        result,
+        is_needed: true,
+    };
     vec![
         need("userfaultfd", userfaultfd(0)),
         need("UFFDIO_MOVE", userfaultfd(FEATURE_MOVE)),
         need("mapping events", userfaultfd(FEATURE_MOVE | FEATURE_EVENTS_MM)),
-        need("fork events", userfaultfd(FEATURE_MOVE | FEATURE_EVENTS_MM | FEATURE_EVENT_FORK)),
+        need(
+            "fork events",
+            userfaultfd(FEATURE_MOVE | FEATURE_EVENTS_MM | FEATURE_EVENT_FORK),
+        ),
         need("/proc queries", pagemap_queries()),
-        need("agent directory", agent::runtime_dir().map(|dir| dir.display().to_string()).map_err(|Failure(line)| line)),
+        need(
+            "agent directory",
+            agent::runtime_dir()
+                .map(|dir| dir.display().to_string())
+                .map_err(|Failure(line)| line),
+        ),
     ]
 }
 
 /// Refuse early and clearly what every process of the group would stumble over.
 pub(crate) fn check_machine() -> Result<(), Failure> {
     let all = FEATURE_MOVE | FEATURE_EVENTS_MM | FEATURE_EVENT_FORK;
-    userfaultfd(all).and_then(|_| pagemap_queries()).map(drop).map_err(|fix| Failure::new(format!("{fix} (`uzswap doctor` shows everything)")))
+    userfaultfd(all)
+        .and_then(|_| pagemap_queries())
+        .map(drop)
+        .map_err(|fix| Failure::new(format!("{fix} (`uzswap doctor` shows everything)")))
 }
 
 /// Print the findings. Status 1 when something that is needed is missing.
@@ -88,6 +117,13 @@ pub(crate) fn doctor() -> u8 {
             Err(fix) => println!("  note     {:<16} {fix}", check.what),
         }
     }
-    println!("{}", if is_ready { "Programs can be managed here." } else { "Programs cannot be managed here yet." });
+    println!(
+        "{}",
+        if is_ready {
+            "Programs can be managed here."
+        } else {
+            "Programs cannot be managed here yet."
+        }
+    );
     u8::from(!is_ready)
 }

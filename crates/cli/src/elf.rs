@@ -36,12 +36,20 @@ fn find(cmd: &OsStr) -> Option<PathBuf> {
         return path.exists().then_some(path);
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let candidates: Vec<PathBuf> = std::env::split_paths(&path).map(|dir| dir.join(cmd)).filter(|p| p.is_file()).collect();
-    candidates.iter().find(|p| is_executable(p)).or(candidates.first()).cloned()
+    let candidates: Vec<PathBuf> = std::env::split_paths(&path)
+        .map(|dir| dir.join(cmd))
+        .filter(|p| p.is_file())
+        .collect();
+    candidates
+        .iter()
+        .find(|p| is_executable(p))
+        .or(candidates.first())
+        .cloned()
 }
 
 fn is_executable(path: &Path) -> bool {
-    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    path.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 fn inspect_file(path: &Path, depth: u32) -> Found {
@@ -63,7 +71,9 @@ fn inspect_file(path: &Path, depth: u32) -> Found {
         };
     }
     if path.metadata().is_ok_and(|meta| meta.mode() & 0o6000 != 0) {
-        return Found::Unmanageable(format!("{name} is set-uid or set-gid, so the loader ignores LD_PRELOAD; run it as its owner"));
+        return Found::Unmanageable(format!(
+            "{name} is set-uid or set-gid, so the loader ignores LD_PRELOAD; run it as its owner"
+        ));
     }
     inspect_elf(&bytes, path)
 }
@@ -72,14 +82,20 @@ fn inspect_elf(bytes: &[u8], path: &Path) -> Found {
     let name = path.display();
     let Ok(header) = FileHeader64::<Endianness>::parse(bytes) else {
         return match bytes.starts_with(b"\x7fELF") {
-            true => Found::Unmanageable(format!("{name} is not a 64-bit x86-64 executable; only those can be managed")),
+            true => Found::Unmanageable(format!(
+                "{name} is not a 64-bit x86-64 executable; only those can be managed"
+            )),
             // A shell script without #!: the shell runs it.
             false => Found::Manageable,
         };
     };
-    let Ok(endian) = header.endian() else { return Found::Manageable };
+    let Ok(endian) = header.endian() else {
+        return Found::Manageable;
+    };
     if header.e_machine(endian) != EM_X86_64 {
-        return Found::Unmanageable(format!("{name} is not a 64-bit x86-64 executable; only those can be managed"));
+        return Found::Unmanageable(format!(
+            "{name} is not a 64-bit x86-64 executable; only those can be managed"
+        ));
     }
     let segments = header.program_headers(endian, bytes).unwrap_or_default();
     let interpreter = segments.iter().find(|s| s.p_type(endian) == PT_INTERP);
@@ -87,9 +103,9 @@ fn inspect_elf(bytes: &[u8], path: &Path) -> Found {
         None => Found::Unmanageable(format!(
             "{name} is a static executable, which loads no libraries and so no agent; use a dynamically linked build"
         )),
-        Some(loader) if loader.windows(4).any(|w| w == b"musl") => {
-            Found::Unmanageable(format!("{name} is linked with musl; only programs linked with glibc can be managed"))
-        }
+        Some(loader) if loader.windows(4).any(|w| w == b"musl") => Found::Unmanageable(format!(
+            "{name} is linked with musl; only programs linked with glibc can be managed"
+        )),
         Some(_) => Found::Manageable,
     }
 }

@@ -21,7 +21,8 @@ pub(crate) struct OpenGroup {
 }
 
 pub(crate) fn c_path(path: &Path) -> Result<CString, Failure> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| Failure::new(format!("{}: a path with a zero byte", path.display())))
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| Failure::new(format!("{}: a path with a zero byte", path.display())))
 }
 
 impl OpenGroup {
@@ -37,7 +38,12 @@ impl OpenGroup {
             e => Failure::new(format!("{}: {e}", path.display())),
         })?;
         let group = Group::create(file.words());
-        Ok(Self { name, path, file, group })
+        Ok(Self {
+            name,
+            path,
+            file,
+            group,
+        })
     }
 
     /// Open a group file. `None`: it is not one of ours.
@@ -45,7 +51,12 @@ impl OpenGroup {
         let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();
         let file = SharedWords::open(&c_path(path).ok()?, WORDS).ok()?;
         let group = Group::open(file.words())?;
-        Some(Self { name, path: path.to_owned(), file, group })
+        Some(Self {
+            name,
+            path: path.to_owned(),
+            file,
+            group,
+        })
     }
 
     /// Whether the launcher or any process of the group lives.
@@ -82,13 +93,18 @@ pub(crate) fn find(name: Option<&str>) -> Result<OpenGroup, Failure> {
         Some(name) => groups.iter().position(|g| g.name == name),
         None if groups.len() > 1 => {
             let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
-            return Err(Failure::new(format!("several groups are running, name one: {}", names.join(", "))));
+            return Err(Failure::new(format!(
+                "several groups are running, name one: {}",
+                names.join(", ")
+            )));
         }
         None => (!groups.is_empty()).then_some(0),
     };
     match (at, name) {
         (Some(at), _) => Ok(groups.swap_remove(at)),
-        (None, Some(name)) => Err(Failure::new(format!("no group named '{name}' is running; `uzswap list` shows those that are"))),
+        (None, Some(name)) => Err(Failure::new(format!(
+            "no group named '{name}' is running; `uzswap list` shows those that are"
+        ))),
         (None, None) => Err(Failure::new("no group is running")),
     }
 }

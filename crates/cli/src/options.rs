@@ -144,13 +144,17 @@ fn zpool(text: &str) -> Result<String, String> {
 fn folio(text: &str) -> Result<u64, String> {
     let Size(bytes) = text.parse()?;
     let is_valid = bytes.is_power_of_two() && (4096..=2 << 20).contains(&bytes);
-    is_valid.then(|| u64::from(bytes.ilog2()) - 12).ok_or_else(|| format!("'{text}' must be a power of two from 4K to 2M"))
+    is_valid
+        .then(|| u64::from(bytes.ilog2()) - 12)
+        .ok_or_else(|| format!("'{text}' must be a power of two from 4K to 2M"))
 }
 
 fn group_name(text: &str) -> Result<String, String> {
     let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if text.is_empty() || text.len() > 64 || text.starts_with('.') || !text.chars().all(is_valid) {
-        return Err(format!("'{text}' is not a group name: 1 to 64 letters, digits, '-', '_' or '.', not '.' first"));
+        return Err(format!(
+            "'{text}' is not a group name: 1 to 64 letters, digits, '-', '_' or '.', not '.' first"
+        ));
     }
     Ok(text.to_owned())
 }

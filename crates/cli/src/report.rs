@@ -31,11 +31,17 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
     put("stored_incompressible_pages", json!(group.sum(Field::Incompressible)));
     put("zswap", json!(group.sum(Field::Pool)));
     put("zswapped", json!(group.sum(Field::Stored) * PAGE_SIZE as u64));
-    put("zswap_incomp", json!(group.sum(Field::Incompressible) * PAGE_SIZE as u64));
+    put(
+        "zswap_incomp",
+        json!(group.sum(Field::Incompressible) * PAGE_SIZE as u64),
+    );
     put("written_back_pages", json!(stat.get(Item::ZswpWb)));
     put("anon_resident", json!(group.sum(Field::Resident)));
     put("anon_staged", json!(group.sum(Field::Staged)));
-    put("memory.swap.current", json!(group.sum(Field::Swapped) * PAGE_SIZE as u64));
+    put(
+        "memory.swap.current",
+        json!(group.sum(Field::Swapped) * PAGE_SIZE as u64),
+    );
     put("agent", json!(group.sum(Field::Agent)));
     for item in Item::ALL {
         put(item.name(), json!(stat.get(*item)));
@@ -49,7 +55,10 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
 /// Counts by upper bound in nanoseconds.
 fn histogram(buckets: &[u64; BUCKETS]) -> Value {
     let used = buckets.iter().enumerate().filter(|(_, count)| **count > 0);
-    Value::Object(used.map(|(i, count)| ((1u64 << (i + 6)).to_string(), json!(count))).collect())
+    Value::Object(
+        used.map(|(i, count)| ((1u64 << (i + 6)).to_string(), json!(count)))
+            .collect(),
+    )
 }
 
 /// Upper bound of the bucket that holds the value at `share` of all.
@@ -85,7 +94,11 @@ fn summary(name: &str, group: &Group) {
     let [load, store] = stat.histograms();
     let get = |item| stat.get(item);
     let mib = |pages: u64| pages * PAGE_SIZE as u64 / (1 << 20);
-    eprintln!("uzswap: group {name}: peak {} of {}", Size(group.get(Key::MemoryPeak)), Size(group.get(Key::MemoryMax)));
+    eprintln!(
+        "uzswap: group {name}: peak {} of {}",
+        Size(group.get(Key::MemoryPeak)),
+        Size(group.get(Key::MemoryMax))
+    );
     eprintln!(
         "  out: {} MiB to zswap ({}), {} MiB zeros, {} MiB written back",
         mib(get(Item::ZswpOut)),
@@ -118,7 +131,10 @@ pub(crate) fn stat(options: &StatOptions) -> Result<u8, Failure> {
         println!("{:#}", Value::Object(counters));
     } else {
         for (key, value) in counters {
-            println!("{key} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+            println!(
+                "{key} {}",
+                value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+            );
         }
     }
     Ok(0)
@@ -126,7 +142,10 @@ pub(crate) fn stat(options: &StatOptions) -> Result<u8, Failure> {
 
 /// `uzswap list`
 pub(crate) fn list() -> Result<u8, Failure> {
-    println!("{:<20} {:>6} {:>10} {:>10} {:>10} {:>10}", "GROUP", "PROCS", "CURRENT", "MAX", "POOL", "STORED");
+    println!(
+        "{:<20} {:>6} {:>10} {:>10} {:>10} {:>10}",
+        "GROUP", "PROCS", "CURRENT", "MAX", "POOL", "STORED"
+    );
     for open in group::running()? {
         let group = &open.group;
         println!(
@@ -149,16 +168,29 @@ pub(crate) fn set(options: &SetOptions) -> Result<u8, Failure> {
         let Some((key, value)) = setting.split_once('=') else {
             return Err(Failure::new(format!("'{setting}': write KEY=VALUE")));
         };
-        let size = || value.parse::<Size>().map(|Size(n)| n).map_err(|rule| Failure::new(format!("{key}: {rule}")));
+        let size = || {
+            value
+                .parse::<Size>()
+                .map(|Size(n)| n)
+                .map_err(|rule| Failure::new(format!("{key}: {rule}")))
+        };
         let (key, value) = match key {
             "memory.max" => (Key::MemoryMax, size()?.max(4 << 20)),
             "memory.high" => (Key::MemoryHigh, size()?),
             "memory.zswap.max" => (Key::ZswapMax, size()?),
             "max_pool_percent" => match value.parse::<u64>() {
                 Ok(percent @ 1..=100) => (Key::MaxPoolPercent, percent),
-                _ => return Err(Failure::new(format!("max_pool_percent: '{value}' must be a number from 1 to 100"))),
+                _ => {
+                    return Err(Failure::new(format!(
+                        "max_pool_percent: '{value}' must be a number from 1 to 100"
+                    )));
+                }
             },
-            _ => return Err(Failure::new(format!("unknown key '{key}': memory.max, memory.high, memory.zswap.max or max_pool_percent"))),
+            _ => {
+                return Err(Failure::new(format!(
+                    "unknown key '{key}': memory.max, memory.high, memory.zswap.max or max_pool_percent"
+                )));
+            }
         };
         open.group.set(key, value);
     }

@@ -32,11 +32,18 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     check_report(options)?;
     match elf::inspect(&options.cmd[0]) {
         Found::Manageable => {}
-        Found::NotFound => return Ok(refuse(NOT_FOUND, &format!("{}: command not found", options.cmd[0].display()))),
+        Found::NotFound => {
+            return Ok(refuse(
+                NOT_FOUND,
+                &format!("{}: command not found", options.cmd[0].display()),
+            ));
+        }
         Found::NotExecutable(line) => return Ok(refuse(NOT_EXECUTABLE, &line)),
         Found::Unmanageable(line) if options.allow_unmanaged => eprintln!("uzswap: running unmanaged: {line}"),
         Found::Unmanageable(line) => {
-            return Err(Failure::new(format!("cannot manage this program: {line}, or run it with --allow-unmanaged")));
+            return Err(Failure::new(format!(
+                "cannot manage this program: {line}, or run it with --allow-unmanaged"
+            )));
         }
     }
     crate::doctor::check_machine()?;
@@ -67,7 +74,11 @@ fn refuse(status: u8, line: &str) -> u8 {
 }
 
 fn refuse_exec(error: &std::io::Error, cmd: &str) -> u8 {
-    let status = if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+    let status = if error.kind() == std::io::ErrorKind::NotFound {
+        NOT_FOUND
+    } else {
+        NOT_EXECUTABLE
+    };
     refuse(status, &format!("{cmd}: {error}"))
 }
 
@@ -75,17 +86,28 @@ fn check_limits(options: &RunOptions) -> Result<u64, Failure> {
     let Size(max) = options.memory_max.unwrap_or(Size(u64::MAX));
     if max < MEMORY_MAX_LEAST {
         let least = Size(MEMORY_MAX_LEAST);
-        return Err(Failure::new(format!("--memory-max {}: the least that a program can start with is {least}", max_as_given(max))));
+        return Err(Failure::new(format!(
+            "--memory-max {}: the least that a program can start with is {least}",
+            max_as_given(max)
+        )));
     }
     if let Some(Size(high)) = options.memory_high.filter(|high| high.0 > max) {
-        return Err(Failure::new(format!("--memory-high {}: must not be above --memory-max {}", Size(high), Size(max))));
+        return Err(Failure::new(format!(
+            "--memory-high {}: must not be above --memory-max {}",
+            Size(high),
+            Size(max)
+        )));
     }
     Ok(max)
 }
 
 /// A small size the way people write it.
 fn max_as_given(bytes: u64) -> String {
-    if bytes.is_multiple_of(1024) { format!("{}K", bytes >> 10) } else { bytes.to_string() }
+    if bytes.is_multiple_of(1024) {
+        format!("{}K", bytes >> 10)
+    } else {
+        bytes.to_string()
+    }
 }
 
 /// The report is written when CMD ends; that it can be is checked before CMD starts.
@@ -114,9 +136,19 @@ fn choose_swap(options: &RunOptions) -> Result<Swap, Failure> {
         Swap::None => return Ok(Swap::None),
     };
     if path.as_os_str().len() + 16 > Group::PATH_MAX {
-        return Err(Failure::new(format!("--swap {}: longer than {} bytes", path.display(), Group::PATH_MAX - 16)));
+        return Err(Failure::new(format!(
+            "--swap {}: longer than {} bytes",
+            path.display(),
+            Group::PATH_MAX - 16
+        )));
     }
-    let error = |e| Failure::new(format!("--swap {}: {}; name a directory that you can write, or none", path.display(), describe(e)));
+    let error = |e| {
+        Failure::new(format!(
+            "--swap {}: {}; name a directory that you can write, or none",
+            path.display(),
+            describe(e)
+        ))
+    };
     result.map_err(error)?;
     Ok(swap)
 }
@@ -127,7 +159,10 @@ fn describe(errno: uzswap_sys::Errno) -> std::io::Error {
 
 /// $TMPDIR or /var/tmp, whichever is writable and on a disk.
 fn default_swap() -> Swap {
-    let candidates = std::env::var_os("TMPDIR").map(PathBuf::from).into_iter().chain([PathBuf::from("/var/tmp")]);
+    let candidates = std::env::var_os("TMPDIR")
+        .map(PathBuf::from)
+        .into_iter()
+        .chain([PathBuf::from("/var/tmp")]);
     let is_good = |dir: &PathBuf| {
         c_path(dir).is_ok_and(|c| is_memory_backed(&c) == Ok(false) && File::create_unnamed(&c).is_ok())
     };
@@ -167,14 +202,21 @@ fn start(options: &RunOptions, library: &Path, group: &Path) -> std::io::Result<
         preload.push(":");
         preload.push(others);
     }
-    Command::new(&options.cmd[0]).args(&options.cmd[1..]).env("LD_PRELOAD", preload).env(ENV_GROUP, group).spawn()
+    Command::new(&options.cmd[0])
+        .args(&options.cmd[1..])
+        .env("LD_PRELOAD", preload)
+        .env(ENV_GROUP, group)
+        .spawn()
 }
 
 /// Wait for CMD, passing on the signals that ask for it. Those of the terminal reach CMD by themselves.
 fn wait(mut child: Child, group: &Group) -> ExitStatus {
     let pid = child.id() as i32;
     let (passed_on, from_terminal) = ([1, 10, 12, 15], [2, 3]);
-    let caught = passed_on.iter().chain(&from_terminal).filter(|signal| !is_ignored(**signal));
+    let caught = passed_on
+        .iter()
+        .chain(&from_terminal)
+        .filter(|signal| !is_ignored(**signal));
     if let Ok(mut signals) = signal_hook::iterator::Signals::new(caught) {
         std::thread::spawn(move || {
             for signal in signals.forever().filter(|signal| passed_on.contains(signal)) {
@@ -200,7 +242,11 @@ fn wait(mut child: Child, group: &Group) -> ExitStatus {
             group.get(Key::OomPid),
             Size(group.get(Key::MemoryMax)),
             Size(group.get(Key::OomUsage)),
-            if group.get(Key::Swap) == 0 { " or give it a swap file" } else { " or --swap-max" },
+            if group.get(Key::Swap) == 0 {
+                " or give it a swap file"
+            } else {
+                " or --swap-max"
+            },
         );
     }
     status
@@ -209,7 +255,11 @@ fn wait(mut child: Child, group: &Group) -> ExitStatus {
 /// Whether we were started with this signal ignored (nohup): CMD must inherit that, so it is not caught.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0").trim();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .unwrap_or("0")
+        .trim();
     u64::from_str_radix(mask, 16).unwrap_or(0) & 1 << (signal - 1) != 0
 }
 

@@ -11,7 +11,8 @@ impl std::str::FromStr for Size {
         if text == "max" {
             return Ok(Self(u64::MAX));
         }
-        let rule = || format!("'{text}' is not a size: write a whole number of bytes, or one with K, M, G or T, or max");
+        let rule =
+            || format!("'{text}' is not a size: write a whole number of bytes, or one with K, M, G or T, or max");
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
             "" => 0,
@@ -24,8 +25,13 @@ impl std::str::FromStr for Size {
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(rule());
         }
-        let number: u64 = digits.parse().map_err(|_| format!("'{text}' is too large for a size"))?;
-        number.checked_mul(1 << shift).map(Self).ok_or_else(|| format!("'{text}' is too large for a size"))
+        let number: u64 = digits
+            .parse()
+            .map_err(|_| format!("'{text}' is too large for a size"))?;
+        number
+            .checked_mul(1 << shift)
+            .map(Self)
+            .ok_or_else(|| format!("'{text}' is too large for a size"))
     }
 }
 
@@ -47,14 +53,32 @@ mod test {
 
     #[test]
     fn sizes_are_binary() {
-        for (text, bytes) in [("0", 0), ("4096", 4096), ("64K", 65_536), ("512m", 512 << 20), ("2G", 2 << 30), ("max", u64::MAX)] {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64K", 65_536),
+            ("512m", 512 << 20),
+            ("2G", 2 << 30),
+            ("max", u64::MAX),
+        ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
     }
 
     #[test]
     fn anything_else_names_the_value_and_the_rule() {
-        for text in ["", "M", "12Q", "-5M", "1.5G", "0x10", "5 M", "99999999999999999999", "18446744073709551615K", "10MB"] {
+        for text in [
+            "",
+            "M",
+            "12Q",
+            "-5M",
+            "1.5G",
+            "0x10",
+            "5 M",
+            "99999999999999999999",
+            "18446744073709551615K",
+            "10MB",
+        ] {
             let error = text.parse::<Size>().unwrap_err();
             assert!(error.contains(&format!("'{text}'")), "{error}");
         }

@@ -37,14 +37,22 @@ fn bad_values_are_refused_by_name_and_rule() {
         (&["--zpool", "zsmallocs"], &["zsmallocs", "zsmalloc"]),
         (&["--memory-max", "12Q"], &["12Q", "memory-max", "K, M, G"]),
         (&["--memory-max", "64K"], &["64K", "memory-max", "least"]),
-        (&["--memory-max", "64M", "--memory-high", "65M"], &["65M", "memory-high"]),
+        (
+            &["--memory-max", "64M", "--memory-high", "65M"],
+            &["65M", "memory-high"],
+        ),
         (&["--max-pool-percent", "101"], &["101", "max-pool-percent", "100"]),
         (&["--folio-max", "3M"], &["3M", "folio-max", "4K to 2M"]),
         (&["--swap", missing], &[missing, "No such file"]),
         (&["--frobnicate"], &["--frobnicate"]),
     ];
     for (options, words) in cases {
-        let output = Command::new(UZSWAP).arg("run").args(options).args(["--", "echo", "started"]).output().expect("uzswap");
+        let output = Command::new(UZSWAP)
+            .arg("run")
+            .args(options)
+            .args(["--", "echo", "started"])
+            .output()
+            .expect("uzswap");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{options:?}: {stderr}");
         assert!(output.stdout.is_empty(), "{options:?} started the command");
@@ -52,7 +60,16 @@ fn bad_values_are_refused_by_name_and_rule() {
             assert!(stderr.contains(word), "{options:?}: no '{word}' in: {stderr}");
         }
     }
-    for args in [&["run"][..], &["run", "--memory-max", "64M", "--"], &["frobnicate"], &["stat", "no-such-group"]] {
-        assert_eq!(Command::new(UZSWAP).args(args).output().expect("uzswap").status.code(), Some(125), "{args:?}");
+    for args in [
+        &["run"][..],
+        &["run", "--memory-max", "64M", "--"],
+        &["frobnicate"],
+        &["stat", "no-such-group"],
+    ] {
+        assert_eq!(
+            Command::new(UZSWAP).args(args).output().expect("uzswap").status.code(),
+            Some(125),
+            "{args:?}"
+        );
     }
 }

@@ -162,7 +162,10 @@ impl Group {
     /// The text up to its first zero byte.
     fn text(&self, at: usize, words: usize) -> Vec<u8> {
         let words = self.0[at..at + words].iter();
-        words.flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).take_while(|b| *b != 0).collect()
+        words
+            .flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes())
+            .take_while(|b| *b != 0)
+            .collect()
     }
 
     /// A pager's thread has no stderr: what it says before it stops its process is printed by the launcher.
@@ -209,7 +212,10 @@ impl Group {
     /// that was never used.
     pub fn sum(&self, field: Field) -> u64 {
         let used = |slot: &usize| self.field(*slot, Field::Pid) != 0;
-        (0..self.high_water()).filter(used).map(|slot| self.field(slot, field)).fold(0, u64::saturating_add)
+        (0..self.high_water())
+            .filter(used)
+            .map(|slot| self.field(slot, field))
+            .fold(0, u64::saturating_add)
     }
 
     /// `memory.current`: the charges of all processes.

@@ -119,10 +119,18 @@ impl<A: Arena> Inner<A> {
         });
         for (vpn, slot) in moved {
             let slot = match slot {
-                Slot::Resident { .. } => Slot::Resident { order: 0, tag: self.lru.add_tail(vpn, 0) },
+                Slot::Resident { .. } => Slot::Resident {
+                    order: 0,
+                    tag: self.lru.add_tail(vpn, 0),
+                },
                 Slot::Zswap { handle, len, .. } => {
                     // A writeback in flight finds its mark gone and gives its slot back.
-                    Slot::Zswap { handle, len, writeback: false, tag: self.zswap_lru.add_tail(vpn, 0) }
+                    Slot::Zswap {
+                        handle,
+                        len,
+                        writeback: false,
+                        tag: self.zswap_lru.add_tail(vpn, 0),
+                    }
                 }
                 Slot::Staged { slot, busy } => {
                     self.staging.set_owner(slot, vpn);
@@ -132,8 +140,14 @@ impl<A: Arena> Inner<A> {
             };
             self.table.publish(vpn, slot);
         }
+        // What was not under our care (a mapping that grew) is not now either: the scan finds and adopts it.
+        let gaps = self.managed.gaps(from);
         self.managed.remove(from);
         self.managed.insert(target);
+        for gap in gaps {
+            let shifted = to.add(gap.start.number() - from.start.number());
+            self.managed.remove(PageRange::new(shifted, gap.pages()));
+        }
     }
 
     fn adopt(&mut self, run: PageRange, present_wins: bool) {

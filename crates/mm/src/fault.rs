@@ -60,10 +60,23 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     fn read_in(&self, worker: &mut Worker<M>, run: SwapRun, wanted: Vpn) -> Fault {
         let io = worker.io(&self.machine, run.pages as usize);
         let bytes = run.pages as usize * PAGE_SIZE;
-        if self.machine.read_swap(run.device, run.slot, io.bytes_mut(bytes)).is_err() {
+        if self
+            .machine
+            .read_swap(run.device, run.slot, io.bytes_mut(bytes))
+            .is_err()
+        {
             if run.pages > 1 {
                 let slot = run.slot + (wanted.number() - run.first.number()) as u32;
-                return self.read_in(worker, SwapRun { first: wanted, slot, pages: 1, ..run }, wanted);
+                return self.read_in(
+                    worker,
+                    SwapRun {
+                        first: wanted,
+                        slot,
+                        pages: 1,
+                        ..run
+                    },
+                    wanted,
+                );
             }
             self.stat.add(Item::SwapReadFail, 1);
             self.with(|inner| inner.publish(wanted, Slot::Bad));
@@ -125,7 +138,8 @@ impl<A: Arena> Inner<A> {
         self.publish_resident_run(vpn, mapped);
         self.streams.advance(vpn, mapped.max(1), max);
         match (mapped, stop) {
-            (0, Some(stop)) => self.not_mapped(mm, vpn, stop, true),
+            // Not adopted when it turns out to be mapped: a madvise whose event was applied may be about to drop it.
+            (0, Some(stop)) => self.not_mapped(mm, vpn, stop, false),
             _ => Fault::Served,
         }
     }
@@ -152,7 +166,9 @@ impl<A: Arena> Inner<A> {
         let mut mapped = 0u64;
         loop {
             let pages = ((1 << order) - mapped).min(u64::from(crate::UNIT));
-            let done = mm.machine.copy_in(vpn.add(mapped), &ZEROS[..pages as usize * PAGE_SIZE], true);
+            let done = mm
+                .machine
+                .copy_in(vpn.add(mapped), &ZEROS[..pages as usize * PAGE_SIZE], true);
             mapped += u64::from(done.pages);
             if done.stop.is_some() || mapped >= 1 << order {
                 return (mapped, done.stop);
@@ -200,10 +216,16 @@ impl<A: Arena> Inner<A> {
         M: Machine<Arena = A>,
     {
         mm.stat.add(Item::PgMajFault, 1);
-        let Slot::Staged { slot, busy } = self.table.lookup(vpn) else { return Fault::Retry };
+        let Slot::Staged { slot, busy } = self.table.lookup(vpn) else {
+            return Fault::Retry;
+        };
         let order = self.streams.window(vpn, mm.config.folio_order_max);
         let wanted = |inner: &Self, i: u64| {
-            inner.table.lookup(vpn.add(i)) == Slot::Staged { slot: slot + i as u32, busy: false }
+            inner.table.lookup(vpn.add(i))
+                == Slot::Staged {
+                    slot: slot + i as u32,
+                    busy: false,
+                }
         };
         let pages = (0..1u64 << order).take_while(|i| !busy && wanted(self, *i)).count() as u64;
         let done = match pages {
@@ -214,12 +236,17 @@ impl<A: Arena> Inner<A> {
             self.staging.taken_back(slot + i);
         }
         self.publish_resident_run(vpn, u64::from(done.pages));
-        self.streams.advance(vpn, u64::from(done.pages.max(1)), mm.config.folio_order_max);
+        self.streams
+            .advance(vpn, u64::from(done.pages.max(1)), mm.config.folio_order_max);
         mm.stat.add(Item::RestoreAnon, u64::from(done.pages.max(1)));
         match (done.pages, done.stop) {
             (0, Some(Stop::Again | Stop::NoMemory)) => Fault::Retry,
             // Busy with us, shared after a fork, or the mapping is read-only now: copy. The frame goes with its run.
-            (0, _) => match mm.machine.with_staged(slot, |page| mm.machine.copy_in(vpn, page, true)).stop {
+            (0, _) => match mm
+                .machine
+                .with_staged(slot, |page| mm.machine.copy_in(vpn, page, true))
+                .stop
+            {
                 None => {
                     self.publish_resident(vpn, 0);
                     Fault::Served
@@ -277,7 +304,9 @@ impl<A: Arena> Inner<A> {
                     return Fault::Lost;
                 }
             }
-            Slot::None | Slot::Resident { .. } | Slot::Staged { .. } | Slot::Swap { .. } | Slot::Bad => return Fault::Retry,
+            Slot::None | Slot::Resident { .. } | Slot::Staged { .. } | Slot::Swap { .. } | Slot::Bad => {
+                return Fault::Retry;
+            }
         };
         match done.stop {
             None => {
@@ -301,9 +330,16 @@ impl<A: Arena> Inner<A> {
         let base = vpn.number() / window * window;
         let at = |n: u64| {
             let expected = u64::from(slot) + n - vpn.number();
-            self.table.lookup(Vpn::new(n)) == Slot::Swap { device, slot: expected as u32 }
+            self.table.lookup(Vpn::new(n))
+                == Slot::Swap {
+                    device,
+                    slot: expected as u32,
+                }
         };
-        let below = (base..vpn.number()).rev().take_while(|n| u64::from(slot) + n >= vpn.number() && at(*n)).count() as u64;
+        let below = (base..vpn.number())
+            .rev()
+            .take_while(|n| u64::from(slot) + n >= vpn.number() && at(*n))
+            .count() as u64;
         let above = (vpn.number() + 1..base + window).take_while(|n| at(*n)).count() as u64;
         SwapRun {
             first: Vpn::new(vpn.number() - below),
@@ -321,7 +357,12 @@ impl<A: Arena> Inner<A> {
         let mut outcome = Fault::Retry;
         for (i, page) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
             let vpn = run.first.add(i as u64);
-            if self.table.lookup(vpn) != (Slot::Swap { device: run.device, slot: run.slot + i as u32 }) {
+            if self.table.lookup(vpn)
+                != (Slot::Swap {
+                    device: run.device,
+                    slot: run.slot + i as u32,
+                })
+            {
                 continue;
             }
             let done = mm.machine.copy_in(vpn, page, vpn == wanted);

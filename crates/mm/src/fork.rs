@@ -52,7 +52,10 @@ enum Frozen {
 
 impl Log {
     fn new() -> Self {
-        Self { entries: Vec::with_capacity(LOG_MAX), at_fork: None }
+        Self {
+            entries: Vec::with_capacity(LOG_MAX),
+            at_fork: None,
+        }
     }
 
     /// Whether a batch of events fits.
@@ -78,7 +81,11 @@ impl Log {
 
     /// Follow the changes backwards from the newest (or from the fork, for the child) to where the page was.
     fn resolve(&self, vpn: Vpn, for_child: bool) -> Frozen {
-        let newest = if for_child { self.at_fork.unwrap_or(0) } else { self.entries.len() };
+        let newest = if for_child {
+            self.at_fork.unwrap_or(0)
+        } else {
+            self.entries.len()
+        };
         let mut vpn = vpn;
         for entry in self.entries[..newest].iter().rev() {
             match *entry {
@@ -106,7 +113,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// parked it). Returns the pin that keeps the child's swap slots from being overwritten.
     pub fn freeze(&self) -> PinId {
         self.with(|inner| {
-            assert!(inner.frozen.is_none() && !inner.is_writing_back, "a freeze begins at rest");
+            assert!(
+                inner.frozen.is_none() && !inner.is_writing_back,
+                "a freeze begins at rest"
+            );
             inner.frozen = Some(Log::new());
             inner.slots.pin_all()
         })
@@ -143,16 +153,19 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// In the child: leave the frozen state without its log. Slots of the parent's device are read as `device` from
-    /// now on (not 0, which is our own); our own device starts empty.
+    /// now on (0: the parent had none); our own device starts empty.
     pub fn start_child(&self, device: u8) {
-        assert!(device != 0, "device 0 is our own");
+        self.waiting_faults.store(0, core::sync::atomic::Ordering::Relaxed);
         self.with(|inner| {
             // The log is the parent's and was being written while it was copied; its buffer goes, unread.
             inner.frozen = None;
             let mut renamed = Vec::new();
-            let everything = PageRange { start: Vpn::new(0), end: Vpn::new(1 << 35) };
+            let everything = PageRange {
+                start: Vpn::new(0),
+                end: Vpn::new(1 << 35),
+            };
             inner.table.for_each(everything, |_, vpn, slot| {
-                if let Slot::Swap { device: 0, slot } = slot {
+                if let (Slot::Swap { device: 0, slot }, 1..) = (slot, device) {
                     renamed.push((vpn, Slot::Swap { device, slot }));
                 }
             });
@@ -186,7 +199,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn for_each_absent(&self, worker: &mut Worker<M>, mut copy_in: impl FnMut(Vpn, &[u8])) -> bool {
         self.with(|inner| {
             let mut absent = Vec::new();
-            let everything = PageRange { start: Vpn::new(0), end: Vpn::new(1 << 35) };
+            let everything = PageRange {
+                start: Vpn::new(0),
+                end: Vpn::new(1 << 35),
+            };
             inner.table.for_each(everything, |_, vpn, slot| match slot {
                 Slot::Staged { .. } | Slot::Zswap { .. } | Slot::Swap { .. } | Slot::Bad => absent.push(vpn),
                 Slot::None | Slot::Resident { .. } | Slot::Zero => {}
@@ -223,7 +239,9 @@ impl<A: Arena> Inner<A> {
                 Fault::Served
             }
             None => {
-                if let Some(log) = &mut self.frozen {
+                // Pages that are not managed have no words, so there is nothing to make up for.
+                let is_managed = self.managed.covers(PageRange::new(vpn, 1));
+                if let Some(log) = self.frozen.as_mut().filter(|_| is_managed) {
                     log.push_served(vpn);
                 }
                 Fault::Served

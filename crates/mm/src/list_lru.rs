@@ -50,7 +50,13 @@ impl LruList {
     /// An empty list whose tags have `tag_bits` bits.
     pub fn new(tag_bits: u32) -> Self {
         assert!(tag_bits + 4 + VPN_BITS <= 64, "an entry is one word");
-        Self { segments: VecDeque::new(), head: 0, len: 0, next_tag: 0, tag_bits }
+        Self {
+            segments: VecDeque::new(),
+            head: 0,
+            len: 0,
+            next_tag: 0,
+            tag_bits,
+        }
     }
 
     /// Entries, stale ones included.
@@ -103,7 +109,14 @@ mod test {
             let tags: alloc::vec::Vec<u32> = (0..1500).map(|i| list.add_tail(Vpn::new(i * 7 + round), 3)).collect();
             for (i, tag) in tags.into_iter().enumerate() {
                 let entry = list.pop_oldest().unwrap();
-                assert_eq!(entry, LruEntry { vpn: Vpn::new(i as u64 * 7 + round), order: 3, tag });
+                assert_eq!(
+                    entry,
+                    LruEntry {
+                        vpn: Vpn::new(i as u64 * 7 + round),
+                        order: 3,
+                        tag
+                    }
+                );
             }
             assert_eq!(list.pop_oldest(), None);
         }

@@ -39,7 +39,10 @@ impl Done {
 
     /// None was done.
     pub const fn none(stop: Stop) -> Self {
-        Self { pages: 0, stop: Some(stop) }
+        Self {
+            pages: 0,
+            stop: Some(stop),
+        }
     }
 }
 

@@ -66,12 +66,18 @@ pub struct PageRange {
 impl PageRange {
     /// `pages` pages from `start`.
     pub const fn new(start: Vpn, pages: u64) -> Self {
-        Self { start, end: start.add(pages) }
+        Self {
+            start,
+            end: start.add(pages),
+        }
     }
 
     /// The pages that lie wholly or partly in `[start, end)`, in bytes.
     pub const fn of_bytes(start: usize, end: usize) -> Self {
-        Self { start: Vpn::of_addr(start), end: Vpn::of_addr(end + PAGE_SIZE - 1) }
+        Self {
+            start: Vpn::of_addr(start),
+            end: Vpn::of_addr(end + PAGE_SIZE - 1),
+        }
     }
 
     /// How many pages.

@@ -12,17 +12,28 @@ pub struct RangeSet(BTreeMap<Vpn, Vpn>);
 impl RangeSet {
     /// Whether all of `range` is in the set.
     pub fn covers(&self, range: PageRange) -> bool {
-        self.0.range(..=range.start).next_back().is_some_and(|(_, end)| *end >= range.end)
+        self.0
+            .range(..=range.start)
+            .next_back()
+            .is_some_and(|(_, end)| *end >= range.end)
     }
 
     /// Add `range`, merging it with its neighbours.
     pub fn insert(&mut self, range: PageRange) {
         let mut merged = range;
-        let touching: Vec<Vpn> =
-            self.0.range(..=range.end).rev().take_while(|(_, end)| **end >= range.start).map(|(s, _)| *s).collect();
+        let touching: Vec<Vpn> = self
+            .0
+            .range(..=range.end)
+            .rev()
+            .take_while(|(_, end)| **end >= range.start)
+            .map(|(s, _)| *s)
+            .collect();
         for start in touching {
             let end = self.0.remove(&start).unwrap_or(start);
-            merged = PageRange { start: merged.start.min(start), end: merged.end.max(end) };
+            merged = PageRange {
+                start: merged.start.min(start),
+                end: merged.end.max(end),
+            };
         }
         if merged.pages() > 0 {
             self.0.insert(merged.start, merged.end);
@@ -64,14 +75,20 @@ impl RangeSet {
             at = at.max(*end);
         }
         if at < range.end {
-            gaps.push(PageRange { start: at, end: range.end });
+            gaps.push(PageRange {
+                start: at,
+                end: range.end,
+            });
         }
         gaps
     }
 
     /// The ranges in order.
     pub fn iter(&self) -> impl Iterator<Item = PageRange> {
-        self.0.iter().map(|(start, end)| PageRange { start: *start, end: *end })
+        self.0.iter().map(|(start, end)| PageRange {
+            start: *start,
+            end: *end,
+        })
     }
 }
 

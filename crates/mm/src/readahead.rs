@@ -33,7 +33,12 @@ impl Streams {
     pub fn advance(&mut self, vpn: Vpn, pages: u64, max: u32) {
         let next = vpn.add(pages);
         match self.find(vpn) {
-            Some(stream) => *stream = Stream { next, order: (stream.order + 1).min(max) },
+            Some(stream) => {
+                *stream = Stream {
+                    next,
+                    order: (stream.order + 1).min(max),
+                }
+            }
             None => {
                 self.streams[self.hand] = Some(Stream { next, order: 0 });
                 self.hand = (self.hand + 1) % STREAMS;

@@ -95,11 +95,16 @@ impl Machine for SimMachine {
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
         for i in 0..pages {
             let page = vpn.add(u64::from(i));
-            let stop = |stop| Done { pages: i, stop: Some(stop) };
+            let stop = |stop| Done {
+                pages: i,
+                stop: Some(stop),
+            };
             if self.pinned.borrow().contains(&page) {
                 return stop(Stop::Busy);
             }
-            let Some(frame) = self.pages.borrow_mut().remove(&page) else { return stop(Stop::Missing) };
+            let Some(frame) = self.pages.borrow_mut().remove(&page) else {
+                return stop(Stop::Missing);
+            };
             let old = self.staging.borrow_mut().insert(slot + i, frame);
             assert!(old.is_none(), "a staging slot was filled twice");
         }
@@ -108,8 +113,15 @@ impl Machine for SimMachine {
 
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
         for i in 0..pages {
-            let frame = self.staging.borrow_mut().remove(&(slot + i)).expect("moving a frame that is not staged");
-            assert!(self.pages.borrow_mut().insert(vpn.add(u64::from(i)), frame).is_none(), "mapped twice");
+            let frame = self
+                .staging
+                .borrow_mut()
+                .remove(&(slot + i))
+                .expect("moving a frame that is not staged");
+            assert!(
+                self.pages.borrow_mut().insert(vpn.add(u64::from(i)), frame).is_none(),
+                "mapped twice"
+            );
         }
         Done::all(pages)
     }
@@ -118,7 +130,10 @@ impl Machine for SimMachine {
         for (i, page) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
             let at = vpn.add(i as u64);
             if self.pages.borrow().contains_key(&at) {
-                return Done { pages: i as u32, stop: Some(Stop::Present) };
+                return Done {
+                    pages: i as u32,
+                    stop: Some(Stop::Present),
+                };
             }
             self.pages.borrow_mut().insert(at, boxed(page));
         }
@@ -132,7 +147,9 @@ impl Machine for SimMachine {
     }
 
     fn drop_staged(&self, slot: u32, pages: u32) {
-        self.staging.borrow_mut().retain(|s, _| !(slot..slot + pages).contains(s));
+        self.staging
+            .borrow_mut()
+            .retain(|s, _| !(slot..slot + pages).contains(s));
     }
 
     fn io_buffer(&self, pages: usize) -> VecIo {

@@ -63,10 +63,16 @@ impl Staging {
     pub fn alloc(&mut self, pages: u32) -> Option<StagedRun> {
         let (units, want) = (self.unit_used.len(), pages.div_ceil(UNIT) as usize);
         let starts = (self.hand..units).chain(0..self.hand);
-        let start = starts.into_iter().find(|s| s + want <= units && !self.unit_used[*s..s + want].contains(&true))?;
+        let start = starts
+            .into_iter()
+            .find(|s| s + want <= units && !self.unit_used[*s..s + want].contains(&true))?;
         self.unit_used[start..start + want].fill(true);
         self.hand = (start + want) % units;
-        Some(StagedRun { slot: start as u32 * UNIT, capacity: want as u32 * UNIT, len: 0 })
+        Some(StagedRun {
+            slot: start as u32 * UNIT,
+            capacity: want as u32 * UNIT,
+            len: 0,
+        })
     }
 
     /// Return the slots of a run; the frames that were in them are gone now.

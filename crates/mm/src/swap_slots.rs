@@ -28,14 +28,23 @@ pub struct SwapSlots {
 }
 
 fn bit(bits: &[u64], slot: u64) -> bool {
-    bits.get((slot / 64) as usize).is_some_and(|word| word & 1 << (slot % 64) != 0)
+    bits.get((slot / 64) as usize)
+        .is_some_and(|word| word & 1 << (slot % 64) != 0)
 }
 
 impl SwapSlots {
     /// A device of at most `max` slots, which takes space as they are written.
     pub fn new(max: u64) -> Self {
         let max = max.min(u64::from(u32::MAX));
-        Self { used: Vec::new(), taken: Vec::new(), pins: Vec::new(), next_pin: 0, max, hand: 0, in_use: 0 }
+        Self {
+            used: Vec::new(),
+            taken: Vec::new(),
+            pins: Vec::new(),
+            next_pin: 0,
+            max,
+            hand: 0,
+            in_use: 0,
+        }
     }
 
     /// Slots that hold a page of ours.
@@ -75,7 +84,9 @@ impl SwapSlots {
             None
         };
         // Next fit keeps writes sequential; then from the start; then beyond what was ever used.
-        from(self.hand.min(end), end).or_else(|| from(0, self.hand.min(end))).or((end < self.max).then_some(end))
+        from(self.hand.min(end), end)
+            .or_else(|| from(0, self.hand.min(end)))
+            .or((end < self.max).then_some(end))
     }
 
     fn set(&mut self, slot: u64) {
@@ -103,7 +114,10 @@ impl SwapSlots {
     pub fn pin_all(&mut self) -> PinId {
         self.next_pin += 1;
         let id = PinId(self.next_pin);
-        self.pins.push(Pin { id, slots: self.used.clone() });
+        self.pins.push(Pin {
+            id,
+            slots: self.used.clone(),
+        });
         id
     }
 
@@ -111,7 +125,10 @@ impl SwapSlots {
     pub fn unpin(&mut self, id: PinId) {
         self.pins.retain(|pin| pin.id != id);
         for word in 0..self.taken.len() {
-            let pinned = self.pins.iter().fold(0, |bits, pin| bits | pin.slots.get(word).copied().unwrap_or(0));
+            let pinned = self
+                .pins
+                .iter()
+                .fold(0, |bits, pin| bits | pin.slots.get(word).copied().unwrap_or(0));
             self.taken[word] = self.used[word] | pinned;
         }
     }

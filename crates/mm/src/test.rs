@@ -58,7 +58,11 @@ impl World {
         let config = config(swap_pages);
         let mm = Engine::new(SimMachine::default(), VecArena::new(2048), config, SimMachine::vmstat());
         mm.manage(PageRange::new(Vpn::new(BASE), PAGES));
-        Self { worker: Worker::new(&config), mm, shadow: BTreeMap::new() }
+        Self {
+            worker: Worker::new(&config),
+            mm,
+            shadow: BTreeMap::new(),
+        }
     }
 
     /// What a program's access does: fault until the page is there.
@@ -79,13 +83,23 @@ impl World {
 
     fn write(&mut self, vpn: Vpn, seed: u64) {
         self.touch(vpn);
-        self.mm.machine().pages.borrow_mut().get_mut(&vpn).unwrap().copy_from_slice(&contents(seed));
+        self.mm
+            .machine()
+            .pages
+            .borrow_mut()
+            .get_mut(&vpn)
+            .unwrap()
+            .copy_from_slice(&contents(seed));
         self.shadow.insert(vpn, contents(seed));
     }
 
     fn remove(&mut self, range: PageRange) {
         self.mm.change(Change::Remove(range));
-        self.mm.machine().pages.borrow_mut().retain(|vpn, _| !range.contains(*vpn));
+        self.mm
+            .machine()
+            .pages
+            .borrow_mut()
+            .retain(|vpn, _| !range.contains(*vpn));
         self.shadow.retain(|vpn, _| !range.contains(*vpn));
     }
 
@@ -123,12 +137,22 @@ impl World {
             7 => self.remove(PageRange::new(vpn, len)),
             8 => drop(self.mm.shrink(&mut self.worker, 16, seed % 2 == 0)),
             9 => drop(self.mm.writeback(&mut self.worker, 8)),
-            10 => self.remap(PageRange::new(Vpn::new(BASE + page % half), len.min(half - page % half)), Vpn::new(BASE + half)),
+            10 => self.remap(
+                PageRange::new(Vpn::new(BASE + page % half), len.min(half - page % half)),
+                Vpn::new(BASE + half),
+            ),
             11 => self.mm.machine().disk_fails.set(seed % 2 == 0),
-            12 => { self.mm.machine().pinned.borrow_mut().insert(vpn); }
+            12 => {
+                self.mm.machine().pinned.borrow_mut().insert(vpn);
+            }
             13 => self.mm.machine().pinned.borrow_mut().clear(),
             14 => {
-                if self.mm.is_frozen() { self.mm.thaw(); } else { let pin = self.mm.freeze(); self.mm.unpin(pin); }
+                if self.mm.is_frozen() {
+                    self.mm.thaw();
+                } else {
+                    let pin = self.mm.freeze();
+                    self.mm.unpin(pin);
+                }
             }
             _ => self.mm.set_pool_limit(seed % 12),
         }
@@ -141,7 +165,11 @@ impl World {
         let gauges = self.mm.gauges();
         assert_eq!(gauges.staged, self.mm.machine().staged_frames() as u64);
         assert_eq!(gauges.resident, self.mm.machine().pages.borrow().len() as u64);
-        assert_eq!((gauges.stored, gauges.pool, gauges.swapped), (0, 0, 0), "all of it was loaded again");
+        assert_eq!(
+            (gauges.stored, gauges.pool, gauges.swapped),
+            (0, 0, 0),
+            "all of it was loaded again"
+        );
     }
 }
 
@@ -173,9 +201,15 @@ fn the_path_of_a_page_through_every_state() {
     assert_eq!(gauges.resident + gauges.staged, 0, "everything was stored");
     let stat = world.mm.stat();
     assert_eq!(stat.get(Item::ZswpOut) + stat.get(Item::SwpOutZero), PAGES);
-    assert!(stat.get(Item::ZswpWb) > 0, "reclaim without anything else to take writes back");
+    assert!(
+        stat.get(Item::ZswpWb) > 0,
+        "reclaim without anything else to take writes back"
+    );
     world.check_all();
-    assert_eq!(stat.get(Item::ZswpIn) + stat.get(Item::PswpIn) + stat.get(Item::SwpInZero), PAGES);
+    assert_eq!(
+        stat.get(Item::ZswpIn) + stat.get(Item::PswpIn) + stat.get(Item::SwpInZero),
+        PAGES
+    );
 }
 
 #[test]
@@ -221,11 +255,19 @@ fn a_child_starts_from_the_frozen_state() {
     assert_eq!(before, [Change::Remove(PageRange::new(Vpn::new(BASE + 2), 1))]);
     for (page, seed) in [(0u64, 0u64), (3, 3)] {
         let mut seen = Vec::new();
-        assert!(world.mm.fault_of_child(&mut world.worker, Vpn::new(BASE + page), |bytes| seen = bytes.to_vec()));
+        assert!(
+            world
+                .mm
+                .fault_of_child(&mut world.worker, Vpn::new(BASE + page), |bytes| seen = bytes.to_vec())
+        );
         assert_eq!(seen, contents(seed * 4 + 1 + seed % 2), "page {page} of the child");
     }
     let mut dropped = Vec::new();
-    assert!(world.mm.fault_of_child(&mut world.worker, Vpn::new(BASE + 2), |bytes| dropped = bytes.to_vec()));
+    assert!(
+        world
+            .mm
+            .fault_of_child(&mut world.worker, Vpn::new(BASE + 2), |bytes| dropped = bytes.to_vec())
+    );
     assert!(dropped.iter().all(|b| *b == 0), "dropped before the fork");
     world.mm.thaw();
     world.mm.unpin(pin);
@@ -237,8 +279,17 @@ fn machine_contract_is_met_by_the_simulation() {
     let machine = SimMachine::default();
     let vpn = Vpn::new(BASE);
     assert_eq!(machine.copy_in(vpn, &[7; PAGE_SIZE], true).pages, 1);
-    assert_eq!(machine.copy_in(vpn, &[8; PAGE_SIZE], true).stop, Some(crate::machine::Stop::Present));
-    assert_eq!(machine.move_out(vpn, 4, 2), crate::machine::Done { pages: 1, stop: Some(crate::machine::Stop::Missing) });
+    assert_eq!(
+        machine.copy_in(vpn, &[8; PAGE_SIZE], true).stop,
+        Some(crate::machine::Stop::Present)
+    );
+    assert_eq!(
+        machine.move_out(vpn, 4, 2),
+        crate::machine::Done {
+            pages: 1,
+            stop: Some(crate::machine::Stop::Missing)
+        }
+    );
     assert_eq!(machine.move_in(4, vpn, 1).pages, 1);
     assert_eq!(machine.read(vpn).unwrap()[0], 7);
 }

@@ -179,7 +179,13 @@ impl<A: Arena> Inner<A> {
             run.len += done.pages;
             for i in 0..done.pages {
                 self.staging.fill(slot + i, vpn.add(u64::from(i)));
-                self.publish(vpn.add(u64::from(i)), Slot::Staged { slot: slot + i, busy: false });
+                self.publish(
+                    vpn.add(u64::from(i)),
+                    Slot::Staged {
+                        slot: slot + i,
+                        busy: false,
+                    },
+                );
             }
             scan.isolated += done.pages;
             vpn = vpn.add(u64::from(done.pages));

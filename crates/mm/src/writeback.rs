@@ -28,7 +28,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Write back up to `max` of the oldest entries. Returns how many left the pool.
     pub fn writeback(&self, worker: &mut Worker<M>, max: u32) -> u64 {
         worker.io(&self.machine, max as usize);
-        let Some(write) = self.with(|inner| inner.begin_writeback(self, worker, max)) else { return 0 };
+        let Some(write) = self.with(|inner| inner.begin_writeback(self, worker, max)) else {
+            return 0;
+        };
         let bytes = write.vpns.len() * PAGE_SIZE;
         let io = worker.io(&self.machine, max as usize);
         let result = self.machine.write_swap(write.slot, io.bytes(bytes));
@@ -62,9 +64,16 @@ impl<A: Arena> Inner<A> {
         };
         let mut vpns = Vec::with_capacity(slots as usize);
         while vpns.len() < slots as usize {
-            let Some(entry) = self.zswap_lru.pop_oldest() else { break };
+            let Some(entry) = self.zswap_lru.pop_oldest() else {
+                break;
+            };
             match self.table.lookup(entry.vpn) {
-                Slot::Zswap { handle, len, writeback: false, tag } if tag == entry.tag => {
+                Slot::Zswap {
+                    handle,
+                    len,
+                    writeback: false,
+                    tag,
+                } if tag == entry.tag => {
                     let at = vpns.len() * PAGE_SIZE;
                     if self.decompress_entry(mm, worker, entry.vpn, handle, len, at, max) {
                         self.mark(entry.vpn, handle, len, true, tag);
@@ -111,7 +120,15 @@ impl<A: Arena> Inner<A> {
 
     /// Change only the mark of an entry: what it points to stays.
     fn mark(&mut self, vpn: Vpn, handle: crate::zsmalloc::Handle, len: u32, writeback: bool, tag: u32) {
-        self.table.publish(vpn, Slot::Zswap { handle, len, writeback, tag });
+        self.table.publish(
+            vpn,
+            Slot::Zswap {
+                handle,
+                len,
+                writeback,
+                tag,
+            },
+        );
     }
 
     fn end_writeback(&mut self, write: &Write) -> u64 {
@@ -132,7 +149,13 @@ impl<A: Arena> Inner<A> {
     /// The device failed: the pages stay where they are, as the youngest of their list.
     fn cancel_writeback(&mut self, write: &Write) {
         for vpn in &write.vpns {
-            if let Slot::Zswap { handle, len, writeback: true, .. } = self.table.lookup(*vpn) {
+            if let Slot::Zswap {
+                handle,
+                len,
+                writeback: true,
+                ..
+            } = self.table.lookup(*vpn)
+            {
                 let tag = self.zswap_lru.add_tail(*vpn, 0);
                 self.mark(*vpn, handle, len, false, tag);
             }

@@ -111,14 +111,22 @@ impl<M: Machine> Worker<M> {
             return Outcome::Zero;
         }
         let out = &mut self.blocks[i * COMPRESSED_MAX..(i + 1) * COMPRESSED_MAX];
-        self.context.compress(bytes, out).map_or(Outcome::Incompressible, Outcome::Compressed)
+        self.context
+            .compress(bytes, out)
+            .map_or(Outcome::Incompressible, Outcome::Compressed)
     }
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Store the run that has been staged longest. Returns how many pages were stored; `None`: nothing is staged.
     pub fn store_oldest(&self, worker: &mut Worker<M>) -> Option<u64> {
-        let run = self.with_for_reclaim(|inner| if inner.frozen.is_some() { None } else { inner.staging.pop_oldest() })?;
+        let run = self.with_for_reclaim(|inner| {
+            if inner.frozen.is_some() {
+                None
+            } else {
+                inner.staging.pop_oldest()
+            }
+        })?;
         let mut stored = 0;
         let mut refused = false;
         for first in (0..run.len).step_by(self.config.store_batch as usize) {
@@ -146,7 +154,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     fn compress(&self, worker: &mut Worker<M>, batch: StagedRun) {
         for i in 0..batch.len {
             if worker.outcomes[i as usize] != Outcome::NotOurs {
-                let outcome = self.machine.with_staged(batch.slot + i, |bytes| worker.compress(i as usize, bytes));
+                let outcome = self
+                    .machine
+                    .with_staged(batch.slot + i, |bytes| worker.compress(i as usize, bytes));
                 worker.outcomes[i as usize] = outcome;
             }
         }
@@ -161,7 +171,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
         self.with(|inner| {
             for slot in run.slot..run.slot + run.len {
-                let is_waiting = matches!(inner.table.lookup(inner.staging.owner(slot)), Slot::Staged { slot: s, .. } if s == slot);
+                let is_waiting =
+                    matches!(inner.table.lookup(inner.staging.owner(slot)), Slot::Staged { slot: s, .. } if s == slot);
                 if !is_waiting {
                     self.machine.drop_staged(slot, 1);
                     inner.staging.taken_back(slot);
@@ -182,7 +193,9 @@ impl<A: Arena> Inner<A> {
             if is_ours {
                 self.publish(vpn, Slot::Staged { slot, busy: true });
             }
-            worker.outcomes.push(if is_ours { Outcome::Zero } else { Outcome::NotOurs });
+            worker
+                .outcomes
+                .push(if is_ours { Outcome::Zero } else { Outcome::NotOurs });
         }
     }
 
@@ -231,7 +244,15 @@ impl<A: Arena> Inner<A> {
             return false;
         };
         let tag = self.zswap_lru.add_tail(vpn, 0);
-        self.publish(vpn, Slot::Zswap { handle, len: block.len() as u32, writeback: false, tag });
+        self.publish(
+            vpn,
+            Slot::Zswap {
+                handle,
+                len: block.len() as u32,
+                writeback: false,
+                tag,
+            },
+        );
         mm.stat.add(Item::ZswpOut, 1);
         true
     }

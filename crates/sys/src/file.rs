@@ -64,7 +64,9 @@ impl File {
     fn create_unlinked(dir: &CStr, mode: Mode) -> Result<Self> {
         let mut path = Vec::from(dir.to_bytes());
         path.extend_from_slice(b"/.uzswap-");
-        path.extend_from_slice(hex(rustix::process::getpid().as_raw_nonzero().get() as u64 ^ crate::time::now_ns()).as_slice());
+        path.extend_from_slice(
+            hex(rustix::process::getpid().as_raw_nonzero().get() as u64 ^ crate::time::now_ns()).as_slice(),
+        );
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let fd = fs::open(path.as_slice(), flags, mode)?;
         fs::unlink(path.as_slice())?;
@@ -152,7 +154,12 @@ impl File {
 
     /// Give a part of the file's space back to the filesystem; it is only an optimisation, so errors are dropped.
     pub fn punch(&self, offset: u64, len: u64) {
-        let _ = fs::fallocate(&self.0, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len);
+        let _ = fs::fallocate(
+            &self.0,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            offset,
+            len,
+        );
     }
 }
 
@@ -221,7 +228,13 @@ struct Flock {
 /// rustix has only whole-file and process-owned locks; these belong to the open file description.
 fn ofd_lock(fd: BorrowedFd<'_>, cmd: usize, byte: i64, kind: Lock) -> Result<i16> {
     use rustix::fd::AsRawFd;
-    let mut lock = Flock { kind: kind as i16, whence: 0, start: byte, len: 1, pid: 0 };
+    let mut lock = Flock {
+        kind: kind as i16,
+        whence: 0,
+        start: byte,
+        len: 1,
+        pid: 0,
+    };
     let nr = linux_raw_sys::general::__NR_fcntl as usize;
     // SAFETY: fcntl with a valid struct flock, which it reads and, for GETLK, writes.
     unsafe { crate::thread::syscall(nr, [fd.as_raw_fd() as usize, cmd, &raw mut lock as usize, 0, 0, 0])? };

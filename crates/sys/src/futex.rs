@@ -10,7 +10,10 @@ use rustix::thread::futex::{self, Flags};
 use rustix::time::Timespec;
 
 fn timespec(ns: u64) -> Timespec {
-    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    }
 }
 
 /// Sleep until `word` is no longer `expected`, is woken, or `timeout_ns` is over. Spurious returns are allowed.
@@ -54,14 +57,19 @@ impl RawLock {
     }
 
     fn try_acquire(&self) -> bool {
-        self.0.compare_exchange(UNLOCKED, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0
+            .compare_exchange(UNLOCKED, LOCKED, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 }
 
 // SAFETY: acquisition is an acquire read-modify-write that only succeeds from UNLOCKED, release is a release swap
 // by the holder; so at most one holder exists at a time and its writes are visible to the next.
 unsafe impl lock_api::RawMutex for RawLock {
-    #[allow(clippy::declare_interior_mutable_const, reason = "lock_api asks for a constant initialiser")]
+    #[allow(
+        clippy::declare_interior_mutable_const,
+        reason = "lock_api asks for a constant initialiser"
+    )]
     const INIT: Self = Self(AtomicU32::new(UNLOCKED));
     type GuardMarker = lock_api::GuardSend;
 

@@ -51,7 +51,10 @@ impl Heap {
     /// An allocator that reserves its range when it is first asked.
     #[allow(clippy::new_without_default, reason = "a const constructor for a static")]
     pub const fn new() -> Self {
-        Self { inner: Inner::new(ReserveOnce { done: false }), live: AtomicUsize::new(0) }
+        Self {
+            inner: Inner::new(ReserveOnce { done: false }),
+            live: AtomicUsize::new(0),
+        }
     }
 
     /// Bytes given out and not yet returned.

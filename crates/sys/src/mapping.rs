@@ -48,7 +48,8 @@ impl Mapping {
         let span = len + (align - crate::PAGE_SIZE);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
-        let base = unsafe { mm::mmap_anonymous(core::ptr::null_mut(), span, ProtFlags::READ | ProtFlags::WRITE, flags)? };
+        let base =
+            unsafe { mm::mmap_anonymous(core::ptr::null_mut(), span, ProtFlags::READ | ProtFlags::WRITE, flags)? };
         let skip = (base as usize).next_multiple_of(align) - base as usize;
         // SAFETY: head and tail lie in the mapping just made, outside what is kept; nobody else knows them yet.
         unsafe {
@@ -87,7 +88,10 @@ impl Mapping {
     }
 
     fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "outside the mapping");
+        assert!(
+            offset.checked_add(len).is_some_and(|end| end <= self.len),
+            "outside the mapping"
+        );
         // In bounds by the assertion above, so the offset stays inside one allocation.
         self.base.as_ptr().cast::<u8>().wrapping_add(offset)
     }
@@ -136,7 +140,11 @@ impl Mapping {
     /// # Errors
     /// What `mprotect` answers.
     pub fn protect(&mut self, offset: usize, len: usize, writable: bool) -> Result<()> {
-        let prot = if writable { MprotectFlags::READ | MprotectFlags::WRITE } else { MprotectFlags::READ };
+        let prot = if writable {
+            MprotectFlags::READ | MprotectFlags::WRITE
+        } else {
+            MprotectFlags::READ
+        };
         // SAFETY: in bounds by `at`. A write to a read-only part is the caller's SIGSEGV, not undefined behaviour here.
         unsafe { mm::mprotect(self.at(offset, len).cast(), len, prot) }
     }
@@ -183,7 +191,15 @@ impl Mapping {
     pub fn replace(&mut self, offset: usize, len: usize) -> Result<()> {
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
         // SAFETY: replaces pages of this very mapping, exclusively borrowed.
-        unsafe { mm::mmap_anonymous(self.at(offset, len).cast(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }.map(drop)
+        unsafe {
+            mm::mmap_anonymous(
+                self.at(offset, len).cast(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+            )
+        }
+        .map(drop)
     }
 
     /// Keep the mapping for the life of the process.
@@ -222,13 +238,19 @@ pub mod own {
     /// Record `[start, start + len)`.
     pub fn add(start: usize, len: usize) {
         for [slot, end] in &RANGES {
-            if slot.load(Ordering::Relaxed) == 0 && slot.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if slot.load(Ordering::Relaxed) == 0
+                && slot
+                    .compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            {
                 // A reader that comes between the two stores sees an empty range; ranges are recorded before the
                 // thread that scans mappings exists, or by that thread itself.
                 end.store(start + len, Ordering::Release);
                 return;
             }
         }
+        // An agent that forgets a range of its own would manage its own stacks: better to stop.
+        panic!("more than {MAX} mappings of our own");
     }
 
     /// Forget the range that starts at `start`.

@@ -104,7 +104,11 @@ impl ProcSelf {
     /// ENOTTY before Linux 6.7.
     pub fn for_each_present(&self, start: usize, end: usize, mut found: impl FnMut(usize, usize)) -> Result<()> {
         const REGIONS: usize = 64;
-        let mut regions = [raw::page_region { start: 0, end: 0, categories: 0 }; REGIONS];
+        let mut regions = [raw::page_region {
+            start: 0,
+            end: 0,
+            categories: 0,
+        }; REGIONS];
         let mut at = start;
         while at < end {
             // SAFETY: pm_scan_arg is plain integers, for which all zeroes is a value.
@@ -137,7 +141,10 @@ impl ProcSelf {
         let mut fields = buf[..n].split(|&b| b == b' ').map(number);
         let mut next = || fields.next().unwrap_or(0) * PAGE_SIZE;
         let (virt, resident, shared) = (next(), next(), next());
-        Ok(Sizes { virt, anon: resident.saturating_sub(shared) })
+        Ok(Sizes {
+            virt,
+            anon: resident.saturating_sub(shared),
+        })
     }
 
     /// Bytes of anonymous memory that other processes share with us (after a fork), counting each page by the part
@@ -158,7 +165,9 @@ impl ProcSelf {
 
 /// The decimal number at the start of `text`.
 fn number(text: &[u8]) -> usize {
-    text.iter().take_while(|b| b.is_ascii_digit()).fold(0, |n, b| n * 10 + usize::from(b - b'0'))
+    text.iter()
+        .take_while(|b| b.is_ascii_digit())
+        .fold(0, |n, b| n * 10 + usize::from(b - b'0'))
 }
 
 /// PAGEMAP_SCAN answers with the number of regions, which the ready-made ioctl patterns drop.

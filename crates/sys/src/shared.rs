@@ -46,7 +46,14 @@ impl SharedWords {
     fn map(fd: OwnedFd, count: usize) -> Result<Self> {
         // SAFETY: a fresh shared mapping; the file holds at least count words (created or checked by the callers).
         let base = unsafe {
-            mmap(core::ptr::null_mut(), count * 8, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &fd, 0)?
+            mmap(
+                core::ptr::null_mut(),
+                count * 8,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &fd,
+                0,
+            )?
         };
         // SAFETY: page aligned, count * 8 bytes long, never unmapped, and every process accesses it atomically.
         let words = unsafe { core::slice::from_raw_parts(base.cast::<AtomicU64>(), count) };
@@ -81,7 +88,10 @@ pub struct FamilyWords {
 impl FamilyWords {
     /// `count` words that are not there until [`renew`](Self::renew).
     pub const fn new(count: usize) -> Self {
-        Self { base: AtomicPtr::new(core::ptr::null_mut()), count }
+        Self {
+            base: AtomicPtr::new(core::ptr::null_mut()),
+            count,
+        }
     }
 
     /// Map fresh zero words in place of those there were; children keep the old ones.

@@ -18,7 +18,11 @@ const MOVE_TO: c_int = 3;
 pub(crate) fn move_mapping(from: *mut c_void, len: usize, to: *mut c_void) -> Result<*mut c_void> {
     // SAFETY: both ranges belong to the caller's mappings, and the one at `to` is replaced on purpose.
     let moved = unsafe { mremap(from, len, len, MOVE_TO, to) };
-    if moved as isize == -1 { Err(Errno::FAULT) } else { Ok(moved) }
+    if moved as isize == -1 {
+        Err(Errno::FAULT)
+    } else {
+        Ok(moved)
+    }
 }
 
 /// Fork; the child runs `body` and exits with its result. Returns the child's process id.
@@ -44,5 +48,11 @@ pub fn reap(pid: i32, block: bool) -> Option<u8> {
     // SAFETY: waits for a child of ours and writes one integer.
     let reaped = unsafe { waitpid(pid, &raw mut status, if block { 0 } else { WNOHANG }) };
     let signal = status & 0x7f;
-    (reaped == pid).then(|| if signal == 0 { (status >> 8) as u8 } else { 128 + signal as u8 })
+    (reaped == pid).then(|| {
+        if signal == 0 {
+            (status >> 8) as u8
+        } else {
+            128 + signal as u8
+        }
+    })
 }

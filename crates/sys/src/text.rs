@@ -37,7 +37,11 @@ pub unsafe fn replace(function: *mut c_void, replacement: *const c_void) -> Resu
     // SAFETY: the text pages become writable, are written within the function's own bytes (promise 1), and are
     // executable again before anybody runs them; this code lives in another mapping.
     unsafe {
-        mprotect(pages, len, MprotectFlags::READ | MprotectFlags::WRITE | MprotectFlags::EXEC)?;
+        mprotect(
+            pages,
+            len,
+            MprotectFlags::READ | MprotectFlags::WRITE | MprotectFlags::EXEC,
+        )?;
         core::ptr::copy_nonoverlapping(patch.as_ptr(), function.cast(), PATCH);
         let _ = mprotect(pages, len, MprotectFlags::READ | MprotectFlags::EXEC);
     }

@@ -78,7 +78,8 @@ pub fn spawn(name: &'static core::ffi::CStr, files: Descriptors, body: impl FnOn
     let top = stack.addr() + STACK - 64;
     core::mem::forget(stack);
     core::mem::forget(tls);
-    let mut flags = raw::CLONE_VM | raw::CLONE_FS | raw::CLONE_SIGHAND | raw::CLONE_THREAD | raw::CLONE_SYSVSEM | raw::CLONE_SETTLS;
+    let mut flags =
+        raw::CLONE_VM | raw::CLONE_FS | raw::CLONE_SIGHAND | raw::CLONE_THREAD | raw::CLONE_SYSVSEM | raw::CLONE_SETTLS;
     if files == Descriptors::Shared {
         flags |= raw::CLONE_FILES;
     }
@@ -144,7 +145,10 @@ pub fn block_signals() -> u64 {
 pub fn restore_signals(mask: u64) {
     // SAFETY: the mask is 8 bytes, as the last argument says.
     let _ = unsafe {
-        syscall(raw::__NR_rt_sigprocmask as usize, [SIG_SETMASK, &raw const mask as usize, 0, 8, 0, 0])
+        syscall(
+            raw::__NR_rt_sigprocmask as usize,
+            [SIG_SETMASK, &raw const mask as usize, 0, 8, 0, 0],
+        )
     };
 }
 

@@ -63,8 +63,14 @@ impl Filled {
         match (result, usize::try_from(field)) {
             (Ok(()), _) => Self { bytes: len, stop: None },
             // A partial fill answers EAGAIN with the bytes done; what stopped it shows when the rest is tried again.
-            (Err(Errno::AGAIN), Ok(bytes)) if bytes > 0 => Self { bytes: bytes.min(len), stop: None },
-            (Err(errno), _) => Self { bytes: 0, stop: Some(errno) },
+            (Err(Errno::AGAIN), Ok(bytes)) if bytes > 0 => Self {
+                bytes: bytes.min(len),
+                stop: None,
+            },
+            (Err(errno), _) => Self {
+                bytes: 0,
+                stop: Some(errno),
+            },
         }
     }
 }
@@ -112,7 +118,11 @@ impl Uffd {
         let fd = unsafe { ioctl::ioctl(&device, NewUffd(flags))? };
         // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
         let uffd = Self(unsafe { OwnedFd::from_raw_fd(fd) });
-        let mut api = raw::uffdio_api { api: u64::from(raw::UFFD_API), features, ioctls: 0 };
+        let mut api = raw::uffdio_api {
+            api: u64::from(raw::UFFD_API),
+            features,
+            ioctls: 0,
+        };
         uffd.update::<API, _>(&mut api)?;
         Ok(uffd)
     }
@@ -128,8 +138,15 @@ impl Uffd {
     /// # Errors
     /// EINVAL: not (only) private anonymous memory; EBUSY: another userfaultfd has it; ENOMEM: unmapped.
     pub fn register(&self, addr: usize, len: usize) -> Result<()> {
-        let range = raw::uffdio_range { start: addr as u64, len: len as u64 };
-        let mut arg = raw::uffdio_register { range, mode: REGISTER_MODE_MISSING, ioctls: 0 };
+        let range = raw::uffdio_range {
+            start: addr as u64,
+            len: len as u64,
+        };
+        let mut arg = raw::uffdio_register {
+            range,
+            mode: REGISTER_MODE_MISSING,
+            ioctls: 0,
+        };
         self.update::<REGISTER, _>(&mut arg)
     }
 
@@ -143,7 +160,10 @@ impl Uffd {
     /// Wake the threads that wait for pages of the range; they look again.
     pub fn wake(&self, addr: usize, len: usize) {
         // Nobody there to wake, or nothing mapped any more: both leave nothing to do.
-        let _ = self.update::<WAKE, _>(&mut raw::uffdio_range { start: addr as u64, len: len as u64 });
+        let _ = self.update::<WAKE, _>(&mut raw::uffdio_range {
+            start: addr as u64,
+            len: len as u64,
+        });
     }
 
     /// Fill missing pages at `addr` with a copy of `bytes` (a multiple of the page size).
@@ -152,8 +172,13 @@ impl Uffd {
     /// here or spans mappings; ESRCH the process is gone; ENOMEM.
     pub fn copy(&self, addr: usize, bytes: &[u8], wake: bool) -> Filled {
         let mode = if wake { 0 } else { COPY_MODE_DONTWAKE };
-        let mut arg =
-            raw::uffdio_copy { dst: addr as u64, src: bytes.as_ptr() as u64, len: bytes.len() as u64, mode, copy: 0 };
+        let mut arg = raw::uffdio_copy {
+            dst: addr as u64,
+            src: bytes.as_ptr() as u64,
+            len: bytes.len() as u64,
+            mode,
+            copy: 0,
+        };
         let result = self.update::<COPY, _>(&mut arg);
         Filled::decode(result, arg.copy, bytes.len())
     }
@@ -172,7 +197,13 @@ impl Uffd {
     }
 
     fn moving(&self, dst: usize, src: usize, len: usize, mode: u64) -> Filled {
-        let mut arg = raw::uffdio_move { dst: dst as u64, src: src as u64, len: len as u64, mode, move_: 0 };
+        let mut arg = raw::uffdio_move {
+            dst: dst as u64,
+            src: src as u64,
+            len: len as u64,
+            mode,
+            move_: 0,
+        };
         let result = self.update::<MOVE, _>(&mut arg);
         Filled::decode(result, arg.move_, len)
     }
@@ -186,7 +217,12 @@ impl Uffd {
         loop {
             match io::read(&self.0, &mut messages) {
                 Ok(n) => {
-                    messages[..n].as_chunks::<MESSAGE>().0.iter().filter_map(decode).for_each(&mut f);
+                    messages[..n]
+                        .as_chunks::<MESSAGE>()
+                        .0
+                        .iter()
+                        .filter_map(decode)
+                        .for_each(&mut f);
                     return Ok(n == messages.len());
                 }
                 Err(Errno::AGAIN) => return Ok(false),
@@ -210,14 +246,27 @@ fn decode(msg: &[u8; MESSAGE]) -> Option<Event> {
         u64::from_ne_bytes(msg[at..at + 8].try_into().unwrap_or_default()) as usize
     };
     match u32::from(msg[0]) {
-        raw::UFFD_EVENT_PAGEFAULT => {
-            Some(Event::Fault { addr: word(1), write: word(0) & raw::UFFD_PAGEFAULT_FLAG_WRITE as usize != 0 })
-        }
+        raw::UFFD_EVENT_PAGEFAULT => Some(Event::Fault {
+            addr: word(1),
+            write: word(0) & raw::UFFD_PAGEFAULT_FLAG_WRITE as usize != 0,
+        }),
         // SAFETY: the kernel installed this descriptor in our table when it delivered the message.
-        raw::UFFD_EVENT_FORK => Some(Event::Fork(Uffd(unsafe { OwnedFd::from_raw_fd(word(0) as u32 as i32) }))),
-        raw::UFFD_EVENT_REMAP => Some(Event::Remap { from: word(0), to: word(1), len: word(2) }),
-        raw::UFFD_EVENT_REMOVE => Some(Event::Remove { start: word(0), end: word(1) }),
-        raw::UFFD_EVENT_UNMAP => Some(Event::Unmap { start: word(0), end: word(1) }),
+        raw::UFFD_EVENT_FORK => Some(Event::Fork(Uffd(unsafe {
+            OwnedFd::from_raw_fd(word(0) as u32 as i32)
+        }))),
+        raw::UFFD_EVENT_REMAP => Some(Event::Remap {
+            from: word(0),
+            to: word(1),
+            len: word(2),
+        }),
+        raw::UFFD_EVENT_REMOVE => Some(Event::Remove {
+            start: word(0),
+            end: word(1),
+        }),
+        raw::UFFD_EVENT_UNMAP => Some(Event::Unmap {
+            start: word(0),
+            end: word(1),
+        }),
         _ => None,
     }
 }
@@ -227,8 +276,10 @@ fn decode(msg: &[u8; MESSAGE]) -> Option<Event> {
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: Option<u64>) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     assert!(!fds.is_empty() && fds.len() <= WAIT_MAX, "a bounded set of descriptors");
-    let timeout = timeout_ns
-        .map(|ns| Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 });
+    let timeout = timeout_ns.map(|ns| Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    });
     let mut polled: [PollFd<'_>; WAIT_MAX] =
         core::array::from_fn(|i| PollFd::from_borrowed_fd(fds[i.min(fds.len() - 1)], PollFlags::IN));
     poll(&mut polled[..fds.len()], timeout.as_ref()).is_ok_and(|n| n > 0)

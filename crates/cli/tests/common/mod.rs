@@ -13,7 +13,10 @@ pub fn can_manage() -> bool {
     let output = Command::new(UZSWAP).arg("doctor").output().expect("uzswap doctor");
     let is_ready = output.status.success();
     if !is_ready {
-        eprintln!("left out, this machine cannot manage programs:\n{}", String::from_utf8_lossy(&output.stdout));
+        eprintln!(
+            "left out, this machine cannot manage programs:\n{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
     }
     is_ready
 }
@@ -43,7 +46,9 @@ impl Run {
     }
 
     pub fn count(&self, name: &str) -> u64 {
-        self.counters[name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {:#}", self.counters))
+        self.counters[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no counter {name} in {:#}", self.counters))
     }
 }
 
@@ -61,5 +66,8 @@ pub fn run(name: &str, options: &[&str], cmd: &[&str]) -> Run {
         .expect("starting uzswap");
     let text = std::fs::read_to_string(&json).unwrap_or_default();
     let _ = std::fs::remove_file(&json);
-    Run { output, counters: serde_json::from_str(&text).unwrap_or_default() }
+    Run {
+        output,
+        counters: serde_json::from_str(&text).unwrap_or_default(),
+    }
 }

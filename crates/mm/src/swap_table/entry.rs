@@ -36,7 +36,12 @@ pub enum Slot {
     /// The frame is in staging slot `slot`. `busy`: it is being compressed, so it may be copied but not moved.
     Staged { slot: u32, busy: bool },
     /// In the pool. `len` in bytes, 1 to 4096; `writeback`: a copy is on its way to the swap device.
-    Zswap { handle: Handle, len: u32, writeback: bool, tag: u32 },
+    Zswap {
+        handle: Handle,
+        len: u32,
+        writeback: bool,
+        tag: u32,
+    },
     /// All zeros.
     Zero,
     /// In slot `slot` of swap device `device`.
@@ -59,7 +64,12 @@ impl From<Slot> for Word {
             Slot::None => 0,
             Slot::Resident { order, tag } => 1 | u64::from(order) << 4 | u64::from(tag) << 8,
             Slot::Staged { slot, busy } => 2 | u64::from(slot) << 4 | if busy { BUSY } else { 0 },
-            Slot::Zswap { handle, len, writeback, tag } => {
+            Slot::Zswap {
+                handle,
+                len,
+                writeback,
+                tag,
+            } => {
                 let len = u64::from(len) & 0xfff;
                 3 | handle.to_bits() << 4 | len << 40 | if writeback { WRITEBACK } else { 0 } | u64::from(tag) << 53
             }
@@ -74,8 +84,14 @@ impl From<Word> for Slot {
     fn from(Word(word): Word) -> Self {
         match field(word, 0, KIND_BITS) {
             0 => Self::None,
-            1 => Self::Resident { order: field(word, 4, 4) as u32, tag: field(word, 8, TAG_BITS) as u32 },
-            2 => Self::Staged { slot: field(word, 4, 32) as u32, busy: word & BUSY != 0 },
+            1 => Self::Resident {
+                order: field(word, 4, 4) as u32,
+                tag: field(word, 8, TAG_BITS) as u32,
+            },
+            2 => Self::Staged {
+                slot: field(word, 4, 32) as u32,
+                busy: word & BUSY != 0,
+            },
             3 => Self::Zswap {
                 handle: Handle::from_bits(field(word, 4, Handle::BITS)),
                 len: match field(word, 40, 12) as u32 {
@@ -86,7 +102,10 @@ impl From<Word> for Slot {
                 tag: field(word, 53, ZTAG_BITS) as u32,
             },
             4 => Self::Zero,
-            5 => Self::Swap { slot: field(word, 4, 32) as u32, device: field(word, 36, 8) as u8 },
+            5 => Self::Swap {
+                slot: field(word, 4, 32) as u32,
+                device: field(word, 36, 8) as u8,
+            },
             _ => Self::Bad,
         }
     }
@@ -105,9 +124,18 @@ mod test {
             (0..10u32, 0..1u32 << TAG_BITS).prop_map(|(order, tag)| Slot::Resident { order, tag }),
             (any::<u32>(), any::<bool>()).prop_map(|(slot, busy)| Slot::Staged { slot, busy }),
             (any::<u8>(), any::<u32>()).prop_map(|(device, slot)| Slot::Swap { device, slot }),
-            (0..1u64 << Handle::BITS, 1..=4096u32, any::<bool>(), 0..1u32 << ZTAG_BITS).prop_map(
-                |(bits, len, writeback, tag)| Slot::Zswap { handle: Handle::from_bits(bits), len, writeback, tag }
-            ),
+            (
+                0..1u64 << Handle::BITS,
+                1..=4096u32,
+                any::<bool>(),
+                0..1u32 << ZTAG_BITS
+            )
+                .prop_map(|(bits, len, writeback, tag)| Slot::Zswap {
+                    handle: Handle::from_bits(bits),
+                    len,
+                    writeback,
+                    tag
+                }),
         ]
     }
 

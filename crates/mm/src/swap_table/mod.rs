@@ -35,13 +35,20 @@ pub struct SwapTable {
 /// Where the word of a page lives.
 fn index(vpn: Vpn) -> (usize, usize, usize) {
     let cluster = (vpn.number() >> CLUSTER_ORDER) as usize;
-    (cluster >> LEAF_BITS, cluster & (LEAF - 1), vpn.number() as usize & (CLUSTER_PAGES - 1))
+    (
+        cluster >> LEAF_BITS,
+        cluster & (LEAF - 1),
+        vpn.number() as usize & (CLUSTER_PAGES - 1),
+    )
 }
 
 impl SwapTable {
     /// An empty table.
     pub fn new() -> Self {
-        Self { top: (0..TOP).map(|_| None).collect(), clusters: 0 }
+        Self {
+            top: (0..TOP).map(|_| None).collect(),
+            clusters: 0,
+        }
     }
 
     /// The word of a page.
@@ -61,7 +68,10 @@ impl SwapTable {
         let home = &mut leaf_ref[leaf];
         let cluster = home.get_or_insert_with(|| {
             self.clusters += 1;
-            Box::new(Cluster { words: [Word::default(); CLUSTER_PAGES], used: 0 })
+            Box::new(Cluster {
+                words: [Word::default(); CLUSTER_PAGES],
+                used: 0,
+            })
         });
         let old: Slot = core::mem::replace(&mut cluster.words[word], slot.into()).into();
         cluster.used += u32::from(old == Slot::None);

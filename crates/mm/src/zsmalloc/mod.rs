@@ -112,7 +112,14 @@ pub struct Zsmalloc<A> {
 impl<A: Arena> Zsmalloc<A> {
     /// An empty pool in `arena`.
     pub fn new(arena: A) -> Self {
-        Self { arena, zspages: Vec::new(), free_spans: Vec::new(), groups: [[NIL; GROUPS]; COUNT], pages: 0, objects: 0 }
+        Self {
+            arena,
+            zspages: Vec::new(),
+            free_spans: Vec::new(),
+            groups: [[NIL; GROUPS]; COUNT],
+            pages: 0,
+            objects: 0,
+        }
     }
 
     /// Pages in use, unused parts of zspages included: what the pool costs.
@@ -155,7 +162,10 @@ impl<A: Arena> Zsmalloc<A> {
         let next = self.zspages[id as usize].free;
         self.slot_mut(handle, 2).copy_from_slice(&next.to_ne_bytes());
         self.change(id, |zspage| {
-            assert!(zspage.used > 0 && index < zspage.bump, "freeing an object that is not there");
+            assert!(
+                zspage.used > 0 && index < zspage.bump,
+                "freeing an object that is not there"
+            );
             zspage.free = index;
             zspage.used -= 1;
         });
@@ -177,7 +187,11 @@ impl<A: Arena> Zsmalloc<A> {
 
     fn take_object(&mut self, id: u32) -> u16 {
         let zspage = self.zspages[id as usize];
-        let index = if zspage.free == NO_OBJECT { zspage.bump } else { zspage.free };
+        let index = if zspage.free == NO_OBJECT {
+            zspage.bump
+        } else {
+            zspage.free
+        };
         let next_free = if zspage.free == NO_OBJECT {
             NO_OBJECT
         } else {
@@ -193,7 +207,14 @@ impl<A: Arena> Zsmalloc<A> {
     }
 
     fn new_zspage(&mut self, class: usize) -> Result<u32, PoolFull> {
-        let zspage = Zspage { class: class as u16, used: 0, bump: 0, free: NO_OBJECT, prev: NIL, next: NIL };
+        let zspage = Zspage {
+            class: class as u16,
+            used: 0,
+            bump: 0,
+            free: NO_OBJECT,
+            prev: NIL,
+            next: NIL,
+        };
         let id = match self.free_spans.pop() {
             Some(id) => {
                 self.zspages[id as usize] = zspage;

@@ -34,18 +34,27 @@ pub const fn index(len: usize) -> usize {
 
 /// The class of each size, merged: entry `i` may have a larger size than index `i` asks for.
 pub const fn table() -> [SizeClass; COUNT] {
-    let mut classes = [SizeClass { size: 0, pages: 0, objects: 0 }; COUNT];
+    let mut classes = [SizeClass {
+        size: 0,
+        pages: 0,
+        objects: 0,
+    }; COUNT];
     let mut i = COUNT;
     while i > 0 {
         i -= 1;
         let size = MIN + i * STEP;
         let pages = best_chain(size);
         let objects = pages * 4096 / size;
-        let same_as_next = i + 1 < COUNT && classes[i + 1].pages as usize == pages && classes[i + 1].objects as usize == objects;
+        let same_as_next =
+            i + 1 < COUNT && classes[i + 1].pages as usize == pages && classes[i + 1].objects as usize == objects;
         classes[i] = if same_as_next {
             classes[i + 1]
         } else {
-            SizeClass { size: size as u16, pages: pages as u8, objects: objects as u16 }
+            SizeClass {
+                size: size as u16,
+                pages: pages as u8,
+                objects: objects as u16,
+            }
         };
     }
     classes
@@ -81,6 +90,13 @@ mod test {
         }
         let distinct = table.windows(2).filter(|w| w[0] != w[1]).count() + 1;
         assert!((60..256).contains(&distinct), "{distinct}");
-        assert_eq!(table[index(1360)], SizeClass { size: 1360, pages: 1, objects: 3 });
+        assert_eq!(
+            table[index(1360)],
+            SizeClass {
+                size: 1360,
+                pages: 1,
+                objects: 3
+            }
+        );
     }
 }

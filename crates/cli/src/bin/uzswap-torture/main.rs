@@ -62,19 +62,28 @@ static STEPS: AtomicU64 = AtomicU64::new(0);
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 fn play(options: &Options, seed: u64) {
-    let scale = Scale { steps: options.steps, pages: options.pages, forks: !options.no_fork };
+    let scale = Scale {
+        steps: options.steps,
+        pages: options.pages,
+        forks: !options.no_fork,
+    };
     let outcome = Round::new(seed, scale).play();
     STEPS.fetch_add(outcome.steps, Ordering::Relaxed);
     FORKS.fetch_add(outcome.forks, Ordering::Relaxed);
     if let Some(difference) = outcome.difference {
         FAILED.store(true, Ordering::Relaxed);
-        println!("DIFFERENCE in round {seed}: {difference}\nreplay with --round {seed} --steps {}", options.steps);
+        println!(
+            "DIFFERENCE in round {seed}: {difference}\nreplay with --round {seed} --steps {}",
+            options.steps
+        );
     }
 }
 
 fn thread(options: &Options, thread: u64, until: Instant) {
     for number in 0.. {
-        let is_over = options.rounds.map_or_else(|| Instant::now() >= until, |rounds| number >= rounds);
+        let is_over = options
+            .rounds
+            .map_or_else(|| Instant::now() >= until, |rounds| number >= rounds);
         if is_over || FAILED.load(Ordering::Relaxed) {
             return;
         }
@@ -101,6 +110,14 @@ fn main() -> ExitCode {
         println!("DIFFERENCE in the ballast");
         FAILED.store(true, Ordering::Relaxed);
     }
-    println!("{} steps, {} forks", STEPS.load(Ordering::Relaxed), FORKS.load(Ordering::Relaxed));
-    if FAILED.load(Ordering::Relaxed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    println!(
+        "{} steps, {} forks",
+        STEPS.load(Ordering::Relaxed),
+        FORKS.load(Ordering::Relaxed)
+    );
+    if FAILED.load(Ordering::Relaxed) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }

@@ -44,7 +44,12 @@ impl Region {
     /// A fresh region; `None` when the address space is full.
     pub(crate) fn new(pages: usize) -> Option<Self> {
         let mapping = Mapping::reserve(pages * PAGE).ok()?;
-        Some(Self { mapping, ids: vec![0; pages * SECTORS], is_writable: true, is_split: false })
+        Some(Self {
+            mapping,
+            ids: vec![0; pages * SECTORS],
+            is_writable: true,
+            is_split: false,
+        })
     }
 
     pub(crate) fn sectors(&self) -> usize {
@@ -73,7 +78,11 @@ impl Region {
             return Ok(());
         }
         let at = seen.iter().zip(&expected).position(|(a, b)| a != b).unwrap_or(0);
-        let zeros = if seen.iter().all(|b| *b == 0) { " (it reads as zeros)" } else { "" };
+        let zeros = if seen.iter().all(|b| *b == 0) {
+            " (it reads as zeros)"
+        } else {
+            ""
+        };
         Err(format!(
             "page {} of {} at {:#x}, sector {}: byte {at} is {:#x}, not {:#x}{zeros}",
             sector / SECTORS,
@@ -90,23 +99,34 @@ impl Region {
         use std::os::unix::fs::FileExt;
         let mut seen = vec![0; count * SECTOR];
         let io = |e: std::io::Error| format!("the kernel could not read the region: {e}");
-        file.write_all_at(self.mapping.bytes(sector * SECTOR, count * SECTOR), 0).map_err(io)?;
+        file.write_all_at(self.mapping.bytes(sector * SECTOR, count * SECTOR), 0)
+            .map_err(io)?;
         file.read_exact_at(&mut seen, 0).map_err(io)?;
-        seen.chunks_exact(SECTOR).enumerate().try_for_each(|(i, bytes)| self.compare(sector + i, bytes))
+        seen.chunks_exact(SECTOR)
+            .enumerate()
+            .try_for_each(|(i, bytes)| self.compare(sector + i, bytes))
     }
 
     /// Have the kernel write `id` into `count` sectors.
-    pub(crate) fn write_through(&mut self, file: &std::fs::File, sector: usize, count: usize, id: u64) -> Result<(), String> {
+    pub(crate) fn write_through(
+        &mut self,
+        file: &std::fs::File,
+        sector: usize,
+        count: usize,
+        id: u64,
+    ) -> Result<(), String> {
         use std::os::unix::fs::FileExt;
         let io = |e: std::io::Error| format!("the kernel could not write the region: {e}");
         file.write_all_at(&contents(id).repeat(count), 0).map_err(io)?;
-        file.read_exact_at(self.mapping.bytes_mut(sector * SECTOR, count * SECTOR), 0).map_err(io)?;
+        file.read_exact_at(self.mapping.bytes_mut(sector * SECTOR, count * SECTOR), 0)
+            .map_err(io)?;
         self.ids[sector..sector + count].fill(id);
         Ok(())
     }
 
     pub(crate) fn copy_from(&mut self, to: usize, other: &Self, from: usize) {
-        self.mapping.write(to * SECTOR, other.mapping.bytes(from * SECTOR, SECTOR));
+        self.mapping
+            .write(to * SECTOR, other.mapping.bytes(from * SECTOR, SECTOR));
         self.ids[to] = other.ids[from];
     }
 
@@ -115,7 +135,11 @@ impl Region {
     }
 
     pub(crate) fn discard(&mut self, page: usize, pages: usize) {
-        if self.mapping.discard(page * PAGE, pages * PAGE, Discard::DontNeed).is_ok() {
+        if self
+            .mapping
+            .discard(page * PAGE, pages * PAGE, Discard::DontNeed)
+            .is_ok()
+        {
             self.zeroed(page, pages);
         }
     }
@@ -153,6 +177,8 @@ impl Region {
         if self.is_split {
             return Ok(());
         }
-        self.mapping.relocate().map_err(|errno| format!("mremap of one mapping was refused: {errno}"))
+        self.mapping
+            .relocate()
+            .map_err(|errno| format!("mremap of one mapping was refused: {errno}"))
     }
 }

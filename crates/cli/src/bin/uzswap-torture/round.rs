@@ -42,7 +42,12 @@ pub(crate) struct Round {
 fn scratch_file() -> Option<File> {
     use std::os::unix::fs::OpenOptionsExt;
     const O_TMPFILE: i32 = 0o20_200_000;
-    File::options().read(true).write(true).custom_flags(O_TMPFILE).open("/var/tmp").ok()
+    File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(O_TMPFILE)
+        .open("/var/tmp")
+        .ok()
 }
 
 impl Round {
@@ -88,7 +93,11 @@ impl Round {
         let region = self.below(self.regions.len());
         let pages = self.regions[region].pages();
         let first = self.below(pages);
-        let longest = if self.below(4) == 0 { pages - first } else { (pages - first).min(16) };
+        let longest = if self.below(4) == 0 {
+            pages - first
+        } else {
+            (pages - first).min(16)
+        };
         (region, first, 1 + self.below(longest))
     }
 
@@ -181,7 +190,11 @@ impl Round {
         }
         let steps = self.random.below(200);
         let child = testing::fork_and(|| {
-            self.scale = Scale { steps, forks: self.random.below(3) == 0, ..self.scale };
+            self.scale = Scale {
+                steps,
+                forks: self.random.below(3) == 0,
+                ..self.scale
+            };
             self.outcome = Outcome::default();
             self.child = None;
             self.file = scratch_file();
