@@ -145,7 +145,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             let Some(log) = inner.frozen.take() else { return };
             for entry in &log.entries {
                 match *entry {
-                    Logged::Served(vpn) => inner.publish_resident(vpn, 0),
+                    // Only now is it known what is managed: the changes before this entry are applied.
+                    Logged::Served(vpn) if inner.managed.covers(PageRange::new(vpn, 1)) => {
+                        inner.publish_resident(vpn, 0)
+                    }
+                    Logged::Served(_) => {}
                     Logged::Changed(change) => inner.apply(change),
                 }
             }
@@ -239,9 +243,7 @@ impl<A: Arena> Inner<A> {
                 Fault::Served
             }
             None => {
-                // Pages that are not managed have no words, so there is nothing to make up for.
-                let is_managed = self.managed.covers(PageRange::new(vpn, 1));
-                if let Some(log) = self.frozen.as_mut().filter(|_| is_managed) {
+                if let Some(log) = &mut self.frozen {
                     log.push_served(vpn);
                 }
                 Fault::Served
