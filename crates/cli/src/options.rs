@@ -37,10 +37,10 @@ pub(crate) enum Command {
 #[derive(Args, Clone)]
 pub(crate) struct RunOptions {
     /// Hard limit for the group: resident memory + compressed pool + the agent's own memory
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_max: Option<Size>,
     /// Reclaim starts here [default: just under memory-max]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_high: Option<Size>,
     /// Compressor and level: lz4, zstd or deflate, each with an optional :LEVEL
     #[arg(long, value_name = "NAME[:LVL]", default_value = "lz4", value_parser = compressor)]
@@ -49,19 +49,19 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "NAME", default_value = "zsmalloc", value_parser = zpool)]
     pub(crate) zpool: String,
     /// Largest share of memory-max that the compressed pool may take [default: 50; 100 without a swap file]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, value_name = "N", value_parser = percent)]
     pub(crate) max_pool_percent: Option<u64>,
     /// Share of the pool limit to which a full pool is drained before it takes more
-    #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 90, value_parser = percent)]
     pub(crate) accept_threshold_percent: u64,
     /// Swap file or directory for one, or 'none' [default: $TMPDIR or /var/tmp if it is on a disk]
     #[arg(long, value_name = "PATH|none")]
     pub(crate) swap: Option<PathBuf>,
     /// Most that the swap file may take
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) swap_max: Option<Size>,
     /// Most that the compressed pool may take
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) zswap_max: Option<Size>,
     /// Never write compressed pages back to the swap file
     #[arg(long)]
@@ -119,7 +119,7 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub(crate) data: Size,
     /// Memory that it gets [default: a quarter of the data]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_max: Option<Size>,
 }
 
@@ -132,11 +132,18 @@ fn compressor(text: &str) -> Result<Algorithm, String> {
     Algorithm::parse(text).map_err(|rule| format!("unknown compressor '{text}': {rule}"))
 }
 
+fn percent(text: &str) -> Result<u64, String> {
+    let percent = text.parse().ok().filter(|n| (1..=100).contains(n));
+    percent.ok_or_else(|| format!("'{text}' must be a number from 1 to 100"))
+}
+
 fn zpool(text: &str) -> Result<String, String> {
     match text {
         "zsmalloc" => Ok(text.to_owned()),
         "zbud" | "z3fold" => Err(format!("allocator '{text}' is not built yet: use zsmalloc")),
-        _ => Err(format!("unknown allocator '{text}': the allocator is zsmalloc")),
+        _ => Err(format!(
+            "unknown allocator '{text}': the allocator is zsmalloc (zbud and z3fold are not built yet)"
+        )),
     }
 }
 
