@@ -6,7 +6,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `init` | the constructor: reads the environment, replaces `brk`, `mmap`, `munmap`, registers the fork handlers |
+//! | `init` | the constructor: reads the environment, replaces libc's mapping functions, registers the fork handlers |
 //! | `hook` | the replacements |
 //! | `pager` | the state of an active agent: engine, descriptors, mailboxes |
 //! | `machine` | the engine's machine: userfaultfd, staging range, swap file |
