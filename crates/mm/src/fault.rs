@@ -105,7 +105,7 @@ impl<A: Arena> Inner<A> {
         }
         Step::Done(match self.table.lookup(vpn) {
             Slot::None => self.first_touch(mm, vpn),
-            Slot::Resident { .. } => self.touch_again(mm, vpn),
+            Slot::Resident { .. } => self.map_zero_page(mm, vpn),
             Slot::Staged { .. } => self.take_back(mm, vpn),
             Slot::Zswap { .. } | Slot::Zero => self.load(mm, worker, vpn),
             Slot::Swap { device, slot } => return Step::Read(self.swap_run(mm, vpn, device, slot)),
@@ -120,7 +120,7 @@ impl<A: Arena> Inner<A> {
         M: Machine<Arena = A>,
     {
         if !self.managed.covers(PageRange::new(vpn, 1)) {
-            return self.touch_unmanaged(mm, vpn);
+            return self.map_zero_page(mm, vpn);
         }
         let max = mm.config.folio_order_max;
         let mut order = self.streams.window(vpn, max);
@@ -144,9 +144,12 @@ impl<A: Arena> Inner<A> {
         }
     }
 
-    /// A page that is registered but not (yet) under our care: a mapping that grew, or one that is being looked at. It
-    /// gets no word, so that it is never reclaimed: only the scan decides what may be.
-    fn touch_unmanaged<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
+    /// Map zeros at a page whose word stays as it is. Two kinds of page come here:
+    /// 1. registered but not (yet) under our care, a mapping that grew or one that is being looked at: without a word it
+    ///    is never reclaimed, and only the scan decides what may be;
+    /// 2. RESIDENT, so it should be mapped: another thread's fault was served first (then zeros are refused), or the page was
+    ///    dropped in the moment between an event and the drop itself (then zeros are right).
+    fn map_zero_page<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
     where
         R: RawMutex,
         M: Machine<Arena = A>,
@@ -176,19 +179,6 @@ impl<A: Arena> Inner<A> {
             if done.pages == 0 {
                 return (mapped, Some(Stop::Again));
             }
-        }
-    }
-
-    /// A fault on a page that should be mapped: another thread's fault was served first, or the page was dropped in the
-    /// moment between an event and the drop itself. Mapping zeros is right for the second and refused for the first.
-    fn touch_again<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
-    where
-        R: RawMutex,
-        M: Machine<Arena = A>,
-    {
-        match mm.machine.copy_in(vpn, &ZEROS[..PAGE_SIZE], true).stop {
-            None => Fault::Served,
-            Some(stop) => self.not_mapped(mm, vpn, stop, false),
         }
     }
 

@@ -54,11 +54,6 @@ impl Staging {
         self.frames
     }
 
-    /// Slots in all.
-    pub fn slots(&self) -> u32 {
-        self.owner.len() as u32
-    }
-
     /// Take `pages` consecutive slots (rounded up to units). `None`: no such run is free.
     pub fn alloc(&mut self, pages: u32) -> Option<StagedRun> {
         let (units, want) = (self.unit_used.len(), pages.div_ceil(UNIT) as usize);
@@ -113,10 +108,5 @@ impl Staging {
     /// The run that has waited longest leaves.
     pub fn pop_oldest(&mut self) -> Option<StagedRun> {
         self.waiting.pop_front()
-    }
-
-    /// Runs waiting.
-    pub fn waiting(&self) -> usize {
-        self.waiting.len()
     }
 }

@@ -281,6 +281,7 @@ impl<A: Arena> Zsmalloc<A> {
     }
 
     /// Whether the counting equations hold. Walks everything: for tests.
+    #[cfg(test)]
     pub fn is_valid(&self) -> bool {
         let mut pages = 0;
         let mut objects = 0;
