@@ -27,7 +27,7 @@ const FORK_POLL_NS: u64 = 100_000;
 
 /// Serve this process's faults for ever.
 pub(crate) fn run(pager: &'static Pager) {
-    let mut worker = Worker::new(pager.mm.config());
+    let mut worker = pager.fault_worker.lock();
     let mut inbox: Vec<usize> = Vec::with_capacity(INBOX);
     let mut forks = ForkServer::default();
     let mut stall = Stall::default();
@@ -57,7 +57,6 @@ pub(crate) fn run(pager: &'static Pager) {
 /// Read and apply all there is, under one hold of the engine's lock.
 fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec<usize>, forks: &mut ForkServer) {
     let fds = pager.fds();
-    let mut unprepared = Vec::new();
     pager.mm.with_changes(|changes| {
         while changes.has_room() && inbox.len() + BATCH < INBOX {
             let more = fds.managed.read_events(|event| match event {
@@ -67,7 +66,9 @@ fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec
                     if forks.accepts(pager) {
                         forks.begin(child)
                     } else {
-                        unprepared.push(child)
+                        // Now: the next message may be a change that is not the child's.
+                        let since = changes.logged();
+                        fork::populate(pager, changes, worker, &child, &since);
                     }
                 }
                 event => change(&event).into_iter().for_each(|change| changes.apply(change)),
@@ -81,9 +82,6 @@ fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec
     });
     if forks.is_new() {
         forks.describe(pager);
-    }
-    for child in unprepared {
-        fork::populate(pager, worker, &child);
     }
 }
 

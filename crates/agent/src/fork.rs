@@ -17,16 +17,24 @@
 //! touch one: the child's only thread of the program waits in [`child`], on a stack whose pages are mapped.
 //!
 //! The parent does not return from `fork` before that, so a parent that exits at once (a daemon) leaves a child that
-//! stands on its own. A fork that did not come through libc has no `prepare`: its child cannot have a pager, so it
-//! gets everything that is swapped out mapped at once ([`populate`]), and runs unmanaged.
+//! stands on its own. If the parent is killed before RELEASED, the child may have met missing pages that nobody served:
+//! it is stopped.
+//!
+//! A child that cannot have a pager says UNMANAGED instead of READY; the parent then maps all that is swapped out into it
+//! ([`populate`]), and it runs on unmanaged. The same goes for a fork that did not come through libc, which has no
+//! `prepare`.
+//!
+//! `prepare` also takes the program's turn to change mappings (`hook::InOrder`): every change made before the fork has had
+//! its event read, so the words that the child inherits are those of the memory that it inherits. Only raw system calls
+//! of other threads can still fall in between.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use lock_api::RawMutex;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
-use uzswap_mm::{Change, Worker};
+use uzswap_mm::{Change, Changes, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::file::File;
 use uzswap_sys::futex::RawLock;
@@ -34,7 +42,7 @@ use uzswap_sys::shared::FamilyWords;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
-use crate::machine::{AgentMachine, Fds};
+use crate::machine::{AgentMachine, Fds, PoolArena};
 use crate::pager::{self, Pager, mail, pause, reply};
 use crate::{fault, hook, memcg, vma};
 
@@ -50,6 +58,8 @@ pub(crate) struct Handover {
     parent: AtomicI32,
     /// Held from `prepare` to `parent`: one fork at a time.
     lock: RawLock,
+    /// Signal mask to restore after the fork: a handler that ran between could fork itself.
+    mask: AtomicU64,
 }
 
 const STATE: usize = 0;
@@ -63,11 +73,13 @@ const FILES_MAX: usize = 254;
 const FIRST_CHANGE: usize = FIRST_FILE + 2 * FILES_MAX;
 const CHANGES_MAX: usize = 64 * 1024;
 
-/// Values of [`STATE`], in order; fresh words say 0. The parent describes the fork when it has read the event, and the
+/// Values of [`STATE`], in order; fresh words say 0. READY is answered by RELEASED, UNMANAGED by RELEASED_UNMANAGED. The parent describes the fork when it has read the event, and the
 /// child runs from that moment on, so it waits for the description.
 const DESCRIBED: u64 = 1;
 const READY: u64 = 2;
-const RELEASED: u64 = 3;
+const UNMANAGED: u64 = 3;
+const RELEASED: u64 = 4;
+const RELEASED_UNMANAGED: u64 = 5;
 
 impl Handover {
     pub(crate) fn new() -> Self {
@@ -77,6 +89,7 @@ impl Handover {
             parent_returned: AtomicBool::new(false),
             parent: AtomicI32::new(0),
             lock: RawLock::INIT,
+            mask: AtomicU64::new(0),
         }
     }
 
@@ -151,39 +164,45 @@ impl Handover {
 
 /// Before a fork, in the forking thread, after the program's own handlers.
 pub(crate) extern "C" fn prepare() {
+    pager::hold_start();
     let Some(pager) = pager::active() else { return };
-    pager.handover.lock.lock();
-    pager.handover.parent_returned.store(false, Ordering::SeqCst);
-    pager.handover.parent.store(thread::pid(), Ordering::SeqCst);
+    let handover = &pager.handover;
+    let mask = thread::block_signals();
+    handover.lock.lock();
+    handover.mask.store(mask, Ordering::Relaxed);
+    hook::begin_fork();
+    handover.parent_returned.store(false, Ordering::SeqCst);
+    handover.parent.store(thread::pid(), Ordering::SeqCst);
     pager.replies.take(reply::FROZEN | reply::FORKED);
     pager.mail.post(mail::FREEZE);
     while pager.replies.wait(reply::FROZEN, None) == 0 {}
-    pager.handover.is_prepared.store(true, Ordering::SeqCst);
+    handover.is_prepared.store(true, Ordering::SeqCst);
 }
 
 /// After a fork, in the parent.
 pub(crate) extern "C" fn parent() {
-    let Some(pager) = pager::active() else { return };
-    if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {
+    if pager::release_start() {
+        memcg::activate_if_big();
         return;
     }
-    pager.handover.parent_returned.store(true, Ordering::SeqCst);
+    let Some(pager) = pager::active() else { return };
+    let handover = &pager.handover;
+    if !handover.is_prepared.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    handover.parent_returned.store(true, Ordering::SeqCst);
     while pager.replies.wait(reply::FORKED, None) == 0 {}
+    hook::end_fork();
+    let mask = handover.mask.load(Ordering::Relaxed);
     // SAFETY: locked in `prepare` by this very thread.
-    unsafe { pager.handover.lock.unlock() };
+    unsafe { handover.lock.unlock() };
+    thread::restore_signals(mask);
 }
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
-    // A signal handler of the program must not touch memory before its pager stands.
-    let mask = thread::block_signals();
-    attach();
-    thread::restore_signals(mask);
-}
-
-/// The child's part, with signals blocked.
-fn attach() {
     pager::note_child();
+    pager::release_start();
     vma::reset_in_child();
     hook::reset_in_child();
     memcg::reset_in_child();
@@ -191,6 +210,14 @@ fn attach() {
     if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {
         return;
     }
+    // Signals are blocked since `prepare`: no handler of the program may touch memory before its pager stands.
+    let mask = pager.handover.mask.load(Ordering::Relaxed);
+    attach(pager);
+    thread::restore_signals(mask);
+}
+
+/// The child's part.
+fn attach(pager: &Pager) {
     // SAFETY: locked in `prepare` by the thread that this one is the copy of.
     unsafe { pager.handover.lock.unlock() };
     if pager.mm.mutex().is_locked() {
@@ -199,33 +226,41 @@ fn attach() {
         unsafe { pager.mm.mutex().force_unlock() };
     }
     pager.reset_in_child();
-    if !pager::start_in_child(take_over) {
-        pager::say("uzswap: a forked child cannot have its own pager and is stopped, since its memory would be lost\n");
+    let is_managed = pager::start_in_child(take_over);
+    // The parent has seen to the memory of a child that asked to be left unmanaged; any other failure is fatal.
+    if !is_managed && pager.handover.get(STATE) != RELEASED_UNMANAGED {
+        pager::say("uzswap: a forked child lost its pager before it had its own and is stopped\n");
         thread::kill_self();
     }
 }
 
 /// The child's new fault thread: everything up to serving.
 fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
+    const ORPHAN: (&str, Errno) = ("a parent that lived until the fork was complete", Errno::SRCH);
     let pager = pager::inherited().ok_or(("the parent's pager", Errno::INVAL))?;
-    let group = pager.memcg.group();
-    let mut fds = Fds::open(pager.group_path)?;
-    if !pager.handover.wait_for_parent(DESCRIBED) {
-        return Err(("a parent that lived until the fork was complete", Errno::SRCH));
+    let handover = &pager.handover;
+    if !handover.wait_for_parent(DESCRIBED) {
+        return Err(ORPHAN);
     }
-    fds.inherited = inherit_files(pager)?;
+    let (fds, slot) = match equip(pager) {
+        Ok(equipped) => equipped,
+        Err(missing) => {
+            handover.set(STATE, UNMANAGED);
+            handover.wait_for_parent(RELEASED);
+            return Err(missing);
+        }
+    };
     let device = fds.inherited.len() as u8;
-    fds.swap = pager::open_swap(group);
-    let slot = pager::take_slot(&fds, group)?;
-
-    pager.handover.set(STATE, READY);
-    pager.handover.wait_for_parent(RELEASED);
+    handover.set(STATE, READY);
+    if !handover.wait_for_parent(RELEASED) {
+        return Err(ORPHAN);
+    }
     pager.memcg.assume_shared(pager);
     pager.memcg.set_slot(slot);
     pager.pins.lock().clear();
     pager.mm.machine().start(fds).map_err(|e| ("the staging range", e))?;
     pager.mm.start_child(device);
-    for change in pager.handover.changes() {
+    for change in handover.changes() {
         pager.mm.change(change);
     }
     if !vma::register_inherited(pager, pager.fds()) {
@@ -234,6 +269,16 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     pager.is_freezing.store(false, Ordering::SeqCst);
     pager.start_kswapd()?;
     Ok(pager)
+}
+
+/// All that the child's pager needs and may fail to get.
+fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
+    let group = pager.memcg.group();
+    let mut fds = Fds::open(pager.group_path)?;
+    fds.inherited = inherit_files(pager)?;
+    fds.swap = pager::open_swap(group);
+    let slot = pager::take_slot(&fds, group)?;
+    Ok((fds, slot))
 }
 
 /// Open the swap files that our copy of the swap table points to, and hold a lease on each.
@@ -289,6 +334,8 @@ pub(crate) struct ForkServer {
     /// Leases are told apart by the byte they lock; never used twice.
     lease: u64,
     inbox: Vec<usize>,
+    /// What happened to the child's mappings since the freeze, before the fork and after.
+    changes: Vec<Change>,
 }
 
 impl ForkServer {
@@ -322,16 +369,21 @@ impl ForkServer {
         self.is_new = false;
         self.lease += 1;
         let (handover, fds) = (&pager.handover, pager.fds());
-        pager.mm.changes_before_fork(|change| handover.push_change(change));
+        self.changes.clear();
+        pager.mm.changes_before_fork(|change| self.changes.push(change));
+        self.changes.iter().for_each(|change| handover.push_change(*change));
         handover.set(PARENT_TID, thread::tid() as u64);
-        let own = fds.swap.as_ref().map(|swap| (swap.number(), self.lease));
+        // Our own file only if a word names it: or every generation of a family would hand down one more.
+        let is_used = pager.mm.gauges().swapped > 0;
+        let own = fds.swap.as_ref().filter(|_| is_used);
         let files = fds
             .inherited
             .iter()
             .map(|(file, byte)| (file.number(), *byte))
-            .chain(own);
+            .chain(own.map(|swap| (swap.number(), self.lease)));
         let mut n = 0;
-        for (number, byte) in files.take(FILES_MAX) {
+        for (number, byte) in files {
+            assert!(n < FILES_MAX, "forked {FILES_MAX} generations deep, each with pages on the swap device");
             handover.set(FIRST_FILE + 2 * n, number as u64);
             handover.set(FIRST_FILE + 2 * n + 1, byte);
             n += 1;
@@ -349,18 +401,30 @@ impl ForkServer {
             }
             return;
         };
-        serve_child(pager, worker, child, &mut self.inbox);
-        if pager.handover.get(STATE) == READY {
-            self.child = None;
-            pager.handover.set(STATE, RELEASED);
-            pager.mm.stat().add(Item::Forks, 1);
-            self.finish(pager, true);
-        } else if is_gone(pager, child) {
-            self.child = None;
-            self.finish(pager, false);
+        serve_child(pager, worker, child, &mut self.inbox, &mut self.changes);
+        let state = pager.handover.get(STATE);
+        if state == UNMANAGED {
+            pager
+                .mm
+                .with_changes(|changes| populate(pager, changes, worker, child, &self.changes));
         }
+        let answer = match state {
+            READY => RELEASED,
+            UNMANAGED => RELEASED_UNMANAGED,
+            _ if is_gone(pager, child) => {
+                self.child = None;
+                return self.finish(pager, false);
+            }
+            _ => return,
+        };
+        // Closed, so that the child may register its memory anew.
+        self.child = None;
+        pager.handover.set(STATE, answer);
+        pager.mm.stat().add(Item::Forks, 1);
+        self.finish(pager, true);
     }
 
+    /// The fork is over. A child that holds no lease on our swap file keeps no slots: the next look at the pins shows.
     fn finish(&mut self, pager: &Pager, has_child: bool) {
         if let Some((pin, byte)) = pager.pins.lock().last_mut() {
             *byte = self.lease;
@@ -381,20 +445,29 @@ impl ForkServer {
 }
 
 /// Serve what the child asks for, until it asks for nothing.
-fn serve_child(pager: &Pager, worker: &mut Worker<AgentMachine>, child: &Uffd, inbox: &mut Vec<usize>) {
+fn serve_child(
+    pager: &Pager,
+    worker: &mut Worker<AgentMachine>,
+    child: &Uffd,
+    inbox: &mut Vec<usize>,
+    changes: &mut Vec<Change>,
+) {
     let read = |event: Event| match &event {
         Event::Fault { addr, .. } => inbox.push(*addr & !(PAGE_SIZE - 1)),
         // A fork by a child that has not finished forking: its descriptor closes, its memory was copied whole.
         Event::Fork(_) => {}
-        other => fault::change(other)
-            .into_iter()
-            .for_each(|change| pager.handover.push_change(change)),
+        other => {
+            if let Some(change) = fault::change(other) {
+                changes.push(change);
+                pager.handover.push_change(change);
+            }
+        }
     };
     // An error means that the child is gone, which `is_gone` finds out.
     let _ = child.read_events(read);
     inbox.retain(|addr| {
         let mut retry = false;
-        let found = pager.mm.fault_of_child(worker, Vpn::of_addr(*addr), |page| {
+        let found = pager.mm.fault_of_child(worker, Vpn::of_addr(*addr), changes, |page| {
             let filled = child.copy(*addr, page, true);
             retry = filled.stop == Some(Errno::AGAIN);
             if filled.stop.is_some() && !retry {
@@ -411,9 +484,16 @@ fn is_gone(pager: &Pager, child: &Uffd) -> bool {
     child.copy(pager.mm.machine().nowhere(), &[0; PAGE_SIZE], false).stop == Some(Errno::SRCH)
 }
 
-/// The child of a fork that nobody announced: map all that is swapped out, then let go of it.
-pub(crate) fn populate(pager: &Pager, worker: &mut Worker<AgentMachine>, child: &Uffd) {
-    let found = pager.mm.for_each_absent(worker, |vpn, page| {
+/// A child that cannot have a pager: map all that is swapped out. `since`: what happened to its mappings since its
+/// copy of the words was made.
+pub(crate) fn populate(
+    pager: &Pager,
+    changes: &mut Changes<'_, PoolArena>,
+    worker: &mut Worker<AgentMachine>,
+    child: &Uffd,
+    since: &[Change],
+) {
+    let found = changes.for_each_absent(&pager.mm, worker, since, |vpn, page| {
         // Refusals mean that the page is there or its mapping is gone; EAGAIN that the child changes its mappings.
         for _ in 0..1000 {
             if child.copy(vpn.addr(), page, true).stop != Some(Errno::AGAIN) {
@@ -423,5 +503,5 @@ pub(crate) fn populate(pager: &Pager, worker: &mut Worker<AgentMachine>, child: 
             pause(20_000);
         }
     });
-    assert!(found, "a page of an unannounced fork's child is lost");
+    assert!(found, "a page of a forked child that cannot be managed is lost");
 }

@@ -10,12 +10,12 @@
 //! such a call returns when its event was read. Programs that make these calls without libc can still meet the race.
 
 use core::ffi::{c_int, c_long, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use lock_api::RawMutex;
 use uzswap_sys::Errno;
 use uzswap_sys::futex::RawLock;
-use uzswap_sys::thread::syscall;
+use uzswap_sys::thread::{self, syscall};
 
 use crate::{memcg, pager, vma};
 
@@ -47,13 +47,16 @@ fn set_errno(errno: Errno) {
     unsafe { *__errno_location() = errno.raw_os_error() };
 }
 
-/// Held over a system call that raises events. Reset in forked children.
+/// Held over a system call that raises events, and over a fork. Reset in forked children.
 static ORDER: RawLock = RawLock::INIT;
+/// Thread that holds [`ORDER`]: a signal handler may have interrupted the very call that holds it, and
+/// must not wait for itself.
+static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Looks at [`ORDER`] before sleeping between them, and before giving up: a signal handler may have interrupted
-/// the very call that holds it, and must not wait for itself.
+/// Looks at [`ORDER`] without and with sleeping between them before giving up, after ten seconds: a program that
+/// left a handler in the middle of such a call by siglongjmp never gives it back.
 const SPINS: u32 = 2_000;
-const PAUSES: u32 = 400;
+const PAUSES: u32 = 200_000;
 const PAUSE_NS: u64 = 50_000;
 
 /// This thread's turn to change mappings.
@@ -62,37 +65,64 @@ struct InOrder(bool);
 impl InOrder {
     /// Wait for our turn if there is a pager. In a vfork child there is none: its parent's must not wait for it.
     fn begin() -> Self {
-        if pager::active().is_none() {
-            return Self(false);
-        }
-        for i in 0..SPINS + PAUSES {
-            if ORDER.try_lock() {
-                return Self(true);
-            }
-            if i < SPINS {
-                core::hint::spin_loop()
-            } else {
-                pager::pause(PAUSE_NS)
-            }
-        }
-        Self(false)
+        Self(pager::active().is_some() && take_turn())
     }
 }
 
 impl Drop for InOrder {
     fn drop(&mut self) {
         if self.0 {
-            // SAFETY: locked by this value.
-            unsafe { ORDER.unlock() };
+            end_turn();
         }
     }
 }
 
-/// In a forked child: the thread whose turn it was may not exist here.
+fn take_turn() -> bool {
+    let me = thread::tid();
+    for i in 0..SPINS + PAUSES {
+        if ORDER.try_lock() {
+            OWNER.store(me, Ordering::Relaxed);
+            return true;
+        }
+        if OWNER.load(Ordering::Relaxed) == me {
+            return false;
+        }
+        if i < SPINS {
+            core::hint::spin_loop()
+        } else {
+            pager::pause(PAUSE_NS)
+        }
+    }
+    false
+}
+
+fn end_turn() {
+    OWNER.store(0, Ordering::Relaxed);
+    // SAFETY: only called by the thread that `take_turn` gave the lock to.
+    unsafe { ORDER.unlock() };
+}
+
+/// A fork is a change as well: whatever was changed before it has had its event read, so the child's copy of
+/// memory and the words that describe it are of one moment.
+static FORK_HAS_TURN: AtomicBool = AtomicBool::new(false);
+
+/// Before a fork, in the forking thread.
+pub(crate) fn begin_fork() {
+    FORK_HAS_TURN.store(take_turn(), Ordering::Relaxed);
+}
+
+/// After a fork, in the parent.
+pub(crate) fn end_fork() {
+    if FORK_HAS_TURN.swap(false, Ordering::Relaxed) {
+        end_turn();
+    }
+}
+
+/// In a forked child: whose turn it was does not exist here, or was the fork's.
 pub(crate) fn reset_in_child() {
+    FORK_HAS_TURN.store(false, Ordering::Relaxed);
     if ORDER.is_locked() {
-        // SAFETY: the child's only thread is in the fork handler, so nobody holds the lock.
-        unsafe { ORDER.unlock() };
+        end_turn();
     }
 }
 

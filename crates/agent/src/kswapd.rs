@@ -6,10 +6,12 @@
 
 use core::sync::atomic::Ordering;
 
+use lock_api::MutexGuard;
 use uzswap_ctl::{Field, Key};
 use uzswap_mm::Worker;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
+use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::Sizes;
 
@@ -34,7 +36,7 @@ const FRUITLESS_MAX: u32 = 16;
 
 struct Kswapd {
     pager: &'static Pager,
-    worker: Worker<AgentMachine>,
+    worker: MutexGuard<'static, RawLock, Worker<AgentMachine>>,
     sizes: Sizes,
     /// `RssAnon` that the engine did not know after the last scan.
     unknown: usize,
@@ -47,7 +49,7 @@ struct Kswapd {
 pub(crate) fn run(pager: &'static Pager) {
     let mut kswapd = Kswapd {
         pager,
-        worker: Worker::new(pager.mm.config()),
+        worker: pager.kswapd_worker.lock(),
         sizes: Sizes::default(),
         unknown: 0,
         shared: 0,

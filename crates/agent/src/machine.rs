@@ -189,6 +189,7 @@ impl Machine for AgentMachine {
     fn drop_staged(&self, slot: u32, pages: u32) {
         let (offset, len) = (slot as usize * PAGE_SIZE, pages as usize * PAGE_SIZE);
         let mut moved = 0;
+        let mut last = None;
         for _ in 0..DROP_TRIES {
             let (from, to) = (self.staging.addr() + offset + moved, self.trash.addr() + offset + moved);
             let filled = self.fds().trash.move_over_holes(to, from, len - moved);
@@ -196,12 +197,17 @@ impl Machine for AgentMachine {
             if moved == len {
                 break;
             }
+            last = filled.stop.or(last);
             // Shared with a forked child: make it ours. The page is there, so this raises no fault.
             if filled.stop == Some(Errno::BUSY) {
                 let _ = unshare(from, PAGE_SIZE);
             }
         }
-        assert!(moved == len, "a staged frame cannot be given up");
+        assert!(
+            moved == len,
+            "a staged frame cannot be given up: page {} of {pages}: {last:?}",
+            moved / PAGE_SIZE
+        );
         if self.trash.discard(offset, len, Discard::DontNeed).is_err() {
             panic!("MADV_DONTNEED on the trash range");
         }

@@ -25,9 +25,8 @@ static UNSEEN: AtomicUsize = AtomicUsize::new(0);
 pub(crate) fn note_growth(len: usize) {
     match pager::active() {
         None => {
-            if MAPPED.fetch_add(len, Ordering::Relaxed) + len >= ACTIVATE_BYTES {
-                pager::activate();
-            }
+            MAPPED.fetch_add(len, Ordering::Relaxed);
+            activate_if_big();
         }
         Some(pager) => {
             let unseen = UNSEEN.fetch_add(len, Ordering::Relaxed) + len;
@@ -36,6 +35,13 @@ pub(crate) fn note_growth(len: usize) {
                 pager.request_scan();
             }
         }
+    }
+}
+
+/// Start the pager of a process that has mapped enough.
+pub(crate) fn activate_if_big() {
+    if MAPPED.load(Ordering::Relaxed) >= ACTIVATE_BYTES {
+        pager::activate();
     }
 }
 

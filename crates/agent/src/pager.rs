@@ -4,6 +4,8 @@
 //! IDLE --activate--> STARTING --fault thread is ready--> ACTIVE
 //!                            \--something is missing---> FAILED   (the program runs on, unmanaged, with one line said)
 //! ACTIVE --fork, in the child--> STARTING --child has its own pager--> ACTIVE
+//!                                         \--it cannot have one------> FAILED   (the parent mapped all that was out)
+//! IDLE --fork--> HELD --fork is over, in both--> IDLE
 //! ```
 
 use alloc::ffi::CString;
@@ -19,7 +21,7 @@ use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::file::File;
 use uzswap_sys::futex::{self, Mailbox, RawLock};
-use uzswap_sys::thread::{self, Descriptors};
+use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 
 use crate::fork::Handover;
 use crate::machine::{AgentMachine, Fds, PoolArena};
@@ -30,6 +32,8 @@ const IDLE: u32 = 0;
 const STARTING: u32 = 1;
 const ACTIVE: u32 = 2;
 const FAILED: u32 = 3;
+/// As IDLE, but no pager may start now: a thread is forking, and a child must not inherit half a pager.
+const HELD: u32 = 4;
 
 static STATE: AtomicU32 = AtomicU32::new(IDLE);
 /// The process that STATE is about. A vfork child runs in its parent's memory under another process id: it must
@@ -76,6 +80,10 @@ pub(crate) struct Pager {
     /// kswapd is breaking copy-on-write sharing: its faults must be served even over the limit.
     pub(crate) is_unsharing: AtomicBool,
     pub(crate) handover: Handover,
+    /// Working memory of the two threads, each locked by its thread for good. Made before either runs: memory of
+    /// our own that appeared while kswapd looks for mappings could be taken for the program's.
+    pub(crate) fault_worker: Mutex<RawLock, Worker<AgentMachine>>,
+    pub(crate) kswapd_worker: Mutex<RawLock, Worker<AgentMachine>>,
     /// Swap slots that forked relatives read, each with the byte of the swap file that their leases lock.
     pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
 }
@@ -119,9 +127,34 @@ pub(crate) fn activate() {
     }
 }
 
+/// Before a fork: have no pager start, and let one that is starting stand, until [`release_start`].
+pub(crate) fn hold_start() {
+    loop {
+        match STATE.load(Ordering::Acquire) {
+            IDLE => {
+                let held = STATE.compare_exchange(IDLE, HELD, Ordering::AcqRel, Ordering::Relaxed);
+                if held.is_ok() {
+                    return;
+                }
+            }
+            state @ (STARTING | HELD) => futex::wait(&STATE, state, Some(10_000_000), false),
+            _ => return,
+        }
+    }
+}
+
+/// After a fork, in parent and child: pagers may start again. True: it was this fork that held them.
+pub(crate) fn release_start() -> bool {
+    let is_held = STATE.load(Ordering::Acquire) == HELD;
+    if is_held {
+        settle(IDLE);
+    }
+    is_held
+}
+
 /// Run `body` as the fault thread and wait until it has made the pager active, or failed and said why.
 fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
-    let spawned = thread::spawn(c"uzswap-fault", Descriptors::Private, move || {
+    let spawned = FAULT_THREAD.spawn(c"uzswap-fault", Descriptors::Private, move || {
         thread::close_all_descriptors();
         match body() {
             Ok(pager) => {
@@ -149,6 +182,10 @@ fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
         ));
     }
 }
+
+/// Stacks of the pager's threads. A forked child's threads run on its copies of the parent's.
+static FAULT_THREAD: ThreadMemory = ThreadMemory::new();
+static KSWAPD_THREAD: ThreadMemory = ThreadMemory::new();
 
 static FAILURE: Leaked<(&'static str, Errno)> = Leaked::new();
 
@@ -184,6 +221,8 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let machine = AgentMachine::new(fds, config.staging_slots).map_err(|e| ("the staging range", e))?;
     let pool = (group.get(Key::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
     let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
+    let worker = || Mutex::new(Worker::new(&config, &machine));
+    let (fault_worker, kswapd_worker) = (worker(), worker());
     let pager = PAGER.set(Pager {
         mm: Mm::new(machine, arena, config, group.vmstat()),
         memcg: Memcg::new(group, slot),
@@ -198,6 +237,8 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         reclaimed: AtomicU32::new(0),
         is_unsharing: AtomicBool::new(false),
         handover: Handover::new(),
+        fault_worker,
+        kswapd_worker,
         pins: Mutex::new(Vec::new()),
     });
     pager.start_kswapd()?;
@@ -257,7 +298,9 @@ fn config(group: Group, has_swap: bool) -> Config {
 impl Pager {
     /// Start the reclaim thread, which shares the fault thread's descriptors. Called by the fault thread.
     pub(crate) fn start_kswapd(&'static self) -> Result<(), (&'static str, Errno)> {
-        thread::spawn(c"uzswap-kswapd", Descriptors::Shared, move || kswapd::run(self)).map_err(|e| ("a thread", e))?;
+        KSWAPD_THREAD
+            .spawn(c"uzswap-kswapd", Descriptors::Shared, move || kswapd::run(self))
+            .map_err(|e| ("a thread", e))?;
         Ok(())
     }
 
@@ -303,6 +346,11 @@ impl Pager {
     pub(crate) fn reset_in_child(&self) {
         self.reclaimers.store(0, Ordering::SeqCst);
         self.is_unsharing.store(false, Ordering::SeqCst);
+        for worker in [&self.fault_worker, &self.kswapd_worker] {
+            // SAFETY: locked by a thread that does not exist here. What it was doing with its worker it will never
+            // finish; whoever takes it next starts over.
+            unsafe { worker.force_unlock() };
+        }
         self.mail.reset();
         self.replies.reset();
         self.scan_done

@@ -25,7 +25,7 @@ pub enum Change {
 }
 
 /// The lock, held while events are read and applied.
-pub struct Changes<'a, A>(&'a mut Inner<A>);
+pub struct Changes<'a, A>(pub(crate) &'a mut Inner<A>);
 
 impl<A: Arena> Changes<'_, A> {
     /// Apply one change, or log it while the engine is frozen for a fork. Then the log must have room for it:

@@ -58,13 +58,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Read a run without the lock and map it. The words cannot change meanwhile: only this caller faults and
     /// applies changes, and reclaim does not touch pages that are on the device.
     fn read_in(&self, worker: &mut Worker<M>, run: SwapRun, wanted: Vpn) -> Fault {
-        let io = worker.io(&self.machine, run.pages as usize);
         let bytes = run.pages as usize * PAGE_SIZE;
-        if self
-            .machine
-            .read_swap(run.device, run.slot, io.bytes_mut(bytes))
-            .is_err()
-        {
+        let io = worker.io().bytes_mut(bytes);
+        if self.machine.read_swap(run.device, run.slot, io).is_err() {
             if run.pages > 1 {
                 let slot = run.slot + (wanted.number() - run.first.number()) as u32;
                 return self.read_in(
@@ -88,8 +84,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             if inner.frozen.is_some() {
                 return Fault::Retry;
             }
-            let io = worker.io(&self.machine, run.pages as usize);
-            inner.map_run(self, run, wanted, io.bytes(bytes))
+            inner.map_run(self, run, wanted, worker.io().bytes(bytes))
         })
     }
 }

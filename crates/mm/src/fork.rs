@@ -17,6 +17,7 @@ use crate::page::{PageRange, Vpn};
 use crate::swap_table::entry::Slot;
 use crate::zsmalloc::Arena;
 use crate::zswap::Worker;
+use crate::change::Changes;
 use crate::{Change, Fault, Inner, Mm, PinId};
 
 /// Room of a log. A freeze lasts about a millisecond; a fault takes several microseconds.
@@ -79,33 +80,46 @@ impl Log {
         self.at_fork = Some(self.entries.len());
     }
 
-    /// Follow the changes backwards from the newest (or from the fork, for the child) to where the page was.
-    fn resolve(&self, vpn: Vpn, for_child: bool) -> Frozen {
-        let newest = if for_child {
-            self.at_fork.unwrap_or(0)
-        } else {
-            self.entries.len()
-        };
-        let mut vpn = vpn;
-        for entry in self.entries[..newest].iter().rev() {
-            match *entry {
-                Logged::Served(_) => {}
-                Logged::Changed(Change::Remove(range) | Change::Unmap(range)) => {
-                    if range.contains(vpn) {
-                        return Frozen::Zeros;
-                    }
-                }
-                Logged::Changed(Change::Remap { from, to }) => {
-                    if PageRange::new(to, from.pages()).contains(vpn) {
-                        vpn = from.start.add(vpn.number() - to.number());
-                    } else if from.contains(vpn) {
-                        return Frozen::Zeros;
-                    }
-                }
-            }
-        }
-        Frozen::Word(vpn)
+    fn changes(&self) -> impl DoubleEndedIterator<Item = Change> {
+        changes(&self.entries)
     }
+
+    fn changes_before_fork(&self) -> impl DoubleEndedIterator<Item = Change> {
+        changes(&self.entries[..self.at_fork.unwrap_or(0)])
+    }
+}
+
+fn changes(entries: &[Logged]) -> impl DoubleEndedIterator<Item = Change> {
+    entries.iter().filter_map(|entry| match *entry {
+        Logged::Changed(change) => Some(change),
+        Logged::Served(_) => None,
+    })
+}
+
+/// Follow changes backwards, from the newest, to where the page was.
+fn origin(vpn: Vpn, newest_first: impl Iterator<Item = Change>) -> Frozen {
+    let mut vpn = vpn;
+    for change in newest_first {
+        match change {
+            Change::Remove(range) | Change::Unmap(range) if range.contains(vpn) => return Frozen::Zeros,
+            Change::Remap { from, to } if PageRange::new(to, from.pages()).contains(vpn) => {
+                vpn = from.start.add(vpn.number() - to.number());
+            }
+            Change::Remap { from, .. } if from.contains(vpn) => return Frozen::Zeros,
+            Change::Remove(_) | Change::Unmap(_) | Change::Remap { .. } => {}
+        }
+    }
+    Frozen::Word(vpn)
+}
+
+/// Follow changes forwards, from the oldest, to where the page is. `None`: it was dropped.
+fn destination(vpn: Vpn, oldest_first: &[Change]) -> Option<Vpn> {
+    oldest_first.iter().try_fold(vpn, |vpn, change| match *change {
+        Change::Remove(range) | Change::Unmap(range) if range.contains(vpn) => None,
+        Change::Remap { from, to } if from.contains(vpn) => Some(to.add(vpn.number() - from.start.number())),
+        Change::Remap { from, to } if PageRange::new(to, from.pages()).contains(vpn) => None,
+        Change::Remove(_) | Change::Unmap(_) | Change::Remap { .. } => Some(vpn),
+    })
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
@@ -130,11 +144,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// The changes read before the fork: the child applies them first. Call after the fork was marked.
     pub fn changes_before_fork(&self, mut f: impl FnMut(Change)) {
         self.with(|inner| {
-            let Some(log) = &inner.frozen else { return };
-            for entry in &log.entries[..log.at_fork.unwrap_or(0)] {
-                if let Logged::Changed(change) = *entry {
-                    f(change);
-                }
+            if let Some(log) = &inner.frozen {
+                log.changes_before_fork().for_each(&mut f);
             }
         });
     }
@@ -185,12 +196,19 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with(|inner| inner.slots.unpin(pin));
     }
 
-    /// Serve a fault of a child that cannot serve itself yet, by `copy_in` into the child.
-    pub fn fault_of_child(&self, worker: &mut Worker<M>, vpn: Vpn, copy_in: impl FnOnce(&[u8])) -> bool {
+    /// Serve a fault of a child that cannot serve itself yet, by `copy_in` into the child. `changes`: what happened to
+    /// its mappings since the freeze, before the fork and after, oldest first.
+    pub fn fault_of_child(
+        &self,
+        worker: &mut Worker<M>,
+        vpn: Vpn,
+        changes: &[Change],
+        copy_in: impl FnOnce(&[u8]),
+    ) -> bool {
         self.with(|inner| {
-            let found = match inner.frozen.as_ref().map(|log| log.resolve(vpn, true)) {
-                Some(Frozen::Word(vpn)) => inner.contents(self, worker, vpn),
-                Some(Frozen::Zeros) | None => worker.zero_page(),
+            let found = match origin(vpn, changes.iter().rev().copied()) {
+                Frozen::Word(vpn) => inner.contents(self, worker, vpn),
+                Frozen::Zeros => worker.zero_page(),
             };
             if found {
                 copy_in(worker.page());
@@ -198,26 +216,45 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             found
         })
     }
+}
 
-    /// Call `copy_in` with every page whose contents are not mapped: for a child that cannot be managed.
-    pub fn for_each_absent(&self, worker: &mut Worker<M>, mut copy_in: impl FnMut(Vpn, &[u8])) -> bool {
-        self.with(|inner| {
-            let mut absent = Vec::new();
-            let everything = PageRange {
-                start: Vpn::new(0),
-                end: Vpn::new(1 << 35),
+impl<A: Arena> Changes<'_, A> {
+    /// The changes logged so far; none while nothing is frozen.
+    pub fn logged(&self) -> Vec<Change> {
+        self.0.frozen.iter().flat_map(Log::changes).collect()
+    }
+
+    /// Call `copy_in` with every page whose contents are not mapped, for a child that cannot be managed: at the place
+    /// where the page is after `changes`. False: the contents of a page are lost.
+    pub fn for_each_absent<R, M>(
+        &mut self,
+        mm: &Mm<R, M>,
+        worker: &mut Worker<M>,
+        changes: &[Change],
+        mut copy_in: impl FnMut(Vpn, &[u8]),
+    ) -> bool
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        let mut absent = Vec::new();
+        let everything = PageRange {
+            start: Vpn::new(0),
+            end: Vpn::new(1 << 35),
+        };
+        self.0.table.for_each(everything, |_, vpn, slot| match slot {
+            Slot::Staged { .. } | Slot::Zswap { .. } | Slot::Swap { .. } | Slot::Bad => absent.push(vpn),
+            Slot::None | Slot::Resident { .. } | Slot::Zero => {}
+        });
+        absent.into_iter().all(|vpn| {
+            let Some(now) = destination(vpn, changes) else {
+                return true;
             };
-            inner.table.for_each(everything, |_, vpn, slot| match slot {
-                Slot::Staged { .. } | Slot::Zswap { .. } | Slot::Swap { .. } | Slot::Bad => absent.push(vpn),
-                Slot::None | Slot::Resident { .. } | Slot::Zero => {}
-            });
-            absent.into_iter().all(|vpn| {
-                let found = inner.contents(self, worker, vpn);
-                if found {
-                    copy_in(vpn, worker.page());
-                }
-                found
-            })
+            let found = self.0.contents(mm, worker, vpn);
+            if found {
+                copy_in(now, worker.page());
+            }
+            found
         })
     }
 }
@@ -229,7 +266,7 @@ impl<A: Arena> Inner<A> {
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        let found = match self.frozen.as_ref().map(|log| log.resolve(vpn, false)) {
+        let found = match self.frozen.as_ref().map(|log| origin(vpn, log.changes().rev())) {
             Some(Frozen::Word(at)) => self.contents(mm, worker, at),
             Some(Frozen::Zeros) | None => worker.zero_page(),
         };

@@ -57,7 +57,7 @@ mod zswap;
 #[cfg(test)]
 mod test;
 
-pub use change::Change;
+pub use change::{Change, Changes};
 pub use fault::Fault;
 pub use staging::UNIT;
 pub use swap_slots::PinId;

@@ -59,7 +59,7 @@ impl World {
         let mm = Engine::new(SimMachine::default(), VecArena::new(2048), config, SimMachine::vmstat());
         mm.manage(PageRange::new(Vpn::new(BASE), PAGES));
         Self {
-            worker: Worker::new(&config),
+            worker: Worker::new(&config, mm.machine()),
             mm,
             shadow: BTreeMap::new(),
         }
@@ -259,7 +259,7 @@ fn a_child_starts_from_the_frozen_state() {
         assert!(
             world
                 .mm
-                .fault_of_child(&mut world.worker, Vpn::new(BASE + page), |bytes| seen = bytes.to_vec())
+                .fault_of_child(&mut world.worker, Vpn::new(BASE + page), &before, |bytes| seen = bytes.to_vec())
         );
         assert_eq!(seen, contents(seed * 4 + 1 + seed % 2), "page {page} of the child");
     }
@@ -267,7 +267,7 @@ fn a_child_starts_from_the_frozen_state() {
     assert!(
         world
             .mm
-            .fault_of_child(&mut world.worker, Vpn::new(BASE + 2), |bytes| dropped = bytes.to_vec())
+            .fault_of_child(&mut world.worker, Vpn::new(BASE + 2), &before, |bytes| dropped = bytes.to_vec())
     );
     assert!(dropped.iter().all(|b| *b == 0), "dropped before the fork");
     world.mm.thaw();

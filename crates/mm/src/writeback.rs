@@ -13,7 +13,7 @@ use crate::page::{PAGE_SIZE, Vpn};
 use crate::swap_table::entry::Slot;
 use crate::vmstat::Item;
 use crate::zsmalloc::Arena;
-use crate::zswap::Worker;
+use crate::zswap::{IO_PAGES, Worker};
 use crate::{Inner, Mm};
 
 /// A write on its way: pages `vpns` go to the slots from `slot` on.
@@ -27,13 +27,12 @@ struct Write {
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Write back up to `max` of the oldest entries. Returns how many left the pool.
     pub fn writeback(&self, worker: &mut Worker<M>, max: u32) -> u64 {
-        worker.io(&self.machine, max as usize);
+        let max = max.min(IO_PAGES as u32);
         let Some(write) = self.with(|inner| inner.begin_writeback(self, worker, max)) else {
             return 0;
         };
         let bytes = write.vpns.len() * PAGE_SIZE;
-        let io = worker.io(&self.machine, max as usize);
-        let result = self.machine.write_swap(write.slot, io.bytes(bytes));
+        let result = self.machine.write_swap(write.slot, worker.io().bytes(bytes));
         self.with(|inner| {
             inner.is_writing_back = false;
             if result.is_err() {
@@ -75,7 +74,7 @@ impl<A: Arena> Inner<A> {
                     tag,
                 } if tag == entry.tag => {
                     let at = vpns.len() * PAGE_SIZE;
-                    if self.decompress_entry(mm, worker, entry.vpn, handle, len, at, max) {
+                    if self.decompress_entry(mm, worker, entry.vpn, handle, len, at) {
                         self.mark(entry.vpn, handle, len, true, tag);
                         vpns.push(entry.vpn);
                     }
@@ -101,7 +100,6 @@ impl<A: Arena> Inner<A> {
         handle: crate::zsmalloc::Handle,
         len: u32,
         at: usize,
-        max: u32,
     ) -> bool
     where
         R: RawMutex,
@@ -110,7 +108,7 @@ impl<A: Arena> Inner<A> {
         let intact = worker.decompress(self.pool.read(handle, len as usize));
         if intact {
             let page = *worker.page_bytes();
-            worker.io(&mm.machine, max as usize).bytes_mut(at + PAGE_SIZE)[at..].copy_from_slice(&page);
+            worker.io().bytes_mut(at + PAGE_SIZE)[at..].copy_from_slice(&page);
         } else {
             mm.stat.add(Item::DecompressFail, 1);
             self.publish(vpn, Slot::Bad);

@@ -22,6 +22,9 @@ use crate::{Inner, Mm};
 /// A page whose compressed form is longer than this is stored as it is: it would take a whole page anyway.
 const COMPRESSED_MAX: usize = 3_600;
 
+/// Pages of a worker's I/O buffer: a writeback, or a readahead of at most `page_cluster`.
+pub(crate) const IO_PAGES: usize = 64;
+
 /// One thread's working memory.
 pub struct Worker<M: Machine> {
     context: Context,
@@ -29,7 +32,8 @@ pub struct Worker<M: Machine> {
     /// Compressed pages of the current batch, each in its own `COMPRESSED_MAX` bytes.
     blocks: Vec<u8>,
     outcomes: Vec<Outcome>,
-    io: Option<(M::Io, usize)>,
+    /// Of [`IO_PAGES`] pages.
+    io: M::Io,
 }
 
 /// What compressing a staged page came to.
@@ -43,14 +47,14 @@ enum Outcome {
 }
 
 impl<M: Machine> Worker<M> {
-    /// Working memory for one thread of an engine with this configuration.
-    pub fn new(config: &crate::Config) -> Self {
+    /// Working memory for one thread of an engine with this configuration. All of it is taken now.
+    pub fn new(config: &crate::Config, machine: &M) -> Self {
         Self {
             context: Context::new(config.algorithm),
             page: Box::new([0; PAGE_SIZE]),
             blocks: vec![0; config.store_batch as usize * COMPRESSED_MAX],
             outcomes: Vec::with_capacity(config.store_batch as usize),
-            io: None,
+            io: machine.io_buffer(IO_PAGES),
         }
     }
 
@@ -81,24 +85,16 @@ impl<M: Machine> Worker<M> {
     }
 
     pub(crate) fn read_page(&mut self, machine: &M, device: u8, slot: u32) -> bool {
-        let io = self.io(machine, 1);
-        if machine.read_swap(device, slot, io.bytes_mut(PAGE_SIZE)).is_err() {
+        if machine.read_swap(device, slot, self.io.bytes_mut(PAGE_SIZE)).is_err() {
             return false;
         }
-        let Some((io, _)) = &self.io else { return false };
-        self.page.copy_from_slice(io.bytes(PAGE_SIZE));
+        self.page.copy_from_slice(self.io.bytes(PAGE_SIZE));
         true
     }
 
-    /// An I/O buffer of at least `pages` pages.
-    pub(crate) fn io(&mut self, machine: &M, pages: usize) -> &mut M::Io {
-        if self.io.as_ref().is_none_or(|(_, have)| *have < pages) {
-            self.io = Some((machine.io_buffer(pages), pages));
-        }
-        match &mut self.io {
-            Some((io, _)) => io,
-            None => unreachable!("filled above"),
-        }
+    /// The I/O buffer.
+    pub(crate) fn io(&mut self) -> &mut M::Io {
+        &mut self.io
     }
 
     fn block(&self, i: usize, len: usize) -> &[u8] {

@@ -9,11 +9,13 @@
 use alloc::boxed::Box;
 use core::arch::asm;
 use core::ffi::c_void;
+use core::sync::atomic::{AtomicI32, Ordering};
 
 use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
 
 use crate::PAGE_SIZE;
+use crate::cell::Leaked;
 use crate::mapping::Mapping;
 
 /// The system call instruction.
@@ -51,7 +53,7 @@ pub enum Descriptors {
 type Body = Box<dyn FnOnce() + Send>;
 
 extern "C" fn enter(body: *mut c_void) -> ! {
-    // SAFETY: `spawn` passed a boxed Body made by Box::into_raw, to this thread only.
+    // SAFETY: `ThreadMemory::spawn` passed a boxed Body made by Box::into_raw, to this thread only.
     let body = unsafe { Box::from_raw(body.cast::<Body>()) };
     body();
     // SAFETY: ends this thread only. Its stack is leaked on purpose: pager threads live as long as the process.
@@ -59,39 +61,78 @@ extern "C" fn enter(body: *mut c_void) -> ! {
     unreachable!("exit returned");
 }
 
-/// Run `body` in a new thread called `name` and return its thread id.
-///
-/// # Errors
-/// ENOMEM for its stack, EAGAIN when the process may have no more threads.
-pub fn spawn(name: &'static core::ffi::CStr, files: Descriptors, body: impl FnOnce() + Send + 'static) -> Result<i32> {
+/// Stack and thread-local block of one thread: of each process in turn that is forked with it, at the same addresses.
+pub struct ThreadMemory {
+    parts: Leaked<(Mapping, Mapping)>,
+    /// The process whose thread runs on it. Threads are never known to have ended, so it is given to each process once.
+    owner: AtomicI32,
+}
+
+impl ThreadMemory {
+    /// Nothing, until the first thread.
+    #[allow(clippy::new_without_default, reason = "a const constructor for a static")]
+    pub const fn new() -> Self {
+        Self {
+            parts: Leaked::new(),
+            owner: AtomicI32::new(0),
+        }
+    }
+
+    /// Run `body` in a new thread called `name` on this memory and return its thread id.
+    ///
+    /// # Errors
+    /// ENOMEM for its stack, EAGAIN when the process may have no more threads, EBUSY when this process has had a thread
+    /// on this memory already.
+    pub fn spawn(
+        &self,
+        name: &'static core::ffi::CStr,
+        files: Descriptors,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<i32> {
+        let me = pid();
+        if self.owner.swap(me, Ordering::AcqRel) == me {
+            return Err(Errno::BUSY);
+        }
+        let (stack, tls) = match self.parts.get() {
+            Some(parts) => parts,
+            None => self.parts.set(reserve()?),
+        };
+        let named: Body = Box::new(move || {
+            let _ = rustix::thread::set_name(name);
+            body();
+        });
+        let arg = Box::into_raw(Box::new(named));
+        let (top, thread_pointer) = (stack.addr() + STACK - 64, tls.addr() + TLS_BELOW);
+        let mut flags = raw::CLONE_VM
+            | raw::CLONE_FS
+            | raw::CLONE_SIGHAND
+            | raw::CLONE_THREAD
+            | raw::CLONE_SYSVSEM
+            | raw::CLONE_SETTLS;
+        if files == Descriptors::Shared {
+            flags |= raw::CLONE_FILES;
+        }
+        let old_mask = block_signals();
+        // SAFETY: stack and thread-local block are big enough, leaked, and used by no other thread of this process
+        // (`owner`); `arg` is a Body for `enter` alone.
+        let result = unsafe { clone(flags as usize, top, thread_pointer, enter, arg.cast()) };
+        restore_signals(old_mask);
+        if result.is_err() {
+            // SAFETY: no thread was made, so the box is still ours.
+            drop(unsafe { Box::from_raw(arg) });
+        }
+        result.map(|tid| tid as i32)
+    }
+}
+
+/// A stack and a thread-local block.
+fn reserve() -> Result<(Mapping, Mapping)> {
     let stack = Mapping::reserve(STACK)?.without_huge_pages();
     let mut tls = Mapping::reserve(TLS_BELOW + TLS_ABOVE)?.without_huge_pages();
     let thread_pointer = tls.addr() + TLS_BELOW;
     // The x86-64 ABI wants the word at the thread pointer to point at itself.
     tls.write(TLS_BELOW, &thread_pointer.to_ne_bytes());
-
-    let named: Body = Box::new(move || {
-        let _ = rustix::thread::set_name(name);
-        body();
-    });
-    let arg = Box::into_raw(Box::new(named));
-    let top = stack.addr() + STACK - 64;
-    core::mem::forget(stack);
-    core::mem::forget(tls);
-    let mut flags =
-        raw::CLONE_VM | raw::CLONE_FS | raw::CLONE_SIGHAND | raw::CLONE_THREAD | raw::CLONE_SYSVSEM | raw::CLONE_SETTLS;
-    if files == Descriptors::Shared {
-        flags |= raw::CLONE_FILES;
-    }
-    let old_mask = block_signals();
-    // SAFETY: stack and thread-local block are fresh, big enough, and leaked; `arg` is a Body for `enter` alone.
-    let result = unsafe { clone(flags as usize, top, thread_pointer, enter, arg.cast()) };
-    restore_signals(old_mask);
-    if result.is_err() {
-        // SAFETY: no thread was made, so the box is still ours.
-        drop(unsafe { Box::from_raw(arg) });
-    }
-    result.map(|tid| tid as i32)
+    Ok((stack, tls))
 }
 
 /// # Safety
