@@ -136,6 +136,24 @@ impl AgentMachine {
         }
     }
 
+    /// What a move came to that may have done more than the kernel says (`Uffd::move_pages`). `ours`: our end of it, in
+    /// the staging or the trash range, whose pages only we move, so what is there is certain; `arrived`: whether a
+    /// page that was moved is there now, or is no longer.
+    fn in_truth(&self, filled: Filled, len: usize, ours: usize, arrived: bool) -> Filled {
+        let is_certain = filled.bytes == len || !matches!(filled.stop, None | Some(Errno::EXIST | Errno::NOENT));
+        if is_certain {
+            return filled;
+        }
+        match self.fds().proc.leading_run(ours + filled.bytes, len - filled.bytes) {
+            Ok((more, populated)) if populated == arrived => {
+                let bytes = filled.bytes + more;
+                Filled { bytes, stop: None }
+            }
+            Ok(_) => filled,
+            Err(errno) => panic!("reading /proc/self/pagemap: {errno}"),
+        }
+    }
+
     fn slot_addr(&self, slot: u32) -> usize {
         self.staging.addr() + slot as usize * PAGE_SIZE
     }
@@ -159,19 +177,19 @@ impl Machine for AgentMachine {
     type Io = SwapBuffer;
 
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
-        done(
-            self.fds()
-                .managed
-                .move_pages(self.slot_addr(slot), vpn.addr(), pages as usize * PAGE_SIZE, false),
-        )
+        let (to, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
+        let filled = self.fds().managed.move_pages(to, vpn.addr(), len, false);
+        done(self.in_truth(filled, len, to, true))
     }
 
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
-        filled_in(
-            self.fds()
-                .managed
-                .move_pages(vpn.addr(), self.slot_addr(slot), pages as usize * PAGE_SIZE, true),
-        )
+        let (from, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
+        let filled = self.fds().managed.move_pages(vpn.addr(), from, len, true);
+        let truth = self.in_truth(filled, len, from, false);
+        if truth != filled {
+            self.fds().managed.wake(vpn.addr(), truth.bytes);
+        }
+        filled_in(truth)
     }
 
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
@@ -192,8 +210,8 @@ impl Machine for AgentMachine {
         let mut last = None;
         for _ in 0..DROP_TRIES {
             let (from, to) = (self.staging.addr() + offset + moved, self.trash.addr() + offset + moved);
-            let filled = self.fds().trash.move_over_holes(to, from, len - moved);
-            moved += filled.bytes;
+            let filled = self.fds().trash.move_pages(to, from, len - moved, false);
+            moved += self.in_truth(filled, len - moved, to, true).bytes;
             if moved == len {
                 break;
             }

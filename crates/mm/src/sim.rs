@@ -147,9 +147,10 @@ impl Machine for SimMachine {
     }
 
     fn drop_staged(&self, slot: u32, pages: u32) {
-        self.staging
-            .borrow_mut()
-            .retain(|s, _| !(slot..slot + pages).contains(s));
+        for slot in slot..slot + pages {
+            let frame = self.staging.borrow_mut().remove(&slot);
+            assert!(frame.is_some(), "giving up an empty slot");
+        }
     }
 
     fn io_buffer(&self, pages: usize) -> VecIo {

@@ -90,6 +90,20 @@ impl Staging {
         self.frames -= u64::from(core::mem::replace(&mut self.has_frame[slot as usize], false));
     }
 
+    /// The frames in a run's slots, as runs of neighbours: first slot and how many.
+    pub fn frames_of(&self, run: StagedRun) -> Vec<(u32, u32)> {
+        let slots = &self.has_frame[run.slot as usize..(run.slot + run.len) as usize];
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for (i, has_frame) in (run.slot..).zip(slots) {
+            match runs.last_mut() {
+                _ if !has_frame => {}
+                Some((first, n)) if *first + *n == i => *n += 1,
+                _ => runs.push((i, 1)),
+            }
+        }
+        runs
+    }
+
     /// Which page's frame a slot holds (or held: the page's word decides).
     pub fn owner(&self, slot: u32) -> Vpn {
         self.owner[slot as usize]

@@ -161,12 +161,16 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// The words are published: the frames may go. Slots whose page could neither be stored nor put back stay.
     fn give_up(&self, run: StagedRun, refused: bool) {
         if !refused {
-            self.machine.drop_staged(run.slot, run.len);
+            // No word names these frames any more, so none of them leaves before we drop it.
+            for (slot, pages) in self.with(|inner| inner.staging.frames_of(run)) {
+                self.machine.drop_staged(slot, pages);
+            }
             self.with(|inner| inner.staging.release(run));
             return;
         }
         self.with(|inner| {
-            for slot in run.slot..run.slot + run.len {
+            let frames = inner.staging.frames_of(run).into_iter();
+            for slot in frames.flat_map(|(slot, pages)| slot..slot + pages) {
                 let is_waiting =
                     matches!(inner.table.lookup(inner.staging.owner(slot)), Slot::Staged { slot: s, .. } if s == slot);
                 if !is_waiting {

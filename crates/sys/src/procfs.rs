@@ -49,6 +49,12 @@ pub struct Sizes {
     pub anon: usize,
 }
 
+const NO_REGION: raw::page_region = raw::page_region {
+    start: 0,
+    end: 0,
+    categories: 0,
+};
+
 /// The open files.
 pub struct ProcSelf {
     maps: OwnedFd,
@@ -104,31 +110,56 @@ impl ProcSelf {
     /// ENOTTY before Linux 6.7.
     pub fn for_each_present(&self, start: usize, end: usize, mut found: impl FnMut(usize, usize)) -> Result<()> {
         const REGIONS: usize = 64;
-        let mut regions = [raw::page_region {
-            start: 0,
-            end: 0,
-            categories: 0,
-        }; REGIONS];
+        let mut regions = [NO_REGION; REGIONS];
         let mut at = start;
         while at < end {
-            // SAFETY: pm_scan_arg is plain integers, for which all zeroes is a value.
-            let mut scan: raw::pm_scan_arg = unsafe { core::mem::zeroed() };
-            scan.size = size_of::<raw::pm_scan_arg>() as u64;
-            (scan.start, scan.end) = (at as u64, end as u64);
-            (scan.vec, scan.vec_len) = (regions.as_mut_ptr() as u64, REGIONS as u64);
-            scan.category_mask = u64::from(raw::PAGE_IS_PRESENT);
-            scan.return_mask = u64::from(raw::PAGE_IS_PRESENT);
-            // SAFETY: the opcode is paired with its argument type, whose vector is `regions`, of the length given.
-            let n = unsafe { ioctl::ioctl(&self.pagemap, ScanCall(&mut scan))? };
+            let (n, walked) = self.scan(at, end, u64::from(raw::PAGE_IS_PRESENT), &mut regions)?;
             for region in &regions[..n] {
                 found(region.start as usize, region.end as usize);
             }
-            if scan.walk_end <= at as u64 {
+            if walked <= at {
                 break;
             }
-            at = scan.walk_end as usize;
+            at = walked;
         }
         Ok(())
+    }
+
+    /// How much of `[start, start + len)`, from its beginning on, is populated with pages (be they present or on their way
+    /// between two places), or, if its first page is not, how much is not: bytes, and which of the two.
+    ///
+    /// # Errors
+    /// ENOTTY before Linux 6.7.
+    pub fn leading_run(&self, start: usize, len: usize) -> Result<(usize, bool)> {
+        let any = u64::from(raw::PAGE_IS_PRESENT | raw::PAGE_IS_SWAPPED);
+        let mut regions = [NO_REGION; 2];
+        let (n, _) = self.scan(start, start + len, any, &mut regions)?;
+        Ok(match regions[..n].first() {
+            None => (len, false),
+            Some(first) if first.start as usize > start => (first.start as usize - start, false),
+            Some(first) => (first.end as usize - start, true),
+        })
+    }
+
+    /// One PAGEMAP_SCAN for pages of any of `categories`: regions found, and where it ended.
+    fn scan(
+        &self,
+        start: usize,
+        end: usize,
+        categories: u64,
+        regions: &mut [raw::page_region],
+    ) -> Result<(usize, usize)> {
+        // SAFETY: pm_scan_arg is plain integers, for which all zeroes is a value.
+        let mut scan: raw::pm_scan_arg = unsafe { core::mem::zeroed() };
+        scan.size = size_of::<raw::pm_scan_arg>() as u64;
+        (scan.start, scan.end) = (start as u64, end as u64);
+        (scan.vec, scan.vec_len) = (regions.as_mut_ptr() as u64, regions.len() as u64);
+        scan.category_anyof_mask = categories;
+        // Nothing is returned about the pages: neighbours with different answers would be different regions.
+        scan.return_mask = 0;
+        // SAFETY: the opcode is paired with its argument type, whose vector is `regions`, of the length given.
+        let n = unsafe { ioctl::ioctl(&self.pagemap, ScanCall(&mut scan))? };
+        Ok((n, scan.walk_end as usize))
     }
 
     /// Address space and resident anonymous memory: one cheap read.

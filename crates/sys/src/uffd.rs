@@ -22,7 +22,6 @@ const NEW: Opcode = opcode::none(UFFDIO, 0);
 
 const COPY_MODE_DONTWAKE: u64 = 1;
 const MOVE_MODE_DONTWAKE: u64 = 1;
-const MOVE_MODE_ALLOW_SRC_HOLES: u64 = 2;
 const REGISTER_MODE_MISSING: u64 = 1;
 
 /// `UFFDIO_MOVE`, the eviction primitive (Linux 6.8).
@@ -187,16 +186,15 @@ impl Uffd {
     ///
     /// Stops: EBUSY the page is shared or pinned; ENOENT it is not there; EINVAL a mapping cannot take part (read-only,
     /// locked, not anonymous); EEXIST the destination is there; EAGAIN an event waits to be read.
+    ///
+    /// # Linux 6.18 forgets pages that it moved
+    /// Since it moves pages in batches, its loop keeps the EAGAIN of a page that had to be tried again; the batch that
+    /// then succeeds is not counted, is tried once more, and is answered with EEXIST. So a call that did not do all
+    /// it was asked to may have done more than it says: unless the answer was EAGAIN at once, or EBUSY, the caller
+    /// must look ([`crate::procfs::ProcSelf::leading_run`]). With `UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES` the
+    /// same mistake makes the kernel loop for ever at a hole, so holes are never passed to it.
     pub fn move_pages(&self, dst: usize, src: usize, len: usize, wake: bool) -> Filled {
-        self.moving(dst, src, len, if wake { 0 } else { MOVE_MODE_DONTWAKE })
-    }
-
-    /// As [`move_pages`](Self::move_pages), passing over pages that are not there, waking nobody.
-    pub fn move_over_holes(&self, dst: usize, src: usize, len: usize) -> Filled {
-        self.moving(dst, src, len, MOVE_MODE_ALLOW_SRC_HOLES | MOVE_MODE_DONTWAKE)
-    }
-
-    fn moving(&self, dst: usize, src: usize, len: usize, mode: u64) -> Filled {
+        let mode = if wake { 0 } else { MOVE_MODE_DONTWAKE };
         let mut arg = raw::uffdio_move {
             dst: dst as u64,
             src: src as u64,
