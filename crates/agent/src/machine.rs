@@ -163,6 +163,30 @@ impl AgentMachine {
         (self.staging.addr()..self.staging.addr() + self.staging.len()).contains(&addr)
     }
 
+    /// Move the frames of these slots to the same place of the trash range.
+    fn move_to_trash(&self, slot: u32, pages: u32) {
+        let (offset, len) = (slot as usize * PAGE_SIZE, pages as usize * PAGE_SIZE);
+        let mut moved = 0;
+        let mut last = None;
+        for _ in 0..DROP_TRIES {
+            let (from, to) = (self.staging.addr() + offset + moved, self.trash.addr() + offset + moved);
+            let filled = self.fds().trash.move_pages(to, from, len - moved, false);
+            moved += self.in_truth(filled, len - moved, to, true).bytes;
+            if moved == len {
+                return;
+            }
+            last = filled.stop.or(last);
+            // Shared with a forked child: make it ours. The page is there, so this raises no fault.
+            if filled.stop == Some(Errno::BUSY) {
+                let _ = unshare(from, PAGE_SIZE);
+            }
+        }
+        panic!(
+            "a staged frame cannot be given up: page {} of {pages}: {last:?}",
+            moved / PAGE_SIZE
+        );
+    }
+
     /// Address of a page that is never registered.
     pub(crate) fn nowhere(&self) -> usize {
         self.nowhere.addr()
@@ -204,29 +228,14 @@ impl Machine for AgentMachine {
         f(self.staging.bytes(slot as usize * PAGE_SIZE, PAGE_SIZE))
     }
 
-    fn drop_staged(&self, slot: u32, pages: u32) {
-        let (offset, len) = (slot as usize * PAGE_SIZE, pages as usize * PAGE_SIZE);
-        let mut moved = 0;
-        let mut last = None;
-        for _ in 0..DROP_TRIES {
-            let (from, to) = (self.staging.addr() + offset + moved, self.trash.addr() + offset + moved);
-            let filled = self.fds().trash.move_pages(to, from, len - moved, false);
-            moved += self.in_truth(filled, len - moved, to, true).bytes;
-            if moved == len {
-                break;
-            }
-            last = filled.stop.or(last);
-            // Shared with a forked child: make it ours. The page is there, so this raises no fault.
-            if filled.stop == Some(Errno::BUSY) {
-                let _ = unshare(from, PAGE_SIZE);
-            }
-        }
-        assert!(
-            moved == len,
-            "a staged frame cannot be given up: page {} of {pages}: {last:?}",
-            moved / PAGE_SIZE
-        );
-        if self.trash.discard(offset, len, Discard::DontNeed).is_err() {
+    fn drop_staged(&self, runs: &[(u32, u32)]) {
+        let (Some((first, _)), Some((last, pages))) = (runs.first(), runs.last()) else {
+            return;
+        };
+        runs.iter().for_each(|(slot, pages)| self.move_to_trash(*slot, *pages));
+        let (offset, end) = (*first as usize * PAGE_SIZE, (last + pages) as usize * PAGE_SIZE);
+        // What lies between the runs is empty in the trash range.
+        if self.trash.discard(offset, end - offset, Discard::DontNeed).is_err() {
             panic!("MADV_DONTNEED on the trash range");
         }
     }

@@ -37,6 +37,9 @@ struct SwapRun {
     pages: u32,
 }
 
+/// log2 of the pages that a load brings at least, if they are stored (and `page_cluster` is not lower).
+const CLUSTER_MIN: u32 = 2;
+
 /// Zeros to map for first touches, one staging unit of them.
 static ZEROS: [u8; crate::UNIT as usize * PAGE_SIZE] = [0; crate::UNIT as usize * PAGE_SIZE];
 
@@ -242,7 +245,8 @@ impl<A: Arena> Inner<A> {
         }
     }
 
-    /// A stored page, and its neighbours if faults come in sequence.
+    /// A stored page and its stored neighbours in the aligned window: decompressed into one buffer, mapped in one go,
+    /// published as folios. The window is at least [`CLUSTER_MIN`] and grows while faults come in sequence.
     fn load<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Fault
     where
         R: RawMutex,
@@ -250,39 +254,79 @@ impl<A: Arena> Inner<A> {
     {
         mm.stat.add(Item::PgMajFault, 1);
         let max = mm.config.page_cluster;
-        let order = self.streams.window(vpn, max);
-        let first = self.load_page(mm, worker, vpn, true);
-        if first != Fault::Served {
-            return first;
+        let order = self.streams.order(vpn, max).max(CLUSTER_MIN.min(max));
+        let run = self.stored_run(vpn, order);
+        if run.pages() == 1 {
+            let fault = self.load_page(mm, worker, vpn);
+            self.streams.advance(vpn, 1, max);
+            return fault;
         }
-        let mut loaded = 1;
-        while loaded < 1 << order {
-            let next = vpn.add(loaded);
-            let is_stored = matches!(self.table.lookup(next), Slot::Zswap { .. } | Slot::Zero);
-            if !is_stored || self.load_page(mm, worker, next, false) != Fault::Served {
+        let loaded = self.load_run(mm, worker, run);
+        self.streams
+            .advance(vpn, loaded.saturating_sub(vpn.number() - run.start.number()).max(1), max);
+        if run.start.add(loaded) > vpn {
+            return Fault::Served;
+        }
+        // Something in front of it stands in the way.
+        self.load_page(mm, worker, vpn)
+    }
+
+    /// The stored pages around `vpn` in its aligned window of `2^order` pages.
+    fn stored_run(&self, vpn: Vpn, order: u32) -> PageRange {
+        let is_stored = |n: &u64| matches!(self.table.lookup(Vpn::new(*n)), Slot::Zswap { .. } | Slot::Zero);
+        let base = vpn.number() >> order << order;
+        let below = (base..vpn.number()).rev().take_while(is_stored).count() as u64;
+        let above = (vpn.number() + 1..base + (1 << order)).take_while(is_stored).count() as u64;
+        PageRange::new(Vpn::new(vpn.number() - below), below + 1 + above)
+    }
+
+    /// Load a run of stored pages; returns how many from its start on are mapped now.
+    fn load_run<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, run: PageRange) -> u64
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        let (mut pages, mut zeros) = (0, 0);
+        for vpn in run.iter() {
+            let is_there = match self.table.lookup(vpn) {
+                Slot::Zero => {
+                    zeros += 1;
+                    worker.zero_page()
+                }
+                Slot::Zswap { handle, len, .. } => worker.decompress(self.pool.read(handle, len as usize)),
+                _ => false,
+            };
+            if !is_there {
                 break;
             }
-            mm.stat.add(Item::SwapRa, 1);
-            loaded += 1;
+            worker.page_to_io(pages);
+            pages += 1;
         }
-        self.streams.advance(vpn, loaded, max);
-        Fault::Served
+        let bytes = worker.io().bytes(pages * PAGE_SIZE);
+        let mapped = u64::from(mm.machine.copy_in(run.start, bytes, true).pages);
+        self.publish_resident_run(run.start, mapped);
+        let zeros = zeros.min(mapped);
+        mm.stat.add(Item::SwpInZero, zeros);
+        mm.stat.add(Item::ZswpIn, mapped - zeros);
+        mm.stat.add(Item::RefaultAnon, mapped);
+        mm.stat.add(Item::SwapRa, mapped.saturating_sub(1));
+        mapped
     }
 
     /// Load one page from zswap: bytes out of the pool, page mapped, word published, stored bytes freed.
-    fn load_page<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, wake: bool) -> Fault
+    fn load_page<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Fault
     where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
         let (done, item) = match self.table.lookup(vpn) {
-            Slot::Zero => (mm.machine.copy_in(vpn, &ZEROS[..PAGE_SIZE], wake), Item::SwpInZero),
+            Slot::Zero => (mm.machine.copy_in(vpn, &ZEROS[..PAGE_SIZE], true), Item::SwpInZero),
             Slot::Zswap { handle, len, .. } => {
                 let block = self.pool.read(handle, len as usize);
                 if len as usize == PAGE_SIZE {
-                    (mm.machine.copy_in(vpn, block, wake), Item::ZswpIn)
+                    (mm.machine.copy_in(vpn, block, true), Item::ZswpIn)
                 } else if worker.decompress(block) {
-                    (mm.machine.copy_in(vpn, worker.page(), wake), Item::ZswpIn)
+                    (mm.machine.copy_in(vpn, worker.page(), true), Item::ZswpIn)
                 } else {
                     mm.stat.add(Item::DecompressFail, 1);
                     self.publish(vpn, Slot::Bad);

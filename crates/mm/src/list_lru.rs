@@ -82,6 +82,13 @@ impl LruList {
         tag
     }
 
+    /// Whether the entry with this tag is in the older half of the list. Tags repeat after a while: a hint.
+    pub fn is_old(&self, tag: u32) -> bool {
+        let mask = (1 << self.tag_bits) - 1;
+        let younger = self.next_tag.wrapping_sub(tag) & mask;
+        younger as usize > self.len / 2
+    }
+
     /// Take the oldest entry. The caller checks its tag against the words.
     pub fn pop_oldest(&mut self) -> Option<LruEntry> {
         if self.len == 0 {

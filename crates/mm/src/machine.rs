@@ -81,8 +81,8 @@ pub trait Machine {
     fn wake(&self, vpn: Vpn, pages: u32);
     /// Look at the bytes of a staged page. Only while it is in the slot and marked busy, or under the engine's lock.
     fn with_staged<T>(&self, slot: u32, f: impl FnOnce(&[u8]) -> T) -> T;
-    /// Give the frames in these slots (none is empty) back to the system.
-    fn drop_staged(&self, slot: u32, pages: u32);
+    /// Give the frames in these slots (runs of first slot and pages, in order; none is empty) back to the system.
+    fn drop_staged(&self, runs: &[(u32, u32)]);
 
     /// A buffer of `pages` pages.
     fn io_buffer(&self, pages: usize) -> Self::Io;

@@ -25,8 +25,12 @@ impl Streams {
     /// The order that a fault on `vpn` is worth, at most `max`; the caller reports what it did with
     /// [`advance`](Self::advance).
     pub fn window(&mut self, vpn: Vpn, max: u32) -> u32 {
-        let wanted = self.find(vpn).map_or(0, |stream| stream.order + 1);
-        wanted.min(max).min(vpn.alignment())
+        self.order(vpn, max).min(vpn.alignment())
+    }
+
+    /// As [`window`](Self::window), for windows that may begin before `vpn`.
+    pub fn order(&mut self, vpn: Vpn, max: u32) -> u32 {
+        self.find(vpn).map_or(0, |stream| stream.order + 1).min(max)
     }
 
     /// A fault on `vpn` mapped `pages` pages: the stream continues behind them.

@@ -146,8 +146,8 @@ impl Machine for SimMachine {
         f(&self.staging.borrow()[&slot][..])
     }
 
-    fn drop_staged(&self, slot: u32, pages: u32) {
-        for slot in slot..slot + pages {
+    fn drop_staged(&self, runs: &[(u32, u32)]) {
+        for slot in runs.iter().flat_map(|(slot, pages)| *slot..slot + pages) {
             let frame = self.staging.borrow_mut().remove(&slot);
             assert!(frame.is_some(), "giving up an empty slot");
         }

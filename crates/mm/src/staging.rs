@@ -70,6 +70,14 @@ impl Staging {
         })
     }
 
+    /// Return the units of a run that nothing was put into.
+    pub fn trim(&mut self, run: &mut StagedRun) {
+        let used = run.len.next_multiple_of(UNIT);
+        let first = (run.slot + used) / UNIT;
+        self.unit_used[first as usize..((run.slot + run.capacity) / UNIT) as usize].fill(false);
+        run.capacity = used;
+    }
+
     /// Return the slots of a run; the frames that were in them are gone now.
     pub fn release(&mut self, run: StagedRun) {
         let first = (run.slot / UNIT) as usize;

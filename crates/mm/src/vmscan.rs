@@ -16,6 +16,8 @@ use crate::{Inner, Mm, UNIT};
 
 /// Pages that reclaim looks at in one go (SWAP_CLUSTER_MAX).
 const CLUSTER_MAX: u32 = 32;
+/// Slots of the run that isolated pages are packed into.
+const BATCH_SLOTS: u32 = UNIT * 4;
 /// LRU entries between two chances for a fault to get the lock.
 const ENTRIES_AT_A_TIME: usize = 1;
 /// Shared pages remembered for [`Scan::shared`].
@@ -108,7 +110,11 @@ impl Batch {
     fn room<A: Arena>(&mut self, inner: &mut Inner<A>, pages: u32) -> Option<&mut StagedRun> {
         if self.0.is_none_or(|run| run.capacity - run.len < pages) {
             self.close(inner);
-            self.0 = inner.staging.alloc(pages);
+            // Long runs are given up at the price of short ones.
+            self.0 = inner
+                .staging
+                .alloc(pages.max(BATCH_SLOTS))
+                .or_else(|| inner.staging.alloc(pages));
         }
         self.0.as_mut()
     }
@@ -116,8 +122,12 @@ impl Batch {
     /// The run joins those that wait.
     fn close<A: Arena>(&mut self, inner: &mut Inner<A>) {
         match self.0.take() {
-            Some(run) if run.len > 0 => inner.staging.push(run),
-            Some(run) => inner.staging.release(run),
+            Some(mut run) => {
+                inner.staging.trim(&mut run);
+                if run.len > 0 {
+                    inner.staging.push(run);
+                }
+            }
             None => {}
         }
     }
@@ -143,23 +153,40 @@ impl<A: Arena> Inner<A> {
         }
     }
 
-    /// Isolate the pages of one LRU entry that still carry its tag, in runs of neighbours.
+    /// Isolate the pages of one LRU entry that still carry its tag, in runs of neighbours. Each run takes along what lies
+    /// beside it in its window and is old too: a move costs a TLB flush on every core, however many pages it takes.
     fn isolate_folio<R, M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, entry: LruEntry, scan: &mut Scan)
     where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
         let LruEntry { vpn, order, tag } = entry;
-        let mut at = 0;
-        while at < 1u64 << order {
-            let is_ours = |i: &u64| self.table.lookup(vpn.add(*i)) == Slot::Resident { order, tag };
-            let run = (at..1 << order).take_while(is_ours).count() as u64;
-            if run > 0 {
-                mm.stat.add(Item::PgScan, run);
-                self.isolate_run(mm, batch, vpn.add(at), run as u32, scan);
+        let end = vpn.add(1 << order);
+        let mut at = vpn;
+        while at < end {
+            if self.table.lookup(at) != (Slot::Resident { order, tag }) {
+                at = at.add(1);
+                continue;
             }
-            at += run + 1;
+            let carries = |vpn: &Vpn| self.table.lookup(*vpn) == Slot::Resident { order, tag };
+            let own = PageRange { start: at, end }.iter().take_while(carries).count() as u64;
+            let run = self.with_old_neighbours(PageRange::new(at, own));
+            mm.stat.add(Item::PgScan, run.pages());
+            self.isolate_run(mm, batch, run.start, run.pages() as u32, scan);
+            at = run.end;
         }
+    }
+
+    /// `run` and the old resident pages beside it in the windows of one staging unit that it begins and ends in.
+    fn with_old_neighbours(&self, run: PageRange) -> PageRange {
+        let is_old = |n: &u64| match self.table.lookup(Vpn::new(*n)) {
+            Slot::Resident { tag, .. } => self.lru.is_old(tag),
+            _ => false,
+        };
+        let (unit, start, end) = (u64::from(UNIT), run.start.number(), run.end.number());
+        let below = (start / unit * unit..start).rev().take_while(is_old).count() as u64;
+        let above = (end..end.next_multiple_of(unit)).take_while(is_old).count() as u64;
+        PageRange::new(Vpn::new(start - below), below + run.pages() + above)
     }
 
     /// Isolate `pages` neighbours; those that refuse go to the young end of the LRU.

@@ -73,7 +73,7 @@ impl<A: Arena> Inner<A> {
                     writeback: false,
                     tag,
                 } if tag == entry.tag => {
-                    let at = vpns.len() * PAGE_SIZE;
+                    let at = vpns.len();
                     if self.decompress_entry(mm, worker, entry.vpn, handle, len, at) {
                         self.mark(entry.vpn, handle, len, true, tag);
                         vpns.push(entry.vpn);
@@ -90,7 +90,7 @@ impl<A: Arena> Inner<A> {
         self.is_writing_back.then_some(Write { vpns, slot, slots })
     }
 
-    /// Decompress one entry to offset `at` of the worker's buffer. A damaged one is lost.
+    /// Decompress one entry to page `i` of the worker's I/O buffer. A damaged one is lost.
     #[allow(clippy::too_many_arguments, reason = "the fields of one entry")]
     fn decompress_entry<R, M>(
         &mut self,
@@ -99,7 +99,7 @@ impl<A: Arena> Inner<A> {
         vpn: Vpn,
         handle: crate::zsmalloc::Handle,
         len: u32,
-        at: usize,
+        i: usize,
     ) -> bool
     where
         R: RawMutex,
@@ -107,8 +107,7 @@ impl<A: Arena> Inner<A> {
     {
         let intact = worker.decompress(self.pool.read(handle, len as usize));
         if intact {
-            let page = *worker.page_bytes();
-            worker.io().bytes_mut(at + PAGE_SIZE)[at..].copy_from_slice(&page);
+            worker.page_to_io(i);
         } else {
             mm.stat.add(Item::DecompressFail, 1);
             self.publish(vpn, Slot::Bad);

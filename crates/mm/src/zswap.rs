@@ -80,16 +80,17 @@ impl<M: Machine> Worker<M> {
         self.context.decompress(block, &mut self.page[..])
     }
 
-    pub(crate) fn page_bytes(&self) -> &[u8; PAGE_SIZE] {
-        &self.page
-    }
-
     pub(crate) fn read_page(&mut self, machine: &M, device: u8, slot: u32) -> bool {
         if machine.read_swap(device, slot, self.io.bytes_mut(PAGE_SIZE)).is_err() {
             return false;
         }
         self.page.copy_from_slice(self.io.bytes(PAGE_SIZE));
         true
+    }
+
+    /// Copy the worker's page to page `i` of the I/O buffer.
+    pub(crate) fn page_to_io(&mut self, i: usize) {
+        self.io.bytes_mut((i + 1) * PAGE_SIZE)[i * PAGE_SIZE..].copy_from_slice(&self.page[..]);
     }
 
     /// The I/O buffer.
@@ -162,9 +163,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     fn give_up(&self, run: StagedRun, refused: bool) {
         if !refused {
             // No word names these frames any more, so none of them leaves before we drop it.
-            for (slot, pages) in self.with(|inner| inner.staging.frames_of(run)) {
-                self.machine.drop_staged(slot, pages);
-            }
+            let frames = self.with(|inner| inner.staging.frames_of(run));
+            self.machine.drop_staged(&frames);
             self.with(|inner| inner.staging.release(run));
             return;
         }
@@ -174,7 +174,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 let is_waiting =
                     matches!(inner.table.lookup(inner.staging.owner(slot)), Slot::Staged { slot: s, .. } if s == slot);
                 if !is_waiting {
-                    self.machine.drop_staged(slot, 1);
+                    self.machine.drop_staged(&[(slot, 1)]);
                     inner.staging.taken_back(slot);
                 }
             }

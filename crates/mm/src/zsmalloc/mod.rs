@@ -65,6 +65,8 @@ impl Handle {
 pub struct PoolFull;
 
 const SPAN_PAGES: usize = size_class::CHAIN_MAX;
+/// Half a mebibyte.
+const WARM_PAGES: u64 = 128;
 const NIL: u32 = u32::MAX;
 const NO_OBJECT: u16 = u16::MAX;
 const CLASSES: [SizeClass; COUNT] = size_class::table();
@@ -101,8 +103,13 @@ impl Zspage {
 pub struct Zsmalloc<A> {
     arena: A,
     zspages: Vec<Zspage>,
-    /// Spans without a zspage.
+    /// Spans without a zspage or pages.
     free_spans: Vec<u32>,
+    /// Spans without a zspage whose first 1, 2, ... pages are backed still, for the next zspage of as many: giving pages back
+    /// and taking new ones costs a TLB flush and a page fault.
+    warm_spans: [Vec<u32>; SPAN_PAGES],
+    /// Pages of the warm spans, at most [`WARM_PAGES`].
+    warm: u64,
     /// First zspage of each fullness group of each class.
     groups: [[u32; GROUPS]; COUNT],
     pages: u64,
@@ -116,15 +123,17 @@ impl<A: Arena> Zsmalloc<A> {
             arena,
             zspages: Vec::new(),
             free_spans: Vec::new(),
+            warm_spans: [const { Vec::new() }; SPAN_PAGES],
+            warm: 0,
             groups: [[NIL; GROUPS]; COUNT],
             pages: 0,
             objects: 0,
         }
     }
 
-    /// Pages in use, unused parts of zspages included: what the pool costs.
+    /// Pages in use, unused parts of zspages and warm pages included: what the pool costs.
     pub fn pages(&self) -> u64 {
-        self.pages
+        self.pages + self.warm
     }
 
     /// Objects stored.
@@ -215,7 +224,10 @@ impl<A: Arena> Zsmalloc<A> {
             prev: NIL,
             next: NIL,
         };
-        let id = match self.free_spans.pop() {
+        let pages = usize::from(zspage.geometry().pages);
+        let warm = self.warm_spans[pages - 1].pop();
+        self.warm -= warm.map_or(0, |_| pages as u64);
+        let id = match warm.or_else(|| self.free_spans.pop()) {
             Some(id) => {
                 self.zspages[id as usize] = zspage;
                 id
@@ -224,20 +236,43 @@ impl<A: Arena> Zsmalloc<A> {
                 self.zspages.push(zspage);
                 (self.zspages.len() - 1) as u32
             }
+            None if self.warm > 0 => {
+                self.cool();
+                return self.new_zspage(class);
+            }
             None => return Err(PoolFull),
         };
-        self.pages += u64::from(zspage.geometry().pages);
+        self.pages += pages as u64;
         self.link(id);
         Ok(id)
     }
 
     fn free_zspage(&mut self, id: u32) {
         self.unlink(id);
-        let pages = self.zspages[id as usize].geometry().pages;
+        let pages = u64::from(self.zspages[id as usize].geometry().pages);
         self.zspages[id as usize].bump = 0;
-        self.arena.release(id as usize * SPAN_PAGES, usize::from(pages));
-        self.pages -= u64::from(pages);
-        self.free_spans.push(id);
+        self.pages -= pages;
+        if self.pages == 0 {
+            self.cool();
+        }
+        if self.pages == 0 || self.warm + pages > WARM_PAGES {
+            self.arena.release(id as usize * SPAN_PAGES, pages as usize);
+            self.free_spans.push(id);
+        } else {
+            self.warm_spans[pages as usize - 1].push(id);
+            self.warm += pages;
+        }
+    }
+
+    /// Give the warm pages back to the system.
+    fn cool(&mut self) {
+        for (pages, spans) in (1..).zip(&mut self.warm_spans) {
+            for id in spans.drain(..) {
+                self.arena.release(id as usize * SPAN_PAGES, pages);
+                self.free_spans.push(id);
+            }
+        }
+        self.warm = 0;
     }
 
     /// Change a zspage and move it to the fullness group that it belongs to afterwards.
@@ -286,7 +321,8 @@ impl<A: Arena> Zsmalloc<A> {
         let mut pages = 0;
         let mut objects = 0;
         for (id, zspage) in self.zspages.iter().enumerate() {
-            if self.free_spans.contains(&(id as u32)) {
+            let mut empty = self.warm_spans.iter().chain([&self.free_spans]).flatten();
+            if empty.any(|span| *span == id as u32) {
                 continue;
             }
             let mut free = 0;
