@@ -2,7 +2,7 @@
 
 use lock_api::RawMutex;
 
-use crate::machine::{IoBuffer, Machine, Stop};
+use crate::machine::{Done, IoBuffer, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::swap_table::entry::Slot;
 use crate::vmstat::Item;
@@ -21,10 +21,14 @@ pub enum Fault {
     Lost,
 }
 
-/// The next thing to do for a fault.
+/// The next thing to do for a fault, without the lock.
 enum Step {
     Done(Fault),
-    /// Read this run of pages from the device, without the lock, and come back.
+    /// Map zeros at these untouched pages, or at as many as can be.
+    Zeros(PageRange),
+    /// Decompress the blocks that the worker was given and map them from this page on.
+    Load(Vpn),
+    /// Read this run of pages from the device and map it.
     Read(SwapRun),
 }
 
@@ -52,10 +56,85 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.stat.add(Item::PgFault, 1);
         let outcome = match self.with_for_fault(|inner| inner.serve(self, worker, vpn)) {
             Step::Done(fault) => fault,
+            Step::Zeros(range) => self.map_zeros(range),
+            Step::Load(first) => self.load(worker, first, vpn),
             Step::Read(run) => self.read_in(worker, run, vpn),
         };
         self.stat.record_load(self.machine.now_ns().saturating_sub(started));
         outcome
+    }
+
+    /// Map zeros at `range`, which has no words, a unit at a time. Without the lock: see [`load`](Self::load).
+    fn map_zeros(&self, range: PageRange) -> Fault {
+        let (mut mapped, mut stop) = (0, None);
+        while mapped < range.pages() && stop.is_none() {
+            let pages = (range.pages() - mapped).min(u64::from(crate::UNIT));
+            let zeros = &ZEROS[..pages as usize * PAGE_SIZE];
+            let done = self.machine.copy_in(range.start.add(mapped), zeros, true);
+            mapped += u64::from(done.pages);
+            stop = done.stop.or((done.pages == 0).then_some(Stop::Again));
+        }
+        self.with_for_fault(|inner| match (mapped, stop) {
+            (0, Some(stop)) => {
+                // A window that spans two mappings is refused as a whole: next time it is one page.
+                inner.streams.narrow(range.start);
+                if range.pages() > 1 && stop == Stop::Unmovable {
+                    return Fault::Retry;
+                }
+                // Not adopted when it turns out to be mapped: a madvise whose event was applied may be about to drop it.
+                inner.not_mapped(self, range.start, stop, false)
+            }
+            _ => {
+                inner.publish_mapped(range.start, mapped);
+                inner.streams.advance(range.start, mapped, self.config.folio_order_max);
+                Fault::Served
+            }
+        })
+    }
+
+    /// Decompress what [`Inner::begin_load`] put into the worker, map it, publish it.
+    ///
+    /// Without the lock, since only this caller faults and applies changes: meanwhile reclaim may write an entry back,
+    /// which changes where its contents are but not the contents, and a freeze may begin, which
+    /// [`publish_mapped`](Inner::publish_mapped) heeds. Pages without a RESIDENT word are not isolated.
+    fn load(&self, worker: &mut Worker<M>, first: Vpn, wanted: Vpn) -> Fault {
+        let pages = worker.decompress_loads();
+        let damaged = pages < worker.loads();
+        let done = match pages {
+            0 => Done::none(Stop::Missing),
+            _ => self
+                .machine
+                .copy_in(first, worker.io().bytes(pages * PAGE_SIZE), true),
+        };
+        let mapped = u64::from(done.pages);
+        let max = self.config.page_cluster;
+        self.with_for_fault(|inner| {
+            inner.publish_mapped(first, mapped);
+            inner
+                .streams
+                .advance(wanted, (first.number() + mapped).saturating_sub(wanted.number()).max(1), max);
+            let zeros = worker.zeros_among(done.pages as usize);
+            self.stat.add(Item::SwpInZero, zeros);
+            self.stat.add(Item::ZswpIn, mapped - zeros);
+            self.stat.add(Item::RefaultAnon, mapped);
+            self.stat.add(Item::SwapRa, mapped.saturating_sub(1));
+            if first.add(mapped) > wanted {
+                return Fault::Served;
+            }
+            match done.stop {
+                _ if inner.frozen.is_some() => Fault::Retry,
+                Some(Stop::Again | Stop::NoMemory) => Fault::Retry,
+                _ if pages == 0 && damaged && first == wanted => {
+                    self.stat.add(Item::DecompressFail, 1);
+                    inner.publish(wanted, Slot::Bad);
+                    Fault::Lost
+                }
+                Some(stop) if worker.loads() == 1 => inner.not_mapped(self, wanted, stop, true),
+                // Something in front of it stands in the way, or the run spans two mappings, which the kernel refuses
+                // as a whole.
+                _ => inner.load_alone(self, worker, wanted),
+            }
+        })
     }
 
     /// Read a run without the lock and map it. The words cannot change meanwhile: only this caller faults and
@@ -102,44 +181,32 @@ impl<A: Arena> Inner<A> {
             return Step::Done(self.serve_frozen(mm, worker, vpn));
         }
         Step::Done(match self.table.lookup(vpn) {
-            Slot::None => self.first_touch(mm, vpn),
+            Slot::None => return self.first_touch(mm, vpn),
             Slot::Resident { .. } => self.map_zero_page(mm, vpn),
             Slot::Staged { .. } => self.take_back(mm, vpn),
-            Slot::Zswap { .. } | Slot::Zero => self.load(mm, worker, vpn),
+            Slot::Zswap { .. } | Slot::Zero => return self.begin_load(mm, worker, vpn),
             Slot::Swap { device, slot } => return Step::Read(self.swap_run(mm, vpn, device, slot)),
             Slot::Bad => Fault::Lost,
         })
     }
 
     /// A page that was never touched: zeros, as many as a run of first touches is worth.
-    fn first_touch<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
+    fn first_touch<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Step
     where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
         if !self.managed.covers(PageRange::new(vpn, 1)) {
-            return self.map_zero_page(mm, vpn);
+            return Step::Done(self.map_zero_page(mm, vpn));
         }
-        let max = mm.config.folio_order_max;
-        let mut order = self.streams.window(vpn, max);
+        let mut order = self.streams.window(vpn, mm.config.folio_order_max);
         let untouched = |inner: &Self, range: PageRange| {
             inner.managed.covers(range) && range.iter().all(|page| inner.table.lookup(page) == Slot::None)
         };
         while order > 0 && !untouched(self, PageRange::new(vpn, 1 << order)) {
             order -= 1;
         }
-        let (mut mapped, mut stop) = self.map_zeros(mm, vpn, order);
-        if mapped == 0 && order > 0 && stop == Some(Stop::Unmovable) {
-            // The window spans two mappings, which the kernel refuses as a whole.
-            (mapped, stop) = self.map_zeros(mm, vpn, 0);
-        }
-        self.publish_resident_run(vpn, mapped);
-        self.streams.advance(vpn, mapped.max(1), max);
-        match (mapped, stop) {
-            // Not adopted when it turns out to be mapped: a madvise whose event was applied may be about to drop it.
-            (0, Some(stop)) => self.not_mapped(mm, vpn, stop, false),
-            _ => Fault::Served,
-        }
+        Step::Zeros(PageRange::new(vpn, 1 << order))
     }
 
     /// Map zeros at a page whose word stays as it is. Two kinds of page come here:
@@ -155,28 +222,6 @@ impl<A: Arena> Inner<A> {
         match mm.machine.copy_in(vpn, &ZEROS[..PAGE_SIZE], true).stop {
             None => Fault::Served,
             Some(stop) => self.not_mapped(mm, vpn, stop, false),
-        }
-    }
-
-    /// Map zeros at the `2^order` pages from `vpn` on; how many, and what stopped the rest.
-    fn map_zeros<R, M>(&self, mm: &Mm<R, M>, vpn: Vpn, order: u32) -> (u64, Option<Stop>)
-    where
-        R: RawMutex,
-        M: Machine<Arena = A>,
-    {
-        let mut mapped = 0u64;
-        loop {
-            let pages = ((1 << order) - mapped).min(u64::from(crate::UNIT));
-            let done = mm
-                .machine
-                .copy_in(vpn.add(mapped), &ZEROS[..pages as usize * PAGE_SIZE], true);
-            mapped += u64::from(done.pages);
-            if done.stop.is_some() || mapped >= 1 << order {
-                return (mapped, done.stop);
-            }
-            if done.pages == 0 {
-                return (mapped, Some(Stop::Again));
-            }
         }
     }
 
@@ -217,7 +262,7 @@ impl<A: Arena> Inner<A> {
         };
         let pages = (0..1u64 << order).take_while(|i| !busy && wanted(self, *i)).count() as u64;
         let done = match pages {
-            0 => crate::machine::Done::none(Stop::Busy),
+            0 => Done::none(Stop::Busy),
             _ => mm.machine.move_in(slot, vpn, pages as u32),
         };
         for i in 0..done.pages {
@@ -245,9 +290,9 @@ impl<A: Arena> Inner<A> {
         }
     }
 
-    /// A stored page and its stored neighbours in the aligned window: decompressed into one buffer, mapped in one go,
-    /// published as folios. The window is at least [`CLUSTER_MIN`] and grows while faults come in sequence.
-    fn load<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Fault
+    /// A stored page and its stored neighbours in the aligned window, copied out of the pool as they are. The window is at
+    /// least [`CLUSTER_MIN`] and grows while faults come in sequence.
+    fn begin_load<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Step
     where
         R: RawMutex,
         M: Machine<Arena = A>,
@@ -256,19 +301,18 @@ impl<A: Arena> Inner<A> {
         let max = mm.config.page_cluster;
         let order = self.streams.order(vpn, max).max(CLUSTER_MIN.min(max));
         let run = self.stored_run(vpn, order);
-        if run.pages() == 1 {
-            let fault = self.load_page(mm, worker, vpn);
-            self.streams.advance(vpn, 1, max);
-            return fault;
+        self.copy_out(worker, run);
+        Step::Load(run.start)
+    }
+
+    fn copy_out<M: Machine<Arena = A>>(&self, worker: &mut Worker<M>, run: PageRange) {
+        worker.begin_loads();
+        for vpn in run.iter() {
+            match self.table.lookup(vpn) {
+                Slot::Zswap { handle, len, .. } => worker.push_load(self.pool.read(handle, len as usize)),
+                _ => worker.push_load(&[]),
+            }
         }
-        let loaded = self.load_run(mm, worker, run);
-        self.streams
-            .advance(vpn, loaded.saturating_sub(vpn.number() - run.start.number()).max(1), max);
-        if run.start.add(loaded) > vpn {
-            return Fault::Served;
-        }
-        // Something in front of it stands in the way.
-        self.load_page(mm, worker, vpn)
     }
 
     /// The stored pages around `vpn` in its aligned window of `2^order` pages.
@@ -280,71 +324,37 @@ impl<A: Arena> Inner<A> {
         PageRange::new(Vpn::new(vpn.number() - below), below + 1 + above)
     }
 
-    /// Load a run of stored pages; returns how many from its start on are mapped now.
-    fn load_run<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, run: PageRange) -> u64
+    /// Load one page under the lock.
+    fn load_alone<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Fault
     where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        let (mut pages, mut zeros) = (0, 0);
-        for vpn in run.iter() {
-            let is_there = match self.table.lookup(vpn) {
-                Slot::Zero => {
-                    zeros += 1;
-                    worker.zero_page()
-                }
-                Slot::Zswap { handle, len, .. } => worker.decompress(self.pool.read(handle, len as usize)),
-                _ => false,
-            };
-            if !is_there {
-                break;
-            }
-            worker.page_to_io(pages);
-            pages += 1;
+        if self.frozen.is_some() || !matches!(self.table.lookup(vpn), Slot::Zswap { .. } | Slot::Zero) {
+            return Fault::Retry;
         }
-        let bytes = worker.io().bytes(pages * PAGE_SIZE);
-        let mapped = u64::from(mm.machine.copy_in(run.start, bytes, true).pages);
-        self.publish_resident_run(run.start, mapped);
-        let zeros = zeros.min(mapped);
-        mm.stat.add(Item::SwpInZero, zeros);
-        mm.stat.add(Item::ZswpIn, mapped - zeros);
-        mm.stat.add(Item::RefaultAnon, mapped);
-        mm.stat.add(Item::SwapRa, mapped.saturating_sub(1));
-        mapped
-    }
-
-    /// Load one page from zswap: bytes out of the pool, page mapped, word published, stored bytes freed.
-    fn load_page<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Fault
-    where
-        R: RawMutex,
-        M: Machine<Arena = A>,
-    {
-        let (done, item) = match self.table.lookup(vpn) {
-            Slot::Zero => (mm.machine.copy_in(vpn, &ZEROS[..PAGE_SIZE], true), Item::SwpInZero),
-            Slot::Zswap { handle, len, .. } => {
-                let block = self.pool.read(handle, len as usize);
-                if len as usize == PAGE_SIZE {
-                    (mm.machine.copy_in(vpn, block, true), Item::ZswpIn)
-                } else if worker.decompress(block) {
-                    (mm.machine.copy_in(vpn, worker.page(), true), Item::ZswpIn)
-                } else {
-                    mm.stat.add(Item::DecompressFail, 1);
-                    self.publish(vpn, Slot::Bad);
-                    return Fault::Lost;
-                }
-            }
-            Slot::None | Slot::Resident { .. } | Slot::Staged { .. } | Slot::Swap { .. } | Slot::Bad => {
-                return Fault::Retry;
-            }
-        };
-        match done.stop {
+        self.copy_out(worker, PageRange::new(vpn, 1));
+        if worker.decompress_loads() == 0 {
+            mm.stat.add(Item::DecompressFail, 1);
+            self.publish(vpn, Slot::Bad);
+            return Fault::Lost;
+        }
+        match mm.machine.copy_in(vpn, worker.io().bytes(PAGE_SIZE), true).stop {
             None => {
-                mm.stat.add(item, 1);
+                mm.stat.add(Item::ZswpIn, 1);
                 mm.stat.add(Item::RefaultAnon, 1);
                 self.publish_resident(vpn, 0);
                 Fault::Served
             }
             Some(stop) => self.not_mapped(mm, vpn, stop, true),
+        }
+    }
+
+    /// Pages were mapped without the lock: publish them, or leave that to the thaw if a fork's freeze began meanwhile.
+    fn publish_mapped(&mut self, vpn: Vpn, pages: u64) {
+        match &mut self.frozen {
+            Some(log) => PageRange::new(vpn, pages).iter().for_each(|vpn| log.push_served(vpn)),
+            None => self.publish_resident_run(vpn, pages),
         }
     }
 

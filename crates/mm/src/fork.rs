@@ -69,7 +69,7 @@ impl Log {
         self.entries.push(Logged::Changed(change));
     }
 
-    fn push_served(&mut self, vpn: Vpn) {
+    pub(crate) fn push_served(&mut self, vpn: Vpn) {
         // A page that is not logged stays mapped under its old word: right, but not reclaimed until it is dropped.
         if self.entries.len() < LOG_MAX - LOG_CHANGES {
             self.entries.push(Logged::Served(vpn));

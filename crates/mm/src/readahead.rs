@@ -33,6 +33,13 @@ impl Streams {
         self.find(vpn).map_or(0, |stream| stream.order + 1).min(max)
     }
 
+    /// The next fault on `vpn` is worth one page.
+    pub fn narrow(&mut self, vpn: Vpn) {
+        for stream in &mut self.streams {
+            stream.take_if(|stream| stream.next == vpn);
+        }
+    }
+
     /// A fault on `vpn` mapped `pages` pages: the stream continues behind them.
     pub fn advance(&mut self, vpn: Vpn, pages: u64, max: u32) {
         let next = vpn.add(pages);

@@ -32,6 +32,8 @@ pub struct Worker<M: Machine> {
     /// Compressed pages of the current batch, each in its own `COMPRESSED_MAX` bytes.
     blocks: Vec<u8>,
     outcomes: Vec<Outcome>,
+    /// Lengths of the blocks copied out of the pool for a load, one beside the other in `blocks`; 0: a page of zeros.
+    loads: Vec<usize>,
     /// Of [`IO_PAGES`] pages.
     io: M::Io,
 }
@@ -49,11 +51,15 @@ enum Outcome {
 impl<M: Machine> Worker<M> {
     /// Working memory for one thread of an engine with this configuration. All of it is taken now.
     pub fn new(config: &crate::Config, machine: &M) -> Self {
+        let batch = config.store_batch as usize;
+        let cluster = 1 << config.page_cluster;
+        assert!(cluster <= IO_PAGES, "a load is decompressed into the I/O buffer");
         Self {
             context: Context::new(config.algorithm),
             page: Box::new([0; PAGE_SIZE]),
-            blocks: vec![0; config.store_batch as usize * COMPRESSED_MAX],
-            outcomes: Vec::with_capacity(config.store_batch as usize),
+            blocks: vec![0; (batch * COMPRESSED_MAX).max(cluster * PAGE_SIZE)],
+            outcomes: Vec::with_capacity(batch),
+            loads: Vec::with_capacity(cluster),
             io: machine.io_buffer(IO_PAGES),
         }
     }
@@ -86,6 +92,45 @@ impl<M: Machine> Worker<M> {
         }
         self.page.copy_from_slice(self.io.bytes(PAGE_SIZE));
         true
+    }
+
+    /// Forget the blocks of the last load.
+    pub(crate) fn begin_loads(&mut self) {
+        self.loads.clear();
+    }
+
+    /// Take along a stored block; an empty one stands for a page of zeros.
+    pub(crate) fn push_load(&mut self, block: &[u8]) {
+        let at: usize = self.loads.iter().sum();
+        self.blocks[at..at + block.len()].copy_from_slice(block);
+        self.loads.push(block.len());
+    }
+
+    /// Blocks of this load.
+    pub(crate) fn loads(&self) -> usize {
+        self.loads.len()
+    }
+
+    /// How many of the first `pages` pages of this load are zeros.
+    pub(crate) fn zeros_among(&self, pages: usize) -> u64 {
+        self.loads[..pages].iter().filter(|len| **len == 0).count() as u64
+    }
+
+    /// Decompress the blocks into the I/O buffer. Returns how many came out whole before the first that is damaged.
+    pub(crate) fn decompress_loads(&mut self) -> usize {
+        let mut at = 0;
+        for (i, len) in self.loads.iter().enumerate() {
+            let page = &mut self.io.bytes_mut((i + 1) * PAGE_SIZE)[i * PAGE_SIZE..];
+            let block = &self.blocks[at..at + len];
+            match *len {
+                0 => page.fill(0),
+                PAGE_SIZE => page.copy_from_slice(block),
+                _ if self.context.decompress(block, page) => {}
+                _ => return i,
+            }
+            at += len;
+        }
+        self.loads.len()
     }
 
     /// Copy the worker's page to page `i` of the I/O buffer.
