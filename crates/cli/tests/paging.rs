@@ -78,7 +78,7 @@ fn random_operations_see_what_they_wrote() {
     if !can_manage() {
         return;
     }
-    for (seed, limit, rounds, more) in [("1", "12M", "8", "--no-fork"), ("2", "24M", "3", "--threads=1")] {
+    for (seed, limit, rounds, more) in [("1", "12M", "8", "--no-fork"), ("2", "24M", "8", "--threads=2")] {
         let cmd = [TORTURE, "--seed", seed, "--rounds", rounds, more];
         let run = run(&format!("torture-{seed}"), &["--memory-max", limit], &cmd);
         assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());

@@ -121,7 +121,7 @@ impl<A: Arena> Inner<A> {
             let slot = match slot {
                 Slot::Resident { .. } => Slot::Resident {
                     order: 0,
-                    tag: self.lru.add_tail(vpn, 0),
+                    tag: self.lru_add(vpn, 0),
                 },
                 Slot::Zswap { handle, len, .. } => {
                     // A writeback in flight finds its mark gone and gives its slot back.
@@ -129,7 +129,7 @@ impl<A: Arena> Inner<A> {
                         handle,
                         len,
                         writeback: false,
-                        tag: self.zswap_lru.add_tail(vpn, 0),
+                        tag: self.zswap_lru_add(vpn),
                     }
                 }
                 Slot::Staged { slot, busy } => {

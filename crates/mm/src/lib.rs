@@ -69,7 +69,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{Mutex, RawMutex};
 
-use list_lru::LruList;
+use list_lru::{LruEntry, LruList};
 use machine::Machine;
 use page::{PAGE_SIZE, PageRange, Vpn};
 use range_set::RangeSet;
@@ -279,9 +279,32 @@ impl<A: Arena> Inner<A> {
         }
     }
 
+    /// Put a page that is in the pool on the list of zswap entries; returns the tag for its word.
+    fn zswap_lru_add(&mut self, vpn: Vpn) -> u32 {
+        if self.zswap_lru.needs_sweep(self.pool.objects()) {
+            let table = &self.table;
+            self.zswap_lru
+                .sweep(|entry| matches!(table.lookup(entry.vpn), Slot::Zswap { tag, .. } if tag == entry.tag));
+        }
+        self.zswap_lru.add_tail(vpn, 0)
+    }
+
+    /// Put a folio on the list of resident folios; returns the tag for its words.
+    fn lru_add(&mut self, vpn: Vpn, order: u32) -> u32 {
+        if self.lru.needs_sweep(self.resident) {
+            let table = &self.table;
+            let carries = |entry: LruEntry, i| {
+                let LruEntry { vpn, order, tag } = entry;
+                table.lookup(vpn.add(i)) == Slot::Resident { order, tag }
+            };
+            self.lru.sweep(|entry| (0..1 << entry.order).any(|i| carries(entry, i)));
+        }
+        self.lru.add_tail(vpn, order)
+    }
+
     /// The pages `[vpn, vpn + 2^order)` are mapped: one entry on the LRU list, its tag in every word.
     fn publish_resident(&mut self, vpn: Vpn, order: u32) {
-        let tag = self.lru.add_tail(vpn, order);
+        let tag = self.lru_add(vpn, order);
         for page in PageRange::new(vpn, 1 << order).iter() {
             self.publish(page, Slot::Resident { order, tag });
         }

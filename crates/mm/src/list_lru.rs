@@ -1,7 +1,8 @@
 //! LRU lists as queues with lazy deletion.
 //!
 //! An entry names a folio (first page and order) and carries a tag which is also in the page's word. Taking a page
-//! off a list costs nothing: its word changes, and the entry is recognised as stale when it reaches the front. There
+//! off a list costs nothing: its word changes, and the entry is recognised as stale when it reaches the front, or when a
+//! sweep passes by, of which there are as many as keep the stale entries fewer than the live ones. There
 //! is one list of resident folios (oldest mapped first) and one of zswap entries (oldest stored first).
 
 use alloc::boxed::Box;
@@ -36,12 +37,35 @@ impl LruEntry {
     }
 }
 
-/// A first-in first-out list in segments of 4 KiB, so that it grows and shrinks without moving.
-pub struct LruList {
-    segments: VecDeque<Box<[u64; SEGMENT]>>,
-    /// Index of the oldest entry in the first segment.
+struct Segment {
+    entries: [u64; SEGMENT],
+    /// Entries from `head` up to `len` are on the list.
     head: usize,
     len: usize,
+}
+
+impl Segment {
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            entries: [0; SEGMENT],
+            head: 0,
+            len: 0,
+        })
+    }
+
+    fn live(&self) -> usize {
+        self.len - self.head
+    }
+}
+
+/// A first-in first-out list in segments of about 4 KiB, so that it grows and shrinks without moving.
+pub struct LruList {
+    segments: VecDeque<Box<Segment>>,
+    len: usize,
+    /// Segment that the next sweep looks at.
+    hand: usize,
+    /// Entries added since the last sweep.
+    unswept: usize,
     next_tag: u32,
     tag_bits: u32,
 }
@@ -52,8 +76,9 @@ impl LruList {
         assert!(tag_bits + 4 + VPN_BITS <= 64, "an entry is one word");
         Self {
             segments: VecDeque::new(),
-            head: 0,
             len: 0,
+            hand: 0,
+            unswept: 0,
             next_tag: 0,
             tag_bits,
         }
@@ -73,13 +98,62 @@ impl LruList {
     pub fn add_tail(&mut self, vpn: Vpn, order: u32) -> u32 {
         let tag = self.next_tag;
         self.next_tag = (self.next_tag + 1) & ((1 << self.tag_bits) - 1);
-        let at = self.head + self.len;
-        if at / SEGMENT == self.segments.len() {
-            self.segments.push_back(Box::new([0; SEGMENT]));
+        if self.segments.back().is_none_or(|segment| segment.len == SEGMENT) {
+            self.segments.push_back(Segment::new());
         }
-        self.segments[at / SEGMENT][at % SEGMENT] = LruEntry { vpn, order, tag }.pack();
+        if let Some(segment) = self.segments.back_mut() {
+            segment.entries[segment.len] = LruEntry { vpn, order, tag }.pack();
+            segment.len += 1;
+        }
         self.len += 1;
+        self.unswept += 1;
         tag
+    }
+
+    /// Whether a [`sweep`](Self::sweep) is due, when `live` entries hold at most. Two segments are swept for each one that is
+    /// added, so a list that is half stale gets no longer.
+    pub fn needs_sweep(&self, live: u64) -> bool {
+        self.unswept >= SEGMENT / 2 && self.len as u64 > 2 * live + SEGMENT as u64
+    }
+
+    /// Drop the stale entries of one segment, and join it with the one before if both fit into one.
+    pub fn sweep(&mut self, is_live: impl Fn(LruEntry) -> bool) {
+        self.unswept = 0;
+        self.hand += 1;
+        if self.hand >= self.segments.len() {
+            self.hand = 0;
+        }
+        let Some(segment) = self.segments.get_mut(self.hand) else {
+            return;
+        };
+        let before = segment.live();
+        let mut kept = 0;
+        for i in segment.head..segment.len {
+            let entry = segment.entries[i];
+            if is_live(LruEntry::unpack(entry)) {
+                segment.entries[kept] = entry;
+                kept += 1;
+            }
+        }
+        (segment.head, segment.len) = (0, kept);
+        self.len -= before - kept;
+        self.join(self.hand);
+    }
+
+    /// Join segment `at` with the one before it if both fit into one.
+    fn join(&mut self, at: usize) {
+        let fits = at > 0 && {
+            let (before, this) = (&self.segments[at - 1], &self.segments[at]);
+            before.len + this.live() <= SEGMENT
+        };
+        let Some(this) = fits.then(|| self.segments.remove(at)).flatten() else {
+            return;
+        };
+        let before = &mut self.segments[at - 1];
+        let end = before.len + this.live();
+        before.entries[before.len..end].copy_from_slice(&this.entries[this.head..this.len]);
+        before.len = end;
+        self.hand = at - 1;
     }
 
     /// Whether the entry with this tag is in the older half of the list. Tags repeat after a while: a hint.
@@ -91,17 +165,17 @@ impl LruList {
 
     /// Take the oldest entry. The caller checks its tag against the words.
     pub fn pop_oldest(&mut self) -> Option<LruEntry> {
-        if self.len == 0 {
-            return None;
-        }
-        let entry = LruEntry::unpack(self.segments[0][self.head]);
-        self.head += 1;
-        self.len -= 1;
-        if self.head == SEGMENT {
+        while let Some(segment) = self.segments.front_mut() {
+            if segment.live() > 0 {
+                let entry = LruEntry::unpack(segment.entries[segment.head]);
+                segment.head += 1;
+                self.len -= 1;
+                return Some(entry);
+            }
             self.segments.pop_front();
-            self.head = 0;
+            self.hand = self.hand.saturating_sub(1);
         }
-        Some(entry)
+        None
     }
 }
 
@@ -127,5 +201,21 @@ mod test {
             }
             assert_eq!(list.pop_oldest(), None);
         }
+    }
+
+    #[test]
+    fn sweeps_keep_the_live_in_order_and_the_stale_few() {
+        let mut list = LruList::new(20);
+        let is_live = |entry: LruEntry| entry.vpn.number().is_multiple_of(100);
+        for i in 0..100_000u64 {
+            list.add_tail(Vpn::new(i), 0);
+            if list.needs_sweep(i / 100) {
+                list.sweep(is_live);
+            }
+            assert!(list.len() as u64 <= 2 * (i / 100) + 4 * SEGMENT as u64, "{} at {i}", list.len());
+        }
+        let left = core::iter::from_fn(|| list.pop_oldest()).filter(|entry| is_live(*entry));
+        assert!(left.map(|entry| entry.vpn.number()).eq((0..1000).map(|i| i * 100)));
+        assert_eq!(list.len(), 0);
     }
 }

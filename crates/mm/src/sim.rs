@@ -58,6 +58,8 @@ pub struct SimMachine {
     pub pages: RefCell<BTreeMap<Vpn, Page>>,
     /// Pages that refuse to move.
     pub pinned: RefCell<BTreeSet<Vpn>>,
+    /// A mapping ends in front of this page: nothing is copied across.
+    pub boundary: Cell<Option<Vpn>>,
     staging: RefCell<BTreeMap<u32, Page>>,
     disk: RefCell<BTreeMap<u32, Page>>,
     /// Writes to the disk fail.
@@ -127,6 +129,10 @@ impl Machine for SimMachine {
     }
 
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], _: bool) -> Done {
+        let pages = (bytes.len() / PAGE_SIZE) as u64;
+        if self.boundary.get().is_some_and(|at| vpn < at && at < vpn.add(pages)) {
+            return Done::none(Stop::Unmovable);
+        }
         for (i, page) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
             let at = vpn.add(i as u64);
             if self.pages.borrow().contains_key(&at) {

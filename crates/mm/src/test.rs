@@ -67,9 +67,13 @@ impl World {
 
     /// What a program's access does: fault until the page is there.
     fn touch(&mut self, vpn: Vpn) {
-        while self.mm.machine().read(vpn).is_none() {
+        for _ in 0..8 {
+            if self.mm.machine().read(vpn).is_some() {
+                return;
+            }
             assert_ne!(self.mm.fault(&mut self.worker, vpn), Fault::Lost);
         }
+        panic!("{vpn:?} faults for ever");
     }
 
     fn check(&mut self, vpn: Vpn) {
@@ -145,7 +149,10 @@ impl World {
             12 => {
                 self.mm.machine().pinned.borrow_mut().insert(vpn);
             }
-            13 => self.mm.machine().pinned.borrow_mut().clear(),
+            13 => {
+                self.mm.machine().pinned.borrow_mut().clear();
+                self.mm.machine().boundary.set(seed.is_multiple_of(2).then_some(vpn));
+            }
             14 => {
                 if self.mm.is_frozen() {
                     self.mm.thaw();

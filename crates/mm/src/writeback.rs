@@ -153,7 +153,7 @@ impl<A: Arena> Inner<A> {
                 ..
             } = self.table.lookup(*vpn)
             {
-                let tag = self.zswap_lru.add_tail(*vpn, 0);
+                let tag = self.zswap_lru_add(*vpn);
                 self.mark(*vpn, handle, len, false, tag);
             }
         }

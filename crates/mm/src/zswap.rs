@@ -288,7 +288,7 @@ impl<A: Arena> Inner<A> {
             mm.stat.add(Item::RejectAllocFail, 1);
             return false;
         };
-        let tag = self.zswap_lru.add_tail(vpn, 0);
+        let tag = self.zswap_lru_add(vpn);
         self.publish(
             vpn,
             Slot::Zswap {
