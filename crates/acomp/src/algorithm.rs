@@ -82,14 +82,19 @@ impl Algorithm {
         (level as u32 as u64) << 8 | kind
     }
 
-    /// The inverse of [`to_word`](Self::to_word); anything else reads as lz4, which is always there.
-    pub const fn from_word(word: u64) -> Self {
+    /// The inverse of [`to_word`](Self::to_word). Whatever a scribbled-over group file says reads as a compressor: another
+    /// kind as lz4, another level as the nearest.
+    pub fn from_word(word: u64) -> Self {
         let level = (word >> 8) as u32 as i32;
         match word & 0xff {
-            2 => Self::Zstd { level },
-            3 => Self::Deflate { level: level as u8 },
+            2 => Self::Zstd {
+                level: level.clamp(-7, 19),
+            },
+            3 => Self::Deflate {
+                level: level.clamp(1, 9) as u8,
+            },
             _ => Self::Lz4 {
-                acceleration: if level < 1 { 1 } else { level },
+                acceleration: level.clamp(1, 65),
             },
         }
     }

@@ -44,6 +44,9 @@ pub(crate) fn run(pager: &'static Pager) {
             // Set once, after is_freezing: a wake-up that came during the wait is cleared in the next round.
             fds.wake.clear();
         }
+        if !is_forking {
+            pager.prepare_compressor(&mut worker);
+        }
         // Read before the events are: a fork that has returned has had its event read.
         let parent_returned = pager.handover.parent_returned();
         read_events(pager, &mut worker, &mut inbox, &mut forks);

@@ -383,7 +383,10 @@ impl ForkServer {
             .chain(own.map(|swap| (swap.number(), self.lease)));
         let mut n = 0;
         for (number, byte) in files {
-            assert!(n < FILES_MAX, "forked {FILES_MAX} generations deep, each with pages on the swap device");
+            assert!(
+                n < FILES_MAX,
+                "forked {FILES_MAX} generations deep, each with pages on the swap device"
+            );
             handover.set(FIRST_FILE + 2 * n, number as u64);
             handover.set(FIRST_FILE + 2 * n + 1, byte);
             n += 1;

@@ -11,6 +11,7 @@ use uzswap_ctl::{Field, Key};
 use uzswap_mm::Worker;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
+use uzswap_mm::zpool::PoolKind;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::Sizes;
@@ -38,6 +39,8 @@ struct Kswapd {
     pager: &'static Pager,
     worker: MutexGuard<'static, RawLock, Worker<AgentMachine>>,
     sizes: Sizes,
+    /// What pages are stored as.
+    pool: PoolKind,
     /// `RssAnon` that the engine did not know after the last scan.
     unknown: usize,
     shared: usize,
@@ -51,6 +54,7 @@ pub(crate) fn run(pager: &'static Pager) {
         pager,
         worker: pager.kswapd_worker.lock(),
         sizes: Sizes::default(),
+        pool: pager.mm.pool().0,
         unknown: 0,
         shared: 0,
         ticks: 0,
@@ -93,6 +97,10 @@ impl Kswapd {
         }
         self.quiet = self.quiet.saturating_add(1);
         self.sizes = sizes;
+        let kind = pager.memcg.group().pool();
+        if kind != self.pool && pager.change_pool(kind) {
+            self.pool = kind;
+        }
         if self.ticks.is_multiple_of(SLOW_TICK) {
             self.slow_tick();
         }
@@ -107,7 +115,11 @@ impl Kswapd {
         let pager = self.pager;
         fork::release_pins(pager);
         let group = pager.memcg.group();
-        pager.mm.set_pool_limit(group.pool_limit_bytes() / PAGE_SIZE as u64);
+        let page = PAGE_SIZE as u64;
+        pager
+            .mm
+            .set_pool_limit(group.pool_limit_bytes() / page, group.pool_accept_bytes() / page);
+        pager.mm.set_writeback(group.get(Key::ZswapWriteback) != 0);
         for slot in 0..group.high_water() {
             // Only leases tell who lives; charges of the dead are returned here, by whoever comes first.
             let is_other = slot != pager.memcg.slot() && group.field(slot, Field::Pid) != 0;

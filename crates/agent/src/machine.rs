@@ -58,6 +58,8 @@ pub(crate) struct AgentMachine {
     fds: Leaked<Fds>,
     staging: &'static Mapping,
     trash: &'static Mapping,
+    /// Bytes that a pool's range is reserved with.
+    pool_bytes: usize,
     /// A page that is never registered: a fill of it can only fail, which tells why others would.
     nowhere: &'static Mapping,
 }
@@ -94,11 +96,11 @@ fn filled_in(filled: Filled) -> Done {
 }
 
 impl AgentMachine {
-    /// Reserve staging and trash ranges of `slots` pages and register them.
+    /// Reserve staging and trash ranges of `slots` pages and register them. Pools get `pool_bytes` of address space each.
     ///
     /// # Errors
     /// What `mmap` and the registrations answer.
-    pub(crate) fn new(fds: Fds, slots: u32) -> Result<Self, Errno> {
+    pub(crate) fn new(fds: Fds, slots: u32, pool_bytes: usize) -> Result<Self, Errno> {
         let reserve = || {
             Ok::<_, Errno>(
                 Mapping::reserve(slots as usize * PAGE_SIZE)?
@@ -111,6 +113,7 @@ impl AgentMachine {
             fds: Leaked::new(),
             staging: reserve()?,
             trash: reserve()?,
+            pool_bytes,
             nowhere,
         };
         machine.start(fds)?;
@@ -238,6 +241,10 @@ impl Machine for AgentMachine {
         if self.trash.discard(offset, end - offset, Discard::DontNeed).is_err() {
             panic!("MADV_DONTNEED on the trash range");
         }
+    }
+
+    fn arena(&self) -> Option<PoolArena> {
+        PoolArena::reserve(self.pool_bytes).ok()
     }
 
     fn io_buffer(&self, pages: usize) -> SwapBuffer {

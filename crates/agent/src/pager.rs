@@ -11,11 +11,13 @@
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use lock_api::Mutex;
+use uzswap_acomp::Algorithm;
 use uzswap_ctl::{Group, Key, PROCESSES};
 use uzswap_mm::page::PAGE_SIZE;
+use uzswap_mm::zpool::PoolKind;
 use uzswap_mm::{Config, Mm, PinId, Scan, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
@@ -84,6 +86,10 @@ pub(crate) struct Pager {
     /// our own that appeared while kswapd looks for mappings could be taken for the program's.
     pub(crate) fault_worker: Mutex<RawLock, Worker<AgentMachine>>,
     pub(crate) kswapd_worker: Mutex<RawLock, Worker<AgentMachine>>,
+    /// Compressor (as a word) that pages are to be stored with, and the one that the fault thread has made its working
+    /// memory for: it must not allocate while the engine is frozen, so nothing is stored with a compressor before.
+    pub(crate) compressor_wanted: AtomicU64,
+    compressor_ready: AtomicU64,
     /// Swap slots that forked relatives read, each with the byte of the swap file that their leases lock.
     pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
 }
@@ -218,8 +224,8 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     fds.swap = open_swap(group);
     let has_swap = fds.swap.is_some();
     let config = config(group, has_swap);
-    let machine = AgentMachine::new(fds, config.staging_slots).map_err(|e| ("the staging range", e))?;
     let pool = (group.get(Key::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
+    let machine = AgentMachine::new(fds, config.staging_slots, pool).map_err(|e| ("the staging range", e))?;
     let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
     let worker = || Mutex::new(Worker::new(&config, &machine));
     let (fault_worker, kswapd_worker) = (worker(), worker());
@@ -239,6 +245,8 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         handover: Handover::new(),
         fault_worker,
         kswapd_worker,
+        compressor_wanted: AtomicU64::new(config.pool.algorithm.to_word()),
+        compressor_ready: AtomicU64::new(config.pool.algorithm.to_word()),
         pins: Mutex::new(Vec::new()),
     });
     pager.start_kswapd()?;
@@ -291,7 +299,7 @@ fn config(group: Group, has_swap: bool) -> Config {
         } else {
             0
         },
-        algorithm: group.compressor(),
+        pool: group.pool(),
     }
 }
 
@@ -302,6 +310,27 @@ impl Pager {
             .spawn(c"uzswap-kswapd", Descriptors::Shared, move || kswapd::run(self))
             .map_err(|e| ("a thread", e))?;
         Ok(())
+    }
+
+    /// Have pages stored as the group says; part of it may have to wait until a later call. Called by kswapd.
+    pub(crate) fn change_pool(&self, kind: PoolKind) -> bool {
+        let word = kind.algorithm.to_word();
+        if self.compressor_ready.load(Ordering::Acquire) == word {
+            return self.mm.set_pool(kind);
+        }
+        self.compressor_wanted.store(word, Ordering::Release);
+        self.fds().wake.set();
+        false
+    }
+
+    /// In the fault thread, while nothing is frozen: make the working memory that the next compressor needs.
+    pub(crate) fn prepare_compressor(&self, worker: &mut Worker<AgentMachine>) {
+        let word = self.compressor_wanted.load(Ordering::Acquire);
+        if self.compressor_ready.load(Ordering::Relaxed) != word {
+            self.fds().wake.clear();
+            worker.prepare(Algorithm::from_word(word));
+            self.compressor_ready.store(word, Ordering::Release);
+        }
     }
 
     /// The descriptors.

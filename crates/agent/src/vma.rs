@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uzswap_mm::Change;
-use uzswap_mm::page::{PAGE_SIZE, PageRange};
+use uzswap_mm::page::PageRange;
 use uzswap_sys::mapping::own;
 use uzswap_sys::procfs::Vma;
 use uzswap_sys::thread::page_align;

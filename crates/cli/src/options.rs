@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use uzswap_acomp::Algorithm;
+use uzswap_mm::zpool::ZpoolType;
 
 use crate::size::Size;
 
@@ -45,9 +46,9 @@ pub(crate) struct RunOptions {
     /// Compressor and level: lz4, zstd or deflate, each with an optional :LEVEL
     #[arg(long, value_name = "NAME[:LVL]", default_value = "lz4", value_parser = compressor)]
     pub(crate) compressor: Algorithm,
-    /// Pool allocator
+    /// Pool allocator: zsmalloc, zbud or z3fold
     #[arg(long, value_name = "NAME", default_value = "zsmalloc", value_parser = zpool)]
-    pub(crate) zpool: String,
+    pub(crate) zpool: ZpoolType,
     /// Largest share of memory-max that the compressed pool may take [default: 50; 100 without a swap file]
     #[arg(long, value_name = "N", value_parser = percent)]
     pub(crate) max_pool_percent: Option<u64>,
@@ -108,7 +109,8 @@ pub(crate) struct StatOptions {
 pub(crate) struct SetOptions {
     /// Name of the group
     pub(crate) group: String,
-    /// KEY=VALUE: memory.max, memory.high, memory.zswap.max, max_pool_percent
+    /// KEY=VALUE: memory.max, memory.high, memory.zswap.max, memory.zswap.writeback, compressor, zpool, max_pool_percent,
+    /// accept_threshold_percent
     #[arg(required = true)]
     pub(crate) settings: Vec<String>,
 }
@@ -128,23 +130,18 @@ pub(crate) struct DemoChildOptions {
     pub(crate) megabytes: u64,
 }
 
-fn compressor(text: &str) -> Result<Algorithm, String> {
+pub(crate) fn compressor(text: &str) -> Result<Algorithm, String> {
     Algorithm::parse(text).map_err(|rule| format!("unknown compressor '{text}': {rule}"))
 }
 
-fn percent(text: &str) -> Result<u64, String> {
+pub(crate) fn percent(text: &str) -> Result<u64, String> {
     let percent = text.parse().ok().filter(|n| (1..=100).contains(n));
     percent.ok_or_else(|| format!("'{text}' must be a number from 1 to 100"))
 }
 
-fn zpool(text: &str) -> Result<String, String> {
-    match text {
-        "zsmalloc" => Ok(text.to_owned()),
-        "zbud" | "z3fold" => Err(format!("allocator '{text}' is not built yet: use zsmalloc")),
-        _ => Err(format!(
-            "unknown allocator '{text}': the allocator is zsmalloc (zbud and z3fold are not built yet)"
-        )),
-    }
+pub(crate) fn zpool(text: &str) -> Result<ZpoolType, String> {
+    let known = || format!("unknown allocator '{text}': the allocators are {}", ZpoolType::NAMES);
+    ZpoolType::parse(text).ok_or_else(known)
 }
 
 /// log2 of the pages of the largest folio.

@@ -7,7 +7,7 @@ use uzswap_mm::vmstat::{BUCKETS, Item};
 
 use crate::Failure;
 use crate::group::{self, OpenGroup};
-use crate::options::{RunOptions, SetOptions, StatOptions};
+use crate::options::{self, RunOptions, SetOptions, StatOptions};
 use crate::size::Size;
 
 /// A limit: a number, or "max".
@@ -21,8 +21,8 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
     let mut map = Map::new();
     let mut put = |key: &str, value: Value| drop(map.insert(key.to_owned(), value));
     put("group", json!(name));
-    put("compressor", json!(group.compressor().to_string()));
-    put("zpool", json!("zsmalloc"));
+    put("compressor", json!(group.pool().algorithm.to_string()));
+    put("zpool", json!(group.pool().zpool.name()));
     put("memory.max", limit(group.get(Key::MemoryMax)));
     put("memory.current", json!(group.current()));
     put("memory.peak", json!(group.get(Key::MemoryPeak)));
@@ -102,7 +102,7 @@ fn summary(name: &str, group: &Group) {
     eprintln!(
         "  out: {} MiB to zswap ({}), {} MiB zeros, {} MiB written back",
         mib(get(Item::ZswpOut)),
-        group.compressor(),
+        group.pool().algorithm,
         mib(get(Item::SwpOutZero)),
         mib(get(Item::ZswpWb)),
     );
@@ -165,34 +165,36 @@ pub(crate) fn list() -> Result<u8, Failure> {
 pub(crate) fn set(options: &SetOptions) -> Result<u8, Failure> {
     let open = group::find(Some(&options.group))?;
     for setting in &options.settings {
-        let Some((key, value)) = setting.split_once('=') else {
+        let Some((key, text)) = setting.split_once('=') else {
             return Err(Failure::new(format!("'{setting}': write KEY=VALUE")));
         };
-        let size = || {
-            value
-                .parse::<Size>()
-                .map(|Size(n)| n)
-                .map_err(|rule| Failure::new(format!("{key}: {rule}")))
-        };
-        let (key, value) = match key {
-            "memory.max" => (Key::MemoryMax, size()?.max(4 << 20)),
-            "memory.high" => (Key::MemoryHigh, size()?),
-            "memory.zswap.max" => (Key::ZswapMax, size()?),
-            "max_pool_percent" => match value.parse::<u64>() {
-                Ok(percent @ 1..=100) => (Key::MaxPoolPercent, percent),
-                _ => {
-                    return Err(Failure::new(format!(
-                        "max_pool_percent: '{value}' must be a number from 1 to 100"
-                    )));
-                }
-            },
-            _ => {
-                return Err(Failure::new(format!(
-                    "unknown key '{key}': memory.max, memory.high, memory.zswap.max or max_pool_percent"
-                )));
-            }
-        };
+        let (key, value) = parse_setting(key, text).map_err(|rule| Failure::new(format!("{key}: {rule}")))?;
         open.group.set(key, value);
     }
     Ok(0)
+}
+
+/// The word of a setting and its value.
+fn parse_setting(key: &str, text: &str) -> Result<(Key, u64), String> {
+    let size = || text.parse::<Size>().map(|Size(bytes)| bytes);
+    Ok(match key {
+        "memory.max" => (Key::MemoryMax, size()?.max(4 << 20)),
+        "memory.high" => (Key::MemoryHigh, size()?),
+        "memory.zswap.max" => (Key::ZswapMax, size()?),
+        "memory.zswap.writeback" => match text {
+            "0" | "1" => (Key::ZswapWriteback, u64::from(text == "1")),
+            _ => return Err(format!("'{text}' must be 0 or 1")),
+        },
+        "compressor" => (Key::Compressor, options::compressor(text)?.to_word()),
+        "zpool" => (Key::Zpool, options::zpool(text)?.to_word()),
+        "max_pool_percent" => (Key::MaxPoolPercent, options::percent(text)?),
+        "accept_threshold_percent" => (Key::AcceptThresholdPercent, options::percent(text)?),
+        _ => {
+            return Err(
+                "unknown key; the keys are memory.max, memory.high, memory.zswap.max, memory.zswap.writeback, \
+                        compressor, zpool, max_pool_percent and accept_threshold_percent"
+                    .to_owned(),
+            );
+        }
+    })
 }

@@ -179,6 +179,8 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Key::SwapMax, size(options.swap_max)),
         (Key::ZswapMax, size(options.zswap_max)),
         (Key::Compressor, options.compressor.to_word()),
+        (Key::Zpool, options.zpool.to_word()),
+        (Key::ZswapWriteback, u64::from(!options.no_writeback)),
         (Key::MaxPoolPercent, pool_percent),
         (Key::AcceptThresholdPercent, options.accept_threshold_percent),
         (Key::FolioOrder, options.folio_max),

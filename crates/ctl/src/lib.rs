@@ -21,11 +21,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use uzswap_acomp::Algorithm;
 use uzswap_mm::vmstat::{self, Vmstat};
+use uzswap_mm::zpool::{PoolKind, ZpoolType};
 
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 
@@ -78,6 +79,10 @@ pub enum Key {
     OomUsage = 16,
     /// 1 + errno of a swap file that could not be made; 0: none failed.
     SwapError = 17,
+    /// A [`ZpoolType`] as a word.
+    Zpool = 19,
+    /// `memory.zswap.writeback`: 0: compressed pages are never written back.
+    ZswapWriteback = 20,
 }
 
 /// Words of a process slot.
@@ -141,9 +146,12 @@ impl Group {
         self.0[key as usize].fetch_max(value, Ordering::Relaxed);
     }
 
-    /// The compressor.
-    pub fn compressor(&self) -> Algorithm {
-        Algorithm::from_word(self.get(Key::Compressor))
+    /// Allocator and compressor that pages are to be stored with.
+    pub fn pool(&self) -> PoolKind {
+        PoolKind {
+            zpool: ZpoolType::from_word(self.get(Key::Zpool)),
+            algorithm: Algorithm::from_word(self.get(Key::Compressor)),
+        }
     }
 
     /// The counters.
@@ -239,5 +247,11 @@ impl Group {
     pub fn pool_limit_bytes(&self) -> u64 {
         let share = u128::from(self.get(Key::MemoryMax)) * u128::from(self.get(Key::MaxPoolPercent)) / 100;
         u64::try_from(share).unwrap_or(u64::MAX).min(self.get(Key::ZswapMax))
+    }
+
+    /// To how many bytes a pool that reached its limit is drained before it takes more.
+    pub fn pool_accept_bytes(&self) -> u64 {
+        let percent = self.get(Key::AcceptThresholdPercent).min(100);
+        (u128::from(self.pool_limit_bytes()) * u128::from(percent) / 100) as u64
     }
 }

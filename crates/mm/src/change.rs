@@ -10,7 +10,7 @@ use crate::fork::Log;
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
 use crate::swap_table::entry::Slot;
-use crate::zsmalloc::Arena;
+use crate::zpool::Arena;
 use crate::{Inner, Mm};
 
 /// A change of the program's mappings.

@@ -6,7 +6,7 @@ use crate::machine::{Done, IoBuffer, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::swap_table::entry::Slot;
 use crate::vmstat::Item;
-use crate::zsmalloc::Arena;
+use crate::zpool::Arena;
 use crate::zswap::Worker;
 use crate::{Inner, Mm};
 
@@ -102,17 +102,17 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let damaged = pages < worker.loads();
         let done = match pages {
             0 => Done::none(Stop::Missing),
-            _ => self
-                .machine
-                .copy_in(first, worker.io().bytes(pages * PAGE_SIZE), true),
+            _ => self.machine.copy_in(first, worker.io().bytes(pages * PAGE_SIZE), true),
         };
         let mapped = u64::from(done.pages);
         let max = self.config.page_cluster;
         self.with_for_fault(|inner| {
             inner.publish_mapped(first, mapped);
-            inner
-                .streams
-                .advance(wanted, (first.number() + mapped).saturating_sub(wanted.number()).max(1), max);
+            inner.streams.advance(
+                wanted,
+                (first.number() + mapped).saturating_sub(wanted.number()).max(1),
+                max,
+            );
             let zeros = worker.zeros_among(done.pages as usize);
             self.stat.add(Item::SwpInZero, zeros);
             self.stat.add(Item::ZswpIn, mapped - zeros);
@@ -309,8 +309,10 @@ impl<A: Arena> Inner<A> {
         worker.begin_loads();
         for vpn in run.iter() {
             match self.table.lookup(vpn) {
-                Slot::Zswap { handle, len, .. } => worker.push_load(self.pool.read(handle, len as usize)),
-                _ => worker.push_load(&[]),
+                Slot::Zswap { handle, len, .. } => {
+                    worker.push_load(self.pool.algorithm(handle), self.pool.read(handle, len as usize));
+                }
+                _ => worker.push_zeros(),
             }
         }
     }

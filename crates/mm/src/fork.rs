@@ -12,12 +12,12 @@ use alloc::vec::Vec;
 
 use lock_api::RawMutex;
 
+use crate::change::Changes;
 use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
 use crate::swap_table::entry::Slot;
-use crate::zsmalloc::Arena;
+use crate::zpool::Arena;
 use crate::zswap::Worker;
-use crate::change::Changes;
 use crate::{Change, Fault, Inner, Mm, PinId};
 
 /// Room of a log. A freeze lasts about a millisecond; a fault takes several microseconds.
@@ -297,7 +297,9 @@ impl<A: Arena> Inner<A> {
         match self.table.lookup(vpn) {
             Slot::None | Slot::Resident { .. } | Slot::Zero => worker.zero_page(),
             Slot::Staged { slot, .. } => mm.machine.with_staged(slot, |page| worker.copy_page(page)),
-            Slot::Zswap { handle, len, .. } => worker.decompress(self.pool.read(handle, len as usize)),
+            Slot::Zswap { handle, len, .. } => {
+                worker.decompress(self.pool.algorithm(handle), self.pool.read(handle, len as usize))
+            }
             Slot::Swap { device, slot } => worker.read_page(&mm.machine, device, slot),
             Slot::Bad => false,
         }

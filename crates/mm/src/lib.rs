@@ -51,7 +51,7 @@ pub mod swap_table;
 mod vmscan;
 pub mod vmstat;
 mod writeback;
-mod zsmalloc;
+pub mod zpool;
 mod zswap;
 
 #[cfg(test)]
@@ -62,10 +62,10 @@ pub use fault::Fault;
 pub use staging::UNIT;
 pub use swap_slots::PinId;
 pub use vmscan::Scan;
-pub use zsmalloc::Arena;
+pub use zpool::Arena;
 pub use zswap::Worker;
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{Mutex, RawMutex};
 
@@ -78,8 +78,8 @@ use staging::Staging;
 use swap_slots::SwapSlots;
 use swap_table::SwapTable;
 use swap_table::entry::{Slot, TAG_BITS, ZTAG_BITS};
-use vmstat::Vmstat;
-use zsmalloc::Zsmalloc;
+use vmstat::{Item, Vmstat};
+use zpool::{PoolKind, Pools};
 
 /// Looks at [`Mm::waiting_faults`] before reclaim takes the lock all the same.
 const YIELD_SPINS: u32 = 2000;
@@ -99,8 +99,8 @@ pub struct Config {
     pub staged_target: u64,
     /// Pages of the swap device; 0: there is none.
     pub swap_pages: u64,
-    /// The compressor.
-    pub algorithm: uzswap_acomp::Algorithm,
+    /// Allocator and compressor of the first pool.
+    pub pool: PoolKind,
 }
 
 /// Sizes of one process, in pages but where named.
@@ -134,6 +134,11 @@ pub struct Mm<R, M: Machine> {
     waiting_faults: AtomicU32,
     /// The most pages the pool may take; the agent derives it from `max_pool_percent`.
     pool_limit: AtomicU64,
+    /// Once the limit was reached, nothing more is stored until the pool is down to this (accept_threshold_percent):
+    /// or every store would wait for a writeback of its own.
+    pool_accept: AtomicU64,
+    /// The limit was reached and the pool is not drained yet.
+    pool_reached_full: AtomicBool,
 }
 
 /// Everything under the lock.
@@ -143,12 +148,14 @@ pub struct Inner<A> {
     lru: LruList,
     zswap_lru: LruList,
     staging: Staging,
-    pool: Zsmalloc<A>,
+    pool: Pools<A>,
     slots: SwapSlots,
     streams: Streams,
     resident: u64,
     incompressible: u64,
     is_writing_back: bool,
+    /// memory.zswap.writeback
+    may_write_back: bool,
     frozen: Option<fork::Log>,
 }
 
@@ -161,12 +168,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             lru: LruList::new(TAG_BITS),
             zswap_lru: LruList::new(ZTAG_BITS),
             staging: Staging::new(config.staging_slots),
-            pool: Zsmalloc::new(arena),
+            pool: Pools::new(config.pool, arena),
             slots: SwapSlots::new(config.swap_pages),
             streams: Streams::default(),
             resident: 0,
             incompressible: 0,
             is_writing_back: false,
+            may_write_back: true,
             frozen: None,
         };
         Self {
@@ -177,6 +185,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             usage: AtomicU64::new(0),
             waiting_faults: AtomicU32::new(0),
             pool_limit: AtomicU64::new(u64::MAX),
+            pool_accept: AtomicU64::new(u64::MAX),
+            pool_reached_full: AtomicBool::new(false),
         }
     }
 
@@ -215,9 +225,28 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.usage.load(Ordering::Relaxed)
     }
 
-    /// Set the most pages that the pool may take.
-    pub fn set_pool_limit(&self, pages: u64) {
+    /// Set the most pages that the pools may take, and to how many they are drained once they took them.
+    pub fn set_pool_limit(&self, pages: u64, accept: u64) {
         self.pool_limit.store(pages, Ordering::Relaxed);
+        self.pool_accept.store(accept.min(pages), Ordering::Relaxed);
+    }
+
+    /// Whether compressed pages may be written back to the device.
+    pub fn set_writeback(&self, allowed: bool) {
+        self.with(|inner| inner.may_write_back = allowed);
+    }
+
+    /// Have pages stored as `kind` says from now on. What is stored stays as it is. False: not now, too many older pools
+    /// have pages still.
+    pub fn set_pool(&self, kind: PoolKind) -> bool {
+        let switched = self.with(|inner| inner.pool.switch(kind, || self.machine.arena()));
+        self.stat.add(Item::PoolSwitch, u64::from(switched));
+        switched
+    }
+
+    /// What pages are stored as, and how many pools there are.
+    pub fn pool(&self) -> (PoolKind, usize) {
+        self.with(|inner| (inner.pool.current(), inner.pool.count()))
     }
 
     /// The machine.
@@ -260,6 +289,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<A: Arena> Inner<A> {
+    /// Whether there is a device and pages may go there.
+    fn drains(&self) -> bool {
+        self.slots.is_present() && self.may_write_back
+    }
+
     /// Replace the word of a page; what the old word pointed to is given up.
     fn publish(&mut self, vpn: Vpn, slot: Slot) {
         match slot {

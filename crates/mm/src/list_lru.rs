@@ -212,7 +212,11 @@ mod test {
             if list.needs_sweep(i / 100) {
                 list.sweep(is_live);
             }
-            assert!(list.len() as u64 <= 2 * (i / 100) + 4 * SEGMENT as u64, "{} at {i}", list.len());
+            assert!(
+                list.len() as u64 <= 2 * (i / 100) + 4 * SEGMENT as u64,
+                "{} at {i}",
+                list.len()
+            );
         }
         let left = core::iter::from_fn(|| list.pop_oldest()).filter(|entry| is_live(*entry));
         assert!(left.map(|entry| entry.vpn.number()).eq((0..1000).map(|i| i * 100)));

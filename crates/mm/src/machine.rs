@@ -3,7 +3,7 @@
 //! operations may take milliseconds and are only called without it.
 
 use crate::page::Vpn;
-use crate::zsmalloc::Arena;
+use crate::zpool::Arena;
 
 /// What the page after the last one done met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,8 @@ pub trait Machine {
     /// Give the frames in these slots (runs of first slot and pages, in order; none is empty) back to the system.
     fn drop_staged(&self, runs: &[(u32, u32)]);
 
+    /// Address space for another pool. `None`: there is none.
+    fn arena(&self) -> Option<Self::Arena>;
     /// A buffer of `pages` pages.
     fn io_buffer(&self, pages: usize) -> Self::Io;
     /// Write whole pages to our own swap device from slot `slot` on.

@@ -10,7 +10,7 @@ use core::sync::atomic::AtomicU64;
 use crate::machine::{Done, IoBuffer, IoError, Machine, Stop};
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::vmstat::{Vmstat, WORDS};
-use crate::zsmalloc::Arena;
+use crate::zpool::Arena;
 
 type Page = Box<[u8; PAGE_SIZE]>;
 
@@ -157,6 +157,10 @@ impl Machine for SimMachine {
             let frame = self.staging.borrow_mut().remove(&slot);
             assert!(frame.is_some(), "giving up an empty slot");
         }
+    }
+
+    fn arena(&self) -> Option<VecArena> {
+        Some(VecArena::new(2048))
     }
 
     fn io_buffer(&self, pages: usize) -> VecIo {

@@ -10,7 +10,10 @@ use proptest::prelude::*;
 use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::sim::{SimMachine, VecArena};
+use uzswap_acomp::Algorithm;
+
 use crate::vmstat::Item;
+use crate::zpool::{PoolKind, ZpoolType};
 use crate::{Change, Config, Fault, Mm, Worker};
 
 type Engine = Mm<parking_lot::RawMutex, SimMachine>;
@@ -26,7 +29,10 @@ fn config(swap_pages: u64) -> Config {
         staging_slots: 64,
         staged_target: 16,
         swap_pages,
-        algorithm: uzswap_acomp::Algorithm::Lz4 { acceleration: 1 },
+        pool: PoolKind {
+            zpool: ZpoolType::Zsmalloc,
+            algorithm: Algorithm::Lz4 { acceleration: 1 },
+        },
     }
 }
 
@@ -161,7 +167,15 @@ impl World {
                     self.mm.unpin(pin);
                 }
             }
-            _ => self.mm.set_pool_limit(seed % 12),
+            15 => self.mm.set_pool_limit(seed % 12, seed % 10),
+            _ => drop(self.mm.set_pool(PoolKind {
+                zpool: ZpoolType::from_word(seed % 3),
+                algorithm: [
+                    Algorithm::Lz4 { acceleration: 1 },
+                    Algorithm::Zstd { level: 1 },
+                    Algorithm::Deflate { level: 1 },
+                ][seed as usize / 3 % 3],
+            })),
         }
     }
 
@@ -186,7 +200,7 @@ proptest! {
     #[test]
     fn every_page_reads_back_what_was_written(
         swap in prop_oneof![Just(0u64), Just(20), Just(1000)],
-        ops in proptest::collection::vec((0..16u8, 0..PAGES, 1..24u64, any::<u64>()), 1..300),
+        ops in proptest::collection::vec((0..17u8, 0..PAGES, 1..24u64, any::<u64>()), 1..300),
     ) {
         let mut world = World::new(swap);
         for (op, page, len, seed) in ops {
@@ -237,7 +251,7 @@ fn a_second_chance_costs_no_compression() {
 fn a_full_disk_loses_nothing() {
     let mut world = World::new(1000);
     world.mm.machine().disk_fails.set(true);
-    world.mm.set_pool_limit(2);
+    world.mm.set_pool_limit(2, 2);
     for page in 0..PAGES {
         world.write(Vpn::new(BASE + page), page * 4 + 3);
         world.mm.shrink(&mut world.worker, 16, true);
@@ -266,7 +280,8 @@ fn a_child_starts_from_the_frozen_state() {
         assert!(
             world
                 .mm
-                .fault_of_child(&mut world.worker, Vpn::new(BASE + page), &before, |bytes| seen = bytes.to_vec())
+                .fault_of_child(&mut world.worker, Vpn::new(BASE + page), &before, |bytes| seen =
+                    bytes.to_vec())
         );
         assert_eq!(seen, contents(seed * 4 + 1 + seed % 2), "page {page} of the child");
     }
@@ -274,7 +289,8 @@ fn a_child_starts_from_the_frozen_state() {
     assert!(
         world
             .mm
-            .fault_of_child(&mut world.worker, Vpn::new(BASE + 2), &before, |bytes| dropped = bytes.to_vec())
+            .fault_of_child(&mut world.worker, Vpn::new(BASE + 2), &before, |bytes| dropped =
+                bytes.to_vec())
     );
     assert!(dropped.iter().all(|b| *b == 0), "dropped before the fork");
     world.mm.thaw();

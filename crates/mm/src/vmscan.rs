@@ -1,6 +1,7 @@
 //! Reclaim: choose folios, take them out of the mapping, store those that stay cold.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
 
@@ -10,7 +11,7 @@ use crate::page::{PageRange, Vpn};
 use crate::staging::StagedRun;
 use crate::swap_table::entry::Slot;
 use crate::vmstat::Item;
-use crate::zsmalloc::Arena;
+use crate::zpool::Arena;
 use crate::zswap::Worker;
 use crate::{Inner, Mm, UNIT};
 
@@ -95,9 +96,15 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         })
     }
 
+    /// Whether the pool takes nothing now. With a device to drain it to, it is full from its limit down to the threshold;
+    /// without one it drains only by loads, and waiting for those could be for ever.
     fn is_pool_full(&self) -> bool {
-        let limit = self.pool_limit.load(core::sync::atomic::Ordering::Relaxed);
-        self.with(|inner| inner.pool.pages() >= limit)
+        let limit = self.pool_limit.load(Ordering::Relaxed);
+        let (pages, drains) = self.with(|inner| (inner.pool.pages(), inner.drains()));
+        let was_full = drains && self.pool_reached_full.load(Ordering::Relaxed);
+        let is_full = pages >= limit || was_full && pages > self.pool_accept.load(Ordering::Relaxed);
+        self.pool_reached_full.store(is_full, Ordering::Relaxed);
+        is_full
     }
 }
 
@@ -121,14 +128,10 @@ impl Batch {
 
     /// The run joins those that wait.
     fn close<A: Arena>(&mut self, inner: &mut Inner<A>) {
-        match self.0.take() {
-            Some(mut run) => {
-                inner.staging.trim(&mut run);
-                if run.len > 0 {
-                    inner.staging.push(run);
-                }
-            }
-            None => {}
+        let Some(mut run) = self.0.take() else { return };
+        inner.staging.trim(&mut run);
+        if run.len > 0 {
+            inner.staging.push(run);
         }
     }
 }

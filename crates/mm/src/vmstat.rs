@@ -48,6 +48,7 @@ items! {
     ReclaimBusy "reclaim_busy" "pages passed over because they are shared after a fork or pinned",
     ReclaimUnmovable "reclaim_unmovable" "pages passed over because their mapping is read-only or locked",
     Unshared "cow_unshared" "pages whose copy-on-write sharing reclaim had to break",
+    PoolSwitch "pool_switch" "changes of the compressor or the allocator",
     Forks "forks" "forks whose child was handed its own pager",
     OomKill "oom_kill" "processes killed because nothing was left to reclaim",
 }

@@ -12,7 +12,7 @@ use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::swap_table::entry::Slot;
 use crate::vmstat::Item;
-use crate::zsmalloc::Arena;
+use crate::zpool::Arena;
 use crate::zswap::{IO_PAGES, Worker};
 use crate::{Inner, Mm};
 
@@ -54,7 +54,7 @@ impl<A: Arena> Inner<A> {
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        if !self.slots.is_present() || self.is_writing_back || self.frozen.is_some() || self.zswap_lru.is_empty() {
+        if !self.drains() || self.is_writing_back || self.frozen.is_some() || self.zswap_lru.is_empty() {
             return None;
         }
         let Some((slot, slots)) = self.slots.alloc(max) else {
@@ -97,7 +97,7 @@ impl<A: Arena> Inner<A> {
         mm: &Mm<R, M>,
         worker: &mut Worker<M>,
         vpn: Vpn,
-        handle: crate::zsmalloc::Handle,
+        handle: crate::zpool::Handle,
         len: u32,
         i: usize,
     ) -> bool
@@ -105,7 +105,7 @@ impl<A: Arena> Inner<A> {
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        let intact = worker.decompress(self.pool.read(handle, len as usize));
+        let intact = worker.decompress(self.pool.algorithm(handle), self.pool.read(handle, len as usize));
         if intact {
             worker.page_to_io(i);
         } else {
@@ -116,7 +116,7 @@ impl<A: Arena> Inner<A> {
     }
 
     /// Change only the mark of an entry: what it points to stays.
-    fn mark(&mut self, vpn: Vpn, handle: crate::zsmalloc::Handle, len: u32, writeback: bool, tag: u32) {
+    fn mark(&mut self, vpn: Vpn, handle: crate::zpool::Handle, len: u32, writeback: bool, tag: u32) {
         self.table.publish(
             vpn,
             Slot::Zswap {

@@ -9,14 +9,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use lock_api::RawMutex;
-use uzswap_acomp::Context;
+use uzswap_acomp::{Algorithm, Context};
 
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, Vpn, is_zero};
 use crate::staging::StagedRun;
 use crate::swap_table::entry::Slot;
 use crate::vmstat::Item;
-use crate::zsmalloc::Arena;
+use crate::zpool::{Arena, PoolKind};
 use crate::{Inner, Mm};
 
 /// A page whose compressed form is longer than this is stored as it is: it would take a whole page anyway.
@@ -27,13 +27,17 @@ pub(crate) const IO_PAGES: usize = 64;
 
 /// One thread's working memory.
 pub struct Worker<M: Machine> {
-    context: Context,
+    /// One for each compressor that was met.
+    contexts: Vec<Context>,
+    /// The pool that the current batch is compressed for.
+    pool: PoolKind,
     page: Box<[u8; PAGE_SIZE]>,
     /// Compressed pages of the current batch, each in its own `COMPRESSED_MAX` bytes.
     blocks: Vec<u8>,
     outcomes: Vec<Outcome>,
-    /// Lengths of the blocks copied out of the pool for a load, one beside the other in `blocks`; 0: a page of zeros.
-    loads: Vec<usize>,
+    /// Compressors and lengths of the blocks copied out of the pool for a load, one beside the other in `blocks`. None: a
+    /// page of zeros.
+    loads: Vec<Option<(Algorithm, usize)>>,
     /// Of [`IO_PAGES`] pages.
     io: M::Io,
 }
@@ -55,7 +59,8 @@ impl<M: Machine> Worker<M> {
         let cluster = 1 << config.page_cluster;
         assert!(cluster <= IO_PAGES, "a load is decompressed into the I/O buffer");
         Self {
-            context: Context::new(config.algorithm),
+            contexts: vec![Context::new(config.pool.algorithm)],
+            pool: config.pool,
             page: Box::new([0; PAGE_SIZE]),
             blocks: vec![0; (batch * COMPRESSED_MAX).max(cluster * PAGE_SIZE)],
             outcomes: Vec::with_capacity(batch),
@@ -79,11 +84,16 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Fill the worker's page from a stored block. False: the block is damaged.
-    pub(crate) fn decompress(&mut self, block: &[u8]) -> bool {
+    pub(crate) fn decompress(&mut self, algorithm: Algorithm, block: &[u8]) -> bool {
         if block.len() == PAGE_SIZE {
             return self.copy_page(block);
         }
-        self.context.decompress(block, &mut self.page[..])
+        context(&mut self.contexts, algorithm).decompress(block, &mut self.page[..])
+    }
+
+    /// Make the working memory for `algorithm` now.
+    pub fn prepare(&mut self, algorithm: Algorithm) {
+        context(&mut self.contexts, algorithm);
     }
 
     pub(crate) fn read_page(&mut self, machine: &M, device: u8, slot: u32) -> bool {
@@ -99,11 +109,16 @@ impl<M: Machine> Worker<M> {
         self.loads.clear();
     }
 
-    /// Take along a stored block; an empty one stands for a page of zeros.
-    pub(crate) fn push_load(&mut self, block: &[u8]) {
-        let at: usize = self.loads.iter().sum();
+    /// Take along a stored block.
+    pub(crate) fn push_load(&mut self, algorithm: Algorithm, block: &[u8]) {
+        let at: usize = self.loads.iter().flatten().map(|(_, len)| len).sum();
         self.blocks[at..at + block.len()].copy_from_slice(block);
-        self.loads.push(block.len());
+        self.loads.push(Some((algorithm, block.len())));
+    }
+
+    /// Take along a page of zeros.
+    pub(crate) fn push_zeros(&mut self) {
+        self.loads.push(None);
     }
 
     /// Blocks of this load.
@@ -113,20 +128,23 @@ impl<M: Machine> Worker<M> {
 
     /// How many of the first `pages` pages of this load are zeros.
     pub(crate) fn zeros_among(&self, pages: usize) -> u64 {
-        self.loads[..pages].iter().filter(|len| **len == 0).count() as u64
+        self.loads[..pages].iter().filter(|load| load.is_none()).count() as u64
     }
 
     /// Decompress the blocks into the I/O buffer. Returns how many came out whole before the first that is damaged.
     pub(crate) fn decompress_loads(&mut self) -> usize {
         let mut at = 0;
-        for (i, len) in self.loads.iter().enumerate() {
+        for (i, load) in self.loads.iter().enumerate() {
             let page = &mut self.io.bytes_mut((i + 1) * PAGE_SIZE)[i * PAGE_SIZE..];
+            let Some((algorithm, len)) = *load else {
+                page.fill(0);
+                continue;
+            };
             let block = &self.blocks[at..at + len];
-            match *len {
-                0 => page.fill(0),
-                PAGE_SIZE => page.copy_from_slice(block),
-                _ if self.context.decompress(block, page) => {}
-                _ => return i,
+            if len == PAGE_SIZE {
+                page.copy_from_slice(block);
+            } else if !context(&mut self.contexts, algorithm).decompress(block, page) {
+                return i;
             }
             at += len;
         }
@@ -153,10 +171,20 @@ impl<M: Machine> Worker<M> {
             return Outcome::Zero;
         }
         let out = &mut self.blocks[i * COMPRESSED_MAX..(i + 1) * COMPRESSED_MAX];
-        self.context
+        context(&mut self.contexts, self.pool.algorithm)
             .compress(bytes, out)
             .map_or(Outcome::Incompressible, Outcome::Compressed)
     }
+}
+
+/// The context for `algorithm`, made when it is first asked for.
+fn context(contexts: &mut Vec<Context>, algorithm: Algorithm) -> &mut Context {
+    let at = contexts.iter().position(|context| context.algorithm() == algorithm);
+    let at = at.unwrap_or_else(|| {
+        contexts.push(Context::new(algorithm));
+        contexts.len() - 1
+    });
+    &mut contexts[at]
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
@@ -183,8 +211,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             let (n, left) = self.with_for_reclaim(|inner| inner.publish_batch(self, worker, batch));
             stored += n;
             refused |= left;
-            if n > 0 {
-                let each = self.machine.now_ns().saturating_sub(started) / n;
+            let took = self.machine.now_ns().saturating_sub(started);
+            if let Some(each) = took.checked_div(n) {
                 (0..n).for_each(|_| self.stat.record_store(each));
             }
         }
@@ -232,6 +260,7 @@ impl<A: Arena> Inner<A> {
     /// First half: mark what is still staged, so that a fault copies instead of moving.
     fn mark_busy<M: Machine>(&mut self, worker: &mut Worker<M>, batch: StagedRun) {
         worker.outcomes.clear();
+        worker.pool = self.pool.current();
         for slot in batch.slot..batch.slot + batch.len {
             let vpn = self.staging.owner(slot);
             let is_ours = self.table.lookup(vpn) == (Slot::Staged { slot, busy: false });
@@ -251,10 +280,17 @@ impl<A: Arena> Inner<A> {
         M: Machine<Arena = A>,
     {
         let (mut stored, mut left) = (0, false);
+        // Another pool has become current: what was compressed for the old one does not belong into it.
+        let is_stale = worker.pool != self.pool.current();
         for i in 0..batch.len {
             let (slot, outcome) = (batch.slot + i, worker.outcomes[i as usize]);
             let vpn = self.staging.owner(slot);
             if outcome == Outcome::NotOurs || self.table.lookup(vpn) != (Slot::Staged { slot, busy: true }) {
+                continue;
+            }
+            if is_stale {
+                self.publish(vpn, Slot::Staged { slot, busy: false });
+                left = true;
                 continue;
             }
             let is_stored = match outcome {
@@ -265,7 +301,7 @@ impl<A: Arena> Inner<A> {
                     true
                 }
                 Outcome::Compressed(len) => self.store_block(mm, vpn, worker.block(i as usize, len)),
-                Outcome::Incompressible if self.slots.is_present() => {
+                Outcome::Incompressible if self.drains() => {
                     mm.machine.with_staged(slot, |page| self.store_block(mm, vpn, page))
                 }
                 Outcome::Incompressible => {

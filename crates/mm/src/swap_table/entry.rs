@@ -14,7 +14,7 @@
 //! A page has exactly one word; every transition replaces the word as a whole under the engine's lock, after the
 //! bytes it points to are in place and before what it no longer points to is given up.
 
-use crate::zsmalloc::Handle;
+use crate::zpool::Handle;
 
 /// Bits of the LRU tag in a RESIDENT word.
 pub const TAG_BITS: u32 = 20;

@@ -12,31 +12,17 @@ mod size_class;
 
 use alloc::vec::Vec;
 
+use super::{Arena, Place, PoolFull, Zpool};
 use crate::page::PAGE_SIZE;
 use size_class::{COUNT, SizeClass};
 
-/// Memory that the pool grows in: one range of address space, backed page by page as it is first written.
-pub trait Arena {
-    /// Pages of address space.
-    fn pages(&self) -> usize;
-    /// Bytes `[offset, offset + len)`.
-    fn bytes(&self, offset: usize, len: usize) -> &[u8];
-    /// The same, for writing.
-    fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8];
-    /// Pages `[first, first + pages)` are not needed any more; they read as zeros or old bytes later.
-    fn release(&mut self, first: usize, pages: usize);
-}
-
-/// A stored object: zspage and index. Says nothing about its length, which the caller keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle(u64);
-
 const INDEX_BITS: u32 = 10;
 
-impl Handle {
-    /// Bits that a handle takes in a word.
-    pub const BITS: u32 = 36;
+/// An object: zspage and index.
+#[derive(Clone, Copy)]
+struct Object(Place);
 
+impl Object {
     fn new(zspage: usize, index: u16) -> Self {
         Self((zspage as u64) << INDEX_BITS | u64::from(index))
     }
@@ -48,21 +34,7 @@ impl Handle {
     fn index(self) -> usize {
         self.0 as usize & ((1 << INDEX_BITS) - 1)
     }
-
-    /// The bits, at most [`BITS`](Self::BITS) of them.
-    pub fn to_bits(self) -> u64 {
-        self.0
-    }
-
-    /// The inverse of [`to_bits`](Self::to_bits).
-    pub fn from_bits(bits: u64) -> Self {
-        Self(bits)
-    }
 }
-
-/// No memory or address space for another zspage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolFull;
 
 const SPAN_PAGES: usize = size_class::CHAIN_MAX;
 /// Half a mebibyte.
@@ -100,7 +72,7 @@ impl Zspage {
 }
 
 /// A pool of objects.
-pub struct Zsmalloc<A> {
+pub(super) struct Zsmalloc<A> {
     arena: A,
     zspages: Vec<Zspage>,
     /// Spans without a zspage or pages.
@@ -118,7 +90,7 @@ pub struct Zsmalloc<A> {
 
 impl<A: Arena> Zsmalloc<A> {
     /// An empty pool in `arena`.
-    pub fn new(arena: A) -> Self {
+    pub(super) fn new(arena: A) -> Self {
         Self {
             arena,
             zspages: Vec::new(),
@@ -131,66 +103,13 @@ impl<A: Arena> Zsmalloc<A> {
         }
     }
 
-    /// Pages in use, unused parts of zspages and warm pages included: what the pool costs.
-    pub fn pages(&self) -> u64 {
-        self.pages + self.warm
+    fn offset(&self, object: Object) -> usize {
+        let size = usize::from(self.zspages[object.zspage()].geometry().size);
+        object.zspage() * SPAN_PAGES * PAGE_SIZE + object.index() * size
     }
 
-    /// Objects stored.
-    pub fn objects(&self) -> u64 {
-        self.objects
-    }
-
-    /// Store a copy of `bytes` (1 to 4096 of them).
-    ///
-    /// # Errors
-    /// [`PoolFull`]; nothing has changed then.
-    pub fn store(&mut self, bytes: &[u8]) -> Result<Handle, PoolFull> {
-        assert!((1..=PAGE_SIZE).contains(&bytes.len()), "an object is 1 to 4096 bytes");
-        // Merging gives several sizes one geometry; the lists of the largest of them are used for all.
-        let class = canonical(size_class::index(bytes.len()));
-        let id = match self.groups[class].iter().rev().find(|head| **head != NIL) {
-            Some(&id) => id,
-            None => self.new_zspage(class)?,
-        };
-        let index = self.take_object(id);
-        let handle = Handle::new(id as usize, index);
-        self.slot_mut(handle, bytes.len()).copy_from_slice(bytes);
-        self.objects += 1;
-        Ok(handle)
-    }
-
-    /// The first `len` bytes of an object.
-    pub fn read(&self, handle: Handle, len: usize) -> &[u8] {
-        self.arena.bytes(self.offset(handle), len)
-    }
-
-    /// Free an object; an emptied zspage returns its pages to the system.
-    pub fn free(&mut self, handle: Handle) {
-        let (id, index) = (handle.zspage() as u32, handle.index() as u16);
-        let next = self.zspages[id as usize].free;
-        self.slot_mut(handle, 2).copy_from_slice(&next.to_ne_bytes());
-        self.change(id, |zspage| {
-            assert!(
-                zspage.used > 0 && index < zspage.bump,
-                "freeing an object that is not there"
-            );
-            zspage.free = index;
-            zspage.used -= 1;
-        });
-        self.objects -= 1;
-        if self.zspages[id as usize].used == 0 {
-            self.free_zspage(id);
-        }
-    }
-
-    fn offset(&self, handle: Handle) -> usize {
-        let size = usize::from(self.zspages[handle.zspage()].geometry().size);
-        handle.zspage() * SPAN_PAGES * PAGE_SIZE + handle.index() * size
-    }
-
-    fn slot_mut(&mut self, handle: Handle, len: usize) -> &mut [u8] {
-        let offset = self.offset(handle);
+    fn slot_mut(&mut self, object: Object, len: usize) -> &mut [u8] {
+        let offset = self.offset(object);
         self.arena.bytes_mut(offset, len)
     }
 
@@ -204,7 +123,7 @@ impl<A: Arena> Zsmalloc<A> {
         let next_free = if zspage.free == NO_OBJECT {
             NO_OBJECT
         } else {
-            let bytes = self.read(Handle::new(id as usize, index), 2);
+            let bytes = self.arena.bytes(self.offset(Object::new(id as usize, index)), 2);
             u16::from_ne_bytes([bytes[0], bytes[1]])
         };
         self.change(id, |zspage| {
@@ -314,10 +233,58 @@ impl<A: Arena> Zsmalloc<A> {
         let zspage = &mut self.zspages[id as usize];
         (zspage.prev, zspage.next) = (NIL, NIL);
     }
+}
 
-    /// Whether the counting equations hold. Walks everything: for tests.
+impl<A: Arena> Zpool<A> for Zsmalloc<A> {
+    fn store(&mut self, bytes: &[u8]) -> Result<Place, PoolFull> {
+        assert!((1..=PAGE_SIZE).contains(&bytes.len()), "an object is 1 to 4096 bytes");
+        // Merging gives several sizes one geometry; the lists of the largest of them are used for all.
+        let class = canonical(size_class::index(bytes.len()));
+        let id = match self.groups[class].iter().rev().find(|head| **head != NIL) {
+            Some(&id) => id,
+            None => self.new_zspage(class)?,
+        };
+        let object = Object::new(id as usize, self.take_object(id));
+        self.slot_mut(object, bytes.len()).copy_from_slice(bytes);
+        self.objects += 1;
+        Ok(object.0)
+    }
+
+    fn read(&self, place: Place, len: usize) -> &[u8] {
+        self.arena.bytes(self.offset(Object(place)), len)
+    }
+
+    /// An emptied zspage returns its pages to the system, or keeps them warm.
+    fn free(&mut self, place: Place) {
+        let object = Object(place);
+        let (id, index) = (object.zspage() as u32, object.index() as u16);
+        let next = self.zspages[id as usize].free;
+        self.slot_mut(object, 2).copy_from_slice(&next.to_ne_bytes());
+        self.change(id, |zspage| {
+            assert!(
+                zspage.used > 0 && index < zspage.bump,
+                "freeing an object that is not there"
+            );
+            zspage.free = index;
+            zspage.used -= 1;
+        });
+        self.objects -= 1;
+        if self.zspages[id as usize].used == 0 {
+            self.free_zspage(id);
+        }
+    }
+
+    /// Warm pages included: what the pool costs.
+    fn pages(&self) -> u64 {
+        self.pages + self.warm
+    }
+
+    fn objects(&self) -> u64 {
+        self.objects
+    }
+
     #[cfg(test)]
-    pub fn is_valid(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let mut pages = 0;
         let mut objects = 0;
         for (id, zspage) in self.zspages.iter().enumerate() {
@@ -332,7 +299,7 @@ impl<A: Arena> Zsmalloc<A> {
                 if at >= zspage.bump || free > zspage.bump {
                     return false;
                 }
-                let bytes = self.read(Handle::new(id, at), 2);
+                let bytes = self.arena.bytes(self.offset(Object::new(id, at)), 2);
                 at = u16::from_ne_bytes([bytes[0], bytes[1]]);
             }
             if zspage.used + free != zspage.bump || zspage.bump > zspage.geometry().objects {
@@ -348,46 +315,4 @@ impl<A: Arena> Zsmalloc<A> {
 /// The largest index with the same geometry.
 fn canonical(index: usize) -> usize {
     size_class::index(usize::from(CLASSES[index].size))
-}
-
-#[cfg(test)]
-mod test {
-    use super::*;
-    use crate::sim::VecArena;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn objects_keep_their_bytes(ops in proptest::collection::vec((0..3u8, 1..=4096usize, any::<u8>()), 1..400)) {
-            let mut pool = Zsmalloc::new(VecArena::new(4096));
-            let mut live: Vec<(Handle, usize, u8)> = Vec::new();
-            for (op, len, byte) in ops {
-                if op == 0 && !live.is_empty() {
-                    let (handle, len, byte) = live.swap_remove(len % live.len());
-                    prop_assert!(pool.read(handle, len).iter().all(|b| *b == byte));
-                    pool.free(handle);
-                } else {
-                    live.push((pool.store(&alloc::vec![byte; len]).unwrap(), len, byte));
-                }
-            }
-            prop_assert!(pool.is_valid());
-            for (handle, len, byte) in live {
-                prop_assert!(pool.read(handle, len).iter().all(|b| *b == byte));
-                pool.free(handle);
-            }
-            prop_assert_eq!((pool.pages(), pool.objects()), (0, 0));
-            prop_assert!(pool.is_valid());
-        }
-    }
-
-    #[test]
-    fn a_full_arena_refuses_and_keeps_what_it_has() {
-        let mut pool = Zsmalloc::new(VecArena::new(16));
-        let a = pool.store(&[1; 4096]).unwrap();
-        let b = pool.store(&[2; 4096]).unwrap();
-        assert_eq!(pool.store(&[3; 100]), Err(PoolFull));
-        pool.free(a);
-        assert!(pool.store(&[3; 100]).is_ok());
-        assert!(pool.read(b, 4096).iter().all(|x| *x == 2));
-    }
 }

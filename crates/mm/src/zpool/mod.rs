@@ -1,0 +1,271 @@
+//! Pools of compressed pages: an allocator and a compressor each.
+//!
+//! There is one current pool, which stores go to. When the compressor or the allocator is changed at run time, a new pool
+//! becomes current; the old ones stay until their last object leaves, and every object is read in the pool
+//! that it is in, since its [`Handle`] names it. At most [`POOLS_MAX`] live at a time: a change beyond that
+//! has to wait until one is empty.
+
+mod buddies;
+mod zsmalloc;
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use uzswap_acomp::Algorithm;
+
+use buddies::Buddies;
+use zsmalloc::Zsmalloc;
+
+/// Memory that a pool grows in: one range of address space, backed page by page as it is first written.
+pub trait Arena: Send + 'static {
+    /// Pages of address space.
+    fn pages(&self) -> usize;
+    /// Bytes `[offset, offset + len)`.
+    fn bytes(&self, offset: usize, len: usize) -> &[u8];
+    /// The same, for writing.
+    fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8];
+    /// Pages `[first, first + pages)` are not needed any more; they read as zeros or old bytes later.
+    fn release(&mut self, first: usize, pages: usize);
+}
+
+/// Where an object is within its allocator: a small page or zspage number and an index.
+type Place = u64;
+
+const PLACE_BITS: u32 = 33;
+const POOL_BITS: u32 = 3;
+/// Pools that can live at a time.
+pub const POOLS_MAX: usize = 1 << POOL_BITS;
+
+/// A stored object: pool and place. Says nothing about its length, which the caller keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(u64);
+
+impl Handle {
+    /// Bits that a handle takes in a word.
+    pub const BITS: u32 = POOL_BITS + PLACE_BITS;
+
+    fn new(pool: usize, place: Place) -> Self {
+        debug_assert!(place < 1 << PLACE_BITS);
+        Self((pool as u64) << PLACE_BITS | place)
+    }
+
+    fn pool(self) -> usize {
+        (self.0 >> PLACE_BITS) as usize
+    }
+
+    fn place(self) -> Place {
+        self.0 & ((1 << PLACE_BITS) - 1)
+    }
+
+    /// The bits, at most [`BITS`](Self::BITS) of them.
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The inverse of [`to_bits`](Self::to_bits).
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+/// No memory or address space for another object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolFull;
+
+/// The allocators (`--zpool`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ZpoolType {
+    /// Size classes in zspages: the densest.
+    #[default]
+    Zsmalloc,
+    /// Two objects a page.
+    Zbud,
+    /// Three objects a page.
+    Z3fold,
+}
+
+impl ZpoolType {
+    /// The names, for messages.
+    pub const NAMES: &str = "zsmalloc, zbud and z3fold";
+
+    /// Every allocator, in the order of its word.
+    pub const ALL: [Self; 3] = [Self::Zsmalloc, Self::Zbud, Self::Z3fold];
+
+    /// The name that users see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Zsmalloc => "zsmalloc",
+            Self::Zbud => "zbud",
+            Self::Z3fold => "z3fold",
+        }
+    }
+
+    /// The allocator of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|zpool| zpool.name() == text)
+    }
+
+    /// A word for the group file.
+    pub const fn to_word(self) -> u64 {
+        self as u64
+    }
+
+    /// The inverse of [`to_word`](Self::to_word); anything else reads as the default.
+    pub fn from_word(word: u64) -> Self {
+        Self::ALL.get(word as usize).copied().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for ZpoolType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An allocator of objects of 1 to 4096 bytes in pages of an arena.
+trait Zpool<A> {
+    /// Store a copy of `bytes`.
+    fn store(&mut self, bytes: &[u8]) -> Result<Place, PoolFull>;
+    /// The first `len` bytes of an object.
+    fn read(&self, place: Place, len: usize) -> &[u8];
+    /// Free an object; pages that are empty then return to the system.
+    fn free(&mut self, place: Place);
+    /// Pages in use, unused parts included.
+    fn pages(&self) -> u64;
+    /// Objects stored.
+    fn objects(&self) -> u64;
+    /// Whether the counting equations hold. Walks everything: for tests.
+    #[cfg(test)]
+    fn is_valid(&self) -> bool;
+}
+
+/// An empty allocator.
+fn make<A: Arena>(zpool: ZpoolType, arena: A) -> Box<dyn Zpool<A> + Send> {
+    match zpool {
+        ZpoolType::Zsmalloc => Box::new(Zsmalloc::new(arena)),
+        ZpoolType::Zbud => Box::new(Buddies::<A, 2>::new(arena)),
+        ZpoolType::Z3fold => Box::new(Buddies::<A, 3>::new(arena)),
+    }
+}
+
+struct Pool<A> {
+    zpool: Box<dyn Zpool<A> + Send>,
+    kind: PoolKind,
+}
+
+/// What tells one pool from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolKind {
+    /// The allocator.
+    pub zpool: ZpoolType,
+    /// The compressor.
+    pub algorithm: Algorithm,
+}
+
+/// The pools of a process.
+pub struct Pools<A> {
+    pools: [Option<Pool<A>>; POOLS_MAX],
+    current: usize,
+}
+
+impl<A: Arena> Pools<A> {
+    /// One empty pool in `arena`.
+    pub fn new(kind: PoolKind, arena: A) -> Self {
+        let mut pools = [const { None }; POOLS_MAX];
+        pools[0] = Some(Pool {
+            zpool: make(kind.zpool, arena),
+            kind,
+        });
+        Self { pools, current: 0 }
+    }
+
+    fn at(&self, handle: Handle) -> &Pool<A> {
+        match &self.pools[handle.pool()] {
+            Some(pool) => pool,
+            None => unreachable!("a pool lives as long as its objects"),
+        }
+    }
+
+    /// What stores go to.
+    pub fn current(&self) -> PoolKind {
+        self.at(Handle::new(self.current, 0)).kind
+    }
+
+    /// Make `kind` current, in a pool that exists or in a new one in what `arena` makes. False: not now, every slot has
+    /// a pool with objects, or there is no address space.
+    pub fn switch(&mut self, kind: PoolKind, arena: impl FnOnce() -> Option<A>) -> bool {
+        let position = |is_it: &dyn Fn(&Option<Pool<A>>) -> bool| self.pools.iter().position(is_it);
+        if let Some(existing) = position(&|pool| pool.as_ref().is_some_and(|pool| pool.kind == kind)) {
+            self.retire(existing);
+            return true;
+        }
+        let Some((empty, arena)) = position(&Option::is_none).and_then(|empty| Some((empty, arena()?))) else {
+            return false;
+        };
+        self.pools[empty] = Some(Pool {
+            zpool: make(kind.zpool, arena),
+            kind,
+        });
+        self.retire(empty);
+        true
+    }
+
+    /// Another pool becomes current; the old one goes at once if it is empty.
+    fn retire(&mut self, current: usize) {
+        let old = core::mem::replace(&mut self.current, current);
+        self.drop_if_done(old);
+    }
+
+    fn drop_if_done(&mut self, at: usize) {
+        let is_empty = self.pools[at].as_ref().is_some_and(|pool| pool.zpool.objects() == 0);
+        if is_empty && at != self.current {
+            self.pools[at] = None;
+        }
+    }
+
+    /// Store a copy of `bytes` (1 to 4096 of them), compressed as the current pool says.
+    ///
+    /// # Errors
+    /// [`PoolFull`]; nothing has changed then.
+    pub fn store(&mut self, bytes: &[u8]) -> Result<Handle, PoolFull> {
+        let current = self.current;
+        let pool = self.pools[current].as_mut().ok_or(PoolFull)?;
+        Ok(Handle::new(current, pool.zpool.store(bytes)?))
+    }
+
+    /// The first `len` bytes of an object.
+    pub fn read(&self, handle: Handle, len: usize) -> &[u8] {
+        self.at(handle).zpool.read(handle.place(), len)
+    }
+
+    /// What an object is compressed with.
+    pub fn algorithm(&self, handle: Handle) -> Algorithm {
+        self.at(handle).kind.algorithm
+    }
+
+    /// Free an object.
+    pub fn free(&mut self, handle: Handle) {
+        if let Some(pool) = &mut self.pools[handle.pool()] {
+            pool.zpool.free(handle.place());
+        }
+        self.drop_if_done(handle.pool());
+    }
+
+    /// Pools that live.
+    pub fn count(&self) -> usize {
+        self.pools.iter().flatten().count()
+    }
+
+    /// Pages in use by all pools: what they cost.
+    pub fn pages(&self) -> u64 {
+        self.pools.iter().flatten().map(|pool| pool.zpool.pages()).sum()
+    }
+
+    /// Objects stored.
+    pub fn objects(&self) -> u64 {
+        self.pools.iter().flatten().map(|pool| pool.zpool.objects()).sum()
+    }
+}
+
+#[cfg(test)]
+mod test;
