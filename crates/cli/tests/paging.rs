@@ -34,6 +34,50 @@ fn a_program_runs_in_a_third_of_its_memory() {
 }
 
 #[test]
+fn every_allocator_keeps_what_it_is_given() {
+    if !can_manage() {
+        return;
+    }
+    let pool = |zpool| {
+        let run = run(zpool, &["--memory-max", "40M", "--zpool", zpool], &[UZSWAP, "demo-child", "96"]);
+        assert_eq!(run.status(), 0, "{zpool}: {}{}", run.stdout(), run.stderr());
+        assert_eq!(run.counters["zpool"], zpool);
+        assert!(run.count("zswpin") > 1000, "{zpool}: {:#}", run.counters);
+        run.count("pswpout")
+    };
+    // The less dense the pool, the more has to go to the device.
+    assert!(pool("zsmalloc") < pool("zbud"));
+    pool("z3fold");
+}
+
+/// Compressor and allocator are changed all the time; old pools live until their last page leaves.
+#[test]
+fn pools_change_under_load_and_lose_nothing() {
+    if !can_manage() {
+        return;
+    }
+    let name = format!("switch-{}", std::process::id());
+    let options = ["--memory-max", "24M", "--name", &name];
+    let cmd = [TORTURE, "--seed", "5", "--rounds", "20", "--threads=2"];
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| run("switch", &options, &cmd));
+        let settings = ["lz4", "zstd:1", "deflate:1", "lz4:4", "zstd:3"].iter().cycle();
+        for (compressor, zpool) in settings.zip(["zsmalloc", "zbud", "z3fold"].iter().cycle()) {
+            if running.is_finished() {
+                break;
+            }
+            let setting = [format!("compressor={compressor}"), format!("zpool={zpool}")];
+            let set = std::process::Command::new(UZSWAP).arg("set").arg(&name).args(setting).output();
+            assert!(set.is_ok());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let run = running.join().expect("the run");
+        assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+        assert!(run.count("pool_switch") > 3, "{:#}", run.counters);
+    });
+}
+
+#[test]
 fn without_a_swap_file_the_pool_holds_everything() {
     if !can_manage() {
         return;

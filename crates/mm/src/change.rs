@@ -136,7 +136,7 @@ impl<A: Arena> Inner<A> {
                     self.staging.set_owner(slot, vpn);
                     Slot::Staged { slot, busy }
                 }
-                Slot::None | Slot::Zero | Slot::Swap { .. } | Slot::Bad => slot,
+                Slot::None | Slot::Filled { .. } | Slot::Swap { .. } | Slot::Bad => slot,
             };
             self.table.publish(vpn, slot);
         }
@@ -155,7 +155,7 @@ impl<A: Arena> Inner<A> {
         while start < run.end {
             let adoptable = |inner: &Self, vpn| match inner.table.lookup(vpn) {
                 Slot::None => true,
-                Slot::Zswap { .. } | Slot::Zero | Slot::Swap { .. } => present_wins,
+                Slot::Zswap { .. } | Slot::Filled { .. } | Slot::Swap { .. } => present_wins,
                 Slot::Resident { .. } | Slot::Staged { .. } | Slot::Bad => false,
             };
             let mut end = start;

@@ -113,9 +113,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 (first.number() + mapped).saturating_sub(wanted.number()).max(1),
                 max,
             );
-            let zeros = worker.zeros_among(done.pages as usize);
+            let (zeros, filled) = worker.filled_among(done.pages as usize);
             self.stat.add(Item::SwpInZero, zeros);
-            self.stat.add(Item::ZswpIn, mapped - zeros);
+            self.stat.add(Item::ZswpIn, mapped - filled);
             self.stat.add(Item::RefaultAnon, mapped);
             self.stat.add(Item::SwapRa, mapped.saturating_sub(1));
             if first.add(mapped) > wanted {
@@ -184,7 +184,7 @@ impl<A: Arena> Inner<A> {
             Slot::None => return self.first_touch(mm, vpn),
             Slot::Resident { .. } => self.map_zero_page(mm, vpn),
             Slot::Staged { .. } => self.take_back(mm, vpn),
-            Slot::Zswap { .. } | Slot::Zero => return self.begin_load(mm, worker, vpn),
+            Slot::Zswap { .. } | Slot::Filled { .. } => return self.begin_load(mm, worker, vpn),
             Slot::Swap { device, slot } => return Step::Read(self.swap_run(mm, vpn, device, slot)),
             Slot::Bad => Fault::Lost,
         })
@@ -312,14 +312,16 @@ impl<A: Arena> Inner<A> {
                 Slot::Zswap { handle, len, .. } => {
                     worker.push_load(self.pool.algorithm(handle), self.pool.read(handle, len as usize));
                 }
-                _ => worker.push_zeros(),
+                Slot::Filled { word } => worker.push_filled(word),
+                // Not stored, which the callers have looked at.
+                _ => return,
             }
         }
     }
 
     /// The stored pages around `vpn` in its aligned window of `2^order` pages.
     fn stored_run(&self, vpn: Vpn, order: u32) -> PageRange {
-        let is_stored = |n: &u64| matches!(self.table.lookup(Vpn::new(*n)), Slot::Zswap { .. } | Slot::Zero);
+        let is_stored = |n: &u64| matches!(self.table.lookup(Vpn::new(*n)), Slot::Zswap { .. } | Slot::Filled { .. });
         let base = vpn.number() >> order << order;
         let below = (base..vpn.number()).rev().take_while(is_stored).count() as u64;
         let above = (vpn.number() + 1..base + (1 << order)).take_while(is_stored).count() as u64;
@@ -332,7 +334,7 @@ impl<A: Arena> Inner<A> {
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        if self.frozen.is_some() || !matches!(self.table.lookup(vpn), Slot::Zswap { .. } | Slot::Zero) {
+        if self.frozen.is_some() || !matches!(self.table.lookup(vpn), Slot::Zswap { .. } | Slot::Filled { .. }) {
             return Fault::Retry;
         }
         self.copy_out(worker, PageRange::new(vpn, 1));

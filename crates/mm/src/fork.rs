@@ -243,8 +243,10 @@ impl<A: Arena> Changes<'_, A> {
             end: Vpn::new(1 << 35),
         };
         self.0.table.for_each(everything, |_, vpn, slot| match slot {
-            Slot::Staged { .. } | Slot::Zswap { .. } | Slot::Swap { .. } | Slot::Bad => absent.push(vpn),
-            Slot::None | Slot::Resident { .. } | Slot::Zero => {}
+            Slot::None | Slot::Resident { .. } | Slot::Filled { word: 0 } => {}
+            Slot::Staged { .. } | Slot::Zswap { .. } | Slot::Filled { .. } | Slot::Swap { .. } | Slot::Bad => {
+                absent.push(vpn);
+            }
         });
         absent.into_iter().all(|vpn| {
             let Some(now) = destination(vpn, changes) else {
@@ -295,7 +297,8 @@ impl<A: Arena> Inner<A> {
         M: Machine<Arena = A>,
     {
         match self.table.lookup(vpn) {
-            Slot::None | Slot::Resident { .. } | Slot::Zero => worker.zero_page(),
+            Slot::None | Slot::Resident { .. } => worker.zero_page(),
+            Slot::Filled { word } => worker.fill_page(word),
             Slot::Staged { slot, .. } => mm.machine.with_staged(slot, |page| worker.copy_page(page)),
             Slot::Zswap { handle, len, .. } => {
                 worker.decompress(self.pool.algorithm(handle), self.pool.read(handle, len as usize))

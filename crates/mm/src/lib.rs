@@ -299,7 +299,7 @@ impl<A: Arena> Inner<A> {
         match slot {
             Slot::Resident { .. } => self.resident += 1,
             Slot::Zswap { len, .. } => self.incompressible += u64::from(len as usize == PAGE_SIZE),
-            Slot::None | Slot::Staged { .. } | Slot::Zero | Slot::Swap { .. } | Slot::Bad => {}
+            Slot::None | Slot::Staged { .. } | Slot::Filled { .. } | Slot::Swap { .. } | Slot::Bad => {}
         }
         match self.table.publish(vpn, slot) {
             Slot::Resident { .. } => self.resident -= 1,
@@ -309,7 +309,7 @@ impl<A: Arena> Inner<A> {
             }
             Slot::Swap { device: 0, slot } => self.slots.free(slot),
             // The frame of a staged page stays in its slot until the run is stored; the run finds the word changed.
-            Slot::Swap { .. } | Slot::Staged { .. } | Slot::None | Slot::Zero | Slot::Bad => {}
+            Slot::Swap { .. } | Slot::Staged { .. } | Slot::None | Slot::Filled { .. } | Slot::Bad => {}
         }
     }
 

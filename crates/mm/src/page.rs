@@ -96,9 +96,29 @@ impl PageRange {
     }
 }
 
-/// Whether every byte of a page is zero.
-pub fn is_zero(page: &[u8]) -> bool {
-    let (words, rest) = page.as_chunks::<8>();
-    // The last word first: pages that only begin with zeros are common.
-    words.last().is_none_or(|w| *w == [0; 8]) && words.iter().all(|w| *w == [0; 8]) && rest.iter().all(|b| *b == 0)
+/// The word that a page is made of, if it is one word over and over.
+pub fn same_filled(page: &[u8]) -> Option<u32> {
+    let words = page.as_chunks::<8>().0;
+    let (first, last) = (words.first()?, words.last()?);
+    let word = u32::from_ne_bytes([first[0], first[1], first[2], first[3]]);
+    let is_same = |pair: &[u8; 8]| pair == first;
+    // The last word first: pages that only begin alike are common.
+    (first[..4] == first[4..] && is_same(last) && words.iter().all(is_same)).then_some(word)
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_page_is_filled_with_one_word_or_not() {
+        let mut page = [0xabu8; PAGE_SIZE];
+        assert_eq!(same_filled(&page), Some(0xabab_abab));
+        for at in [0, 3, 5, 2048, PAGE_SIZE - 1] {
+            page[at] ^= 1;
+            assert_eq!(same_filled(&page), None, "{at}");
+            page[at] ^= 1;
+        }
+        assert_eq!(same_filled(&[0; PAGE_SIZE]), Some(0));
+    }
 }

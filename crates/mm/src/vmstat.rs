@@ -31,6 +31,7 @@ items! {
     PswpOut "pswpout" "pages written to the swap device",
     SwpInZero "swpin_zero" "zero pages mapped again",
     SwpOutZero "swpout_zero" "pages found to be all zeros when stored",
+    SameFilled "same_filled_pages" "pages found to be one word over and over, but not zeros, when stored",
     SwapRa "swap_ra" "pages loaded because a neighbour faulted",
     RefaultAnon "workingset_refault_anon" "pages loaded again after they were stored",
     RestoreAnon "workingset_restore_anon" "staged pages taken back before they were stored: second chances used",

@@ -12,7 +12,7 @@ use lock_api::RawMutex;
 use uzswap_acomp::{Algorithm, Context};
 
 use crate::machine::{IoBuffer, Machine};
-use crate::page::{PAGE_SIZE, Vpn, is_zero};
+use crate::page::{PAGE_SIZE, Vpn, same_filled};
 use crate::staging::StagedRun;
 use crate::swap_table::entry::Slot;
 use crate::vmstat::Item;
@@ -35,11 +35,35 @@ pub struct Worker<M: Machine> {
     /// Compressed pages of the current batch, each in its own `COMPRESSED_MAX` bytes.
     blocks: Vec<u8>,
     outcomes: Vec<Outcome>,
-    /// Compressors and lengths of the blocks copied out of the pool for a load, one beside the other in `blocks`. None: a
-    /// page of zeros.
-    loads: Vec<Option<(Algorithm, usize)>>,
+    /// What was taken out of the pool for a load.
+    loads: Vec<Load>,
     /// Of [`IO_PAGES`] pages.
     io: M::Io,
+}
+
+/// One page of a load.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Load {
+    /// So many bytes in `blocks`, behind those of the loads before.
+    Block(Algorithm, usize),
+    /// This word over and over.
+    Filled(u32),
+}
+
+impl Load {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Block(_, len) => *len,
+            Self::Filled(_) => 0,
+        }
+    }
+}
+
+/// Fill a page with one word.
+fn fill(page: &mut [u8], word: u32) {
+    for bytes in page.as_chunks_mut::<4>().0 {
+        *bytes = word.to_ne_bytes();
+    }
 }
 
 /// What compressing a staged page came to.
@@ -47,7 +71,7 @@ pub struct Worker<M: Machine> {
 enum Outcome {
     /// Was not marked busy: nothing to do.
     NotOurs,
-    Zero,
+    Filled(u32),
     Compressed(usize),
     Incompressible,
 }
@@ -74,7 +98,11 @@ impl<M: Machine> Worker<M> {
     }
 
     pub(crate) fn zero_page(&mut self) -> bool {
-        self.page.fill(0);
+        self.fill_page(0)
+    }
+
+    pub(crate) fn fill_page(&mut self, word: u32) -> bool {
+        fill(&mut self.page[..], word);
         true
     }
 
@@ -111,14 +139,14 @@ impl<M: Machine> Worker<M> {
 
     /// Take along a stored block.
     pub(crate) fn push_load(&mut self, algorithm: Algorithm, block: &[u8]) {
-        let at: usize = self.loads.iter().flatten().map(|(_, len)| len).sum();
+        let at: usize = self.loads.iter().map(Load::bytes).sum();
         self.blocks[at..at + block.len()].copy_from_slice(block);
-        self.loads.push(Some((algorithm, block.len())));
+        self.loads.push(Load::Block(algorithm, block.len()));
     }
 
-    /// Take along a page of zeros.
-    pub(crate) fn push_zeros(&mut self) {
-        self.loads.push(None);
+    /// Take along a page of one word over and over.
+    pub(crate) fn push_filled(&mut self, word: u32) {
+        self.loads.push(Load::Filled(word));
     }
 
     /// Blocks of this load.
@@ -126,9 +154,11 @@ impl<M: Machine> Worker<M> {
         self.loads.len()
     }
 
-    /// How many of the first `pages` pages of this load are zeros.
-    pub(crate) fn zeros_among(&self, pages: usize) -> u64 {
-        self.loads[..pages].iter().filter(|load| load.is_none()).count() as u64
+    /// How many of the first `pages` pages of this load are zeros, and how many were no block.
+    pub(crate) fn filled_among(&self, pages: usize) -> (u64, u64) {
+        let zeros = self.loads[..pages].iter().filter(|load| **load == Load::Filled(0));
+        let filled = self.loads[..pages].iter().filter(|load| load.bytes() == 0);
+        (zeros.count() as u64, filled.count() as u64)
     }
 
     /// Decompress the blocks into the I/O buffer. Returns how many came out whole before the first that is damaged.
@@ -136,9 +166,12 @@ impl<M: Machine> Worker<M> {
         let mut at = 0;
         for (i, load) in self.loads.iter().enumerate() {
             let page = &mut self.io.bytes_mut((i + 1) * PAGE_SIZE)[i * PAGE_SIZE..];
-            let Some((algorithm, len)) = *load else {
-                page.fill(0);
-                continue;
+            let (algorithm, len) = match *load {
+                Load::Filled(word) => {
+                    fill(page, word);
+                    continue;
+                }
+                Load::Block(algorithm, len) => (algorithm, len),
             };
             let block = &self.blocks[at..at + len];
             if len == PAGE_SIZE {
@@ -167,8 +200,8 @@ impl<M: Machine> Worker<M> {
 
     /// Compress the staged page `bytes` as number `i` of the batch.
     fn compress(&mut self, i: usize, bytes: &[u8]) -> Outcome {
-        if is_zero(bytes) {
-            return Outcome::Zero;
+        if let Some(word) = same_filled(bytes) {
+            return Outcome::Filled(word);
         }
         let out = &mut self.blocks[i * COMPRESSED_MAX..(i + 1) * COMPRESSED_MAX];
         context(&mut self.contexts, self.pool.algorithm)
@@ -269,7 +302,7 @@ impl<A: Arena> Inner<A> {
             }
             worker
                 .outcomes
-                .push(if is_ours { Outcome::Zero } else { Outcome::NotOurs });
+                .push(if is_ours { Outcome::Filled(0) } else { Outcome::NotOurs });
         }
     }
 
@@ -295,9 +328,10 @@ impl<A: Arena> Inner<A> {
             }
             let is_stored = match outcome {
                 Outcome::NotOurs => false,
-                Outcome::Zero => {
-                    mm.stat.add(Item::SwpOutZero, 1);
-                    self.publish(vpn, Slot::Zero);
+                Outcome::Filled(word) => {
+                    let item = if word == 0 { Item::SwpOutZero } else { Item::SameFilled };
+                    mm.stat.add(item, 1);
+                    self.publish(vpn, Slot::Filled { word });
                     true
                 }
                 Outcome::Compressed(len) => self.store_block(mm, vpn, worker.block(i as usize, len)),

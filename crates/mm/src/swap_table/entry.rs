@@ -6,7 +6,7 @@
 //! RESIDENT   | .  .  .  .  .  .  .  | tag:20 @8 | order:4 @4  |  1  mapped; tag names its LRU entry
 //! STAGED     | .  .  . | busy @36 | slot:32 @4                |  2  unmapped, its frame waits in the staging range
 //! ZSWAP      | tag:11 @53 | wb @52 | len:12 @40 | handle:36 @4|  3  compressed in the pool (len 0: 4096 bytes, raw)
-//! ZERO       0 . . . . . . . . . . . . . . . . . . . . . . .  |  4  was all zeros when stored: no pool byte
+//! FILLED     0 . . . . . . . . . . . . . . |  word:32 @4      |  4  one word over and over (0: zeros): no pool byte
 //! SWAP       | .  .  . | device:8 @36 | slot:32 @4            |  5  on the swap device
 //! BAD        0 . . . . . . . . . . . . . . . . . . . . . . .  |  7  its contents are lost; never leaves this state
 //! ```
@@ -42,8 +42,8 @@ pub enum Slot {
         writeback: bool,
         tag: u32,
     },
-    /// All zeros.
-    Zero,
+    /// This word over and over.
+    Filled { word: u32 },
     /// In slot `slot` of swap device `device`.
     Swap { device: u8, slot: u32 },
     /// Lost: decompression or the device failed.
@@ -73,7 +73,7 @@ impl From<Slot> for Word {
                 let len = u64::from(len) & 0xfff;
                 3 | handle.to_bits() << 4 | len << 40 | if writeback { WRITEBACK } else { 0 } | u64::from(tag) << 53
             }
-            Slot::Zero => 4,
+            Slot::Filled { word } => 4 | u64::from(word) << 4,
             Slot::Swap { device, slot } => 5 | u64::from(slot) << 4 | u64::from(device) << 36,
             Slot::Bad => 7,
         })
@@ -101,7 +101,9 @@ impl From<Word> for Slot {
                 writeback: word & WRITEBACK != 0,
                 tag: field(word, 53, ZTAG_BITS) as u32,
             },
-            4 => Self::Zero,
+            4 => Self::Filled {
+                word: field(word, 4, 32) as u32,
+            },
             5 => Self::Swap {
                 slot: field(word, 4, 32) as u32,
                 device: field(word, 36, 8) as u8,
@@ -119,7 +121,7 @@ mod test {
     fn any_slot() -> impl Strategy<Value = Slot> {
         prop_oneof![
             Just(Slot::None),
-            Just(Slot::Zero),
+            any::<u32>().prop_map(|word| Slot::Filled { word }),
             Just(Slot::Bad),
             (0..10u32, 0..1u32 << TAG_BITS).prop_map(|(order, tag)| Slot::Resident { order, tag }),
             (any::<u32>(), any::<bool>()).prop_map(|(slot, busy)| Slot::Staged { slot, busy }),

@@ -133,7 +133,7 @@ mod test {
                 let vpn = Vpn::new((n % 40) + (n / 40) * 300_000);
                 let slot = match kind {
                     0 => Slot::None,
-                    1 => Slot::Zero,
+                    1 => Slot::Filled { word: 7 },
                     _ => Slot::Swap { device: kind, slot: n as u32 },
                 };
                 let old = table.publish(vpn, slot);
