@@ -29,9 +29,16 @@ const IDLE_AFTER: u32 = 20;
 /// Ticks between looks at who has died, and at what relatives share with us while they may.
 const SLOW_TICK: u32 = 10;
 const SHARE_TICK: u32 = 4;
+/// Ticks between looks at what compaction would free (a multiple of `SLOW_TICK`), and what it must free at least: a share of
+/// the pool, pages.
+const COMPACT_TICK: u32 = 100;
+const COMPACT_SHARE: u64 = 16;
+const COMPACT_MIN: u64 = 64;
 /// Anonymous memory that appears without our doing before the mappings are searched for it.
 const DRIFT_BYTES: usize = 1 << 20;
 const BATCH: u32 = 64;
+/// Piece of a request that a process takes on at a time.
+const REQUEST_BYTES: u64 = 1 << 20;
 /// Rounds of reclaim that may come to nothing before the next tick.
 const FRUITLESS_MAX: u32 = 16;
 
@@ -79,6 +86,7 @@ impl Kswapd {
         }
         self.tick(bits & mail::SCAN != 0);
         self.reclaim();
+        self.reclaim_on_request();
         self.tell();
     }
 
@@ -113,6 +121,11 @@ impl Kswapd {
 
     fn slow_tick(&mut self) {
         let pager = self.pager;
+        if self.ticks.is_multiple_of(COMPACT_TICK) {
+            pager
+                .mm
+                .compact((pager.mm.gauges().pool / COMPACT_SHARE).max(COMPACT_MIN));
+        }
         fork::release_pins(pager);
         let group = pager.memcg.group();
         let page = PAGE_SIZE as u64;
@@ -174,6 +187,38 @@ impl Kswapd {
                 // Nothing left to isolate: what waits for a second chance has to go, then the pool's oldest.
                 let urgent = pager.shrink(&mut self.worker, BATCH, true);
                 fruitless = if urgent.reclaimed > 0 { 0 } else { fruitless };
+            }
+        }
+    }
+
+    /// `uzswap reclaim`: take on pieces of what is asked for, as long as something comes of it.
+    fn reclaim_on_request(&mut self) {
+        let pager = self.pager;
+        let group = pager.memcg.group();
+        while group.get(Key::ReclaimAsked) > 0 && pager.mail.peek(mail::FREEZE | mail::SCAN) == 0 {
+            // Busy before taken: whoever waits for the end must see one or the other.
+            group.add(Key::ReclaimBusy, 1);
+            let asked = group.take(Key::ReclaimAsked, REQUEST_BYTES);
+            let pages = asked / PAGE_SIZE as u64;
+            let mut done = 0;
+            while done < pages {
+                let want = (pages - done).min(u64::from(BATCH)) as u32;
+                let n = if group.get(Key::ReclaimZswap) != 0 {
+                    pager.mm.writeback(&mut self.worker, want)
+                } else {
+                    pager.shrink(&mut self.worker, want, true).reclaimed
+                };
+                if n == 0 {
+                    break;
+                }
+                done += n;
+            }
+            group.add(Key::ReclaimDone, done * PAGE_SIZE as u64);
+            group.add(Key::ReclaimBusy, u64::MAX);
+            self.quiet = 0;
+            if done < pages {
+                // Nothing more here.
+                break;
             }
         }
     }

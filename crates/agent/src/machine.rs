@@ -310,6 +310,10 @@ impl Arena for PoolArena {
         self.0.bytes_mut(offset, len)
     }
 
+    fn copy(&mut self, from: usize, to: usize, len: usize) {
+        self.0.bytes_mut(0, self.0.len()).copy_within(from..from + len, to);
+    }
+
     fn release(&mut self, first: usize, pages: usize) {
         let _ = self.0.discard(first * PAGE_SIZE, pages * PAGE_SIZE, Discard::DontNeed);
     }

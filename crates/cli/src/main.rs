@@ -8,6 +8,7 @@ mod doctor;
 mod elf;
 mod group;
 mod options;
+mod reclaim;
 mod report;
 mod run;
 mod size;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Stat(options) => report::stat(&options),
         Command::List => report::list(),
+        Command::Reclaim(options) => reclaim::reclaim(&options),
         Command::Set(options) => report::set(&options),
         Command::Doctor => Ok(doctor::doctor()),
         Command::Demo(options) => demo::demo(&options),

@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Stat(StatOptions),
     /// List the running groups
     List,
+    /// Reclaim memory of a running group now (memory.reclaim)
+    Reclaim(ReclaimOptions),
     /// Change a limit or tunable of a running group
     Set(SetOptions),
     /// Say what this machine allows, and the fix for each thing that is missing
@@ -103,6 +105,17 @@ pub(crate) struct StatOptions {
     /// One JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ReclaimOptions {
+    /// Name of the group
+    pub(crate) group: String,
+    /// How much
+    pub(crate) size: Size,
+    /// Only write compressed pages back to the swap file
+    #[arg(long, value_name = "zswap", value_parser = ["zswap"])]
+    pub(crate) source: Option<String>,
 }
 
 #[derive(Args)]

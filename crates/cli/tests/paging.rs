@@ -39,7 +39,11 @@ fn every_allocator_keeps_what_it_is_given() {
         return;
     }
     let pool = |zpool| {
-        let run = run(zpool, &["--memory-max", "40M", "--zpool", zpool], &[UZSWAP, "demo-child", "96"]);
+        let run = run(
+            zpool,
+            &["--memory-max", "40M", "--zpool", zpool],
+            &[UZSWAP, "demo-child", "96"],
+        );
         assert_eq!(run.status(), 0, "{zpool}: {}{}", run.stdout(), run.stderr());
         assert_eq!(run.counters["zpool"], zpool);
         assert!(run.count("zswpin") > 1000, "{zpool}: {:#}", run.counters);
@@ -67,13 +71,46 @@ fn pools_change_under_load_and_lose_nothing() {
                 break;
             }
             let setting = [format!("compressor={compressor}"), format!("zpool={zpool}")];
-            let set = std::process::Command::new(UZSWAP).arg("set").arg(&name).args(setting).output();
+            let set = std::process::Command::new(UZSWAP)
+                .arg("set")
+                .arg(&name)
+                .args(setting)
+                .output();
             assert!(set.is_ok());
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         let run = running.join().expect("the run");
         assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
         assert!(run.count("pool_switch") > 3, "{:#}", run.counters);
+    });
+}
+
+/// memory.reclaim: everything goes to the pool, then (source zswap) from there to the device.
+#[test]
+fn memory_is_reclaimed_on_request() {
+    if !can_manage() {
+        return;
+    }
+    let name = format!("reclaim-{}", std::process::id());
+    let options = ["--memory-max", "512M", "--name", &name];
+    let ask = |args: &[&str]| {
+        let output = std::process::Command::new(UZSWAP)
+            .arg("reclaim")
+            .arg(&name)
+            .args(args)
+            .output();
+        output.expect("uzswap reclaim").status.success()
+    };
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| run("reclaim", &options, &[UZSWAP, "demo-child", "256"]));
+        let (mut proactive, mut written) = (false, false);
+        while !running.is_finished() && !(proactive && written) {
+            proactive |= ask(&["4M"]);
+            written |= proactive && ask(&["1M", "--source", "zswap"]);
+        }
+        let run = running.join().expect("the run");
+        assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+        assert!(proactive && written && run.count("zswpwb") >= 256, "{:#}", run.counters);
     });
 }
 

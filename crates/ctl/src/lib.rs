@@ -83,6 +83,14 @@ pub enum Key {
     Zpool = 19,
     /// `memory.zswap.writeback`: 0: compressed pages are never written back.
     ZswapWriteback = 20,
+    /// `memory.reclaim`: bytes that `uzswap reclaim` asks for and nobody has taken on.
+    ReclaimAsked = 21,
+    /// 1: only from zswap to the device.
+    ReclaimZswap = 22,
+    /// Bytes reclaimed for that request.
+    ReclaimDone = 23,
+    /// Processes at work on it.
+    ReclaimBusy = 24,
 }
 
 /// Words of a process slot.
@@ -144,6 +152,18 @@ impl Group {
     /// Raise a word to `value` if it is lower.
     pub fn raise(&self, key: Key, value: u64) {
         self.0[key as usize].fetch_max(value, Ordering::Relaxed);
+    }
+
+    /// Add to a word (wrapping).
+    pub fn add(&self, key: Key, value: u64) {
+        self.0[key as usize].fetch_add(value, Ordering::AcqRel);
+    }
+
+    /// Take at most `most` off a word; returns how much.
+    pub fn take(&self, key: Key, most: u64) -> u64 {
+        let rest = |word: u64| (word > 0).then(|| word.saturating_sub(most));
+        let before = self.0[key as usize].fetch_update(Ordering::AcqRel, Ordering::Acquire, rest);
+        before.map_or(0, |before| before.min(most))
     }
 
     /// Allocator and compressor that pages are to be stored with.

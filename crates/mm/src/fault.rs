@@ -321,7 +321,12 @@ impl<A: Arena> Inner<A> {
 
     /// The stored pages around `vpn` in its aligned window of `2^order` pages.
     fn stored_run(&self, vpn: Vpn, order: u32) -> PageRange {
-        let is_stored = |n: &u64| matches!(self.table.lookup(Vpn::new(*n)), Slot::Zswap { .. } | Slot::Filled { .. });
+        let is_stored = |n: &u64| {
+            matches!(
+                self.table.lookup(Vpn::new(*n)),
+                Slot::Zswap { .. } | Slot::Filled { .. }
+            )
+        };
         let base = vpn.number() >> order << order;
         let below = (base..vpn.number()).rev().take_while(is_stored).count() as u64;
         let above = (vpn.number() + 1..base + (1 << order)).take_while(is_stored).count() as u64;

@@ -10,6 +10,7 @@
 //! reclaim    Mm::shrink -> isolate (LruList, Machine::move_out, publish STAGED) -> store_oldest (Context::compress,
 //!              Zsmalloc::store, publish ZSWAP, Machine::drop_staged)
 //! writeback  Mm::writeback -> oldest entries -> decompress -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
+//! compaction Mm::compact -> Pools::begin_compaction -> SwapTable::for_each -> Pools::relocate, publish ZSWAP
 //! events     Mm::change -> the words of the range are dropped or moved
 //! fork       Mm::freeze -> faults are served without a change, all changes are logged -> Mm::thaw | the child starts
 //! ```
@@ -36,6 +37,7 @@ extern crate alloc;
 extern crate std;
 
 mod change;
+mod compaction;
 mod fault;
 mod fork;
 mod list_lru;

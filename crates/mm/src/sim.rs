@@ -34,6 +34,9 @@ impl Arena for VecArena {
     fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
         &mut self.0[offset..offset + len]
     }
+    fn copy(&mut self, from: usize, to: usize, len: usize) {
+        self.0.copy_within(from..from + len, to);
+    }
     fn release(&mut self, first: usize, pages: usize) {
         self.0[first * PAGE_SIZE..(first + pages) * PAGE_SIZE].fill(0xdd);
     }

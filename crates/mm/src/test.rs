@@ -169,6 +169,7 @@ impl World {
                 }
             }
             15 => self.mm.set_pool_limit(seed % 12, seed % 10),
+            16 => drop(self.mm.compact(seed % 4)),
             _ => drop(self.mm.set_pool(PoolKind {
                 zpool: ZpoolType::from_word(seed % 3),
                 algorithm: [
@@ -201,7 +202,7 @@ proptest! {
     #[test]
     fn every_page_reads_back_what_was_written(
         swap in prop_oneof![Just(0u64), Just(20), Just(1000)],
-        ops in proptest::collection::vec((0..17u8, 0..PAGES, 1..24u64, any::<u64>()), 1..300),
+        ops in proptest::collection::vec((0..18u8, 0..PAGES, 1..24u64, any::<u64>()), 1..300),
     ) {
         let mut world = World::new(swap);
         for (op, page, len, seed) in ops {

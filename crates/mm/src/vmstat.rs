@@ -49,6 +49,7 @@ items! {
     ReclaimBusy "reclaim_busy" "pages passed over because they are shared after a fork or pinned",
     ReclaimUnmovable "reclaim_unmovable" "pages passed over because their mapping is read-only or locked",
     Unshared "cow_unshared" "pages whose copy-on-write sharing reclaim had to break",
+    PagesCompacted "pages_compacted" "pool pages that compaction gave back to the system",
     PoolSwitch "pool_switch" "changes of the compressor or the allocator",
     Forks "forks" "forks whose child was handed its own pager",
     OomKill "oom_kill" "processes killed because nothing was left to reclaim",

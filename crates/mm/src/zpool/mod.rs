@@ -24,6 +24,8 @@ pub trait Arena: Send + 'static {
     fn bytes(&self, offset: usize, len: usize) -> &[u8];
     /// The same, for writing.
     fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8];
+    /// Copy `len` bytes from one offset to another; the two do not overlap.
+    fn copy(&mut self, from: usize, to: usize, len: usize);
     /// Pages `[first, first + pages)` are not needed any more; they read as zeros or old bytes later.
     fn release(&mut self, first: usize, pages: usize);
 }
@@ -134,6 +136,17 @@ trait Zpool<A> {
     fn pages(&self) -> u64;
     /// Objects stored.
     fn objects(&self) -> u64;
+    /// Choose what compaction would empty and return how many pages that would free. From now on nothing is stored there,
+    /// and [`relocate`](Self::relocate) moves what is, until [`end_compaction`](Self::end_compaction).
+    fn begin_compaction(&mut self) -> u64 {
+        0
+    }
+    /// Move an object out of what compaction empties. `None`: it is not there, or there is no room elsewhere.
+    fn relocate(&mut self, _place: Place, _len: usize) -> Option<Place> {
+        None
+    }
+    /// What was not emptied takes objects again.
+    fn end_compaction(&mut self) {}
     /// Whether the counting equations hold. Walks everything: for tests.
     #[cfg(test)]
     fn is_valid(&self) -> bool;
@@ -249,6 +262,29 @@ impl<A: Arena> Pools<A> {
             pool.zpool.free(handle.place());
         }
         self.drop_if_done(handle.pool());
+    }
+
+    /// As [`Zpool::begin_compaction`], in all pools.
+    pub fn begin_compaction(&mut self) -> u64 {
+        self.pools
+            .iter_mut()
+            .flatten()
+            .map(|pool| pool.zpool.begin_compaction())
+            .sum()
+    }
+
+    /// As [`Zpool::relocate`].
+    pub fn relocate(&mut self, handle: Handle, len: usize) -> Option<Handle> {
+        let pool = self.pools[handle.pool()].as_mut()?;
+        Some(Handle::new(handle.pool(), pool.zpool.relocate(handle.place(), len)?))
+    }
+
+    /// As [`Zpool::end_compaction`], in all pools.
+    pub fn end_compaction(&mut self) {
+        self.pools
+            .iter_mut()
+            .flatten()
+            .for_each(|pool| pool.zpool.end_compaction());
     }
 
     /// Pools that live.

@@ -109,3 +109,40 @@ fn density_is_what_each_allocator_promises() {
     assert!(zsmalloc * 100 <= bytes * 106, "{zsmalloc} for {bytes}");
     assert!(zsmalloc < z3fold && z3fold < zbud, "{zsmalloc} {z3fold} {zbud}");
 }
+
+#[test]
+fn compaction_restores_density() {
+    let mut pool = make(ZpoolType::Zsmalloc, VecArena::new(1 << 17));
+    let len_of = |i: usize| 900 + i * 7919 % 1800;
+    let places: Vec<Place> = (0..60_000)
+        .map(|i| pool.store(&vec![i as u8; len_of(i)]).unwrap())
+        .collect();
+    let mut live: Vec<(usize, Place)> = places.into_iter().enumerate().collect();
+    // A random seven tenths go.
+    live.retain(|(i, place)| {
+        let stays = i * 31_337 % 1009 < 303;
+        if !stays {
+            pool.free(*place);
+        }
+        stays
+    });
+    let bytes: usize = live.iter().map(|(i, _)| len_of(*i)).sum();
+    let before = pool.pages();
+    assert!(pool.begin_compaction() > 0);
+    for (i, place) in &mut live {
+        if let Some(to) = pool.relocate(*place, len_of(*i)) {
+            *place = to;
+        }
+    }
+    pool.end_compaction();
+    assert!(pool.is_valid());
+    assert!(
+        live.iter()
+            .all(|(i, place)| pool.read(*place, len_of(*i)).iter().all(|byte| *byte == *i as u8))
+    );
+    let after = pool.pages() as usize * crate::page::PAGE_SIZE;
+    assert!(
+        after * 100 <= bytes * 106,
+        "{before} pages before, {after} bytes for {bytes}"
+    );
+}

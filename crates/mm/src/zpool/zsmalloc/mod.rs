@@ -54,6 +54,8 @@ struct Zspage {
     bump: u16,
     /// First free object below `bump`; each free object's first two bytes name the next.
     free: u16,
+    /// Being emptied by compaction: on no list.
+    is_victim: bool,
     /// Neighbours in its fullness group.
     prev: u32,
     next: u32,
@@ -67,7 +69,7 @@ impl Zspage {
     /// Fullness group: quarters by use; a full zspage is on no list.
     fn group(&self) -> Option<usize> {
         let objects = usize::from(self.geometry().objects);
-        (usize::from(self.used) < objects).then(|| usize::from(self.used) * GROUPS / objects)
+        (usize::from(self.used) < objects && !self.is_victim).then(|| usize::from(self.used) * GROUPS / objects)
     }
 }
 
@@ -140,6 +142,7 @@ impl<A: Arena> Zsmalloc<A> {
             used: 0,
             bump: 0,
             free: NO_OBJECT,
+            is_victim: false,
             prev: NIL,
             next: NIL,
         };
@@ -170,6 +173,7 @@ impl<A: Arena> Zsmalloc<A> {
         self.unlink(id);
         let pages = u64::from(self.zspages[id as usize].geometry().pages);
         self.zspages[id as usize].bump = 0;
+        self.zspages[id as usize].is_victim = false;
         self.pages -= pages;
         if self.pages == 0 {
             self.cool();
@@ -207,6 +211,27 @@ impl<A: Arena> Zsmalloc<A> {
         (changed.prev, changed.next) = (NIL, NIL);
         self.zspages[id as usize] = changed;
         self.link(id);
+    }
+
+    /// Mark the emptiest zspages of a class whose objects the others have room for. Returns how many pages they have.
+    fn choose_victims(&mut self, class: usize) -> u64 {
+        let mut partial = Vec::new();
+        for head in self.groups[class] {
+            let mut id = head;
+            while id != NIL {
+                partial.push((self.zspages[id as usize].used, id));
+                id = self.zspages[id as usize].next;
+            }
+        }
+        let objects = usize::from(CLASSES[class].objects);
+        let free: usize = partial.iter().map(|(used, _)| objects - usize::from(*used)).sum();
+        partial.sort_unstable();
+        partial.truncate(free / objects);
+        for (_, id) in &partial {
+            self.unlink(*id);
+            self.zspages[*id as usize].is_victim = true;
+        }
+        partial.len() as u64 * u64::from(CLASSES[class].pages)
     }
 
     fn link(&mut self, id: u32) {
@@ -281,6 +306,38 @@ impl<A: Arena> Zpool<A> for Zsmalloc<A> {
 
     fn objects(&self) -> u64 {
         self.objects
+    }
+
+    fn begin_compaction(&mut self) -> u64 {
+        (0..COUNT).map(|class| self.choose_victims(class)).sum()
+    }
+
+    fn relocate(&mut self, place: Place, len: usize) -> Option<Place> {
+        let from = Object(place);
+        let zspage = self.zspages[from.zspage()];
+        if !zspage.is_victim {
+            return None;
+        }
+        // Never a new zspage: one would be emptied and another filled.
+        let id = *self.groups[usize::from(zspage.class)]
+            .iter()
+            .rev()
+            .find(|head| **head != NIL)?;
+        let to = Object::new(id as usize, self.take_object(id));
+        let (source, target) = (self.offset(from), self.offset(to));
+        self.arena.copy(source, target, len);
+        self.objects += 1;
+        self.free(place);
+        Some(to.0)
+    }
+
+    fn end_compaction(&mut self) {
+        self.cool();
+        for id in 0..self.zspages.len() as u32 {
+            if core::mem::replace(&mut self.zspages[id as usize].is_victim, false) {
+                self.link(id);
+            }
+        }
     }
 
     #[cfg(test)]

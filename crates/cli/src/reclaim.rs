@@ -1,0 +1,55 @@
+//! `uzswap reclaim`: memory.reclaim for a group. The request is a number of bytes in the group file, from which the processes'
+//! reclaim threads take pieces; it is over when nobody is at work on it and nothing more comes of it.
+
+use std::time::{Duration, Instant};
+
+use uzswap_ctl::Key;
+
+use crate::options::ReclaimOptions;
+use crate::size::Size;
+use crate::{Failure, group};
+
+const POLL: Duration = Duration::from_millis(10);
+/// Reclaim threads look at least every 20 ms; one that waits for a fork or a disk may take longer.
+const NO_PROGRESS: Duration = Duration::from_millis(1000);
+
+/// Exit status 0 when all of it was reclaimed; else an error that says how much was.
+pub(crate) fn reclaim(options: &ReclaimOptions) -> Result<u8, Failure> {
+    let open = group::find(Some(&options.group))?;
+    let group = &open.group;
+    let Size(bytes) = options.size;
+    // Requests that overlap would read each other's figures.
+    if group.get(Key::ReclaimAsked) > 0 {
+        return Err(Failure::new(format!(
+            "another request to reclaim '{}' is under way",
+            open.name
+        )));
+    }
+    // A process that was killed at work on one stays counted.
+    group.set(Key::ReclaimBusy, 0);
+    group.set(Key::ReclaimDone, 0);
+    group.set(Key::ReclaimZswap, u64::from(options.source.is_some()));
+    group.set(Key::ReclaimAsked, bytes);
+    let mut seen = (0, Instant::now());
+    loop {
+        std::thread::sleep(POLL);
+        let done = group.get(Key::ReclaimDone);
+        if done != seen.0 {
+            seen = (done, Instant::now());
+        }
+        let is_over = group.get(Key::ReclaimAsked) == 0 && group.get(Key::ReclaimBusy) == 0;
+        if is_over || seen.1.elapsed() > NO_PROGRESS || !open.is_alive() {
+            group.set(Key::ReclaimAsked, 0);
+            let done = group.get(Key::ReclaimDone);
+            return if done >= bytes / 4096 * 4096 {
+                Ok(0)
+            } else {
+                Err(Failure::new(format!(
+                    "only {} of {} could be reclaimed",
+                    Size(done),
+                    options.size
+                )))
+            };
+        }
+    }
+}

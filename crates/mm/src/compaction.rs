@@ -1,0 +1,86 @@
+//! Compaction: objects leave the zspages that are emptiest, so that their pages return to the system.
+//!
+//! A handle is kept in one place only, the word of its page, so objects move by a walk over the words: a piece of the
+//! table at a time, with the lock given up in between. What is loaded, written back or dropped meanwhile needs no care:
+//! its object is freed where the word says that it is.
+
+use lock_api::RawMutex;
+
+use crate::machine::Machine;
+use crate::page::{PageRange, Vpn};
+use crate::swap_table::entry::Slot;
+use crate::vmstat::Item;
+use crate::zpool::Arena;
+use crate::{Inner, Mm};
+
+/// Pages looked at under one hold of the lock.
+const PIECE: u64 = 64;
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Compact the pools if that frees at least `worthwhile` pages. Returns how many were freed. To be called by one thread.
+    pub fn compact(&self, worthwhile: u64) -> u64 {
+        let (before, ranges) = self.with(|inner| {
+            let gain = inner.pool.begin_compaction();
+            if gain < worthwhile.max(1) || inner.frozen.is_some() {
+                inner.pool.end_compaction();
+                return (0, alloc::vec::Vec::new());
+            }
+            (inner.pool.pages(), inner.managed.iter().collect())
+        });
+        let is_frozen = ranges.into_iter().any(|range| self.compact_range(range));
+        let freed = self.with(|inner| {
+            // A freeze finds nothing half-way: victims are only passed over by stores, of which a freeze has none.
+            inner.pool.end_compaction();
+            before.saturating_sub(inner.pool.pages())
+        });
+        debug_assert!(before > 0 || !is_frozen);
+        self.stat.add(Item::PagesCompacted, freed);
+        freed
+    }
+
+    /// True: a freeze began.
+    fn compact_range(&self, range: PageRange) -> bool {
+        let pieces = (range.start.number()..range.end.number()).step_by(PIECE as usize);
+        pieces.into_iter().any(|start| {
+            let end = (start + PIECE).min(range.end.number());
+            self.with_for_reclaim(|inner| {
+                inner.relocate(PageRange {
+                    start: Vpn::new(start),
+                    end: Vpn::new(end),
+                });
+                inner.frozen.is_some()
+            })
+        })
+    }
+}
+
+impl<A: Arena> Inner<A> {
+    fn relocate(&mut self, range: PageRange) {
+        if self.frozen.is_some() {
+            return;
+        }
+        let pool = &mut self.pool;
+        self.table.for_each(range, |table, vpn, slot| {
+            let Slot::Zswap {
+                handle,
+                len,
+                writeback,
+                tag,
+            } = slot
+            else {
+                return;
+            };
+            if let Some(handle) = pool.relocate(handle, len as usize) {
+                table.publish(
+                    vpn,
+                    Slot::Zswap {
+                        handle,
+                        len,
+                        writeback,
+                        tag,
+                    },
+                );
+            }
+        });
+    }
+}
