@@ -28,7 +28,9 @@ const TICK_IDLE_NS: u64 = 20_000_000;
 const IDLE_AFTER: u32 = 20;
 /// Ticks between looks at who has died, and at what relatives share with us while they may.
 const SLOW_TICK: u32 = 10;
-const SHARE_TICK: u32 = 4;
+const SHARE_TICK: u32 = 2;
+/// Rounds of reclaim between looks at what relatives share.
+const SHARE_ROUNDS: u32 = 16;
 /// Ticks between looks at what compaction would free (a multiple of `SLOW_TICK`), and what it must free at least: a share of
 /// the pool, pages.
 const COMPACT_TICK: u32 = 100;
@@ -112,11 +114,28 @@ impl Kswapd {
         if self.ticks.is_multiple_of(SLOW_TICK) {
             self.slow_tick();
         }
-        if pager.memcg.shares() && (self.ticks == 1 || self.ticks.is_multiple_of(SHARE_TICK)) {
-            self.shared = pager.fds().proc.shared_anon().unwrap_or(0);
-            pager.memcg.set_shares(self.shared > 0);
+        if self.ticks == 1 || self.ticks.is_multiple_of(SHARE_TICK) {
+            self.look_at_shares();
         }
         pager.memcg.sample(sizes.anon, counted, self.shared);
+    }
+
+    /// How much relatives share with us now.
+    fn look_at_shares(&mut self) {
+        let memcg = &self.pager.memcg;
+        if memcg.shares() {
+            self.shared = self.pager.fds().proc.shared_anon().unwrap_or(0);
+            memcg.set_shares(self.shared > 0);
+        }
+    }
+
+    fn sample(&self) {
+        let pager = self.pager;
+        let before = pager.mm.usage_pages();
+        if let Ok(sizes) = pager.fds().proc.sizes() {
+            let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
+            pager.memcg.sample(sizes.anon, counted, self.shared);
+        }
     }
 
     fn slow_tick(&mut self) {
@@ -167,11 +186,17 @@ impl Kswapd {
         }
         self.quiet = 0;
         let low = pager.memcg.low();
-        let mut fruitless = 0;
+        let (mut fruitless, mut rounds) = (0, 0u32);
         while pager.memcg.current(pager) > low
             && fruitless < FRUITLESS_MAX
             && pager.mail.peek(mail::FREEZE | mail::SCAN) == 0
         {
+            rounds += 1;
+            if pager.memcg.shares() && rounds % SHARE_ROUNDS == 0 {
+                // Giving up a page that a relative has as well frees nothing: look, instead of counting on.
+                self.look_at_shares();
+                self.sample();
+            }
             let scan = pager.shrink(&mut self.worker, BATCH, false);
             if scan.again {
                 pause(50_000);

@@ -1,5 +1,7 @@
 //! What the integration tests share: running `uzswap` and reading its report.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 

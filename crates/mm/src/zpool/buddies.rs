@@ -11,7 +11,7 @@
 //!
 //! # Counting
 //! For each page: its objects do not overlap, and `free` is [`CHUNKS`] less their chunks. A page is on the list of its `free` if it
-//! has between one and `N - 1` objects. `pages` is the number of pages with an object.
+//! has between one and `N - 1` objects and is not inherited. `pages` is the number of pages with an object.
 
 use alloc::vec::Vec;
 
@@ -34,6 +34,8 @@ struct Object {
 #[derive(Clone, Copy)]
 struct Page<const N: usize> {
     objects: [Object; N],
+    /// Shared with the parent of this process: takes no more objects.
+    is_inherited: bool,
     prev: u32,
     next: u32,
 }
@@ -41,6 +43,7 @@ struct Page<const N: usize> {
 impl<const N: usize> Page<N> {
     const EMPTY: Self = Self {
         objects: [Object { first: 0, chunks: 0 }; N],
+        is_inherited: false,
         prev: NIL,
         next: NIL,
     };
@@ -152,7 +155,8 @@ impl<A: Arena, const N: usize> Buddies<A, N> {
     /// The list that a page belongs to: none if it is empty or has no room for another object.
     fn list(&self, id: u32) -> Option<usize> {
         let page = &self.pages[id as usize];
-        (1..N).contains(&page.used()).then(|| page.free())
+        let takes_more = (1..N).contains(&page.used()) && !page.is_inherited;
+        takes_more.then(|| page.free())
     }
 
     fn link(&mut self, id: u32) {
@@ -220,6 +224,7 @@ impl<A: Arena, const N: usize> Zpool<A> for Buddies<A, N> {
         self.objects -= 1;
         if self.pages[id as usize].used() == 0 {
             self.arena.release(id as usize, 1);
+            self.pages[id as usize].is_inherited = false;
             self.empty.push(id);
         }
         self.link(id);
@@ -231,6 +236,14 @@ impl<A: Arena, const N: usize> Zpool<A> for Buddies<A, N> {
 
     fn objects(&self) -> u64 {
         self.objects
+    }
+
+    fn inherit(&mut self) {
+        self.unbuddied = [NIL; CHUNKS + 1];
+        for page in &mut self.pages {
+            (page.prev, page.next) = (NIL, NIL);
+            page.is_inherited = page.used() > 0;
+        }
     }
 
     #[cfg(test)]

@@ -136,6 +136,9 @@ trait Zpool<A> {
     fn pages(&self) -> u64;
     /// Objects stored.
     fn objects(&self) -> u64;
+    /// In a forked child: the pages in use are shared with the parent. From now on they are read and given up, but never
+    /// written, since each write would make a copy of one.
+    fn inherit(&mut self);
     /// Choose what compaction would empty and return how many pages that would free. From now on nothing is stored there,
     /// and [`relocate`](Self::relocate) moves what is, until [`end_compaction`](Self::end_compaction).
     fn begin_compaction(&mut self) -> u64 {
@@ -262,6 +265,11 @@ impl<A: Arena> Pools<A> {
             pool.zpool.free(handle.place());
         }
         self.drop_if_done(handle.pool());
+    }
+
+    /// As [`Zpool::inherit`], in all pools.
+    pub fn inherit(&mut self) {
+        self.pools.iter_mut().flatten().for_each(|pool| pool.zpool.inherit());
     }
 
     /// As [`Zpool::begin_compaction`], in all pools.

@@ -21,6 +21,8 @@ proptest! {
                 let (place, len, byte) = live.swap_remove(len % live.len());
                 prop_assert!(pool.read(place, len).iter().all(|b| *b == byte));
                 pool.free(place);
+            } else if op == 1 && byte < 4 {
+                pool.inherit();
             } else {
                 live.push((pool.store(&vec![byte; len]).unwrap(), len, byte));
             }

@@ -56,6 +56,8 @@ struct Zspage {
     free: u16,
     /// Being emptied by compaction: on no list.
     is_victim: bool,
+    /// Shared with the parent of this process: on no list, and its free list is not kept any more.
+    is_inherited: bool,
     /// Neighbours in its fullness group.
     prev: u32,
     next: u32,
@@ -69,7 +71,8 @@ impl Zspage {
     /// Fullness group: quarters by use; a full zspage is on no list.
     fn group(&self) -> Option<usize> {
         let objects = usize::from(self.geometry().objects);
-        (usize::from(self.used) < objects && !self.is_victim).then(|| usize::from(self.used) * GROUPS / objects)
+        let takes_more = usize::from(self.used) < objects && !self.is_victim && !self.is_inherited;
+        takes_more.then(|| usize::from(self.used) * GROUPS / objects)
     }
 }
 
@@ -143,6 +146,7 @@ impl<A: Arena> Zsmalloc<A> {
             bump: 0,
             free: NO_OBJECT,
             is_victim: false,
+            is_inherited: false,
             prev: NIL,
             next: NIL,
         };
@@ -172,13 +176,15 @@ impl<A: Arena> Zsmalloc<A> {
     fn free_zspage(&mut self, id: u32) {
         self.unlink(id);
         let pages = u64::from(self.zspages[id as usize].geometry().pages);
+        let is_inherited = self.zspages[id as usize].is_inherited;
         self.zspages[id as usize].bump = 0;
         self.zspages[id as usize].is_victim = false;
+        self.zspages[id as usize].is_inherited = false;
         self.pages -= pages;
         if self.pages == 0 {
             self.cool();
         }
-        if self.pages == 0 || self.warm + pages > WARM_PAGES {
+        if self.pages == 0 || is_inherited || self.warm + pages > WARM_PAGES {
             self.arena.release(id as usize * SPAN_PAGES, pages as usize);
             self.free_spans.push(id);
         } else {
@@ -283,8 +289,14 @@ impl<A: Arena> Zpool<A> for Zsmalloc<A> {
     fn free(&mut self, place: Place) {
         let object = Object(place);
         let (id, index) = (object.zspage() as u32, object.index() as u16);
-        let next = self.zspages[id as usize].free;
-        self.slot_mut(object, 2).copy_from_slice(&next.to_ne_bytes());
+        let Zspage {
+            free: next,
+            is_inherited,
+            ..
+        } = self.zspages[id as usize];
+        if !is_inherited {
+            self.slot_mut(object, 2).copy_from_slice(&next.to_ne_bytes());
+        }
         self.change(id, |zspage| {
             assert!(
                 zspage.used > 0 && index < zspage.bump,
@@ -306,6 +318,16 @@ impl<A: Arena> Zpool<A> for Zsmalloc<A> {
 
     fn objects(&self) -> u64 {
         self.objects
+    }
+
+    fn inherit(&mut self) {
+        // Warm pages would be written by the next zspage.
+        self.cool();
+        self.groups = [[NIL; GROUPS]; COUNT];
+        for zspage in &mut self.zspages {
+            (zspage.prev, zspage.next) = (NIL, NIL);
+            zspage.is_inherited = zspage.used > 0;
+        }
     }
 
     fn begin_compaction(&mut self) -> u64 {
@@ -347,6 +369,11 @@ impl<A: Arena> Zpool<A> for Zsmalloc<A> {
         for (id, zspage) in self.zspages.iter().enumerate() {
             let mut empty = self.warm_spans.iter().chain([&self.free_spans]).flatten();
             if empty.any(|span| *span == id as u32) {
+                continue;
+            }
+            if zspage.is_inherited {
+                pages += u64::from(zspage.geometry().pages);
+                objects += u64::from(zspage.used);
                 continue;
             }
             let mut free = 0;
