@@ -11,8 +11,10 @@ use rounds::Stall;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};
-use uzswap_sys::uffd::{BATCH, Event};
+use uzswap_sys::Errno;
+use uzswap_sys::uffd::{BATCH, Event, Uffd};
 
+use crate::Line;
 use crate::fork::{self, ForkServer};
 use crate::machine::AgentMachine;
 use crate::pager::{Pager, mail};
@@ -117,7 +119,30 @@ fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stall: &
             true
         }
         Fault::Retry => false,
-        Fault::Lost => panic!("the page at {addr:#x} is lost: its stored copy is damaged or cannot be read"),
+        Fault::Lost => poison(pager, &pager.fds().managed, addr),
+    }
+}
+
+/// The contents of a page are lost: its reader gets SIGBUS, and the launcher one line. False: not now.
+pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
+    match uffd.poison(addr) {
+        Ok(()) => {
+            pager.mm.stat().add(Item::Poisoned, 1);
+            // No heap: this may happen while the engine is frozen.
+            let line = Line::of(format_args!(
+                "uzswap: process {}: the page at {addr:#x} is lost, its stored copy is damaged or cannot be read; whoever \
+                 reads it gets SIGBUS\n",
+                uzswap_sys::thread::pid()
+            ));
+            pager.memcg.group().set_last_words(line.as_str());
+            true
+        }
+        Err(Errno::AGAIN) => false,
+        // Unmapped or filled since: the thread looks again.
+        Err(_) => {
+            uffd.wake(addr, PAGE_SIZE);
+            true
+        }
     }
 }
 

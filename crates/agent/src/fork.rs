@@ -470,14 +470,18 @@ fn serve_child(
     let _ = child.read_events(read);
     inbox.retain(|addr| {
         let mut retry = false;
-        let found = pager.mm.fault_of_child(worker, Vpn::of_addr(*addr), changes, |page| {
-            let filled = child.copy(*addr, page, true);
-            retry = filled.stop == Some(Errno::AGAIN);
-            if filled.stop.is_some() && !retry {
-                child.wake(*addr, PAGE_SIZE);
-            }
-        });
-        assert!(found, "the page at {addr:#x} of a forked child is lost");
+        pager
+            .mm
+            .fault_of_child(worker, Vpn::of_addr(*addr), changes, |page| match page {
+                Some(page) => {
+                    let filled = child.copy(*addr, page, true);
+                    retry = filled.stop == Some(Errno::AGAIN);
+                    if filled.stop.is_some() && !retry {
+                        child.wake(*addr, PAGE_SIZE);
+                    }
+                }
+                None => retry = !fault::poison(pager, child, *addr),
+            });
         retry
     });
 }
@@ -496,15 +500,18 @@ pub(crate) fn populate(
     child: &Uffd,
     since: &[Change],
 ) {
-    let found = changes.for_each_absent(&pager.mm, worker, since, |vpn, page| {
+    changes.for_each_absent(&pager.mm, worker, since, |vpn, page| {
         // Refusals mean that the page is there or its mapping is gone; EAGAIN that the child changes its mappings.
         for _ in 0..1000 {
-            if child.copy(vpn.addr(), page, true).stop != Some(Errno::AGAIN) {
+            let is_done = match page {
+                Some(page) => child.copy(vpn.addr(), page, true).stop != Some(Errno::AGAIN),
+                None => fault::poison(pager, child, vpn.addr()),
+            };
+            if is_done {
                 break;
             }
             let _ = child.read_events(drop);
             pause(20_000);
         }
     });
-    assert!(found, "a page of a forked child that cannot be managed is lost");
 }

@@ -50,21 +50,33 @@ core::arch::global_asm!(
 #[global_allocator]
 static HEAP: uzswap_sys::heap::Heap = uzswap_sys::heap::Heap::new();
 
+/// One line of text that needs no heap.
+pub(crate) struct Line([u8; 400], usize);
+
+impl Line {
+    pub(crate) fn of(text: core::fmt::Arguments<'_>) -> Self {
+        let mut line = Self([0; 400], 0);
+        let _ = core::fmt::Write::write_fmt(&mut line, text);
+        line
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.0[..self.1]).unwrap_or("uzswap: internal error\n")
+    }
+}
+
+impl core::fmt::Write for Line {
+    fn write_str(&mut self, s: &str) -> core::fmt::Result {
+        let n = s.len().min(self.0.len() - self.1);
+        self.0[self.1..self.1 + n].copy_from_slice(&s.as_bytes()[..n]);
+        self.1 += n;
+        Ok(())
+    }
+}
+
 /// Last words in one line, then the process stops: a page must never read back wrong because its pager is confused.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    use core::fmt::Write;
-    struct Line([u8; 400], usize);
-    impl Write for Line {
-        fn write_str(&mut self, s: &str) -> core::fmt::Result {
-            let n = s.len().min(self.0.len() - self.1);
-            self.0[self.1..self.1 + n].copy_from_slice(&s.as_bytes()[..n]);
-            self.1 += n;
-            Ok(())
-        }
-    }
-    let mut line = Line([0; 400], 0);
-    let _ = writeln!(line, "uzswap: internal error, stopping the process: {info}");
-    pager::say_last(core::str::from_utf8(&line.0[..line.1]).unwrap_or("uzswap: internal error\n"));
+    pager::say_last(Line::of(format_args!("uzswap: internal error, stopping the process: {info}\n")).as_str());
     uzswap_sys::thread::kill_self()
 }

@@ -40,7 +40,7 @@ impl Fds {
     /// # Errors
     /// The step that failed and what the system answered.
     pub(crate) fn open(group_path: &core::ffi::CStr) -> Result<Self, (&'static str, Errno)> {
-        let features = uffd::FEATURE_MOVE | uffd::FEATURE_EVENT_FORK | uffd::FEATURE_EVENTS_MM;
+        let features = uffd::FEATURE_MOVE | uffd::FEATURE_POISON | uffd::FEATURE_EVENT_FORK | uffd::FEATURE_EVENTS_MM;
         Ok(Self {
             managed: Uffd::open(features).map_err(|e| ("userfaultfd with move and fork events", e))?,
             trash: Uffd::open(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?,

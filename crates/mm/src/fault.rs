@@ -157,8 +157,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 );
             }
             self.stat.add(Item::SwapReadFail, 1);
-            self.with(|inner| inner.publish(wanted, Slot::Bad));
-            return Fault::Lost;
+            return self.with(|inner| {
+                if inner.frozen.is_some() {
+                    return Fault::Retry;
+                }
+                inner.publish(wanted, Slot::Bad);
+                Fault::Lost
+            });
         }
         self.stat.add(Item::PswpIn, u64::from(run.pages));
         self.stat.add(Item::SwapRa, u64::from(run.pages) - 1);

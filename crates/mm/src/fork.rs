@@ -197,24 +197,21 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with(|inner| inner.slots.unpin(pin));
     }
 
-    /// Serve a fault of a child that cannot serve itself yet, by `copy_in` into the child. `changes`: what happened to
-    /// its mappings since the freeze, before the fork and after, oldest first.
+    /// Serve a fault of a child that cannot serve itself yet, by `copy_in` into the child: `None` for a page whose contents are
+    /// lost. `changes`: what happened to its mappings since the freeze, before the fork and after, oldest first.
     pub fn fault_of_child(
         &self,
         worker: &mut Worker<M>,
         vpn: Vpn,
         changes: &[Change],
-        copy_in: impl FnOnce(&[u8]),
-    ) -> bool {
+        copy_in: impl FnOnce(Option<&[u8]>),
+    ) {
         self.with(|inner| {
             let found = match origin(vpn, changes.iter().rev().copied()) {
                 Frozen::Word(vpn) => inner.contents(self, worker, vpn),
                 Frozen::Zeros => worker.zero_page(),
             };
-            if found {
-                copy_in(worker.page());
-            }
-            found
+            copy_in(found.then_some(worker.page()));
         })
     }
 }
@@ -226,15 +223,14 @@ impl<A: Arena> Changes<'_, A> {
     }
 
     /// Call `copy_in` with every page whose contents are not mapped, for a child that cannot be managed: at the place
-    /// where the page is after `changes`. False: the contents of a page are lost.
+    /// where the page is after `changes`; `None` if its contents are lost.
     pub fn for_each_absent<R, M>(
         &mut self,
         mm: &Mm<R, M>,
         worker: &mut Worker<M>,
         changes: &[Change],
-        mut copy_in: impl FnMut(Vpn, &[u8]),
-    ) -> bool
-    where
+        mut copy_in: impl FnMut(Vpn, Option<&[u8]>),
+    ) where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
@@ -249,16 +245,12 @@ impl<A: Arena> Changes<'_, A> {
                 absent.push(vpn);
             }
         });
-        absent.into_iter().all(|vpn| {
-            let Some(now) = destination(vpn, changes) else {
-                return true;
-            };
-            let found = self.0.contents(mm, worker, vpn);
-            if found {
-                copy_in(now, worker.page());
+        for vpn in absent {
+            if let Some(now) = destination(vpn, changes) {
+                let found = self.0.contents(mm, worker, vpn);
+                copy_in(now, found.then_some(worker.page()));
             }
-            found
-        })
+        }
     }
 }
 

@@ -280,21 +280,17 @@ fn a_child_starts_from_the_frozen_state() {
     assert_eq!(before, [Change::Remove(PageRange::new(Vpn::new(BASE + 2), 1))]);
     for (page, seed) in [(0u64, 0u64), (3, 3)] {
         let mut seen = Vec::new();
-        assert!(
-            world
-                .mm
-                .fault_of_child(&mut world.worker, Vpn::new(BASE + page), &before, |bytes| seen =
-                    bytes.to_vec())
-        );
+        let keep = |bytes: Option<&[u8]>| seen = bytes.unwrap().to_vec();
+        world
+            .mm
+            .fault_of_child(&mut world.worker, Vpn::new(BASE + page), &before, keep);
         assert_eq!(seen, contents(seed * 4 + 1 + seed % 2), "page {page} of the child");
     }
     let mut dropped = Vec::new();
-    assert!(
-        world
-            .mm
-            .fault_of_child(&mut world.worker, Vpn::new(BASE + 2), &before, |bytes| dropped =
-                bytes.to_vec())
-    );
+    let keep = |bytes: Option<&[u8]>| dropped = bytes.unwrap().to_vec();
+    world
+        .mm
+        .fault_of_child(&mut world.worker, Vpn::new(BASE + 2), &before, keep);
     assert!(dropped.iter().all(|b| *b == 0), "dropped before the fork");
     world.mm.thaw();
     world.mm.unpin(pin);

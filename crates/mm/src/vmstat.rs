@@ -51,6 +51,7 @@ items! {
     Unshared "cow_unshared" "pages whose copy-on-write sharing reclaim had to break",
     PagesCompacted "pages_compacted" "pool pages that compaction gave back to the system",
     PoolSwitch "pool_switch" "changes of the compressor or the allocator",
+    Poisoned "poisoned" "lost pages whose readers get SIGBUS",
     Forks "forks" "forks whose child was handed its own pager",
     OomKill "oom_kill" "processes killed because nothing was left to reclaim",
 }

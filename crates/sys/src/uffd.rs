@@ -17,6 +17,7 @@ const API: Opcode = opcode::read_write::<raw::uffdio_api>(UFFDIO, raw::_UFFDIO_A
 const REGISTER: Opcode = opcode::read_write::<raw::uffdio_register>(UFFDIO, raw::_UFFDIO_REGISTER as u8);
 const WAKE: Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, raw::_UFFDIO_WAKE as u8);
 const COPY: Opcode = opcode::read_write::<raw::uffdio_copy>(UFFDIO, raw::_UFFDIO_COPY as u8);
+const POISON: Opcode = opcode::read_write::<raw::uffdio_poison>(UFFDIO, raw::_UFFDIO_POISON as u8);
 const MOVE: Opcode = opcode::read_write::<raw::uffdio_move>(UFFDIO, raw::_UFFDIO_MOVE as u8);
 const NEW: Opcode = opcode::none(UFFDIO, 0);
 
@@ -26,6 +27,8 @@ const REGISTER_MODE_MISSING: u64 = 1;
 
 /// `UFFDIO_MOVE`, the eviction primitive (Linux 6.8).
 pub const FEATURE_MOVE: u64 = raw::UFFD_FEATURE_MOVE as u64;
+/// Pages can be made to raise SIGBUS (Linux 6.6).
+pub const FEATURE_POISON: u64 = raw::UFFD_FEATURE_POISON as u64;
 /// A fork hands the child's own userfaultfd to the reader (needs CAP_SYS_PTRACE).
 pub const FEATURE_EVENT_FORK: u64 = raw::UFFD_FEATURE_EVENT_FORK as u64;
 /// mremap, madvise and munmap are reported.
@@ -180,6 +183,23 @@ impl Uffd {
         };
         let result = self.update::<COPY, _>(&mut arg);
         Filled::decode(result, arg.copy, bytes.len())
+    }
+
+    /// Have every access to the missing page at `addr` raise SIGBUS (EFAULT or EHWPOISON in system calls), until it is dropped
+    /// or unmapped; whoever waits for it is woken.
+    ///
+    /// # Errors
+    /// As the stops of [`copy`](Self::copy).
+    pub fn poison(&self, addr: usize) -> Result<()> {
+        let mut arg = raw::uffdio_poison {
+            range: raw::uffdio_range {
+                start: addr as u64,
+                len: crate::PAGE_SIZE as u64,
+            },
+            mode: 0,
+            updated: 0,
+        };
+        self.update::<POISON, _>(&mut arg)
     }
 
     /// Move pages from `src` to the missing pages at `dst`, which must be registered here. Nothing is copied.
