@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use rounds::Stall;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
-use uzswap_mm::{Change, Fault, Worker};
+use uzswap_mm::{Change, Effort, Fault, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::uffd::{BATCH, Event, Uffd};
 
@@ -155,7 +155,7 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall
     pager.mm.stat().add(Item::AllocStall, 1);
     pager.mail.post(mail::RECLAIM);
     while pager.memcg.excess(pager, window) > 0 {
-        let scan = pager.shrink(worker, DIRECT_BATCH, true);
+        let scan = pager.shrink(worker, DIRECT_BATCH, Effort::Urgent);
         if stall.is_over(pager) {
             pager.memcg.oom_kill(pager);
         }

@@ -8,10 +8,10 @@ use core::sync::atomic::Ordering;
 
 use lock_api::MutexGuard;
 use uzswap_ctl::{Field, Key};
-use uzswap_mm::Worker;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::PoolKind;
+use uzswap_mm::{Effort, Worker};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::Sizes;
@@ -197,7 +197,7 @@ impl Kswapd {
                 self.look_at_shares();
                 self.sample();
             }
-            let scan = pager.shrink(&mut self.worker, BATCH, false);
+            let scan = pager.shrink(&mut self.worker, BATCH, Effort::Background);
             if scan.again {
                 pause(50_000);
             }
@@ -210,7 +210,7 @@ impl Kswapd {
                 self.unshare(&scan.shared);
             } else if scan.isolated == 0 {
                 // Nothing left to isolate: what waits for a second chance has to go, then the pool's oldest.
-                let urgent = pager.shrink(&mut self.worker, BATCH, true);
+                let urgent = pager.shrink(&mut self.worker, BATCH, Effort::Urgent);
                 fruitless = if urgent.reclaimed > 0 { 0 } else { fruitless };
             }
         }
@@ -231,7 +231,7 @@ impl Kswapd {
                 let n = if group.get(Key::ReclaimZswap) != 0 {
                     pager.mm.writeback(&mut self.worker, want)
                 } else {
-                    pager.shrink(&mut self.worker, want, true).reclaimed
+                    pager.shrink(&mut self.worker, want, Effort::Requested).reclaimed
                 };
                 if n == 0 {
                     break;

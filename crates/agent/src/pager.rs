@@ -18,7 +18,7 @@ use uzswap_acomp::Algorithm;
 use uzswap_ctl::{Group, Key, PROCESSES};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::zpool::PoolKind;
-use uzswap_mm::{Config, Mm, PinId, Scan, Worker};
+use uzswap_mm::{Config, Effort, Mm, PinId, Scan, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::file::File;
@@ -339,7 +339,7 @@ impl Pager {
     }
 
     /// One round of reclaim, unless a fork is under way.
-    pub(crate) fn shrink(&self, worker: &mut Worker<AgentMachine>, want: u32, urgent: bool) -> Scan {
+    pub(crate) fn shrink(&self, worker: &mut Worker<AgentMachine>, want: u32, effort: Effort) -> Scan {
         // SeqCst on both sides: either `wait_for_reclaimers` sees the count, or the count's owner sees the flag.
         self.reclaimers.fetch_add(1, Ordering::SeqCst);
         let scan = if self.is_freezing.load(Ordering::SeqCst) {
@@ -348,7 +348,7 @@ impl Pager {
                 ..Scan::default()
             }
         } else {
-            self.mm.shrink(worker, want, urgent)
+            self.mm.shrink(worker, want, effort)
         };
         self.reclaimers.fetch_sub(1, Ordering::SeqCst);
         self.isolated.fetch_add(scan.isolated, Ordering::Relaxed);

@@ -9,6 +9,7 @@
 //!              Machine::copy_in | device: Machine::read_swap, copy_in | nothing: zeros -> SwapTable::publish
 //! reclaim    Mm::shrink -> isolate (LruList, Machine::move_out, publish STAGED) -> store_oldest (Context::compress,
 //!              Zsmalloc::store, publish ZSWAP, Machine::drop_staged)
+//! swap-out   Mm::shrink, zswap.max 0 -> swap_out_oldest -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
 //! writeback  Mm::writeback -> oldest entries -> decompress -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
 //! compaction Mm::compact -> Pools::begin_compaction -> SwapTable::for_each -> Pools::relocate, publish ZSWAP
 //! events     Mm::change -> the words of the range are dropped or moved
@@ -48,6 +49,7 @@ mod readahead;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
 mod staging;
+mod swap_out;
 mod swap_slots;
 pub mod swap_table;
 mod vmscan;
@@ -63,7 +65,7 @@ pub use change::{Change, Changes};
 pub use fault::Fault;
 pub use staging::UNIT;
 pub use swap_slots::PinId;
-pub use vmscan::Scan;
+pub use vmscan::{Effort, Scan};
 pub use zpool::Arena;
 pub use zswap::Worker;
 

@@ -14,7 +14,7 @@ use uzswap_acomp::Algorithm;
 
 use crate::vmstat::Item;
 use crate::zpool::{PoolKind, ZpoolType};
-use crate::{Change, Config, Fault, Mm, Worker};
+use crate::{Change, Config, Effort, Fault, Mm, Worker};
 
 type Engine = Mm<parking_lot::RawMutex, SimMachine>;
 
@@ -146,7 +146,11 @@ impl World {
             0..=3 => self.write(vpn, seed),
             4..=6 => self.check(vpn),
             7 => self.remove(PageRange::new(vpn, len)),
-            8 => drop(self.mm.shrink(&mut self.worker, 16, seed % 2 == 0)),
+            8 => drop(self.mm.shrink(
+                &mut self.worker,
+                16,
+                [Effort::Background, Effort::Requested, Effort::Urgent][seed as usize % 3],
+            )),
             9 => drop(self.mm.writeback(&mut self.worker, 8)),
             10 => self.remap(
                 PageRange::new(Vpn::new(BASE + page % half), len.min(half - page % half)),
@@ -220,7 +224,7 @@ fn the_path_of_a_page_through_every_state() {
     for page in 0..PAGES {
         world.write(Vpn::new(BASE + page), page * 4 + page % 4);
     }
-    while world.mm.shrink(&mut world.worker, 32, true).reclaimed > 0 {}
+    while world.mm.shrink(&mut world.worker, 32, Effort::Urgent).reclaimed > 0 {}
     let gauges = world.mm.gauges();
     assert_eq!(gauges.resident + gauges.staged, 0, "everything was stored");
     let stat = world.mm.stat();
@@ -243,7 +247,7 @@ fn a_second_chance_costs_no_compression() {
     for page in 0..16 {
         world.write(Vpn::new(BASE + page), 5);
     }
-    world.mm.shrink(&mut world.worker, 16, false);
+    world.mm.shrink(&mut world.worker, 16, Effort::Background);
     assert_eq!(world.mm.gauges().staged, 16);
     world.check(Vpn::new(BASE + 3));
     let stat = world.mm.stat();
@@ -257,7 +261,7 @@ fn a_full_disk_loses_nothing() {
     world.mm.set_pool_limit(2, 2);
     for page in 0..PAGES {
         world.write(Vpn::new(BASE + page), page * 4 + 3);
-        world.mm.shrink(&mut world.worker, 16, true);
+        world.mm.shrink(&mut world.worker, 16, Effort::Urgent);
     }
     assert!(world.mm.stat().get(Item::RejectReclaimFail) > 0);
     world.check_all();
@@ -269,7 +273,7 @@ fn a_child_starts_from_the_frozen_state() {
     for page in 0..32 {
         world.write(Vpn::new(BASE + page), page * 4 + 1 + page % 2);
     }
-    while world.mm.shrink(&mut world.worker, 32, true).reclaimed > 0 {}
+    while world.mm.shrink(&mut world.worker, 32, Effort::Urgent).reclaimed > 0 {}
     let pin = world.mm.freeze();
     world.check(Vpn::new(BASE + 1));
     world.remove(PageRange::new(Vpn::new(BASE + 2), 1));

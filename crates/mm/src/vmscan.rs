@@ -24,6 +24,17 @@ const ENTRIES_AT_A_TIME: usize = 1;
 /// Shared pages remembered for [`Scan::shared`].
 const SHARED_MAX: usize = 64;
 
+/// How far a round of reclaim goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Some staged frames keep waiting for their second chance.
+    Background,
+    /// Every staged frame may be stored.
+    Requested,
+    /// As that, and when nothing is left to take, the pool's oldest pages are written back.
+    Urgent,
+}
+
 /// What one round of reclaim came to.
 #[derive(Default, Debug)]
 pub struct Scan {
@@ -39,11 +50,12 @@ pub struct Scan {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// One round: isolate about `want` pages, then store the oldest staged runs until `staged_target` frames wait
-    /// (`urgent`: until none does, or as many as wanted were stored).
-    pub fn shrink(&self, worker: &mut Worker<M>, want: u32, urgent: bool) -> Scan {
+    /// One round: isolate about `want` pages, then store the oldest staged runs: in the background until `staged_target` frames
+    /// wait, else until none does or as many as wanted were stored.
+    pub fn shrink(&self, worker: &mut Worker<M>, want: u32, effort: Effort) -> Scan {
         let mut scan = Scan::default();
-        if self.is_pool_full() {
+        let bypasses = self.bypasses_zswap();
+        if !bypasses && self.is_pool_full() {
             self.stat.add(Item::PoolLimitHit, 1);
             // Oldest out first; sending the newest page to the device instead would invert the LRU.
             scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
@@ -52,15 +64,24 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             }
         }
         self.isolate(want.clamp(CLUSTER_MAX, UNIT * 8), &mut scan);
-        let target = if urgent { 0 } else { self.config.staged_target };
+        let target = match effort {
+            Effort::Background => self.config.staged_target,
+            Effort::Requested | Effort::Urgent => 0,
+        };
         while self.with(|inner| inner.staging.frames()) > target {
-            let Some(stored) = self.store_oldest(worker) else { break };
+            let stored = if bypasses {
+                self.swap_out_oldest(worker)
+            } else {
+                self.store_oldest(worker)
+            };
+            let Some(stored) = stored else { break };
             scan.reclaimed += stored;
-            if (urgent && scan.reclaimed >= u64::from(want)) || stored == 0 || self.is_pool_full() {
+            let is_enough = effort != Effort::Background && scan.reclaimed >= u64::from(want);
+            if is_enough || stored == 0 || (!bypasses && self.is_pool_full()) {
                 break;
             }
         }
-        if scan.reclaimed == 0 && scan.isolated == 0 && urgent {
+        if scan.reclaimed == 0 && scan.isolated == 0 && effort == Effort::Urgent {
             scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
         }
         scan

@@ -223,13 +223,7 @@ fn context(contexts: &mut Vec<Context>, algorithm: Algorithm) -> &mut Context {
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Store the run that has been staged longest. Returns how many pages were stored; `None`: nothing is staged.
     pub fn store_oldest(&self, worker: &mut Worker<M>) -> Option<u64> {
-        let run = self.with_for_reclaim(|inner| {
-            if inner.frozen.is_some() {
-                None
-            } else {
-                inner.staging.pop_oldest()
-            }
-        })?;
+        let run = self.pop_staged()?;
         let mut stored = 0;
         let mut refused = false;
         for first in (0..run.len).step_by(self.config.store_batch as usize) {
@@ -254,6 +248,14 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         Some(stored)
     }
 
+    /// Take the run that has been staged longest.
+    pub(crate) fn pop_staged(&self) -> Option<StagedRun> {
+        self.with_for_reclaim(|inner| match inner.frozen {
+            Some(_) => None,
+            None => inner.staging.pop_oldest(),
+        })
+    }
+
     fn compress(&self, worker: &mut Worker<M>, batch: StagedRun) {
         for i in 0..batch.len {
             if worker.outcomes[i as usize] != Outcome::NotOurs {
@@ -266,7 +268,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// The words are published: the frames may go. Slots whose page could neither be stored nor put back stay.
-    fn give_up(&self, run: StagedRun, refused: bool) {
+    pub(crate) fn give_up(&self, run: StagedRun, refused: bool) {
         if !refused {
             // No word names these frames any more, so none of them leaves before we drop it.
             let frames = self.with(|inner| inner.staging.frames_of(run));

@@ -1,0 +1,193 @@
+//! The kernel's zswap selftests (tools/testing/selftests/cgroup/test_zswap.c) on our limits and counters, with real
+//! processes. Each test has the name of the kernel's. Left out: test_no_kmem_bypass and test_swap_tiers, which are
+//! about things that a process has not; child cgroups, which groups do not have.
+
+mod common;
+
+use std::process::Command;
+use std::thread::ScopedJoinHandle;
+
+use common::{Run, UZSWAP, can_manage, run};
+
+const PAGES_OF_MIB: u64 = 256;
+
+/// `uzswap VERB GROUP ARGS`: whether it succeeded.
+fn control(verb: &str, group: &str, args: &[&str]) -> bool {
+    let output = Command::new(UZSWAP).arg(verb).arg(group).args(args).output();
+    output.expect("uzswap").status.success()
+}
+
+/// A counter of a running group.
+fn now(group: &str, counter: &str) -> u64 {
+    let output = Command::new(UZSWAP)
+        .args(["stat", group, "--json"])
+        .output()
+        .expect("uzswap stat");
+    let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    counters[counter].as_u64().unwrap_or(0)
+}
+
+/// Try until it succeeds or the run is over.
+fn until(running: &ScopedJoinHandle<'_, Run>, mut attempt: impl FnMut() -> bool) -> bool {
+    while !running.is_finished() {
+        if attempt() {
+            return true;
+        }
+    }
+    false
+}
+
+fn group(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+fn assert_intact(run: &Run) {
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+}
+
+#[test]
+fn zswap_usage() {
+    if !can_manage() {
+        return;
+    }
+    let run = run("usage", &["--memory-max", "16M"], &[UZSWAP, "demo-child", "32"]);
+    assert_intact(&run);
+    assert!(run.count("zswpout") > 0);
+}
+
+#[test]
+fn swapin_nozswap() {
+    if !can_manage() {
+        return;
+    }
+    let options = ["--memory-max", "24M", "--zswap-max", "0"];
+    let run = run("nozswap", &options, &[UZSWAP, "demo-child", "32"]);
+    assert_intact(&run);
+    assert_eq!(run.count("zswpout"), 0);
+    assert!(
+        run.count("pswpout") >= 8 * PAGES_OF_MIB && run.count("pswpin") > 0,
+        "{:#}",
+        run.counters
+    );
+}
+
+#[test]
+fn zswapin() {
+    if !can_manage() {
+        return;
+    }
+    let run = run("zswapin", &["--memory-max", "24M"], &[UZSWAP, "demo-child", "64"]);
+    assert_intact(&run);
+    assert!(
+        run.count("zswpin") + run.count("swpin_zero") >= 24 * PAGES_OF_MIB,
+        "{:#}",
+        run.counters
+    );
+}
+
+/// Memory goes to zswap; then zswap may hold less, and reclaim writes back.
+#[test]
+fn zswap_writeback_enabled() {
+    if !can_manage() {
+        return;
+    }
+    let name = group("writeback");
+    let options = ["--memory-max", "1G", "--name", &name];
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| run("writeback", &options, &[UZSWAP, "demo-child", "384"]));
+        assert!(until(&running, || control("reclaim", &name, &["16M"])));
+        assert_eq!(now(&name, "zswpwb"), 0);
+        assert!(control("set", &name, &["memory.zswap.max=2M"]));
+        assert!(until(&running, || control("reclaim", &name, &["4M"])
+            && now(&name, "zswpwb") > 0));
+        assert_intact(&running.join().expect("the run"));
+    });
+}
+
+/// The same with writeback forbidden: what zswap may hold is full, so reclaim fails, and nothing is written.
+#[test]
+fn zswap_writeback_disabled() {
+    if !can_manage() {
+        return;
+    }
+    let name = group("nowriteback");
+    let options = ["--memory-max", "1G", "--name", &name];
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| run("nowriteback", &options, &[UZSWAP, "demo-child", "384"]));
+        assert!(until(&running, || control("set", &name, &["memory.zswap.writeback=0"])));
+        assert!(until(&running, || control("reclaim", &name, &["16M"])));
+        assert!(control("set", &name, &["memory.zswap.max=2M"]));
+        assert!(until(&running, || !control("reclaim", &name, &["64M"])));
+        let run = running.join().expect("the run");
+        assert_intact(&run);
+        assert_eq!((run.count("zswpwb"), run.count("pswpout")), (0, 0));
+    });
+}
+
+/// One group over its zswap limit makes no other write back.
+#[test]
+fn no_invasive_cgroup_shrink() {
+    if !can_manage() {
+        return;
+    }
+    std::thread::scope(|scope| {
+        let pressed = scope.spawn(|| {
+            let options = ["--memory-max", "24M", "--zswap-max", "1M"];
+            run("pressed", &options, &[UZSWAP, "demo-child", "64"])
+        });
+        let options = ["--memory-max", "64M", "--max-pool-percent", "100"];
+        let other = run("other", &options, &[UZSWAP, "demo-child", "80"]);
+        let pressed = pressed.join().expect("the run");
+        assert_intact(&pressed);
+        assert_intact(&other);
+        assert!(pressed.count("zswpwb") > 0, "{:#}", pressed.counters);
+        assert!(other.count("zswpout") > 0);
+        assert_eq!(other.count("zswpwb"), 0);
+    });
+}
+
+/// The gauge of incompressible pages rises while they are stored.
+#[test]
+fn zswap_incompressible() {
+    if !can_manage() {
+        return;
+    }
+    let name = group("incompressible");
+    let options = ["--memory-max", "24M", "--name", &name];
+    std::thread::scope(|scope| {
+        // tail keeps what it may have to print; the sleep keeps it alive.
+        let hold = "(head -c 48M /dev/urandom; sleep 1) | tail -c 40M | wc -c";
+        let running = scope.spawn(|| run("incompressible", &options, &["sh", "-c", hold]));
+        assert!(until(&running, || now(&name, "zswap_incomp") > 0));
+        let run = running.join().expect("the run");
+        assert_intact(&run);
+        assert_eq!(run.stdout().trim(), (40 << 20).to_string());
+    });
+}
+
+/// `uzswap reclaim --source zswap` writes back, and a malformed request is refused.
+#[test]
+fn zswap_proactive_writeback() {
+    if !can_manage() {
+        return;
+    }
+    let name = group("proactive");
+    let options = ["--memory-max", "1G", "--name", &name];
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| run("proactive", &options, &[UZSWAP, "demo-child", "384"]));
+        assert!(until(&running, || control("reclaim", &name, &["8M"])));
+        assert!(!control("reclaim", &name, &["--source", "zswap"]), "no size");
+        assert!(
+            !control("reclaim", &name, &["1M", "--source", "swap"]),
+            "no such source"
+        );
+        assert!(until(&running, || control(
+            "reclaim",
+            &name,
+            &["1M", "--source", "zswap"]
+        )));
+        let run = running.join().expect("the run");
+        assert_intact(&run);
+        assert!(run.count("zswpwb") >= PAGES_OF_MIB, "{:#}", run.counters);
+    });
+}
