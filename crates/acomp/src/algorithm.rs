@@ -13,6 +13,45 @@ pub enum Algorithm {
     Deflate { level: u8 },
 }
 
+/// How the bytes of a stored page are read: all that has to be kept with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Codec {
+    /// As they are.
+    Raw = 0,
+    /// An lz4 block.
+    Lz4 = 1,
+    /// A zstd frame without magic number.
+    Zstd = 2,
+    /// A raw deflate stream.
+    Deflate = 3,
+}
+
+impl Codec {
+    /// Bits that a codec takes in a word.
+    pub const BITS: u32 = 2;
+
+    /// The inverse of `as u8`, of the low [`BITS`](Self::BITS).
+    pub const fn from_bits(bits: u64) -> Self {
+        match bits & 3 {
+            0 => Self::Raw,
+            1 => Self::Lz4,
+            2 => Self::Zstd,
+            _ => Self::Deflate,
+        }
+    }
+
+    /// An algorithm that can read it; `None`: none is needed.
+    pub const fn algorithm(self) -> Option<Algorithm> {
+        match self {
+            Self::Raw => None,
+            Self::Lz4 => Some(Algorithm::Lz4 { acceleration: 1 }),
+            Self::Zstd => Some(Algorithm::Zstd { level: 1 }),
+            Self::Deflate => Some(Algorithm::Deflate { level: 1 }),
+        }
+    }
+}
+
 /// Why a compressor was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownAlgorithm {
@@ -25,25 +64,25 @@ pub enum UnknownAlgorithm {
 impl fmt::Display for UnknownAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name => write!(f, "the compressors are {}", Algorithm::NAMES),
+            Self::Name => write!(f, "the compressors are {}", crate::Compressor::NAMES),
             Self::Level { min, max } => write!(f, "its level must be a number from {min} to {max}"),
         }
     }
 }
 
 impl Algorithm {
-    /// The names, for messages.
-    pub const NAMES: &str = "lz4, zstd and deflate, each with an optional :LEVEL";
-
     /// Read `NAME` or `NAME:LEVEL`.
     ///
     /// # Errors
     /// The rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, UnknownAlgorithm> {
-        let (name, level) = match text.split_once(':') {
-            Some((name, level)) => (name, Some(level)),
-            None => (text, None),
-        };
+        match text.split_once(':') {
+            Some((name, level)) => Self::from_parts(name, Some(level)),
+            None => Self::from_parts(text, None),
+        }
+    }
+
+    pub(crate) fn from_parts(name: &str, level: Option<&str>) -> Result<Self, UnknownAlgorithm> {
         let level_in = |default: i32, min: i32, max: i32| match level.map(str::parse::<i32>) {
             None => Ok(default),
             Some(Ok(level)) if (min..=max).contains(&level) => Ok(level),
@@ -69,6 +108,30 @@ impl Algorithm {
             Self::Lz4 { .. } => "lz4",
             Self::Zstd { .. } => "zstd",
             Self::Deflate { .. } => "deflate",
+        }
+    }
+
+    /// What reads its blocks, at whatever level they were made.
+    pub const fn codec(self) -> Codec {
+        match self {
+            Self::Lz4 { .. } => Codec::Lz4,
+            Self::Zstd { .. } => Codec::Zstd,
+            Self::Deflate { .. } => Codec::Deflate,
+        }
+    }
+
+    /// Pages that it compresses at once. All of these are software that takes one after the other.
+    pub const fn batch_size(self) -> usize {
+        1
+    }
+
+    /// The level, as users see it. `None`: the one that goes without saying.
+    pub(crate) const fn level(self) -> Option<i32> {
+        match self {
+            Self::Lz4 { acceleration: 1 } => None,
+            Self::Lz4 { acceleration } => Some(acceleration),
+            Self::Zstd { level } => Some(level),
+            Self::Deflate { level } => Some(level as i32),
         }
     }
 
@@ -102,11 +165,6 @@ impl Algorithm {
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lz4 { acceleration: 1 } => write!(f, "lz4"),
-            Self::Lz4 { acceleration } => write!(f, "lz4:{acceleration}"),
-            Self::Zstd { level } => write!(f, "zstd:{level}"),
-            Self::Deflate { level } => write!(f, "deflate:{level}"),
-        }
+        fmt::Display::fmt(&crate::Compressor::from(*self), f)
     }
 }

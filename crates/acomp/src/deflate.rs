@@ -12,6 +12,8 @@ use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 const RAW: i32 = -15;
 const DEFAULT_STRATEGY: i32 = 0;
 
+use crate::CompressError;
+
 pub(crate) struct State {
     compress: Box<CompressorOxide>,
     decompress: Box<DecompressorOxide>,
@@ -26,10 +28,15 @@ impl State {
         }
     }
 
-    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Option<usize> {
+    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, CompressError> {
         self.compress.reset();
         let (status, _, len) = compress(&mut self.compress, page, out, TDEFLFlush::Finish);
-        (status == TDEFLStatus::Done).then_some(len)
+        match status {
+            TDEFLStatus::Done => Ok(len),
+            // `out` is full and there is more to come.
+            TDEFLStatus::Okay => Err(CompressError::Poor),
+            _ => Err(CompressError::Failed),
+        }
     }
 
     pub(crate) fn decompress(&mut self, block: &[u8], page: &mut [u8]) -> Option<usize> {

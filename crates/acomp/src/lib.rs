@@ -1,6 +1,10 @@
-//! Compressors behind one small contract: a page in, a shorter block or nothing out, and back.
+//! Compressors behind one small contract: the pages of a folio in, for each a shorter block or an error out, and back.
 //!
-//! An [`Algorithm`] is a name and a level; a [`Context`] is the working memory of one worker for one algorithm.
+//! A [`Compressor`] is what users name: an [`Algorithm`] with its level, and whether batches are spread over the cores. A
+//! [`Context`] is the working memory of one worker for one algorithm. A request is a scatter list of pages, whose
+//! results stand next to each other, each in its unit of the output: the same for algorithms that take the
+//! pages one by one and for those that take many at once. One page that does not compress is no error of the others.
+//!
 //! Contexts are made once and reused, since clearing or allocating one costs as much as a page. All of them take
 //! their memory from the Rust global allocator, which in the agent is the agent's own heap.
 
@@ -10,12 +14,23 @@
 extern crate alloc;
 
 mod algorithm;
+mod compressor;
 mod deflate;
 mod zstd;
 
-pub use algorithm::{Algorithm, UnknownAlgorithm};
+pub use algorithm::{Algorithm, Codec, UnknownAlgorithm};
+pub use compressor::Compressor;
 
 use alloc::boxed::Box;
+
+/// Why a page has no compressed form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompressError {
+    /// It does not become shorter than the room given.
+    Poor,
+    /// The compressor failed.
+    Failed,
+}
 
 /// One worker's working memory for one algorithm.
 pub struct Context {
@@ -45,13 +60,28 @@ impl Context {
         self.algorithm
     }
 
-    /// Compress `page` into `out` and return the length. `None`: it does not become shorter than `out`.
-    pub fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Option<usize> {
+    /// Compress each page of `src`, page `i` to the start of the `i`th `unit` bytes of `dst`, and call `done` with its number
+    /// and its length there, or why it has none.
+    pub fn compress(
+        &mut self,
+        src: &[&[u8]],
+        dst: &mut [u8],
+        unit: usize,
+        mut done: impl FnMut(usize, Result<usize, CompressError>),
+    ) {
+        for (i, (page, out)) in src.iter().zip(dst.chunks_exact_mut(unit)).enumerate() {
+            done(i, self.compress_page(page, out));
+        }
+    }
+
+    fn compress_page(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, CompressError> {
         match (&mut self.state, self.algorithm) {
-            (State::Lz4(state), Algorithm::Lz4 { acceleration }) => state.compress(page, out, acceleration),
+            (State::Lz4(state), Algorithm::Lz4 { acceleration }) => {
+                state.compress(page, out, acceleration).ok_or(CompressError::Poor)
+            }
+            (State::Lz4(_), _) => Err(CompressError::Failed),
             (State::Zstd(state), _) => state.compress(page, out),
             (State::Deflate(state), _) => state.compress(page, out),
-            (State::Lz4(state), _) => state.compress(page, out, 1),
         }
     }
 

@@ -2,6 +2,11 @@
 
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
 
+use crate::CompressError;
+
+/// `ZSTD_error_dstSize_tooSmall` as functions return it: a public constant of zstd's interface.
+const DST_SIZE_TOO_SMALL: usize = 70usize.wrapping_neg();
+
 /// Both contexts, taken from the Rust allocator (`with-rust-allocator`).
 pub(crate) struct State {
     compress: CCtx<'static>,
@@ -29,8 +34,11 @@ impl State {
         Self { compress, decompress }
     }
 
-    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Option<usize> {
-        self.compress.compress2(out, page).ok()
+    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, CompressError> {
+        self.compress.compress2(out, page).map_err(|code| match code {
+            DST_SIZE_TOO_SMALL => CompressError::Poor,
+            _ => CompressError::Failed,
+        })
     }
 
     pub(crate) fn decompress(&mut self, block: &[u8], page: &mut [u8]) -> Option<usize> {

@@ -47,7 +47,7 @@ pub(crate) fn run(pager: &'static Pager) {
             fds.wake.clear();
         }
         if !is_forking {
-            pager.prepare_compressor(&mut worker);
+            pager.prepare_codecs(&mut worker);
         }
         // Read before the events are: a fork that has returned has had its event read.
         let parent_returned = pager.handover.parent_returned();

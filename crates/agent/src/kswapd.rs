@@ -8,18 +8,20 @@ use core::sync::atomic::Ordering;
 
 use lock_api::MutexGuard;
 use uzswap_ctl::{Field, Key};
+use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::PoolKind;
-use uzswap_mm::{Effort, Worker};
+use uzswap_mm::{Effort, Idle, Worker};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::Sizes;
+use uzswap_sys::time;
 
-use crate::machine::AgentMachine;
-use crate::memcg;
+use crate::machine::{AgentMachine, CREW};
 use crate::pager::{Pager, mail, pause};
 use crate::{fork, vma};
+use crate::{kcompressd, memcg};
 
 /// Tick while the process grows or reclaims, and while it does not.
 const TICK_BUSY_NS: u64 = 5_000_000;
@@ -44,6 +46,12 @@ const REQUEST_BYTES: u64 = 1 << 20;
 /// Rounds of reclaim that may come to nothing before the next tick.
 const FRUITLESS_MAX: u32 = 16;
 
+/// Pages that were stored so long ago are idle, and are compressed again.
+const RECOMPRESS_IDLE_NS: u64 = 5_000_000_000;
+/// One part in so many of a core's time is spent on it, so much at once at most.
+const RECOMPRESS_SHARE: u64 = 12;
+const RECOMPRESS_AT_ONCE_NS: u64 = 2_000_000;
+
 struct Kswapd {
     pager: &'static Pager,
     worker: MutexGuard<'static, RawLock, Worker<AgentMachine>>,
@@ -55,6 +63,9 @@ struct Kswapd {
     shared: usize,
     ticks: u32,
     quiet: u32,
+    /// When recompression had its share last, and nanoseconds that it may still take.
+    recompressed: u64,
+    allowance: u64,
 }
 
 /// Reclaim for ever.
@@ -68,7 +79,13 @@ pub(crate) fn run(pager: &'static Pager) {
         shared: 0,
         ticks: 0,
         quiet: 0,
+        recompressed: time::now_ns(),
+        allowance: 0,
     };
+    if kswapd.pool.compressor.is_parallel {
+        CREW.grow(pager.mm.machine().lanes() - 1);
+    }
+    kswapd.obey();
     loop {
         kswapd.round();
     }
@@ -89,7 +106,37 @@ impl Kswapd {
         self.tick(bits & mail::SCAN != 0);
         self.reclaim();
         self.reclaim_on_request();
+        self.recompress();
         self.tell();
+    }
+
+    /// Compress idle pages again, for as much of the time that went by as may be spent on it.
+    fn recompress(&mut self) {
+        let pager = self.pager;
+        pager.mm.tick();
+        let now = time::now_ns();
+        let allowance = now.saturating_sub(self.recompressed) / RECOMPRESS_SHARE;
+        self.recompressed = now;
+        let Some(algorithm) = pager.memcg.group().recompress() else {
+            return;
+        };
+        let is_stronger = algorithm != self.pool.compressor.algorithm;
+        if !is_stronger || now < RECOMPRESS_IDLE_NS || !pager.can_load(algorithm) {
+            return;
+        }
+        self.allowance = (self.allowance + allowance).min(RECOMPRESS_AT_ONCE_NS);
+        let idle = Idle {
+            algorithm,
+            since_ns: now - RECOMPRESS_IDLE_NS,
+        };
+        while self.allowance > 0 && pager.mail.peek(mail::RECLAIM | mail::SCAN | mail::FREEZE) == 0 {
+            let started = time::now_ns();
+            let looked_at = pager.mm.recompress(&mut self.worker, idle);
+            self.allowance = self.allowance.saturating_sub(time::now_ns() - started);
+            if looked_at == 0 {
+                return;
+            }
+        }
     }
 
     /// Sample the sizes; search the mappings if they changed.
@@ -146,12 +193,9 @@ impl Kswapd {
                 .compact((pager.mm.gauges().pool / COMPACT_SHARE).max(COMPACT_MIN));
         }
         fork::release_pins(pager);
+        pager.mm.discard_swap();
+        self.obey();
         let group = pager.memcg.group();
-        let page = PAGE_SIZE as u64;
-        pager
-            .mm
-            .set_pool_limit(group.pool_limit_bytes() / page, group.pool_accept_bytes() / page);
-        pager.mm.set_writeback(group.get(Key::ZswapWriteback) != 0);
         for slot in 0..group.high_water() {
             // Only leases tell who lives; charges of the dead are returned here, by whoever comes first.
             let is_other = slot != pager.memcg.slot() && group.field(slot, Field::Pid) != 0;
@@ -159,6 +203,18 @@ impl Kswapd {
                 group.set_field(slot, Field::Charge, 0);
             }
         }
+    }
+
+    /// Take over the limits and tunables that may change at run time.
+    fn obey(&self) {
+        let (mm, group) = (&self.pager.mm, self.pager.memcg.group());
+        let page = PAGE_SIZE as u64;
+        mm.set_pool_limit(group.pool_limit_bytes() / page, group.pool_accept_bytes() / page);
+        mm.set_swap_max(group.get(Key::SwapMax) / page);
+        mm.set_writeback(group.get(Key::ZswapWriteback) != 0);
+        mm.set_enabled(group.get(Key::Enabled) != 0);
+        mm.set_swap_out(group.swap_out());
+        mm.set_shrinker(group.get(Key::ShrinkerEnabled) != 0);
     }
 
     fn scan(&mut self) {
@@ -196,6 +252,9 @@ impl Kswapd {
                 // Giving up a page that a relative has as well frees nothing: look, instead of counting on.
                 self.look_at_shares();
                 self.sample();
+            }
+            if !pager.kcompressd_workers.is_empty() {
+                pager.kcompressd_mail.post(kcompressd::WORK);
             }
             let scan = pager.shrink(&mut self.worker, BATCH, Effort::Background);
             if scan.again {

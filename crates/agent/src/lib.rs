@@ -29,6 +29,7 @@ mod fault;
 mod fork;
 mod hook;
 mod init;
+mod kcompressd;
 mod kswapd;
 mod machine;
 mod memcg;

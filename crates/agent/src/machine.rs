@@ -11,14 +11,16 @@
 use alloc::vec::Vec;
 
 use uzswap_mm::Arena;
-use uzswap_mm::machine::{Done, IoBuffer, IoError, Machine, Stop};
+use uzswap_mm::machine::{Done, IoBuffer, IoError, Machine, SCATTER_MAX, Stop};
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
+use uzswap_sys::crew::{Crew, HELPERS_MAX};
 use uzswap_sys::file::{AlignedBuf, File, WakeEvent};
 use uzswap_sys::mapping::{Discard, Mapping, unshare};
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::shared::SharedWords;
+use uzswap_sys::thread;
 use uzswap_sys::uffd::{self, Filled, Uffd};
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
@@ -53,6 +55,9 @@ impl Fds {
     }
 }
 
+/// Who helps with batches of a parallel compressor; nobody until the first time that one is asked for.
+pub(crate) static CREW: Crew = Crew::new();
+
 /// The machine of one process.
 pub(crate) struct AgentMachine {
     fds: Leaked<Fds>,
@@ -60,6 +65,8 @@ pub(crate) struct AgentMachine {
     trash: &'static Mapping,
     /// Bytes that a pool's range is reserved with.
     pool_bytes: usize,
+    /// Cores that a parallel compressor spreads a batch over.
+    lanes: usize,
     /// A page that is never registered: a fill of it can only fail, which tells why others would.
     nowhere: &'static Mapping,
 }
@@ -114,6 +121,7 @@ impl AgentMachine {
             staging: reserve()?,
             trash: reserve()?,
             pool_bytes,
+            lanes: thread::cores().min(HELPERS_MAX + 1),
             nowhere,
         };
         machine.start(fds)?;
@@ -227,8 +235,12 @@ impl Machine for AgentMachine {
         self.fds().managed.wake(vpn.addr(), pages as usize * PAGE_SIZE);
     }
 
-    fn with_staged<T>(&self, slot: u32, f: impl FnOnce(&[u8]) -> T) -> T {
-        f(self.staging.bytes(slot as usize * PAGE_SIZE, PAGE_SIZE))
+    fn with_staged<T>(&self, slots: &[u32], f: impl FnOnce(&[&[u8]]) -> T) -> T {
+        let mut pages = [[].as_slice(); SCATTER_MAX];
+        for (page, slot) in pages.iter_mut().zip(slots) {
+            *page = self.staging.bytes(*slot as usize * PAGE_SIZE, PAGE_SIZE);
+        }
+        f(&pages[..slots.len()])
     }
 
     fn drop_staged(&self, runs: &[(u32, u32)]) {
@@ -274,6 +286,21 @@ impl Machine for AgentMachine {
             .map_err(|_| IoError::Failed)
     }
 
+    fn discard_swap(&self, slot: u32, slots: u32) {
+        if let Some(swap) = &self.fds().swap {
+            let page = PAGE_SIZE as u64;
+            swap.punch(u64::from(slot) * page, u64::from(slots) * page);
+        }
+    }
+
+    fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    fn spread<L: Send>(&self, lanes: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
+        CREW.spread(lanes, |lane| work(lane, self));
+    }
+
     fn now_ns(&self) -> u64 {
         uzswap_sys::time::now_ns()
     }
@@ -288,7 +315,7 @@ impl PoolArena {
     /// # Errors
     /// ENOMEM.
     pub(crate) fn reserve(bytes: usize) -> Result<Self, Errno> {
-        let sizes = (0..8).map(|i| uzswap_sys::thread::page_align(bytes >> i));
+        let sizes = (0..8).map(|i| thread::page_align(bytes >> i));
         sizes
             .into_iter()
             .find_map(|len| Mapping::reserve(len).ok())

@@ -11,11 +11,12 @@
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use lock_api::Mutex;
-use uzswap_acomp::Algorithm;
+use uzswap_acomp::{Algorithm, Codec};
 use uzswap_ctl::{Group, Key, PROCESSES};
+use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::zpool::PoolKind;
 use uzswap_mm::{Config, Effort, Mm, PinId, Scan, Worker};
@@ -26,9 +27,9 @@ use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 
 use crate::fork::Handover;
-use crate::machine::{AgentMachine, Fds, PoolArena};
+use crate::machine::{AgentMachine, CREW, Fds, PoolArena};
 use crate::memcg::Memcg;
-use crate::{fault, kswapd};
+use crate::{fault, kcompressd, kswapd};
 
 const IDLE: u32 = 0;
 const STARTING: u32 = 1;
@@ -86,10 +87,14 @@ pub(crate) struct Pager {
     /// our own that appeared while kswapd looks for mappings could be taken for the program's.
     pub(crate) fault_worker: Mutex<RawLock, Worker<AgentMachine>>,
     pub(crate) kswapd_worker: Mutex<RawLock, Worker<AgentMachine>>,
-    /// Compressor (as a word) that pages are to be stored with, and the one that the fault thread has made its working
-    /// memory for: it must not allocate while the engine is frozen, so nothing is stored with a compressor before.
-    pub(crate) compressor_wanted: AtomicU64,
-    compressor_ready: AtomicU64,
+    /// Working memory of the background compression threads.
+    pub(crate) kcompressd_workers: Vec<Mutex<RawLock, Worker<AgentMachine>>>,
+    /// Work for the background compression threads.
+    pub(crate) kcompressd_mail: Mailbox,
+    /// Codecs (a bit each) that are to be stored with, and those that the fault thread has made its working memory for: it
+    /// must not allocate while the engine is frozen, so nothing is stored with a codec before.
+    codecs_wanted: AtomicU32,
+    codecs_ready: AtomicU32,
     /// Swap slots that forked relatives read, each with the byte of the swap file that their leases lock.
     pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
 }
@@ -192,6 +197,8 @@ fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
 /// Stacks of the pager's threads. A forked child's threads run on its copies of the parent's.
 static FAULT_THREAD: ThreadMemory = ThreadMemory::new();
 static KSWAPD_THREAD: ThreadMemory = ThreadMemory::new();
+static KCOMPRESSD_THREADS: [ThreadMemory; kcompressd::THREADS_MAX] =
+    [const { ThreadMemory::new() }; kcompressd::THREADS_MAX];
 
 static FAILURE: Leaked<(&'static str, Errno)> = Leaked::new();
 
@@ -229,6 +236,8 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
     let worker = || Mutex::new(Worker::new(&config, &machine));
     let (fault_worker, kswapd_worker) = (worker(), worker());
+    let kcompressd = (group.get(Key::Kcompressd) as usize).min(kcompressd::THREADS_MAX);
+    let kcompressd_workers = (0..kcompressd).map(|_| worker()).collect();
     let pager = PAGER.set(Pager {
         mm: Mm::new(machine, arena, config, group.vmstat()),
         memcg: Memcg::new(group, slot),
@@ -245,8 +254,10 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         handover: Handover::new(),
         fault_worker,
         kswapd_worker,
-        compressor_wanted: AtomicU64::new(config.pool.algorithm.to_word()),
-        compressor_ready: AtomicU64::new(config.pool.algorithm.to_word()),
+        kcompressd_workers,
+        kcompressd_mail: Mailbox::new(),
+        codecs_wanted: AtomicU32::new(0),
+        codecs_ready: AtomicU32::new(codec_bit(config.pool.compressor.algorithm.codec())),
         pins: Mutex::new(Vec::new()),
     });
     pager.start_kswapd()?;
@@ -299,37 +310,64 @@ fn config(group: Group, has_swap: bool) -> Config {
         } else {
             0
         },
+        writes_plain: group.get(Key::SwapPlain) != 0,
         pool: group.pool(),
     }
 }
 
+const CODECS: [Codec; 3] = [Codec::Lz4, Codec::Zstd, Codec::Deflate];
+
+fn codec_bit(codec: Codec) -> u32 {
+    1 << codec as u32
+}
+
 impl Pager {
-    /// Start the reclaim thread, which shares the fault thread's descriptors. Called by the fault thread.
+    /// Start the reclaim and compression threads, which share the fault thread's descriptors. Called by the fault thread.
     pub(crate) fn start_kswapd(&'static self) -> Result<(), (&'static str, Errno)> {
         KSWAPD_THREAD
             .spawn(c"uzswap-kswapd", Descriptors::Shared, move || kswapd::run(self))
             .map_err(|e| ("a thread", e))?;
+        for (thread, worker) in KCOMPRESSD_THREADS.iter().zip(&self.kcompressd_workers) {
+            thread
+                .spawn(c"uzswap-kcompressd", Descriptors::Shared, move || {
+                    kcompressd::run(self, worker)
+                })
+                .map_err(|e| ("a thread", e))?;
+        }
         Ok(())
     }
 
     /// Have pages stored as the group says; part of it may have to wait until a later call. Called by kswapd.
     pub(crate) fn change_pool(&self, kind: PoolKind) -> bool {
-        let word = kind.algorithm.to_word();
-        if self.compressor_ready.load(Ordering::Acquire) == word {
-            return self.mm.set_pool(kind);
+        if kind.compressor.is_parallel {
+            CREW.grow(self.mm.machine().lanes() - 1);
         }
-        self.compressor_wanted.store(word, Ordering::Release);
-        self.fds().wake.set();
-        false
+        self.can_load(kind.compressor.algorithm) && self.mm.set_pool(kind)
     }
 
-    /// In the fault thread, while nothing is frozen: make the working memory that the next compressor needs.
-    pub(crate) fn prepare_compressor(&self, worker: &mut Worker<AgentMachine>) {
-        let word = self.compressor_wanted.load(Ordering::Acquire);
-        if self.compressor_ready.load(Ordering::Relaxed) != word {
-            self.fds().wake.clear();
-            worker.prepare(Algorithm::from_word(word));
-            self.compressor_ready.store(word, Ordering::Release);
+    /// Whether what `algorithm` stores can be loaded. If not yet, the fault thread is asked to prepare for it.
+    pub(crate) fn can_load(&self, algorithm: Algorithm) -> bool {
+        let bit = codec_bit(algorithm.codec());
+        let is_ready = self.codecs_ready.load(Ordering::Acquire) & bit != 0;
+        if !is_ready {
+            self.codecs_wanted.fetch_or(bit, Ordering::Release);
+            self.fds().wake.set();
+        }
+        is_ready
+    }
+
+    /// In the fault thread, while nothing is frozen: make the working memory that the next codec needs.
+    pub(crate) fn prepare_codecs(&self, worker: &mut Worker<AgentMachine>) {
+        let wanted = self.codecs_wanted.swap(0, Ordering::Acquire);
+        if wanted == 0 {
+            return;
+        }
+        self.fds().wake.clear();
+        for codec in CODECS.into_iter().filter(|codec| wanted & codec_bit(*codec) != 0) {
+            if let Some(algorithm) = codec.algorithm() {
+                worker.prepare(algorithm.into(), self.mm.machine());
+            }
+            self.codecs_ready.fetch_or(codec_bit(codec), Ordering::Release);
         }
     }
 
@@ -340,20 +378,31 @@ impl Pager {
 
     /// One round of reclaim, unless a fork is under way.
     pub(crate) fn shrink(&self, worker: &mut Worker<AgentMachine>, want: u32, effort: Effort) -> Scan {
-        // SeqCst on both sides: either `wait_for_reclaimers` sees the count, or the count's owner sees the flag.
-        self.reclaimers.fetch_add(1, Ordering::SeqCst);
-        let scan = if self.is_freezing.load(Ordering::SeqCst) {
-            Scan {
+        let scan = self
+            .unless_freezing(|mm| mm.shrink(worker, want, effort))
+            .unwrap_or(Scan {
                 again: true,
                 ..Scan::default()
-            }
-        } else {
-            self.mm.shrink(worker, want, effort)
-        };
-        self.reclaimers.fetch_sub(1, Ordering::SeqCst);
+            });
         self.isolated.fetch_add(scan.isolated, Ordering::Relaxed);
         self.reclaimed.fetch_add(scan.reclaimed as u32, Ordering::Relaxed);
         scan
+    }
+
+    /// Store pages that wait for it, if there are more than have to. Returns how many, 0 also while a fork is under way.
+    pub(crate) fn store_staged(&self, worker: &mut Worker<AgentMachine>) -> u64 {
+        let stored = self.unless_freezing(|mm| mm.store_staged(worker)).unwrap_or(0);
+        self.reclaimed.fetch_add(stored as u32, Ordering::Relaxed);
+        stored
+    }
+
+    /// Run a piece of reclaim. `None`: a fork is under way, and none may begin.
+    fn unless_freezing<T>(&self, reclaim: impl FnOnce(&Mm<RawLock, AgentMachine>) -> T) -> Option<T> {
+        // SeqCst on both sides: either `wait_for_reclaimers` sees the count, or the count's owner sees the flag.
+        self.reclaimers.fetch_add(1, Ordering::SeqCst);
+        let result = (!self.is_freezing.load(Ordering::SeqCst)).then(|| reclaim(&self.mm));
+        self.reclaimers.fetch_sub(1, Ordering::SeqCst);
+        result
     }
 
     /// Pages isolated and pages reclaimed by anybody so far.
@@ -375,12 +424,15 @@ impl Pager {
     pub(crate) fn reset_in_child(&self) {
         self.reclaimers.store(0, Ordering::SeqCst);
         self.is_unsharing.store(false, Ordering::SeqCst);
-        for worker in [&self.fault_worker, &self.kswapd_worker] {
+        CREW.reset();
+        let workers = [&self.fault_worker, &self.kswapd_worker];
+        for worker in workers.into_iter().chain(&self.kcompressd_workers) {
             // SAFETY: locked by a thread that does not exist here. What it was doing with its worker it will never
             // finish; whoever takes it next starts over.
             unsafe { worker.force_unlock() };
         }
         self.mail.reset();
+        self.kcompressd_mail.reset();
         self.replies.reset();
         self.scan_done
             .store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);

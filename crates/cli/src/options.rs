@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use uzswap_acomp::Algorithm;
+use uzswap_acomp::{Algorithm, Compressor};
+use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
 
 use crate::size::Size;
@@ -45,9 +46,12 @@ pub(crate) struct RunOptions {
     /// Reclaim starts here [default: just under memory-max]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_high: Option<Size>,
-    /// Compressor and level: lz4, zstd or deflate, each with an optional :LEVEL
+    /// Compressor and level: lz4, zstd or deflate; with -parallel behind the name a batch is spread over the cores
     #[arg(long, value_name = "NAME[:LVL]", default_value = "lz4", value_parser = compressor)]
-    pub(crate) compressor: Algorithm,
+    pub(crate) compressor: Compressor,
+    /// Compress pages that were not needed for 5 seconds again, with this, at 8 % of a core at most; or 'none'
+    #[arg(long, value_name = "NAME[:LVL]|none", default_value = "zstd:1", value_parser = recompress)]
+    pub(crate) recompress: Recompress,
     /// Pool allocator: zsmalloc, zbud or z3fold
     #[arg(long, value_name = "NAME", default_value = "zsmalloc", value_parser = zpool)]
     pub(crate) zpool: ZpoolType,
@@ -69,6 +73,18 @@ pub(crate) struct RunOptions {
     /// Never write compressed pages back to the swap file
     #[arg(long)]
     pub(crate) no_writeback: bool,
+    /// What goes into the swap file: pages as they are compressed, or plain
+    #[arg(long, value_name = "compressed|plain", default_value = "compressed", value_parser = ["compressed", "plain"])]
+    pub(crate) swap_format: String,
+    /// Write compressed pages that stay cold back under pressure, before the pool is full
+    #[arg(long)]
+    pub(crate) shrinker: bool,
+    /// How large folios leave: whole, split into pages first, or direct to the swap file without zswap
+    #[arg(long, value_name = "whole|split|direct", default_value = "whole", value_parser = swap_out)]
+    pub(crate) swapout: SwapOut,
+    /// Background compression threads of each process [default: the cores beyond the second, 4 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=8))]
+    pub(crate) kcompressd: Option<u64>,
     /// Largest folio: the most memory that one fault maps
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = folio)]
     pub(crate) folio_max: u64,
@@ -122,8 +138,8 @@ pub(crate) struct ReclaimOptions {
 pub(crate) struct SetOptions {
     /// Name of the group
     pub(crate) group: String,
-    /// KEY=VALUE: memory.max, memory.high, memory.zswap.max, memory.zswap.writeback, compressor, zpool, max_pool_percent,
-    /// accept_threshold_percent
+    /// KEY=VALUE: memory.max, memory.high, memory.swap.max, memory.zswap.max, memory.zswap.writeback, enabled, compressor, zpool,
+    /// recompress, shrinker_enabled, swapout, max_pool_percent, accept_threshold_percent
     #[arg(required = true)]
     pub(crate) settings: Vec<String>,
 }
@@ -143,8 +159,38 @@ pub(crate) struct DemoChildOptions {
     pub(crate) megabytes: u64,
 }
 
-pub(crate) fn compressor(text: &str) -> Result<Algorithm, String> {
-    Algorithm::parse(text).map_err(|rule| format!("unknown compressor '{text}': {rule}"))
+/// What idle pages are compressed with again, if anything.
+#[derive(Clone, Copy)]
+pub(crate) struct Recompress(pub(crate) Option<Algorithm>);
+
+impl Recompress {
+    /// A word for the group file.
+    pub(crate) fn to_word(self) -> u64 {
+        self.0.map_or(0, Algorithm::to_word)
+    }
+}
+
+pub(crate) fn recompress(text: &str) -> Result<Recompress, String> {
+    match text {
+        "none" => Ok(Recompress(None)),
+        _ => match compressor(text)? {
+            Compressor {
+                algorithm,
+                is_parallel: false,
+            } => Ok(Recompress(Some(algorithm))),
+            _ => Err(format!(
+                "'{text}': idle pages are compressed one by one, without -parallel"
+            )),
+        },
+    }
+}
+
+pub(crate) fn swap_out(text: &str) -> Result<SwapOut, String> {
+    SwapOut::parse(text).ok_or_else(|| format!("'{text}' must be whole, split or direct"))
+}
+
+pub(crate) fn compressor(text: &str) -> Result<Compressor, String> {
+    Compressor::parse(text).map_err(|rule| format!("unknown compressor '{text}': {rule}"))
 }
 
 pub(crate) fn percent(text: &str) -> Result<u64, String> {

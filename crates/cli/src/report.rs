@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use uzswap_ctl::{Field, Group, Key};
-use uzswap_mm::page::PAGE_SIZE;
-use uzswap_mm::vmstat::{BUCKETS, Item};
+use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE};
+use uzswap_mm::vmstat::{BUCKETS, Item, OrderItem};
 
 use crate::Failure;
 use crate::group::{self, OpenGroup};
@@ -21,8 +21,15 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
     let mut map = Map::new();
     let mut put = |key: &str, value: Value| drop(map.insert(key.to_owned(), value));
     put("group", json!(name));
-    put("compressor", json!(group.pool().algorithm.to_string()));
+    put("compressor", json!(group.pool().compressor.to_string()));
     put("zpool", json!(group.pool().zpool.name()));
+    let recompress = group
+        .recompress()
+        .map_or("none".to_owned(), |algorithm| algorithm.to_string());
+    put("recompress", json!(recompress));
+    put("swapout", json!(group.swap_out().name()));
+    put("enabled", json!(group.get(Key::Enabled)));
+    put("shrinker_enabled", json!(group.get(Key::ShrinkerEnabled)));
     put("memory.max", limit(group.get(Key::MemoryMax)));
     put("memory.current", json!(group.current()));
     put("memory.peak", json!(group.get(Key::MemoryPeak)));
@@ -45,6 +52,12 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
     put("agent", json!(group.sum(Field::Agent)));
     for item in Item::ALL {
         put(item.name(), json!(stat.get(*item)));
+    }
+    for order in 1..=MAX_ORDER {
+        for item in OrderItem::ALL {
+            let key = format!("hugepages-{}kB/stats/{}", 4 << order, item.name());
+            put(&key, json!(stat.folios(item, order)));
+        }
     }
     let [load, store] = stat.histograms();
     put("load_ns", histogram(&load));
@@ -102,7 +115,7 @@ fn summary(name: &str, group: &Group) {
     eprintln!(
         "  out: {} MiB to zswap ({}), {} MiB zeros, {} MiB written back",
         mib(get(Item::ZswpOut)),
-        group.pool().algorithm,
+        group.pool().compressor,
         mib(get(Item::SwpOutZero)),
         mib(get(Item::ZswpWb)),
     );
@@ -174,6 +187,15 @@ pub(crate) fn set(options: &SetOptions) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// 0 or 1; N and Y as the kernel's parameters take them.
+fn flag(text: &str) -> Result<u64, String> {
+    match text {
+        "0" | "N" | "n" => Ok(0),
+        "1" | "Y" | "y" => Ok(1),
+        _ => Err(format!("'{text}' must be 0 or 1")),
+    }
+}
+
 /// The word of a setting and its value.
 fn parse_setting(key: &str, text: &str) -> Result<(Key, u64), String> {
     let size = || text.parse::<Size>().map(|Size(bytes)| bytes);
@@ -181,18 +203,21 @@ fn parse_setting(key: &str, text: &str) -> Result<(Key, u64), String> {
         "memory.max" => (Key::MemoryMax, size()?.max(4 << 20)),
         "memory.high" => (Key::MemoryHigh, size()?),
         "memory.zswap.max" => (Key::ZswapMax, size()?),
-        "memory.zswap.writeback" => match text {
-            "0" | "1" => (Key::ZswapWriteback, u64::from(text == "1")),
-            _ => return Err(format!("'{text}' must be 0 or 1")),
-        },
+        "memory.swap.max" => (Key::SwapMax, size()?),
+        "memory.zswap.writeback" => (Key::ZswapWriteback, flag(text)?),
+        "enabled" => (Key::Enabled, flag(text)?),
+        "shrinker_enabled" => (Key::ShrinkerEnabled, flag(text)?),
+        "swapout" => (Key::SwapOut, options::swap_out(text)? as u64),
+        "recompress" => (Key::Recompress, options::recompress(text)?.to_word()),
         "compressor" => (Key::Compressor, options::compressor(text)?.to_word()),
         "zpool" => (Key::Zpool, options::zpool(text)?.to_word()),
         "max_pool_percent" => (Key::MaxPoolPercent, options::percent(text)?),
         "accept_threshold_percent" => (Key::AcceptThresholdPercent, options::percent(text)?),
         _ => {
             return Err(
-                "unknown key; the keys are memory.max, memory.high, memory.zswap.max, memory.zswap.writeback, \
-                        compressor, zpool, max_pool_percent and accept_threshold_percent"
+                "unknown key; the keys are memory.max, memory.high, memory.swap.max, memory.zswap.max, \
+                        memory.zswap.writeback, enabled, compressor, zpool, recompress, shrinker_enabled, swapout, \
+                        max_pool_percent and accept_threshold_percent"
                     .to_owned(),
             );
         }

@@ -186,6 +186,12 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Key::FolioOrder, options.folio_max),
         (Key::PageCluster, options.page_cluster),
         (Key::StoreBatch, options.batch),
+        (Key::Enabled, 1),
+        (Key::SwapOut, options.swapout as u64),
+        (Key::SwapPlain, u64::from(options.swap_format == "plain")),
+        (Key::Recompress, options.recompress.to_word()),
+        (Key::ShrinkerEnabled, u64::from(options.shrinker)),
+        (Key::Kcompressd, options.kcompressd.unwrap_or_else(spare_cores)),
         (Key::Swap, u64::from(has_swap)),
         (Key::SwapPathIsFile, u64::from(matches!(swap, Swap::File(_)))),
     ];
@@ -196,6 +202,11 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         use std::os::unix::ffi::OsStrExt;
         group.set_swap_path(path.as_os_str().as_bytes());
     }
+}
+
+/// Cores that the program and kswapd leave: each has one.
+fn spare_cores() -> u64 {
+    uzswap_sys::thread::cores().saturating_sub(2).min(4) as u64
 }
 
 fn start(options: &RunOptions, library: &Path, group: &Path) -> std::io::Result<Child> {

@@ -19,14 +19,15 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use uzswap_acomp::Algorithm;
+use uzswap_acomp::{Algorithm, Compressor};
+use uzswap_mm::SwapOut;
 use uzswap_mm::vmstat::{self, Vmstat};
 use uzswap_mm::zpool::{PoolKind, ZpoolType};
 
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 
@@ -55,7 +56,7 @@ pub enum Key {
     SwapMax = 4,
     /// `memory.zswap.max`
     ZswapMax = 5,
-    /// An [`Algorithm`] as a word.
+    /// A [`Compressor`] as a word.
     Compressor = 6,
     /// Of `memory.max`.
     MaxPoolPercent = 7,
@@ -91,6 +92,18 @@ pub enum Key {
     ReclaimDone = 23,
     /// Processes at work on it.
     ReclaimBusy = 24,
+    /// `enabled`: 1: zswap takes pages.
+    Enabled = 25,
+    /// A [`SwapOut`] as a word.
+    SwapOut = 26,
+    /// 1: pages are written back as they were, not as they are compressed.
+    SwapPlain = 27,
+    /// An [`Algorithm`] as a word; 0: idle pages stay as they are.
+    Recompress = 28,
+    /// Background compression threads of each process.
+    Kcompressd = 29,
+    /// `shrinker_enabled`: 1: cold compressed pages go to the device under pressure, before the pool is full.
+    ShrinkerEnabled = 30,
 }
 
 /// Words of a process slot.
@@ -170,8 +183,21 @@ impl Group {
     pub fn pool(&self) -> PoolKind {
         PoolKind {
             zpool: ZpoolType::from_word(self.get(Key::Zpool)),
-            algorithm: Algorithm::from_word(self.get(Key::Compressor)),
+            compressor: Compressor::from_word(self.get(Key::Compressor)),
         }
+    }
+
+    /// What idle pages are compressed with again, if anything.
+    pub fn recompress(&self) -> Option<Algorithm> {
+        match self.get(Key::Recompress) {
+            0 => None,
+            word => Some(Algorithm::from_word(word)),
+        }
+    }
+
+    /// How folios leave.
+    pub fn swap_out(&self) -> SwapOut {
+        SwapOut::from_word(self.get(Key::SwapOut))
     }
 
     /// The counters.

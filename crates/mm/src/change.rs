@@ -9,7 +9,7 @@ use lock_api::RawMutex;
 use crate::fork::Log;
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
-use crate::swap_table::entry::Slot;
+use crate::swap_table::entry::{Slot, ZswapEntry};
 use crate::zpool::Arena;
 use crate::{Inner, Mm};
 
@@ -117,26 +117,24 @@ impl<A: Arena> Inner<A> {
             table.publish(vpn, Slot::None);
             moved.push((to.add(vpn.number() - from.start.number()), slot));
         });
-        for (vpn, slot) in moved {
-            let slot = match slot {
-                Slot::Resident { .. } => Slot::Resident {
+        for (vpn, word) in moved {
+            let slot = match word {
+                Slot::Resident { note, .. } => Slot::Resident {
                     order: 0,
                     tag: self.lru_add(vpn, 0),
+                    note,
                 },
-                Slot::Zswap { handle, len, .. } => {
-                    // A writeback in flight finds its mark gone and gives its slot back.
-                    Slot::Zswap {
-                        handle,
-                        len,
-                        writeback: false,
-                        tag: self.zswap_lru_add(vpn),
-                    }
-                }
-                Slot::Staged { slot, busy } => {
+                // A writeback in flight finds its mark gone and gives its slots back.
+                Slot::Zswap(entry) => Slot::Zswap(ZswapEntry {
+                    writeback: false,
+                    tag: self.zswap_lru_add(vpn, 0),
+                    ..entry
+                }),
+                Slot::Staged { slot, .. } => {
                     self.staging.set_owner(slot, vpn);
-                    Slot::Staged { slot, busy }
+                    word
                 }
-                Slot::None | Slot::Filled { .. } | Slot::Swap { .. } | Slot::Bad => slot,
+                Slot::None | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => word,
             };
             self.table.publish(vpn, slot);
         }
@@ -155,7 +153,7 @@ impl<A: Arena> Inner<A> {
         while start < run.end {
             let adoptable = |inner: &Self, vpn| match inner.table.lookup(vpn) {
                 Slot::None => true,
-                Slot::Zswap { .. } | Slot::Filled { .. } | Slot::Swap { .. } => present_wins,
+                Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => present_wins,
                 Slot::Resident { .. } | Slot::Staged { .. } | Slot::Bad => false,
             };
             let mut end = start;

@@ -8,7 +8,7 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
-use crate::swap_table::entry::Slot;
+use crate::swap_table::entry::{Slot, ZswapEntry};
 use crate::vmstat::Item;
 use crate::zpool::Arena;
 use crate::{Inner, Mm};
@@ -61,25 +61,9 @@ impl<A: Arena> Inner<A> {
         }
         let pool = &mut self.pool;
         self.table.for_each(range, |table, vpn, slot| {
-            let Slot::Zswap {
-                handle,
-                len,
-                writeback,
-                tag,
-            } = slot
-            else {
-                return;
-            };
-            if let Some(handle) = pool.relocate(handle, len as usize) {
-                table.publish(
-                    vpn,
-                    Slot::Zswap {
-                        handle,
-                        len,
-                        writeback,
-                        tag,
-                    },
-                );
+            let Slot::Zswap(entry) = slot else { return };
+            if let Some(handle) = pool.relocate(entry.handle, entry.len as usize) {
+                table.publish(vpn, Slot::Zswap(ZswapEntry { handle, ..entry }));
             }
         });
     }

@@ -3,11 +3,11 @@
 use lock_api::RawMutex;
 
 use crate::machine::{Done, IoBuffer, Machine, Stop};
-use crate::page::{PAGE_SIZE, PageRange, Vpn};
-use crate::swap_table::entry::Slot;
-use crate::vmstat::Item;
+use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
+use crate::swap_table::entry::{Blob, Slot, ZswapEntry};
+use crate::vmstat::{Item, OrderItem};
+use crate::worker::Worker;
 use crate::zpool::Arena;
-use crate::zswap::Worker;
 use crate::{Inner, Mm};
 
 /// What became of a fault.
@@ -26,22 +26,42 @@ enum Step {
     Done(Fault),
     /// Map zeros at these untouched pages, or at as many as can be.
     Zeros(PageRange),
-    /// Decompress the blocks that the worker was given and map them from this page on.
-    Load(Vpn),
-    /// Read this run of pages from the device and map it.
-    Read(SwapRun),
+    /// Decompress the blocks that the worker was given, after the device was read if there is a [`Read`], and map them
+    /// from this page on.
+    Load(Vpn, Option<Read>),
 }
 
-/// Neighbouring pages in neighbouring slots.
+/// Slots of a device to be read.
 #[derive(Clone, Copy)]
-struct SwapRun {
-    first: Vpn,
+struct Read {
     device: u8,
-    slot: u32,
-    pages: u32,
+    first: u32,
+    last: u32,
 }
 
-/// log2 of the pages that a load brings at least, if they are stored (and `page_cluster` is not lower).
+impl Read {
+    fn of(blob: &Blob) -> Self {
+        let (first, last) = blob.slots();
+        let device = blob.device;
+        Self { device, first, last }
+    }
+
+    fn slots(self) -> u32 {
+        self.last + 1 - self.first
+    }
+
+    /// What has to be read if `blob` is to be read as well. `None`: it is on another device.
+    fn with(self, blob: &Blob) -> Option<Self> {
+        let (first, last) = blob.slots();
+        (blob.device == self.device).then_some(Self {
+            device: self.device,
+            first: self.first.min(first),
+            last: self.last.max(last),
+        })
+    }
+}
+
+/// log2 of the pages that a load from the pool brings at least, if they are stored (and `page_cluster` is not lower).
 const CLUSTER_MIN: u32 = 2;
 
 /// Zeros to map for first touches, one staging unit of them.
@@ -57,8 +77,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let outcome = match self.with_for_fault(|inner| inner.serve(self, worker, vpn)) {
             Step::Done(fault) => fault,
             Step::Zeros(range) => self.map_zeros(range),
-            Step::Load(first) => self.load(worker, first, vpn),
-            Step::Read(run) => self.read_in(worker, run, vpn),
+            Step::Load(first, read) => self.load(worker, first, read, vpn),
         };
         self.stat.record_load(self.machine.now_ns().saturating_sub(started));
         outcome
@@ -92,87 +111,71 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         })
     }
 
-    /// Decompress what [`Inner::begin_load`] put into the worker, map it, publish it.
+    /// Bring in what [`Inner::begin_load`] put into the worker; if that cannot be mapped as a run, only the page that is wanted.
+    fn load(&self, worker: &mut Worker<M>, first: Vpn, read: Option<Read>, wanted: Vpn) -> Fault {
+        if let Some(fault) = self.load_run(worker, first, read, wanted) {
+            return fault;
+        }
+        let alone = self.with_for_fault(|inner| match inner.frozen {
+            Some(_) => None,
+            None => inner.take_along(worker, wanted, 0),
+        });
+        let outcome = alone.and_then(|(first, read)| self.load_run(worker, first, read, wanted));
+        outcome.unwrap_or(Fault::Retry)
+    }
+
+    /// Read, decompress, map, publish. `None`: not as a run.
     ///
     /// Without the lock, since only this caller faults and applies changes: meanwhile reclaim may write an entry back,
     /// which changes where its contents are but not the contents, and a freeze may begin, which
     /// [`publish_mapped`](Inner::publish_mapped) heeds. Pages without a RESIDENT word are not isolated.
-    fn load(&self, worker: &mut Worker<M>, first: Vpn, wanted: Vpn) -> Fault {
-        let pages = worker.decompress_loads();
-        let damaged = pages < worker.loads();
+    fn load_run(&self, worker: &mut Worker<M>, first: Vpn, read: Option<Read>, wanted: Vpn) -> Option<Fault> {
+        let is_alone = worker.loads() == 1;
+        let is_read = read.is_none_or(|read| self.read(worker, read));
+        let pages = if is_read { worker.decompress_loads() } else { 0 };
         let done = match pages {
             0 => Done::none(Stop::Missing),
             _ => self.machine.copy_in(first, worker.io().bytes(pages * PAGE_SIZE), true),
         };
-        let mapped = u64::from(done.pages);
-        let max = self.config.page_cluster;
         self.with_for_fault(|inner| {
-            inner.publish_mapped(first, mapped);
-            inner.streams.advance(
-                wanted,
-                (first.number() + mapped).saturating_sub(wanted.number()).max(1),
-                max,
-            );
-            let (zeros, filled) = worker.filled_among(done.pages as usize);
-            self.stat.add(Item::SwpInZero, zeros);
-            self.stat.add(Item::ZswpIn, mapped - filled);
-            self.stat.add(Item::RefaultAnon, mapped);
-            self.stat.add(Item::SwapRa, mapped.saturating_sub(1));
-            if first.add(mapped) > wanted {
-                return Fault::Served;
+            inner.publish_loaded(self, worker, PageRange::new(first, done.pages.into()), read.is_some());
+            let next = first.add(done.pages.into()).max(wanted.add(1));
+            let max = self.config.load_order_max();
+            inner.streams.advance(wanted, next.number() - wanted.number(), max);
+            if first.add(done.pages.into()) > wanted {
+                return Some(Fault::Served);
             }
             match done.stop {
-                _ if inner.frozen.is_some() => Fault::Retry,
-                Some(Stop::Again | Stop::NoMemory) => Fault::Retry,
-                _ if pages == 0 && damaged && first == wanted => {
-                    self.stat.add(Item::DecompressFail, 1);
+                _ if inner.frozen.is_some() => Some(Fault::Retry),
+                Some(Stop::Again | Stop::NoMemory) => Some(Fault::Retry),
+                // Something in front of it stands in the way or is damaged, or the run spans two mappings, which the kernel
+                // refuses as a whole.
+                _ if !is_alone => None,
+                _ if pages == 0 => {
+                    let item = if is_read {
+                        Item::DecompressFail
+                    } else {
+                        Item::SwapReadFail
+                    };
+                    self.stat.add(item, 1);
                     inner.publish(wanted, Slot::Bad);
-                    Fault::Lost
+                    Some(Fault::Lost)
                 }
-                Some(stop) if worker.loads() == 1 => inner.not_mapped(self, wanted, stop, true),
-                // Something in front of it stands in the way, or the run spans two mappings, which the kernel refuses
-                // as a whole.
-                _ => inner.load_alone(self, worker, wanted),
+                Some(stop) => Some(inner.not_mapped(self, wanted, stop, true)),
+                None => None,
             }
         })
     }
 
-    /// Read a run without the lock and map it. The words cannot change meanwhile: only this caller faults and
-    /// applies changes, and reclaim does not touch pages that are on the device.
-    fn read_in(&self, worker: &mut Worker<M>, run: SwapRun, wanted: Vpn) -> Fault {
-        let bytes = run.pages as usize * PAGE_SIZE;
-        let io = worker.io().bytes_mut(bytes);
-        if self.machine.read_swap(run.device, run.slot, io).is_err() {
-            if run.pages > 1 {
-                let slot = run.slot + (wanted.number() - run.first.number()) as u32;
-                return self.read_in(
-                    worker,
-                    SwapRun {
-                        first: wanted,
-                        slot,
-                        pages: 1,
-                        ..run
-                    },
-                    wanted,
-                );
-            }
-            self.stat.add(Item::SwapReadFail, 1);
-            return self.with(|inner| {
-                if inner.frozen.is_some() {
-                    return Fault::Retry;
-                }
-                inner.publish(wanted, Slot::Bad);
-                Fault::Lost
-            });
+    /// Read from the device what the worker is to load.
+    fn read(&self, worker: &mut Worker<M>, read: Read) -> bool {
+        let is_read = worker.read_slots(&self.machine, read.device, read.first, read.last);
+        if is_read {
+            worker.take_reads(read.first);
+            self.stat
+                .add(Item::SwapReadBytes, u64::from(read.slots()) * PAGE_SIZE as u64);
         }
-        self.stat.add(Item::PswpIn, u64::from(run.pages));
-        self.stat.add(Item::SwapRa, u64::from(run.pages) - 1);
-        self.with_for_fault(|inner| {
-            if inner.frozen.is_some() {
-                return Fault::Retry;
-            }
-            inner.map_run(self, run, wanted, worker.io().bytes(bytes))
-        })
+        is_read
     }
 }
 
@@ -189,8 +192,7 @@ impl<A: Arena> Inner<A> {
             Slot::None => return self.first_touch(mm, vpn),
             Slot::Resident { .. } => self.map_zero_page(mm, vpn),
             Slot::Staged { .. } => self.take_back(mm, vpn),
-            Slot::Zswap { .. } | Slot::Filled { .. } => return self.begin_load(mm, worker, vpn),
-            Slot::Swap { device, slot } => return Step::Read(self.swap_run(mm, vpn, device, slot)),
+            Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => return self.begin_load(mm, worker, vpn),
             Slot::Bad => Fault::Lost,
         })
     }
@@ -254,17 +256,11 @@ impl<A: Arena> Inner<A> {
         M: Machine<Arena = A>,
     {
         mm.stat.add(Item::PgMajFault, 1);
-        let Slot::Staged { slot, busy } = self.table.lookup(vpn) else {
+        let Slot::Staged { slot, busy, .. } = self.table.lookup(vpn) else {
             return Fault::Retry;
         };
         let order = self.streams.window(vpn, mm.config.folio_order_max);
-        let wanted = |inner: &Self, i: u64| {
-            inner.table.lookup(vpn.add(i))
-                == Slot::Staged {
-                    slot: slot + i as u32,
-                    busy: false,
-                }
-        };
+        let wanted = |inner: &Self, i: u64| inner.table.lookup(vpn.add(i)).is_staged_at(slot + i as u32, false);
         let pages = (0..1u64 << order).take_while(|i| !busy && wanted(self, *i)).count() as u64;
         let done = match pages {
             0 => Done::none(Stop::Busy),
@@ -282,7 +278,7 @@ impl<A: Arena> Inner<A> {
             // Busy with us, shared after a fork, or the mapping is read-only now: copy. The frame goes with its run.
             (0, _) => match mm
                 .machine
-                .with_staged(slot, |page| mm.machine.copy_in(vpn, page, true))
+                .with_staged(&[slot], |pages| mm.machine.copy_in(vpn, pages[0], true))
                 .stop
             {
                 None => {
@@ -295,73 +291,140 @@ impl<A: Arena> Inner<A> {
         }
     }
 
-    /// A stored page and its stored neighbours in the aligned window, copied out of the pool as they are. The window is at
-    /// least [`CLUSTER_MIN`] and grows while faults come in sequence.
+    /// A stored page and its stored neighbours in the aligned window, taken along as they are. The window grows while faults come
+    /// in sequence, up to a whole folio.
     fn begin_load<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Step
     where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
         mm.stat.add(Item::PgMajFault, 1);
-        let max = mm.config.page_cluster;
-        let order = self.streams.order(vpn, max).max(CLUSTER_MIN.min(max));
-        let run = self.stored_run(vpn, order);
-        self.copy_out(worker, run);
-        Step::Load(run.start)
+        let is_swapped = matches!(self.table.lookup(vpn), Slot::Swap(_));
+        let cluster = mm.config.page_cluster;
+        // A read costs as much as many pages, a block little more than itself.
+        let least = if is_swapped { cluster } else { cluster.min(CLUSTER_MIN) };
+        let order = self.streams.order(vpn, mm.config.load_order_max()).max(least);
+        let Some((first, read)) = self.take_along(worker, vpn, order) else {
+            return Step::Done(Fault::Retry);
+        };
+        if worker.loads() < 1 << order {
+            mm.stat.add_folio(OrderItem::SwpInFallback, order);
+        }
+        if !is_swapped && self.drains() {
+            self.reference_neighbours(vpn);
+        }
+        Step::Load(first, read)
     }
 
-    fn copy_out<M: Machine<Arena = A>>(&self, worker: &mut Worker<M>, run: PageRange) {
+    /// Have the worker load `vpn` and its neighbours within the aligned window of `2^order` pages that are where it is: in the
+    /// pool, or near it on the device. The first of them, and what is to be read. `None`: it is not stored.
+    fn take_along<M: Machine<Arena = A>>(
+        &self,
+        worker: &mut Worker<M>,
+        vpn: Vpn,
+        order: u32,
+    ) -> Option<(Vpn, Option<Read>)> {
         worker.begin_loads();
-        for vpn in run.iter() {
-            match self.table.lookup(vpn) {
-                Slot::Zswap { handle, len, .. } => {
-                    worker.push_load(self.pool.algorithm(handle), self.pool.read(handle, len as usize));
+        let (run, read) = match self.table.lookup(vpn) {
+            Slot::Zswap(_) | Slot::Filled { .. } => (self.stored_run(vpn, order), None),
+            Slot::Swap(blob) => {
+                let (run, read) = self.swap_run(vpn, blob, order, worker.io_pages() as u32);
+                (run, Some(read))
+            }
+            Slot::None | Slot::Resident { .. } | Slot::Staged { .. } | Slot::Bad => return None,
+        };
+        for page in run.iter() {
+            match self.table.lookup(page) {
+                Slot::Zswap(entry) => {
+                    let block = self.pool.read(entry.handle, entry.len as usize);
+                    worker.push_load(self.pool.codec(&entry), block);
                 }
                 Slot::Filled { word } => worker.push_filled(word),
-                // Not stored, which the callers have looked at.
-                _ => return,
+                Slot::Swap(blob) => worker.push_read(blob),
+                // Not stored, which the run ends before.
+                Slot::None | Slot::Resident { .. } | Slot::Staged { .. } | Slot::Bad => break,
             }
         }
+        Some((run.start, read))
     }
 
-    /// The stored pages around `vpn` in its aligned window of `2^order` pages.
+    /// The pages around `vpn` in its aligned window of `2^order` pages that are in the pool or of one word.
     fn stored_run(&self, vpn: Vpn, order: u32) -> PageRange {
-        let is_stored = |n: &u64| {
-            matches!(
-                self.table.lookup(Vpn::new(*n)),
-                Slot::Zswap { .. } | Slot::Filled { .. }
-            )
-        };
+        let is_stored = |n: &u64| matches!(self.table.lookup(Vpn::new(*n)), Slot::Zswap(_) | Slot::Filled { .. });
         let base = vpn.number() >> order << order;
         let below = (base..vpn.number()).rev().take_while(is_stored).count() as u64;
         let above = (vpn.number() + 1..base + (1 << order)).take_while(is_stored).count() as u64;
         PageRange::new(Vpn::new(vpn.number() - below), below + 1 + above)
     }
 
-    /// Load one page under the lock.
-    fn load_alone<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Fault
+    /// The pages around `vpn` in its aligned window that lie so near to it on the device that reading all of them costs no more
+    /// than a slot for each, and what has to be read: at most `most` slots.
+    fn swap_run(&self, vpn: Vpn, blob: Blob, order: u32, most: u32) -> (PageRange, Read) {
+        let base = vpn.number() >> order << order;
+        let mut run = (PageRange::new(vpn, 1), Read::of(&blob));
+        let grow = |run: (PageRange, Read), page: Vpn| {
+            let Slot::Swap(blob) = self.table.lookup(page) else {
+                return None;
+            };
+            let (start, end) = (run.0.start.min(page), run.0.end.max(page.add(1)));
+            let (pages, read) = (PageRange { start, end }, run.1.with(&blob)?);
+            let is_near = u64::from(read.slots()) <= pages.pages() + 1 && read.slots() <= most;
+            is_near.then_some((pages, read))
+        };
+        for n in vpn.number() + 1..base + (1 << order) {
+            let Some(more) = grow(run, Vpn::new(n)) else { break };
+            run = more;
+        }
+        for n in (base..vpn.number()).rev() {
+            let Some(more) = grow(run, Vpn::new(n)) else { break };
+            run = more;
+        }
+        run
+    }
+
+    /// The stored neighbourhood of a page that is loaded is warmer than the rest: writeback passes it over once.
+    fn reference_neighbours(&mut self, vpn: Vpn) {
+        let unit = u64::from(crate::UNIT);
+        let base = Vpn::new(vpn.number() / unit * unit);
+        for page in PageRange::new(base, unit).iter() {
+            if let Slot::Zswap(entry) = self.table.lookup(page) {
+                self.table.publish(
+                    page,
+                    Slot::Zswap(ZswapEntry {
+                        referenced: true,
+                        ..entry
+                    }),
+                );
+            }
+        }
+    }
+
+    /// The first pages of a load are mapped.
+    fn publish_loaded<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, run: PageRange, is_swapped: bool)
     where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        if self.frozen.is_some() || !matches!(self.table.lookup(vpn), Slot::Zswap { .. } | Slot::Filled { .. }) {
-            return Fault::Retry;
-        }
-        self.copy_out(worker, PageRange::new(vpn, 1));
-        if worker.decompress_loads() == 0 {
-            mm.stat.add(Item::DecompressFail, 1);
-            self.publish(vpn, Slot::Bad);
-            return Fault::Lost;
-        }
-        match mm.machine.copy_in(vpn, worker.io().bytes(PAGE_SIZE), true).stop {
-            None => {
-                mm.stat.add(Item::ZswpIn, 1);
-                mm.stat.add(Item::RefaultAnon, 1);
-                self.publish_resident(vpn, 0);
-                Fault::Served
+        self.publish_mapped(run.start, run.pages());
+        let pages = run.pages() as usize;
+        if self.frozen.is_none() {
+            for (i, note) in worker.raw_among(pages) {
+                let page = run.start.add(i);
+                if let Slot::Resident { order, tag, .. } = self.table.lookup(page) {
+                    self.table.publish(page, Slot::Resident { order, tag, note });
+                }
             }
-            Some(stop) => self.not_mapped(mm, vpn, stop, true),
         }
+        for (_, order) in run.folios(MAX_ORDER) {
+            mm.stat.add_folio(OrderItem::SwpIn, order);
+        }
+        let (zeros, filled) = worker.filled_among(pages);
+        let item = if is_swapped { Item::PswpIn } else { Item::ZswpIn };
+        self.disk_swapins += if is_swapped { run.pages() } else { 0 };
+        mm.stat.add(Item::SwpInZero, zeros);
+        mm.stat.add(item, run.pages() - filled);
+        mm.stat.add(Item::RefaultAnon, run.pages());
+        mm.stat.add(Item::SwapRa, run.pages().saturating_sub(1));
     }
 
     /// Pages were mapped without the lock: publish them, or leave that to the thaw if a fork's freeze began meanwhile.
@@ -370,67 +433,5 @@ impl<A: Arena> Inner<A> {
             Some(log) => PageRange::new(vpn, pages).iter().for_each(|vpn| log.push_served(vpn)),
             None => self.publish_resident_run(vpn, pages),
         }
-    }
-
-    /// The aligned window of neighbours that lie in neighbouring slots of the same device.
-    fn swap_run<R, M>(&self, mm: &Mm<R, M>, vpn: Vpn, device: u8, slot: u32) -> SwapRun
-    where
-        R: RawMutex,
-        M: Machine<Arena = A>,
-    {
-        mm.stat.add(Item::PgMajFault, 1);
-        let window = 1u64 << mm.config.page_cluster;
-        let base = vpn.number() / window * window;
-        let at = |n: u64| {
-            let expected = u64::from(slot) + n - vpn.number();
-            self.table.lookup(Vpn::new(n))
-                == Slot::Swap {
-                    device,
-                    slot: expected as u32,
-                }
-        };
-        let below = (base..vpn.number())
-            .rev()
-            .take_while(|n| u64::from(slot) + n >= vpn.number() && at(*n))
-            .count() as u64;
-        let above = (vpn.number() + 1..base + window).take_while(|n| at(*n)).count() as u64;
-        SwapRun {
-            first: Vpn::new(vpn.number() - below),
-            device,
-            slot: slot - below as u32,
-            pages: (below + 1 + above) as u32,
-        }
-    }
-
-    fn map_run<R, M>(&mut self, mm: &Mm<R, M>, run: SwapRun, wanted: Vpn, bytes: &[u8]) -> Fault
-    where
-        R: RawMutex,
-        M: Machine<Arena = A>,
-    {
-        let mut outcome = Fault::Retry;
-        for (i, page) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
-            let vpn = run.first.add(i as u64);
-            if self.table.lookup(vpn)
-                != (Slot::Swap {
-                    device: run.device,
-                    slot: run.slot + i as u32,
-                })
-            {
-                continue;
-            }
-            let done = mm.machine.copy_in(vpn, page, vpn == wanted);
-            let served = match done.stop {
-                None => {
-                    mm.stat.add(Item::RefaultAnon, 1);
-                    self.publish_resident(vpn, 0);
-                    Fault::Served
-                }
-                Some(stop) => self.not_mapped(mm, vpn, stop, true),
-            };
-            if vpn == wanted {
-                outcome = served;
-            }
-        }
-        outcome
     }
 }

@@ -15,9 +15,9 @@ use lock_api::RawMutex;
 use crate::change::Changes;
 use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
-use crate::swap_table::entry::Slot;
+use crate::swap_table::entry::{Blob, Slot};
+use crate::worker::Worker;
 use crate::zpool::Arena;
-use crate::zswap::Worker;
 use crate::{Change, Fault, Inner, Mm, PinId};
 
 /// Room of a log. A freeze lasts about a millisecond; a fault takes several microseconds.
@@ -179,10 +179,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 start: Vpn::new(0),
                 end: Vpn::new(1 << 35),
             };
-            inner.table.for_each(everything, |_, vpn, slot| {
-                if let (Slot::Swap { device: 0, slot }, 1..) = (slot, device) {
-                    renamed.push((vpn, Slot::Swap { device, slot }));
-                }
+            inner.table.for_each(everything, |_, vpn, slot| match slot {
+                Slot::Swap(blob) if blob.device == 0 => renamed.push((vpn, Slot::Swap(Blob { device, ..blob }))),
+                _ => {}
             });
             for (vpn, slot) in renamed {
                 inner.table.publish(vpn, slot);
@@ -241,7 +240,7 @@ impl<A: Arena> Changes<'_, A> {
         };
         self.0.table.for_each(everything, |_, vpn, slot| match slot {
             Slot::None | Slot::Resident { .. } | Slot::Filled { word: 0 } => {}
-            Slot::Staged { .. } | Slot::Zswap { .. } | Slot::Filled { .. } | Slot::Swap { .. } | Slot::Bad => {
+            Slot::Staged { .. } | Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => {
                 absent.push(vpn);
             }
         });
@@ -292,11 +291,12 @@ impl<A: Arena> Inner<A> {
         match self.table.lookup(vpn) {
             Slot::None | Slot::Resident { .. } => worker.zero_page(),
             Slot::Filled { word } => worker.fill_page(word),
-            Slot::Staged { slot, .. } => mm.machine.with_staged(slot, |page| worker.copy_page(page)),
-            Slot::Zswap { handle, len, .. } => {
-                worker.decompress(self.pool.algorithm(handle), self.pool.read(handle, len as usize))
+            Slot::Staged { slot, .. } => mm.machine.with_staged(&[slot], |pages| worker.copy_page(pages[0])),
+            Slot::Zswap(entry) => {
+                let block = self.pool.read(entry.handle, entry.len as usize);
+                worker.decompress(self.pool.codec(&entry), block)
             }
-            Slot::Swap { device, slot } => worker.read_page(&mm.machine, device, slot),
+            Slot::Swap(blob) => worker.read_page(&mm.machine, &blob),
             Slot::Bad => false,
         }
     }

@@ -46,6 +46,8 @@ pub mod machine;
 pub mod page;
 mod range_set;
 mod readahead;
+mod recompress;
+mod shrinker;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
 mod staging;
@@ -54,6 +56,7 @@ mod swap_slots;
 pub mod swap_table;
 mod vmscan;
 pub mod vmstat;
+mod worker;
 mod writeback;
 pub mod zpool;
 mod zswap;
@@ -63,30 +66,68 @@ mod test;
 
 pub use change::{Change, Changes};
 pub use fault::Fault;
+pub use recompress::Idle;
 pub use staging::UNIT;
 pub use swap_slots::PinId;
 pub use vmscan::{Effort, Scan};
+pub use worker::Worker;
 pub use zpool::Arena;
-pub use zswap::Worker;
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{Mutex, RawMutex};
 
 use list_lru::{LruEntry, LruList};
 use machine::Machine;
-use page::{PAGE_SIZE, PageRange, Vpn};
+use page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use range_set::RangeSet;
 use readahead::Streams;
 use staging::Staging;
 use swap_slots::SwapSlots;
 use swap_table::SwapTable;
-use swap_table::entry::{Slot, TAG_BITS, ZTAG_BITS};
+use swap_table::entry::{Slot, TAG_BITS, ZTAG_BITS, ZswapEntry};
 use vmstat::{Item, Vmstat};
 use zpool::{PoolKind, Pools};
 
 /// Looks at [`Mm::waiting_faults`] before reclaim takes the lock all the same.
 const YIELD_SPINS: u32 = 2000;
+
+/// How folios leave (`--swapout`): for comparison, as the kernel can be built with and without THP_SWAP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum SwapOut {
+    /// Stored as they are, whatever their order.
+    #[default]
+    Whole = 0,
+    /// Split into pages first.
+    Split = 1,
+    /// Written to the swap device without zswap.
+    Direct = 2,
+}
+
+impl SwapOut {
+    /// Every way, in the order of its word.
+    pub const ALL: [Self; 3] = [Self::Whole, Self::Split, Self::Direct];
+
+    /// The name that users see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Split => "split",
+            Self::Direct => "direct",
+        }
+    }
+
+    /// The way of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| way.name() == text)
+    }
+
+    /// The inverse of `as u64`; anything else reads as the default.
+    pub fn from_word(word: u64) -> Self {
+        Self::ALL.get(word as usize).copied().unwrap_or_default()
+    }
+}
 
 /// What is fixed when an engine starts.
 #[derive(Clone, Copy, Debug)]
@@ -103,8 +144,20 @@ pub struct Config {
     pub staged_target: u64,
     /// Pages of the swap device; 0: there is none.
     pub swap_pages: u64,
+    /// Pages are written back as they were, not as they are compressed (`--swap-format plain`).
+    pub writes_plain: bool,
     /// Allocator and compressor of the first pool.
     pub pool: PoolKind,
+}
+
+impl Config {
+    /// log2 of the pages that one fault loads at most: a cluster of neighbours, or a folio while faults come in sequence.
+    pub(crate) fn load_order_max(&self) -> u32 {
+        match self.page_cluster {
+            0 => 0,
+            cluster => cluster.max(self.folio_order_max),
+        }
+    }
 }
 
 /// Sizes of one process, in pages but where named.
@@ -120,7 +173,7 @@ pub struct Gauges {
     pub stored: u64,
     /// Of them, pages stored as they are.
     pub incompressible: u64,
-    /// Pages on the swap device.
+    /// Pages of the swap device in use.
     pub swapped: u64,
     /// Bytes of the swap table.
     pub table_bytes: u64,
@@ -143,6 +196,11 @@ pub struct Mm<R, M: Machine> {
     pool_accept: AtomicU64,
     /// The limit was reached and the pool is not drained yet.
     pool_reached_full: AtomicBool,
+    /// `enabled`: zswap takes pages.
+    is_enabled: AtomicBool,
+    /// A [`SwapOut`].
+    swap_out: AtomicU8,
+    shrinker_enabled: AtomicBool,
 }
 
 /// Everything under the lock.
@@ -150,6 +208,8 @@ pub struct Inner<A> {
     table: SwapTable,
     managed: RangeSet,
     lru: LruList,
+    /// Stored folios, oldest first: those that came to rest (`recompress`), which are all older than the others.
+    zswap_cold: LruList,
     zswap_lru: LruList,
     staging: Staging,
     pool: Pools<A>,
@@ -157,9 +217,14 @@ pub struct Inner<A> {
     streams: Streams,
     resident: u64,
     incompressible: u64,
+    /// Entries carry the `writeback` mark: of one writeback or recompression at a time.
     is_writing_back: bool,
+    writes_plain: bool,
     /// memory.zswap.writeback
     may_write_back: bool,
+    /// Pages read from the device that the shrinker has not heeded yet, and what it owes (`shrinker`).
+    disk_swapins: u64,
+    shrinker_debt: u64,
     frozen: Option<fork::Log>,
 }
 
@@ -170,6 +235,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             table: SwapTable::new(),
             managed: RangeSet::default(),
             lru: LruList::new(TAG_BITS),
+            zswap_cold: LruList::new(ZTAG_BITS),
             zswap_lru: LruList::new(ZTAG_BITS),
             staging: Staging::new(config.staging_slots),
             pool: Pools::new(config.pool, arena),
@@ -178,7 +244,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             resident: 0,
             incompressible: 0,
             is_writing_back: false,
+            writes_plain: config.writes_plain,
             may_write_back: true,
+            disk_swapins: 0,
+            shrinker_debt: 0,
             frozen: None,
         };
         Self {
@@ -191,6 +260,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             pool_limit: AtomicU64::new(u64::MAX),
             pool_accept: AtomicU64::new(u64::MAX),
             pool_reached_full: AtomicBool::new(false),
+            is_enabled: AtomicBool::new(true),
+            swap_out: AtomicU8::new(SwapOut::Whole as u8),
+            shrinker_enabled: AtomicBool::new(false),
         }
     }
 
@@ -238,6 +310,43 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Whether compressed pages may be written back to the device.
     pub fn set_writeback(&self, allowed: bool) {
         self.with(|inner| inner.may_write_back = allowed);
+    }
+
+    /// `memory.swap.max`, in pages.
+    pub fn set_swap_max(&self, pages: u64) {
+        self.with(|inner| inner.slots.set_max(pages.min(self.config.swap_pages)));
+    }
+
+    /// `enabled`: whether zswap takes pages. What is stored stays.
+    pub fn set_enabled(&self, enabled: bool) {
+        self.is_enabled.store(enabled, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.is_enabled.load(Ordering::Relaxed)
+    }
+
+    /// How folios leave from now on.
+    pub fn set_swap_out(&self, way: SwapOut) {
+        self.swap_out.store(way as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn swap_out(&self) -> SwapOut {
+        SwapOut::from_word(self.swap_out.load(Ordering::Relaxed).into())
+    }
+
+    /// Tell the list of stored folios what time it is: their age is known to as much as lies between two calls.
+    pub fn tick(&self) {
+        let now = self.machine.now_ns();
+        self.with(|inner| inner.zswap_lru.set_time(now));
+    }
+
+    /// Give the space of empty clusters of the swap device back to the filesystem. To be called now and then, by one thread.
+    pub fn discard_swap(&self) {
+        while let Some(first) = self.with(|inner| inner.slots.begin_discard()) {
+            self.machine.discard_swap(first, swap_slots::CLUSTER);
+            self.with(|inner| inner.slots.discarded(first));
+        }
     }
 
     /// Have pages stored as `kind` says from now on. What is stored stays as it is. False: not now, too many older pools
@@ -302,40 +411,59 @@ impl<A: Arena> Inner<A> {
     fn publish(&mut self, vpn: Vpn, slot: Slot) {
         match slot {
             Slot::Resident { .. } => self.resident += 1,
-            Slot::Zswap { len, .. } => self.incompressible += u64::from(len as usize == PAGE_SIZE),
-            Slot::None | Slot::Staged { .. } | Slot::Filled { .. } | Slot::Swap { .. } | Slot::Bad => {}
+            Slot::Zswap(entry) => self.incompressible += u64::from(entry.len as usize == PAGE_SIZE),
+            Slot::None | Slot::Staged { .. } | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => {}
         }
         match self.table.publish(vpn, slot) {
             Slot::Resident { .. } => self.resident -= 1,
-            Slot::Zswap { handle, len, .. } => {
-                self.incompressible -= u64::from(len as usize == PAGE_SIZE);
-                self.pool.free(handle);
+            Slot::Zswap(entry) => {
+                self.incompressible -= u64::from(entry.len as usize == PAGE_SIZE);
+                self.pool.free(entry.handle);
             }
-            Slot::Swap { device: 0, slot } => self.slots.free(slot),
+            Slot::Swap(blob) if blob.device == 0 => self.slots.free(&blob),
             // The frame of a staged page stays in its slot until the run is stored; the run finds the word changed.
-            Slot::Swap { .. } | Slot::Staged { .. } | Slot::None | Slot::Filled { .. } | Slot::Bad => {}
+            Slot::Swap(_) | Slot::Staged { .. } | Slot::None | Slot::Filled { .. } | Slot::Bad => {}
         }
     }
 
-    /// Put a page that is in the pool on the list of zswap entries; returns the tag for its word.
-    fn zswap_lru_add(&mut self, vpn: Vpn) -> u32 {
+    /// Put a folio that is in the pool on the list of stored folios; returns the tag for its words.
+    fn zswap_lru_add(&mut self, vpn: Vpn, order: u32) -> u32 {
         if self.zswap_lru.needs_sweep(self.pool.objects()) {
             let table = &self.table;
-            self.zswap_lru
-                .sweep(|entry| matches!(table.lookup(entry.vpn), Slot::Zswap { tag, .. } if tag == entry.tag));
+            self.zswap_lru.sweep(|entry| is_stored_as(table, entry));
         }
-        self.zswap_lru.add_tail(vpn, 0)
+        self.zswap_lru.add_tail(vpn, order)
+    }
+
+    /// Put a folio on the list of those that came to rest.
+    fn zswap_cold_add(&mut self, vpn: Vpn, order: u32) -> u32 {
+        if self.zswap_cold.needs_sweep(self.pool.objects()) {
+            let table = &self.table;
+            self.zswap_cold.sweep(|entry| is_stored_as(table, entry));
+        }
+        self.zswap_cold.add_tail(vpn, order)
+    }
+
+    /// The folio that was stored longest ago.
+    fn oldest_stored(&mut self) -> Option<LruEntry> {
+        let oldest = self.zswap_cold.oldest().or_else(|| self.zswap_lru.oldest());
+        oldest.map(|(entry, _)| entry)
+    }
+
+    fn pop_oldest_stored(&mut self) {
+        let _ = self.zswap_cold.pop_oldest().or_else(|| self.zswap_lru.pop_oldest());
+    }
+
+    fn nothing_stored(&self) -> bool {
+        self.zswap_cold.is_empty() && self.zswap_lru.is_empty()
     }
 
     /// Put a folio on the list of resident folios; returns the tag for its words.
     fn lru_add(&mut self, vpn: Vpn, order: u32) -> u32 {
         if self.lru.needs_sweep(self.resident) {
             let table = &self.table;
-            let carries = |entry: LruEntry, i| {
-                let LruEntry { vpn, order, tag } = entry;
-                table.lookup(vpn.add(i)) == Slot::Resident { order, tag }
-            };
-            self.lru.sweep(|entry| (0..1 << entry.order).any(|i| carries(entry, i)));
+            let carries = |entry: LruEntry, vpn| table.lookup(vpn).is_resident_as(entry.order, entry.tag);
+            self.lru.sweep(|entry| entry.pages().any(|vpn| carries(entry, vpn)));
         }
         self.lru.add_tail(vpn, order)
     }
@@ -344,18 +472,22 @@ impl<A: Arena> Inner<A> {
     fn publish_resident(&mut self, vpn: Vpn, order: u32) {
         let tag = self.lru_add(vpn, order);
         for page in PageRange::new(vpn, 1 << order).iter() {
-            self.publish(page, Slot::Resident { order, tag });
+            // A frame that comes back from staging holds what it held.
+            let note = self.table.lookup(page).note();
+            self.publish(page, Slot::Resident { order, tag, note });
         }
     }
 
     /// `pages` pages from `vpn` on are mapped: as many whole aligned folios as they make.
     fn publish_resident_run(&mut self, vpn: Vpn, pages: u64) {
-        let (mut vpn, mut left) = (vpn, pages);
-        while left > 0 {
-            let order = vpn.alignment().min(left.ilog2());
+        for (vpn, order) in PageRange::new(vpn, pages).folios(MAX_ORDER) {
             self.publish_resident(vpn, order);
-            vpn = vpn.add(1 << order);
-            left -= 1 << order;
         }
     }
+}
+
+/// Whether any page of a stored folio still carries its tag.
+fn is_stored_as(table: &SwapTable, folio: LruEntry) -> bool {
+    let carries = |slot| matches!(slot, Slot::Zswap(ZswapEntry { tag, .. }) if tag == folio.tag);
+    folio.pages().any(|vpn| carries(table.lookup(vpn)))
 }

@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use crate::page::{VPN_BITS, Vpn};
+use crate::page::{PageRange, VPN_BITS, Vpn};
 
 const SEGMENT: usize = 512;
 
@@ -24,6 +24,11 @@ pub struct LruEntry {
 }
 
 impl LruEntry {
+    /// Its pages.
+    pub fn pages(self) -> impl Iterator<Item = Vpn> {
+        PageRange::new(self.vpn, 1 << self.order).iter()
+    }
+
     fn pack(self) -> u64 {
         self.vpn.number() | u64::from(self.order) << VPN_BITS | u64::from(self.tag) << (VPN_BITS + 4)
     }
@@ -42,6 +47,8 @@ struct Segment {
     /// Entries from `head` up to `len` are on the list.
     head: usize,
     len: usize,
+    /// When the last one was added.
+    time: u64,
 }
 
 impl Segment {
@@ -50,6 +57,7 @@ impl Segment {
             entries: [0; SEGMENT],
             head: 0,
             len: 0,
+            time: 0,
         })
     }
 
@@ -68,6 +76,8 @@ pub struct LruList {
     unswept: usize,
     next_tag: u32,
     tag_bits: u32,
+    /// What the clock said last.
+    now: u64,
 }
 
 impl LruList {
@@ -81,6 +91,7 @@ impl LruList {
             unswept: 0,
             next_tag: 0,
             tag_bits,
+            now: 0,
         }
     }
 
@@ -94,6 +105,11 @@ impl LruList {
         self.len == 0
     }
 
+    /// What is added from now on is added at `now`.
+    pub fn set_time(&mut self, now: u64) {
+        self.now = now;
+    }
+
     /// Append a folio as the youngest; returns the tag to put into its words.
     pub fn add_tail(&mut self, vpn: Vpn, order: u32) -> u32 {
         let tag = self.next_tag;
@@ -104,6 +120,7 @@ impl LruList {
         if let Some(segment) = self.segments.back_mut() {
             segment.entries[segment.len] = LruEntry { vpn, order, tag }.pack();
             segment.len += 1;
+            segment.time = self.now;
         }
         self.len += 1;
         self.unswept += 1;
@@ -153,6 +170,7 @@ impl LruList {
         let end = before.len + this.live();
         before.entries[before.len..end].copy_from_slice(&this.entries[this.head..this.len]);
         before.len = end;
+        before.time = this.time;
         self.hand = at - 1;
     }
 
@@ -163,19 +181,26 @@ impl LruList {
         younger as usize > self.len / 2
     }
 
-    /// Take the oldest entry. The caller checks its tag against the words.
-    pub fn pop_oldest(&mut self) -> Option<LruEntry> {
-        while let Some(segment) = self.segments.front_mut() {
+    /// The oldest entry, which stays, and a time at which it was on the list already. The caller checks its tag against the words.
+    pub fn oldest(&mut self) -> Option<(LruEntry, u64)> {
+        while let Some(segment) = self.segments.front() {
             if segment.live() > 0 {
-                let entry = LruEntry::unpack(segment.entries[segment.head]);
-                segment.head += 1;
-                self.len -= 1;
-                return Some(entry);
+                return Some((LruEntry::unpack(segment.entries[segment.head]), segment.time));
             }
             self.segments.pop_front();
             self.hand = self.hand.saturating_sub(1);
         }
         None
+    }
+
+    /// Take the oldest entry. The caller checks its tag against the words.
+    pub fn pop_oldest(&mut self) -> Option<LruEntry> {
+        let (entry, _) = self.oldest()?;
+        if let Some(segment) = self.segments.front_mut() {
+            segment.head += 1;
+            self.len -= 1;
+        }
+        Some(entry)
     }
 }
 

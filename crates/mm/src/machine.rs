@@ -63,6 +63,9 @@ pub trait IoBuffer {
     fn bytes_mut(&mut self, len: usize) -> &mut [u8];
 }
 
+/// Pages of a scatter list.
+pub const SCATTER_MAX: usize = 64;
+
 /// The machine under the engine.
 pub trait Machine {
     /// Memory of the compressed pool.
@@ -79,8 +82,9 @@ pub trait Machine {
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done;
     /// Wake whoever waits for these pages.
     fn wake(&self, vpn: Vpn, pages: u32);
-    /// Look at the bytes of a staged page. Only while it is in the slot and marked busy, or under the engine's lock.
-    fn with_staged<T>(&self, slot: u32, f: impl FnOnce(&[u8]) -> T) -> T;
+    /// Look at the bytes of staged pages, at most [`SCATTER_MAX`] of them. Only while they are in their slots and marked busy,
+    /// or under the engine's lock.
+    fn with_staged<T>(&self, slots: &[u32], f: impl FnOnce(&[&[u8]]) -> T) -> T;
     /// Give the frames in these slots (runs of first slot and pages, in order; none is empty) back to the system.
     fn drop_staged(&self, runs: &[(u32, u32)]);
 
@@ -98,6 +102,14 @@ pub trait Machine {
     /// # Errors
     /// `bytes` is undefined then.
     fn read_swap(&self, device: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError>;
+    /// Slots of our own swap device are empty: their space may go back to the filesystem.
+    fn discard_swap(&self, slot: u32, slots: u32);
+
+    /// How many threads [`spread`](Self::spread) uses at most.
+    fn lanes(&self) -> usize;
+    /// Do `work` on every lane, each by one thread, and return when all are done. Every thread gets at the machine.
+    fn spread<L: Send>(&self, lanes: &mut [L], work: impl Fn(&mut L, &Self) + Sync);
+
     /// Nanoseconds on a clock that never goes back.
     fn now_ns(&self) -> u64;
 }

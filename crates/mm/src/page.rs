@@ -90,6 +90,17 @@ impl PageRange {
         self.start.0 <= vpn.0 && vpn.0 < self.end.0
     }
 
+    /// The fewest whole aligned folios, of at most `order_max`, that these pages make: first page and order of each.
+    pub fn folios(self, order_max: u32) -> impl Iterator<Item = (Vpn, u32)> {
+        let mut at = self.start;
+        core::iter::from_fn(move || {
+            let left = self.end.0.saturating_sub(at.0).checked_ilog2()?;
+            let folio = (at, at.alignment().min(left).min(order_max));
+            at = at.add(1 << folio.1);
+            Some(folio)
+        })
+    }
+
     /// Each page in order.
     pub fn iter(self) -> impl Iterator<Item = Vpn> {
         (self.start.0..self.end.0).map(Vpn::new)
@@ -104,6 +115,12 @@ pub fn same_filled(page: &[u8]) -> Option<u32> {
     let is_same = |pair: &[u8; 8]| pair == first;
     // The last word first: pages that only begin alike are common.
     (first[..4] == first[4..] && is_same(last) && words.iter().all(is_same)).then_some(word)
+}
+
+/// What contents that do not compress are recognised by: two pages with the same fingerprint are the same, or the
+/// second goes uncompressed once though it could have been. Never 0.
+pub fn fingerprint(page: &[u8]) -> u32 {
+    (xxhash_rust::xxh3::xxh3_64(page) as u32).max(1)
 }
 
 #[cfg(test)]

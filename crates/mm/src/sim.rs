@@ -151,8 +151,10 @@ impl Machine for SimMachine {
 
     fn wake(&self, _: Vpn, _: u32) {}
 
-    fn with_staged<T>(&self, slot: u32, f: impl FnOnce(&[u8]) -> T) -> T {
-        f(&self.staging.borrow()[&slot][..])
+    fn with_staged<T>(&self, slots: &[u32], f: impl FnOnce(&[&[u8]]) -> T) -> T {
+        let staging = self.staging.borrow();
+        let pages: Vec<&[u8]> = slots.iter().map(|slot| &staging[slot][..]).collect();
+        f(&pages)
     }
 
     fn drop_staged(&self, runs: &[(u32, u32)]) {
@@ -185,6 +187,20 @@ impl Machine for SimMachine {
             page.copy_from_slice(&self.disk.borrow().get(&(slot + i as u32)).ok_or(IoError::Failed)?[..]);
         }
         Ok(())
+    }
+
+    fn discard_swap(&self, slot: u32, slots: u32) {
+        self.disk
+            .borrow_mut()
+            .retain(|at, _| !(slot..slot + slots).contains(at));
+    }
+
+    fn lanes(&self) -> usize {
+        3
+    }
+
+    fn spread<L: Send>(&self, lanes: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
+        lanes.iter_mut().for_each(|lane| work(lane, self));
     }
 
     fn now_ns(&self) -> u64 {

@@ -2,13 +2,14 @@
 //!
 //! There is no accessed bit for user space, so reclaim takes folios out of the mapping into this range. A fault while a
 //! folio waits takes it back for the price of one move; one that is still there when its turn comes is stored.
-//! Slots are handed out in units of 16, a run at a time; a run is the batch that is stored together.
+//! Slots are handed out in units of 16, a run at a time; a run holds whole folios one behind the other, each of which is
+//! stored as a unit.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::page::Vpn;
+use crate::page::{PageRange, Vpn};
 
 /// Slots in a unit.
 pub const UNIT: u32 = 16;
@@ -27,6 +28,8 @@ pub struct StagedRun {
 /// The slots and the runs waiting in them, oldest first.
 pub struct Staging {
     owner: Vec<Vpn>,
+    /// Of the folio that begins in the slot; 0 in all its other slots.
+    order: Vec<u8>,
     /// Whether a frame is in the slot.
     has_frame: Vec<bool>,
     unit_used: Vec<bool>,
@@ -41,6 +44,7 @@ impl Staging {
         let units = (slots / UNIT) as usize;
         Self {
             owner: vec![Vpn::new(0); units * UNIT as usize],
+            order: vec![0; units * UNIT as usize],
             has_frame: vec![false; units * UNIT as usize],
             unit_used: vec![false; units],
             hand: 0,
@@ -87,10 +91,24 @@ impl Staging {
         }
     }
 
-    /// A frame of `vpn` entered slot `slot`.
-    pub fn fill(&mut self, slot: u32, vpn: Vpn) {
-        self.owner[slot as usize] = vpn;
-        self.frames += u64::from(!core::mem::replace(&mut self.has_frame[slot as usize], true));
+    /// The frames of the `2^order` pages from `vpn` on entered the slots from `slot` on.
+    pub fn fill(&mut self, slot: u32, vpn: Vpn, order: u32) {
+        self.order[slot as usize] = order as u8;
+        self.order[slot as usize + 1..slot as usize + (1 << order)].fill(0);
+        for (slot, page) in (slot as usize..).zip(PageRange::new(vpn, 1 << order).iter()) {
+            self.owner[slot] = page;
+            self.frames += u64::from(!core::mem::replace(&mut self.has_frame[slot], true));
+        }
+    }
+
+    /// Order of the folio that began in `slot` when it was filled, if it was not split since.
+    pub fn order(&self, slot: u32) -> u32 {
+        u32::from(self.order[slot as usize])
+    }
+
+    /// The folio that begins in `slot` is pages by themselves from now on.
+    pub fn split(&mut self, slot: u32) {
+        self.order[slot as usize] = 0;
     }
 
     /// The frame in a slot, if there is one, left it.

@@ -1,7 +1,8 @@
-//! Straight to the swap device, without zswap: what reclaim does while the pool may take nothing (`memory.zswap.max=0`).
+//! Straight to the swap device, without zswap: what reclaim does while zswap may take nothing (`memory.zswap.max=0`,
+//! `enabled=0`) or is to be compared with doing without it (`--swapout direct`).
 //!
-//! In halves as a store (`zswap`): the oldest run's pages are marked busy and copied under the lock, written without it, and
-//! those still marked get their slot published. A page of one repeated word needs no slot.
+//! In halves as a store (`zswap`): the next pages of the oldest run are marked busy and copied under the lock, written without
+//! it, and those still marked get their place on the device published. A page of one repeated word needs none.
 
 use alloc::vec::Vec;
 
@@ -10,127 +11,169 @@ use lock_api::RawMutex;
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, same_filled};
 use crate::staging::StagedRun;
-use crate::swap_table::entry::Slot;
-use crate::vmstat::Item;
+use crate::swap_table::entry::{Blob, Slot};
+use crate::vmstat::{Item, OrderItem};
+use crate::worker::{IO_PAGES, Worker};
 use crate::zpool::Arena;
-use crate::zswap::{IO_PAGES, Worker};
-use crate::{Inner, Mm};
+use crate::zswap::Together;
+use crate::{Inner, Mm, SwapOut};
 
 /// Staging slots whose pages are on their way to the device; the `i`th goes to device slot `first + i`.
-struct SwapOut {
-    pages: Vec<u32>,
+struct Write {
+    staged: Vec<u32>,
     first: u32,
+    /// Device slots taken.
+    slots: u32,
+    /// Pages that needed none.
+    filled: u64,
+    /// Pages for which there was no slot.
+    left: bool,
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Whether pages bypass zswap now.
     pub(crate) fn bypasses_zswap(&self) -> bool {
-        let limit = self.pool_limit.load(core::sync::atomic::Ordering::Relaxed);
-        limit == 0 && self.with(|inner| inner.slots.is_present())
+        let is_asked = self.swap_out() == SwapOut::Direct || !self.is_enabled();
+        let is_shut = self.pool_limit.load(core::sync::atomic::Ordering::Relaxed) == 0;
+        (is_asked || is_shut) && self.with(|inner| inner.slots.is_present())
     }
 
     /// Write the run that has been staged longest to the device. Returns how many pages went; `None`: nothing is staged.
     pub(crate) fn swap_out_oldest(&self, worker: &mut Worker<M>) -> Option<u64> {
         let run = self.pop_staged()?;
-        let mut gone = 0;
-        let mut refused = false;
-        for first in (0..run.len).step_by(IO_PAGES) {
-            let batch = StagedRun {
-                slot: run.slot + first,
-                capacity: 0,
-                len: (run.len - first).min(IO_PAGES as u32),
+        let (mut gone, mut refused, mut done) = (0, false, 0);
+        while done < run.len {
+            let rest = StagedRun {
+                slot: run.slot + done,
+                len: run.len - done,
+                ..run
             };
-            let (out, filled, left) = self.with_for_reclaim(|inner| inner.begin_swap_out(self, worker, batch));
-            gone += filled;
+            let (together, write) = self.with_for_reclaim(|inner| inner.begin_swap_out(self, worker, rest));
+            let (pages, left) = write.map_or((0, true), |write| self.end_swap_out(worker, together, &write));
+            gone += pages;
             refused |= left;
-            let Some(out) = out else { continue };
-            let bytes = out.pages.len() * PAGE_SIZE;
-            let is_written = self.machine.write_swap(out.first, worker.io().bytes(bytes)).is_ok();
-            let written = self.with_for_reclaim(|inner| inner.end_swap_out(&out, is_written));
-            self.stat.add(Item::PswpOut, written);
-            self.stat.add(Item::RejectReclaimFail, u64::from(!is_written));
-            gone += written;
-            refused |= !is_written;
+            done += together.len;
         }
         self.give_up(run, refused);
         self.stat.add(Item::PgSteal, gone);
         Some(gone)
     }
+
+    /// Write what was copied. Returns how many pages are gone, and whether some are left.
+    fn end_swap_out(&self, worker: &mut Worker<M>, together: Together, write: &Write) -> (u64, bool) {
+        let bytes = write.staged.len() * PAGE_SIZE;
+        let is_written = bytes == 0 || self.machine.write_swap(write.first, worker.io().bytes(bytes)).is_ok();
+        let written = self.with_for_reclaim(|inner| inner.publish_swapped(write, is_written));
+        self.stat.add(Item::RejectReclaimFail, u64::from(!is_written));
+        self.stat.add(Item::PswpOut, written);
+        self.stat.add(Item::SwapWriteBytes, bytes as u64);
+        let gone = write.filled + written;
+        let is_whole = gone == u64::from(together.len);
+        let item = if is_whole {
+            OrderItem::SwpOut
+        } else {
+            OrderItem::SwpOutFallback
+        };
+        self.stat.add_folio(item, together.order);
+        (gone, write.left || !is_written)
+    }
 }
 
 impl<A: Arena> Inner<A> {
-    /// Mark and copy what is still staged. Also returns how many pages needed no slot, and whether some are left.
+    /// Mark and copy the next pages of `run`. `None`: the device is full.
     fn begin_swap_out<R, M>(
         &mut self,
         mm: &Mm<R, M>,
         worker: &mut Worker<M>,
-        batch: StagedRun,
-    ) -> (Option<SwapOut>, u64, bool)
+        run: StagedRun,
+    ) -> (Together, Option<Write>)
     where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        let (mut filled, mut left) = (0, false);
-        let Some((first, taken)) = self.slots.alloc(batch.len) else {
+        let mut together = self.next_together(run, IO_PAGES as u32);
+        if together.len as usize > worker.io_pages() {
+            self.staging.split(together.slot);
+            together = self.next_together(run, IO_PAGES as u32);
+        }
+        let Some((first, slots)) = self.slots.alloc(together.len) else {
             mm.stat.add(Item::SwapFull, 1);
-            return (None, 0, true);
+            mm.stat.add_folio(OrderItem::SwpOutFallback, together.order);
+            return (together, None);
         };
-        let mut pages = Vec::with_capacity(taken as usize);
-        for slot in batch.slot..batch.slot + batch.len {
-            let vpn = self.staging.owner(slot);
-            if self.table.lookup(vpn) != (Slot::Staged { slot, busy: false }) {
-                continue;
-            }
-            let word = mm.machine.with_staged(slot, |page| {
-                worker.copy_page(page);
-                same_filled(page)
+        let mut write = Write {
+            staged: Vec::with_capacity(slots as usize),
+            first,
+            slots,
+            filled: 0,
+            left: false,
+        };
+        for slot in together.slots() {
+            self.copy_for_write(mm, worker, slot, &mut write);
+        }
+        (together, Some(write))
+    }
+
+    fn copy_for_write<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, slot: u32, write: &mut Write)
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        let vpn = self.staging.owner(slot);
+        let word = self.table.lookup(vpn);
+        if !word.is_staged_at(slot, false) {
+            return;
+        }
+        let at = write.staged.len();
+        let room =
+            (at < write.slots as usize).then(|| &mut worker.io().bytes_mut((at + 1) * PAGE_SIZE)[at * PAGE_SIZE..]);
+        let (filled, is_copied) = mm
+            .machine
+            .with_staged(&[slot], |pages| match (same_filled(pages[0]), room) {
+                (None, Some(room)) => {
+                    room.copy_from_slice(pages[0]);
+                    (None, true)
+                }
+                (filled, _) => (filled, false),
             });
-            if let Some(word) = word {
-                self.publish(vpn, Slot::Filled { word });
-                let item = if word == 0 { Item::SwpOutZero } else { Item::SameFilled };
-                mm.stat.add(item, 1);
-                filled += 1;
-            } else if pages.len() < taken as usize {
-                worker.page_to_io(pages.len());
-                self.publish(vpn, Slot::Staged { slot, busy: true });
-                pages.push(slot);
-            } else {
-                left = true;
-            }
+        if let Some(word) = filled {
+            self.publish(vpn, Slot::Filled { word });
+            let item = if word == 0 { Item::SwpOutZero } else { Item::SameFilled };
+            mm.stat.add(item, 1);
+            write.filled += 1;
+        } else if is_copied {
+            let note = word.note();
+            self.publish(vpn, Slot::Staged { slot, busy: true, note });
+            write.staged.push(slot);
+        } else {
+            write.left = true;
         }
-        for unused in first + pages.len() as u32..first + taken {
-            self.slots.free(unused);
-        }
-        let out = (!pages.is_empty()).then_some(SwapOut { pages, first });
-        (out, filled, left)
     }
 
     /// Publish the slots of the pages that are still marked; returns how many.
-    fn end_swap_out(&mut self, out: &SwapOut, is_written: bool) -> u64 {
+    fn publish_swapped(&mut self, write: &Write, is_written: bool) -> u64 {
         let mut written = 0;
-        for (staged, slot) in out.pages.iter().zip(out.first..) {
+        for (staged, slot) in write.staged.iter().zip(write.first..) {
             // The page may have another number by now (mremap), which the staging slot knows.
-            let vpn = self.staging.owner(*staged);
-            let busy = Slot::Staged {
-                slot: *staged,
-                busy: true,
-            };
-            if self.table.lookup(vpn) != busy {
-                self.slots.free(slot);
-            } else if is_written {
-                self.publish(vpn, Slot::Swap { device: 0, slot });
+            let Some(vpn) = self.marked(*staged) else { continue };
+            if is_written {
+                let blob = Blob::page(slot);
+                self.slots.add(&blob);
+                self.publish(vpn, Slot::Swap(blob));
                 written += 1;
             } else {
-                self.slots.free(slot);
+                let (slot, note) = (*staged, self.table.lookup(vpn).note());
                 self.publish(
                     vpn,
                     Slot::Staged {
-                        slot: *staged,
+                        slot,
                         busy: false,
+                        note,
                     },
                 );
             }
         }
+        self.slots.put(write.first, write.slots);
         written
     }
 }

@@ -10,11 +10,11 @@ use proptest::prelude::*;
 use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::sim::{SimMachine, VecArena};
-use uzswap_acomp::Algorithm;
+use uzswap_acomp::{Algorithm, Compressor};
 
 use crate::vmstat::Item;
 use crate::zpool::{PoolKind, ZpoolType};
-use crate::{Change, Config, Effort, Fault, Mm, Worker};
+use crate::{Change, Config, Effort, Fault, Idle, Mm, SwapOut, Worker};
 
 type Engine = Mm<parking_lot::RawMutex, SimMachine>;
 
@@ -29,9 +29,10 @@ fn config(swap_pages: u64) -> Config {
         staging_slots: 64,
         staged_target: 16,
         swap_pages,
+        writes_plain: swap_pages == 20,
         pool: PoolKind {
             zpool: ZpoolType::Zsmalloc,
-            algorithm: Algorithm::Lz4 { acceleration: 1 },
+            compressor: Algorithm::Lz4 { acceleration: 1 }.into(),
         },
     }
 }
@@ -156,7 +157,7 @@ impl World {
                 PageRange::new(Vpn::new(BASE + page % half), len.min(half - page % half)),
                 Vpn::new(BASE + half),
             ),
-            11 => self.mm.machine().disk_fails.set(seed % 2 == 0),
+            11 => self.mm.machine().disk_fails.set(seed.is_multiple_of(2)),
             12 => {
                 self.mm.machine().pinned.borrow_mut().insert(vpn);
             }
@@ -174,13 +175,26 @@ impl World {
             }
             15 => self.mm.set_pool_limit(seed % 12, seed % 10),
             16 => drop(self.mm.compact(seed % 4)),
+            17 => self.mm.set_swap_out(SwapOut::from_word(seed % 3)),
+            18 if seed.is_multiple_of(2) => self.mm.set_shrinker(seed.is_multiple_of(4)),
+            18 => self.mm.set_enabled(!seed.is_multiple_of(5)),
+            19 => self.mm.discard_swap(),
+            20 => {
+                self.mm.tick();
+                let algorithm = Algorithm::Zstd { level: 3 };
+                let since_ns = self.mm.machine().now_ns();
+                while self.mm.recompress(&mut self.worker, Idle { algorithm, since_ns }) > 0 {}
+            }
             _ => drop(self.mm.set_pool(PoolKind {
                 zpool: ZpoolType::from_word(seed % 3),
-                algorithm: [
-                    Algorithm::Lz4 { acceleration: 1 },
-                    Algorithm::Zstd { level: 1 },
-                    Algorithm::Deflate { level: 1 },
-                ][seed as usize / 3 % 3],
+                compressor: Compressor {
+                    algorithm: [
+                        Algorithm::Lz4 { acceleration: 1 },
+                        Algorithm::Zstd { level: 1 },
+                        Algorithm::Deflate { level: 1 },
+                    ][seed as usize / 3 % 3],
+                    is_parallel: seed.is_multiple_of(2),
+                },
             })),
         }
     }
@@ -206,7 +220,7 @@ proptest! {
     #[test]
     fn every_page_reads_back_what_was_written(
         swap in prop_oneof![Just(0u64), Just(20), Just(1000)],
-        ops in proptest::collection::vec((0..18u8, 0..PAGES, 1..24u64, any::<u64>()), 1..300),
+        ops in proptest::collection::vec((0..22u8, 0..PAGES, 1..24u64, any::<u64>()), 1..300),
     ) {
         let mut world = World::new(swap);
         for (op, page, len, seed) in ops {

@@ -11,9 +11,9 @@ use crate::page::{PageRange, Vpn};
 use crate::staging::StagedRun;
 use crate::swap_table::entry::Slot;
 use crate::vmstat::Item;
+use crate::worker::Worker;
 use crate::zpool::Arena;
-use crate::zswap::Worker;
-use crate::{Inner, Mm, UNIT};
+use crate::{Inner, Mm, SwapOut, UNIT};
 
 /// Pages that reclaim looks at in one go (SWAP_CLUSTER_MAX).
 const CLUSTER_MAX: u32 = 32;
@@ -55,6 +55,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn shrink(&self, worker: &mut Worker<M>, want: u32, effort: Effort) -> Scan {
         let mut scan = Scan::default();
         let bypasses = self.bypasses_zswap();
+        if !bypasses && !self.is_enabled() {
+            return scan;
+        }
         if !bypasses && self.is_pool_full() {
             self.stat.add(Item::PoolLimitHit, 1);
             // Oldest out first; sending the newest page to the device instead would invert the LRU.
@@ -81,10 +84,25 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 break;
             }
         }
+        if !bypasses {
+            self.shrink_zswap(worker, scan.reclaimed);
+        }
         if scan.reclaimed == 0 && scan.isolated == 0 && effort == Effort::Urgent {
             scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
         }
         scan
+    }
+
+    /// Store the run that has been staged longest, if more frames are staged than wait for a second chance and zswap takes any.
+    /// Returns how many pages were stored.
+    pub fn store_staged(&self, worker: &mut Worker<M>) -> u64 {
+        let waits = self.with(|inner| inner.staging.frames()) > self.config.staged_target;
+        let takes = !self.bypasses_zswap() && self.is_enabled() && !self.is_pool_full();
+        if waits && takes {
+            self.store_oldest(worker).unwrap_or(0)
+        } else {
+            0
+        }
     }
 
     /// Take the coldest folios out of their mapping until `want` pages are staged or everything was looked at once.
@@ -188,11 +206,11 @@ impl<A: Arena> Inner<A> {
         let end = vpn.add(1 << order);
         let mut at = vpn;
         while at < end {
-            if self.table.lookup(at) != (Slot::Resident { order, tag }) {
+            if !self.table.lookup(at).is_resident_as(order, tag) {
                 at = at.add(1);
                 continue;
             }
-            let carries = |vpn: &Vpn| self.table.lookup(*vpn) == Slot::Resident { order, tag };
+            let carries = |vpn: &Vpn| self.table.lookup(*vpn).is_resident_as(order, tag);
             let own = PageRange { start: at, end }.iter().take_while(carries).count() as u64;
             let run = self.with_old_neighbours(PageRange::new(at, own));
             mm.stat.add(Item::PgScan, run.pages());
@@ -228,16 +246,11 @@ impl<A: Arena> Inner<A> {
             let slot = run.slot + run.len;
             let done = mm.machine.move_out(vpn, slot, left);
             run.len += done.pages;
-            for i in 0..done.pages {
-                self.staging.fill(slot + i, vpn.add(u64::from(i)));
-                self.publish(
-                    vpn.add(u64::from(i)),
-                    Slot::Staged {
-                        slot: slot + i,
-                        busy: false,
-                    },
-                );
-            }
+            let order_max = match mm.swap_out() {
+                SwapOut::Split => 0,
+                SwapOut::Whole | SwapOut::Direct => mm.config.folio_order_max,
+            };
+            self.publish_staged_run(slot, vpn, u64::from(done.pages), order_max);
             scan.isolated += done.pages;
             vpn = vpn.add(u64::from(done.pages));
             left -= done.pages;
@@ -246,6 +259,25 @@ impl<A: Arena> Inner<A> {
                 vpn = vpn.add(u64::from(passed));
                 left -= passed;
             }
+        }
+    }
+
+    /// The frames of `pages` neighbours are in the staging slots from `slot` on: as many whole aligned folios as they make.
+    fn publish_staged_run(&mut self, slot: u32, run: Vpn, pages: u64, order_max: u32) {
+        for (vpn, order) in PageRange::new(run, pages).folios(order_max) {
+            self.staging
+                .fill(slot + (vpn.number() - run.number()) as u32, vpn, order);
+        }
+        for (slot, vpn) in (slot..).zip(PageRange::new(run, pages).iter()) {
+            let note = self.table.lookup(vpn).note();
+            self.publish(
+                vpn,
+                Slot::Staged {
+                    slot,
+                    busy: false,
+                    note,
+                },
+            );
         }
     }
 

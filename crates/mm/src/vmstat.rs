@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::page::MAX_ORDER;
+
 macro_rules! items {
     ($($variant:ident $name:literal $doc:literal,)*) => {
         /// What is counted.
@@ -27,6 +29,7 @@ items! {
     ZswpIn "zswpin" "pages loaded from zswap",
     ZswpOut "zswpout" "pages stored in zswap",
     ZswpWb "zswpwb" "pages written back from zswap to the swap device",
+    ShrinkerWb "zswpwb_shrinker" "of them, pages that the shrinker chose before the pool was full",
     PswpIn "pswpin" "pages read from the swap device",
     PswpOut "pswpout" "pages written to the swap device",
     SwpInZero "swpin_zero" "zero pages mapped again",
@@ -42,6 +45,7 @@ items! {
     RejectReclaimFail "reject_reclaim_fail" "writebacks that failed",
     RejectAllocFail "reject_alloc_fail" "stores that found no pool memory",
     RejectCompressFail "reject_compress_fail" "pages that the compressor refused",
+    KnownIncompressible "known_incompressible" "pages not tried again, as they have not changed since they did not compress",
     RejectCompressPoor "reject_compress_poor" "pages kept resident because they do not compress and nothing can be written back",
     DecompressFail "decompress_fail" "pages lost because their stored bytes were damaged",
     SwapReadFail "swap_read_fail" "pages lost because the swap device could not be read",
@@ -50,18 +54,62 @@ items! {
     ReclaimUnmovable "reclaim_unmovable" "pages passed over because their mapping is read-only or locked",
     Unshared "cow_unshared" "pages whose copy-on-write sharing reclaim had to break",
     PagesCompacted "pages_compacted" "pool pages that compaction gave back to the system",
+    Recompressed "recompressed" "stored pages compressed again with the stronger compressor",
+    SwapWriteBytes "swap_write_bytes" "bytes written to the swap device",
+    SwapReadBytes "swap_read_bytes" "bytes read from the swap device",
     PoolSwitch "pool_switch" "changes of the compressor or the allocator",
     Poisoned "poisoned" "lost pages whose readers get SIGBUS",
     Forks "forks" "forks whose child was handed its own pager",
     OomKill "oom_kill" "processes killed because nothing was left to reclaim",
 }
 
+/// What is counted for each folio order above 0, as in `hugepages-*kB/stats`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum OrderItem {
+    /// Folios stored in zswap whole.
+    ZswpOut,
+    /// Folios written straight to the swap device whole.
+    SwpOut,
+    /// Folios that could not be stored whole and were split.
+    SwpOutFallback,
+    /// Folios loaded whole.
+    SwpIn,
+    /// Folios of which not all pages could be loaded together.
+    SwpInFallback,
+}
+
+impl OrderItem {
+    /// All of them, in the order of their words.
+    pub const ALL: [Self; 5] = [
+        Self::ZswpOut,
+        Self::SwpOut,
+        Self::SwpOutFallback,
+        Self::SwpIn,
+        Self::SwpInFallback,
+    ];
+
+    /// The kernel's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ZswpOut => "zswpout",
+            Self::SwpOut => "swpout",
+            Self::SwpOutFallback => "swpout_fallback",
+            Self::SwpIn => "swpin",
+            Self::SwpInFallback => "swpin_fallback",
+        }
+    }
+}
+
 /// Number of counters.
 pub const ITEMS: usize = Item::ALL.len();
+/// Where the histograms begin, and the counters of each order.
+const HISTOGRAMS: usize = ITEMS;
+const ORDERS: usize = HISTOGRAMS + 2 * BUCKETS;
 /// Buckets of a histogram: bucket `i` counts values below `2^(i+6)` ns and not below half of that.
 pub const BUCKETS: usize = 32;
 /// Words that a [`Vmstat`] needs.
-pub const WORDS: usize = ITEMS + 2 * BUCKETS;
+pub const WORDS: usize = ORDERS + MAX_ORDER as usize * OrderItem::ALL.len();
 
 /// The counters of a group, over [`WORDS`] shared words.
 #[derive(Clone, Copy)]
@@ -86,24 +134,40 @@ impl Vmstat {
         self.0[item as usize].load(Ordering::Relaxed)
     }
 
-    fn record(&self, base: usize, ns: u64) {
+    fn order_word(&self, item: OrderItem, order: u32) -> &AtomicU64 {
+        &self.0[ORDERS + (order as usize - 1) * OrderItem::ALL.len() + item as usize]
+    }
+
+    /// Count a folio of `order`; pages by themselves (order 0) are not counted here.
+    pub fn add_folio(&self, item: OrderItem, order: u32) {
+        if order > 0 {
+            self.order_word(item, order).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The count of folios of `order`, 1 to [`MAX_ORDER`], so far.
+    pub fn folios(&self, item: OrderItem, order: u32) -> u64 {
+        self.order_word(item, order).load(Ordering::Relaxed)
+    }
+
+    fn record(&self, base: usize, ns: u64, n: u64) {
         let bucket = (64 - (ns >> 6).leading_zeros() as usize).min(BUCKETS - 1);
-        self.0[base + bucket].fetch_add(1, Ordering::Relaxed);
+        self.0[base + bucket].fetch_add(n, Ordering::Relaxed);
     }
 
     /// A page was loaded in `ns` nanoseconds.
     pub fn record_load(&self, ns: u64) {
-        self.record(ITEMS, ns);
+        self.record(HISTOGRAMS, ns, 1);
     }
 
-    /// A page was stored in `ns` nanoseconds.
-    pub fn record_store(&self, ns: u64) {
-        self.record(ITEMS + BUCKETS, ns);
+    /// `pages` pages were stored in `ns` nanoseconds each.
+    pub fn record_stores(&self, pages: u64, ns: u64) {
+        self.record(HISTOGRAMS + BUCKETS, ns, pages);
     }
 
     /// Bucket counts of loads and of stores.
     pub fn histograms(&self) -> [[u64; BUCKETS]; 2] {
         let read = |base: usize| core::array::from_fn(|i| self.0[base + i].load(Ordering::Relaxed));
-        [read(ITEMS), read(ITEMS + BUCKETS)]
+        [read(HISTOGRAMS), read(HISTOGRAMS + BUCKETS)]
     }
 }

@@ -1,37 +1,77 @@
 //! Writeback: the oldest stored pages go to the swap device when the pool is full.
 //!
-//! First half, under the lock: the oldest entries are marked, their blocks decompressed into one buffer, consecutive
-//! slots taken. Then, without it, one write. Second half, under the lock: entries that still carry the mark get their
-//! slot published and leave the pool; the others were loaded or dropped meanwhile, and their slot is free again.
+//! A blob goes out as it is, compressed, and is read back that way: writing costs no decompression, and the device holds as
+//! many times more. Blobs are packed one behind the other, across the borders of slots, in runs of up to [`IO_PAGES`] pages.
+//! `--swap-format plain` writes whole pages instead, for comparison.
+//!
+//! First half, under the lock: slots are taken, the oldest entries are marked and copied. Then, without it, one write. Second
+//! half, under the lock: entries that still carry the mark get their place published and leave the pool; the others were
+//! loaded or dropped meanwhile.
 
 use alloc::vec::Vec;
 
 use lock_api::RawMutex;
+use uzswap_acomp::Codec;
 
+use crate::list_lru::LruEntry;
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, Vpn};
-use crate::swap_table::entry::Slot;
+use crate::swap_table::entry::{Blob, Slot, ZswapEntry};
 use crate::vmstat::Item;
+use crate::worker::{IO_PAGES, Worker};
 use crate::zpool::Arena;
-use crate::zswap::{IO_PAGES, Worker};
 use crate::{Inner, Mm};
 
-/// A write on its way: pages `vpns` go to the slots from `slot` on.
+/// How far along the list of stored folios a writeback goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Until it has as many pages as it wants: what is warm gets a second chance, once.
+    Max,
+    /// Not beyond what is warm.
+    Cold,
+}
+
+/// A write on its way.
 struct Write {
-    vpns: Vec<Vpn>,
+    /// The pages and where they will be.
+    blobs: Vec<(Vpn, Blob)>,
+    /// Slots taken, and how many of them.
     slot: u32,
-    /// Slots taken, at least one for each page.
     slots: u32,
+    /// Bytes packed into them so far.
+    len: usize,
+    /// Pages at most.
+    max: usize,
+    reach: Reach,
+}
+
+impl Write {
+    /// Room for a blob of `len` bytes: where it begins.
+    fn room(&mut self, len: usize) -> Option<usize> {
+        let at = self.len.next_multiple_of(Blob::UNIT);
+        (at + len <= self.slots as usize * PAGE_SIZE).then(|| {
+            self.len = at + len;
+            at
+        })
+    }
+
+    /// Whole pages of the device that are written.
+    fn pages(&self) -> usize {
+        self.len.div_ceil(PAGE_SIZE)
+    }
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Write back up to `max` of the oldest entries. Returns how many left the pool.
     pub fn writeback(&self, worker: &mut Worker<M>, max: u32) -> u64 {
-        let max = max.min(IO_PAGES as u32);
-        let Some(write) = self.with(|inner| inner.begin_writeback(self, worker, max)) else {
+        self.writeback_to(worker, max, Reach::Max)
+    }
+
+    pub(crate) fn writeback_to(&self, worker: &mut Worker<M>, max: u32, reach: Reach) -> u64 {
+        let Some(write) = self.with(|inner| inner.begin_writeback(self, worker, max as usize, reach)) else {
             return 0;
         };
-        let bytes = write.vpns.len() * PAGE_SIZE;
+        let bytes = write.pages() * PAGE_SIZE;
         let result = self.machine.write_swap(write.slot, worker.io().bytes(bytes));
         self.with(|inner| {
             inner.is_writing_back = false;
@@ -40,8 +80,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 inner.cancel_writeback(&write);
                 return 0;
             }
-            self.stat.add(Item::PswpOut, write.vpns.len() as u64);
+            self.stat.add(Item::SwapWriteBytes, bytes as u64);
             let written = inner.end_writeback(&write);
+            self.stat.add(Item::PswpOut, written);
             self.stat.add(Item::ZswpWb, written);
             written
         })
@@ -49,116 +90,156 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<A: Arena> Inner<A> {
-    fn begin_writeback<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, max: u32) -> Option<Write>
+    fn begin_writeback<R, M>(
+        &mut self,
+        mm: &Mm<R, M>,
+        worker: &mut Worker<M>,
+        max: usize,
+        reach: Reach,
+    ) -> Option<Write>
     where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        if !self.drains() || self.is_writing_back || self.frozen.is_some() || self.zswap_lru.is_empty() {
+        if !self.drains() || self.is_writing_back || self.frozen.is_some() || self.nothing_stored() {
             return None;
         }
-        let Some((slot, slots)) = self.slots.alloc(max) else {
+        let Some((slot, slots)) = self.slots.alloc(IO_PAGES as u32) else {
             mm.stat.add(Item::SwapFull, 1);
             return None;
         };
-        let mut vpns = Vec::with_capacity(slots as usize);
-        while vpns.len() < slots as usize {
-            let Some(entry) = self.zswap_lru.pop_oldest() else {
+        let mut write = Write {
+            blobs: Vec::with_capacity(max),
+            slot,
+            slots,
+            len: 0,
+            max,
+            reach,
+        };
+        while let Some(entry) = self.oldest_stored() {
+            if !self.pack_folio(mm, worker, entry, &mut write) {
                 break;
-            };
-            match self.table.lookup(entry.vpn) {
-                Slot::Zswap {
-                    handle,
-                    len,
-                    writeback: false,
-                    tag,
-                } if tag == entry.tag => {
-                    let at = vpns.len();
-                    if self.decompress_entry(mm, worker, entry.vpn, handle, len, at) {
-                        self.mark(entry.vpn, handle, len, true, tag);
-                        vpns.push(entry.vpn);
-                    }
-                }
-                _ => {}
             }
+            self.pop_oldest_stored();
         }
-        for unused in slot + vpns.len() as u32..slot + slots {
-            self.slots.free(unused);
-        }
-        let slots = vpns.len() as u32;
-        self.is_writing_back = !vpns.is_empty();
-        self.is_writing_back.then_some(Write { vpns, slot, slots })
+        let unused = slots - write.pages() as u32;
+        self.slots.put(slot + slots - unused, unused);
+        write.slots -= unused;
+        self.is_writing_back = !write.blobs.is_empty();
+        self.is_writing_back.then_some(write)
     }
 
-    /// Decompress one entry to page `i` of the worker's I/O buffer. A damaged one is lost.
-    #[allow(clippy::too_many_arguments, reason = "the fields of one entry")]
-    fn decompress_entry<R, M>(
+    /// Pack those pages of a stored folio that are stored still. False: no further; the rest keeps its turn.
+    fn pack_folio<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, folio: LruEntry, write: &mut Write) -> bool
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        for vpn in folio.pages() {
+            let entry = match self.table.lookup(vpn) {
+                Slot::Zswap(entry) if entry.tag == folio.tag && !entry.writeback => entry,
+                _ => continue,
+            };
+            if entry.referenced {
+                // Its neighbourhood is warm: once more round the list.
+                let tag = self.zswap_lru_add(vpn, 0);
+                let entry = ZswapEntry {
+                    referenced: false,
+                    tag,
+                    ..entry
+                };
+                self.table.publish(vpn, Slot::Zswap(entry));
+                if write.reach == Reach::Cold {
+                    return false;
+                }
+                continue;
+            }
+            if write.blobs.len() == write.max || !self.pack(mm, worker, vpn, entry, write) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Copy one entry to the worker's I/O buffer and mark it. False: it does not fit. A damaged one is lost.
+    fn pack<R, M>(
         &mut self,
         mm: &Mm<R, M>,
         worker: &mut Worker<M>,
         vpn: Vpn,
-        handle: crate::zpool::Handle,
-        len: u32,
-        i: usize,
+        entry: ZswapEntry,
+        write: &mut Write,
     ) -> bool
     where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        let intact = worker.decompress(self.pool.algorithm(handle), self.pool.read(handle, len as usize));
-        if intact {
-            worker.page_to_io(i);
+        let block = self.pool.read(entry.handle, entry.len as usize);
+        let codec = self.pool.codec(&entry);
+        let len = if self.writes_plain { PAGE_SIZE } else { block.len() };
+        let Some(at) = write.room(len) else { return false };
+        let codec = if self.writes_plain {
+            if !worker.decompress(codec, block) {
+                write.len = at;
+                mm.stat.add(Item::DecompressFail, 1);
+                self.publish(vpn, Slot::Bad);
+                return true;
+            }
+            worker.page_to_io(at);
+            Codec::Raw
         } else {
-            mm.stat.add(Item::DecompressFail, 1);
-            self.publish(vpn, Slot::Bad);
-        }
-        intact
-    }
-
-    /// Change only the mark of an entry: what it points to stays.
-    fn mark(&mut self, vpn: Vpn, handle: crate::zpool::Handle, len: u32, writeback: bool, tag: u32) {
+            worker.io().bytes_mut(at + len)[at..].copy_from_slice(block);
+            codec
+        };
+        let at = (write.slot as usize * PAGE_SIZE + at) as u64 / Blob::UNIT as u64;
+        let blob = Blob {
+            device: 0,
+            at,
+            len: len as u32,
+            codec,
+        };
+        write.blobs.push((vpn, blob));
         self.table.publish(
             vpn,
-            Slot::Zswap {
-                handle,
-                len,
-                writeback,
-                tag,
-            },
+            Slot::Zswap(ZswapEntry {
+                writeback: true,
+                ..entry
+            }),
         );
+        true
     }
 
     fn end_writeback(&mut self, write: &Write) -> u64 {
         let mut written = 0;
-        for (slot, vpn) in (write.slot..).zip(&write.vpns) {
+        for (vpn, blob) in &write.blobs {
             // Only this writeback sets the mark, and whatever happens to the page clears it.
-            match self.table.lookup(*vpn) {
-                Slot::Zswap { writeback: true, .. } => {
-                    self.publish(*vpn, Slot::Swap { device: 0, slot });
-                    written += 1;
-                }
-                _ => self.slots.free(slot),
+            if let Slot::Zswap(ZswapEntry { writeback: true, .. }) = self.table.lookup(*vpn) {
+                self.slots.add(blob);
+                self.publish(*vpn, Slot::Swap(*blob));
+                written += 1;
             }
         }
+        self.slots.put(write.slot, write.slots);
         written
     }
 
     /// The device failed: the pages stay where they are, as the youngest of their list.
     fn cancel_writeback(&mut self, write: &Write) {
-        for vpn in &write.vpns {
-            if let Slot::Zswap {
-                handle,
-                len,
-                writeback: true,
-                ..
-            } = self.table.lookup(*vpn)
+        for (vpn, _) in &write.blobs {
+            if let Slot::Zswap(entry) = self.table.lookup(*vpn)
+                && entry.writeback
             {
-                let tag = self.zswap_lru_add(*vpn);
-                self.mark(*vpn, handle, len, false, tag);
+                let tag = self.zswap_lru_add(*vpn, 0);
+                self.table.publish(
+                    *vpn,
+                    Slot::Zswap(ZswapEntry {
+                        writeback: false,
+                        tag,
+                        ..entry
+                    }),
+                );
             }
         }
-        for slot in write.slot..write.slot + write.slots {
-            self.slots.free(slot);
-        }
+        self.slots.put(write.slot, write.slots);
     }
 }

@@ -1,251 +1,81 @@
-//! Storing: staged frames go into the pool, a batch at a time.
+//! Storing: staged folios go into the pool, a batch of pages at a time.
 //!
-//! First half, under the lock: the oldest run's pages are marked busy. Then, without it, each is compressed. Second half,
-//! under the lock: the pages that are still marked get their bytes into the pool and their word published. Only then
-//! are the frames given up. A page that was faulted, unmapped or dropped meanwhile is simply no longer marked.
-
-use alloc::boxed::Box;
-use alloc::vec;
-use alloc::vec::Vec;
+//! A folio is stored whole, without being split. First, under the lock, its pages are marked busy. Then, without it, a batch
+//! of them is compressed; under the lock the blocks are put into the pool, which nobody sees yet; and so on to
+//! its last page. In the end, under the lock, the words of all its pages are published, then its one entry on the list
+//! of stored folios, then it is counted, and only then are the frames given up.
+//!
+//! What can go wrong on the way, and what it leaves:
+//! * a page was faulted, unmapped or dropped meanwhile: it is no longer marked; its block is freed, the others are
+//!   stored by themselves;
+//! * the pool is full, or another pool became current: every block of the folio is freed, all its pages are staged as before;
+//! * a page does not compress and may not be stored as it is: it goes back to its mapping, the others are stored by
+//!   themselves.
+//!
+//! Pages that are no folio (of order 0, or of a folio that a fault has broken) are stored up to a batch at a time in the same way.
 
 use lock_api::RawMutex;
-use uzswap_acomp::{Algorithm, Context};
 
-use crate::machine::{IoBuffer, Machine};
-use crate::page::{PAGE_SIZE, Vpn, same_filled};
+use crate::machine::Machine;
+use crate::page::{PAGE_SIZE, Vpn};
 use crate::staging::StagedRun;
-use crate::swap_table::entry::Slot;
-use crate::vmstat::Item;
-use crate::zpool::{Arena, PoolKind};
+use crate::swap_table::entry::{Slot, ZswapEntry};
+use crate::vmstat::{Item, OrderItem};
+use crate::worker::{Outcome, Worker};
+use crate::zpool::{Arena, PoolFull};
 use crate::{Inner, Mm};
 
-/// A page whose compressed form is longer than this is stored as it is: it would take a whole page anyway.
-const COMPRESSED_MAX: usize = 3_600;
-
-/// Pages of a worker's I/O buffer: a writeback, or a readahead of at most `page_cluster`.
-pub(crate) const IO_PAGES: usize = 64;
-
-/// One thread's working memory.
-pub struct Worker<M: Machine> {
-    /// One for each compressor that was met.
-    contexts: Vec<Context>,
-    /// The pool that the current batch is compressed for.
-    pool: PoolKind,
-    page: Box<[u8; PAGE_SIZE]>,
-    /// Compressed pages of the current batch, each in its own `COMPRESSED_MAX` bytes.
-    blocks: Vec<u8>,
-    outcomes: Vec<Outcome>,
-    /// What was taken out of the pool for a load.
-    loads: Vec<Load>,
-    /// Of [`IO_PAGES`] pages.
-    io: M::Io,
+/// Pages in consecutive staging slots that are stored together.
+#[derive(Clone, Copy)]
+pub(crate) struct Together {
+    /// Staging slot of the first.
+    pub(crate) slot: u32,
+    /// How many.
+    pub(crate) len: u32,
+    /// Above 0: they are an aligned folio of this order, of which nothing has left.
+    pub(crate) order: u32,
 }
 
-/// One page of a load.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Load {
-    /// So many bytes in `blocks`, behind those of the loads before.
-    Block(Algorithm, usize),
-    /// This word over and over.
-    Filled(u32),
-}
-
-impl Load {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Block(_, len) => *len,
-            Self::Filled(_) => 0,
-        }
+impl Together {
+    pub(crate) fn slots(self) -> core::ops::Range<u32> {
+        self.slot..self.slot + self.len
     }
 }
 
-/// Fill a page with one word.
-fn fill(page: &mut [u8], word: u32) {
-    for bytes in page.as_chunks_mut::<4>().0 {
-        *bytes = word.to_ne_bytes();
-    }
-}
-
-/// What compressing a staged page came to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    /// Was not marked busy: nothing to do.
-    NotOurs,
-    Filled(u32),
-    Compressed(usize),
-    Incompressible,
-}
-
-impl<M: Machine> Worker<M> {
-    /// Working memory for one thread of an engine with this configuration. All of it is taken now.
-    pub fn new(config: &crate::Config, machine: &M) -> Self {
-        let batch = config.store_batch as usize;
-        let cluster = 1 << config.page_cluster;
-        assert!(cluster <= IO_PAGES, "a load is decompressed into the I/O buffer");
-        Self {
-            contexts: vec![Context::new(config.pool.algorithm)],
-            pool: config.pool,
-            page: Box::new([0; PAGE_SIZE]),
-            blocks: vec![0; (batch * COMPRESSED_MAX).max(cluster * PAGE_SIZE)],
-            outcomes: Vec::with_capacity(batch),
-            loads: Vec::with_capacity(cluster),
-            io: machine.io_buffer(IO_PAGES),
-        }
-    }
-
-    pub(crate) fn page(&self) -> &[u8] {
-        &self.page[..]
-    }
-
-    pub(crate) fn zero_page(&mut self) -> bool {
-        self.fill_page(0)
-    }
-
-    pub(crate) fn fill_page(&mut self, word: u32) -> bool {
-        fill(&mut self.page[..], word);
-        true
-    }
-
-    pub(crate) fn copy_page(&mut self, bytes: &[u8]) -> bool {
-        self.page.copy_from_slice(bytes);
-        true
-    }
-
-    /// Fill the worker's page from a stored block. False: the block is damaged.
-    pub(crate) fn decompress(&mut self, algorithm: Algorithm, block: &[u8]) -> bool {
-        if block.len() == PAGE_SIZE {
-            return self.copy_page(block);
-        }
-        context(&mut self.contexts, algorithm).decompress(block, &mut self.page[..])
-    }
-
-    /// Make the working memory for `algorithm` now.
-    pub fn prepare(&mut self, algorithm: Algorithm) {
-        context(&mut self.contexts, algorithm);
-    }
-
-    pub(crate) fn read_page(&mut self, machine: &M, device: u8, slot: u32) -> bool {
-        if machine.read_swap(device, slot, self.io.bytes_mut(PAGE_SIZE)).is_err() {
-            return false;
-        }
-        self.page.copy_from_slice(self.io.bytes(PAGE_SIZE));
-        true
-    }
-
-    /// Forget the blocks of the last load.
-    pub(crate) fn begin_loads(&mut self) {
-        self.loads.clear();
-    }
-
-    /// Take along a stored block.
-    pub(crate) fn push_load(&mut self, algorithm: Algorithm, block: &[u8]) {
-        let at: usize = self.loads.iter().map(Load::bytes).sum();
-        self.blocks[at..at + block.len()].copy_from_slice(block);
-        self.loads.push(Load::Block(algorithm, block.len()));
-    }
-
-    /// Take along a page of one word over and over.
-    pub(crate) fn push_filled(&mut self, word: u32) {
-        self.loads.push(Load::Filled(word));
-    }
-
-    /// Blocks of this load.
-    pub(crate) fn loads(&self) -> usize {
-        self.loads.len()
-    }
-
-    /// How many of the first `pages` pages of this load are zeros, and how many were no block.
-    pub(crate) fn filled_among(&self, pages: usize) -> (u64, u64) {
-        let zeros = self.loads[..pages].iter().filter(|load| **load == Load::Filled(0));
-        let filled = self.loads[..pages].iter().filter(|load| load.bytes() == 0);
-        (zeros.count() as u64, filled.count() as u64)
-    }
-
-    /// Decompress the blocks into the I/O buffer. Returns how many came out whole before the first that is damaged.
-    pub(crate) fn decompress_loads(&mut self) -> usize {
-        let mut at = 0;
-        for (i, load) in self.loads.iter().enumerate() {
-            let page = &mut self.io.bytes_mut((i + 1) * PAGE_SIZE)[i * PAGE_SIZE..];
-            let (algorithm, len) = match *load {
-                Load::Filled(word) => {
-                    fill(page, word);
-                    continue;
-                }
-                Load::Block(algorithm, len) => (algorithm, len),
-            };
-            let block = &self.blocks[at..at + len];
-            if len == PAGE_SIZE {
-                page.copy_from_slice(block);
-            } else if !context(&mut self.contexts, algorithm).decompress(block, page) {
-                return i;
-            }
-            at += len;
-        }
-        self.loads.len()
-    }
-
-    /// Copy the worker's page to page `i` of the I/O buffer.
-    pub(crate) fn page_to_io(&mut self, i: usize) {
-        self.io.bytes_mut((i + 1) * PAGE_SIZE)[i * PAGE_SIZE..].copy_from_slice(&self.page[..]);
-    }
-
-    /// The I/O buffer.
-    pub(crate) fn io(&mut self) -> &mut M::Io {
-        &mut self.io
-    }
-
-    fn block(&self, i: usize, len: usize) -> &[u8] {
-        &self.blocks[i * COMPRESSED_MAX..i * COMPRESSED_MAX + len]
-    }
-
-    /// Compress the staged page `bytes` as number `i` of the batch.
-    fn compress(&mut self, i: usize, bytes: &[u8]) -> Outcome {
-        if let Some(word) = same_filled(bytes) {
-            return Outcome::Filled(word);
-        }
-        let out = &mut self.blocks[i * COMPRESSED_MAX..(i + 1) * COMPRESSED_MAX];
-        context(&mut self.contexts, self.pool.algorithm)
-            .compress(bytes, out)
-            .map_or(Outcome::Incompressible, Outcome::Compressed)
-    }
-}
-
-/// The context for `algorithm`, made when it is first asked for.
-fn context(contexts: &mut Vec<Context>, algorithm: Algorithm) -> &mut Context {
-    let at = contexts.iter().position(|context| context.algorithm() == algorithm);
-    let at = at.unwrap_or_else(|| {
-        contexts.push(Context::new(algorithm));
-        contexts.len() - 1
-    });
-    &mut contexts[at]
+/// What a store came to.
+#[derive(Clone, Copy, Default)]
+struct Stored {
+    pages: u64,
+    /// Some are staged still.
+    left: bool,
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Store the run that has been staged longest. Returns how many pages were stored; `None`: nothing is staged.
     pub fn store_oldest(&self, worker: &mut Worker<M>) -> Option<u64> {
         let run = self.pop_staged()?;
-        let mut stored = 0;
-        let mut refused = false;
-        for first in (0..run.len).step_by(self.config.store_batch as usize) {
-            let batch = StagedRun {
-                slot: run.slot + first,
-                capacity: 0,
-                len: (run.len - first).min(self.config.store_batch),
+        let mut all = Stored::default();
+        let mut done = 0;
+        while done < run.len {
+            let rest = StagedRun {
+                slot: run.slot + done,
+                len: run.len - done,
+                ..run
             };
-            self.with_for_reclaim(|inner| inner.mark_busy(worker, batch));
             let started = self.machine.now_ns();
-            self.compress(worker, batch);
-            let (n, left) = self.with_for_reclaim(|inner| inner.publish_batch(self, worker, batch));
-            stored += n;
-            refused |= left;
+            let together = self.with_for_reclaim(|inner| inner.begin_store(worker, rest, self.config.store_batch));
+            let stored = self.store(worker, together);
             let took = self.machine.now_ns().saturating_sub(started);
-            if let Some(each) = took.checked_div(n) {
-                (0..n).for_each(|_| self.stat.record_store(each));
+            if let Some(each) = took.checked_div(stored.pages) {
+                self.stat.record_stores(stored.pages, each);
             }
+            all.pages += stored.pages;
+            all.left |= stored.left;
+            done += together.len;
         }
-        self.give_up(run, refused);
-        self.stat.add(Item::PgSteal, stored);
-        Some(stored)
+        self.give_up(run, all.left);
+        self.stat.add(Item::PgSteal, all.pages);
+        Some(all.pages)
     }
 
     /// Take the run that has been staged longest.
@@ -256,14 +86,22 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         })
     }
 
-    fn compress(&self, worker: &mut Worker<M>, batch: StagedRun) {
-        for i in 0..batch.len {
-            if worker.outcomes[i as usize] != Outcome::NotOurs {
-                let outcome = self
-                    .machine
-                    .with_staged(batch.slot + i, |bytes| worker.compress(i as usize, bytes));
-                worker.outcomes[i as usize] = outcome;
+    /// Store pages that are marked.
+    fn store(&self, worker: &mut Worker<M>, together: Together) -> Stored {
+        let mut first = 0;
+        loop {
+            let next = first + worker.compress_batch(&self.machine, together.slot, first);
+            let is_last = next == together.len as usize;
+            let done = self.with_for_reclaim(|inner| {
+                if inner.put_blocks(self, worker, together, first..next).is_err() {
+                    return Some(inner.unwind(self, worker, together));
+                }
+                is_last.then(|| inner.publish_stored(self, worker, together))
+            });
+            if let Some(stored) = done {
+                return stored;
             }
+            first = next;
         }
     }
 
@@ -292,100 +130,221 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<A: Arena> Inner<A> {
-    /// First half: mark what is still staged, so that a fault copies instead of moving.
-    fn mark_busy<M: Machine>(&mut self, worker: &mut Worker<M>, batch: StagedRun) {
-        worker.outcomes.clear();
-        worker.pool = self.pool.current();
-        for slot in batch.slot..batch.slot + batch.len {
-            let vpn = self.staging.owner(slot);
-            let is_ours = self.table.lookup(vpn) == (Slot::Staged { slot, busy: false });
-            if is_ours {
-                self.publish(vpn, Slot::Staged { slot, busy: true });
+    /// The folio that `run` begins with, if it is whole; or as many pages as come before the next whole folio, up to `batch`.
+    pub(crate) fn next_together(&mut self, run: StagedRun, batch: u32) -> Together {
+        let mut len = 0;
+        while len < run.len.min(batch) {
+            let slot = run.slot + len;
+            let order = self.staging.order(slot);
+            if order > 0 && self.is_whole(slot, order) {
+                if len > 0 {
+                    break;
+                }
+                return Together {
+                    slot,
+                    len: 1 << order,
+                    order,
+                };
             }
-            worker
-                .outcomes
-                .push(if is_ours { Outcome::Filled(0) } else { Outcome::NotOurs });
+            self.staging.split(slot);
+            len += 1;
+        }
+        Together {
+            slot: run.slot,
+            len,
+            order: 0,
         }
     }
 
-    /// Second half: returns how many pages were stored, and whether some are staged still.
-    fn publish_batch<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, batch: StagedRun) -> (u64, bool)
+    /// Whether the pages that entered `slot` and those behind it as a folio of `order` are all there and still neighbours.
+    fn is_whole(&self, slot: u32, order: u32) -> bool {
+        let first = self.staging.owner(slot);
+        (0..1 << order).all(|i| {
+            let vpn = self.staging.owner(slot + i);
+            vpn == first.add(u64::from(i)) && self.table.lookup(vpn).is_staged_at(slot + i, false)
+        })
+    }
+
+    /// Mark the next pages of `run`, so that a fault copies instead of moving.
+    fn begin_store<M: Machine>(&mut self, worker: &mut Worker<M>, run: StagedRun, batch: u32) -> Together {
+        let together = self.next_together(run, batch);
+        worker.outcomes.clear();
+        worker.pool = self.pool.current();
+        for slot in together.slots() {
+            let vpn = self.staging.owner(slot);
+            worker.outcomes.push(match self.table.lookup(vpn) {
+                Slot::Staged {
+                    slot: s,
+                    busy: false,
+                    note,
+                } if s == slot => {
+                    self.publish(vpn, Slot::Staged { slot, busy: true, note });
+                    Outcome::Pending { note }
+                }
+                _ => Outcome::NotOurs,
+            });
+        }
+        together
+    }
+
+    /// The page in a slot that we have marked, if it is marked still.
+    pub(crate) fn marked(&self, slot: u32) -> Option<Vpn> {
+        let vpn = self.staging.owner(slot);
+        self.table.lookup(vpn).is_staged_at(slot, true).then_some(vpn)
+    }
+
+    /// Put the blocks of a batch into the pool.
+    fn put_blocks<R, M>(
+        &mut self,
+        mm: &Mm<R, M>,
+        worker: &mut Worker<M>,
+        together: Together,
+        batch: core::ops::Range<usize>,
+    ) -> Result<(), PoolFull>
     where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        let (mut stored, mut left) = (0, false);
-        // Another pool has become current: what was compressed for the old one does not belong into it.
-        let is_stale = worker.pool != self.pool.current();
-        for i in 0..batch.len {
-            let (slot, outcome) = (batch.slot + i, worker.outcomes[i as usize]);
-            let vpn = self.staging.owner(slot);
-            if outcome == Outcome::NotOurs || self.table.lookup(vpn) != (Slot::Staged { slot, busy: true }) {
-                continue;
+        if worker.pool != self.pool.current() {
+            // What was compressed for the old pool does not belong into the new one.
+            return Err(PoolFull);
+        }
+        for i in batch {
+            let slot = together.slot + i as u32;
+            let stored = match worker.outcomes[i] {
+                _ if self.marked(slot).is_none() => {
+                    worker.outcomes[i] = Outcome::NotOurs;
+                    continue;
+                }
+                Outcome::Compressed { lane, at, len } => (self.pool.store(worker.block(lane, at, len)), u32::from(len)),
+                Outcome::Incompressible { is_known, .. } if self.drains() => {
+                    mm.stat.add(Item::KnownIncompressible, u64::from(is_known));
+                    let pool = &mut self.pool;
+                    let handle = mm.machine.with_staged(&[slot], |pages| pool.store(pages[0]));
+                    (handle, PAGE_SIZE as u32)
+                }
+                _ => continue,
+            };
+            let (Ok(handle), len) = stored else {
+                mm.stat.add(Item::RejectAllocFail, 1);
+                return Err(PoolFull);
+            };
+            worker.outcomes[i] = Outcome::Stored { handle, len };
+        }
+        Ok(())
+    }
+
+    /// All the blocks that were put into the pool leave it again, all pages are as before.
+    fn unwind<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, together: Together) -> Stored
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        for (slot, outcome) in together.slots().zip(&worker.outcomes) {
+            if let Outcome::Stored { handle, .. } = outcome {
+                self.pool.free(*handle);
             }
-            if is_stale {
-                self.publish(vpn, Slot::Staged { slot, busy: false });
-                left = true;
-                continue;
+            if let (Some(vpn), true) = (self.marked(slot), *outcome != Outcome::NotOurs) {
+                let note = self.table.lookup(vpn).note();
+                self.publish(
+                    vpn,
+                    Slot::Staged {
+                        slot,
+                        busy: false,
+                        note,
+                    },
+                );
             }
-            let is_stored = match outcome {
-                Outcome::NotOurs => false,
+        }
+        // What could not be stored whole is tried page by page next time.
+        self.staging.split(together.slot);
+        mm.stat.add_folio(OrderItem::SwpOutFallback, together.order);
+        Stored { pages: 0, left: true }
+    }
+
+    /// Every page is in the pool or needs no place there: publish.
+    fn publish_stored<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, together: Together) -> Stored
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        let is_good = |(slot, outcome): (u32, &Outcome)| {
+            matches!(outcome, Outcome::Stored { .. } | Outcome::Filled(_)) && self.marked(slot).is_some()
+        };
+        let is_whole = together.order > 0 && together.slots().zip(&worker.outcomes).all(is_good);
+        let folio = is_whole.then(|| self.zswap_lru_add(self.staging.owner(together.slot), together.order));
+        let (mut stored, mut blocks) = (Stored::default(), 0);
+        for (slot, outcome) in together.slots().zip(&worker.outcomes) {
+            let Some(vpn) = self.marked(slot).filter(|_| *outcome != Outcome::NotOurs) else {
+                if let Outcome::Stored { handle, .. } = outcome {
+                    self.pool.free(*handle);
+                }
+                continue;
+            };
+            let word = match *outcome {
                 Outcome::Filled(word) => {
                     let item = if word == 0 { Item::SwpOutZero } else { Item::SameFilled };
                     mm.stat.add(item, 1);
-                    self.publish(vpn, Slot::Filled { word });
-                    true
+                    Slot::Filled { word }
                 }
-                Outcome::Compressed(len) => self.store_block(mm, vpn, worker.block(i as usize, len)),
-                Outcome::Incompressible if self.drains() => {
-                    mm.machine.with_staged(slot, |page| self.store_block(mm, vpn, page))
+                Outcome::Stored { handle, len } => {
+                    blocks += 1;
+                    Slot::Zswap(ZswapEntry {
+                        handle,
+                        len,
+                        writeback: false,
+                        referenced: false,
+                        tag: folio.unwrap_or_else(|| self.zswap_lru_add(vpn, 0)),
+                    })
                 }
-                Outcome::Incompressible => {
-                    mm.stat.add(Item::RejectCompressPoor, 1);
-                    false
+                refused => {
+                    stored.left |= !self.put_back(mm, vpn, slot, refused);
+                    continue;
                 }
             };
-            stored += u64::from(is_stored);
-            left |= !is_stored && !self.put_back(mm, vpn, slot);
+            self.publish(vpn, word);
+            stored.pages += 1;
         }
-        (stored, left)
-    }
-
-    fn store_block<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, block: &[u8]) -> bool
-    where
-        R: RawMutex,
-        M: Machine<Arena = A>,
-    {
-        let Ok(handle) = self.pool.store(block) else {
-            mm.stat.add(Item::RejectAllocFail, 1);
-            return false;
+        mm.stat.add(Item::ZswpOut, blocks);
+        let item = if is_whole {
+            OrderItem::ZswpOut
+        } else {
+            OrderItem::SwpOutFallback
         };
-        let tag = self.zswap_lru_add(vpn);
-        self.publish(
-            vpn,
-            Slot::Zswap {
-                handle,
-                len: block.len() as u32,
-                writeback: false,
-                tag,
-            },
-        );
-        mm.stat.add(Item::ZswpOut, 1);
-        true
+        mm.stat.add_folio(item, together.order);
+        stored
     }
 
     /// A page that cannot be stored goes back to its mapping. False: not now; it stays staged.
-    fn put_back<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, slot: u32) -> bool
+    fn put_back<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, slot: u32, outcome: Outcome) -> bool
     where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        if mm.machine.move_in(slot, vpn, 1).pages == 1 {
+        let note = match outcome {
+            Outcome::Incompressible { fingerprint, is_known } => {
+                mm.stat.add(Item::KnownIncompressible, u64::from(is_known));
+                mm.stat.add(Item::RejectCompressPoor, 1);
+                fingerprint
+            }
+            _ => {
+                mm.stat.add(Item::RejectCompressFail, 1);
+                0
+            }
+        };
+        self.publish(
+            vpn,
+            Slot::Staged {
+                slot,
+                busy: false,
+                note,
+            },
+        );
+        let is_back = mm.machine.move_in(slot, vpn, 1).pages == 1;
+        if is_back {
             self.staging.taken_back(slot);
             self.publish_resident(vpn, 0);
-            return true;
         }
-        self.publish(vpn, Slot::Staged { slot, busy: false });
-        false
+        is_back
     }
 }

@@ -12,6 +12,7 @@
 //! | [`file`] | the swap file and other descriptors, positioned I/O |
 //! | [`procfs`] | what `/proc/self` tells: mappings, residency, sizes |
 //! | [`futex`] | locks and mailboxes, private to a process or shared by a group |
+//! | [`crew`] | threads that share the pieces of one job |
 //! | [`thread`] | threads outside libc, with a descriptor table of their own |
 //! | [`text`] | replacing the first instructions of a libc function |
 //! | [`heap`] | the agent's allocator over one reserved range |
@@ -24,6 +25,7 @@
 extern crate alloc;
 
 pub mod cell;
+pub mod crew;
 pub mod file;
 pub mod futex;
 pub mod heap;

@@ -209,6 +209,13 @@ pub fn tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
+/// How many cores this thread may run on, at least 1.
+pub fn cores() -> usize {
+    rustix::thread::sched_getaffinity(None)
+        .map_or(1, |set| set.count() as usize)
+        .max(1)
+}
+
 /// Kill this process with SIGKILL, as the OOM killer would.
 pub fn kill_self() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);

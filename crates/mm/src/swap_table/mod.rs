@@ -134,7 +134,7 @@ mod test {
                 let slot = match kind {
                     0 => Slot::None,
                     1 => Slot::Filled { word: 7 },
-                    _ => Slot::Swap { device: kind, slot: n as u32 },
+                    _ => Slot::Resident { order: 1, tag: n as u32, note: kind.into() },
                 };
                 let old = table.publish(vpn, slot);
                 prop_assert_eq!(old, map.remove(&vpn).unwrap_or(Slot::None));

@@ -11,8 +11,10 @@ mod zsmalloc;
 use alloc::boxed::Box;
 use core::fmt;
 
-use uzswap_acomp::Algorithm;
+use uzswap_acomp::{Codec, Compressor};
 
+use crate::page::PAGE_SIZE;
+use crate::swap_table::entry::ZswapEntry;
 use buddies::Buddies;
 use zsmalloc::Zsmalloc;
 
@@ -175,7 +177,7 @@ pub struct PoolKind {
     /// The allocator.
     pub zpool: ZpoolType,
     /// The compressor.
-    pub algorithm: Algorithm,
+    pub compressor: Compressor,
 }
 
 /// The pools of a process.
@@ -210,20 +212,24 @@ impl<A: Arena> Pools<A> {
     /// Make `kind` current, in a pool that exists or in a new one in what `arena` makes. False: not now, every slot has
     /// a pool with objects, or there is no address space.
     pub fn switch(&mut self, kind: PoolKind, arena: impl FnOnce() -> Option<A>) -> bool {
+        let found = self.find_or_make(kind, arena);
+        if let Some(at) = found {
+            self.retire(at);
+        }
+        found.is_some()
+    }
+
+    fn find_or_make(&mut self, kind: PoolKind, arena: impl FnOnce() -> Option<A>) -> Option<usize> {
         let position = |is_it: &dyn Fn(&Option<Pool<A>>) -> bool| self.pools.iter().position(is_it);
         if let Some(existing) = position(&|pool| pool.as_ref().is_some_and(|pool| pool.kind == kind)) {
-            self.retire(existing);
-            return true;
+            return Some(existing);
         }
-        let Some((empty, arena)) = position(&Option::is_none).and_then(|empty| Some((empty, arena()?))) else {
-            return false;
-        };
+        let empty = position(&Option::is_none)?;
         self.pools[empty] = Some(Pool {
-            zpool: make(kind.zpool, arena),
+            zpool: make(kind.zpool, arena()?),
             kind,
         });
-        self.retire(empty);
-        true
+        Some(empty)
     }
 
     /// Another pool becomes current; the old one goes at once if it is empty.
@@ -254,9 +260,33 @@ impl<A: Arena> Pools<A> {
         self.at(handle).zpool.read(handle.place(), len)
     }
 
-    /// What an object is compressed with.
-    pub fn algorithm(&self, handle: Handle) -> Algorithm {
-        self.at(handle).kind.algorithm
+    /// Store a copy of `bytes` in the pool of `kind`, which need not be the current one; it is made if there is none, in what
+    /// `arena` makes.
+    ///
+    /// # Errors
+    /// [`PoolFull`], also when there can be no such pool now; nothing has changed then.
+    pub fn store_as(
+        &mut self,
+        kind: PoolKind,
+        bytes: &[u8],
+        arena: impl FnOnce() -> Option<A>,
+    ) -> Result<Handle, PoolFull> {
+        let at = self.find_or_make(kind, arena).ok_or(PoolFull)?;
+        let pool = self.pools[at].as_mut().ok_or(PoolFull)?;
+        Ok(Handle::new(at, pool.zpool.store(bytes)?))
+    }
+
+    /// What the pool of an object is.
+    pub fn kind(&self, handle: Handle) -> PoolKind {
+        self.at(handle).kind
+    }
+
+    /// How an entry is read.
+    pub fn codec(&self, entry: &ZswapEntry) -> Codec {
+        match entry.len as usize {
+            PAGE_SIZE => Codec::Raw,
+            _ => self.kind(entry.handle).compressor.algorithm.codec(),
+        }
     }
 
     /// Free an object.

@@ -43,7 +43,7 @@ proptest! {
     ) {
         let kind = |n: u64| PoolKind {
             zpool: ZpoolType::from_word(n % 3),
-            algorithm: Algorithm::Zstd { level: n as i32 / 3 + 1 },
+            compressor: uzswap_acomp::Algorithm::Zstd { level: n as i32 / 3 + 1 }.into(),
         };
         let mut pools = Pools::new(kind(0), VecArena::new(1024));
         let mut live: Vec<(Handle, usize, PoolKind)> = Vec::new();
@@ -57,7 +57,7 @@ proptest! {
                 }
                 1 if !live.is_empty() => {
                     let (handle, len, kind) = live.swap_remove(len % live.len());
-                    prop_assert_eq!(pools.algorithm(handle), kind.algorithm);
+                    prop_assert_eq!(pools.kind(handle), kind);
                     prop_assert!(pools.read(handle, len).iter().all(|b| *b == len as u8));
                     pools.free(handle);
                 }
@@ -67,7 +67,7 @@ proptest! {
                 }
             }
             let mut kinds: Vec<PoolKind> = live.iter().map(|(_, _, kind)| *kind).chain([pools.current()]).collect();
-            kinds.sort_unstable_by_key(|kind| (kind.zpool.to_word(), kind.algorithm.to_word()));
+            kinds.sort_unstable_by_key(|kind| (kind.zpool.to_word(), kind.compressor.to_word()));
             kinds.dedup();
             prop_assert_eq!(pools.count(), kinds.len(), "a pool for each kind that is in use");
         }

@@ -1,0 +1,83 @@
+//! What pages are compressed with: an algorithm, and whether the pages of a batch are spread over the cores.
+
+use core::fmt;
+
+use crate::{Algorithm, UnknownAlgorithm};
+
+/// A compressor, as named on the command line: `NAME[-parallel][:LEVEL]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compressor {
+    /// What each page is compressed with.
+    pub algorithm: Algorithm,
+    /// Whether the pages of a batch are compressed on several cores at once.
+    pub is_parallel: bool,
+}
+
+/// Pages that each core is given of a batch: fewer are not worth waking it.
+const PAGES_A_LANE: usize = 8;
+const PARALLEL: &str = "-parallel";
+const PARALLEL_BIT: u64 = 1 << 7;
+
+impl Compressor {
+    /// The names, for messages.
+    pub const NAMES: &str = "lz4, zstd and deflate, each with an optional -parallel and :LEVEL";
+
+    /// Read `NAME[-parallel][:LEVEL]`.
+    ///
+    /// # Errors
+    /// The rule that `text` breaks.
+    pub fn parse(text: &str) -> Result<Self, UnknownAlgorithm> {
+        let (name, level) = match text.split_once(':') {
+            Some((name, level)) => (name, Some(level)),
+            None => (text, None),
+        };
+        Ok(Self {
+            algorithm: Algorithm::from_parts(name.strip_suffix(PARALLEL).unwrap_or(name), level)?,
+            is_parallel: name.ends_with(PARALLEL),
+        })
+    }
+
+    /// Pages that it wants at once when `lanes` cores take part.
+    pub const fn batch_size(self, lanes: usize) -> usize {
+        if self.is_parallel {
+            lanes * PAGES_A_LANE
+        } else {
+            self.algorithm.batch_size()
+        }
+    }
+
+    /// One word for the group file.
+    pub const fn to_word(self) -> u64 {
+        self.algorithm.to_word() | if self.is_parallel { PARALLEL_BIT } else { 0 }
+    }
+
+    /// The inverse of [`to_word`](Self::to_word); any word reads as a compressor.
+    pub fn from_word(word: u64) -> Self {
+        Self {
+            algorithm: Algorithm::from_word(word & !PARALLEL_BIT),
+            is_parallel: word & PARALLEL_BIT != 0,
+        }
+    }
+}
+
+impl From<Algorithm> for Compressor {
+    fn from(algorithm: Algorithm) -> Self {
+        Self {
+            algorithm,
+            is_parallel: false,
+        }
+    }
+}
+
+impl fmt::Display for Compressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.algorithm.name())?;
+        if self.is_parallel {
+            f.write_str(PARALLEL)?;
+        }
+        match self.algorithm.level() {
+            Some(level) => write!(f, ":{level}"),
+            None => Ok(()),
+        }
+    }
+}

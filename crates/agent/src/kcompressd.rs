@@ -1,0 +1,25 @@
+//! Background compression threads: they store what waits for it while kswapd chooses what comes next.
+//!
+//! kswapd posts [`WORK`] when more frames are staged than have to wait for their second chance; each thread then stores the
+//! oldest run, as kswapd itself does, until no more are left than that. They take no part while a fork is under way.
+
+use lock_api::Mutex;
+use uzswap_mm::Worker;
+use uzswap_sys::futex::RawLock;
+
+use crate::machine::AgentMachine;
+use crate::pager::Pager;
+
+/// Most of them in one process.
+pub(crate) const THREADS_MAX: usize = 8;
+/// Bit of [`Pager::kcompressd_mail`].
+pub(crate) const WORK: u32 = 1;
+
+/// Compress for ever.
+pub(crate) fn run(pager: &Pager, worker: &Mutex<RawLock, Worker<AgentMachine>>) {
+    let mut worker = worker.lock();
+    loop {
+        pager.kcompressd_mail.wait(WORK, None);
+        while pager.store_staged(&mut worker) > 0 {}
+    }
+}

@@ -1,0 +1,456 @@
+//! One thread's working memory: for stores, lanes that compress side by side; for loads, the blocks of a run and the buffer
+//! that they are decompressed into.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use uzswap_acomp::{Algorithm, Codec, CompressError, Compressor, Context};
+
+use crate::machine::{IoBuffer, Machine, SCATTER_MAX};
+use crate::page::{PAGE_SIZE, fingerprint, same_filled};
+use crate::swap_table::entry::Blob;
+use crate::zpool::{Handle, PoolKind};
+
+/// A page whose compressed form is longer than this is stored as it is: it would take a whole page anyway.
+pub(crate) const COMPRESSED_MAX: usize = 3_600;
+
+/// Pages of a worker's I/O buffer at least.
+pub(crate) const IO_PAGES: usize = 64;
+
+/// One thread's working memory.
+pub struct Worker<M: Machine> {
+    page: Box<[u8; PAGE_SIZE]>,
+    /// Blocks of the current load, one behind the other.
+    blocks: Vec<u8>,
+    /// What was taken out of the pool, or read from the device, for a load.
+    loads: Vec<Load>,
+    /// Those of them that are read from a device, which are all or none.
+    reads: Vec<Blob>,
+    io: M::Io,
+    io_pages: usize,
+    /// The pool that the current folio is compressed for.
+    pub(crate) pool: PoolKind,
+    /// Pages that are compressed between two visits to the pool.
+    batch: usize,
+    /// What becomes of each page of the current folio.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// At least one, whose contexts loads are decompressed with too.
+    lanes: Vec<Lane>,
+}
+
+/// One page of a load.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Load {
+    /// So many bytes in `blocks`, behind those of the loads before.
+    Block(Codec, usize),
+    /// This word over and over.
+    Filled(u32),
+}
+
+impl Load {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Block(_, len) => *len,
+            Self::Filled(_) => 0,
+        }
+    }
+}
+
+/// What storing a staged page came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Was not marked busy: nothing to do.
+    NotOurs,
+    /// Marked, and nothing is known yet; `note`: of its word.
+    Pending { note: u32 },
+    /// This word over and over.
+    Filled(u32),
+    /// Compressed to `len` bytes, the `at`th block of lane `lane`.
+    Compressed { lane: u16, at: u16, len: u16 },
+    /// Does not compress; its fingerprint, and whether that is all that was looked at.
+    Incompressible { fingerprint: u32, is_known: bool },
+    /// The compressor failed.
+    Refused,
+    /// Its bytes are in the pool.
+    Stored { handle: Handle, len: u32 },
+}
+
+/// What one core does of a batch.
+struct Lane {
+    number: u16,
+    /// One for each algorithm that was met.
+    contexts: Vec<Context>,
+    algorithm: Algorithm,
+    /// Pages given to it: staging slot, note, and number within the folio.
+    pages: Vec<(u32, u32, usize)>,
+    slots: Vec<u32>,
+    /// What became of each.
+    outcomes: Vec<Outcome>,
+    /// Compressed pages, each in its own `COMPRESSED_MAX` bytes.
+    blocks: Vec<u8>,
+}
+
+impl Lane {
+    fn new(number: u16, algorithm: Algorithm) -> Self {
+        Self {
+            number,
+            contexts: vec![Context::new(algorithm)],
+            algorithm,
+            pages: Vec::new(),
+            slots: Vec::new(),
+            outcomes: Vec::new(),
+            blocks: Vec::new(),
+        }
+    }
+
+    fn reserve(&mut self, pages: usize) {
+        self.pages.reserve(pages);
+        self.slots.reserve(pages);
+        self.outcomes.reserve(pages);
+        self.blocks.resize(pages * COMPRESSED_MAX, 0);
+    }
+
+    fn compress<M: Machine>(&mut self, machine: &M) {
+        self.slots.clear();
+        self.slots.extend(self.pages.iter().map(|(slot, ..)| *slot));
+        self.outcomes.clear();
+        let Self {
+            number,
+            contexts,
+            algorithm,
+            pages,
+            slots,
+            outcomes,
+            blocks,
+        } = self;
+        for (notes, slots) in pages.chunks(SCATTER_MAX).zip(slots.chunks(SCATTER_MAX)) {
+            let first = outcomes.len();
+            let blocks = &mut blocks[first * COMPRESSED_MAX..];
+            machine.with_staged(slots, |pages| {
+                outcomes.extend(pages.iter().zip(notes).map(|(page, (_, note, _))| look(page, *note)));
+                compress_pending(
+                    context(contexts, *algorithm),
+                    pages,
+                    &mut outcomes[first..],
+                    blocks,
+                    |at, len| Outcome::Compressed {
+                        lane: *number,
+                        at: (first + at) as u16,
+                        len: len as u16,
+                    },
+                );
+            });
+        }
+    }
+}
+
+/// What can be said of a page without compressing it.
+fn look(page: &[u8], note: u32) -> Outcome {
+    if let Some(word) = same_filled(page) {
+        return Outcome::Filled(word);
+    }
+    if note != 0 && note == fingerprint(page) {
+        return Outcome::Incompressible {
+            fingerprint: note,
+            is_known: true,
+        };
+    }
+    Outcome::Pending { note }
+}
+
+/// Compress those of `pages` of which nothing is known yet.
+fn compress_pending(
+    context: &mut Context,
+    pages: &[&[u8]],
+    outcomes: &mut [Outcome],
+    blocks: &mut [u8],
+    compressed: impl Fn(usize, usize) -> Outcome,
+) {
+    let (mut list, mut numbers, mut n) = ([[].as_slice(); SCATTER_MAX], [0; SCATTER_MAX], 0);
+    for (i, page) in pages.iter().enumerate() {
+        if matches!(outcomes[i], Outcome::Pending { .. }) {
+            (list[n], numbers[n]) = (page, i);
+            n += 1;
+        }
+    }
+    context.compress(&list[..n], blocks, COMPRESSED_MAX, |at, result| {
+        outcomes[numbers[at]] = match result {
+            Ok(len) => compressed(at, len),
+            Err(CompressError::Poor) => Outcome::Incompressible {
+                fingerprint: fingerprint(list[at]),
+                is_known: false,
+            },
+            Err(CompressError::Failed) => Outcome::Refused,
+        };
+    });
+}
+
+/// Fill a page with one word.
+fn fill(page: &mut [u8], word: u32) {
+    for bytes in page.as_chunks_mut::<4>().0 {
+        *bytes = word.to_ne_bytes();
+    }
+}
+
+/// The context for `algorithm`, made when it is first asked for.
+fn context(contexts: &mut Vec<Context>, algorithm: Algorithm) -> &mut Context {
+    let at = contexts.iter().position(|context| context.algorithm() == algorithm);
+    let at = at.unwrap_or_else(|| {
+        contexts.push(Context::new(algorithm));
+        contexts.len() - 1
+    });
+    &mut contexts[at]
+}
+
+/// Fill `page` from a stored block. False: the block is damaged.
+fn decompress(contexts: &mut Vec<Context>, codec: Codec, block: &[u8], page: &mut [u8]) -> bool {
+    let Some(algorithm) = codec.algorithm() else {
+        page.copy_from_slice(block);
+        return true;
+    };
+    // Whatever the level: blocks do not depend on it.
+    let algorithm = contexts
+        .iter()
+        .map(Context::algorithm)
+        .find(|a| a.codec() == codec)
+        .unwrap_or(algorithm);
+    context(contexts, algorithm).decompress(block, page)
+}
+
+impl<M: Machine> Worker<M> {
+    /// Working memory for one thread of an engine with this configuration. All of it is taken now.
+    pub fn new(config: &crate::Config, machine: &M) -> Self {
+        let io_pages = (1 << config.load_order_max()).max(IO_PAGES);
+        let folio = (1 << config.folio_order_max).max(config.store_batch as usize);
+        let mut worker = Self {
+            page: Box::new([0; PAGE_SIZE]),
+            blocks: vec![0; (PAGE_SIZE) << config.load_order_max()],
+            loads: Vec::with_capacity(1 << config.load_order_max()),
+            reads: Vec::with_capacity(1 << config.load_order_max()),
+            io: machine.io_buffer(io_pages),
+            io_pages,
+            pool: config.pool,
+            batch: config.store_batch as usize,
+            outcomes: Vec::with_capacity(folio),
+            lanes: Vec::new(),
+        };
+        worker.prepare(config.pool.compressor, machine);
+        worker
+    }
+
+    /// Make the working memory that storing and loading with `compressor` needs.
+    pub fn prepare(&mut self, compressor: Compressor, machine: &M) {
+        let lanes = if compressor.is_parallel { machine.lanes() } else { 1 };
+        for number in self.lanes.len()..lanes {
+            self.lanes.push(Lane::new(number as u16, compressor.algorithm));
+        }
+        let batch = self.batch.max(compressor.batch_size(lanes));
+        for lane in &mut self.lanes[..lanes] {
+            context(&mut lane.contexts, compressor.algorithm);
+            lane.reserve(batch.div_ceil(lanes));
+        }
+    }
+
+    /// Compress the pages `first..first + len` of the current folio, whose first page is in staging slot `slot`; those
+    /// that are not marked are passed over. Returns how many there were.
+    pub(crate) fn compress_batch(&mut self, machine: &M, slot: u32, first: usize) -> usize {
+        let compressor = self.pool.compressor;
+        self.prepare(compressor, machine);
+        let lanes = if compressor.is_parallel { machine.lanes() } else { 1 };
+        let len = self
+            .batch
+            .max(compressor.batch_size(lanes))
+            .min(self.outcomes.len() - first);
+        for lane in &mut self.lanes[..lanes] {
+            lane.algorithm = compressor.algorithm;
+            lane.pages.clear();
+        }
+        for i in first..first + len {
+            if let Outcome::Pending { note } = self.outcomes[i] {
+                self.lanes[i % lanes].pages.push((slot + i as u32, note, i));
+            }
+        }
+        machine.spread(&mut self.lanes[..lanes], |lane, machine| lane.compress(machine));
+        for lane in &self.lanes[..lanes] {
+            for ((_, _, i), outcome) in lane.pages.iter().zip(&lane.outcomes) {
+                self.outcomes[*i] = *outcome;
+            }
+        }
+        len
+    }
+
+    /// A compressed page of the current batch.
+    pub(crate) fn block(&self, lane: u16, at: u16, len: u16) -> &[u8] {
+        let start = usize::from(at) * COMPRESSED_MAX;
+        &self.lanes[usize::from(lane)].blocks[start..start + usize::from(len)]
+    }
+
+    pub(crate) fn page(&self) -> &[u8] {
+        &self.page[..]
+    }
+
+    pub(crate) fn zero_page(&mut self) -> bool {
+        self.fill_page(0)
+    }
+
+    pub(crate) fn fill_page(&mut self, word: u32) -> bool {
+        fill(&mut self.page[..], word);
+        true
+    }
+
+    pub(crate) fn copy_page(&mut self, bytes: &[u8]) -> bool {
+        self.page.copy_from_slice(bytes);
+        true
+    }
+
+    /// Fill the worker's page from a stored block. False: the block is damaged.
+    pub(crate) fn decompress(&mut self, codec: Codec, block: &[u8]) -> bool {
+        decompress(&mut self.lanes[0].contexts, codec, block, &mut self.page[..])
+    }
+
+    /// Compress the worker's page with `algorithm`, for recompression: its block, if it has one of at most `max` bytes.
+    pub(crate) fn compress_page(&mut self, algorithm: Algorithm, max: usize) -> Option<&[u8]> {
+        let lane = &mut self.lanes[0];
+        let room = max.min(COMPRESSED_MAX);
+        let mut len = None;
+        context(&mut lane.contexts, algorithm).compress(
+            &[&self.page[..]],
+            &mut lane.blocks[..room],
+            room,
+            |_, result| {
+                len = result.ok();
+            },
+        );
+        len.map(|len| &self.lanes[0].blocks[..len])
+    }
+
+    /// Bring a page on the device into the worker's page. False: it cannot be read, or is damaged.
+    pub(crate) fn read_page(&mut self, machine: &M, blob: &Blob) -> bool {
+        let (first, last) = blob.slots();
+        self.read_slots(machine, blob.device, first, last)
+            && decompress(
+                &mut self.lanes[0].contexts,
+                blob.codec,
+                slice(&self.io, blob, first),
+                &mut self.page[..],
+            )
+    }
+
+    /// Read slots of a device, at most [`io_pages`](Self::io_pages) of them, into the I/O buffer.
+    pub(crate) fn read_slots(&mut self, machine: &M, device: u8, first: u32, last: u32) -> bool {
+        let bytes = (last + 1 - first) as usize * PAGE_SIZE;
+        machine.read_swap(device, first, self.io.bytes_mut(bytes)).is_ok()
+    }
+
+    /// Take along a blob that will be in the I/O buffer when the device was read: [`take_reads`](Self::take_reads).
+    pub(crate) fn push_read(&mut self, blob: Blob) {
+        self.reads.push(blob);
+        self.loads.push(Load::Block(blob.codec, blob.len as usize));
+    }
+
+    /// The I/O buffer holds slots of the device from `first` on: take the blobs of this load out of it.
+    pub(crate) fn take_reads(&mut self, first: u32) {
+        let mut at = 0;
+        for blob in &self.reads {
+            let bytes = slice(&self.io, blob, first);
+            self.blocks[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        }
+    }
+
+    /// Forget the blocks of the last load.
+    pub(crate) fn begin_loads(&mut self) {
+        self.loads.clear();
+        self.reads.clear();
+    }
+
+    fn loaded_bytes(&self) -> usize {
+        self.loads.iter().map(Load::bytes).sum()
+    }
+
+    /// Take along a stored block.
+    pub(crate) fn push_load(&mut self, codec: Codec, block: &[u8]) {
+        let at = self.loaded_bytes();
+        self.blocks[at..at + block.len()].copy_from_slice(block);
+        self.loads.push(Load::Block(codec, block.len()));
+    }
+
+    /// Take along a page of one word over and over.
+    pub(crate) fn push_filled(&mut self, word: u32) {
+        self.loads.push(Load::Filled(word));
+    }
+
+    /// Pages that a load may have.
+    pub(crate) fn load_room(&self) -> usize {
+        self.blocks.len() / PAGE_SIZE
+    }
+
+    /// Blocks of this load.
+    pub(crate) fn loads(&self) -> usize {
+        self.loads.len()
+    }
+
+    /// How many of the first `pages` pages of this load are zeros, and how many were no block.
+    pub(crate) fn filled_among(&self, pages: usize) -> (u64, u64) {
+        let zeros = self.loads[..pages].iter().filter(|load| **load == Load::Filled(0));
+        let filled = self.loads[..pages].iter().filter(|load| load.bytes() == 0);
+        (zeros.count() as u64, filled.count() as u64)
+    }
+
+    /// Those of the first `pages` pages of this load that were stored as they are, with their fingerprints.
+    pub(crate) fn raw_among(&self, pages: usize) -> impl Iterator<Item = (u64, u32)> {
+        let bytes = self.io.bytes(pages * PAGE_SIZE);
+        let raw = (0..).zip(self.loads.iter().zip(bytes.chunks_exact(PAGE_SIZE)));
+        raw.filter(|(_, (load, _))| matches!(load, Load::Block(Codec::Raw, _)))
+            .map(|(i, (_, page))| (i, fingerprint(page)))
+    }
+
+    /// Decompress the blocks into the I/O buffer. Returns how many came out whole before the first that is damaged.
+    pub(crate) fn decompress_loads(&mut self) -> usize {
+        let mut at = 0;
+        let pages = self
+            .io
+            .bytes_mut(self.loads.len() * PAGE_SIZE)
+            .chunks_exact_mut(PAGE_SIZE);
+        for (i, (load, page)) in self.loads.iter().zip(pages).enumerate() {
+            match *load {
+                Load::Filled(word) => fill(page, word),
+                Load::Block(codec, len) => {
+                    if !decompress(&mut self.lanes[0].contexts, codec, &self.blocks[at..at + len], page) {
+                        return i;
+                    }
+                }
+            }
+            at += load.bytes();
+        }
+        self.loads.len()
+    }
+
+    /// Copy the worker's page to byte `at` of the I/O buffer.
+    pub(crate) fn page_to_io(&mut self, at: usize) {
+        self.io.bytes_mut(at + PAGE_SIZE)[at..].copy_from_slice(&self.page[..]);
+    }
+
+    /// Copy page `i` of the I/O buffer to the worker's page.
+    pub(crate) fn page_from_io(&mut self, i: usize) {
+        self.page
+            .copy_from_slice(&self.io.bytes((i + 1) * PAGE_SIZE)[i * PAGE_SIZE..]);
+    }
+
+    /// Pages of the I/O buffer.
+    pub(crate) fn io_pages(&self) -> usize {
+        self.io_pages
+    }
+
+    /// The I/O buffer.
+    pub(crate) fn io(&mut self) -> &mut M::Io {
+        &mut self.io
+    }
+}
+
+/// The bytes of a blob in a buffer that begins with slot `first`.
+fn slice<'a>(io: &'a impl IoBuffer, blob: &Blob, first: u32) -> &'a [u8] {
+    let start = blob.at as usize * Blob::UNIT - first as usize * PAGE_SIZE;
+    &io.bytes(start + blob.len as usize)[start..]
+}
