@@ -1,8 +1,9 @@
 //! `uzswap demo`: a real child process with a gigabyte of data in a quarter of that, every byte checked.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use uzswap_workload::heap::{PAGE_SIZE, Rng, fill_page, page_matches, prepare};
@@ -13,6 +14,8 @@ use crate::size::Size;
 
 const SEED: u64 = 42;
 const MIB: u64 = 1 << 20;
+/// How long the child holds still at most.
+const HOLD_MAX: Duration = Duration::from_secs(120);
 
 /// What a run of the child came to.
 struct Outcome {
@@ -111,6 +114,9 @@ pub(crate) fn child(options: &DemoChildOptions) -> u8 {
         fill_page(SEED, i as u64, page);
         progress("writing", i as u64, pages);
     }
+    if let Some(path) = &options.hold {
+        hold(path);
+    }
     let mut bad = 0;
     for (i, page) in memory.chunks_exact(PAGE_SIZE).enumerate() {
         bad += u64::from(!page_matches(SEED, i as u64, page));
@@ -135,6 +141,14 @@ pub(crate) fn child(options: &DemoChildOptions) -> u8 {
         .unwrap_or(0);
     println!("peak {}", peak * 1024);
     0
+}
+
+/// Do nothing until `path` exists.
+fn hold(path: &Path) {
+    let until = Instant::now() + HOLD_MAX;
+    while !path.exists() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A line that overwrites itself, 20 times a pass.

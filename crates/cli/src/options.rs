@@ -157,6 +157,9 @@ pub(crate) struct DemoOptions {
 #[derive(Args)]
 pub(crate) struct DemoChildOptions {
     pub(crate) megabytes: u64,
+    /// Between writing and reading, wait until this file exists, two minutes at most
+    #[arg(long)]
+    pub(crate) hold: Option<PathBuf>,
 }
 
 /// What idle pages are compressed with again, if anything.

@@ -7,15 +7,9 @@ mod common;
 use std::process::Command;
 use std::thread::ScopedJoinHandle;
 
-use common::{Run, UZSWAP, can_manage, run};
+use common::{Held, Run, UZSWAP, can_manage, run};
 
 const PAGES_OF_MIB: u64 = 256;
-
-/// `uzswap VERB GROUP ARGS`: whether it succeeded.
-fn control(verb: &str, group: &str, args: &[&str]) -> bool {
-    let output = Command::new(UZSWAP).arg(verb).arg(group).args(args).output();
-    output.expect("uzswap").status.success()
-}
 
 /// A counter of a running group.
 fn now(group: &str, counter: &str) -> u64 {
@@ -91,17 +85,15 @@ fn zswap_writeback_enabled() {
     if !can_manage() {
         return;
     }
-    let name = group("writeback");
-    let options = ["--memory-max", "1G", "--name", &name];
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| run("writeback", &options, &[UZSWAP, "demo-child", "384"]));
-        assert!(until(&running, || control("reclaim", &name, &["16M"])));
-        assert_eq!(now(&name, "zswpwb"), 0);
-        assert!(control("set", &name, &["memory.zswap.max=2M"]));
-        assert!(until(&running, || control("reclaim", &name, &["4M"])
-            && now(&name, "zswpwb") > 0));
-        assert_intact(&running.join().expect("the run"));
+    let held = Held::start("writeback", &["--memory-max", "256M"], 64);
+    assert!(held.control("reclaim", &["48M"]));
+    held.wait_until("it is told", |held| held.now("stored_pages") > 0);
+    assert_eq!(held.now("zswpwb"), 0);
+    assert!(held.control("set", &["memory.zswap.max=2M"]));
+    held.wait_until("it is written back", |held| {
+        held.control("reclaim", &["4M"]) && held.now("zswpwb") > 0
     });
+    held.finish();
 }
 
 /// The same with writeback forbidden: what zswap may hold is full, so reclaim fails, and nothing is written.
@@ -110,18 +102,13 @@ fn zswap_writeback_disabled() {
     if !can_manage() {
         return;
     }
-    let name = group("nowriteback");
-    let options = ["--memory-max", "1G", "--name", &name];
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| run("nowriteback", &options, &[UZSWAP, "demo-child", "384"]));
-        assert!(until(&running, || control("set", &name, &["memory.zswap.writeback=0"])));
-        assert!(until(&running, || control("reclaim", &name, &["16M"])));
-        assert!(control("set", &name, &["memory.zswap.max=2M"]));
-        assert!(until(&running, || !control("reclaim", &name, &["64M"])));
-        let run = running.join().expect("the run");
-        assert_intact(&run);
-        assert_eq!((run.count("zswpwb"), run.count("pswpout")), (0, 0));
-    });
+    let held = Held::start("nowriteback", &["--memory-max", "256M"], 64);
+    assert!(held.control("set", &["memory.zswap.writeback=0"]));
+    assert!(held.control("reclaim", &["32M"]));
+    assert!(held.control("set", &["memory.zswap.max=2M"]));
+    held.wait_until("reclaim is refused", |held| !held.control("reclaim", &["16M"]));
+    let run = held.finish();
+    assert_eq!((run.count("zswpwb"), run.count("pswpout")), (0, 0));
 }
 
 /// One group over its zswap limit makes no other write back.
@@ -171,23 +158,11 @@ fn zswap_proactive_writeback() {
     if !can_manage() {
         return;
     }
-    let name = group("proactive");
-    let options = ["--memory-max", "1G", "--name", &name];
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| run("proactive", &options, &[UZSWAP, "demo-child", "384"]));
-        assert!(until(&running, || control("reclaim", &name, &["8M"])));
-        assert!(!control("reclaim", &name, &["--source", "zswap"]), "no size");
-        assert!(
-            !control("reclaim", &name, &["1M", "--source", "swap"]),
-            "no such source"
-        );
-        assert!(until(&running, || control(
-            "reclaim",
-            &name,
-            &["1M", "--source", "zswap"]
-        )));
-        let run = running.join().expect("the run");
-        assert_intact(&run);
-        assert!(run.count("zswpwb") >= PAGES_OF_MIB, "{:#}", run.counters);
-    });
+    let held = Held::start("proactive", &["--memory-max", "256M"], 64);
+    assert!(held.control("reclaim", &["32M"]));
+    assert!(!held.control("reclaim", &["--source", "zswap"]), "no size");
+    assert!(!held.control("reclaim", &["1M", "--source", "swap"]), "no such source");
+    assert!(held.control("reclaim", &["4M", "--source", "zswap"]));
+    let run = held.finish();
+    assert!(run.count("zswpwb") >= 4 * PAGES_OF_MIB, "{:#}", run.counters);
 }

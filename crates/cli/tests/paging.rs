@@ -81,35 +81,6 @@ fn pools_change_under_load_and_lose_nothing() {
     });
 }
 
-/// memory.reclaim: everything goes to the pool, then (source zswap) from there to the device.
-#[test]
-fn memory_is_reclaimed_on_request() {
-    if !can_manage() {
-        return;
-    }
-    let name = format!("reclaim-{}", std::process::id());
-    let options = ["--memory-max", "512M", "--name", &name];
-    let ask = |args: &[&str]| {
-        let output = std::process::Command::new(UZSWAP)
-            .arg("reclaim")
-            .arg(&name)
-            .args(args)
-            .output();
-        output.expect("uzswap reclaim").status.success()
-    };
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| run("reclaim", &options, &[UZSWAP, "demo-child", "256"]));
-        let (mut proactive, mut written) = (false, false);
-        while !running.is_finished() && !(proactive && written) {
-            proactive |= ask(&["4M"]);
-            written |= proactive && ask(&["1M", "--source", "zswap"]);
-        }
-        let run = running.join().expect("the run");
-        assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
-        assert!(proactive && written && run.count("zswpwb") >= 256, "{:#}", run.counters);
-    });
-}
-
 #[test]
 fn without_a_swap_file_the_pool_holds_everything() {
     if !can_manage() {

@@ -24,7 +24,7 @@ use crate::{Inner, Mm};
 /// Pages of a round at most.
 const ROUND: usize = IO_PAGES / 4;
 /// Bytes by which a block must become shorter to be worth moving.
-const GAIN_MIN: u32 = 64;
+const GAIN_MIN: usize = 64;
 
 /// Which entries are to be compressed again, and how.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +52,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let mut again = 0;
         for (i, page) in pages.iter().enumerate() {
             // A damaged block stays as it is: the fault that needs it says so.
-            let block = (i < intact && (page.entry.len as usize) < PAGE_SIZE).then(|| {
+            let is_worth_it = (GAIN_MIN * 2..PAGE_SIZE).contains(&(page.entry.len as usize));
+            let block = (i < intact && is_worth_it).then(|| {
                 worker.page_from_io(i);
-                worker.compress_page(idle.algorithm, (page.entry.len - GAIN_MIN.min(page.entry.len)) as usize)
+                worker.compress_page(idle.algorithm, page.entry.len as usize - GAIN_MIN)
             });
             let block = block.flatten();
             let arena = || self.machine.arena();

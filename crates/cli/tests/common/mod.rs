@@ -2,8 +2,10 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// The launcher under test.
 pub const UZSWAP: &str = env!("CARGO_BIN_EXE_uzswap");
@@ -71,5 +73,107 @@ pub fn run(name: &str, options: &[&str], cmd: &[&str]) -> Run {
     Run {
         output,
         counters: serde_json::from_str(&text).unwrap_or_default(),
+    }
+}
+
+/// A managed program that has written its data and holds still until it is let go; then it checks every byte.
+pub struct Held {
+    child: Option<Child>,
+    pub group: String,
+    json: PathBuf,
+    go: PathBuf,
+}
+
+impl Held {
+    /// `uzswap run --name GROUP OPTIONS -- demo-child MEGABYTES`, once all of it is written.
+    pub fn start(name: &str, options: &[&str], megabytes: u64) -> Self {
+        let group = format!("{name}-{}", std::process::id());
+        let (json, go) = (temp(&format!("{name}.json")), temp(&format!("{name}.go")));
+        let child = Command::new(UZSWAP)
+            .args(["run", "--name", &group])
+            .args(options)
+            .arg("--stat-json")
+            .arg(&json)
+            .args(["--", UZSWAP, "demo-child", &megabytes.to_string(), "--hold"])
+            .arg(&go)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starting uzswap");
+        let mut held = Self {
+            child: Some(child),
+            group,
+            json,
+            go,
+        };
+        held.read_until_written();
+        held
+    }
+
+    /// The last line of progress that it writes before it holds still.
+    fn read_until_written(&mut self) {
+        let stderr = self
+            .child
+            .as_mut()
+            .and_then(|child| child.stderr.as_mut())
+            .expect("its stderr");
+        let mut seen = Vec::new();
+        let mut byte = [0];
+        while !seen.ends_with(b"100 %\n") {
+            match stderr.read(&mut byte) {
+                Ok(1) => seen.extend(byte),
+                _ => panic!("it ended early: {}", String::from_utf8_lossy(&seen)),
+            }
+        }
+    }
+
+    /// Whether `uzswap VERB GROUP ARGS` succeeds.
+    pub fn control(&self, verb: &str, args: &[&str]) -> bool {
+        let output = Command::new(UZSWAP).arg(verb).arg(&self.group).args(args).output();
+        output.expect("uzswap").status.success()
+    }
+
+    /// A counter now.
+    pub fn now(&self, counter: &str) -> u64 {
+        let output = Command::new(UZSWAP).args(["stat", &self.group, "--json"]).output();
+        let text = output.expect("uzswap stat").stdout;
+        let counters: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        counters[counter]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no counter {counter}"))
+    }
+
+    /// Wait until `is_so`, or panic after a minute with what was waited for.
+    pub fn wait_until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_so(self) {
+            assert!(Instant::now() < deadline, "waited a minute until {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Let it go on, and wait for its end.
+    pub fn finish(mut self) -> Run {
+        std::fs::write(&self.go, "").expect("letting it go");
+        let child = self.child.take().expect("finished once");
+        let output = child.wait_with_output().expect("its end");
+        let text = std::fs::read_to_string(&self.json).unwrap_or_default();
+        let run = Run {
+            output,
+            counters: serde_json::from_str(&text).unwrap_or_default(),
+        };
+        assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+        run
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = std::fs::write(&self.go, "");
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_file(&self.go);
+        let _ = std::fs::remove_file(&self.json);
     }
 }

@@ -1,0 +1,217 @@
+//! The engine's mechanisms on real processes, one test each: what it must do is seen in the data and in the counters.
+
+mod common;
+
+use common::{Held, TORTURE, UZSWAP, can_manage, run};
+
+/// Every order that a 64K folio can have.
+const ORDERS: [&str; 4] = ["8", "16", "32", "64"];
+
+fn folios(run: &common::Run, counter: &str) -> u64 {
+    let key = |kib: &&str| format!("hugepages-{kib}kB/stats/{counter}");
+    ORDERS.iter().map(|kib| run.count(&key(kib))).sum()
+}
+
+#[test]
+fn folios_leave_and_come_back_whole() {
+    if !can_manage() {
+        return;
+    }
+    let run = run("whole", &["--memory-max", "24M"], &[UZSWAP, "demo-child", "64"]);
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+    assert!(folios(&run, "zswpout") > 500, "{:#}", run.counters);
+    assert!(folios(&run, "swpin") > 100, "{:#}", run.counters);
+    assert_eq!(folios(&run, "swpout"), 0);
+}
+
+#[test]
+fn two_megabyte_folios_do_too() {
+    if !can_manage() {
+        return;
+    }
+    let options = ["--memory-max", "128M", "--folio-max", "2M"];
+    let run = run("huge", &options, &[UZSWAP, "demo-child", "160"]);
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+    assert!(run.count("hugepages-2048kB/stats/zswpout") > 5, "{:#}", run.counters);
+    assert!(run.count("hugepages-2048kB/stats/swpin") > 0, "{:#}", run.counters);
+}
+
+#[test]
+fn split_means_that_no_folio_leaves_whole() {
+    if !can_manage() {
+        return;
+    }
+    let options = ["--memory-max", "24M", "--swapout", "split"];
+    let run = run("split", &options, &[UZSWAP, "demo-child", "64"]);
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+    assert_eq!(folios(&run, "zswpout"), 0);
+    assert!(run.count("zswpout") > 1000);
+}
+
+#[test]
+fn direct_means_without_zswap() {
+    if !can_manage() {
+        return;
+    }
+    let options = ["--memory-max", "24M", "--swapout", "direct"];
+    let run = run("direct", &options, &[UZSWAP, "demo-child", "64"]);
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+    assert_eq!(run.count("zswpout"), 0);
+    assert!(
+        folios(&run, "swpout") > 100 && run.count("pswpin") > 1000,
+        "{:#}",
+        run.counters
+    );
+}
+
+#[test]
+fn enabled_stops_stores_and_nothing_else() {
+    if !can_manage() {
+        return;
+    }
+    let held = Held::start("enabled", &["--memory-max", "256M"], 64);
+    assert!(held.control("reclaim", &["16M"]));
+    assert!(held.control("set", &["enabled=0"]));
+    // What takes hold at the next look of the process.
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    let stored = held.now("zswpout");
+    assert!(stored > 0);
+    assert!(held.control("reclaim", &["16M"]));
+    assert_eq!(held.now("zswpout"), stored);
+    assert!(held.now("pswpout") > 0, "it goes to the device");
+    assert!(!held.control("set", &["enabled=perhaps"]));
+    let run = held.finish();
+    assert!(run.count("zswpin") > 0, "what is stored is loaded");
+}
+
+#[test]
+fn a_parallel_compressor_and_background_threads_lose_nothing() {
+    if !can_manage() {
+        return;
+    }
+    let options = [
+        "--memory-max",
+        "24M",
+        "--compressor",
+        "zstd-parallel:1",
+        "--kcompressd",
+        "2",
+    ];
+    let cmd = [TORTURE, "--seed", "77", "--rounds", "6", "--threads=2"];
+    let run = run("parallel", &options, &cmd);
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+    assert_eq!(run.counters["compressor"], "zstd-parallel:1");
+    assert!(run.count("zswpout") > 100, "{:#}", run.counters);
+}
+
+/// Contents that do not compress are tried once, not at every round of reclaim.
+#[test]
+fn what_does_not_compress_is_remembered() {
+    if !can_manage() {
+        return;
+    }
+    // Without a device such pages go back to their mapping, again and again.
+    let hold = "(head -c 24M /dev/urandom; sleep 1) | tail -c 20M | wc -c";
+    let options = ["--memory-max", "48M", "--memory-high", "12M", "--swap", "none"];
+    let run = run("remembered", &options, &["sh", "-c", hold]);
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+    assert_eq!(run.stdout().trim(), (20 << 20).to_string());
+    let (known, poor) = (run.count("known_incompressible"), run.count("reject_compress_poor"));
+    assert!(known > 0 && known <= poor, "{known} of {poor}");
+}
+
+/// Idle pages come to rest at the density of the stronger compressor.
+#[test]
+fn idle_pages_are_compressed_again() {
+    if !can_manage() {
+        return;
+    }
+    let held = Held::start("recompress", &["--memory-max", "128M", "--recompress", "zstd:1"], 48);
+    assert!(held.control("reclaim", &["48M"]));
+    held.wait_until("it is told", |held| held.now("stored_pages") > 9000);
+    let before = held.now("pool_total_size");
+    let pages = held.now("stored_pages");
+    held.wait_until("all of it was compressed again", |held| {
+        held.now("recompressed") > pages * 9 / 10
+    });
+    let after = held.now("pool_total_size");
+    assert!(after * 10 < before * 9, "{before} bytes before, {after} after");
+    let run = held.finish();
+    assert!(run.count("zswpin") > 9000);
+}
+
+/// Blobs go out compressed; the device fills up, refuses, drains, and is filled again.
+#[test]
+fn a_swap_file_fills_up_and_drains() {
+    if !can_manage() {
+        return;
+    }
+    let options = ["--memory-max", "256M", "--zswap-max", "4M", "--swap-max", "8M"];
+    let held = Held::start("fills", &options, 64);
+    held.wait_until("the device is full", |held| {
+        held.control("reclaim", &["16M"]);
+        held.now("memcg_swap_fail") > 0
+    });
+    let (used, written) = (held.now("memory.swap.current"), held.now("swap_write_bytes"));
+    assert!(used <= 8 << 20, "{used}");
+    assert!(
+        held.now("pswpout") * 4096 > written * 3 / 2,
+        "pages go out as they are compressed"
+    );
+    assert!(held.control("set", &["memory.swap.max=16M"]));
+    // More than it was made for is not to be had.
+    let run = held.finish();
+    assert!(run.count("pswpin") > 1000, "{:#}", run.counters);
+}
+
+#[test]
+fn plain_pages_go_out_plain() {
+    if !can_manage() {
+        return;
+    }
+    let options = ["--memory-max", "24M", "--zswap-max", "4M", "--swap-format", "plain"];
+    let run = run("plain", &options, &[UZSWAP, "demo-child", "64"]);
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+    let (pages, bytes) = (run.count("pswpout"), run.count("swap_write_bytes"));
+    assert!(pages > 1000 && bytes >= pages * 4096, "{pages} pages, {bytes} bytes");
+}
+
+/// Once the pool was full it takes nothing until it is down to the threshold.
+#[test]
+fn a_full_pool_is_drained_to_the_threshold() {
+    if !can_manage() {
+        return;
+    }
+    let options = [
+        "--memory-max",
+        "256M",
+        "--zswap-max",
+        "8M",
+        "--accept-threshold-percent",
+        "50",
+    ];
+    let held = Held::start("threshold", &options, 96);
+    held.wait_until("the pool was full", |held| {
+        held.control("reclaim", &["8M"]);
+        held.now("pool_limit_hit") > 0
+    });
+    held.wait_until("it is drained", |held| {
+        held.control("reclaim", &["2M"]);
+        held.now("pool_total_size") < 5 << 20
+    });
+    assert!(held.now("zswpwb") > 0);
+    held.finish();
+}
+
+/// Cold pages leave the pool before it is full.
+#[test]
+fn the_shrinker_writes_back_early() {
+    if !can_manage() {
+        return;
+    }
+    let options = ["--memory-max", "40M", "--max-pool-percent", "100", "--shrinker"];
+    let run = run("shrinker", &options, &[UZSWAP, "demo-child", "64"]);
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+    assert!(run.count("zswpwb_shrinker") > 100, "{:#}", run.counters);
+    assert_eq!(run.count("pool_limit_hit"), 0);
+}
