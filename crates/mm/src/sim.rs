@@ -1,8 +1,10 @@
 //! A machine of vectors: a program's memory, staging slots and a disk, each step of which can fail. For tests and Miri.
 
 mod fault_attr;
+mod world;
 
 pub use fault_attr::FaultAttr;
+pub use world::{BASE, OPS, PAGES, World, contents};
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -19,7 +21,7 @@ use crate::zpool::Arena;
 type Page = Box<[u8; PAGE_SIZE]>;
 
 /// Pages of the pools that [`Machine::arena`] makes: more than a test needs.
-const ARENA_PAGES: usize = 512;
+pub const ARENA_PAGES: usize = 512;
 /// What a failed write or read leaves behind.
 static GARBAGE: [u8; PAGE_SIZE] = [0xee; PAGE_SIZE];
 
