@@ -16,9 +16,9 @@ use crate::{Change, Config, Effort, Fault, Mm, Worker};
 /// First page of the program's memory.
 pub const BASE: u64 = 0x5555_0000;
 /// Pages of it.
-pub const PAGES: u64 = 96;
+pub const PAGES: u64 = if cfg!(miri) { 32 } else { 96 };
 /// What [`World::step`] can do.
-pub const OPS: u8 = 18;
+pub const OPS: u8 = 20;
 
 /// Faults after which a page must be there.
 const TRIES: u32 = 8;
@@ -64,22 +64,28 @@ pub struct World<R> {
     tries: u32,
 }
 
-/// Contents of kind `seed % 4`: zeros, text or one word over and over, half noise, noise.
+/// Contents of kind `seed % 4`: zeros, one word over and over or text, half noise, noise. In few steps: Miri counts them.
 pub fn contents(seed: u64) -> Vec<u8> {
     let mut x = seed | 1;
     let mut noise = || {
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
-        x as u8
+        x.to_ne_bytes()
     };
+    let mut page = vec![0; PAGE_SIZE];
     match seed % 4 {
-        0 => vec![0; PAGE_SIZE],
-        1 if (seed / 4).is_multiple_of(3) => vec![seed as u8; PAGE_SIZE],
-        1 => (0..PAGE_SIZE).map(|i| (i as u64 % 61 + seed % 7) as u8).collect(),
-        2 => (0..PAGE_SIZE).map(|i| if i % 2 == 0 { noise() } else { 7 }).collect(),
-        _ => (0..PAGE_SIZE).map(|_| noise()).collect(),
+        0 => {}
+        1 if (seed / 4).is_multiple_of(3) => page.fill(seed as u8),
+        1 => (0..)
+            .zip(page.chunks_mut(61))
+            .for_each(|(i, line)| line.fill((seed + i) as u8)),
+        2 => page
+            .chunks_mut(16)
+            .for_each(|chunk| chunk[..8].copy_from_slice(&noise())),
+        _ => page.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&noise())),
     }
+    page
 }
 
 impl<R: RawMutex> World<R> {
@@ -124,7 +130,7 @@ impl<R: RawMutex> World<R> {
         let seen = self.mm.machine().read(vpn).unwrap();
         match self.shadow.get(&vpn) {
             Some(expected) => assert!(seen[..] == expected[..], "{vpn:?} reads back different"),
-            None => assert!(seen.iter().all(|b| *b == 0), "{vpn:?} should read as zeros"),
+            None => assert!(seen[..] == [0; PAGE_SIZE], "{vpn:?} should read as zeros"),
         }
     }
 
@@ -213,6 +219,8 @@ impl<R: RawMutex> World<R> {
             }
             15 => self.mm.set_pool_limit(seed % 12, seed % 10),
             16 => drop(self.mm.compact(seed % 4)),
+            17 => self.mm.set_writeback(seed % 2 == 0),
+            18 => drop(self.mm.isolate_range(PageRange::new(vpn, len))),
             _ => drop(self.mm.set_pool(PoolKind {
                 zpool: ZpoolType::from_word(seed % 3),
                 algorithm: algorithm(seed / 3),
@@ -220,12 +228,26 @@ impl<R: RawMutex> World<R> {
         }
     }
 
-    /// The end of a run: nothing fails, is pinned or frozen any more, and all pages read back.
+    /// The end of a run: nothing fails, is pinned or frozen any more. All pages read back, and all can be reclaimed.
     pub fn finish(&mut self) {
         self.set_fail_rate(0, 0);
         self.mm.thaw();
-        self.mm.machine().pinned.borrow_mut().clear();
+        let machine = self.mm.machine();
+        machine.pinned.borrow_mut().clear();
+        machine.disk_fails.set(false);
+        self.mm.set_writeback(true);
         self.check_all();
+        if self.mm.config().swap_pages >= PAGES {
+            // Straight to the device, where there is room for all: what stays is on no list.
+            self.mm.set_pool_limit(0, 0);
+            // Rounds, not until one comes to nothing: the first may find the staging range full of what was taken back.
+            for _ in 0..PAGES {
+                self.mm.shrink(&mut self.worker, 32, Effort::Urgent);
+            }
+            let gauges = self.mm.gauges();
+            assert_eq!(gauges.resident + gauges.staged, 0, "every page can be reclaimed");
+            self.check_all();
+        }
     }
 
     /// Read all pages; then nothing is stored any more.
