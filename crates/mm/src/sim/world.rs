@@ -240,9 +240,11 @@ impl<R: RawMutex> World<R> {
         if self.mm.config().swap_pages >= PAGES {
             // Straight to the device, where there is room for all: what stays is on no list.
             self.mm.set_pool_limit(0, 0);
-            // Rounds, not until one comes to nothing: the first may find the staging range full of what was taken back.
-            for _ in 0..PAGES {
-                self.mm.shrink(&mut self.worker, 32, Effort::Urgent);
+            // Not until one round comes to nothing: the first may find the staging range full of what was taken back.
+            let mut fruitless = 0;
+            while fruitless < 3 {
+                let scan = self.mm.shrink(&mut self.worker, 32, Effort::Urgent);
+                fruitless = if scan.reclaimed > 0 { 0 } else { fruitless + 1 };
             }
             let gauges = self.mm.gauges();
             assert_eq!(gauges.resident + gauges.staged, 0, "every page can be reclaimed");
