@@ -201,7 +201,7 @@ impl<R: RawMutex> World<R> {
                 PageRange::new(Vpn::new(BASE + page % half), len.min(half - page % half)),
                 Vpn::new(BASE + half),
             ),
-            11 => self.mm.machine().disk_fails.set(seed % 2 == 0),
+            11 => self.mm.machine().disk_fails.set(seed.is_multiple_of(2)),
             12 => {
                 self.mm.machine().pinned.borrow_mut().insert(vpn);
             }
@@ -219,7 +219,7 @@ impl<R: RawMutex> World<R> {
             }
             15 => self.mm.set_pool_limit(seed % 12, seed % 10),
             16 => drop(self.mm.compact(seed % 4)),
-            17 => self.mm.set_writeback(seed % 2 == 0),
+            17 => self.mm.set_writeback(seed.is_multiple_of(2)),
             18 => drop(self.mm.isolate_range(PageRange::new(vpn, len))),
             _ => drop(self.mm.set_pool(PoolKind {
                 zpool: ZpoolType::from_word(seed % 3),
