@@ -1,4 +1,10 @@
-//! A machine of vectors: a program's memory, staging slots and a disk that can fail. For tests and Miri.
+//! A machine of vectors: a program's memory, staging slots and a disk, each step of which can fail. For tests and Miri.
+
+mod fault_attr;
+mod world;
+
+pub use fault_attr::FaultAttr;
+pub use world::{BASE, OPS, PAGES, World, contents};
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -13,6 +19,11 @@ use crate::vmstat::{Vmstat, WORDS};
 use crate::zpool::Arena;
 
 type Page = Box<[u8; PAGE_SIZE]>;
+
+/// Pages of the pools that [`Machine::arena`] makes: more than a test needs.
+pub const ARENA_PAGES: usize = 512;
+/// What a failed write or read leaves behind.
+static GARBAGE: [u8; PAGE_SIZE] = [0xee; PAGE_SIZE];
 
 /// Pool memory in a vector.
 pub struct VecArena(Vec<u8>);
@@ -63,10 +74,14 @@ pub struct SimMachine {
     pub pinned: RefCell<BTreeSet<Vpn>>,
     /// A mapping ends in front of this page: nothing is copied across.
     pub boundary: Cell<Option<Vpn>>,
+    /// First slot of the last read, if it failed.
+    failed_read: Cell<Option<u32>>,
     staging: RefCell<BTreeMap<u32, Page>>,
     disk: RefCell<BTreeMap<u32, Page>>,
     /// Writes to the disk fail.
     pub disk_fails: Cell<bool>,
+    /// Steps that fail.
+    pub fail: FaultAttr,
     clock: Cell<u64>,
 }
 
@@ -87,17 +102,7 @@ impl SimMachine {
         self.staging.borrow().len()
     }
 
-    /// Counters of their own for one engine.
-    pub fn vmstat() -> Vmstat {
-        Vmstat::new(Vec::leak((0..WORDS).map(|_| AtomicU64::new(0)).collect()))
-    }
-}
-
-impl Machine for SimMachine {
-    type Arena = VecArena;
-    type Io = VecIo;
-
-    fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
+    fn take_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
         for i in 0..pages {
             let page = vpn.add(u64::from(i));
             let stop = |stop| Done {
@@ -116,7 +121,7 @@ impl Machine for SimMachine {
         Done::all(pages)
     }
 
-    fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
+    fn put_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
         for i in 0..pages {
             let frame = self
                 .staging
@@ -131,22 +136,52 @@ impl Machine for SimMachine {
         Done::all(pages)
     }
 
-    fn copy_in(&self, vpn: Vpn, bytes: &[u8], _: bool) -> Done {
-        let pages = (bytes.len() / PAGE_SIZE) as u64;
-        if self.boundary.get().is_some_and(|at| vpn < at && at < vpn.add(pages)) {
-            return Done::none(Stop::Unmovable);
-        }
+    fn copy_pages(&self, vpn: Vpn, bytes: &[u8]) -> Done {
+        let mut pages = self.pages.borrow_mut();
         for (i, page) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
             let at = vpn.add(i as u64);
-            if self.pages.borrow().contains_key(&at) {
+            if pages.contains_key(&at) {
                 return Done {
                     pages: i as u32,
                     stop: Some(Stop::Present),
                 };
             }
-            self.pages.borrow_mut().insert(at, boxed(page));
+            pages.insert(at, boxed(page));
         }
         Done::all((bytes.len() / PAGE_SIZE) as u32)
+    }
+
+    /// Counters of their own for one engine.
+    pub fn vmstat() -> Vmstat {
+        Vmstat::new(Vec::leak((0..WORDS).map(|_| AtomicU64::new(0)).collect()))
+    }
+}
+
+impl Machine for SimMachine {
+    type Arena = VecArena;
+    type Io = VecIo;
+
+    fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
+        let stops = [Stop::Again, Stop::Busy, Stop::NoMemory, Stop::Unmovable];
+        self.fail
+            .cut_short(pages, &stops, |pages| self.take_out(vpn, slot, pages))
+    }
+
+    fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
+        let stops = [Stop::Again, Stop::Busy, Stop::NoMemory];
+        self.fail
+            .cut_short(pages, &stops, |pages| self.put_in(slot, vpn, pages))
+    }
+
+    fn copy_in(&self, vpn: Vpn, bytes: &[u8], _: bool) -> Done {
+        let pages = (bytes.len() / PAGE_SIZE) as u32;
+        let end = vpn.add(u64::from(pages));
+        if self.boundary.get().is_some_and(|at| vpn < at && at < end) {
+            return Done::none(Stop::Unmovable);
+        }
+        self.fail.cut_short(pages, &[Stop::Again, Stop::NoMemory], |pages| {
+            self.copy_pages(vpn, &bytes[..pages as usize * PAGE_SIZE])
+        })
     }
 
     fn wake(&self, _: Vpn, _: u32) {}
@@ -165,7 +200,7 @@ impl Machine for SimMachine {
     }
 
     fn arena(&self) -> Option<VecArena> {
-        Some(VecArena::new(2048))
+        self.fail.should_fail().is_none().then(|| VecArena::new(ARENA_PAGES))
     }
 
     fn io_buffer(&self, pages: usize) -> VecIo {
@@ -176,13 +211,22 @@ impl Machine for SimMachine {
         if self.disk_fails.get() {
             return Err(IoError::NoSpace);
         }
+        let failed = self.fail.should_fail().is_some();
         for (i, page) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
-            self.disk.borrow_mut().insert(slot + i as u32, boxed(page));
+            let page = boxed(if failed { &GARBAGE } else { page });
+            self.disk.borrow_mut().insert(slot + i as u32, page);
         }
-        Ok(())
+        if failed { Err(IoError::Failed) } else { Ok(()) }
     }
 
     fn read_swap(&self, _: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
+        // A page that cannot be read twice is lost, so no read fails that has just failed.
+        let again = self.failed_read.replace(None) == Some(slot);
+        if !again && self.fail.should_fail().is_some() {
+            self.failed_read.set(Some(slot));
+            bytes.fill(GARBAGE[0]);
+            return Err(IoError::Failed);
+        }
         for (i, page) in bytes.chunks_exact_mut(PAGE_SIZE).enumerate() {
             page.copy_from_slice(&self.disk.borrow().get(&(slot + i as u32)).ok_or(IoError::Failed)?[..]);
         }

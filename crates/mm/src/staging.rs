@@ -145,8 +145,30 @@ impl Staging {
         self.waiting.push_back(run);
     }
 
-    /// The run that has waited longest leaves.
+    /// The run that has waited longest leaves. Empty ones give their slots up on the way: there is nothing to store in
+    /// them, which reclaim would take for the end of what it can do.
     pub fn pop_oldest(&mut self) -> Option<StagedRun> {
-        self.waiting.pop_front()
+        while let Some(run) = self.waiting.pop_front() {
+            if !self.frames_of(run).is_empty() {
+                return Some(run);
+            }
+            self.release(run);
+        }
+        None
+    }
+
+    /// Runs that wait with no frame left, since all were taken back, give their slots up. Whether there were any.
+    pub fn release_empty(&mut self) -> bool {
+        let waiting = core::mem::take(&mut self.waiting);
+        let (before, mut kept) = (waiting.len(), VecDeque::new());
+        for run in waiting {
+            if self.frames_of(run).is_empty() {
+                self.release(run);
+            } else {
+                kept.push_back(run);
+            }
+        }
+        self.waiting = kept;
+        self.waiting.len() < before
     }
 }

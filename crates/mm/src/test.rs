@@ -1,240 +1,124 @@
-//! The engine against a plain copy of the program's memory, in a simulated machine with limits so small that
-//! everything is on its way somewhere all the time.
+//! The engine against a plain copy of the program's memory.
 
-use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
 use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
-use crate::sim::{SimMachine, VecArena};
-use uzswap_acomp::{Algorithm, Compressor};
-
+use crate::sim::{ARENA_PAGES, BASE, OPS, PAGES, SimMachine, contents};
 use crate::vmstat::Item;
-use crate::zpool::{PoolKind, ZpoolType};
-use crate::{Change, Config, Effort, Fault, Idle, Mm, SwapOut, Worker};
+use crate::{Change, Effort};
 
-type Engine = Mm<parking_lot::RawMutex, SimMachine>;
+type World = crate::sim::World<parking_lot::RawMutex>;
 
-const BASE: u64 = 0x5555_0000;
-const PAGES: u64 = 96;
-
-fn config(swap_pages: u64) -> Config {
-    Config {
-        folio_order_max: 4,
-        page_cluster: 3,
-        store_batch: 8,
-        staging_slots: 64,
-        staged_target: 16,
-        swap_pages,
-        writes_plain: swap_pages == 20,
-        pool: PoolKind {
-            zpool: ZpoolType::Zsmalloc,
-            compressor: Algorithm::Lz4 { acceleration: 1 }.into(),
-        },
-    }
+fn config(cases: u32) -> ProptestConfig {
+    // Miri takes a thousand times longer.
+    ProptestConfig::with_cases(if cfg!(miri) { 3 } else { cases })
 }
 
-struct World {
-    mm: Engine,
-    worker: Worker<SimMachine>,
-    shadow: BTreeMap<Vpn, Vec<u8>>,
+type Op = (u8, u64, u64, u64);
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let max = if cfg!(miri) { 30 } else { 300 };
+    proptest::collection::vec((0..OPS, 0..PAGES, 1..24u64, any::<u64>()), 1..max)
 }
 
-/// Contents of kind `seed % 4`: zeros, text or one word over and over, half noise, noise.
-fn contents(seed: u64) -> Vec<u8> {
-    let mut x = seed | 1;
-    let mut noise = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x as u8
-    };
-    match seed % 4 {
-        0 => vec![0; PAGE_SIZE],
-        1 if (seed / 4).is_multiple_of(3) => vec![seed as u8; PAGE_SIZE],
-        1 => (0..PAGE_SIZE).map(|i| (i as u64 % 61 + seed % 7) as u8).collect(),
-        2 => (0..PAGE_SIZE).map(|i| if i % 2 == 0 { noise() } else { 7 }).collect(),
-        _ => (0..PAGE_SIZE).map(|_| noise()).collect(),
-    }
+fn swap_pages() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0u64), Just(20), Just(1000)]
 }
 
-impl World {
-    fn new(swap_pages: u64) -> Self {
-        let config = config(swap_pages);
-        let mm = Engine::new(SimMachine::default(), VecArena::new(2048), config, SimMachine::vmstat());
-        mm.manage(PageRange::new(Vpn::new(BASE), PAGES));
-        Self {
-            worker: Worker::new(&config, mm.machine()),
-            mm,
-            shadow: BTreeMap::new(),
-        }
+/// All of `ops` while of 1000 steps of the machine `per_mille` fail.
+fn run(swap: u64, arena: usize, ops: Vec<Op>, per_mille: u64) {
+    let mut world = World::new(swap, arena);
+    world.set_fail_rate(ops.len() as u64, per_mille);
+    for (op, page, len, seed) in ops {
+        world.step(op, page, len, seed);
     }
+    world.finish();
+}
 
-    /// What a program's access does: fault until the page is there.
-    fn touch(&mut self, vpn: Vpn) {
-        for _ in 0..8 {
-            if self.mm.machine().read(vpn).is_some() {
-                return;
-            }
-            assert_ne!(self.mm.fault(&mut self.worker, vpn), Fault::Lost);
-        }
-        panic!("{vpn:?} faults for ever");
-    }
-
-    fn check(&mut self, vpn: Vpn) {
-        self.touch(vpn);
-        let seen = self.mm.machine().read(vpn).unwrap();
-        match self.shadow.get(&vpn) {
-            Some(expected) => assert!(seen[..] == expected[..], "{vpn:?} reads back different"),
-            None => assert!(seen.iter().all(|b| *b == 0), "{vpn:?} should read as zeros"),
-        }
-    }
-
-    fn write(&mut self, vpn: Vpn, seed: u64) {
-        self.touch(vpn);
-        self.mm
-            .machine()
-            .pages
-            .borrow_mut()
-            .get_mut(&vpn)
-            .unwrap()
-            .copy_from_slice(&contents(seed));
-        self.shadow.insert(vpn, contents(seed));
-    }
-
-    fn remove(&mut self, range: PageRange) {
-        self.mm.change(Change::Remove(range));
-        self.mm
-            .machine()
-            .pages
-            .borrow_mut()
-            .retain(|vpn, _| !range.contains(*vpn));
-        self.shadow.retain(|vpn, _| !range.contains(*vpn));
-    }
-
-    /// mremap to another place and back to the front: the second half swaps places with the first.
-    fn remap(&mut self, from: PageRange, to: Vpn) {
-        let key = |vpn: Vpn| to.add(vpn.number() - from.start.number());
-        let mut pages = self.mm.machine().pages.borrow_mut();
-        let target = PageRange::new(to, from.pages());
-        pages.retain(|vpn, _| !target.contains(*vpn));
-        let moved: Vec<_> = pages.keys().copied().filter(|vpn| from.contains(*vpn)).collect();
-        for vpn in moved {
-            let page = pages.remove(&vpn).unwrap();
-            pages.insert(key(vpn), page);
-        }
-        drop(pages);
-        self.shadow.retain(|vpn, _| !target.contains(*vpn));
-        let moved: Vec<_> = self.shadow.keys().copied().filter(|vpn| from.contains(*vpn)).collect();
-        for vpn in moved {
-            let page = self.shadow.remove(&vpn).unwrap();
-            self.shadow.insert(key(vpn), page);
-        }
-        self.mm.change(Change::Unmap(target));
-        self.mm.change(Change::Remap { from, to });
-        self.mm.change(Change::Unmap(from));
-        self.mm.manage(from);
-    }
-
-    fn step(&mut self, op: u8, page: u64, len: u64, seed: u64) {
-        let vpn = Vpn::new(BASE + page);
-        let half = PAGES / 2;
-        let len = len.min(PAGES - page);
-        match op {
-            0..=3 => self.write(vpn, seed),
-            4..=6 => self.check(vpn),
-            7 => self.remove(PageRange::new(vpn, len)),
-            8 => drop(self.mm.shrink(
-                &mut self.worker,
-                16,
-                [Effort::Background, Effort::Requested, Effort::Urgent][seed as usize % 3],
-            )),
-            9 => drop(self.mm.writeback(&mut self.worker, 8)),
-            10 => self.remap(
-                PageRange::new(Vpn::new(BASE + page % half), len.min(half - page % half)),
-                Vpn::new(BASE + half),
-            ),
-            11 => self.mm.machine().disk_fails.set(seed.is_multiple_of(2)),
-            12 => {
-                self.mm.machine().pinned.borrow_mut().insert(vpn);
-            }
-            13 => {
-                self.mm.machine().pinned.borrow_mut().clear();
-                self.mm.machine().boundary.set(seed.is_multiple_of(2).then_some(vpn));
-            }
-            14 => {
-                if self.mm.is_frozen() {
-                    self.mm.thaw();
-                } else {
-                    let pin = self.mm.freeze();
-                    self.mm.unpin(pin);
-                }
-            }
-            15 => self.mm.set_pool_limit(seed % 12, seed % 10),
-            16 => drop(self.mm.compact(seed % 4)),
-            17 => self.mm.set_swap_out(SwapOut::from_word(seed % 3)),
-            18 if seed.is_multiple_of(2) => self.mm.set_shrinker(seed.is_multiple_of(4)),
-            18 => self.mm.set_enabled(!seed.is_multiple_of(5)),
-            19 => self.mm.discard_swap(),
-            20 => {
-                self.mm.tick();
-                let algorithm = Algorithm::Zstd { level: 3 };
-                let since_ns = self.mm.machine().now_ns();
-                while self.mm.recompress(&mut self.worker, Idle { algorithm, since_ns }) > 0 {}
-            }
-            _ => drop(self.mm.set_pool(PoolKind {
-                zpool: ZpoolType::from_word(seed % 3),
-                compressor: Compressor {
-                    algorithm: [
-                        Algorithm::Lz4 { acceleration: 1 },
-                        Algorithm::Zstd { level: 1 },
-                        Algorithm::Deflate { level: 1 },
-                    ][seed as usize / 3 % 3],
-                    is_parallel: seed.is_multiple_of(2),
-                },
-            })),
-        }
-    }
-
-    fn check_all(&mut self) {
-        for page in 0..PAGES {
-            self.check(Vpn::new(BASE + page));
-        }
-        let gauges = self.mm.gauges();
-        assert_eq!(gauges.staged, self.mm.machine().staged_frames() as u64);
-        // Pages that were mapped while their range was not managed (a remap during a freeze) have no word.
-        assert!(gauges.resident <= self.mm.machine().pages.borrow().len() as u64);
-        assert_eq!(
-            (gauges.stored, gauges.pool, gauges.swapped),
-            (0, 0, 0),
-            "all of it was loaded again"
-        );
+proptest! {
+    #![proptest_config(config(400))]
+    #[test]
+    fn every_page_reads_back_what_was_written(swap in swap_pages(), ops in ops()) {
+        run(swap, ARENA_PAGES, ops, 0);
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 400 }, ..ProptestConfig::default() })]
+    #![proptest_config(config(300))]
     #[test]
-    fn every_page_reads_back_what_was_written(
-        swap in prop_oneof![Just(0u64), Just(20), Just(1000)],
-        ops in proptest::collection::vec((0..22u8, 0..PAGES, 1..24u64, any::<u64>()), 1..300),
+    fn every_page_reads_back_when_every_hundredth_step_fails(
+        swap in swap_pages(),
+        // Of a few pages, a pool is full most of the time.
+        arena in prop_oneof![Just(6), Just(ARENA_PAGES)],
+        ops in ops(),
     ) {
-        let mut world = World::new(swap);
-        for (op, page, len, seed) in ops {
-            world.step(op, page, len, seed);
+        run(swap, arena, ops, 10);
+    }
+
+    #[test]
+    fn every_page_reads_back_when_every_fifth_step_fails(
+        swap in swap_pages(),
+        arena in prop_oneof![Just(6), Just(ARENA_PAGES)],
+        ops in ops(),
+    ) {
+        run(swap, arena, ops, 200);
+    }
+}
+
+/// Every kind of step, with all pages on their way somewhere between.
+fn a_life(world: &mut World) {
+    for page in 0..PAGES {
+        world.write(Vpn::new(BASE + page), page * 7);
+    }
+    for effort in [Effort::Background, Effort::Requested, Effort::Urgent] {
+        for _ in 0..3 {
+            world.mm.shrink(&mut world.worker, 24, effort);
         }
-        world.mm.thaw();
-        world.mm.machine().pinned.borrow_mut().clear();
-        world.check_all();
+        world.check(Vpn::new(BASE + 7));
+    }
+    world.mm.writeback(&mut world.worker, 12);
+    for (i, op) in [8, 19, 8, 10, 9, 16, 14, 4, 7, 14, 15, 8, 8, 18, 15]
+        .into_iter()
+        .enumerate()
+    {
+        let i = i as u64;
+        world.step(op, i * 5, 9, i * 11);
+        world.check(Vpn::new(BASE + i * 13 % PAGES));
+    }
+    world.mm.set_pool_limit(0, 0);
+    for round in 0..5 {
+        world.mm.shrink(&mut world.worker, 32, Effort::Urgent);
+        for page in (round..PAGES).step_by(9) {
+            world.write(Vpn::new(BASE + page), page * 5 + round);
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "hours")]
+fn any_one_step_may_fail() {
+    let mut world = World::new(1000, ARENA_PAGES);
+    a_life(&mut world);
+    let steps = world.mm.machine().fail.calls();
+    world.finish();
+    assert!(steps >= 200, "only {steps} steps");
+    for n in 1..=steps {
+        // Twice, to be stopped in two ways.
+        for seed in [n, n + 1_000_000] {
+            let mut world = World::new(1000, ARENA_PAGES);
+            world.mm.machine().fail.fail_nth(seed, n);
+            a_life(&mut world);
+            world.finish();
+        }
     }
 }
 
 #[test]
 fn the_path_of_a_page_through_every_state() {
-    let mut world = World::new(1000);
+    let mut world = World::new(1000, ARENA_PAGES);
     for page in 0..PAGES {
         world.write(Vpn::new(BASE + page), page * 4 + page % 4);
     }
@@ -257,7 +141,7 @@ fn the_path_of_a_page_through_every_state() {
 
 #[test]
 fn a_second_chance_costs_no_compression() {
-    let mut world = World::new(0);
+    let mut world = World::new(0, ARENA_PAGES);
     for page in 0..16 {
         world.write(Vpn::new(BASE + page), 5);
     }
@@ -269,8 +153,22 @@ fn a_second_chance_costs_no_compression() {
 }
 
 #[test]
+fn slots_of_runs_that_were_taken_back_are_found_again() {
+    let mut world = World::new(1000, ARENA_PAGES);
+    for page in (0..PAGES).step_by(4) {
+        let vpn = Vpn::new(BASE + page);
+        world.write(vpn, 5);
+        assert_eq!(world.mm.isolate_range(PageRange::new(vpn, 1)), 1, "page {page}");
+        world.check(vpn);
+    }
+    assert_eq!(world.mm.gauges().staged, 0);
+    // The oldest run has nothing to store: the round goes on to the one that it isolated.
+    assert!(world.mm.shrink(&mut world.worker, 16, Effort::Urgent).reclaimed > 0);
+}
+
+#[test]
 fn a_full_disk_loses_nothing() {
-    let mut world = World::new(1000);
+    let mut world = World::new(1000, ARENA_PAGES);
     world.mm.machine().disk_fails.set(true);
     world.mm.set_pool_limit(2, 2);
     for page in 0..PAGES {
@@ -283,7 +181,7 @@ fn a_full_disk_loses_nothing() {
 
 #[test]
 fn a_child_starts_from_the_frozen_state() {
-    let mut world = World::new(1000);
+    let mut world = World::new(1000, ARENA_PAGES);
     for page in 0..32 {
         world.write(Vpn::new(BASE + page), page * 4 + 1 + page % 2);
     }

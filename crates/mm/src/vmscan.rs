@@ -71,7 +71,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             Effort::Background => self.config.staged_target,
             Effort::Requested | Effort::Urgent => 0,
         };
-        while self.with(|inner| inner.staging.frames()) > target {
+        let staged = || self.with(|inner| inner.staging.frames());
+        let mut left = staged();
+        while left > target {
             let stored = if bypasses {
                 self.swap_out_oldest(worker)
             } else {
@@ -80,7 +82,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             let Some(stored) = stored else { break };
             scan.reclaimed += stored;
             let is_enough = effort != Effort::Background && scan.reclaimed >= u64::from(want);
-            if is_enough || stored == 0 || (!bypasses && self.is_pool_full()) {
+            // Nothing stored, and no frame given up either: what was refused now would be refused again.
+            let before = core::mem::replace(&mut left, staged());
+            let is_stuck = stored == 0 && left >= before;
+            if is_enough || is_stuck || (!bypasses && self.is_pool_full()) {
                 break;
             }
         }
@@ -160,7 +165,15 @@ impl Batch {
             self.0 = inner
                 .staging
                 .alloc(pages.max(BATCH_SLOTS))
-                .or_else(|| inner.staging.alloc(pages));
+                .or_else(|| inner.staging.alloc(pages))
+                // Nothing stores a run of no frames, so if all slots belong to such runs, this is their only way out.
+                .or_else(|| {
+                    inner
+                        .staging
+                        .release_empty()
+                        .then(|| inner.staging.alloc(pages))
+                        .flatten()
+                });
         }
         self.0.as_mut()
     }

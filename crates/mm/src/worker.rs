@@ -337,10 +337,11 @@ impl<M: Machine> Worker<M> {
             )
     }
 
-    /// Read slots of a device, at most [`io_pages`](Self::io_pages) of them, into the I/O buffer.
+    /// Read slots of a device, at most [`io_pages`](Self::io_pages) of them, into the I/O buffer. An error is believed when it
+    /// comes twice.
     pub(crate) fn read_slots(&mut self, machine: &M, device: u8, first: u32, last: u32) -> bool {
         let bytes = (last + 1 - first) as usize * PAGE_SIZE;
-        machine.read_swap(device, first, self.io.bytes_mut(bytes)).is_ok()
+        (0..2).any(|_| machine.read_swap(device, first, self.io.bytes_mut(bytes)).is_ok())
     }
 
     /// Take along a blob that will be in the I/O buffer when the device was read: [`take_reads`](Self::take_reads).

@@ -92,6 +92,7 @@ fn a_full_arena_refuses_and_keeps_what_it_has() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "hours")]
 fn density_is_what_each_allocator_promises() {
     // Lengths about 2.3 times shorter than a page, as lz4 makes them of a heap.
     let lengths = (0..20_000usize).map(|i| 900 + i * 7919 % 1800);
@@ -113,6 +114,7 @@ fn density_is_what_each_allocator_promises() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "hours")]
 fn compaction_restores_density() {
     let mut pool = make(ZpoolType::Zsmalloc, VecArena::new(1 << 17));
     let len_of = |i: usize| 900 + i * 7919 % 1800;

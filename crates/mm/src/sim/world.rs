@@ -1,0 +1,300 @@
+//! A program and its engine: the engine against a plain copy of the program's memory, in a simulated machine with limits so
+//! small that everything is on its way somewhere all the time. For the property tests and the fuzzer.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use lock_api::RawMutex;
+use uzswap_acomp::{Algorithm, Compressor};
+
+use super::{SimMachine, VecArena};
+use crate::machine::Machine;
+use crate::page::{PAGE_SIZE, PageRange, Vpn};
+use crate::vmstat::Item;
+use crate::zpool::{PoolKind, ZpoolType};
+use crate::{Change, Config, Effort, Fault, Idle, Mm, SwapOut, Worker};
+
+/// First page of the program's memory.
+pub const BASE: u64 = 0x5555_0000;
+/// Pages of it.
+pub const PAGES: u64 = if cfg!(miri) { 32 } else { 96 };
+/// What [`World::step`] can do.
+pub const OPS: u8 = 25;
+
+/// Faults after which a page must be there.
+const TRIES: u32 = 8;
+/// The same while steps fail: of 1000 tries that fail half the time, none succeeds only once in 2^1000 runs.
+const TRIES_WHILE_FAILING: u32 = 1000;
+
+fn config(swap_pages: u64) -> Config {
+    Config {
+        folio_order_max: 4,
+        page_cluster: 3,
+        store_batch: 8,
+        staging_slots: 64,
+        staged_target: 16,
+        swap_pages,
+        writes_plain: swap_pages == 20,
+        pool: PoolKind {
+            zpool: ZpoolType::Zsmalloc,
+            compressor: algorithm(0).into(),
+        },
+    }
+}
+
+/// Every compressor, or under Miri, which runs no C, three levels of the one that is Rust.
+fn algorithm(seed: u64) -> Algorithm {
+    if cfg!(miri) {
+        let level = (seed % 3) as u8 + 1;
+        return Algorithm::Deflate { level };
+    }
+    match seed % 3 {
+        0 => Algorithm::Lz4 { acceleration: 1 },
+        1 => Algorithm::Zstd { level: 1 },
+        _ => Algorithm::Deflate { level: 1 },
+    }
+}
+
+/// The program and its engine.
+pub struct World<R> {
+    /// The engine.
+    pub mm: Mm<R, SimMachine>,
+    /// Its only worker.
+    pub worker: Worker<SimMachine>,
+    /// What the program wrote; other pages are zeros.
+    shadow: BTreeMap<Vpn, Vec<u8>>,
+    tries: u32,
+}
+
+/// Contents of kind `seed % 4`: zeros, one word over and over or text, half noise, noise. In few steps: Miri counts them.
+pub fn contents(seed: u64) -> Vec<u8> {
+    let mut x = seed | 1;
+    let mut noise = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x.to_ne_bytes()
+    };
+    let mut page = vec![0; PAGE_SIZE];
+    match seed % 4 {
+        0 => {}
+        1 if (seed / 4).is_multiple_of(3) => page.fill(seed as u8),
+        1 => (0..)
+            .zip(page.chunks_mut(61))
+            .for_each(|(i, line)| line.fill((seed + i) as u8)),
+        2 => page
+            .chunks_mut(16)
+            .for_each(|chunk| chunk[..8].copy_from_slice(&noise())),
+        _ => page.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&noise())),
+    }
+    page
+}
+
+impl<R: RawMutex> World<R> {
+    /// A program of [`PAGES`] pages, with a first pool of `arena_pages` and a device of `swap_pages` pages.
+    pub fn new(swap_pages: u64, arena_pages: usize) -> Self {
+        let config = config(swap_pages);
+        let mm = Mm::new(
+            SimMachine::default(),
+            VecArena::new(arena_pages),
+            config,
+            SimMachine::vmstat(),
+        );
+        mm.manage(PageRange::new(Vpn::new(BASE), PAGES));
+        Self {
+            worker: Worker::new(&config, mm.machine()),
+            mm,
+            shadow: BTreeMap::new(),
+            tries: TRIES,
+        }
+    }
+
+    /// Of 1000 steps of the machine about `per_mille` fail from now on.
+    pub fn set_fail_rate(&mut self, seed: u64, per_mille: u64) {
+        self.mm.machine().fail.set_rate(seed, per_mille);
+        self.tries = if per_mille == 0 { TRIES } else { TRIES_WHILE_FAILING };
+    }
+
+    /// What a program's access does: fault until the page is there.
+    fn touch(&mut self, vpn: Vpn) {
+        for _ in 0..self.tries {
+            if self.mm.machine().read(vpn).is_some() {
+                return;
+            }
+            let fault = self.mm.fault(&mut self.worker, vpn);
+            let lost = |item| self.mm.stat().get(item);
+            assert!(
+                fault != Fault::Lost,
+                "{vpn:?} is lost: {} blocks damaged, {} pages unreadable",
+                lost(Item::DecompressFail),
+                lost(Item::SwapReadFail)
+            );
+        }
+        panic!("{vpn:?} faults for ever");
+    }
+
+    /// Read a page: it must be what was written last.
+    pub fn check(&mut self, vpn: Vpn) {
+        self.touch(vpn);
+        let seen = self.mm.machine().read(vpn).unwrap();
+        match self.shadow.get(&vpn) {
+            Some(expected) => assert!(seen[..] == expected[..], "{vpn:?} reads back different"),
+            None => assert!(seen[..] == [0; PAGE_SIZE], "{vpn:?} should read as zeros"),
+        }
+    }
+
+    /// Write a page.
+    pub fn write(&mut self, vpn: Vpn, seed: u64) {
+        self.touch(vpn);
+        self.mm
+            .machine()
+            .pages
+            .borrow_mut()
+            .get_mut(&vpn)
+            .unwrap()
+            .copy_from_slice(&contents(seed));
+        self.shadow.insert(vpn, contents(seed));
+    }
+
+    /// MADV_DONTNEED.
+    pub fn remove(&mut self, range: PageRange) {
+        self.mm.change(Change::Remove(range));
+        self.mm
+            .machine()
+            .pages
+            .borrow_mut()
+            .retain(|vpn, _| !range.contains(*vpn));
+        self.shadow.retain(|vpn, _| !range.contains(*vpn));
+    }
+
+    /// mremap to another place and back to the front: the second half swaps places with the first.
+    pub fn remap(&mut self, from: PageRange, to: Vpn) {
+        let key = |vpn: Vpn| to.add(vpn.number() - from.start.number());
+        let mut pages = self.mm.machine().pages.borrow_mut();
+        let target = PageRange::new(to, from.pages());
+        pages.retain(|vpn, _| !target.contains(*vpn));
+        let moved: Vec<_> = pages.keys().copied().filter(|vpn| from.contains(*vpn)).collect();
+        for vpn in moved {
+            let page = pages.remove(&vpn).unwrap();
+            pages.insert(key(vpn), page);
+        }
+        drop(pages);
+        self.shadow.retain(|vpn, _| !target.contains(*vpn));
+        let moved: Vec<_> = self.shadow.keys().copied().filter(|vpn| from.contains(*vpn)).collect();
+        for vpn in moved {
+            let page = self.shadow.remove(&vpn).unwrap();
+            self.shadow.insert(key(vpn), page);
+        }
+        self.mm.change(Change::Unmap(target));
+        self.mm.change(Change::Remap { from, to });
+        self.mm.change(Change::Unmap(from));
+        self.mm.manage(from);
+    }
+
+    /// One thing that a program, its pager or its machine may do.
+    pub fn step(&mut self, op: u8, page: u64, len: u64, seed: u64) {
+        let vpn = Vpn::new(BASE + page);
+        let half = PAGES / 2;
+        let len = len.min(PAGES - page);
+        match op {
+            0..=3 => self.write(vpn, seed),
+            4..=6 => self.check(vpn),
+            7 => self.remove(PageRange::new(vpn, len)),
+            8 => drop(self.mm.shrink(
+                &mut self.worker,
+                16,
+                [Effort::Background, Effort::Requested, Effort::Urgent][seed as usize % 3],
+            )),
+            9 => drop(self.mm.writeback(&mut self.worker, 8)),
+            10 => self.remap(
+                PageRange::new(Vpn::new(BASE + page % half), len.min(half - page % half)),
+                Vpn::new(BASE + half),
+            ),
+            11 => self.mm.machine().disk_fails.set(seed.is_multiple_of(2)),
+            12 => {
+                self.mm.machine().pinned.borrow_mut().insert(vpn);
+            }
+            13 => {
+                self.mm.machine().pinned.borrow_mut().clear();
+                self.mm.machine().boundary.set(seed.is_multiple_of(2).then_some(vpn));
+            }
+            14 => {
+                if self.mm.is_frozen() {
+                    self.mm.thaw();
+                } else {
+                    let pin = self.mm.freeze();
+                    self.mm.unpin(pin);
+                }
+            }
+            15 => self.mm.set_pool_limit(seed % 12, seed % 10),
+            16 => drop(self.mm.compact(seed % 4)),
+            17 => self.mm.set_writeback(seed.is_multiple_of(2)),
+            18 => drop(self.mm.isolate_range(PageRange::new(vpn, len))),
+            19 => self.mm.set_swap_out(SwapOut::from_word(seed % 3)),
+            20 => self.mm.set_enabled(!seed.is_multiple_of(5)),
+            21 => self.mm.discard_swap(),
+            22 => self.recompress(),
+            23 => self.mm.set_shrinker(seed.is_multiple_of(2)),
+            _ => drop(self.mm.set_pool(PoolKind {
+                zpool: ZpoolType::from_word(seed % 3),
+                compressor: Compressor {
+                    algorithm: algorithm(seed / 3),
+                    is_parallel: seed.is_multiple_of(2),
+                },
+            })),
+        }
+    }
+
+    /// Compress everything that is stored again.
+    fn recompress(&mut self) {
+        self.mm.tick();
+        let idle = Idle {
+            algorithm: algorithm(1),
+            since_ns: self.mm.machine().now_ns(),
+        };
+        while self.mm.recompress(&mut self.worker, idle) > 0 {}
+    }
+
+    /// The end of a run: nothing fails, is pinned or frozen any more. All pages read back, and all can be reclaimed.
+    pub fn finish(&mut self) {
+        self.set_fail_rate(0, 0);
+        self.mm.thaw();
+        let machine = self.mm.machine();
+        machine.pinned.borrow_mut().clear();
+        machine.disk_fails.set(false);
+        self.mm.set_writeback(true);
+        self.mm.set_enabled(true);
+        self.mm.set_swap_out(SwapOut::Whole);
+        self.check_all();
+        if self.mm.config().swap_pages >= PAGES {
+            // Straight to the device, where there is room for all: what stays is on no list.
+            self.mm.set_pool_limit(0, 0);
+            // Not until one round comes to nothing: the first may find the staging range full of what was taken back.
+            let mut fruitless = 0;
+            while fruitless < 3 {
+                let scan = self.mm.shrink(&mut self.worker, 32, Effort::Urgent);
+                fruitless = if scan.reclaimed > 0 { 0 } else { fruitless + 1 };
+            }
+            let gauges = self.mm.gauges();
+            assert_eq!(gauges.resident + gauges.staged, 0, "every page can be reclaimed");
+            self.check_all();
+        }
+    }
+
+    /// Read all pages; then nothing is stored any more.
+    pub fn check_all(&mut self) {
+        for page in 0..PAGES {
+            self.check(Vpn::new(BASE + page));
+        }
+        let gauges = self.mm.gauges();
+        assert_eq!(gauges.staged, self.mm.machine().staged_frames() as u64);
+        // Pages that were mapped while their range was not managed (a remap during a freeze) have no word.
+        assert!(gauges.resident <= self.mm.machine().pages.borrow().len() as u64);
+        assert_eq!(
+            (gauges.stored, gauges.pool, gauges.swapped),
+            (0, 0, 0),
+            "all of it was loaded again"
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! A group file that somebody scribbled over: whatever its words say is read as something.
+#![no_main]
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libfuzzer_sys::fuzz_target;
+use uzswap_acomp::Algorithm;
+use uzswap_ctl::{Field, Group, Key, PROCESSES, WORDS};
+use uzswap_mm::vmstat::Item;
+use uzswap_mm::zpool::ZpoolType;
+
+const KEYS: [Key; 22] = [
+    Key::MemoryMax,
+    Key::MemoryHigh,
+    Key::SwapMax,
+    Key::ZswapMax,
+    Key::Compressor,
+    Key::MaxPoolPercent,
+    Key::AcceptThresholdPercent,
+    Key::FolioOrder,
+    Key::PageCluster,
+    Key::StoreBatch,
+    Key::Swap,
+    Key::SwapPathIsFile,
+    Key::MemoryPeak,
+    Key::OomPid,
+    Key::OomUsage,
+    Key::SwapError,
+    Key::Zpool,
+    Key::ZswapWriteback,
+    Key::ReclaimAsked,
+    Key::ReclaimZswap,
+    Key::ReclaimDone,
+    Key::ReclaimBusy,
+];
+
+const FIELDS: [Field; 9] = [
+    Field::Pid,
+    Field::Charge,
+    Field::Resident,
+    Field::Staged,
+    Field::Pool,
+    Field::Stored,
+    Field::Incompressible,
+    Field::Swapped,
+    Field::Agent,
+];
+
+fn words() -> &'static [AtomicU64] {
+    static FILE: OnceLock<Vec<AtomicU64>> = OnceLock::new();
+    FILE.get_or_init(|| (0..WORDS).map(|_| AtomicU64::new(0)).collect())
+}
+
+/// Everything that an agent or the launcher asks a group for.
+fn read_all(group: Group, word: u64) {
+    for key in KEYS {
+        let before = group.get(key);
+        assert_eq!(group.take(key, word), before.min(word));
+        group.add(key, word);
+        group.raise(key, word);
+        assert!(group.get(key) >= word);
+    }
+    let pool = group.pool();
+    assert_eq!(
+        Algorithm::parse(&pool.algorithm.to_string()),
+        Ok(pool.algorithm),
+        "a level within its range"
+    );
+    assert_eq!(ZpoolType::parse(pool.zpool.name()), Some(pool.zpool));
+    assert!(group.pool_accept_bytes() <= group.pool_limit_bytes());
+    assert!(group.pool_limit_bytes() <= group.get(Key::ZswapMax));
+    assert!(group.high_water() <= PROCESSES);
+    for field in FIELDS {
+        assert!(group.sum(field) >= group.field(0, field).min(group.sum(field)));
+        group.field(word as usize, field);
+    }
+    assert_eq!(group.current(), group.sum(Field::Charge));
+    assert!(group.swap_path().len() <= Group::PATH_MAX + 1);
+    group.last_words();
+    let stat = group.vmstat();
+    Item::ALL.iter().for_each(|item| {
+        stat.get(*item);
+    });
+    stat.record_load(word);
+    stat.record_store(word);
+    stat.histograms();
+    group.set_swap_path(&word.to_le_bytes().repeat(200));
+    group.set_last_words(&word.to_string().repeat(99));
+    let slot = word as usize % PROCESSES;
+    group.take_slot(slot, word as i32);
+    group.clear_slot(slot);
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let words = words();
+    words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    let group = Group::create(words);
+    let mut last = 0;
+    for entry in bytes.as_chunks::<10>().0 {
+        let (at, word) = entry.split_at(2);
+        // Mostly the header and the first processes.
+        let at = usize::from(u16::from_le_bytes([at[0], at[1]]));
+        let at = [at % 32, at % 1024, 1024 + at % 64, at % WORDS][at % 4];
+        last = u64::from_le_bytes(word.try_into().expect("8 bytes"));
+        words[at].store(last, Ordering::Relaxed);
+    }
+    Algorithm::from_word(last);
+    ZpoolType::from_word(last);
+    read_all(group, last);
+    Group::open(words);
+    Group::open(&words[..bytes.len().min(WORDS)]);
+});

@@ -1,0 +1,28 @@
+//! Any text as a compressor, an allocator or a size: read or refused with a message; what is read is written the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use size::Size;
+use uzswap_acomp::Algorithm;
+use uzswap_mm::zpool::ZpoolType;
+
+#[path = "../../crates/cli/src/size.rs"]
+mod size;
+
+fuzz_target!(|text: &str| {
+    match Algorithm::parse(text) {
+        Ok(algorithm) => {
+            assert_eq!(Algorithm::parse(&algorithm.to_string()), Ok(algorithm));
+            assert_eq!(Algorithm::from_word(algorithm.to_word()), algorithm);
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    if let Some(zpool) = ZpoolType::parse(text) {
+        assert_eq!(zpool.to_string(), text);
+        assert_eq!(ZpoolType::from_word(zpool.to_word()), zpool);
+    }
+    match text.parse::<Size>() {
+        Ok(size) => assert!(!size.to_string().is_empty()),
+        Err(error) => assert!(error.contains(text)),
+    }
+});
