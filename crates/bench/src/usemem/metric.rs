@@ -56,6 +56,8 @@ impl Metric {
     pub(crate) fn format(&self, samples: &Samples) -> String {
         let median = samples.median();
         match self.digits {
+            // A pool that no look at the group file has seen.
+            1.. if median == 0.0 && !self.is_time => "-".to_owned(),
             0 => grouped(median.round() as u64),
             digits => format!("{median:.digits$}"),
         }

@@ -34,9 +34,11 @@ pub(crate) fn run(options: &Usemem) -> Result<(), Failure> {
     let program = program(options)?;
     let rounds = if options.quick { 1 } else { options.rounds };
     let mut measured = chosen(&options.only)?;
+    let mut number = 0;
     for round in 1..=rounds {
         for Measured { row, rounds } in &mut measured {
-            let figures = program.run(row)?;
+            number += 1;
+            let figures = program.run(row, number)?;
             eprintln!(
                 "round {round}: {}: write {:.1} MB/s, re-read {:.1} MB/s",
                 row.full_name(),

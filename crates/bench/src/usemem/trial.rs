@@ -33,9 +33,9 @@ pub(crate) struct Observed {
 }
 
 impl Program {
-    /// Run it once.
-    pub(crate) fn run(&self, row: &Row) -> Result<Figures, Failure> {
-        let observed = self.observe(row)?;
+    /// Run it, as run `number` of this benchmark.
+    pub(crate) fn run(&self, row: &Row, number: usize) -> Result<Figures, Failure> {
+        let observed = self.observe(row, number)?;
         let read = |metric: &Metric| {
             (metric.read)(&observed)
                 .ok_or_else(|| Failure::new(format!("{}: no figure for {}", row.full_name(), metric.label)))
@@ -47,8 +47,9 @@ impl Program {
         Ok(figures)
     }
 
-    fn observe(&self, row: &Row) -> Result<Observed, Failure> {
-        let group_name = format!("bench-{}", std::process::id());
+    fn observe(&self, row: &Row, number: usize) -> Result<Observed, Failure> {
+        // A name of its own: the file of the run before may be there for a moment yet.
+        let group_name = format!("bench-{}-{number}", std::process::id());
         let stat_json = std::env::temp_dir().join(format!("uzswap-{group_name}.json"));
         let mut command = self.command(row, &group_name, &stat_json);
         let is_over = AtomicBool::new(false);
