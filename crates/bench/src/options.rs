@@ -60,7 +60,7 @@ pub(crate) struct Usemem {
     /// What the program fills, in MiB
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
     pub(crate) mb: u32,
-    /// Its limit, in MiB [default: 2/3 of --mb, at which lz4 keeps the pool below half of the limit]
+    /// Its limit, in MiB [default: 3/4 of --mb, at which the pool stays below half of the limit]
     #[arg(long, value_name = "N")]
     pub(crate) memory_max_mb: Option<u32>,
     /// How often each row is measured, in turn

@@ -65,7 +65,7 @@ fn program(options: &Usemem) -> Result<Program, Failure> {
         uzswap: find(options, "uzswap")?,
         workload: find(options, "uzswap-workload")?,
         mb,
-        memory_max_mb: options.memory_max_mb.unwrap_or(mb / 3 * 2),
+        memory_max_mb: options.memory_max_mb.unwrap_or(mb / 4 * 3),
         run_options: options.run_options.clone(),
     })
 }
