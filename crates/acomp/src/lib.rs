@@ -74,7 +74,11 @@ impl Context {
         }
     }
 
-    fn compress_page(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, CompressError> {
+    /// Compress one page into `out` and return its length there.
+    ///
+    /// # Errors
+    /// Why it has no compressed form.
+    pub fn compress_page(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, CompressError> {
         match (&mut self.state, self.algorithm) {
             (State::Lz4(state), Algorithm::Lz4 { acceleration }) => {
                 state.compress(page, out, acceleration).ok_or(CompressError::Poor)

@@ -28,12 +28,6 @@ fn noise_page() -> Vec<u8> {
         .collect()
 }
 
-fn compress(ctx: &mut Context, page: &[u8], out: &mut [u8]) -> Result<usize, CompressError> {
-    let (mut result, unit) = (Err(CompressError::Failed), out.len());
-    ctx.compress(&[page], out, unit, |_, outcome| result = outcome);
-    result
-}
-
 #[test]
 fn a_page_that_does_not_compress_is_no_error_of_its_batch() {
     for name in ALL {
@@ -60,7 +54,7 @@ fn every_algorithm_gives_the_page_back() {
         let mut ctx = Context::new(Algorithm::parse(name).unwrap());
         let (page, mut out, mut back) = (text_page(), vec![0; 4096], vec![1; 4096]);
         for _ in 0..3 {
-            let len = compress(&mut ctx, &page, &mut out).unwrap();
+            let len = ctx.compress_page(&page, &mut out).unwrap();
             assert!(len < 1000, "{name}: {len}");
             assert!(ctx.decompress(&out[..len], &mut back), "{name}");
             assert_eq!(back, page, "{name}");
@@ -73,7 +67,7 @@ fn a_damaged_block_is_refused_or_has_another_length() {
     for name in ALL {
         let mut ctx = Context::new(Algorithm::parse(name).unwrap());
         let mut out = vec![0; 4096];
-        let len = compress(&mut ctx, &text_page(), &mut out).unwrap();
+        let len = ctx.compress_page(&text_page(), &mut out).unwrap();
         assert!(!ctx.decompress(&out[..len - 3], &mut vec![0; 4096]), "{name}");
     }
 }

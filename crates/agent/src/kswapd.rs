@@ -33,6 +33,8 @@ const SLOW_TICK: u32 = 10;
 const SHARE_TICK: u32 = 2;
 /// Rounds of reclaim between looks at what relatives share.
 const SHARE_ROUNDS: u32 = 16;
+/// Rounds of reclaim between two reports to the group, while it goes on and on.
+const TELL_ROUNDS: u32 = 32;
 /// Ticks between looks at what compaction would free (a multiple of `SLOW_TICK`), and what it must free at least: a share of
 /// the pool, pages.
 const COMPACT_TICK: u32 = 100;
@@ -248,6 +250,9 @@ impl Kswapd {
             && pager.mail.peek(mail::FREEZE | mail::SCAN) == 0
         {
             rounds += 1;
+            if rounds % TELL_ROUNDS == 0 {
+                self.tell();
+            }
             if pager.memcg.shares() && rounds % SHARE_ROUNDS == 0 {
                 // Giving up a page that a relative has as well frees nothing: look, instead of counting on.
                 self.look_at_shares();

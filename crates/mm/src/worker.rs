@@ -313,16 +313,11 @@ impl<M: Machine> Worker<M> {
     pub(crate) fn compress_page(&mut self, algorithm: Algorithm, max: usize) -> Option<&[u8]> {
         let lane = &mut self.lanes[0];
         let room = max.min(COMPRESSED_MAX);
-        let mut len = None;
-        context(&mut lane.contexts, algorithm).compress(
-            &[&self.page[..]],
-            &mut lane.blocks[..room],
-            room,
-            |_, result| {
-                len = result.ok();
-            },
-        );
-        len.map(|len| &self.lanes[0].blocks[..len])
+        let block = &mut lane.blocks[..room];
+        let len = context(&mut lane.contexts, algorithm)
+            .compress_page(&self.page[..], block)
+            .ok()?;
+        Some(&block[..len])
     }
 
     /// Bring a page on the device into the worker's page. False: it cannot be read, or is damaged.

@@ -1,12 +1,61 @@
 //! Every allocator against a plain list, and pools that change while they hold objects.
 
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::*;
+use crate::page::PAGE_SIZE;
 use crate::sim::VecArena;
+
+/// An arena that knows which of its pages the system had to back.
+struct BackedArena {
+    memory: VecArena,
+    backed: Arc<Mutex<BTreeSet<usize>>>,
+}
+
+impl BackedArena {
+    fn new(pages: usize) -> (Self, Arc<Mutex<BTreeSet<usize>>>) {
+        let (memory, backed) = (VecArena::new(pages), Arc::default());
+        let arena = Self {
+            memory,
+            backed: Arc::clone(&backed),
+        };
+        (arena, backed)
+    }
+
+    fn back(&self, offset: usize, len: usize) {
+        self.backed
+            .lock()
+            .extend(offset / PAGE_SIZE..(offset + len).div_ceil(PAGE_SIZE));
+    }
+}
+
+impl Arena for BackedArena {
+    fn pages(&self) -> usize {
+        self.memory.pages()
+    }
+    fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        self.memory.bytes(offset, len)
+    }
+    fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
+        self.back(offset, len);
+        self.memory.bytes_mut(offset, len)
+    }
+    fn copy(&mut self, from: usize, to: usize, len: usize) {
+        self.back(to, len);
+        self.memory.copy(from, to, len);
+    }
+    fn release(&mut self, first: usize, pages: usize) {
+        let mut backed = self.backed.lock();
+        backed.retain(|page| !(first..first + pages).contains(page));
+        self.memory.release(first, pages);
+    }
+}
 
 proptest! {
     #[test]
@@ -35,6 +84,49 @@ proptest! {
         }
         prop_assert_eq!((pool.pages(), pool.objects()), (0, 0));
         prop_assert!(pool.is_valid());
+    }
+
+    #[test]
+    fn compaction_moves_objects_and_keeps_their_bytes(
+        ops in proptest::collection::vec((0..12u8, 0..1200usize, any::<u8>()), 1..600),
+    ) {
+        let (arena, backed) = BackedArena::new(1 << 14);
+        let mut pool = make(ZpoolType::Zsmalloc, arena);
+        let mut live: Vec<(Place, usize, u8)> = Vec::new();
+        for (op, n, byte) in ops {
+            match op {
+                0..=2 if !live.is_empty() => {
+                    let (place, len, byte) = live.swap_remove(n % live.len());
+                    prop_assert!(pool.read(place, len).iter().all(|b| *b == byte));
+                    pool.free(place);
+                }
+                3 => {
+                    pool.begin_compaction();
+                }
+                4 => for (place, len, _) in live.iter_mut().skip(n % 8) {
+                    *place = pool.relocate(*place, *len).unwrap_or(*place);
+                },
+                5 => {
+                    pool.end_compaction();
+                    prop_assert!(pool.is_valid());
+                }
+                6 if byte < 8 => pool.inherit(),
+                // Few lengths, so that zspages of many objects fill.
+                _ => {
+                    let len = [40, 400, 1100, 2500][n % 4];
+                    live.push((pool.store(&vec![byte; len]).unwrap(), len, byte));
+                }
+            }
+            prop_assert!(backed.lock().len() as u64 <= pool.pages(), "every page that is backed is counted");
+            prop_assert_eq!(pool.objects(), live.len() as u64);
+        }
+        pool.end_compaction();
+        prop_assert!(pool.is_valid());
+        for (place, len, byte) in live {
+            prop_assert!(pool.read(place, len).iter().all(|b| *b == byte));
+            pool.free(place);
+        }
+        prop_assert_eq!((pool.pages(), pool.objects(), backed.lock().len()), (0, 0, 0));
     }
 
     #[test]
@@ -102,7 +194,7 @@ fn density_is_what_each_allocator_promises() {
         for len in lengths.clone() {
             pool.store(&vec![1; len]).unwrap();
         }
-        pool.pages() as usize * crate::page::PAGE_SIZE
+        pool.pages() as usize * PAGE_SIZE
     };
     let (zsmalloc, z3fold, zbud) = (
         pages(ZpoolType::Zsmalloc),
@@ -113,16 +205,19 @@ fn density_is_what_each_allocator_promises() {
     assert!(zsmalloc < z3fold && z3fold < zbud, "{zsmalloc} {z3fold} {zbud}");
 }
 
-#[test]
-#[cfg_attr(miri, ignore = "hours")]
-fn compaction_restores_density() {
-    let mut pool = make(ZpoolType::Zsmalloc, VecArena::new(1 << 17));
+/// Stored, a random seven tenths freed, compacted: pool bytes in percent of the stored bytes when full and at the end.
+fn density_full_and_compacted(objects: usize) -> (usize, usize) {
     let len_of = |i: usize| 900 + i * 7919 % 1800;
-    let places: Vec<Place> = (0..60_000)
-        .map(|i| pool.store(&vec![i as u8; len_of(i)]).unwrap())
+    let (arena, backed) = BackedArena::new(objects * 8);
+    let mut pool = make(ZpoolType::Zsmalloc, arena);
+    let mut live: Vec<(usize, Place)> = (0..objects)
+        .map(|i| (i, pool.store(&vec![i as u8; len_of(i)]).unwrap()))
         .collect();
-    let mut live: Vec<(usize, Place)> = places.into_iter().enumerate().collect();
-    // A random seven tenths go.
+    let percent = |pages: u64, live: &[(usize, Place)]| {
+        let bytes: usize = live.iter().map(|(i, _)| len_of(*i)).sum();
+        (pages as usize * PAGE_SIZE * 100).div_ceil(bytes)
+    };
+    let full = percent(pool.pages(), &live);
     live.retain(|(i, place)| {
         let stays = i * 31_337 % 1009 < 303;
         if !stays {
@@ -130,23 +225,29 @@ fn compaction_restores_density() {
         }
         stays
     });
-    let bytes: usize = live.iter().map(|(i, _)| len_of(*i)).sum();
     let before = pool.pages();
-    assert!(pool.begin_compaction() > 0);
+    let gain = pool.begin_compaction();
     for (i, place) in &mut live {
-        if let Some(to) = pool.relocate(*place, len_of(*i)) {
-            *place = to;
-        }
+        *place = pool.relocate(*place, len_of(*i)).unwrap_or(*place);
     }
     pool.end_compaction();
     assert!(pool.is_valid());
-    assert!(
-        live.iter()
-            .all(|(i, place)| pool.read(*place, len_of(*i)).iter().all(|byte| *byte == *i as u8))
-    );
-    let after = pool.pages() as usize * crate::page::PAGE_SIZE;
-    assert!(
-        after * 100 <= bytes * 106,
-        "{before} pages before, {after} bytes for {bytes}"
-    );
+    assert!(before - pool.pages() >= gain, "what was promised is freed");
+    assert_eq!(pool.pages(), backed.lock().len() as u64, "what is counted is backed");
+    let is_whole = |(i, place): &(usize, Place)| pool.read(*place, len_of(*i)).iter().all(|byte| *byte == *i as u8);
+    assert!(live.iter().all(is_whole));
+    (full, percent(pool.pages(), &live))
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "hours")]
+fn density_after_freeing_70_percent() {
+    // 36 MB and 18 MB of compressed pages, of which three tenths stay.
+    for objects in [20_000, 10_000] {
+        let (full, compacted) = density_full_and_compacted(objects);
+        assert!(
+            full <= 106 && compacted <= 106,
+            "{objects} objects: {full} % full, {compacted} % compacted"
+        );
+    }
 }

@@ -2,18 +2,23 @@
 //!
 //! A zspage is 1 to 8 pages that hold objects of one size. In user space its pages are simply neighbours in
 //! address space, so an object that straddles two pages is one slice and needs no second copy. Each zspage owns a
-//! *span* of 8 pages of address space of which it uses the first `pages`; unused address space costs nothing.
+//! *span* of 8 pages of address space of which it uses the first `pages`; unused address space costs nothing, and neither do
+//! pages that were not written yet: objects are handed out from the front, so the last zspage of a class costs
+//! what its objects need, not what its class would.
 //!
 //! # Counting
 //! For each zspage: `used <= objects`; the objects below `bump` are either used or on the free list; above, never
-//! touched. `pages() == sum of class.pages over live zspages`. [`Zsmalloc::is_valid`] evaluates both.
+//! touched. The first `backed` pages of its span hold all objects below `bump`. `pages() == sum of backed over live zspages,
+//! and warm pages`. [`Zsmalloc::is_valid`] evaluates all.
 
+mod compaction;
 mod size_class;
 
 use alloc::vec::Vec;
 
 use super::{Arena, Place, PoolFull, Zpool};
 use crate::page::PAGE_SIZE;
+use compaction::Remnant;
 use size_class::{COUNT, SizeClass};
 
 const INDEX_BITS: u32 = 10;
@@ -46,6 +51,18 @@ const CLASSES: [SizeClass; COUNT] = size_class::table();
 /// How full a zspage is; allocation takes from the fullest that has room, so that others can empty.
 const GROUPS: usize = 4;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Takes objects; on a list, or full. Also of a span without a zspage.
+    Open,
+    /// Being emptied by compaction: on no list.
+    Victim,
+    /// Being packed by compaction: on no list, takes what else has no room ([`Remnant`]).
+    Remnant,
+    /// Shared with the parent of this process: on no list, and its free list is not kept any more.
+    Inherited,
+}
+
 #[derive(Clone, Copy)]
 struct Zspage {
     class: u16,
@@ -54,10 +71,9 @@ struct Zspage {
     bump: u16,
     /// First free object below `bump`; each free object's first two bytes name the next.
     free: u16,
-    /// Being emptied by compaction: on no list.
-    is_victim: bool,
-    /// Shared with the parent of this process: on no list, and its free list is not kept any more.
-    is_inherited: bool,
+    /// Pages of the span that were written, or were when it was last in use.
+    backed: u8,
+    state: State,
     /// Neighbours in its fullness group.
     prev: u32,
     next: u32,
@@ -71,8 +87,13 @@ impl Zspage {
     /// Fullness group: quarters by use; a full zspage is on no list.
     fn group(&self) -> Option<usize> {
         let objects = usize::from(self.geometry().objects);
-        let takes_more = usize::from(self.used) < objects && !self.is_victim && !self.is_inherited;
+        let takes_more = usize::from(self.used) < objects && self.state == State::Open;
         takes_more.then(|| usize::from(self.used) * GROUPS / objects)
+    }
+
+    /// Pages that its first `objects` objects lie in.
+    fn pages_of(&self, objects: u16) -> u8 {
+        (usize::from(objects) * usize::from(self.geometry().size)).div_ceil(PAGE_SIZE) as u8
     }
 }
 
@@ -89,6 +110,9 @@ pub(super) struct Zsmalloc<A> {
     warm: u64,
     /// First zspage of each fullness group of each class.
     groups: [[u32; GROUPS]; COUNT],
+    /// What compaction packs, one zspage a class.
+    remnants: [Option<Remnant>; COUNT],
+    /// Backed pages of the zspages.
     pages: u64,
     objects: u64,
 }
@@ -103,6 +127,7 @@ impl<A: Arena> Zsmalloc<A> {
             warm_spans: [const { Vec::new() }; SPAN_PAGES],
             warm: 0,
             groups: [[NIL; GROUPS]; COUNT],
+            remnants: [const { None }; COUNT],
             pages: 0,
             objects: 0,
         }
@@ -128,32 +153,48 @@ impl<A: Arena> Zsmalloc<A> {
         let next_free = if zspage.free == NO_OBJECT {
             NO_OBJECT
         } else {
-            let bytes = self.arena.bytes(self.offset(Object::new(id as usize, index)), 2);
-            u16::from_ne_bytes([bytes[0], bytes[1]])
+            self.next_free(id, index)
         };
         self.change(id, |zspage| {
             zspage.bump = zspage.bump.max(index + 1);
             zspage.free = next_free;
             zspage.used += 1;
         });
+        let Zspage { bump, backed, .. } = self.zspages[id as usize];
+        let needed = self.zspages[id as usize].pages_of(bump).max(backed);
+        self.zspages[id as usize].backed = needed;
+        self.pages += u64::from(needed - backed);
         index
     }
 
+    /// The free object that a free object names.
+    fn next_free(&self, id: u32, index: u16) -> u16 {
+        let bytes = self.arena.bytes(self.offset(Object::new(id as usize, index)), 2);
+        u16::from_ne_bytes([bytes[0], bytes[1]])
+    }
+
+    /// Put an object on the free list of its zspage.
+    fn push_free(&mut self, id: u32, index: u16) {
+        let next = self.zspages[id as usize].free;
+        let object = Object::new(id as usize, index);
+        self.slot_mut(object, 2).copy_from_slice(&next.to_ne_bytes());
+        self.zspages[id as usize].free = index;
+    }
+
     fn new_zspage(&mut self, class: usize) -> Result<u32, PoolFull> {
-        let zspage = Zspage {
+        let mut zspage = Zspage {
             class: class as u16,
             used: 0,
             bump: 0,
             free: NO_OBJECT,
-            is_victim: false,
-            is_inherited: false,
+            backed: 0,
+            state: State::Open,
             prev: NIL,
             next: NIL,
         };
-        let pages = usize::from(zspage.geometry().pages);
-        let warm = self.warm_spans[pages - 1].pop();
-        self.warm -= warm.map_or(0, |_| pages as u64);
-        let id = match warm.or_else(|| self.free_spans.pop()) {
+        let warm = self.take_warm(usize::from(zspage.geometry().pages));
+        zspage.backed = warm.map_or(0, |(_, backed)| backed);
+        let id = match warm.map(|(id, _)| id).or_else(|| self.free_spans.pop()) {
             Some(id) => {
                 self.zspages[id as usize] = zspage;
                 id
@@ -168,23 +209,34 @@ impl<A: Arena> Zsmalloc<A> {
             }
             None => return Err(PoolFull),
         };
-        self.pages += pages as u64;
+        self.pages += u64::from(zspage.backed);
         self.link(id);
         Ok(id)
     }
 
+    /// The warm span with the most pages, but at most `pages`; and how many it has.
+    fn take_warm(&mut self, pages: usize) -> Option<(u32, u8)> {
+        let mut spans = self.warm_spans[..pages].iter_mut().enumerate().rev();
+        let (at, id) = spans.find_map(|(at, spans)| Some((at, spans.pop()?)))?;
+        let backed = at as u8 + 1;
+        self.warm -= u64::from(backed);
+        Some((id, backed))
+    }
+
     fn free_zspage(&mut self, id: u32) {
         self.unlink(id);
-        let pages = u64::from(self.zspages[id as usize].geometry().pages);
-        let is_inherited = self.zspages[id as usize].is_inherited;
-        self.zspages[id as usize].bump = 0;
-        self.zspages[id as usize].is_victim = false;
-        self.zspages[id as usize].is_inherited = false;
+        let zspage = &mut self.zspages[id as usize];
+        let (pages, class) = (u64::from(zspage.backed), usize::from(zspage.class));
+        zspage.bump = 0;
+        let state = core::mem::replace(&mut zspage.state, State::Open);
+        if state == State::Remnant {
+            self.remnants[class] = None;
+        }
         self.pages -= pages;
         if self.pages == 0 {
             self.cool();
         }
-        if self.pages == 0 || is_inherited || self.warm + pages > WARM_PAGES {
+        if self.pages == 0 || state == State::Inherited || self.warm + pages > WARM_PAGES {
             self.arena.release(id as usize * SPAN_PAGES, pages as usize);
             self.free_spans.push(id);
         } else {
@@ -219,25 +271,9 @@ impl<A: Arena> Zsmalloc<A> {
         self.link(id);
     }
 
-    /// Mark the emptiest zspages of a class whose objects the others have room for. Returns how many pages they have.
-    fn choose_victims(&mut self, class: usize) -> u64 {
-        let mut partial = Vec::new();
-        for head in self.groups[class] {
-            let mut id = head;
-            while id != NIL {
-                partial.push((self.zspages[id as usize].used, id));
-                id = self.zspages[id as usize].next;
-            }
-        }
-        let objects = usize::from(CLASSES[class].objects);
-        let free: usize = partial.iter().map(|(used, _)| objects - usize::from(*used)).sum();
-        partial.sort_unstable();
-        partial.truncate(free / objects);
-        for (_, id) in &partial {
-            self.unlink(*id);
-            self.zspages[*id as usize].is_victim = true;
-        }
-        partial.len() as u64 * u64::from(CLASSES[class].pages)
+    /// The zspage of a class that the next object goes to, unless that takes a new one.
+    fn fullest(&self, class: usize) -> Option<u32> {
+        self.groups[class].iter().rev().copied().find(|head| *head != NIL)
     }
 
     fn link(&mut self, id: u32) {
@@ -271,8 +307,8 @@ impl<A: Arena> Zpool<A> for Zsmalloc<A> {
         assert!((1..=PAGE_SIZE).contains(&bytes.len()), "an object is 1 to 4096 bytes");
         // Merging gives several sizes one geometry; the lists of the largest of them are used for all.
         let class = canonical(size_class::index(bytes.len()));
-        let id = match self.groups[class].iter().rev().find(|head| **head != NIL) {
-            Some(&id) => id,
+        let id = match self.fullest(class) {
+            Some(id) => id,
             None => self.new_zspage(class)?,
         };
         let object = Object::new(id as usize, self.take_object(id));
@@ -289,22 +325,17 @@ impl<A: Arena> Zpool<A> for Zsmalloc<A> {
     fn free(&mut self, place: Place) {
         let object = Object(place);
         let (id, index) = (object.zspage() as u32, object.index() as u16);
-        let Zspage {
-            free: next,
-            is_inherited,
-            ..
-        } = self.zspages[id as usize];
-        if !is_inherited {
-            self.slot_mut(object, 2).copy_from_slice(&next.to_ne_bytes());
+        let zspage = self.zspages[id as usize];
+        assert!(
+            zspage.used > 0 && index < zspage.bump,
+            "freeing an object that is not there"
+        );
+        match zspage.state {
+            State::Inherited => {}
+            State::Remnant => self.free_in_remnant(id, index),
+            State::Open | State::Victim => self.push_free(id, index),
         }
-        self.change(id, |zspage| {
-            assert!(
-                zspage.used > 0 && index < zspage.bump,
-                "freeing an object that is not there"
-            );
-            zspage.free = index;
-            zspage.used -= 1;
-        });
+        self.change(id, |zspage| zspage.used -= 1);
         self.objects -= 1;
         if self.zspages[id as usize].used == 0 {
             self.free_zspage(id);
@@ -324,27 +355,25 @@ impl<A: Arena> Zpool<A> for Zsmalloc<A> {
         // Warm pages would be written by the next zspage.
         self.cool();
         self.groups = [[NIL; GROUPS]; COUNT];
+        self.remnants = [const { None }; COUNT];
         for zspage in &mut self.zspages {
             (zspage.prev, zspage.next) = (NIL, NIL);
-            zspage.is_inherited = zspage.used > 0;
+            zspage.state = if zspage.used > 0 { State::Inherited } else { State::Open };
         }
     }
 
     fn begin_compaction(&mut self) -> u64 {
-        (0..COUNT).map(|class| self.choose_victims(class)).sum()
+        self.begin()
     }
 
     fn relocate(&mut self, place: Place, len: usize) -> Option<Place> {
         let from = Object(place);
-        let zspage = self.zspages[from.zspage()];
-        if !zspage.is_victim {
+        if !self.is_to_move(from) {
             return None;
         }
+        let class = usize::from(self.zspages[from.zspage()].class);
         // Never a new zspage: one would be emptied and another filled.
-        let id = *self.groups[usize::from(zspage.class)]
-            .iter()
-            .rev()
-            .find(|head| **head != NIL)?;
+        let id = self.fullest(class).or_else(|| self.remnant_with_room(class))?;
         let to = Object::new(id as usize, self.take_object(id));
         let (source, target) = (self.offset(from), self.offset(to));
         self.arena.copy(source, target, len);
@@ -354,12 +383,7 @@ impl<A: Arena> Zpool<A> for Zsmalloc<A> {
     }
 
     fn end_compaction(&mut self) {
-        self.cool();
-        for id in 0..self.zspages.len() as u32 {
-            if core::mem::replace(&mut self.zspages[id as usize].is_victim, false) {
-                self.link(id);
-            }
-        }
+        self.end();
     }
 
     #[cfg(test)]
@@ -371,8 +395,8 @@ impl<A: Arena> Zpool<A> for Zsmalloc<A> {
             if empty.any(|span| *span == id as u32) {
                 continue;
             }
-            if zspage.is_inherited {
-                pages += u64::from(zspage.geometry().pages);
+            if zspage.state == State::Inherited {
+                pages += u64::from(zspage.backed);
                 objects += u64::from(zspage.used);
                 continue;
             }
@@ -383,13 +407,14 @@ impl<A: Arena> Zpool<A> for Zsmalloc<A> {
                 if at >= zspage.bump || free > zspage.bump {
                     return false;
                 }
-                let bytes = self.arena.bytes(self.offset(Object::new(id, at)), 2);
-                at = u16::from_ne_bytes([bytes[0], bytes[1]]);
+                at = self.next_free(id as u32, at);
             }
-            if zspage.used + free != zspage.bump || zspage.bump > zspage.geometry().objects {
+            let is_counted = zspage.used + free == zspage.bump && zspage.bump <= zspage.geometry().objects;
+            let is_backed = zspage.pages_of(zspage.bump) <= zspage.backed && zspage.backed <= zspage.geometry().pages;
+            if !is_counted || !is_backed || zspage.state != State::Open {
                 return false;
             }
-            pages += u64::from(zspage.geometry().pages);
+            pages += u64::from(zspage.backed);
             objects += u64::from(zspage.used);
         }
         pages == self.pages && objects == self.objects
