@@ -216,6 +216,7 @@ impl Kswapd {
         mm.set_writeback(group.get(Key::ZswapWriteback) != 0);
         mm.set_enabled(group.get(Key::Enabled) != 0);
         mm.set_swap_out(group.swap_out());
+        mm.machine().fail.set(group.get(Key::FailPerMille));
         mm.set_shrinker(group.get(Key::ShrinkerEnabled) != 0);
     }
 

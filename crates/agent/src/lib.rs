@@ -26,6 +26,7 @@
 extern crate alloc;
 
 mod fault;
+mod fault_attr;
 mod fork;
 mod hook;
 mod init;

@@ -23,6 +23,8 @@ use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{self, Filled, Uffd};
 
+use crate::fault_attr::FaultAttr;
+
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
 pub(crate) struct Fds {
     pub(crate) managed: Uffd,
@@ -65,6 +67,7 @@ pub(crate) struct AgentMachine {
     trash: &'static Mapping,
     /// Bytes that a pool's range is reserved with.
     pool_bytes: usize,
+    pub(crate) fail: FaultAttr,
     /// Cores that a parallel compressor spreads a batch over.
     lanes: usize,
     /// A page that is never registered: a fill of it can only fail, which tells why others would.
@@ -121,6 +124,7 @@ impl AgentMachine {
             staging: reserve()?,
             trash: reserve()?,
             pool_bytes,
+            fail: FaultAttr::default(),
             lanes: thread::cores().min(HELPERS_MAX + 1),
             nowhere,
         };
@@ -212,12 +216,21 @@ impl Machine for AgentMachine {
     type Io = SwapBuffer;
 
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
+        if let Some(done) = self
+            .fail
+            .stop(&[Stop::Busy, Stop::Again, Stop::NoMemory, Stop::Unmovable])
+        {
+            return done;
+        }
         let (to, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
         let filled = self.fds().managed.move_pages(to, vpn.addr(), len, false);
         done(self.in_truth(filled, len, to, true))
     }
 
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
+        if let Some(done) = self.fail.stop(&[Stop::Busy, Stop::Again, Stop::NoMemory]) {
+            return done;
+        }
         let (from, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
         let filled = self.fds().managed.move_pages(vpn.addr(), from, len, true);
         let truth = self.in_truth(filled, len, from, false);
@@ -228,6 +241,9 @@ impl Machine for AgentMachine {
     }
 
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
+        if let Some(done) = self.fail.stop(&[Stop::Again, Stop::NoMemory]) {
+            return done;
+        }
         filled_in(self.fds().managed.copy(vpn.addr(), bytes, wake))
     }
 
@@ -256,6 +272,9 @@ impl Machine for AgentMachine {
     }
 
     fn arena(&self) -> Option<PoolArena> {
+        if self.fail.should_fail().is_some() {
+            return None;
+        }
         PoolArena::reserve(self.pool_bytes).ok()
     }
 
@@ -268,6 +287,9 @@ impl Machine for AgentMachine {
 
     fn write_swap(&self, slot: u32, bytes: &[u8]) -> Result<(), IoError> {
         let swap = self.fds().swap.as_ref().ok_or(IoError::NoSpace)?;
+        if self.fail.should_fail().is_some() {
+            return Err(IoError::Failed);
+        }
         swap.write_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
             .map_err(|errno| match errno {
                 Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoError::NoSpace,
@@ -281,7 +303,9 @@ impl Machine for AgentMachine {
             0 => fds.swap.as_ref(),
             n => fds.inherited.get(usize::from(n) - 1).map(|(file, _)| file),
         };
-        let file = file.ok_or(IoError::Failed)?;
+        let file = file
+            .filter(|_| !self.fail.should_fail_read(slot))
+            .ok_or(IoError::Failed)?;
         file.read_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
             .map_err(|_| IoError::Failed)
     }

@@ -94,6 +94,9 @@ pub(crate) struct RunOptions {
     /// log2 of the pages loaded at once when faults come in sequence (0: one)
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=5))]
     pub(crate) page_cluster: u64,
+    /// For tests: of 1000 steps of the machine under the engine, make so many fail
+    #[arg(long, value_name = "N", hide = true, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=500))]
+    pub(crate) fail_per_mille: u64,
     /// Name of the group
     #[arg(long, value_name = "GROUP", value_parser = group_name)]
     pub(crate) name: Option<String>,

@@ -187,6 +187,7 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Key::PageCluster, options.page_cluster),
         (Key::StoreBatch, options.batch),
         (Key::Enabled, 1),
+        (Key::FailPerMille, options.fail_per_mille),
         (Key::SwapOut, options.swapout as u64),
         (Key::SwapPlain, u64::from(options.swap_format == "plain")),
         (Key::Recompress, options.recompress.to_word()),

@@ -104,6 +104,8 @@ pub enum Key {
     Kcompressd = 29,
     /// `shrinker_enabled`: 1: cold compressed pages go to the device under pressure, before the pool is full.
     ShrinkerEnabled = 30,
+    /// For tests: of 1000 steps of the machine so many fail.
+    FailPerMille = 31,
 }
 
 /// Words of a process slot.
