@@ -13,11 +13,12 @@ use alloc::vec::Vec;
 use uzswap_mm::Arena;
 use uzswap_mm::machine::{Done, IoBuffer, IoError, Machine, SCATTER_MAX, Stop};
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
+use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::crew::{Crew, HELPERS_MAX};
 use uzswap_sys::file::{AlignedBuf, File, WakeEvent};
-use uzswap_sys::mapping::{Discard, Mapping, unshare};
+use uzswap_sys::mapping::{Discard, Mapping, discard_words, unshare, words};
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread;
@@ -67,6 +68,8 @@ pub(crate) struct AgentMachine {
     trash: &'static Mapping,
     /// Bytes that a pool's range is reserved with.
     pool_bytes: usize,
+    /// Bytes that the swap table's range is reserved with, if the address space holds them.
+    table_bytes: usize,
     pub(crate) fail: FaultAttr,
     /// Cores that a parallel compressor spreads a batch over.
     lanes: usize,
@@ -105,6 +108,10 @@ fn filled_in(filled: Filled) -> Done {
     }
 }
 
+/// The swap table's range: of 128 GiB of touched address space at least, of 2 TiB at most.
+const TABLE_MIN: usize = 256 << 20;
+const TABLE_MAX: usize = 4 << 30;
+
 impl AgentMachine {
     /// Reserve staging and trash ranges of `slots` pages and register them. Pools get `pool_bytes` of address space each.
     ///
@@ -124,6 +131,7 @@ impl AgentMachine {
             staging: reserve()?,
             trash: reserve()?,
             pool_bytes,
+            table_bytes: (pool_bytes / 8).clamp(TABLE_MIN, TABLE_MAX).next_power_of_two(),
             fail: FaultAttr::default(),
             lanes: thread::cores().min(HELPERS_MAX + 1),
             nowhere,
@@ -268,6 +276,17 @@ impl Machine for AgentMachine {
         // What lies between the runs is empty in the trash range.
         if self.trash.discard(offset, end - offset, Discard::DontNeed).is_err() {
             panic!("MADV_DONTNEED on the trash range");
+        }
+    }
+
+    fn table_memory(&self) -> TableMemory {
+        let sizes = (0..8).map(|i| self.table_bytes >> i);
+        match sizes.into_iter().find_map(|len| words(len).ok()) {
+            Some(words) => TableMemory {
+                words,
+                release: discard_words,
+            },
+            None => panic!("no address space for the swap table"),
         }
     }
 

@@ -232,7 +232,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// An engine that manages nothing yet.
     pub fn new(machine: M, arena: M::Arena, config: Config, stat: Vmstat) -> Self {
         let inner = Inner {
-            table: SwapTable::new(),
+            table: SwapTable::new(machine.table_memory()),
             managed: RangeSet::default(),
             lru: LruList::new(TAG_BITS),
             zswap_cold: LruList::new(ZTAG_BITS),

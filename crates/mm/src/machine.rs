@@ -3,6 +3,7 @@
 //! operations may take milliseconds and are only called without it.
 
 use crate::page::Vpn;
+use crate::swap_table::TableMemory;
 use crate::zpool::Arena;
 
 /// What the page after the last one done met.
@@ -88,6 +89,8 @@ pub trait Machine {
     /// Give the frames in these slots (runs of first slot and pages, in order; none is empty) back to the system.
     fn drop_staged(&self, runs: &[(u32, u32)]);
 
+    /// Memory for the swap table.
+    fn table_memory(&self) -> TableMemory;
     /// Address space for another pool. `None`: there is none.
     fn arena(&self) -> Option<Self::Arena>;
     /// A buffer of `pages` pages.

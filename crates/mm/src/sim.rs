@@ -11,10 +11,11 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::machine::{Done, IoBuffer, IoError, Machine, Stop};
 use crate::page::{PAGE_SIZE, Vpn};
+use crate::swap_table::{self, TableMemory};
 use crate::vmstat::{Vmstat, WORDS};
 use crate::zpool::Arena;
 
@@ -151,6 +152,17 @@ impl SimMachine {
         Done::all((bytes.len() / PAGE_SIZE) as u32)
     }
 
+    /// Memory for a swap table of so many clusters.
+    pub fn memory(clusters: usize) -> TableMemory {
+        let words: Vec<swap_table::atomic::AtomicU64> = (0..clusters * swap_table::CLUSTER_PAGES)
+            .map(|_| swap_table::atomic::AtomicU64::new(0))
+            .collect();
+        TableMemory {
+            words: Vec::leak(words),
+            release: |words| words.iter().for_each(|word| word.store(0, Ordering::Relaxed)),
+        }
+    }
+
     /// Counters of their own for one engine.
     pub fn vmstat() -> Vmstat {
         Vmstat::new(Vec::leak((0..WORDS).map(|_| AtomicU64::new(0)).collect()))
@@ -197,6 +209,10 @@ impl Machine for SimMachine {
             let frame = self.staging.borrow_mut().remove(&slot);
             assert!(frame.is_some(), "giving up an empty slot");
         }
+    }
+
+    fn table_memory(&self) -> TableMemory {
+        Self::memory(64)
     }
 
     fn arena(&self) -> Option<VecArena> {

@@ -66,7 +66,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 return scan;
             }
         }
-        self.isolate(want.clamp(CLUSTER_MAX, UNIT * 8), &mut scan);
+        self.isolate(want.clamp(CLUSTER_MAX, UNIT * 32), &mut scan);
         let target = match effort {
             Effort::Background => self.config.staged_target,
             Effort::Requested | Effort::Urgent => 0,

@@ -2,6 +2,7 @@
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
 
 use rustix::io::Result;
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
@@ -206,6 +207,29 @@ impl Mapping {
     pub fn leak(self) -> &'static Self {
         alloc::boxed::Box::leak(alloc::boxed::Box::new(self))
     }
+}
+
+/// `len` bytes of zeroed words that live as long as the process.
+///
+/// # Errors
+/// What `mmap` answers.
+pub fn words(len: usize) -> Result<&'static [AtomicU64]> {
+    let mapping = Mapping::reserve(len)?.without_huge_pages().leak();
+    // SAFETY: aligned to a page, readable and writable, zeroed, never unmapped (leaked), and from now on only used as
+    // these atomics.
+    Ok(unsafe { core::slice::from_raw_parts(mapping.base.as_ptr().cast(), len / size_of::<AtomicU64>()) })
+}
+
+/// Give the pages of words from [`words`] back to the system: they are zeros from now on.
+pub fn discard_words(words: &'static [AtomicU64]) {
+    let (addr, len) = (words.as_ptr() as usize, size_of_val(words));
+    assert!(
+        addr.is_multiple_of(crate::PAGE_SIZE) && len.is_multiple_of(crate::PAGE_SIZE),
+        "whole pages"
+    );
+    // SAFETY: the pages of a leaked anonymous mapping, used as atomics only: that they become zeros is to every reader as
+    // if another thread had stored zeros. An error leaves them as they are, which are zeros for whoever calls this.
+    let _ = unsafe { mm::madvise(words.as_ptr().cast_mut().cast(), len, Advice::LinuxDontNeed) };
 }
 
 impl Drop for Mapping {

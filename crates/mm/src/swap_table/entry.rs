@@ -130,6 +130,18 @@ impl Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Word(u64);
 
+impl Word {
+    /// The bits, as they are kept.
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The inverse of [`to_bits`](Self::to_bits).
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
 fn field(word: u64, shift: u32, bits: u32) -> u64 {
     (word >> shift) & ((1 << bits) - 1)
 }

@@ -1,35 +1,81 @@
-//! The swap table: one [`Word`](entry::Word) a page, in clusters of 512 words (2 MiB of address space).
+//! The swap table: one [`Word`] a page, in clusters of 512 words (2 MiB of address space).
 //!
-//! A cluster is allocated when the first of its pages gets a word and freed when the last word is NONE again, so a
-//! program pays 8 bytes for each page it has touched and nothing for address space. Clusters hang in a two-level
-//! array over the 47-bit user address space; a missing cluster reads as NONE everywhere.
+//! A cluster is taken when the first of its pages gets a word and given back when the last word is NONE again, so a
+//! program pays 8 bytes for each page it has touched and nothing for address space. What names the cluster of a range is its
+//! *entry*, in a two-level directory over the 47-bit user address space; without one, every page is NONE.
+//!
+//! ```text
+//! entry   | generation:29 @35 | LOCK @34 | used:10 @24 | cluster + 1:24 @0 |      0 in the low 24 bits: none
+//! ```
+//!
+//! # Who may do what
+//! Lookups take no lock. Updates take the lock of their range, a bit of its entry, so two of different ranges never wait for
+//! each other. Clusters are memory that is never unmapped (`mm/swap_table.h` has RCU instead): one that was given back
+//! may be another range's by the time that a lookup reads it, so the lookup reads the entry again afterwards.
+//! * The word is read with Acquire. If it was written for another range, that writer had taken the cluster from the free ones
+//!   (Acquire), where it was put (Release) after this range's entry had been cleared: so the second read of the entry
+//!   sees that, and the lookup starts again.
+//! * The generation counts how often the entry was cleared: the same cluster may have come back meanwhile.
+//!
+//! The engine looks up and publishes under its own lock as well, which orders words against everything else.
 
 pub mod entry;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use once_cell::race::OnceBox;
+
 use crate::page::{PageRange, VPN_BITS, Vpn};
+use atomic::{AtomicU64, Ordering};
 use entry::{Slot, Word};
 
-const CLUSTER_ORDER: u32 = 9;
-const CLUSTER_PAGES: usize = 1 << CLUSTER_ORDER;
-const LEAF_BITS: u32 = 13;
-const LEAF: usize = 1 << LEAF_BITS;
-const TOP: usize = 1 << (VPN_BITS - CLUSTER_ORDER - LEAF_BITS);
-
-struct Cluster {
-    words: [Word; CLUSTER_PAGES],
-    /// Words that are not NONE. The cluster is freed when this returns to 0.
-    used: u32,
+/// The atomics of core, or those of the model checker.
+pub mod atomic {
+    #[cfg(not(loom))]
+    pub use core::sync::atomic::{AtomicU64, Ordering};
+    #[cfg(loom)]
+    pub use loom::sync::atomic::{AtomicU64, Ordering};
 }
 
-type Leaf = Box<[Option<Box<Cluster>>]>;
+/// log2 of the pages of a cluster, of the entries of a leaf, and of the leaves: few in the model checker, which follows every
+/// word.
+const CLUSTER_ORDER: u32 = if cfg!(loom) { 1 } else { 9 };
+const LEAF_BITS: u32 = if cfg!(loom) { 1 } else { 13 };
+const TOP_BITS: u32 = if cfg!(loom) {
+    0
+} else {
+    VPN_BITS - CLUSTER_ORDER - LEAF_BITS
+};
+/// Pages of a cluster.
+pub const CLUSTER_PAGES: usize = 1 << CLUSTER_ORDER;
+const LEAF: usize = 1 << LEAF_BITS;
+const TOP: usize = 1 << TOP_BITS;
+
+const ID_BITS: u32 = 24;
+const USED_ONE: u64 = 1 << ID_BITS;
+const USED_BITS: u32 = 10;
+const LOCK: u64 = 1 << (ID_BITS + USED_BITS);
+const GENERATION_ONE: u64 = LOCK << 1;
+
+/// Memory for clusters: zeros at first, and where `release` was called.
+#[derive(Clone, Copy)]
+pub struct TableMemory {
+    /// Whole clusters, fewer than 2^24 of them.
+    pub words: &'static [AtomicU64],
+    /// Give the memory of a cluster back to the system; its words are zeros afterwards.
+    pub release: fn(&'static [AtomicU64]),
+}
+
+type Leaf = [AtomicU64; LEAF];
 
 /// The table of one address space.
 pub struct SwapTable {
-    top: Vec<Option<Leaf>>,
-    clusters: u64,
+    directory: Box<[OnceBox<Leaf>]>,
+    memory: TableMemory,
+    /// A bit for each cluster: it is some range's.
+    taken: Box<[AtomicU64]>,
+    clusters: AtomicU64,
 }
 
 /// Where the word of a page lives.
@@ -42,55 +88,149 @@ fn index(vpn: Vpn) -> (usize, usize, usize) {
     )
 }
 
-impl SwapTable {
-    /// An empty table.
-    pub fn new() -> Self {
-        Self {
-            top: (0..TOP).map(|_| None).collect(),
-            clusters: 0,
+/// The cluster that an entry names.
+fn cluster(entry: u64) -> Option<usize> {
+    ((entry & (USED_ONE - 1)) as usize).checked_sub(1)
+}
+
+/// What must not have changed for a word to be the range's: cluster and generation.
+fn identity(entry: u64) -> u64 {
+    entry & !(LOCK | (LOCK - USED_ONE))
+}
+
+/// A locked entry: what it says, for whoever holds the lock to change.
+struct Locked<'a> {
+    entry: &'a AtomicU64,
+    value: u64,
+}
+
+impl<'a> Locked<'a> {
+    fn new(entry: &'a AtomicU64) -> Self {
+        loop {
+            // Acquire: what the last holder did is seen (pairs with `unlock`).
+            let value = entry.fetch_or(LOCK, Ordering::Acquire);
+            if value & LOCK == 0 {
+                return Self { entry, value };
+            }
+            core::hint::spin_loop();
         }
     }
 
-    /// The word of a page.
+    fn unlock(self, value: u64) {
+        self.entry.store(value, Ordering::Release);
+    }
+}
+
+impl SwapTable {
+    /// An empty table.
+    pub fn new(memory: TableMemory) -> Self {
+        let clusters = memory.words.len() / CLUSTER_PAGES;
+        assert!(clusters < 1 << ID_BITS, "an entry holds 24 bits of a cluster's number");
+        let mut taken: Vec<AtomicU64> = (0..clusters.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        if let (Some(last), 1..) = (taken.last_mut(), clusters % 64) {
+            // Those that are not there are nobody's to take.
+            *last = AtomicU64::new(u64::MAX << (clusters % 64));
+        }
+        Self {
+            directory: (0..TOP).map(|_| OnceBox::new()).collect(),
+            memory,
+            taken: taken.into(),
+            clusters: AtomicU64::new(0),
+        }
+    }
+
+    fn words(&self, cluster: usize) -> &'static [AtomicU64] {
+        &self.memory.words[cluster * CLUSTER_PAGES..(cluster + 1) * CLUSTER_PAGES]
+    }
+
+    /// The word of a page. Takes no lock.
     pub fn lookup(&self, vpn: Vpn) -> Slot {
         let (top, leaf, word) = index(vpn);
-        let cluster = self.top[top].as_ref().and_then(|l| l[leaf].as_ref());
-        cluster.map_or(Slot::None, |cluster| cluster.words[word].into())
+        let Some(entry) = self.directory[top].get().map(|l| &l[leaf]) else {
+            return Slot::None;
+        };
+        loop {
+            let before = entry.load(Ordering::Acquire);
+            let Some(cluster) = cluster(before) else {
+                return Slot::None;
+            };
+            let slot = Word::from_bits(self.words(cluster)[word].load(Ordering::Acquire)).into();
+            if identity(entry.load(Ordering::Relaxed)) == identity(before) {
+                return slot;
+            }
+        }
     }
 
     /// Replace the word of a page and return the old one.
-    pub fn publish(&mut self, vpn: Vpn, slot: Slot) -> Slot {
+    pub fn publish(&self, vpn: Vpn, slot: Slot) -> Slot {
         let (top, leaf, word) = index(vpn);
-        if slot == Slot::None && self.lookup(vpn) == Slot::None {
-            return Slot::None;
-        }
-        let leaf_ref = self.top[top].get_or_insert_with(|| (0..LEAF).map(|_| None).collect());
-        let home = &mut leaf_ref[leaf];
-        let cluster = home.get_or_insert_with(|| {
-            self.clusters += 1;
-            Box::new(Cluster {
-                words: [Word::default(); CLUSTER_PAGES],
-                used: 0,
-            })
+        let entries = self.directory[top].get_or_init(|| {
+            let entries: Vec<AtomicU64> = (0..LEAF).map(|_| AtomicU64::new(0)).collect();
+            match entries.into_boxed_slice().try_into() {
+                Ok(leaf) => leaf,
+                Err(_) => unreachable!("it is as long as a leaf"),
+            }
         });
-        let old: Slot = core::mem::replace(&mut cluster.words[word], slot.into()).into();
-        cluster.used += u32::from(old == Slot::None);
-        cluster.used -= u32::from(slot == Slot::None);
-        if cluster.used == 0 {
-            *home = None;
-            self.clusters -= 1;
+        let locked = Locked::new(&entries[leaf]);
+        let mut value = locked.value;
+        let id = match cluster(value) {
+            Some(id) => id,
+            None if slot == Slot::None => {
+                locked.unlock(value);
+                return Slot::None;
+            }
+            None => {
+                let id = self.take_cluster();
+                value += id as u64 + 1;
+                id
+            }
+        };
+        // Release: pairs with `lookup`, see above.
+        let old = self.words(id)[word].swap(Word::from(slot).to_bits(), Ordering::Release);
+        let old: Slot = Word::from_bits(old).into();
+        value += if old == Slot::None { USED_ONE } else { 0 };
+        value -= if slot == Slot::None { USED_ONE } else { 0 };
+        let is_empty = value & (LOCK - USED_ONE) == 0;
+        if is_empty {
+            value = (value & !(LOCK - 1)).wrapping_add(GENERATION_ONE);
+        }
+        locked.unlock(value);
+        if is_empty {
+            self.give_back(id);
         }
         old
     }
 
-    /// Call `f` for each page of `range` that has a word, with the table borrowed for changes in between.
-    pub fn for_each(&mut self, range: PageRange, mut f: impl FnMut(&mut Self, Vpn, Slot)) {
+    fn take_cluster(&self) -> usize {
+        for (i, taken) in self.taken.iter().enumerate() {
+            let free = |bits: u64| (bits != u64::MAX).then(|| bits | (bits + 1));
+            // Acquire: pairs with `give_back`.
+            if let Ok(before) = taken.fetch_update(Ordering::Acquire, Ordering::Relaxed, free) {
+                self.clusters.fetch_add(1, Ordering::Relaxed);
+                return i * 64 + before.trailing_ones() as usize;
+            }
+        }
+        panic!(
+            "no room in the swap table for more than {} clusters",
+            self.taken.len() * 64
+        );
+    }
+
+    /// No entry names the cluster any more, and its words are all NONE.
+    fn give_back(&self, id: usize) {
+        (self.memory.release)(self.words(id));
+        self.clusters.fetch_sub(1, Ordering::Relaxed);
+        self.taken[id / 64].fetch_and(!(1 << (id % 64)), Ordering::Release);
+    }
+
+    /// Call `f` for each page of `range` that has a word; it may change the table in between.
+    pub fn for_each(&self, range: PageRange, mut f: impl FnMut(&Self, Vpn, Slot)) {
         let mut vpn = range.start;
         while vpn < range.end {
             let (top, leaf, _) = index(vpn);
-            let step = match &self.top[top] {
+            let step = match self.directory[top].get() {
                 None => Some(CLUSTER_ORDER + LEAF_BITS),
-                Some(l) if l[leaf].is_none() => Some(CLUSTER_ORDER),
+                Some(l) if cluster(l[leaf].load(Ordering::Acquire)).is_none() => Some(CLUSTER_ORDER),
                 Some(_) => None,
             };
             match step {
@@ -106,28 +246,28 @@ impl SwapTable {
         }
     }
 
-    /// Bytes of metadata: the words and their clusters.
+    /// Bytes of metadata: the clusters, their entries and bits.
     pub fn bytes(&self) -> u64 {
-        self.clusters * size_of::<Cluster>() as u64
+        let clusters = self.clusters.load(Ordering::Relaxed);
+        clusters * (CLUSTER_PAGES * size_of::<Word>() + size_of::<u64>()) as u64
     }
 }
 
-impl Default for SwapTable {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+#[cfg(all(test, loom))]
+mod loom_test;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod test {
     use super::*;
+    use crate::sim::SimMachine;
     use alloc::collections::BTreeMap;
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
         #[test]
         fn behaves_as_a_map(ops in proptest::collection::vec((0..2000u64, 0..4u8), 1..300)) {
-            let (mut table, mut map) = (SwapTable::new(), BTreeMap::new());
+            let (table, mut map) = (SwapTable::new(SimMachine::memory(256)), BTreeMap::new());
             for (n, kind) in ops {
                 // Spread over clusters and leaves.
                 let vpn = Vpn::new((n % 40) + (n / 40) * 300_000);
@@ -146,5 +286,56 @@ mod test {
             for vpn in map.keys() { table.publish(*vpn, Slot::None); }
             prop_assert_eq!(table.bytes(), 0);
         }
+    }
+
+    #[test]
+    fn updates_of_one_cluster_lose_nothing() {
+        let rounds = if cfg!(miri) { 20 } else { 4_000 };
+        let table = SwapTable::new(SimMachine::memory(3));
+        std::thread::scope(|scope| {
+            for writer in 0..2 {
+                let (table, vpn) = (&table, Vpn::new(7 + u64::from(writer)));
+                scope.spawn(move || {
+                    for _ in 0..rounds {
+                        assert_eq!(table.publish(vpn, Slot::Filled { word: writer }), Slot::None);
+                        assert_eq!(table.publish(vpn, Slot::None), Slot::Filled { word: writer });
+                    }
+                });
+            }
+        });
+        assert_eq!(table.bytes(), 0);
+    }
+
+    /// Lookups while clusters come and go under them, with real threads. `loom_test` has the small exhaustive cases.
+    #[test]
+    fn lookups_never_see_the_word_of_another_range() {
+        const RANGES: u64 = 6;
+        let rounds = if cfg!(miri) { 20 } else { 4_000 };
+        let table = SwapTable::new(SimMachine::memory(4));
+        std::thread::scope(|scope| {
+            for writer in 0..2 {
+                let table = &table;
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        // At most one of its three ranges has a cluster at a time.
+                        let range = writer * 3 + round % 3;
+                        let vpn = Vpn::new(range * CLUSTER_PAGES as u64 + 5);
+                        assert_eq!(table.publish(vpn, Slot::Filled { word: range as u32 }), Slot::None);
+                        let word = range as u32;
+                        assert_eq!(table.publish(vpn, Slot::None), Slot::Filled { word });
+                    }
+                });
+            }
+            for i in 0..rounds * 2 {
+                let range = i % RANGES;
+                let seen = table.lookup(Vpn::new(range * CLUSTER_PAGES as u64 + 5));
+                let word = range as u32;
+                assert!(
+                    seen == Slot::None || seen == Slot::Filled { word },
+                    "{seen:?} in range {range}"
+                );
+            }
+        });
+        assert_eq!(table.bytes(), 0);
     }
 }
