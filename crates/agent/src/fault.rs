@@ -46,12 +46,14 @@ pub(crate) fn run(pager: &'static Pager) {
             // Set once, after is_freezing: a wake-up that came during the wait is cleared in the next round.
             fds.wake.clear();
         }
-        if !is_forking {
-            pager.prepare_codecs(&mut worker);
-        }
+        pager.prepare_codecs(&mut worker);
         // Read before the events are: a fork that has returned has had its event read.
         let parent_returned = pager.handover.parent_returned();
         read_events(pager, &mut worker, &mut inbox, &mut forks);
+        if inbox.is_empty() && !is_forking {
+            // Woken for a codec, perhaps, or too late for one. Cleared before the next look at what is wanted, never after.
+            fds.wake.clear();
+        }
         inbox.retain(|addr| !serve(pager, &mut worker, *addr, &mut stall));
         if is_forking {
             forks.step(pager, &mut worker, parent_returned);
@@ -146,9 +148,10 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
     }
 }
 
-/// Direct reclaim: before a page is mapped there must be room for it. False: not now, read events and try again.
+/// Direct reclaim: before a page is mapped there must be room for it, and for the folio that each thread may be storing, which is
+/// in the pool before its frames are given up. False: not now, read events and try again.
 fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall) -> bool {
-    let window = PAGE_SIZE as u64 * (1 << pager.mm.config().folio_order_max.max(pager.mm.config().page_cluster));
+    let window = pager.window() * (1 + pager.storing_threads());
     if pager.is_freezing.load(Ordering::SeqCst) || pager.memcg.excess(pager, window) == 0 {
         return true;
     }

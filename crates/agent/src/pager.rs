@@ -299,8 +299,10 @@ fn config(group: Group, has_swap: bool) -> Config {
     let pages = group.get(Key::MemoryMax) / PAGE_SIZE as u64;
     let staged_target = (pages / 32).clamp(64, 4096);
     let swap_max = group.get(Key::SwapMax);
+    // A folio is in the pool before its frames are given up: a small limit has no room for large ones.
+    let folio_order_max = (pages / FOLIOS_MIN).max(1).ilog2();
     Config {
-        folio_order_max: group.get(Key::FolioOrder).min(9) as u32,
+        folio_order_max: folio_order_max.min(group.get(Key::FolioOrder).min(9) as u32),
         page_cluster: group.get(Key::PageCluster).min(5) as u32,
         store_batch: group.get(Key::StoreBatch).clamp(1, 512) as u32,
         staging_slots: (staged_target * 2) as u32 + 2048,
@@ -315,6 +317,9 @@ fn config(group: Group, has_swap: bool) -> Config {
     }
 }
 
+/// Folios that memory.max must hold at least.
+const FOLIOS_MIN: u64 = 64;
+
 const CODECS: [Codec; 3] = [Codec::Lz4, Codec::Zstd, Codec::Deflate];
 
 fn codec_bit(codec: Codec) -> u32 {
@@ -324,16 +329,16 @@ fn codec_bit(codec: Codec) -> u32 {
 impl Pager {
     /// Start the reclaim and compression threads, which share the fault thread's descriptors. Called by the fault thread.
     pub(crate) fn start_kswapd(&'static self) -> Result<(), (&'static str, Errno)> {
+        for (thread, worker) in KCOMPRESSD_THREADS.iter().zip(&self.kcompressd_workers) {
+            // One fewer is slower, nothing else.
+            let _ = thread.spawn(c"uzswap-kcompressd", Descriptors::Shared, move || {
+                kcompressd::run(self, worker)
+            });
+        }
+        // Last: it looks for the program's memory, and must find all of ours known as such.
         KSWAPD_THREAD
             .spawn(c"uzswap-kswapd", Descriptors::Shared, move || kswapd::run(self))
             .map_err(|e| ("a thread", e))?;
-        for (thread, worker) in KCOMPRESSD_THREADS.iter().zip(&self.kcompressd_workers) {
-            thread
-                .spawn(c"uzswap-kcompressd", Descriptors::Shared, move || {
-                    kcompressd::run(self, worker)
-                })
-                .map_err(|e| ("a thread", e))?;
-        }
         Ok(())
     }
 
@@ -356,19 +361,32 @@ impl Pager {
         is_ready
     }
 
-    /// In the fault thread, while nothing is frozen: make the working memory that the next codec needs.
+    /// In the fault thread: make the working memory that the next codec needs.
     pub(crate) fn prepare_codecs(&self, worker: &mut Worker<AgentMachine>) {
-        let wanted = self.codecs_wanted.swap(0, Ordering::Acquire);
-        if wanted == 0 {
+        if self.codecs_wanted.load(Ordering::Relaxed) == 0 {
             return;
         }
-        self.fds().wake.clear();
-        for codec in CODECS.into_iter().filter(|codec| wanted & codec_bit(*codec) != 0) {
-            if let Some(algorithm) = codec.algorithm() {
-                worker.prepare(algorithm.into(), self.mm.machine());
+        // As a piece of reclaim, which a freeze waits for: the child must not inherit our heap half-way.
+        self.unless_freezing(|mm| {
+            let wanted = self.codecs_wanted.swap(0, Ordering::Acquire);
+            for codec in CODECS.into_iter().filter(|codec| wanted & codec_bit(*codec) != 0) {
+                if let Some(algorithm) = codec.algorithm() {
+                    worker.prepare(algorithm.into(), mm.machine());
+                }
+                self.codecs_ready.fetch_or(codec_bit(codec), Ordering::Release);
             }
-            self.codecs_ready.fetch_or(codec_bit(codec), Ordering::Release);
-        }
+        });
+    }
+
+    /// Bytes that one fault maps at most.
+    pub(crate) fn window(&self) -> u64 {
+        let config = self.mm.config();
+        (PAGE_SIZE as u64) << config.folio_order_max.max(config.page_cluster)
+    }
+
+    /// Threads that may be storing at the same time.
+    pub(crate) fn storing_threads(&self) -> u64 {
+        2 + self.kcompressd_workers.len() as u64
     }
 
     /// The descriptors.

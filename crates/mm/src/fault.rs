@@ -255,7 +255,6 @@ impl<A: Arena> Inner<A> {
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        mm.stat.add(Item::PgMajFault, 1);
         let Slot::Staged { slot, busy, .. } = self.table.lookup(vpn) else {
             return Fault::Retry;
         };
@@ -270,13 +269,16 @@ impl<A: Arena> Inner<A> {
             self.staging.taken_back(slot + i);
         }
         self.publish_resident_run(vpn, u64::from(done.pages));
-        self.streams
-            .advance(vpn, u64::from(done.pages.max(1)), mm.config.folio_order_max);
-        mm.stat.add(Item::RestoreAnon, u64::from(done.pages.max(1)));
-        match (done.pages, done.stop) {
-            (0, Some(Stop::Again | Stop::NoMemory)) => Fault::Retry,
+        if done.pages == 0 && matches!(done.stop, Some(Stop::Again | Stop::NoMemory)) {
+            return Fault::Retry;
+        }
+        let pages = u64::from(done.pages.max(1));
+        self.streams.advance(vpn, pages, mm.config.folio_order_max);
+        mm.stat.add(Item::PgMajFault, 1);
+        mm.stat.add(Item::RestoreAnon, pages);
+        match done.pages {
             // Busy with us, shared after a fork, or the mapping is read-only now: copy. The frame goes with its run.
-            (0, _) => match mm
+            0 => match mm
                 .machine
                 .with_staged(&[slot], |pages| mm.machine.copy_in(vpn, pages[0], true))
                 .stop

@@ -3,8 +3,8 @@
 //! A slot is a page of the device. It is taken when something is written back, not before, and holds parts of one or
 //! more blobs, which it counts; it is free again when the last of them is. Clusters are
 //! ```text
-//! FREE --alloc--> NONFULL --a run did not fit--> FRAG        FRAG and NONFULL are FULL while they have no free slot
-//!   ^                  ^-----a slot is freed-----/
+//! FREE --alloc--> NONFULL --a run did not fit--> FRAG --no free slot is left--> FULL
+//!   ^                  ^-----a slot is freed-----/---------------------------------/
 //!   \--punched-- DISCARD <--the last slot is freed
 //! ```
 //! Writes fill one cluster after the other, so they are long and sequential; a cluster that has become empty gives its
@@ -14,7 +14,7 @@
 //! while the child lives: [`SwapSlots::pin_all`] sets those in use aside, [`SwapSlots::unpin`] returns them.
 //!
 //! Equations that [`SwapSlots::is_valid`] checks: `taken` of a cluster is its slots with a count or a pin; a cluster is FREE or
-//! DISCARD if and only if nothing of it is taken; `in_use` is the number of slots with a count.
+//! DISCARD if and only if nothing of it is taken, and FULL if and only if all of it is; `in_use` is the number of slots with a count.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -44,6 +44,7 @@ enum State {
     Free,
     Nonfull,
     Frag,
+    Full,
     Discard,
     /// Its space is being given back at this moment.
     Discarding,
@@ -170,6 +171,10 @@ impl SwapSlots {
         }
         self.in_use += u64::from(len);
         self.current = Some((cluster, start + len));
+        if self.clusters[cluster as usize].taken == [u64::MAX; BITMAP] {
+            self.current = None;
+            self.enlist(cluster, State::Full);
+        }
         Some((cluster * CLUSTER + start, len))
     }
 
@@ -238,7 +243,7 @@ impl SwapSlots {
             State::Nonfull => self.nonfull.insert(cluster),
             State::Frag => self.frag.insert(cluster),
             State::Discard => self.discard.insert(cluster),
-            State::Discarding => true,
+            State::Full | State::Discarding => true,
         };
     }
 
@@ -301,7 +306,7 @@ impl SwapSlots {
             cluster.counts = None;
             self.current.take_if(|(current, _)| *current == at);
             self.enlist(at, State::Discard);
-        } else if cluster.state == State::Frag {
+        } else if matches!(cluster.state, State::Frag | State::Full) && cluster.taken != [u64::MAX; BITMAP] {
             self.enlist(at, State::Nonfull);
         }
     }
@@ -342,7 +347,10 @@ impl SwapSlots {
                 taken.iter_mut().zip(bits).for_each(|(word, bits)| *word |= bits);
             }
             self.clusters[at as usize].taken = taken;
-            if matches!(self.clusters[at as usize].state, State::Nonfull | State::Frag) {
+            if matches!(
+                self.clusters[at as usize].state,
+                State::Nonfull | State::Frag | State::Full
+            ) {
                 self.look_at(at);
             }
         }
@@ -364,7 +372,8 @@ impl SwapSlots {
                 taken.iter_mut().zip(bits).for_each(|(word, bits)| *word |= bits);
             }
             let is_idle = matches!(cluster.state, State::Free | State::Discard | State::Discarding);
-            if taken != cluster.taken || is_idle != cluster.is_empty() {
+            let is_full = taken == [u64::MAX; BITMAP];
+            if taken != cluster.taken || is_idle != cluster.is_empty() || is_full != (cluster.state == State::Full) {
                 return false;
             }
         }

@@ -31,6 +31,17 @@ pub(crate) enum Reach {
     Cold,
 }
 
+/// Entries looked at under one hold of the lock.
+const LOOKS: usize = 1024;
+
+/// What the first half came to.
+enum Begun {
+    Write(Write),
+    Nothing,
+    /// Nothing yet: many entries were stale, or warm.
+    LookFurther,
+}
+
 /// A write on its way.
 struct Write {
     /// The pages and where they will be.
@@ -68,8 +79,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     pub(crate) fn writeback_to(&self, worker: &mut Worker<M>, max: u32, reach: Reach) -> u64 {
-        let Some(write) = self.with(|inner| inner.begin_writeback(self, worker, max as usize, reach)) else {
-            return 0;
+        let write = loop {
+            match self.with(|inner| inner.begin_writeback(self, worker, max as usize, reach)) {
+                Begun::Write(write) => break write,
+                Begun::Nothing => return 0,
+                Begun::LookFurther => {}
+            }
         };
         let bytes = write.pages() * PAGE_SIZE;
         let result = self.machine.write_swap(write.slot, worker.io().bytes(bytes));
@@ -90,23 +105,17 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<A: Arena> Inner<A> {
-    fn begin_writeback<R, M>(
-        &mut self,
-        mm: &Mm<R, M>,
-        worker: &mut Worker<M>,
-        max: usize,
-        reach: Reach,
-    ) -> Option<Write>
+    fn begin_writeback<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, max: usize, reach: Reach) -> Begun
     where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
         if !self.drains() || self.is_writing_back || self.frozen.is_some() || self.nothing_stored() {
-            return None;
+            return Begun::Nothing;
         }
         let Some((slot, slots)) = self.slots.alloc(IO_PAGES as u32) else {
             mm.stat.add(Item::SwapFull, 1);
-            return None;
+            return Begun::Nothing;
         };
         let mut write = Write {
             blobs: Vec::with_capacity(max),
@@ -116,8 +125,11 @@ impl<A: Arena> Inner<A> {
             max,
             reach,
         };
-        while let Some(entry) = self.oldest_stored() {
+        let mut looks = 0;
+        while let Some(entry) = self.oldest_stored().filter(|_| looks < LOOKS) {
+            looks += 1;
             if !self.pack_folio(mm, worker, entry, &mut write) {
+                looks = 0;
                 break;
             }
             self.pop_oldest_stored();
@@ -126,7 +138,11 @@ impl<A: Arena> Inner<A> {
         self.slots.put(slot + slots - unused, unused);
         write.slots -= unused;
         self.is_writing_back = !write.blobs.is_empty();
-        self.is_writing_back.then_some(write)
+        match (self.is_writing_back, looks) {
+            (true, _) => Begun::Write(write),
+            (false, LOOKS) => Begun::LookFurther,
+            (false, _) => Begun::Nothing,
+        }
     }
 
     /// Pack those pages of a stored folio that are stored still. False: no further; the rest keeps its turn.

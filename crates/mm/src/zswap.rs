@@ -268,11 +268,14 @@ impl<A: Arena> Inner<A> {
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        let is_good = |(slot, outcome): (u32, &Outcome)| {
-            matches!(outcome, Outcome::Stored { .. } | Outcome::Filled(_)) && self.marked(slot).is_some()
+        let first = self.staging.owner(together.slot);
+        // Half of it may have been moved to another address meanwhile: then it is no folio any more.
+        let is_good = |(i, outcome): (u32, &Outcome)| {
+            matches!(outcome, Outcome::Stored { .. } | Outcome::Filled(_))
+                && self.marked(together.slot + i) == Some(first.add(u64::from(i)))
         };
-        let is_whole = together.order > 0 && together.slots().zip(&worker.outcomes).all(is_good);
-        let folio = is_whole.then(|| self.zswap_lru_add(self.staging.owner(together.slot), together.order));
+        let is_whole = together.order > 0 && (0..).zip(&worker.outcomes).all(is_good);
+        let folio = is_whole.then(|| self.zswap_lru_add(first, together.order));
         let (mut stored, mut blocks) = (Stored::default(), 0);
         for (slot, outcome) in together.slots().zip(&worker.outcomes) {
             let Some(vpn) = self.marked(slot).filter(|_| *outcome != Outcome::NotOurs) else {

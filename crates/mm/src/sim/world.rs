@@ -279,6 +279,14 @@ impl<R: RawMutex> World<R> {
             let gauges = self.mm.gauges();
             assert_eq!(gauges.resident + gauges.staged, 0, "every page can be reclaimed");
             self.check_all();
+            // And through the pool: what is stored is on a list that writeback finds it on.
+            self.mm.set_pool_limit(u64::MAX, u64::MAX);
+            for _ in 0..2 * PAGES {
+                self.mm.shrink(&mut self.worker, 32, Effort::Requested);
+            }
+            while self.mm.writeback(&mut self.worker, 64) > 0 {}
+            assert_eq!(self.mm.gauges().stored, 0, "every stored page can be written back");
+            self.check_all();
         }
     }
 

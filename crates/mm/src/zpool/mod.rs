@@ -273,7 +273,10 @@ impl<A: Arena> Pools<A> {
     ) -> Result<Handle, PoolFull> {
         let at = self.find_or_make(kind, arena).ok_or(PoolFull)?;
         let pool = self.pools[at].as_mut().ok_or(PoolFull)?;
-        Ok(Handle::new(at, pool.zpool.store(bytes)?))
+        let stored = pool.zpool.store(bytes);
+        // One that was made for nothing would keep its place until something is freed in it.
+        self.drop_if_done(at);
+        Ok(Handle::new(at, stored?))
     }
 
     /// What the pool of an object is.
