@@ -8,6 +8,7 @@ unsafe extern "C" {
     fn fork() -> c_int;
     fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
     fn _exit(status: c_int) -> !;
+    fn __errno_location() -> *mut c_int;
     fn mremap(old: *mut c_void, old_len: usize, new_len: usize, flags: c_int, ...) -> *mut c_void;
 }
 
@@ -19,7 +20,8 @@ pub(crate) fn move_mapping(from: *mut c_void, len: usize, to: *mut c_void) -> Re
     // SAFETY: both ranges belong to the caller's mappings, and the one at `to` is replaced on purpose.
     let moved = unsafe { mremap(from, len, len, MOVE_TO, to) };
     if moved as isize == -1 {
-        Err(Errno::FAULT)
+        // SAFETY: libc gives each of its threads an errno, and this is one.
+        Err(Errno::from_raw_os_error(unsafe { *__errno_location() }))
     } else {
         Ok(moved)
     }

@@ -8,7 +8,7 @@ use crate::options::SwapTable as Options;
 use crate::samples::{Samples, change};
 use crate::table::Table;
 use race::{Course, Heat, Operation, Order};
-use swap_cache::{LockedTable, ShardedMaps, SwapCache};
+use swap_cache::{EngineTable, LockedTable, ShardedMaps, SwapCache};
 
 /// A swap cache that is measured: one more line here is one more column.
 struct Contestant {
@@ -17,14 +17,18 @@ struct Contestant {
 }
 
 /// The first is what the others are compared with.
-const CONTESTANTS: [Contestant; 2] = [
+const CONTESTANTS: [Contestant; 3] = [
     Contestant {
         name: "64 locked maps",
         measure: measure::<ShardedMaps>,
     },
     Contestant {
-        name: "locked table",
+        name: "one lock",
         measure: measure::<LockedTable>,
+    },
+    Contestant {
+        name: "swap table",
+        measure: measure::<EngineTable>,
     },
 ];
 

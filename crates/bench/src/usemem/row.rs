@@ -20,20 +20,31 @@ impl Row {
     }
 }
 
-/// Folio sizes by compressors by batches.
+/// Folio sizes by compressors by batches, one of them spread over the cores; and by ways out.
 pub(crate) fn all() -> Vec<Row> {
     let mut rows = Vec::new();
     for folio in ["4K", "64K", "2M"] {
+        let mut add = |family: &str, name: &str, options: &[&str]| {
+            // Pages that come to rest would be compressed again while the others are measured.
+            let always = ["--folio-max", folio, "--recompress", "none"];
+            let options = always.iter().chain(options);
+            rows.push(Row {
+                block: format!("{folio} folios"),
+                family: family.to_owned(),
+                name: name.to_owned(),
+                options: options.map(|option| (*option).to_owned()).collect(),
+            });
+        };
         for compressor in ["lz4", "zstd", "deflate"] {
             for batch in ["1", "8"] {
-                let options = ["--folio-max", folio, "--compressor", compressor, "--batch", batch];
-                rows.push(Row {
-                    block: format!("{folio} folios"),
-                    family: compressor.to_owned(),
-                    name: format!("batch {batch}"),
-                    options: options.map(str::to_owned).to_vec(),
-                });
+                let options = ["--compressor", compressor, "--batch", batch];
+                add(compressor, &format!("batch {batch}"), &options);
             }
+            let parallel = format!("{compressor}-parallel");
+            add(compressor, "parallel", &["--compressor", &parallel]);
+        }
+        for way in ["split", "whole", "direct"] {
+            add("swapout", way, &["--swapout", way]);
         }
     }
     rows
@@ -47,7 +58,7 @@ mod test {
     fn no_two_rows_have_a_name() {
         let rows = all();
         let names: std::collections::BTreeSet<String> = rows.iter().map(Row::full_name).collect();
-        assert_eq!((rows.len(), names.len()), (18, 18));
+        assert_eq!((rows.len(), names.len()), (36, 36));
         assert!(names.contains("64K folios, zstd, batch 8"));
     }
 }

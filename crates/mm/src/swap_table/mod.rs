@@ -98,6 +98,20 @@ fn identity(entry: u64) -> u64 {
     entry & !(LOCK | (LOCK - USED_ONE))
 }
 
+/// Replace a word under its entry's lock. Release: pairs with `lookup`, see above.
+fn replace(word: &AtomicU64, bits: u64) -> u64 {
+    // Two plain moves, where one locked instruction would wait for the cache line. To the model checker the writer's own load
+    // would hide those of others from what it has to reorder (it keeps only the last access).
+    #[cfg(loom)]
+    return word.swap(bits, Ordering::Release);
+    #[cfg(not(loom))]
+    {
+        let old = word.load(Ordering::Relaxed);
+        word.store(bits, Ordering::Release);
+        old
+    }
+}
+
 /// A locked entry: what it says, for whoever holds the lock to change.
 struct Locked<'a> {
     entry: &'a AtomicU64,
@@ -185,8 +199,7 @@ impl SwapTable {
                 id
             }
         };
-        // Release: pairs with `lookup`, see above.
-        let old = self.words(id)[word].swap(Word::from(slot).to_bits(), Ordering::Release);
+        let old = replace(&self.words(id)[word], Word::from(slot).to_bits());
         let old: Slot = Word::from_bits(old).into();
         value += if old == Slot::None { USED_ONE } else { 0 };
         value -= if slot == Slot::None { USED_ONE } else { 0 };
