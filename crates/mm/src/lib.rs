@@ -5,21 +5,22 @@
 //!
 //! # The chains
 //! ```text
-//! fault      Mm::fault -> SwapTable::lookup -> staged: Machine::move_in | zswap: Zsmalloc::read, Context::decompress,
-//!              Machine::copy_in | device: Machine::read_swap, copy_in | nothing: zeros -> SwapTable::publish
-//! reclaim    Mm::shrink -> isolate (LruList, Machine::move_out, publish STAGED) -> store_oldest (Context::compress,
-//!              Zsmalloc::store, publish ZSWAP, Machine::drop_staged)
-//! swap-out   Mm::shrink, zswap.max 0 -> swap_out_oldest -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
-//! writeback  Mm::writeback -> oldest entries -> decompress -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
+//! fault      Mm::fault -> SwapTable::lookup -> staged: Machine::move_in | zswap, device: take_along, (Machine::read_swap,)
+//!              Worker::decompress_loads, Machine::copy_in | nothing: zeros -> SwapTable::publish
+//! reclaim    Mm::shrink -> isolate (LruList, Machine::move_out, publish STAGED) -> store_oldest (Worker::compress_batch,
+//!              Pools::store, publish ZSWAP, Machine::drop_staged)
+//! swap-out   Mm::shrink, zswap shut -> swap_out_oldest -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
+//! writeback  Mm::writeback -> oldest entries, as they are -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
+//! recompress Mm::recompress -> oldest idle entries -> decompress, compress again -> Pools::store_as -> publish ZSWAP
 //! compaction Mm::compact -> Pools::begin_compaction -> SwapTable::for_each -> Pools::relocate, publish ZSWAP
 //! events     Mm::change -> the words of the range are dropped or moved
 //! fork       Mm::freeze -> faults are served without a change, all changes are logged -> Mm::thaw | the child starts
 //! ```
 //!
 //! # Locking
-//! One lock, [`Mm`]'s, protects all of it. It is held while pages are moved or copied and while a page is
-//! decompressed (microseconds), never while a batch is compressed or the device is used. Compression and
-//! writeback therefore come in two halves: the first marks the words (`busy`, `writeback`), the second
+//! One lock, [`Mm`]'s, protects all of it (the swap table has locks of its own for whoever comes without it). It is held
+//! while frames are moved (microseconds), never while pages are compressed or decompressed or the device is used. Stores,
+//! writeback and recompression therefore come in halves: the first marks the words (`busy`, `writeback`), the last
 //! publishes only those that still carry the mark. Nobody waits for a mark: a fault on a busy page copies
 //! the frame, a fault on an entry under writeback loads it, and the second half finds the word changed.
 //!
