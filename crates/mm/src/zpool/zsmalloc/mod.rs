@@ -63,6 +63,9 @@ enum State {
     Inherited,
 }
 
+/// Zspages that room is made for at once, at least.
+const ZSPAGES_MORE: usize = 256;
+
 #[derive(Clone, Copy)]
 struct Zspage {
     class: u16,
@@ -200,6 +203,10 @@ impl<A: Arena> Zsmalloc<A> {
                 id
             }
             None if (self.zspages.len() + 1) * SPAN_PAGES <= self.arena.pages() => {
+                if self.zspages.len() == self.zspages.capacity() {
+                    // An eighth more, not twice as much: metadata is paid for by every page.
+                    self.zspages.reserve_exact((self.zspages.len() / 8).max(ZSPAGES_MORE));
+                }
                 self.zspages.push(zspage);
                 (self.zspages.len() - 1) as u32
             }
