@@ -429,7 +429,7 @@ impl<A: Arena> Inner<A> {
 
     /// Put a folio that is in the pool on the list of stored folios; returns the tag for its words.
     fn zswap_lru_add(&mut self, vpn: Vpn, order: u32) -> u32 {
-        if self.zswap_lru.needs_sweep(self.pool.objects()) {
+        if self.zswap_lru.needs_sweep() {
             let table = &self.table;
             self.zswap_lru.sweep(|entry| is_stored_as(table, entry));
         }
@@ -438,7 +438,7 @@ impl<A: Arena> Inner<A> {
 
     /// Put a folio on the list of those that came to rest.
     fn zswap_cold_add(&mut self, vpn: Vpn, order: u32) -> u32 {
-        if self.zswap_cold.needs_sweep(self.pool.objects()) {
+        if self.zswap_cold.needs_sweep() {
             let table = &self.table;
             self.zswap_cold.sweep(|entry| is_stored_as(table, entry));
         }
@@ -461,7 +461,7 @@ impl<A: Arena> Inner<A> {
 
     /// Put a folio on the list of resident folios; returns the tag for its words.
     fn lru_add(&mut self, vpn: Vpn, order: u32) -> u32 {
-        if self.lru.needs_sweep(self.resident) {
+        if self.lru.needs_sweep() {
             let table = &self.table;
             let carries = |entry: LruEntry, vpn| table.lookup(vpn).is_resident_as(entry.order, entry.tag);
             self.lru.sweep(|entry| entry.pages().any(|vpn| carries(entry, vpn)));

@@ -2,7 +2,7 @@
 //!
 //! An entry names a folio (first page and order) and carries a tag which is also in the page's word. Taking a page
 //! off a list costs nothing: its word changes, and the entry is recognised as stale when it reaches the front, or when a
-//! sweep passes by, of which there are as many as keep the stale entries fewer than the live ones. There
+//! sweep passes by, of which there are as many as keep the stale entries few. There
 //! is one list of resident folios (oldest mapped first) and one of zswap entries (oldest stored first).
 
 use alloc::boxed::Box;
@@ -74,6 +74,8 @@ pub struct LruList {
     hand: usize,
     /// Entries added since the last sweep.
     unswept: usize,
+    /// Entries below which no sweep is due.
+    resume_at: usize,
     next_tag: u32,
     tag_bits: u32,
     /// What the clock said last.
@@ -89,6 +91,7 @@ impl LruList {
             len: 0,
             hand: 0,
             unswept: 0,
+            resume_at: 0,
             next_tag: 0,
             tag_bits,
             now: 0,
@@ -127,13 +130,13 @@ impl LruList {
         tag
     }
 
-    /// Whether a [`sweep`](Self::sweep) is due, when `live` entries hold at most. Two segments are swept for each one that is
-    /// added, so a list that is half stale gets no longer.
-    pub fn needs_sweep(&self, live: u64) -> bool {
-        self.unswept >= SEGMENT / 2 && self.len as u64 > 2 * live + SEGMENT as u64
+    /// Whether a [`sweep`](Self::sweep) is due: while they find a quarter of the entries stale, four segments are swept for each
+    /// one that is added, so the list stays at that; then not until it has grown by a quarter.
+    pub fn needs_sweep(&self) -> bool {
+        self.unswept >= SEGMENT / 4 && self.len > self.resume_at.max(2 * SEGMENT)
     }
 
-    /// Drop the stale entries of one segment, and join it with the one before if both fit into one.
+    /// Drop the stale entries of one segment, and fill up the one before with what is left.
     pub fn sweep(&mut self, is_live: impl Fn(LruEntry) -> bool) {
         self.unswept = 0;
         self.hand += 1;
@@ -153,25 +156,32 @@ impl LruList {
             }
         }
         (segment.head, segment.len) = (0, kept);
-        self.len -= before - kept;
+        let stale = before - kept;
+        self.len -= stale;
+        self.resume_at = if stale * 4 >= before {
+            0
+        } else {
+            self.len + self.len / 4
+        };
         self.join(self.hand);
     }
 
-    /// Join segment `at` with the one before it if both fit into one.
+    /// Move entries of segment `at` to the one before it, as many as fit: so all that were swept are full.
     fn join(&mut self, at: usize) {
-        let fits = at > 0 && {
-            let (before, this) = (&self.segments[at - 1], &self.segments[at]);
-            before.len + this.live() <= SEGMENT
-        };
-        let Some(this) = fits.then(|| self.segments.remove(at)).flatten() else {
+        let Some(mut this) = (at > 0).then(|| self.segments.remove(at)).flatten() else {
             return;
         };
         let before = &mut self.segments[at - 1];
-        let end = before.len + this.live();
-        before.entries[before.len..end].copy_from_slice(&this.entries[this.head..this.len]);
-        before.len = end;
+        let n = this.live().min(SEGMENT - before.len);
+        before.entries[before.len..before.len + n].copy_from_slice(&this.entries[this.head..this.head + n]);
+        before.len += n;
         before.time = this.time;
-        self.hand = at - 1;
+        this.head += n;
+        if this.live() > 0 || at == self.segments.len() {
+            self.segments.insert(at, this);
+        } else {
+            self.hand = at - 1;
+        }
     }
 
     /// Whether the entry with this tag is in the older half of the list. Tags repeat after a while: a hint.
@@ -234,14 +244,11 @@ mod test {
         let is_live = |entry: LruEntry| entry.vpn.number().is_multiple_of(100);
         for i in 0..100_000u64 {
             list.add_tail(Vpn::new(i), 0);
-            if list.needs_sweep(i / 100) {
+            if list.needs_sweep() {
                 list.sweep(is_live);
             }
-            assert!(
-                list.len() as u64 <= 2 * (i / 100) + 4 * SEGMENT as u64,
-                "{} at {i}",
-                list.len()
-            );
+            let live = i as usize / 100;
+            assert!(list.len() <= 2 * live + 4 * SEGMENT, "{} at {i}", list.len());
         }
         let left = core::iter::from_fn(|| list.pop_oldest()).filter(|entry| is_live(*entry));
         assert!(left.map(|entry| entry.vpn.number()).eq((0..1000).map(|i| i * 100)));
