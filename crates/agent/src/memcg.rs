@@ -149,11 +149,7 @@ impl Memcg {
 
     /// Bytes by which `want` more would exceed the limit.
     pub(crate) fn excess(&self, pager: &Pager, want: u64) -> u64 {
-        let current = self.current(pager);
-        if current > self.group.get(Key::MemoryPeak) {
-            self.group.raise(Key::MemoryPeak, current);
-        }
-        (current + want).saturating_sub(self.group.get(Key::MemoryMax))
+        (self.current(pager) + want).saturating_sub(self.group.get(Key::MemoryMax))
     }
 
     /// Nothing is left to reclaim: record it for the launcher, which prints the line, and die as the OOM killer would
