@@ -197,9 +197,14 @@ impl Kswapd {
         fork::release_pins(pager);
         pager.mm.discard_swap();
         self.obey();
+        self.return_charges();
+    }
+
+    /// What the dead were charged is nobody's. Only leases tell who lives.
+    fn return_charges(&self) {
+        let pager = self.pager;
         let group = pager.memcg.group();
         for slot in 0..group.high_water() {
-            // Only leases tell who lives; charges of the dead are returned here, by whoever comes first.
             let is_other = slot != pager.memcg.slot() && group.field(slot, Field::Pid) != 0;
             if is_other && group.field(slot, Field::Charge) != 0 && !pager.fds().group.is_leased(slot) {
                 group.set_field(slot, Field::Charge, 0);
@@ -243,6 +248,7 @@ impl Kswapd {
         if pager.memcg.headroom(pager) > 0 {
             return;
         }
+        self.return_charges();
         self.quiet = 0;
         let low = pager.memcg.low();
         let (mut fruitless, mut rounds) = (0, 0u32);
@@ -345,6 +351,10 @@ impl Kswapd {
         for (field, value) in fields {
             group.set_field(slot, field, value);
         }
-        group.raise(Key::MemoryPeak, pager.memcg.current(pager));
+        if pager.memcg.current(pager) > group.get(Key::MemoryPeak) {
+            // Those who have just died would make a peak of their own.
+            self.return_charges();
+            group.raise(Key::MemoryPeak, pager.memcg.current(pager));
+        }
     }
 }

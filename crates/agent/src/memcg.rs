@@ -17,24 +17,25 @@ use crate::pager::{self, Pager};
 /// Mappings in total, of memory that may come under our care, at which a process gets its pager.
 pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;
 
+/// Of the room that is left, a process may map one part in so many unseen: others may be doing the same, and MAP_POPULATE or
+/// MADV_POPULATE_WRITE fill a mapping faster than anybody looks.
+const UNSEEN_SHARE: u64 = 4;
+
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 /// Bytes mapped since the last scan: they may be touched without our seeing it.
 static UNSEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The program mapped `len` bytes. Called in its own thread, by the replaced wrappers.
 pub(crate) fn note_growth(len: usize) {
-    match pager::active() {
-        None => {
-            MAPPED.fetch_add(len, Ordering::Relaxed);
-            activate_if_big();
-        }
-        Some(pager) => {
-            let unseen = UNSEEN.fetch_add(len, Ordering::Relaxed) + len;
-            if pager.memcg.headroom(pager) < unseen as u64 {
-                // The limit is near: no page of the new mapping may be touched unseen.
-                pager.request_scan();
-            }
-        }
+    if pager::active().is_none() {
+        MAPPED.fetch_add(len, Ordering::Relaxed);
+        activate_if_big();
+    }
+    let Some(pager) = pager::active() else { return };
+    let unseen = UNSEEN.fetch_add(len, Ordering::Relaxed) + len;
+    if pager.memcg.headroom(pager) / UNSEEN_SHARE < unseen as u64 {
+        // The limit is near: no page of the new mapping may be touched unseen.
+        pager.request_scan();
     }
 }
 
