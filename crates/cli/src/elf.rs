@@ -15,7 +15,7 @@ pub(crate) enum Found {
     /// It can be managed.
     Manageable,
     /// There is no such command: status 127.
-    NotFound,
+    Missing,
     /// It cannot be executed: status 126.
     NotExecutable(String),
     /// It runs, but not under our care: why, and what to do.
@@ -26,7 +26,7 @@ pub(crate) enum Found {
 pub(crate) fn inspect(cmd: &OsStr) -> Found {
     match find(cmd) {
         Some(path) => inspect_file(&path, 0),
-        None => Found::NotFound,
+        None => Found::Missing,
     }
 }
 
@@ -117,8 +117,8 @@ mod test {
     #[test]
     fn ordinary_programs_are_manageable_and_missing_ones_are_not_found() {
         assert_eq!(inspect(OsStr::new("true")), Found::Manageable);
-        assert_eq!(inspect(OsStr::new("/no/such/file")), Found::NotFound);
-        assert_eq!(inspect(OsStr::new("no-such-command-anywhere")), Found::NotFound);
+        assert_eq!(inspect(OsStr::new("/no/such/file")), Found::Missing);
+        assert_eq!(inspect(OsStr::new("no-such-command-anywhere")), Found::Missing);
         assert!(matches!(inspect(OsStr::new("/etc/passwd")), Found::NotExecutable(_)));
         assert!(matches!(inspect(OsStr::new("/tmp")), Found::NotExecutable(_)));
     }

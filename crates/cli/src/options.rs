@@ -21,7 +21,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a program with its anonymous memory paged by uzswap
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Show the counters of a running group
     Stat(StatOptions),
     /// List the running groups

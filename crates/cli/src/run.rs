@@ -32,7 +32,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     check_report(options)?;
     match elf::inspect(&options.cmd[0]) {
         Found::Manageable => {}
-        Found::NotFound => {
+        Found::Missing => {
             return Ok(refuse(
                 NOT_FOUND,
                 &format!("{}: command not found", options.cmd[0].display()),

@@ -469,6 +469,12 @@ impl<A: Arena> Inner<A> {
         self.lru.add_tail(vpn, order)
     }
 
+    /// The page's frame is in staging slot `slot`; what is known of its contents stays known.
+    fn publish_staged(&mut self, vpn: Vpn, slot: u32, busy: bool) {
+        let note = self.table.lookup(vpn).note();
+        self.publish(vpn, Slot::Staged { slot, busy, note });
+    }
+
     /// The pages `[vpn, vpn + 2^order)` are mapped: one entry on the LRU list, its tag in every word.
     fn publish_resident(&mut self, vpn: Vpn, order: u32) {
         let tag = self.lru_add(vpn, order);

@@ -142,8 +142,7 @@ impl<A: Arena> Inner<A> {
             mm.stat.add(item, 1);
             write.filled += 1;
         } else if is_copied {
-            let note = word.note();
-            self.publish(vpn, Slot::Staged { slot, busy: true, note });
+            self.publish_staged(vpn, slot, true);
             write.staged.push(slot);
         } else {
             write.left = true;
@@ -162,15 +161,7 @@ impl<A: Arena> Inner<A> {
                 self.publish(vpn, Slot::Swap(blob));
                 written += 1;
             } else {
-                let (slot, note) = (*staged, self.table.lookup(vpn).note());
-                self.publish(
-                    vpn,
-                    Slot::Staged {
-                        slot,
-                        busy: false,
-                        note,
-                    },
-                );
+                self.publish_staged(vpn, *staged, false);
             }
         }
         self.slots.put(write.first, write.slots);

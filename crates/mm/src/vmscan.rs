@@ -282,15 +282,7 @@ impl<A: Arena> Inner<A> {
                 .fill(slot + (vpn.number() - run.number()) as u32, vpn, order);
         }
         for (slot, vpn) in (slot..).zip(PageRange::new(run, pages).iter()) {
-            let note = self.table.lookup(vpn).note();
-            self.publish(
-                vpn,
-                Slot::Staged {
-                    slot,
-                    busy: false,
-                    note,
-                },
-            );
+            self.publish_staged(vpn, slot, false);
         }
     }
 

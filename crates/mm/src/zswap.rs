@@ -178,7 +178,7 @@ impl<A: Arena> Inner<A> {
                     busy: false,
                     note,
                 } if s == slot => {
-                    self.publish(vpn, Slot::Staged { slot, busy: true, note });
+                    self.publish_staged(vpn, slot, true);
                     Outcome::Pending { note }
                 }
                 _ => Outcome::NotOurs,
@@ -245,15 +245,7 @@ impl<A: Arena> Inner<A> {
                 self.pool.free(*handle);
             }
             if let (Some(vpn), true) = (self.marked(slot), *outcome != Outcome::NotOurs) {
-                let note = self.table.lookup(vpn).note();
-                self.publish(
-                    vpn,
-                    Slot::Staged {
-                        slot,
-                        busy: false,
-                        note,
-                    },
-                );
+                self.publish_staged(vpn, slot, false);
             }
         }
         // What could not be stored whole is tried page by page next time.
