@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::sim::{ARENA_PAGES, BASE, OPS, PAGES, SimMachine, contents};
-use crate::vmstat::Item;
+use crate::vmstat::{Item, OrderItem};
 use crate::{Change, Effort};
 
 type World = crate::sim::World<parking_lot::RawMutex>;
@@ -150,6 +150,42 @@ fn a_second_chance_costs_no_compression() {
     world.check(Vpn::new(BASE + 3));
     let stat = world.mm.stat();
     assert_eq!((stat.get(Item::RestoreAnon), stat.get(Item::ZswpOut)), (1, 0));
+}
+
+/// The first 16 pages, half noise, as one folio on the list.
+fn one_folio(world: &mut World) {
+    let range = PageRange::new(Vpn::new(BASE), 16);
+    range.iter().zip(0..).for_each(|(vpn, i)| world.write(vpn, i * 4 + 2));
+    world.mm.change(Change::Remove(range));
+    world.mm.with_changes(|changes| changes.manage(range, &[range], false));
+}
+
+#[test]
+fn a_folio_is_stored_whole() {
+    let mut world = World::new(0, ARENA_PAGES);
+    one_folio(&mut world);
+    world.mm.shrink(&mut world.worker, 16, Effort::Requested);
+    let stat = world.mm.stat();
+    assert_eq!((stat.folios(OrderItem::ZswpOut, 4), stat.get(Item::ZswpOut)), (1, 16));
+    assert_eq!(world.mm.gauges().staged, 0);
+    world.check_all();
+}
+
+/// The pool has room for some of its pages: none stays there, and later they are tried one by one.
+#[test]
+fn a_folio_that_does_not_fit_is_unwound() {
+    // One zspage.
+    let mut world = World::new(0, 8);
+    one_folio(&mut world);
+    world.mm.shrink(&mut world.worker, 16, Effort::Requested);
+    let stat = world.mm.stat();
+    assert_eq!(stat.folios(OrderItem::SwpOutFallback, 4), 1);
+    let gauges = world.mm.gauges();
+    assert_eq!((gauges.stored, gauges.staged, stat.get(Item::ZswpOut)), (0, 16, 0));
+    world.mm.shrink(&mut world.worker, 16, Effort::Requested);
+    assert!((1..16).contains(&world.mm.gauges().stored));
+    assert_eq!(stat.folios(OrderItem::ZswpOut, 4), 0);
+    world.check_all();
 }
 
 #[test]

@@ -8,7 +8,8 @@
 //! What can go wrong on the way, and what it leaves:
 //! * a page was faulted, unmapped or dropped meanwhile: it is no longer marked; its block is freed, the others are
 //!   stored by themselves;
-//! * the pool is full, or another pool became current: every block of the folio is freed, all its pages are staged as before;
+//! * the pool is full, or another pool became current: every block of the folio is freed, all its pages are staged as before,
+//!   and are tried one by one next time;
 //! * a page does not compress and may not be stored as it is: it goes back to its mapping, the others are stored by
 //!   themselves.
 //!
@@ -93,10 +94,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             let next = first + worker.compress_batch(&self.machine, together.slot, first);
             let is_last = next == together.len as usize;
             let done = self.with_for_reclaim(|inner| {
-                if inner.put_blocks(self, worker, together, first..next).is_err() {
+                let is_full = inner.put_blocks(self, worker, together, first..next).is_err();
+                if is_full && together.order > 0 {
                     return Some(inner.unwind(self, worker, together));
                 }
-                is_last.then(|| inner.publish_stored(self, worker, together))
+                (is_full || is_last).then(|| inner.publish_stored(self, worker, together))
             });
             if let Some(stored) = done {
                 return stored;
@@ -291,6 +293,12 @@ impl<A: Arena> Inner<A> {
                         referenced: false,
                         tag: folio.unwrap_or_else(|| self.zswap_lru_add(vpn, 0)),
                     })
+                }
+                Outcome::Pending { .. } | Outcome::Compressed { .. } => {
+                    // The pool became full before it was this one's turn.
+                    self.publish_staged(vpn, slot, false);
+                    stored.left = true;
+                    continue;
                 }
                 refused => {
                     stored.left |= !self.put_back(mm, vpn, slot, refused);
