@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libfuzzer_sys::fuzz_target;
-use uzswap_acomp::Algorithm;
+use uzswap_acomp::{Algorithm, Compressor};
 use uzswap_ctl::{Field, Group, Key, PROCESSES, WORDS};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::ZpoolType;
@@ -63,8 +63,8 @@ fn read_all(group: Group, word: u64) {
     }
     let pool = group.pool();
     assert_eq!(
-        Algorithm::parse(&pool.algorithm.to_string()),
-        Ok(pool.algorithm),
+        Compressor::parse(&pool.compressor.to_string()),
+        Ok(pool.compressor),
         "a level within its range"
     );
     assert_eq!(ZpoolType::parse(pool.zpool.name()), Some(pool.zpool));
@@ -83,7 +83,7 @@ fn read_all(group: Group, word: u64) {
         stat.get(*item);
     });
     stat.record_load(word);
-    stat.record_store(word);
+    stat.record_stores(1, word);
     stat.histograms();
     group.set_swap_path(&word.to_le_bytes().repeat(200));
     group.set_last_words(&word.to_string().repeat(99));
@@ -106,6 +106,9 @@ fuzz_target!(|bytes: &[u8]| {
         words[at].store(last, Ordering::Relaxed);
     }
     Algorithm::from_word(last);
+    Compressor::from_word(last);
+    group.recompress();
+    group.swap_out();
     ZpoolType::from_word(last);
     read_all(group, last);
     Group::open(words);

@@ -18,7 +18,7 @@ struct Object {
 fn kind(n: u8) -> PoolKind {
     PoolKind {
         zpool: ZpoolType::from_word(u64::from(n) % 3),
-        algorithm: Algorithm::Deflate { level: n / 3 % 4 + 1 },
+        compressor: Algorithm::Deflate { level: n / 3 % 4 + 1 }.into(),
     }
 }
 
@@ -29,7 +29,7 @@ fn bytes(len: usize, byte: u8) -> Vec<u8> {
 
 fn check(pools: &Pools<VecArena>, object: &Object) {
     assert_eq!(pools.read(object.handle, object.len), bytes(object.len, object.byte));
-    assert_eq!(pools.algorithm(object.handle), object.kind.algorithm);
+    assert_eq!(pools.kind(object.handle), object.kind);
 }
 
 /// Move what can be moved, with every `gap`th object freed meanwhile, as a load does.
