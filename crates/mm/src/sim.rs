@@ -212,7 +212,8 @@ impl Machine for SimMachine {
     }
 
     fn table_memory(&self) -> TableMemory {
-        Self::memory(64)
+        // Leaked with each machine, of which a fuzzer makes many; the pages of a `World` are in two clusters.
+        Self::memory(4)
     }
 
     fn arena(&self) -> Option<VecArena> {
