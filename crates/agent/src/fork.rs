@@ -167,6 +167,10 @@ pub(crate) extern "C" fn prepare() {
     pager::hold_start();
     let Some(pager) = pager::active() else { return };
     let handover = &pager.handover;
+    if memcg::has_unseen() {
+        // What is two mappings only because it is half registered would stay two in the child for ever.
+        pager.request_scan();
+    }
     let mask = thread::block_signals();
     handover.lock.lock();
     handover.mask.store(mask, Ordering::Relaxed);

@@ -60,12 +60,32 @@ const PAUSES: u32 = 200_000;
 const PAUSE_NS: u64 = 50_000;
 
 /// This thread's turn to change mappings.
-struct InOrder(bool);
+pub(crate) struct InOrder(bool);
 
 impl InOrder {
     /// Wait for our turn if there is a pager. In a vfork child there is none: its parent's must not wait for it.
     fn begin() -> Self {
         Self(pager::active().is_some() && take_turn())
+    }
+
+    /// Perhaps `[start, end)` was mapped in the middle of a mapping that is registered. The kernel joins the two only if it is
+    /// registered as well before it is touched, and the program's next mremap takes one mapping: so have kswapd do it now.
+    fn join(&self, start: usize, end: usize) {
+        if let Some(pager) = pager::active().filter(|_| self.0) {
+            pager.request_join(start, end);
+        }
+    }
+
+    /// kswapd's turn, if it can be had at once: whoever forks waits for kswapd while it has the turn.
+    pub(crate) fn attempt() -> Option<Self> {
+        for _ in 0..SPINS {
+            if ORDER.try_lock() {
+                OWNER.store(thread::tid(), Ordering::Relaxed);
+                return Some(Self(true));
+            }
+            core::hint::spin_loop();
+        }
+        None
     }
 }
 
@@ -130,10 +150,11 @@ fn is_stack(flags: c_int) -> bool {
     flags & (MAP_STACK | MAP_GROWSDOWN) != 0
 }
 
-/// Whether a new mapping is memory that may come under our care.
+/// Whether a new mapping is memory that may come under our care; a small one only as a part of another.
 fn is_ours(len: usize, prot: c_int, flags: c_int) -> bool {
     let kind = flags & (MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB);
-    len >= vma::MIN_BYTES && kind == MAP_PRIVATE | MAP_ANONYMOUS && prot & PROT_EXEC == 0
+    let is_big_enough = len >= vma::MIN_BYTES || flags & MAP_FIXED != 0;
+    is_big_enough && kind == MAP_PRIVATE | MAP_ANONYMOUS && prot & PROT_EXEC == 0
 }
 
 pub(crate) extern "C" fn mmap(
@@ -152,10 +173,18 @@ pub(crate) extern "C" fn mmap(
         fd as usize,
         offset as usize,
     ];
+    let turn = (flags & MAP_FIXED != 0).then(InOrder::begin);
+    // After the turn began: while it is waited for, somebody else's join must be able to look at the mappings.
     let stack = is_stack(flags).then(vma::StackChange::begin);
-    let _turn = (flags & MAP_FIXED != 0).then(InOrder::begin);
     // SAFETY: exactly the call that the program makes; libc's wrapper adds nothing (the kernel checks the offset).
     let result = unsafe { syscall(SYS_MMAP, args) };
+    if let (Ok(start), Some(turn)) = (result, &turn)
+        && is_ours(len, prot, flags)
+    {
+        turn.join(start, start + len);
+    }
+    // Ended before kswapd is waited for, which needs a turn of its own to look at mappings.
+    drop(turn);
     match result {
         Ok(start) => {
             if let Some(change) = &stack {
@@ -174,9 +203,9 @@ pub(crate) extern "C" fn mmap(
 
 pub(crate) extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     let start = addr as usize;
+    let _turn = InOrder::begin();
     let change = vma::StackChange::begin();
     change.remove(start, start.saturating_add(len));
-    let _turn = InOrder::begin();
     // SAFETY: exactly the call that the program makes.
     let result = unsafe { syscall(SYS_MUNMAP, [start, len, 0, 0, 0, 0]) };
     match result {
@@ -199,10 +228,19 @@ pub(crate) extern "C" fn mremap(
     new_addr: *mut c_void,
 ) -> *mut c_void {
     let args = [addr as usize, old_len, new_len, flags as usize, new_addr as usize, 0];
-    let _turn = InOrder::begin();
-    // SAFETY: exactly the call that the program makes. `new_addr` is whatever the register held if it passed none;
-    // the kernel looks at it only with MREMAP_FIXED or MREMAP_DONTUNMAP, which take it.
-    match unsafe { syscall(SYS_MREMAP, args) } {
+    let call = || {
+        let _turn = InOrder::begin();
+        // SAFETY: exactly the call that the program makes. `new_addr` is whatever the register held if it passed none;
+        // the kernel looks at it only with MREMAP_FIXED or MREMAP_DONTUNMAP, which take it.
+        unsafe { syscall(SYS_MREMAP, args) }
+    };
+    let mut result = call();
+    if let (Err(Errno::FAULT), Some(pager)) = (result, pager::active()) {
+        // More than one mapping: perhaps only because a part is not registered yet.
+        pager.request_scan();
+        result = call();
+    }
+    match result {
         Ok(start) => {
             if new_len > old_len {
                 memcg::note_growth(new_len - old_len);

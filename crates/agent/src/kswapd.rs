@@ -54,6 +54,9 @@ const RECOMPRESS_IDLE_NS: u64 = 5_000_000_000;
 const RECOMPRESS_SHARE: u64 = 12;
 const RECOMPRESS_AT_ONCE_NS: u64 = 2_000_000;
 
+/// Mail that a thread of the program waits for an answer to.
+const WAITED_FOR: u32 = mail::SCAN | mail::FREEZE | mail::JOIN;
+
 struct Kswapd {
     pager: &'static Pager,
     worker: MutexGuard<'static, RawLock, Worker<AgentMachine>>,
@@ -101,7 +104,10 @@ impl Kswapd {
         } else {
             TICK_BUSY_NS
         };
-        let bits = pager.mail.wait(mail::RECLAIM | mail::SCAN | mail::FREEZE, Some(tick));
+        let bits = pager.mail.wait(mail::RECLAIM | WAITED_FOR, Some(tick));
+        if bits & mail::JOIN != 0 {
+            pager.join();
+        }
         if bits & mail::FREEZE != 0 {
             fork::freeze_until_forked(pager);
         }
@@ -131,7 +137,7 @@ impl Kswapd {
             algorithm,
             since_ns: now - RECOMPRESS_IDLE_NS,
         };
-        while self.allowance > 0 && pager.mail.peek(mail::RECLAIM | mail::SCAN | mail::FREEZE) == 0 {
+        while self.allowance > 0 && pager.mail.peek(mail::RECLAIM | WAITED_FOR) == 0 {
             let started = time::now_ns();
             let looked_at = pager.mm.recompress(&mut self.worker, idle);
             self.allowance = self.allowance.saturating_sub(time::now_ns() - started);
@@ -254,7 +260,7 @@ impl Kswapd {
         let (mut fruitless, mut rounds) = (0, 0u32);
         while pager.memcg.current(pager) > low
             && fruitless < FRUITLESS_MAX
-            && pager.mail.peek(mail::FREEZE | mail::SCAN) == 0
+            && pager.mail.peek(WAITED_FOR) == 0
         {
             rounds += 1;
             if rounds % TELL_ROUNDS == 0 {
@@ -291,7 +297,7 @@ impl Kswapd {
     fn reclaim_on_request(&mut self) {
         let pager = self.pager;
         let group = pager.memcg.group();
-        while group.get(Key::ReclaimAsked) > 0 && pager.mail.peek(mail::FREEZE | mail::SCAN) == 0 {
+        while group.get(Key::ReclaimAsked) > 0 && pager.mail.peek(WAITED_FOR) == 0 {
             // Busy before taken: whoever waits for the end must see one or the other.
             group.add(Key::ReclaimBusy, 1);
             let asked = group.take(Key::ReclaimAsked, REQUEST_BYTES);

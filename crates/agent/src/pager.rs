@@ -11,7 +11,7 @@
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use lock_api::Mutex;
 use uzswap_acomp::{Algorithm, Codec};
@@ -29,7 +29,7 @@ use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use crate::fork::Handover;
 use crate::machine::{AgentMachine, CREW, Fds, PoolArena};
 use crate::memcg::Memcg;
-use crate::{fault, kcompressd, kswapd};
+use crate::{fault, kcompressd, kswapd, vma};
 
 const IDLE: u32 = 0;
 const STARTING: u32 = 1;
@@ -55,14 +55,18 @@ pub(crate) mod mail {
     pub(crate) const FREEZE: u32 = 4;
     /// The fork is over.
     pub(crate) const THAWED: u32 = 8;
+    /// Take what was just mapped in the middle of managed memory under our care.
+    pub(crate) const JOIN: u32 = 16;
 }
 
-/// Bits of [`Pager::replies`], read by the thread that forks.
+/// Bits of [`Pager::replies`], read by the thread whose turn it is to change mappings: it forks, or waits for a join.
 pub(crate) mod reply {
     /// The engine is at rest.
     pub(crate) const FROZEN: u32 = 1;
     /// The child has its own pager, or there is no child.
     pub(crate) const FORKED: u32 = 2;
+    /// The range is joined, or cannot be.
+    pub(crate) const JOINED: u32 = 4;
 }
 
 /// An active agent.
@@ -74,6 +78,8 @@ pub(crate) struct Pager {
     pub(crate) replies: Mailbox,
     scan_requested: AtomicU32,
     scan_done: AtomicU32,
+    /// What [`mail::JOIN`] is about.
+    joining: [AtomicUsize; 2],
     /// Set before the engine is frozen: no new reclaim begins.
     pub(crate) is_freezing: AtomicBool,
     reclaimers: AtomicU32,
@@ -246,6 +252,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         replies: Mailbox::new(),
         scan_requested: AtomicU32::new(0),
         scan_done: AtomicU32::new(0),
+        joining: [const { AtomicUsize::new(0) }; 2],
         is_freezing: AtomicBool::new(false),
         reclaimers: AtomicU32::new(0),
         isolated: AtomicU32::new(0),
@@ -468,6 +475,33 @@ impl Pager {
             }
             futex::wait(&self.scan_done, done, Some(10_000_000), false);
         }
+    }
+
+    /// Have kswapd take `[start, end)` under our care at once if it lies beside what is, and wait until it did, a tenth of a second
+    /// at most. In the program's thread, whose turn it is to change mappings.
+    pub(crate) fn request_join(&self, start: usize, end: usize) {
+        self.replies.take(reply::JOINED);
+        self.joining[0].store(start, Ordering::Relaxed);
+        self.joining[1].store(end, Ordering::Relaxed);
+        // Release and acquire: `post` and `wait`.
+        self.mail.post(mail::JOIN);
+        for _ in 0..10 {
+            if self.replies.wait(reply::JOINED, Some(10_000_000)) != 0 {
+                return;
+            }
+        }
+    }
+
+    /// kswapd's part of it.
+    pub(crate) fn join(&self) {
+        let [start, end] = [0, 1].map(|i| self.joining[i].load(Ordering::Relaxed));
+        for _ in 0..8 {
+            if vma::join(self, self.fds(), start, end) {
+                break;
+            }
+            pause(50_000);
+        }
+        self.replies.post(reply::JOINED);
     }
 
     /// The newest ticket asked for; a scan that begins now answers it.

@@ -9,11 +9,12 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uzswap_mm::Change;
-use uzswap_mm::page::PageRange;
+use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_sys::mapping::own;
 use uzswap_sys::procfs::Vma;
 use uzswap_sys::thread::page_align;
 
+use crate::hook;
 use crate::machine::Fds;
 use crate::pager::Pager;
 
@@ -139,16 +140,13 @@ pub(crate) fn scan(pager: &Pager, fds: &Fds) -> Scanned {
     let mut next = fds.proc.vma_at_or_after(0).ok().flatten();
     while let Some(vma) = next {
         next = fds.proc.vma_at_or_after(vma.end).ok().flatten();
-        // Where the mapping ends if it grows in place.
-        let limit = next.map_or(vma.end, |next| next.start);
-        if vma.end - vma.start < MIN_BYTES || !vma.is_private_anonymous_data() {
+        if !is_worth_it(&vma) {
             continue;
         }
         match manageable_parts(&vma) {
             Some(parts) => {
                 for (start, end) in parts {
-                    let register_to = if end == vma.end { limit } else { end };
-                    manage(pager, fds, start, end, register_to, &mut scanned);
+                    scanned.again |= !manage(pager, fds, &vma, start, end);
                 }
             }
             None => scanned.again = true,
@@ -173,8 +171,66 @@ fn is_excluded(start: usize, end: usize) -> bool {
     excluded
 }
 
-/// Take `[start, end)` under our care: register it, look at it again, adopt its pages. All of it under the engine's lock,
-/// so that no event is read or applied in between.
+/// Take `[start, end)` under our care if it is one mapping, however small, beside managed memory. It is the turn of the thread that
+/// mapped it, which waits. False: not now.
+pub(crate) fn join(pager: &Pager, fds: &Fds, start: usize, end: usize) -> bool {
+    if !is_still_manageable(fds, start, end) {
+        return CHANGES_IN_FLIGHT.load(Ordering::SeqCst) == 0;
+    }
+    let range = PageRange::of_bytes(start, end);
+    // A neighbour that has just grown is registered already, but not managed yet.
+    let besides = [start - PAGE_SIZE, end].map(|page| manage_mapping_of(pager, fds, page));
+    match besides {
+        [Some(true), _] | [_, Some(true)] => register_and_adopt(pager, fds, range, end),
+        [None, _] | [_, None] => false,
+        _ => true,
+    }
+}
+
+/// Take the mapping around a page under our care if it should be. Whether the page is managed then; `None`: not known now.
+fn manage_mapping_of(pager: &Pager, fds: &Fds, page: usize) -> Option<bool> {
+    let vma = fds.proc.vma_at_or_after(page).ok().flatten();
+    if let Some(vma) = vma.filter(|vma| vma.start <= page && is_worth_it(vma)) {
+        let is_all = manageable_parts(&vma)?
+            .into_iter()
+            .all(|(start, end)| register_and_adopt(pager, fds, PageRange::of_bytes(start, end), end));
+        is_all.then_some(())?;
+    }
+    let page = PageRange::of_bytes(page, page + PAGE_SIZE);
+    Some(pager.mm.with_changes(|changes| changes.gaps(page).is_empty()))
+}
+
+fn is_worth_it(vma: &Vma) -> bool {
+    vma.end - vma.start >= MIN_BYTES && vma.is_private_anonymous_data()
+}
+
+/// Take `[start, end)` of `vma` under our care if it is not yet. False: not now.
+///
+/// A mapping of which only a part is registered is two: the kernel joins them again when the rest is registered, but not if
+/// both were touched meanwhile, and the program's mremap takes one. So the ends that we register to must be the mapping's
+/// when it happens. It is our turn to change mappings: nothing is unmapped or replaced meanwhile, and whatever is mapped or
+/// grows, lies wholly in the hole behind the mapping, which is registered along with it.
+fn manage(pager: &Pager, fds: &Fds, vma: &Vma, start: usize, end: usize) -> bool {
+    let range = PageRange::of_bytes(start, end);
+    if pager.mm.with_changes(|changes| changes.gaps(range).is_empty()) {
+        return true;
+    }
+    let Some(_turn) = hook::InOrder::attempt() else {
+        return false;
+    };
+    let mapping_at = |at| fds.proc.vma_at_or_after(at).ok().flatten();
+    if !mapping_at(start).is_some_and(|now| (now.start, now.end) == (vma.start, vma.end)) {
+        return false;
+    }
+    let hole_end = match end == vma.end {
+        true => mapping_at(end).map_or(end, |next| next.start),
+        false => end,
+    };
+    register_and_adopt(pager, fds, range, hole_end)
+}
+
+/// Register `range`, look at it again, adopt its pages. All of it under the engine's lock, so that no event is read or applied
+/// in between. False: not now.
 ///
 /// Reclaim must never move pages out of a mapping that is not registered (they would read as zeros), so all of this has to
 /// hold before a page gets a word:
@@ -183,10 +239,6 @@ fn is_excluded(start: usize, end: usize) -> bool {
 ///    and that event waits to be read, since we hold the lock under which events are read;
 /// 3. no event waits (`is_changing`): so it is one of those of 1.
 ///
-/// The mapping may have grown in place since it was looked at, and registering a part of it would split it in two, of which
-/// the program's next mremap would move one. So everything up to the next mapping is registered first
-/// (`register_to`; holes do not matter), also what is under our care already.
-///
 /// Two things are deliberately not done here:
 /// 1. A range that turns out to have changed is not unregistered again. It may have been moved here, with pages that
 ///    are swapped out, by an mremap whose event waits to be read. Registered but unmanaged memory is harmless: a
@@ -194,26 +246,25 @@ fn is_excluded(start: usize, end: usize) -> bool {
 /// 2. Pages of managed ranges that have no word are not adopted, though MADV_FREE leaves such pages. They
 ///    may be about to be dropped by a madvise whose event was applied already; reclaiming one now
 ///    would bring its old contents back.
-fn manage(pager: &Pager, fds: &Fds, start: usize, end: usize, register_to: usize, scanned: &mut Scanned) {
-    let range = PageRange::of_bytes(start, end);
+fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usize) -> bool {
+    let (start, end) = (range.start.addr(), range.end.addr());
     pager.mm.with_changes(|changes| {
-        let gaps = changes.gaps(range);
-        if gaps.is_empty() {
-            return;
+        if changes.gaps(range).is_empty() {
+            return true;
         }
         // Refused when something in the hole cannot be registered; the exact range decides.
-        let _ = fds.managed.register(start, register_to - start);
+        let _ = fds.managed.register(start, hole_end - start);
         if fds.managed.register(start, end - start).is_err() {
-            return;
+            return true;
         }
         if !is_still_manageable(fds, start, end) || fds.managed.is_changing(pager.mm.machine().nowhere()) {
-            scanned.again = true;
-            return;
+            return false;
         }
-        for gap in gaps {
+        for gap in changes.gaps(range) {
             changes.manage(gap, &present_pages(fds, gap.start.addr(), gap.end.addr()), false);
         }
-    });
+        true
+    })
 }
 
 fn present_pages(fds: &Fds, start: usize, end: usize) -> Vec<PageRange> {

@@ -190,7 +190,7 @@ impl Mapping {
     /// # Errors
     /// What `mmap` answers.
     pub fn replace(&mut self, offset: usize, len: usize) -> Result<()> {
-        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: replaces pages of this very mapping, exclusively borrowed.
         unsafe {
             mm::mmap_anonymous(

@@ -36,7 +36,9 @@ pub(crate) struct Region {
     mapping: Mapping,
     ids: Vec<u64>,
     pub(crate) is_writable: bool,
-    /// A part was mapped anew, so the region may be more than one mapping of the kernel.
+    /// It was moved, or inherited by a forked child: what is mapped anew in it, the kernel does not join with it.
+    pub(crate) is_settled: bool,
+    /// A part was mapped anew then, or at its edge, where the kernel may join it with the neighbour instead.
     is_split: bool,
 }
 
@@ -48,6 +50,7 @@ impl Region {
             mapping,
             ids: vec![0; pages * SECTORS],
             is_writable: true,
+            is_settled: false,
             is_split: false,
         })
     }
@@ -154,7 +157,8 @@ impl Region {
 
     pub(crate) fn replace(&mut self, page: usize, pages: usize) {
         if self.mapping.replace(page * PAGE, pages * PAGE).is_ok() {
-            self.is_split = true;
+            let is_at_edge = page == 0 || page + pages == self.pages();
+            self.is_split |= self.is_settled || is_at_edge;
             self.zeroed(page, pages);
         }
     }
@@ -166,7 +170,9 @@ impl Region {
     }
 
     pub(crate) fn resize(&mut self, pages: usize) {
+        let before = self.mapping.addr();
         if self.mapping.resize(pages * PAGE).is_ok() {
+            self.is_settled |= self.mapping.addr() != before;
             self.ids.resize(pages * SECTORS, 0);
         }
     }
@@ -177,6 +183,7 @@ impl Region {
         if self.is_split {
             return Ok(());
         }
+        self.is_settled = true;
         self.mapping
             .relocate()
             .map_err(|errno| format!("mremap of one mapping was refused: {errno}"))

@@ -197,6 +197,9 @@ impl Round {
             };
             self.outcome = Outcome::default();
             self.child = None;
+            for region in &mut self.regions {
+                region.is_settled = true;
+            }
             self.file = scratch_file();
             let before = self.check_all();
             while before.is_ok() && self.outcome.steps < steps {
