@@ -136,6 +136,15 @@ impl Mapping {
         unsafe { mm::madvise(self.at(offset, len).cast(), len, advice) }
     }
 
+    /// Forked children do not get this memory: theirs is to forget this value, not to use or drop it.
+    ///
+    /// # Errors
+    /// What `madvise` answers.
+    pub fn keep_from_children(&self) -> Result<()> {
+        // SAFETY: in bounds; changes nothing in this process.
+        unsafe { mm::madvise(self.base.as_ptr(), self.len, Advice::LinuxDontFork) }
+    }
+
     /// Change the protection of a part to read-only or back. Reading stays allowed always.
     ///
     /// # Errors

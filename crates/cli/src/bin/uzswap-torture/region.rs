@@ -36,8 +36,10 @@ pub(crate) struct Region {
     mapping: Mapping,
     ids: Vec<u64>,
     pub(crate) is_writable: bool,
+    /// Forked children do not get it (MADV_DONTFORK).
+    is_private: bool,
     /// It was moved, or inherited by a forked child: what is mapped anew in it, the kernel does not join with it.
-    pub(crate) is_settled: bool,
+    is_settled: bool,
     /// A part was mapped anew then, or at its edge, where the kernel may join it with the neighbour instead.
     is_split: bool,
 }
@@ -50,6 +52,7 @@ impl Region {
             mapping,
             ids: vec![0; pages * SECTORS],
             is_writable: true,
+            is_private: false,
             is_settled: false,
             is_split: false,
         })
@@ -156,11 +159,26 @@ impl Region {
     }
 
     pub(crate) fn replace(&mut self, page: usize, pages: usize) {
-        if self.mapping.replace(page * PAGE, pages * PAGE).is_ok() {
+        if !self.is_private && self.mapping.replace(page * PAGE, pages * PAGE).is_ok() {
             let is_at_edge = page == 0 || page + pages == self.pages();
             self.is_split |= self.is_settled || is_at_edge;
             self.zeroed(page, pages);
         }
+    }
+
+    pub(crate) fn keep_from_children(&mut self) {
+        // What was mapped anew could not be told from the rest later.
+        self.is_private |= !self.is_split && self.mapping.keep_from_children().is_ok();
+    }
+
+    /// In a forked child. `None`: it has not got this region.
+    pub(crate) fn inherited(mut self) -> Option<Self> {
+        self.is_settled = true;
+        if self.is_private {
+            std::mem::forget(self.mapping);
+            return None;
+        }
+        Some(self)
     }
 
     pub(crate) fn protect(&mut self, is_writable: bool) {
@@ -186,6 +204,20 @@ impl Region {
         self.is_settled = true;
         self.mapping
             .relocate()
-            .map_err(|errno| format!("mremap of one mapping was refused: {errno}"))
+            .map_err(|errno| format!("mremap of one mapping was refused: {errno}\n{}", self.maps()))
+    }
+
+    /// The lines of `/proc/self/maps` about it and its neighbours.
+    fn maps(&self) -> String {
+        let (start, end) = (self.mapping.addr(), self.mapping.addr() + self.mapping.len());
+        let is_near = |line: &&str| {
+            let (from, rest) = line.split_once('-').unwrap_or_default();
+            let to = rest.split(' ').next().unwrap_or_default();
+            let parse = |hex| usize::from_str_radix(hex, 16).unwrap_or_default();
+            parse(from) <= end && parse(to) >= start
+        };
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let lines: Vec<&str> = maps.lines().filter(is_near).collect();
+        format!("{start:x}-{end:x} is in\n{}", lines.join("\n"))
     }
 }

@@ -131,6 +131,7 @@ impl Round {
             }
             90..93 => self.regions[at].relocate()?,
             93..95 => drop(self.regions.swap_remove(at)),
+            95 if self.below(4) == 0 => self.regions[at].keep_from_children(),
             95..98 if self.regions.len() < REGIONS => self.new_region(),
             98.. if self.below(4) == 0 => self.fork()?,
             _ => {}
@@ -197,9 +198,8 @@ impl Round {
             };
             self.outcome = Outcome::default();
             self.child = None;
-            for region in &mut self.regions {
-                region.is_settled = true;
-            }
+            let regions = std::mem::take(&mut self.regions);
+            self.regions = regions.into_iter().filter_map(Region::inherited).collect();
             self.file = scratch_file();
             let before = self.check_all();
             while before.is_ok() && self.outcome.steps < steps {
