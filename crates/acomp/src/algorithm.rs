@@ -180,6 +180,16 @@ impl Algorithm {
         }
     }
 
+    /// Whether compressing again what `other` compressed may save something: it is another, or the same with a dictionary.
+    pub fn improves_on(self, other: Self) -> bool {
+        let plain = |algorithm| match algorithm {
+            Self::ZstdDict { level, .. } => Self::Zstd { level },
+            plain => plain,
+        };
+        let has_dictionary = |algorithm: Self| matches!(algorithm.codec(), Codec::ZstdDict(_));
+        plain(self) != plain(other) || (has_dictionary(self) && !has_dictionary(other))
+    }
+
     /// One word for the group file: kind in the low byte, level above it. Dictionaries are a process's own.
     pub const fn to_word(self) -> u64 {
         let (kind, level) = match self {
