@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use libfuzzer_sys::fuzz_target;
-use uzswap_acomp::{Algorithm, Context};
+use uzswap_acomp::{Algorithm, Context, Training, Verdict};
 
 const PAGE: usize = 4096;
 const GUARD: usize = 256;
@@ -14,8 +14,27 @@ thread_local! {
         ["lz4", "zstd", "zstd:-3", "deflate", "deflate:6"]
             .into_iter()
             .map(|name| Context::new(Algorithm::parse(name).expect("a name")))
+            .chain([with_dictionary()])
             .collect(),
     );
+}
+
+/// A dictionary of pages of counters, each from another number on.
+fn with_dictionary() -> Context {
+    let mut training = Training::new(1, None, 3600);
+    while training.pages_wanted() > 0 {
+        let first = training.pages_wanted() * 200;
+        let page: Vec<u8> = (first..first + PAGE / 8).flat_map(|n| (n * n).to_le_bytes()).collect();
+        training.push(&page);
+    }
+    let dictionary = loop {
+        match training.step() {
+            Some(Verdict::Wins(dictionary)) => break Some(dictionary),
+            Some(Verdict::Loses) => panic!("these pages have half of their numbers in common"),
+            None => {}
+        }
+    };
+    Context::new(Algorithm::ZstdDict { level: 1, dictionary })
 }
 
 fn decompress(context: &mut Context, block: &[u8]) -> Option<Vec<u8>> {

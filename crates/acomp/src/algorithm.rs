@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::Dictionary;
+
 /// A compressor and its level, as named on the command line: `NAME` or `NAME:LEVEL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
@@ -9,35 +11,54 @@ pub enum Algorithm {
     Lz4 { acceleration: i32 },
     /// zstd; levels -7 to 19, default 1.
     Zstd { level: i32 },
+    /// zstd with a dictionary of this process; without one, until there is one. Levels as of zstd.
+    ZstdDict { level: i32, dictionary: Option<Dictionary> },
     /// deflate; levels 1 to 9, default 1.
     Deflate { level: u8 },
 }
 
 /// How the bytes of a stored page are read: all that has to be kept with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Codec {
     /// As they are.
-    Raw = 0,
+    Raw,
     /// An lz4 block.
-    Lz4 = 1,
+    Lz4,
     /// A zstd frame without magic number.
-    Zstd = 2,
+    Zstd,
     /// A raw deflate stream.
-    Deflate = 3,
+    Deflate,
+    /// The number of a dictionary, and a zstd frame that refers to it.
+    ZstdDict(Dictionary),
 }
+
+/// The first of the codecs with a dictionary.
+const FIRST_DICTIONARY: u64 = 4;
+const _: () = assert!(FIRST_DICTIONARY as usize + Dictionary::MAX <= 1 << Codec::BITS);
 
 impl Codec {
     /// Bits that a codec takes in a word.
-    pub const BITS: u32 = 2;
+    pub const BITS: u32 = 4;
 
-    /// The inverse of `as u8`, of the low [`BITS`](Self::BITS).
+    /// The bits.
+    pub const fn to_bits(self) -> u64 {
+        match self {
+            Self::Raw => 0,
+            Self::Lz4 => 1,
+            Self::Zstd => 2,
+            Self::Deflate => 3,
+            Self::ZstdDict(dictionary) => FIRST_DICTIONARY + dictionary.number() as u64,
+        }
+    }
+
+    /// The inverse of [`to_bits`](Self::to_bits), of the low [`BITS`](Self::BITS).
     pub const fn from_bits(bits: u64) -> Self {
-        match bits & 3 {
+        match bits & ((1 << Self::BITS) - 1) {
             0 => Self::Raw,
             1 => Self::Lz4,
             2 => Self::Zstd,
-            _ => Self::Deflate,
+            3 => Self::Deflate,
+            more => Self::ZstdDict(Dictionary::from_number((more - FIRST_DICTIONARY) as u8)),
         }
     }
 
@@ -48,6 +69,10 @@ impl Codec {
             Self::Lz4 => Some(Algorithm::Lz4 { acceleration: 1 }),
             Self::Zstd => Some(Algorithm::Zstd { level: 1 }),
             Self::Deflate => Some(Algorithm::Deflate { level: 1 }),
+            Self::ZstdDict(dictionary) => Some(Algorithm::ZstdDict {
+                level: 1,
+                dictionary: Some(dictionary),
+            }),
         }
     }
 }
@@ -95,6 +120,10 @@ impl Algorithm {
             "zstd" => Ok(Self::Zstd {
                 level: level_in(1, -7, 19)?,
             }),
+            "zstd-dict" => Ok(Self::ZstdDict {
+                level: level_in(1, -7, 19)?,
+                dictionary: None,
+            }),
             "deflate" => Ok(Self::Deflate {
                 level: level_in(1, 1, 9)? as u8,
             }),
@@ -107,6 +136,7 @@ impl Algorithm {
         match self {
             Self::Lz4 { .. } => "lz4",
             Self::Zstd { .. } => "zstd",
+            Self::ZstdDict { .. } => "zstd-dict",
             Self::Deflate { .. } => "deflate",
         }
     }
@@ -115,7 +145,11 @@ impl Algorithm {
     pub const fn codec(self) -> Codec {
         match self {
             Self::Lz4 { .. } => Codec::Lz4,
-            Self::Zstd { .. } => Codec::Zstd,
+            Self::Zstd { .. } | Self::ZstdDict { dictionary: None, .. } => Codec::Zstd,
+            Self::ZstdDict {
+                dictionary: Some(dictionary),
+                ..
+            } => Codec::ZstdDict(dictionary),
             Self::Deflate { .. } => Codec::Deflate,
         }
     }
@@ -130,17 +164,39 @@ impl Algorithm {
         match self {
             Self::Lz4 { acceleration: 1 } => None,
             Self::Lz4 { acceleration } => Some(acceleration),
-            Self::Zstd { level } => Some(level),
+            Self::Zstd { level } | Self::ZstdDict { level, .. } => Some(level),
             Self::Deflate { level } => Some(level as i32),
         }
     }
 
-    /// One word for the group file: kind in the low byte, level above it.
+    /// The same with the latest dictionary of this process, if it takes one.
+    pub fn with_latest_dictionary(self) -> Self {
+        match self {
+            Self::ZstdDict { level, .. } => Self::ZstdDict {
+                level,
+                dictionary: Dictionary::latest(),
+            },
+            other => other,
+        }
+    }
+
+    /// Whether compressing again what `other` compressed may save something: it is another, or the same with a dictionary.
+    pub fn improves_on(self, other: Self) -> bool {
+        let plain = |algorithm| match algorithm {
+            Self::ZstdDict { level, .. } => Self::Zstd { level },
+            plain => plain,
+        };
+        let has_dictionary = |algorithm: Self| matches!(algorithm.codec(), Codec::ZstdDict(_));
+        plain(self) != plain(other) || (has_dictionary(self) && !has_dictionary(other))
+    }
+
+    /// One word for the group file: kind in the low byte, level above it. Dictionaries are a process's own.
     pub const fn to_word(self) -> u64 {
         let (kind, level) = match self {
             Self::Lz4 { acceleration } => (1, acceleration),
             Self::Zstd { level } => (2, level),
             Self::Deflate { level } => (3, level as i32),
+            Self::ZstdDict { level, .. } => (4, level),
         };
         (level as u32 as u64) << 8 | kind
     }
@@ -155,6 +211,10 @@ impl Algorithm {
             },
             3 => Self::Deflate {
                 level: level.clamp(1, 9) as u8,
+            },
+            4 => Self::ZstdDict {
+                level: level.clamp(-7, 19),
+                dictionary: None,
             },
             _ => Self::Lz4 {
                 acceleration: level.clamp(1, 65),

@@ -20,7 +20,7 @@ const PARALLEL_BIT: u64 = 1 << 7;
 
 impl Compressor {
     /// The names, for messages.
-    pub const NAMES: &str = "lz4, zstd and deflate, each with an optional -parallel and :LEVEL";
+    pub const NAMES: &str = "lz4, zstd, zstd-dict and deflate, each with an optional -parallel and :LEVEL";
 
     /// Read `NAME[-parallel][:LEVEL]`.
     ///

@@ -16,10 +16,12 @@ extern crate alloc;
 mod algorithm;
 mod compressor;
 mod deflate;
+mod dictionary;
 mod zstd;
 
 pub use algorithm::{Algorithm, Codec, UnknownAlgorithm};
 pub use compressor::Compressor;
+pub use dictionary::{Dictionary, Training, Verdict};
 
 use alloc::boxed::Box;
 
@@ -41,6 +43,8 @@ pub struct Context {
 enum State {
     Lz4(Box<uzswap_sys::lz4::State>),
     Zstd(zstd::State),
+    /// `None`: its dictionary does not exist, as a damaged word may say.
+    ZstdDict(Option<zstd::DictionaryState>),
     Deflate(deflate::State),
 }
 
@@ -49,7 +53,15 @@ impl Context {
     pub fn new(algorithm: Algorithm) -> Self {
         let state = match algorithm {
             Algorithm::Lz4 { .. } => State::Lz4(uzswap_sys::lz4::State::new()),
-            Algorithm::Zstd { level } => State::Zstd(zstd::State::new(level)),
+            Algorithm::Zstd { level }
+            | Algorithm::ZstdDict {
+                level,
+                dictionary: None,
+            } => State::Zstd(zstd::State::new(level)),
+            Algorithm::ZstdDict {
+                level,
+                dictionary: Some(dictionary),
+            } => State::ZstdDict(zstd::DictionaryState::new(level, dictionary)),
             Algorithm::Deflate { level } => State::Deflate(deflate::State::new(level)),
         };
         Self { algorithm, state }
@@ -85,6 +97,7 @@ impl Context {
             }
             (State::Lz4(_), _) => Err(CompressError::Failed),
             (State::Zstd(state), _) => state.compress(page, out),
+            (State::ZstdDict(state), _) => state.as_mut().ok_or(CompressError::Failed)?.compress(page, out),
             (State::Deflate(state), _) => state.compress(page, out),
         }
     }
@@ -95,6 +108,7 @@ impl Context {
         let len = match &mut self.state {
             State::Lz4(_) => uzswap_sys::lz4::decompress(block, page),
             State::Zstd(state) => state.decompress(block, page),
+            State::ZstdDict(state) => state.as_mut().and_then(|state| state.decompress(block, page)),
             State::Deflate(state) => state.decompress(block, page),
         };
         len == Some(page.len())

@@ -4,7 +4,7 @@ extern crate std;
 use alloc::vec;
 use alloc::vec::Vec;
 
-const ALL: [&str; 6] = ["lz4", "lz4:9", "zstd", "zstd:-3", "zstd:9", "deflate:6"];
+const ALL: [&str; 7] = ["lz4", "lz4:9", "zstd", "zstd:-3", "zstd:9", "zstd-dict", "deflate:6"];
 
 fn text_page() -> Vec<u8> {
     b"{\"name\":\"page\",\"refcount\":1}, "
@@ -78,7 +78,15 @@ fn names_and_words_round_trip() {
         let algorithm = Algorithm::parse(name).unwrap();
         assert_eq!(Algorithm::from_word(algorithm.to_word()), algorithm);
     }
-    for name in ["lz4-parallel", "zstd-parallel:3", "deflate:1", "lz4", "lz4:7"] {
+    for name in [
+        "lz4-parallel",
+        "zstd-parallel:3",
+        "zstd-dict:1",
+        "zstd-dict-parallel:3",
+        "deflate:1",
+        "lz4",
+        "lz4:7",
+    ] {
         let compressor = Compressor::parse(name).unwrap();
         assert_eq!(Compressor::from_word(compressor.to_word()), compressor);
         assert_eq!(std::string::ToString::to_string(&compressor), name);

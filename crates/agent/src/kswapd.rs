@@ -7,6 +7,7 @@
 use core::sync::atomic::Ordering;
 
 use lock_api::MutexGuard;
+use uzswap_acomp::Algorithm;
 use uzswap_ctl::{Field, Key};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
@@ -18,6 +19,7 @@ use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::Sizes;
 use uzswap_sys::time;
 
+use crate::dictionary::Trainer;
 use crate::machine::{AgentMachine, CREW};
 use crate::pager::{Pager, mail, pause};
 use crate::{fork, vma};
@@ -50,7 +52,7 @@ const FRUITLESS_MAX: u32 = 16;
 
 /// Pages that were stored so long ago are idle, and are compressed again.
 const RECOMPRESS_IDLE_NS: u64 = 5_000_000_000;
-/// One part in so many of a core's time is spent on it, so much at once at most.
+/// One part in so many of a core's time is spent on it and on dictionaries, so much at once at most.
 const RECOMPRESS_SHARE: u64 = 12;
 const RECOMPRESS_AT_ONCE_NS: u64 = 2_000_000;
 
@@ -71,6 +73,7 @@ struct Kswapd {
     /// When recompression had its share last, and nanoseconds that it may still take.
     recompressed: u64,
     allowance: u64,
+    trainer: Trainer,
 }
 
 /// Reclaim for ever.
@@ -86,6 +89,7 @@ pub(crate) fn run(pager: &'static Pager) {
         quiet: 0,
         recompressed: time::now_ns(),
         allowance: 0,
+        trainer: Trainer::new(),
     };
     if kswapd.pool.compressor.is_parallel {
         CREW.grow(pager.mm.machine().lanes() - 1);
@@ -114,25 +118,61 @@ impl Kswapd {
         self.tick(bits & mail::SCAN != 0);
         self.reclaim();
         self.reclaim_on_request();
+        self.train();
         self.recompress();
         self.tell();
+    }
+
+    /// Earn a share of the time that went by for what may wait.
+    fn earn(&mut self) {
+        let now = time::now_ns();
+        let allowance = now.saturating_sub(self.recompressed) / RECOMPRESS_SHARE;
+        self.recompressed = now;
+        self.allowance = (self.allowance + allowance).min(RECOMPRESS_AT_ONCE_NS);
+    }
+
+    /// Train a dictionary, if one is wanted and due.
+    fn train(&mut self) {
+        let pager = self.pager;
+        let group = pager.memcg.group();
+        let wanted = [Some(group.pool().compressor.algorithm), group.recompress()];
+        self.earn();
+        while self.allowance > 0 && pager.mail.peek(mail::SCAN | mail::FREEZE) == 0 {
+            let started = time::now_ns();
+            let goes_on = self.trainer.step(pager, &mut self.worker, wanted);
+            self.allowance = self.allowance.saturating_sub(time::now_ns() - started);
+            if !goes_on {
+                break;
+            }
+        }
+        self.change_pool();
+    }
+
+    /// Have pages stored as the group says, with the latest dictionary if they take one.
+    fn change_pool(&mut self) {
+        let mut kind = self.pager.memcg.group().pool();
+        kind.compressor.algorithm = kind.compressor.algorithm.with_latest_dictionary();
+        if kind != self.pool && self.pager.change_pool(kind) {
+            self.pool = kind;
+        }
     }
 
     /// Compress idle pages again, for as much of the time that went by as may be spent on it.
     fn recompress(&mut self) {
         let pager = self.pager;
         pager.mm.tick();
-        let now = time::now_ns();
-        let allowance = now.saturating_sub(self.recompressed) / RECOMPRESS_SHARE;
-        self.recompressed = now;
+        self.earn();
         let Some(algorithm) = pager.memcg.group().recompress() else {
             return;
         };
-        let is_stronger = algorithm != self.pool.compressor.algorithm;
+        if matches!(algorithm, Algorithm::ZstdDict { .. }) && !self.trainer.has_decided() {
+            return;
+        }
+        let (algorithm, now) = (algorithm.with_latest_dictionary(), time::now_ns());
+        let is_stronger = algorithm.improves_on(self.pool.compressor.algorithm);
         if !is_stronger || now < RECOMPRESS_IDLE_NS || !pager.can_load(algorithm) {
             return;
         }
-        self.allowance = (self.allowance + allowance).min(RECOMPRESS_AT_ONCE_NS);
         let idle = Idle {
             algorithm,
             since_ns: now - RECOMPRESS_IDLE_NS,
@@ -162,10 +202,7 @@ impl Kswapd {
         }
         self.quiet = self.quiet.saturating_add(1);
         self.sizes = sizes;
-        let kind = pager.memcg.group().pool();
-        if kind != self.pool && pager.change_pool(kind) {
-            self.pool = kind;
-        }
+        self.change_pool();
         if self.ticks.is_multiple_of(SLOW_TICK) {
             self.slow_tick();
         }
@@ -265,6 +302,8 @@ impl Kswapd {
             rounds += 1;
             if rounds % TELL_ROUNDS == 0 {
                 self.tell();
+                // A program that keeps us busy is one whose pages are stored.
+                self.train();
             }
             if pager.memcg.shares() && rounds % SHARE_ROUNDS == 0 {
                 // Giving up a page that a relative has as well frees nothing: look, instead of counting on.

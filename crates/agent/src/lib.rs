@@ -25,6 +25,7 @@
 
 extern crate alloc;
 
+mod dictionary;
 mod fault;
 mod fault_attr;
 mod fork;

@@ -327,10 +327,8 @@ fn config(group: Group, has_swap: bool) -> Config {
 /// Folios that memory.max must hold at least.
 const FOLIOS_MIN: u64 = 64;
 
-const CODECS: [Codec; 3] = [Codec::Lz4, Codec::Zstd, Codec::Deflate];
-
 fn codec_bit(codec: Codec) -> u32 {
-    1 << codec as u32
+    1 << codec.to_bits()
 }
 
 impl Pager {
@@ -376,7 +374,8 @@ impl Pager {
         // As a piece of reclaim, which a freeze waits for: the child must not inherit our heap half-way.
         self.unless_freezing(|mm| {
             let wanted = self.codecs_wanted.swap(0, Ordering::Acquire);
-            for codec in CODECS.into_iter().filter(|codec| wanted & codec_bit(*codec) != 0) {
+            let codecs = (0..1 << Codec::BITS).map(Codec::from_bits);
+            for codec in codecs.filter(|codec| wanted & codec_bit(*codec) != 0) {
                 if let Some(algorithm) = codec.algorithm() {
                     worker.prepare(algorithm.into(), mm.machine());
                 }

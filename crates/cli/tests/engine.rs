@@ -215,3 +215,41 @@ fn the_shrinker_writes_back_early() {
     assert!(run.count("zswpwb_shrinker") > 100, "{:#}", run.counters);
     assert_eq!(run.count("pool_limit_hit"), 0);
 }
+
+/// A sample of the program's own pages makes the dictionary; what was stored before and after is read back, also by children.
+#[test]
+fn pages_are_compressed_with_a_dictionary_of_their_own() {
+    if !can_manage() {
+        return;
+    }
+    let held = Held::start("dictionary", &["--memory-max", "128M", "--recompress", "none"], 48);
+    assert!(held.control("set", &["compressor=zstd-dict:1"]));
+    held.wait_until("the compressor is another", |held| held.now("pool_switch") > 0);
+    assert!(held.control("reclaim", &["12M"]));
+    held.wait_until("there is a dictionary", |held| {
+        held.now("dictionary_wins") > 0 && held.now("pool_switch") > 1
+    });
+    assert!(held.control("reclaim", &["32M"]));
+    held.wait_until("all is stored", |held| held.now("stored_pages") > 9000);
+    let run = held.finish();
+    assert_eq!(run.counters["compressor"], "zstd-dict:1");
+    assert!(run.count("zswpin") > 9000, "{:#}", run.counters);
+
+    let options = [
+        "--memory-max",
+        "24M",
+        "--zswap-max",
+        "8M",
+        "--compressor",
+        "zstd-dict-parallel:1",
+    ];
+    let cmd = [TORTURE, "--seed", "78", "--rounds", "6", "--threads=2"];
+    let forks = run_torture("dictionary-forks", &options, &cmd);
+    assert!(forks.count("zswpout") > 100, "{:#}", forks.counters);
+}
+
+fn run_torture(name: &str, options: &[&str], cmd: &[&str]) -> common::Run {
+    let run = run(name, options, cmd);
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+    run
+}

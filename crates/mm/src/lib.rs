@@ -12,6 +12,7 @@
 //! swap-out   Mm::shrink, zswap shut -> swap_out_oldest -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
 //! writeback  Mm::writeback -> oldest entries, as they are -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
 //! recompress Mm::recompress -> oldest idle entries -> decompress, compress again -> Pools::store_as -> publish ZSWAP
+//! dictionary Mm::train_dictionary -> blocks of stored pages -> decompress -> acomp::Training
 //! compaction Mm::compact -> Pools::begin_compaction -> SwapTable::for_each -> Pools::relocate, publish ZSWAP
 //! events     Mm::change -> the words of the range are dropped or moved
 //! fork       Mm::freeze -> faults are served without a change, all changes are logged -> Mm::thaw | the child starts
@@ -40,6 +41,7 @@ extern crate std;
 
 mod change;
 mod compaction;
+mod dictionary;
 mod fault;
 mod fork;
 mod list_lru;
@@ -66,6 +68,7 @@ mod zswap;
 mod test;
 
 pub use change::{Change, Changes};
+pub use dictionary::DictionaryTraining;
 pub use fault::Fault;
 pub use recompress::Idle;
 pub use staging::UNIT;

@@ -55,6 +55,8 @@ items! {
     Unshared "cow_unshared" "pages whose copy-on-write sharing reclaim had to break",
     PagesCompacted "pages_compacted" "pool pages that compaction gave back to the system",
     Recompressed "recompressed" "stored pages compressed again with the stronger compressor",
+    DictionaryWins "dictionary_wins" "zstd dictionaries made from a sample of stored pages and used",
+    DictionaryLoses "dictionary_loses" "samples of which a dictionary would save less than 3 %: what was in use stays",
     SwapWriteBytes "swap_write_bytes" "bytes written to the swap device",
     SwapReadBytes "swap_read_bytes" "bytes read from the swap device",
     PoolSwitch "pool_switch" "changes of the compressor or the allocator",

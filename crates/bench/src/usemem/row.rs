@@ -43,6 +43,8 @@ pub(crate) fn all() -> Vec<Row> {
             let parallel = format!("{compressor}-parallel");
             add(compressor, "parallel", &["--compressor", &parallel]);
         }
+        // The first pages are stored without: a dictionary is made of them.
+        add("zstd", "dictionary", &["--compressor", "zstd-dict", "--batch", "8"]);
         for way in ["split", "whole", "direct"] {
             add("swapout", way, &["--swapout", way]);
         }
@@ -58,7 +60,8 @@ mod test {
     fn no_two_rows_have_a_name() {
         let rows = all();
         let names: std::collections::BTreeSet<String> = rows.iter().map(Row::full_name).collect();
-        assert_eq!((rows.len(), names.len()), (36, 36));
+        assert_eq!((rows.len(), names.len()), (39, 39));
         assert!(names.contains("64K folios, zstd, batch 8"));
+        assert!(names.contains("2M folios, zstd, dictionary"));
     }
 }

@@ -146,6 +146,11 @@ impl<R: RawMutex> World<R> {
 
     /// Write a page.
     pub fn write(&mut self, vpn: Vpn, seed: u64) {
+        self.write_bytes(vpn, contents(seed));
+    }
+
+    /// Write these bytes to a page.
+    pub fn write_bytes(&mut self, vpn: Vpn, bytes: Vec<u8>) {
         self.touch(vpn);
         self.mm
             .machine()
@@ -153,8 +158,8 @@ impl<R: RawMutex> World<R> {
             .borrow_mut()
             .get_mut(&vpn)
             .unwrap()
-            .copy_from_slice(&contents(seed));
-        self.shadow.insert(vpn, contents(seed));
+            .copy_from_slice(&bytes);
+        self.shadow.insert(vpn, bytes);
     }
 
     /// MADV_DONTNEED.

@@ -7,7 +7,7 @@
 //! STAGED     |         note:32 @32      | busy @28  | slot:24 @4 |  2  unmapped, its frame waits in the staging range
 //! ZSWAP      tag:10 @54|ref @53|wb @52|len:12 @40 |  handle:36 @4|  3  in the pool (len 0: 4096 bytes, raw)
 //! FILLED     0 . . . . . . . . . . . . . |           word:32 @4  |  4  one word over and over (0: zeros): no pool byte
-//! SWAP       codec:2 @60|len:12 @48|  at:36 @12   |  device:8 @4 |  5  on the swap device, `at` in units of 16 bytes
+//! SWAP       codec:4 @60|len:12 @48|  at:36 @12   |  device:8 @4 |  5  on the swap device, `at` in units of 16 bytes
 //! BAD        0 . . . . . . . . . . . . . . . . . . . . . . . . . |  7  its contents are lost; never leaves this state
 //! ```
 //!
@@ -175,7 +175,7 @@ impl From<Slot> for Word {
             Slot::Swap(blob) => {
                 debug_assert!(blob.at < 1 << Blob::AT_BITS);
                 let len = u64::from(blob.len) & 0xfff;
-                5 | u64::from(blob.device) << 4 | blob.at << 12 | len << 48 | (blob.codec as u64) << 60
+                5 | u64::from(blob.device) << 4 | blob.at << 12 | len << 48 | blob.codec.to_bits() << 60
             }
             Slot::Bad => 7,
         })
@@ -237,7 +237,7 @@ mod test {
                 busy,
                 note
             }),
-            (any::<u8>(), 0..1u64 << Blob::AT_BITS, 1..=4096u32, 0..4u64).prop_map(|(device, at, len, codec)| {
+            (any::<u8>(), 0..1u64 << Blob::AT_BITS, 1..=4096u32, 0..16u64).prop_map(|(device, at, len, codec)| {
                 let codec = Codec::from_bits(codec);
                 Slot::Swap(Blob { device, at, len, codec })
             }),
