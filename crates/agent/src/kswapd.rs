@@ -44,7 +44,9 @@ const COMPACT_SHARE: u64 = 16;
 const COMPACT_MIN: u64 = 64;
 /// Anonymous memory that appears without our doing before the mappings are searched for it.
 const DRIFT_BYTES: usize = 1 << 20;
-const BATCH: u32 = 64;
+/// Folios taken at a time (SWAP_CLUSTER_MAX), and pages at most.
+const FOLIOS_MAX: u32 = 32;
+const BATCH_MAX: u32 = 512;
 /// Piece of a request that a process takes on at a time.
 const REQUEST_BYTES: u64 = 1 << 20;
 /// Rounds of reclaim that may come to nothing before the next tick.
@@ -285,6 +287,11 @@ impl Kswapd {
         self.unknown = anon.saturating_sub(pager.mm.usage_pages() as usize * PAGE_SIZE);
     }
 
+    /// Pages to take at a time: as many folios as the kernel does, of the size that they are made in.
+    fn batch(&self) -> u32 {
+        (FOLIOS_MAX << self.pager.mm.config().folio_order_max).min(BATCH_MAX)
+    }
+
     /// Reclaim from `memory.high` down to the low watermark.
     fn reclaim(&mut self) {
         let pager = self.pager;
@@ -294,6 +301,7 @@ impl Kswapd {
         self.return_charges();
         self.quiet = 0;
         let low = pager.memcg.low();
+        let batch = self.batch();
         let (mut fruitless, mut rounds) = (0, 0u32);
         while pager.memcg.current(pager) > low
             && fruitless < FRUITLESS_MAX
@@ -313,7 +321,7 @@ impl Kswapd {
             if !pager.kcompressd_workers.is_empty() {
                 pager.kcompressd_mail.post(kcompressd::WORK);
             }
-            let scan = pager.shrink(&mut self.worker, BATCH, Effort::Background);
+            let scan = pager.shrink(&mut self.worker, batch, Effort::Background);
             if scan.again {
                 pause(50_000);
             }
@@ -326,7 +334,7 @@ impl Kswapd {
                 self.unshare(&scan.shared);
             } else if scan.isolated == 0 {
                 // Nothing left to isolate: what waits for a second chance has to go, then the pool's oldest.
-                let urgent = pager.shrink(&mut self.worker, BATCH, Effort::Urgent);
+                let urgent = pager.shrink(&mut self.worker, batch, Effort::Urgent);
                 fruitless = if urgent.reclaimed > 0 { 0 } else { fruitless };
             }
         }
@@ -343,7 +351,7 @@ impl Kswapd {
             let pages = asked / PAGE_SIZE as u64;
             let mut done = 0;
             while done < pages {
-                let want = (pages - done).min(u64::from(BATCH)) as u32;
+                let want = (pages - done).min(u64::from(self.batch())) as u32;
                 let n = if group.get(Key::ReclaimZswap) != 0 {
                     pager.mm.writeback(&mut self.worker, want)
                 } else {

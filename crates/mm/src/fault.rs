@@ -8,7 +8,7 @@ use crate::swap_table::entry::{Blob, Slot, ZswapEntry};
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
 use crate::zpool::Arena;
-use crate::{Inner, Mm};
+use crate::{Inner, Mm, ZSWAP_TAGS};
 
 /// What became of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,7 +301,8 @@ impl<A: Arena> Inner<A> {
         M: Machine<Arena = A>,
     {
         mm.stat.add(Item::PgMajFault, 1);
-        let is_swapped = matches!(self.table.lookup(vpn), Slot::Swap(_));
+        let slot = self.table.lookup(vpn);
+        let is_swapped = matches!(slot, Slot::Swap(_));
         let cluster = mm.config.page_cluster;
         // A read costs as much as many pages, a block little more than itself.
         let least = if is_swapped { cluster } else { cluster.min(CLUSTER_MIN) };
@@ -312,6 +313,7 @@ impl<A: Arena> Inner<A> {
         if worker.loads() < 1 << order {
             mm.stat.add_folio(OrderItem::SwpInFallback, order);
         }
+        mm.stat.add(Item::ActivateAnon, u64::from(self.is_working_set(slot)));
         if !is_swapped && self.drains() {
             self.reference_neighbours(vpn);
         }
@@ -382,6 +384,17 @@ impl<A: Arena> Inner<A> {
             run = more;
         }
         run
+    }
+
+    /// Whether a stored page that is faulted would have stayed resident, had there been twice the room: its word is its shadow
+    /// (mm/workingset.c). Those that came to rest or went to the device have none; they were out for long.
+    fn is_working_set(&self, slot: Slot) -> bool {
+        match slot {
+            Slot::Zswap(entry) if entry.tag % ZSWAP_TAGS.stride == ZSWAP_TAGS.first => {
+                self.zswap_lru.distance(entry.tag) <= self.resident
+            }
+            _ => false,
+        }
     }
 
     /// The stored neighbourhood of a page that is loaded is warmer than the rest: writeback passes it over once.

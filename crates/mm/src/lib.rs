@@ -81,7 +81,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{Mutex, RawMutex};
 
-use list_lru::{LruEntry, LruList};
+use list_lru::{LruEntry, LruList, Tags};
 use machine::Machine;
 use page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use range_set::RangeSet;
@@ -95,6 +95,19 @@ use zpool::{PoolKind, Pools};
 
 /// Looks at [`Mm::waiting_faults`] before reclaim takes the lock all the same.
 const YIELD_SPINS: u32 = 2000;
+
+const LRU_TAGS: Tags = Tags {
+    bits: TAG_BITS,
+    first: 0,
+    stride: 1,
+};
+/// The two lists of stored folios share the tags of a ZSWAP word: even ones are those of the younger.
+const ZSWAP_TAGS: Tags = Tags {
+    bits: ZTAG_BITS,
+    first: 0,
+    stride: 2,
+};
+const ZSWAP_COLD_TAGS: Tags = Tags { first: 1, ..ZSWAP_TAGS };
 
 /// How folios leave (`--swapout`): for comparison, as the kernel can be built with and without THP_SWAP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -238,9 +251,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let inner = Inner {
             table: SwapTable::new(machine.table_memory()),
             managed: RangeSet::default(),
-            lru: LruList::new(TAG_BITS),
-            zswap_cold: LruList::new(ZTAG_BITS),
-            zswap_lru: LruList::new(ZTAG_BITS),
+            lru: LruList::new(LRU_TAGS),
+            zswap_cold: LruList::new(ZSWAP_COLD_TAGS),
+            zswap_lru: LruList::new(ZSWAP_TAGS),
             staging: Staging::new(config.staging_slots),
             pool: Pools::new(config.pool, arena),
             slots: SwapSlots::new(config.swap_pages),

@@ -1,16 +1,27 @@
-//! LRU lists as queues with lazy deletion.
+//! LRU lists as queues with lazy deletion, in segments that are their clock.
 //!
-//! An entry names a folio (first page and order) and carries a tag which is also in the page's word. Taking a page
-//! off a list costs nothing: its word changes, and the entry is recognised as stale when it reaches the front, or when a
-//! sweep passes by, of which there are as many as keep the stale entries few. There
-//! is one list of resident folios (oldest mapped first) and one of zswap entries (oldest stored first).
+//! An entry names a folio (first page and order) and lies in a segment. The segment's tag is also in the folio's words. Taking a
+//! page off a list costs nothing: its word changes, and the entry is recognised as stale when it reaches the front, or when a
+//! sweep passes by, of which there are as many as keep the stale entries few. There is one list of resident folios (oldest
+//! mapped first) and two of zswap entries (oldest stored first).
+//!
+//! A segment takes entries until they are [`SEGMENT_PAGES`] pages. So the tag of a word says not only whether an entry holds but
+//! also how many pages were added since, to within a segment: of a stored page this is the refault distance, and the word its
+//! shadow (mm/workingset.c). A page that is added twice to one segment has two entries that hold; the second is found
+//! stale when the first was dealt with.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::page::{PageRange, VPN_BITS, Vpn};
 
-const SEGMENT: usize = 512;
+/// Pages added to a segment until the next one begins.
+pub const SEGMENT_PAGES: u64 = 1024;
+/// Entries added between two sweeps, and how many each looks at.
+const SWEEP_EVERY: usize = 128;
+const SWEEP: usize = 4 * SWEEP_EVERY;
+/// Entries below which no sweep is due.
+const SWEEP_MIN: usize = 1024;
 
 /// A folio on a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,47 +39,60 @@ impl LruEntry {
     pub fn pages(self) -> impl Iterator<Item = Vpn> {
         PageRange::new(self.vpn, 1 << self.order).iter()
     }
+}
 
-    fn pack(self) -> u64 {
-        self.vpn.number() | u64::from(self.order) << VPN_BITS | u64::from(self.tag) << (VPN_BITS + 4)
+/// An entry without its tag: five bytes.
+#[derive(Clone, Copy)]
+struct Packed([u8; 5]);
+
+const _: () = assert!(VPN_BITS + 4 <= 40, "a folio in five bytes");
+
+impl Packed {
+    fn new(vpn: Vpn, order: u32) -> Self {
+        let [a, b, c, d, e, ..] = (vpn.number() | u64::from(order) << VPN_BITS).to_le_bytes();
+        Self([a, b, c, d, e])
     }
 
-    fn unpack(bits: u64) -> Self {
-        Self {
+    fn with_tag(self, tag: u32) -> LruEntry {
+        let [a, b, c, d, e] = self.0;
+        let bits = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
+        LruEntry {
             vpn: Vpn::new(bits & ((1 << VPN_BITS) - 1)),
-            order: (bits >> VPN_BITS) as u32 & 0xf,
-            tag: (bits >> (VPN_BITS + 4)) as u32,
+            order: (bits >> VPN_BITS) as u32,
+            tag,
         }
     }
 }
 
 struct Segment {
-    entries: [u64; SEGMENT],
-    /// Entries from `head` up to `len` are on the list.
+    /// Those from `head` on are on the list.
+    entries: Vec<Packed>,
     head: usize,
-    len: usize,
+    tag: u32,
     /// When the last one was added.
     time: u64,
 }
 
 impl Segment {
-    fn new() -> Box<Self> {
-        Box::new(Self {
-            entries: [0; SEGMENT],
-            head: 0,
-            len: 0,
-            time: 0,
-        })
-    }
-
     fn live(&self) -> usize {
-        self.len - self.head
+        self.entries.len() - self.head
     }
 }
 
-/// A first-in first-out list in segments of about 4 KiB, so that it grows and shrinks without moving.
+/// The tags of a list: every `stride`-th from `first` on, modulo 2^`bits`.
+#[derive(Clone, Copy)]
+pub struct Tags {
+    /// Bits of a tag.
+    pub bits: u32,
+    /// The first one.
+    pub first: u32,
+    /// A power of two.
+    pub stride: u32,
+}
+
+/// A first-in first-out list in segments, so that it grows and shrinks without moving.
 pub struct LruList {
-    segments: VecDeque<Box<Segment>>,
+    segments: VecDeque<Segment>,
     len: usize,
     /// Segment that the next sweep looks at.
     hand: usize,
@@ -76,24 +100,27 @@ pub struct LruList {
     unswept: usize,
     /// Entries below which no sweep is due.
     resume_at: usize,
-    next_tag: u32,
-    tag_bits: u32,
+    tags: Tags,
+    /// Of the youngest segment.
+    tag: u32,
+    /// Pages added to it.
+    filled: u64,
     /// What the clock said last.
     now: u64,
 }
 
 impl LruList {
-    /// An empty list whose tags have `tag_bits` bits.
-    pub fn new(tag_bits: u32) -> Self {
-        assert!(tag_bits + 4 + VPN_BITS <= 64, "an entry is one word");
+    /// An empty list.
+    pub fn new(tags: Tags) -> Self {
         Self {
             segments: VecDeque::new(),
             len: 0,
             hand: 0,
             unswept: 0,
             resume_at: 0,
-            next_tag: 0,
-            tag_bits,
+            tags,
+            tag: tags.first,
+            filled: 0,
             now: 0,
         }
     }
@@ -115,87 +142,93 @@ impl LruList {
 
     /// Append a folio as the youngest; returns the tag to put into its words.
     pub fn add_tail(&mut self, vpn: Vpn, order: u32) -> u32 {
-        let tag = self.next_tag;
-        self.next_tag = (self.next_tag + 1) & ((1 << self.tag_bits) - 1);
-        if self.segments.back().is_none_or(|segment| segment.len == SEGMENT) {
-            self.segments.push_back(Segment::new());
+        if self.filled >= SEGMENT_PAGES {
+            self.filled = 0;
+            self.tag = self.tag.wrapping_add(self.tags.stride) & self.mask();
+        }
+        // The segment of this tag may be gone already, swept or popped empty.
+        if self.segments.back().is_none_or(|segment| segment.tag != self.tag) {
+            self.segments.push_back(Segment {
+                entries: Vec::new(),
+                head: 0,
+                tag: self.tag,
+                time: self.now,
+            });
         }
         if let Some(segment) = self.segments.back_mut() {
-            segment.entries[segment.len] = LruEntry { vpn, order, tag }.pack();
-            segment.len += 1;
+            segment.entries.push(Packed::new(vpn, order));
             segment.time = self.now;
         }
+        self.filled += 1 << order;
         self.len += 1;
         self.unswept += 1;
-        tag
+        self.tag
     }
 
-    /// Whether a [`sweep`](Self::sweep) is due: while they find a quarter of the entries stale, four segments are swept for each
-    /// one that is added, so the list stays at that; then not until it has grown by a quarter.
+    fn mask(&self) -> u32 {
+        (1 << self.tags.bits) - 1
+    }
+
+    /// Whether a [`sweep`](Self::sweep) is due: while they find a quarter of the entries stale, each entry that is added has four
+    /// looked at, so the list stays at that; then not until it has grown by a quarter.
     pub fn needs_sweep(&self) -> bool {
-        self.unswept >= SEGMENT / 4 && self.len > self.resume_at.max(2 * SEGMENT)
+        self.unswept >= SWEEP_EVERY && self.len > self.resume_at.max(SWEEP_MIN)
     }
 
-    /// Drop the stale entries of one segment, and fill up the one before with what is left.
+    /// Drop the stale ones among the next few entries, in whole segments.
     pub fn sweep(&mut self, is_live: impl Fn(LruEntry) -> bool) {
         self.unswept = 0;
-        self.hand += 1;
-        if self.hand >= self.segments.len() {
-            self.hand = 0;
-        }
-        let Some(segment) = self.segments.get_mut(self.hand) else {
-            return;
-        };
-        let before = segment.live();
-        let mut kept = 0;
-        for i in segment.head..segment.len {
-            let entry = segment.entries[i];
-            if is_live(LruEntry::unpack(entry)) {
-                segment.entries[kept] = entry;
-                kept += 1;
+        let (mut looked_at, mut stale) = (0, 0);
+        for _ in 0..self.segments.len() {
+            if looked_at >= SWEEP {
+                break;
+            }
+            if self.hand >= self.segments.len() {
+                self.hand = 0;
+            }
+            let segment = &mut self.segments[self.hand];
+            let (before, tag) = (segment.live(), segment.tag);
+            segment.entries.drain(..segment.head);
+            segment.head = 0;
+            segment.entries.retain(|entry| is_live(entry.with_tag(tag)));
+            segment.entries.shrink_to_fit();
+            looked_at += before;
+            stale += before - segment.live();
+            if segment.live() == 0 {
+                self.segments.remove(self.hand);
+            } else {
+                self.hand += 1;
             }
         }
-        (segment.head, segment.len) = (0, kept);
-        let stale = before - kept;
         self.len -= stale;
-        self.resume_at = if stale * 4 >= before {
+        self.resume_at = if stale * 4 >= looked_at {
             0
         } else {
             self.len + self.len / 4
         };
-        self.join(self.hand);
     }
 
-    /// Move entries of segment `at` to the one before it, as many as fit: so all that were swept are full.
-    fn join(&mut self, at: usize) {
-        let Some(mut this) = (at > 0).then(|| self.segments.remove(at)).flatten() else {
-            return;
-        };
-        let before = &mut self.segments[at - 1];
-        let n = this.live().min(SEGMENT - before.len);
-        before.entries[before.len..before.len + n].copy_from_slice(&this.entries[this.head..this.head + n]);
-        before.len += n;
-        before.time = this.time;
-        this.head += n;
-        if this.live() > 0 || at == self.segments.len() {
-            self.segments.insert(at, this);
-        } else {
-            self.hand = at - 1;
-        }
+    /// How many segments were begun since that of this tag. Tags repeat after a while: a hint.
+    fn age(&self, tag: u32) -> u64 {
+        u64::from((self.tag.wrapping_sub(tag) & self.mask()) / self.tags.stride)
     }
 
-    /// Whether the entry with this tag is in the older half of the list. Tags repeat after a while: a hint.
+    /// How many pages were added since the segment of this tag began, to within a segment. A hint.
+    pub fn distance(&self, tag: u32) -> u64 {
+        self.age(tag) * SEGMENT_PAGES + self.filled
+    }
+
+    /// Whether the entry with this tag is in the older half of the list. A hint.
     pub fn is_old(&self, tag: u32) -> bool {
-        let mask = (1 << self.tag_bits) - 1;
-        let younger = self.next_tag.wrapping_sub(tag) & mask;
-        younger as usize > self.len / 2
+        let oldest = self.segments.front().map_or(0, |segment| self.age(segment.tag));
+        self.age(tag) * 2 > oldest
     }
 
     /// The oldest entry, which stays, and a time at which it was on the list already. The caller checks its tag against the words.
     pub fn oldest(&mut self) -> Option<(LruEntry, u64)> {
         while let Some(segment) = self.segments.front() {
-            if segment.live() > 0 {
-                return Some((LruEntry::unpack(segment.entries[segment.head]), segment.time));
+            if let Some(entry) = segment.entries.get(segment.head) {
+                return Some((entry.with_tag(segment.tag), segment.time));
             }
             self.segments.pop_front();
             self.hand = self.hand.saturating_sub(1);
@@ -218,11 +251,17 @@ impl LruList {
 mod test {
     use super::*;
 
+    const TAGS: Tags = Tags {
+        bits: 10,
+        first: 1,
+        stride: 2,
+    };
+
     #[test]
     fn keeps_order_over_segments() {
-        let mut list = LruList::new(20);
+        let mut list = LruList::new(TAGS);
         for round in 0..3u64 {
-            let tags: alloc::vec::Vec<u32> = (0..1500).map(|i| list.add_tail(Vpn::new(i * 7 + round), 3)).collect();
+            let tags: Vec<u32> = (0..1500).map(|i| list.add_tail(Vpn::new(i * 7 + round), 3)).collect();
             for (i, tag) in tags.into_iter().enumerate() {
                 let entry = list.pop_oldest().unwrap();
                 assert_eq!(
@@ -239,8 +278,23 @@ mod test {
     }
 
     #[test]
+    fn tags_are_a_clock() {
+        let mut list = LruList::new(TAGS);
+        let first = list.add_tail(Vpn::new(0), 0);
+        assert!(!list.is_old(first));
+        for pages in 1..3 * SEGMENT_PAGES {
+            list.add_tail(Vpn::new(pages), 0);
+            let distance = list.distance(first);
+            assert!((pages..=pages + 1).contains(&distance), "{distance} after {pages} pages");
+        }
+        assert!(list.is_old(first));
+        let folio = list.add_tail(Vpn::new(1 << 30), 9);
+        assert_eq!(list.distance(folio), 512);
+    }
+
+    #[test]
     fn sweeps_keep_the_live_in_order_and_the_stale_few() {
-        let mut list = LruList::new(20);
+        let mut list = LruList::new(TAGS);
         let is_live = |entry: LruEntry| entry.vpn.number().is_multiple_of(100);
         for i in 0..100_000u64 {
             list.add_tail(Vpn::new(i), 0);
@@ -248,7 +302,7 @@ mod test {
                 list.sweep(is_live);
             }
             let live = i as usize / 100;
-            assert!(list.len() <= 2 * live + 4 * SEGMENT, "{} at {i}", list.len());
+            assert!(list.len() <= 2 * live + 2 * SWEEP_MIN, "{} at {i}", list.len());
         }
         let left = core::iter::from_fn(|| list.pop_oldest()).filter(|entry| is_live(*entry));
         assert!(left.map(|entry| entry.vpn.number()).eq((0..1000).map(|i| i * 100)));

@@ -38,9 +38,7 @@ pub(crate) struct Region {
     pub(crate) is_writable: bool,
     /// Forked children do not get it (MADV_DONTFORK).
     is_private: bool,
-    /// It was moved, or inherited by a forked child: what is mapped anew in it, the kernel does not join with it.
-    is_settled: bool,
-    /// A part was mapped anew then, or at its edge, where the kernel may join it with the neighbour instead.
+    /// A part was mapped anew, so the region may be more than one mapping of the kernel.
     is_split: bool,
 }
 
@@ -53,7 +51,6 @@ impl Region {
             ids: vec![0; pages * SECTORS],
             is_writable: true,
             is_private: false,
-            is_settled: false,
             is_split: false,
         })
     }
@@ -160,8 +157,7 @@ impl Region {
 
     pub(crate) fn replace(&mut self, page: usize, pages: usize) {
         if !self.is_private && self.mapping.replace(page * PAGE, pages * PAGE).is_ok() {
-            let is_at_edge = page == 0 || page + pages == self.pages();
-            self.is_split |= self.is_settled || is_at_edge;
+            self.is_split = true;
             self.zeroed(page, pages);
         }
     }
@@ -172,8 +168,7 @@ impl Region {
     }
 
     /// In a forked child. `None`: it has not got this region.
-    pub(crate) fn inherited(mut self) -> Option<Self> {
-        self.is_settled = true;
+    pub(crate) fn inherited(self) -> Option<Self> {
         if self.is_private {
             std::mem::forget(self.mapping);
             return None;
@@ -188,9 +183,7 @@ impl Region {
     }
 
     pub(crate) fn resize(&mut self, pages: usize) {
-        let before = self.mapping.addr();
         if self.mapping.resize(pages * PAGE).is_ok() {
-            self.is_settled |= self.mapping.addr() != before;
             self.ids.resize(pages * SECTORS, 0);
         }
     }
@@ -201,7 +194,6 @@ impl Region {
         if self.is_split {
             return Ok(());
         }
-        self.is_settled = true;
         self.mapping
             .relocate()
             .map_err(|errno| format!("mremap of one mapping was refused: {errno}\n{}", self.maps()))
