@@ -58,6 +58,9 @@ pub(crate) fn run(pager: &'static Pager) {
         if is_forking {
             forks.step(pager, &mut worker, parent_returned);
         }
+        if !forks.has_child() {
+            fds.renew_spare();
+        }
     }
 }
 
@@ -83,6 +86,8 @@ fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec
             match more {
                 Ok(true) => {}
                 Ok(false) => return,
+                // For a forked child's; the event stays until it can be had.
+                Err(Errno::MFILE | Errno::NFILE) if fds.give_spare() => {}
                 Err(errno) => panic!("reading the userfaultfd: {errno}"),
             }
         }

@@ -38,7 +38,7 @@ use uzswap_mm::{Change, Changes, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::file::File;
 use uzswap_sys::futex::RawLock;
-use uzswap_sys::shared::FamilyWords;
+use uzswap_sys::shared::{FamilyWords, SharedWords};
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
@@ -116,9 +116,14 @@ impl Handover {
     }
 
     /// In the child: wait until the parent has come so far. False: it died before; its descriptors were closed by then.
-    fn wait_for_parent(&self, state: u64) -> bool {
+    fn wait_for_parent(&self, pager: &Pager, state: u64) -> bool {
         while self.get(STATE) < state {
-            if thread::parent_pid() != self.parent.load(Ordering::SeqCst) {
+            let parent_lives = match thread::parent_pid() {
+                // In another PID namespace. The slot is still the parent's, and so is the lease on it.
+                0 => SharedWords::is_leased_in(pager.group_path, pager.memcg.slot()),
+                pid => pid == self.parent.load(Ordering::SeqCst),
+            };
+            if !parent_lives {
                 return self.get(STATE) >= state;
             }
             pause(20_000);
@@ -243,20 +248,20 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     const ORPHAN: (&str, Errno) = ("a parent that lived until the fork was complete", Errno::SRCH);
     let pager = pager::inherited().ok_or(("the parent's pager", Errno::INVAL))?;
     let handover = &pager.handover;
-    if !handover.wait_for_parent(DESCRIBED) {
+    if !handover.wait_for_parent(pager, DESCRIBED) {
         return Err(ORPHAN);
     }
     let (fds, slot) = match equip(pager) {
         Ok(equipped) => equipped,
         Err(missing) => {
             handover.set(STATE, UNMANAGED);
-            handover.wait_for_parent(RELEASED);
+            handover.wait_for_parent(pager, RELEASED);
             return Err(missing);
         }
     };
     let device = fds.inherited.len() as u8;
     handover.set(STATE, READY);
-    if !handover.wait_for_parent(RELEASED) {
+    if !handover.wait_for_parent(pager, RELEASED) {
         return Err(ORPHAN);
     }
     pager.memcg.assume_shared(pager);
@@ -361,6 +366,11 @@ impl ForkServer {
     pub(crate) fn begin(&mut self, child: Uffd) {
         self.child = Some(child);
         self.is_new = true;
+    }
+
+    /// Whether a child is being served.
+    pub(crate) fn has_child(&self) -> bool {
+        self.child.is_some()
     }
 
     /// Whether the child has not been told yet what it needs to know.

@@ -1,4 +1,4 @@
-//! libc's `mmap`, `munmap`, `mremap`, `madvise` and `brk`, replaced: the same system call, plus what the pager needs.
+//! libc's `mmap`, `munmap`, `mremap`, `madvise`, `brk` and `mlockall`, replaced: the same system call, plus what the pager needs.
 //!
 //! They run in the program's threads, perhaps inside its malloc, perhaps on a stack in managed memory, perhaps in a
 //! vfork child; so they take no lock of the pager's, allocate nothing, and touch little but atomics.
@@ -15,6 +15,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use lock_api::RawMutex;
 use uzswap_sys::Errno;
 use uzswap_sys::futex::RawLock;
+use uzswap_sys::mapping;
+use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::thread::{self, syscall};
 
 use crate::{memcg, pager, vma};
@@ -24,10 +26,16 @@ const SYS_MUNMAP: usize = 11;
 const SYS_BRK: usize = 12;
 const SYS_MREMAP: usize = 25;
 const SYS_MADVISE: usize = 28;
+const SYS_MLOCK: usize = 149;
+const SYS_MLOCKALL: usize = 151;
 
 /// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events.
 const DROPPING_ADVICE: [c_int; 4] = [4, 8, 9, 24];
 const MAP_FIXED: c_int = 0x10;
+
+const MCL_CURRENT: c_int = 1;
+const MCL_FUTURE: c_int = 2;
+const MCL_ONFAULT: c_int = 4;
 
 const MAP_PRIVATE: c_int = 0x02;
 const MAP_ANONYMOUS: c_int = 0x20;
@@ -214,6 +222,53 @@ pub(crate) extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
             set_errno(errno);
             -1
         }
+    }
+}
+
+pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
+    let result = match pager::active() {
+        Some(_) => lock_all_but_ours(flags),
+        None => lock_all(flags),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(errno) => {
+            set_errno(errno);
+            -1
+        }
+    }
+}
+
+fn lock_all(flags: c_int) -> Result<(), Errno> {
+    // SAFETY: locking changes no contents.
+    unsafe { syscall(SYS_MLOCKALL, [flags as usize, 0, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// Lock the memory of the program, as it wants, but not ours: the kernel would fill the staging range, waiting for pages that
+/// nobody gives.
+fn lock_all_but_ours(flags: c_int) -> Result<(), Errno> {
+    // Without filling anything at first.
+    lock_all(flags | MCL_ONFAULT)?;
+    mapping::own::unlock();
+    if flags & MCL_ONFAULT != 0 {
+        return Ok(());
+    }
+    if flags & MCL_CURRENT != 0
+        && let Ok(proc) = ProcSelf::open()
+    {
+        let mut at = 0;
+        while let Ok(Some(vma)) = proc.vma_at_or_after(at) {
+            at = vma.end;
+            if !mapping::own::overlaps(vma.start, vma.end) {
+                // As mlockall does, which passes over what cannot be locked or filled.
+                // SAFETY: fills the program's memory, changes no contents.
+                let _ = unsafe { syscall(SYS_MLOCK, [vma.start, vma.end - vma.start, 0, 0, 0, 0]) };
+            }
+        }
+    }
+    match flags & MCL_FUTURE {
+        0 => Ok(()),
+        future => lock_all(future),
     }
 }
 

@@ -82,12 +82,13 @@ unsafe fn find_env(envp: *const *const c_char, name: &str) -> Option<&'static CS
 
 /// Replace the wrappers that mappings are made with. False: none was replaced.
 fn replace_wrappers() -> bool {
-    let wrappers: [(&CStr, *const c_void); 5] = [
+    let wrappers: [(&CStr, *const c_void); 6] = [
         (c"mmap", hook::mmap as *const c_void),
         (c"munmap", hook::munmap as *const c_void),
         (c"mremap", hook::mremap as *const c_void),
         (c"madvise", hook::madvise as *const c_void),
         (c"brk", hook::brk as *const c_void),
+        (c"mlockall", hook::mlockall as *const c_void),
     ];
     for (name, replacement) in wrappers {
         // SAFETY: dlsym of a name that libc defines. Its entry is longer than the patch (checked on glibc 2.36; each

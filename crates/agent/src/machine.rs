@@ -10,6 +10,7 @@
 
 use alloc::vec::Vec;
 
+use lock_api::Mutex;
 use uzswap_mm::Arena;
 use uzswap_mm::machine::{Done, IoBuffer, IoError, Machine, SCATTER_MAX, Stop};
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
@@ -18,6 +19,7 @@ use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::crew::{Crew, HELPERS_MAX};
 use uzswap_sys::file::{AlignedBuf, File, WakeEvent};
+use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::{Discard, Mapping, discard_words, unshare, words};
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::shared::SharedWords;
@@ -28,6 +30,9 @@ use crate::fault_attr::FaultAttr;
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
 pub(crate) struct Fds {
+    /// To be closed for the descriptor of a forked child, when no other can be had. Its number is the lowest, for a program that
+    /// lowers its limit.
+    spare: Mutex<RawLock, Option<WakeEvent>>,
     pub(crate) managed: Uffd,
     trash: Uffd,
     pub(crate) proc: ProcSelf,
@@ -47,6 +52,7 @@ impl Fds {
     pub(crate) fn open(group_path: &core::ffi::CStr) -> Result<Self, (&'static str, Errno)> {
         let features = uffd::FEATURE_MOVE | uffd::FEATURE_POISON | uffd::FEATURE_EVENT_FORK | uffd::FEATURE_EVENTS_MM;
         Ok(Self {
+            spare: Mutex::new(WakeEvent::new().ok()),
             managed: Uffd::open(features).map_err(|e| ("userfaultfd with move and fork events", e))?,
             trash: Uffd::open(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?,
             proc: ProcSelf::open().map_err(|e| ("/proc/self", e))?,
@@ -55,6 +61,17 @@ impl Fds {
             swap: None,
             inherited: Vec::new(),
         })
+    }
+
+    /// Give up the spare descriptor. False: it is given up already.
+    pub(crate) fn give_spare(&self) -> bool {
+        self.spare.lock().take().is_some()
+    }
+
+    /// Have one again.
+    pub(crate) fn renew_spare(&self) {
+        let mut spare = self.spare.lock();
+        *spare = spare.take().or_else(|| WakeEvent::new().ok());
     }
 }
 

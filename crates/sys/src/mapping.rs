@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
 /// Advice that a mapping's owner may give; the discriminants name the `madvise` values.
@@ -48,9 +48,14 @@ impl Mapping {
         assert!(align.is_power_of_two() && align >= crate::PAGE_SIZE && len.is_multiple_of(crate::PAGE_SIZE));
         let span = len + (align - crate::PAGE_SIZE);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
-        let base =
-            unsafe { mm::mmap_anonymous(core::ptr::null_mut(), span, ProtFlags::READ | ProtFlags::WRITE, flags)? };
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing. A process that locks its future memory
+        // (mlockall) would have all of it filled at once: so it is made accessible after it was unlocked.
+        let base = unsafe {
+            let base = mm::mmap_anonymous(core::ptr::null_mut(), span, ProtFlags::empty(), flags)?;
+            let _ = mm::munlock(base, span);
+            mm::mprotect(base, span, MprotectFlags::READ | MprotectFlags::WRITE)?;
+            base
+        };
         let skip = (base as usize).next_multiple_of(align) - base as usize;
         // SAFETY: head and tail lie in the mapping just made, outside what is kept; nobody else knows them yet.
         unsafe {
@@ -133,7 +138,14 @@ impl Mapping {
         };
         // SAFETY: in bounds by `at`; pages of an owned anonymous mapping may become zeros at any time but while
         // they are borrowed, and the callers hold no borrow of what they discard.
-        unsafe { mm::madvise(self.at(offset, len).cast(), len, advice) }
+        let result = unsafe { mm::madvise(self.at(offset, len).cast(), len, advice) };
+        match result {
+            // SAFETY: as above. The whole process was locked (mlockall), and us with it.
+            Err(Errno::INVAL) if how == Discard::DontNeed => unsafe {
+                mm::madvise(self.at(offset, len).cast(), len, Advice::LinuxDontneedLocked)
+            },
+            result => result,
+        }
     }
 
     /// Forked children do not get this memory: theirs is to forget this value, not to use or drop it.
@@ -294,6 +306,23 @@ pub mod own {
                 slot.store(0, Ordering::Release);
             }
         }
+    }
+
+    /// Unlock all of it, after the process was locked as a whole: what is not used would be filled, and between memory that is
+    /// locked and memory that is not the kernel moves no pages, which is what keeps the program's locked pages where they are.
+    pub fn unlock() {
+        for_each(|start, end| {
+            let start = core::ptr::with_exposed_provenance_mut(start);
+            // SAFETY: unlocking changes no contents.
+            let _ = unsafe { rustix::mm::munlock(start, end - start as usize) };
+        });
+    }
+
+    /// Whether any of it lies in `[start, end)`.
+    pub fn overlaps(start: usize, end: usize) -> bool {
+        let mut overlaps = false;
+        for_each(|from, to| overlaps |= from < end && start < to);
+        overlaps
     }
 
     /// Call `f` with each recorded range.

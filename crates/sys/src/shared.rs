@@ -43,6 +43,13 @@ impl SharedWords {
         Self::map(fd, count)
     }
 
+    /// As [`is_leased`](Self::is_leased), of a file that is not open. True also when that cannot be known.
+    pub fn is_leased_in(path: &CStr, index: usize) -> bool {
+        fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
+            .and_then(|fd| file::ofd_is_locked(fd.as_fd(), index as i64))
+            .unwrap_or(true)
+    }
+
     fn map(fd: OwnedFd, count: usize) -> Result<Self> {
         // SAFETY: a fresh shared mapping; the file holds at least count words (created or checked by the callers).
         let base = unsafe {
