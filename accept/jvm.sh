@@ -27,7 +27,7 @@ for collector in "${collectors[@]}"; do
     check "$collector: the output is the same" cmp "$work/unmanaged-$collector.stdout" "$work/managed-$collector.stdout"
     # The heap of ZGC is shared memory, which is not managed.
     [[ $collector == Z ]] || check_swapped "$work/managed-$collector.json"
-    say "managed / unmanaged time: $(calc "$(field "$work/managed-$collector.took" seconds) /
-        $(field "$work/unmanaged-$collector.took" seconds)")"
+    say "managed / unmanaged time:" \
+        "$(calc "$(field "$work/managed-$collector.took" seconds) / $(field "$work/unmanaged-$collector.took" seconds)")"
 done
 verdict

@@ -16,8 +16,8 @@ compare() {
     check_swapped "$work/managed-$1.json"
     check "$1: the output is the same ($(wc -l <"$work/unmanaged-$1.stdout") lines)" \
         cmp "$work/unmanaged-$1.stdout" "$work/managed-$1.stdout"
-    say "managed / unmanaged time: $(calc "$(field "$work/managed-$1.took" seconds) /
-        $(field "$work/unmanaged-$1.took" seconds)")"
+    say "managed / unmanaged time:" \
+        "$(calc "$(field "$work/managed-$1.took" seconds) / $(field "$work/unmanaged-$1.took" seconds)")"
 }
 
 # third NAME: a third of what NAME needed, in MiB.
