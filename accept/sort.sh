@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows: GNU sort with a buffer of 2 GiB and two threads sorts a file of 2 GiB under --memory-max 512M to the same bytes.
 # Usage: accept/sort.sh [path-to-uzswap [mebibytes [limit-in-mebibytes]]]
-# Takes: 5 to 20 minutes, of them 2 unmanaged; 2 GiB of memory; 8 GiB of disk in $TMPDIR or /var/tmp; needs sort.
+# Takes: an hour or more on two busy cores (it was not waited for), of them 2 minutes unmanaged; 2 GiB of memory; 8 GiB of disk in $TMPDIR or /var/tmp; needs sort.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 
