@@ -148,6 +148,9 @@ impl LruList {
         }
         // The segment of this tag may be gone already, swept or popped empty.
         if self.segments.back().is_none_or(|segment| segment.tag != self.tag) {
+            if let Some(full) = self.segments.back_mut() {
+                full.entries.shrink_to_fit();
+            }
             self.segments.push_back(Segment {
                 entries: Vec::new(),
                 head: 0,
