@@ -42,7 +42,7 @@ use uzswap_sys::shared::{FamilyWords, SharedWords};
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
-use crate::machine::{AgentMachine, Fds, PoolArena};
+use crate::machine::{AgentMachine, Fds, PoolArena, SwapFile};
 use crate::pager::{self, Pager, mail, pause, reply};
 use crate::{fault, hook, memcg, vma};
 
@@ -290,9 +290,12 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     Ok((fds, slot))
 }
 
-/// Open the swap files that our copy of the swap table points to, and hold a lease on each.
-fn inherit_files(pager: &Pager) -> Result<Vec<(File, u64)>, (&'static str, Errno)> {
-    let handover = &pager.handover;
+/// Open the swap files that our copy of the swap table points to, and hold a lease on each. The ciphers are those of our copy of
+/// the parent's memory: all the files that it inherited, then its own.
+fn inherit_files(pager: &Pager) -> Result<Vec<(SwapFile, u64)>, (&'static str, Errno)> {
+    let (handover, parent) = (&pager.handover, pager.fds());
+    let inherited = parent.inherited.iter().map(|(swap, _)| swap);
+    let ciphers: Vec<_> = inherited.chain(&parent.swap).map(|swap| swap.cipher).collect();
     let (pid, tid) = (handover.parent.load(Ordering::SeqCst), handover.get(PARENT_TID) as i32);
     (0..handover.get(FILES) as usize)
         .map(|i| {
@@ -304,7 +307,8 @@ fn inherit_files(pager: &Pager) -> Result<Vec<(File, u64)>, (&'static str, Errno
             if !file.lock_shared(byte) {
                 return Err(("a lease on the parent's swap file", Errno::AGAIN));
             }
-            Ok((file, byte))
+            let cipher = ciphers.get(i).copied().flatten();
+            Ok((SwapFile { file, cipher }, byte))
         })
         .collect()
 }
@@ -327,7 +331,7 @@ pub(crate) fn release_pins(pager: &Pager) {
     let swap = &pager.fds().swap;
     let mut pins = pager.pins.lock();
     pins.retain(|(pin, byte)| {
-        let is_held = *byte == 0 || swap.as_ref().is_some_and(|swap| swap.is_locked(*byte));
+        let is_held = *byte == 0 || swap.as_ref().is_some_and(|swap| swap.file.is_locked(*byte));
         if !is_held {
             pager.mm.unpin(*pin);
         }
@@ -393,8 +397,8 @@ impl ForkServer {
         let files = fds
             .inherited
             .iter()
-            .map(|(file, byte)| (file.number(), *byte))
-            .chain(own.map(|swap| (swap.number(), self.lease)));
+            .map(|(swap, byte)| (swap.file.number(), *byte))
+            .chain(own.map(|swap| (swap.file.number(), self.lease)));
         let mut n = 0;
         for (number, byte) in files {
             assert!(

@@ -25,6 +25,7 @@
 
 extern crate alloc;
 
+mod cipher;
 mod dictionary;
 mod fault;
 mod fault_attr;

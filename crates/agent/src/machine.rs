@@ -26,6 +26,7 @@ use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{self, Filled, Uffd};
 
+use crate::cipher::Cipher;
 use crate::fault_attr::FaultAttr;
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
@@ -38,10 +39,17 @@ pub(crate) struct Fds {
     pub(crate) proc: ProcSelf,
     pub(crate) wake: WakeEvent,
     pub(crate) group: SharedWords,
-    pub(crate) swap: Option<File>,
+    pub(crate) swap: Option<SwapFile>,
     /// Swap files of the processes that we were forked from, by device number less one, each with the byte that our
     /// lease on it locks.
-    pub(crate) inherited: Vec<(File, u64)>,
+    pub(crate) inherited: Vec<(SwapFile, u64)>,
+}
+
+/// A swap file, ours or inherited.
+pub(crate) struct SwapFile {
+    pub(crate) file: File,
+    /// `None`: what is in it is not encrypted.
+    pub(crate) cipher: Option<&'static Cipher>,
 }
 
 impl Fds {
@@ -173,6 +181,14 @@ impl AgentMachine {
         match self.fds.get() {
             Some(fds) => fds,
             None => unreachable!("set when the machine was made"),
+        }
+    }
+
+    fn swap_file(&self, device: u8) -> Option<&SwapFile> {
+        let fds = self.fds();
+        match device {
+            0 => fds.swap.as_ref(),
+            n => fds.inherited.get(usize::from(n) - 1).map(|(swap, _)| swap),
         }
     }
 
@@ -321,12 +337,18 @@ impl Machine for AgentMachine {
         }
     }
 
-    fn write_swap(&self, slot: u32, bytes: &[u8]) -> Result<(), IoError> {
+    fn write_swap(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
         let swap = self.fds().swap.as_ref().ok_or(IoError::NoSpace)?;
         if self.fail.should_fail().is_some() {
             return Err(IoError::Failed);
         }
-        swap.write_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
+        if let Some(cipher) = swap.cipher {
+            let mut pages = (slot..).zip(bytes.chunks_exact_mut(PAGE_SIZE));
+            if !pages.all(|(slot, page)| cipher.seal(slot, page)) {
+                return Err(IoError::NoSpace);
+            }
+        }
+        swap.file.write_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
             .map_err(|errno| match errno {
                 Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoError::NoSpace,
                 _ => IoError::Failed,
@@ -334,22 +356,23 @@ impl Machine for AgentMachine {
     }
 
     fn read_swap(&self, device: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
-        let fds = self.fds();
-        let file = match device {
-            0 => fds.swap.as_ref(),
-            n => fds.inherited.get(usize::from(n) - 1).map(|(file, _)| file),
-        };
-        let file = file
+        let swap = self
+            .swap_file(device)
             .filter(|_| !self.fail.should_fail_read(slot))
             .ok_or(IoError::Failed)?;
-        file.read_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
+        swap.file.read_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
             .map_err(|_| IoError::Failed)
+    }
+
+    fn open_swap(&self, device: u8, slot: u32, page: &mut [u8]) -> bool {
+        let cipher = self.swap_file(device).and_then(|swap| swap.cipher);
+        cipher.is_none_or(|cipher| cipher.open(slot, page))
     }
 
     fn discard_swap(&self, slot: u32, slots: u32) {
         if let Some(swap) = &self.fds().swap {
             let page = PAGE_SIZE as u64;
-            swap.punch(u64::from(slot) * page, u64::from(slots) * page);
+            swap.file.punch(u64::from(slot) * page, u64::from(slots) * page);
         }
     }
 

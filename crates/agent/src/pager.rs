@@ -8,6 +8,7 @@
 //! IDLE --fork--> HELD --fork is over, in both--> IDLE
 //! ```
 
+use alloc::boxed::Box;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
@@ -27,7 +28,8 @@ use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 
 use crate::fork::Handover;
-use crate::machine::{AgentMachine, CREW, Fds, PoolArena};
+use crate::cipher::Cipher;
+use crate::machine::{AgentMachine, CREW, Fds, PoolArena, SwapFile};
 use crate::memcg::Memcg;
 use crate::{fault, kcompressd, kswapd, vma};
 
@@ -235,8 +237,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let mut fds = Fds::open(path)?;
     let slot = take_slot(&fds, group)?;
     fds.swap = open_swap(group);
-    let has_swap = fds.swap.is_some();
-    let config = config(group, has_swap);
+    let config = config(group, fds.swap.as_ref());
     let pool = (group.get(Key::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
     let machine = AgentMachine::new(fds, config.staging_slots, pool).map_err(|e| ("the staging range", e))?;
     let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
@@ -281,7 +282,7 @@ pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str,
 }
 
 /// Make this process's swap file. `None`: there is none, or it cannot be made, which the group is told.
-pub(crate) fn open_swap(group: Group) -> Option<File> {
+pub(crate) fn open_swap(group: Group) -> Option<SwapFile> {
     if group.get(Key::Swap) == 0 {
         return None;
     }
@@ -297,15 +298,26 @@ pub(crate) fn open_swap(group: Group) -> Option<File> {
     } else {
         File::create_unnamed(&path)
     };
+    let is_encrypted = group.get(Key::Encrypt) != 0;
+    let with_cipher = |file| {
+        let cipher = is_encrypted.then(|| Cipher::new(swap_pages(group)).map(|cipher| &*Box::leak(Box::new(cipher))));
+        let cipher = cipher.transpose()?;
+        Ok(SwapFile { file, cipher })
+    };
     opened
+        .and_then(with_cipher)
         .inspect_err(|errno| group.set(Key::SwapError, errno.raw_os_error() as u64 + 1))
         .ok()
 }
 
-fn config(group: Group, has_swap: bool) -> Config {
+/// Pages that a swap file may have.
+fn swap_pages(group: Group) -> u64 {
+    (group.get(Key::SwapMax) / PAGE_SIZE as u64).min(u64::from(u32::MAX))
+}
+
+fn config(group: Group, swap: Option<&SwapFile>) -> Config {
     let pages = group.get(Key::MemoryMax) / PAGE_SIZE as u64;
     let staged_target = (pages / 32).clamp(64, 4096);
-    let swap_max = group.get(Key::SwapMax);
     // A folio is in the pool before its frames are given up: a small limit has no room for large ones.
     let folio_order_max = (pages / FOLIOS_MIN).max(1).ilog2();
     Config {
@@ -314,11 +326,10 @@ fn config(group: Group, has_swap: bool) -> Config {
         store_batch: group.get(Key::StoreBatch).clamp(1, 512) as u32,
         staging_slots: (staged_target * 2) as u32 + 2048,
         staged_target,
-        swap_pages: if has_swap {
-            (swap_max / PAGE_SIZE as u64).min(u64::from(u32::MAX))
-        } else {
-            0
-        },
+        swap_pages: swap.map_or(0, |swap| {
+            let room = swap.cipher.map_or(u64::MAX, Cipher::slots);
+            swap_pages(group).min(room)
+        }),
         writes_plain: group.get(Key::SwapPlain) != 0,
         pool: group.pool(),
     }

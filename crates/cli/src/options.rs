@@ -76,6 +76,9 @@ pub(crate) struct RunOptions {
     /// What goes into the swap file: pages as they are compressed, or plain
     #[arg(long, value_name = "compressed|plain", default_value = "compressed", value_parser = ["compressed", "plain"])]
     pub(crate) swap_format: String,
+    /// Whether what goes into the swap file is encrypted, with a key that is nowhere but in the processes' memory
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
+    pub(crate) encrypt: String,
     /// Write compressed pages that stay cold back under pressure, before the pool is full
     #[arg(long)]
     pub(crate) shrinker: bool,

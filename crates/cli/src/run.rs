@@ -190,6 +190,7 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Key::FailPerMille, options.fail_per_mille),
         (Key::SwapOut, options.swapout as u64),
         (Key::SwapPlain, u64::from(options.swap_format == "plain")),
+        (Key::Encrypt, u64::from(options.encrypt == "on")),
         (Key::Recompress, options.recompress.to_word()),
         (Key::ShrinkerEnabled, u64::from(options.shrinker)),
         (Key::Kcompressd, options.kcompressd.unwrap_or_else(spare_cores)),

@@ -72,6 +72,8 @@ pub enum Key {
     Swap = 12,
     /// 1: the path is a file to create, 0: a directory.
     SwapPathIsFile = 13,
+    /// 1: what is written to the swap file is encrypted.
+    Encrypt = 18,
     /// Highest sum of charges seen.
     MemoryPeak = 14,
     /// Process killed because nothing was left to reclaim; 0: none.

@@ -171,7 +171,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     fn read(&self, worker: &mut Worker<M>, read: Read) -> bool {
         let is_read = worker.read_slots(&self.machine, read.device, read.first, read.last);
         if is_read {
-            worker.take_reads(read.first);
+            worker.take_reads(&self.machine, read.device, read.first);
             self.stat
                 .add(Item::SwapReadBytes, u64::from(read.slots()) * PAGE_SIZE as u64);
         }

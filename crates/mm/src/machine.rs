@@ -95,16 +95,19 @@ pub trait Machine {
     fn arena(&self) -> Option<Self::Arena>;
     /// A buffer of `pages` pages.
     fn io_buffer(&self, pages: usize) -> Self::Io;
-    /// Write whole pages to our own swap device from slot `slot` on.
+    /// Write whole pages to our own swap device from slot `slot` on, each sealed by itself. `bytes` is undefined afterwards.
     ///
     /// # Errors
     /// The slots hold undefined bytes then.
-    fn write_swap(&self, slot: u32, bytes: &[u8]) -> Result<(), IoError>;
-    /// Read whole pages of a swap device from slot `slot` on.
+    fn write_swap(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError>;
+    /// Read whole pages of a swap device, as they lie there, from slot `slot` on; [`open_swap`](Self::open_swap) opens them.
     ///
     /// # Errors
     /// `bytes` is undefined then.
     fn read_swap(&self, device: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError>;
+    /// Make a page that was read from `slot` what was written there. To be called once for each page that is needed: those in
+    /// between may have been empty, or are just being written. False: it is not what was written.
+    fn open_swap(&self, device: u8, slot: u32, page: &mut [u8]) -> bool;
     /// Slots of our own swap device are empty: their space may go back to the filesystem.
     fn discard_swap(&self, slot: u32, slots: u32);
 

@@ -86,6 +86,11 @@ pub struct SimMachine {
     clock: Cell<u64>,
 }
 
+/// Stands for the cipher, there and back.
+fn seal(slot: u32, page: &mut [u8]) {
+    page.iter_mut().for_each(|byte| *byte ^= slot as u8 | 1);
+}
+
 fn boxed(bytes: &[u8]) -> Page {
     let mut page = Box::new([0; PAGE_SIZE]);
     page.copy_from_slice(bytes);
@@ -224,14 +229,15 @@ impl Machine for SimMachine {
         VecIo(vec![0; pages * PAGE_SIZE])
     }
 
-    fn write_swap(&self, slot: u32, bytes: &[u8]) -> Result<(), IoError> {
+    fn write_swap(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
         if self.disk_fails.get() {
             return Err(IoError::NoSpace);
         }
         let failed = self.fail.should_fail().is_some();
-        for (i, page) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
+        for (slot, page) in (slot..).zip(bytes.chunks_exact_mut(PAGE_SIZE)) {
+            seal(slot, page);
             let page = boxed(if failed { &GARBAGE } else { page });
-            self.disk.borrow_mut().insert(slot + i as u32, page);
+            self.disk.borrow_mut().insert(slot, page);
         }
         if failed { Err(IoError::Failed) } else { Ok(()) }
     }
@@ -248,6 +254,11 @@ impl Machine for SimMachine {
             page.copy_from_slice(&self.disk.borrow().get(&(slot + i as u32)).ok_or(IoError::Failed)?[..]);
         }
         Ok(())
+    }
+
+    fn open_swap(&self, _: u8, slot: u32, page: &mut [u8]) -> bool {
+        seal(slot, page);
+        true
     }
 
     fn discard_swap(&self, slot: u32, slots: u32) {

@@ -27,6 +27,8 @@ pub struct Worker<M: Machine> {
     loads: Vec<Load>,
     /// Those of them that are read from a device, which are all or none.
     reads: Vec<Blob>,
+    /// Which of the slots that were read are open.
+    opened: Vec<bool>,
     io: M::Io,
     io_pages: usize,
     /// The pool that the current folio is compressed for.
@@ -46,13 +48,15 @@ enum Load {
     Block(Codec, usize),
     /// This word over and over.
     Filled(u32),
+    /// Not what was written to the device.
+    Damaged,
 }
 
 impl Load {
     fn bytes(&self) -> usize {
         match self {
             Self::Block(_, len) => *len,
-            Self::Filled(_) => 0,
+            Self::Filled(_) | Self::Damaged => 0,
         }
     }
 }
@@ -228,6 +232,7 @@ impl<M: Machine> Worker<M> {
             blocks: vec![0; (PAGE_SIZE) << config.load_order_max()],
             loads: Vec::with_capacity(1 << config.load_order_max()),
             reads: Vec::with_capacity(1 << config.load_order_max()),
+            opened: Vec::with_capacity(io_pages),
             io: machine.io_buffer(io_pages),
             io_pages,
             pool: config.pool,
@@ -323,7 +328,10 @@ impl<M: Machine> Worker<M> {
     /// Bring a page on the device into the worker's page. False: it cannot be read, or is damaged.
     pub(crate) fn read_page(&mut self, machine: &M, blob: &Blob) -> bool {
         let (first, last) = blob.slots();
+        self.opened.clear();
+        self.opened.resize(self.io_pages, false);
         self.read_slots(machine, blob.device, first, last)
+            && open(machine, blob.device, &mut self.io, &mut self.opened, blob, first)
             && decompress(
                 &mut self.lanes[0].contexts,
                 blob.codec,
@@ -345,13 +353,21 @@ impl<M: Machine> Worker<M> {
         self.loads.push(Load::Block(blob.codec, blob.len as usize));
     }
 
-    /// The I/O buffer holds slots of the device from `first` on: take the blobs of this load out of it.
-    pub(crate) fn take_reads(&mut self, first: u32) {
+    /// The I/O buffer holds slots of the device from `first` on: open those that blobs of this load lie in and take the blobs
+    /// out of them.
+    pub(crate) fn take_reads(&mut self, machine: &M, device: u8, first: u32) {
+        self.opened.clear();
+        self.opened.resize(self.io_pages, false);
         let mut at = 0;
-        for blob in &self.reads {
+        for (blob, load) in self.reads.iter().zip(&mut self.loads) {
+            let is_open = open(machine, device, &mut self.io, &mut self.opened, blob, first);
             let bytes = slice(&self.io, blob, first);
             self.blocks[at..at + bytes.len()].copy_from_slice(bytes);
             at += bytes.len();
+            if !is_open {
+                // Nothing behind it is loaded, so its place in `blocks` does not matter.
+                *load = Load::Damaged;
+            }
         }
     }
 
@@ -412,6 +428,7 @@ impl<M: Machine> Worker<M> {
         for (i, (load, page)) in self.loads.iter().zip(pages).enumerate() {
             match *load {
                 Load::Filled(word) => fill(page, word),
+                Load::Damaged => return i,
                 Load::Block(codec, len) => {
                     if !decompress(&mut self.lanes[0].contexts, codec, &self.blocks[at..at + len], page) {
                         return i;
@@ -443,6 +460,18 @@ impl<M: Machine> Worker<M> {
     pub(crate) fn io(&mut self) -> &mut M::Io {
         &mut self.io
     }
+}
+
+/// Open the slots that a blob lies in, in a buffer that begins with slot `first`, if they are not. False: one is damaged.
+fn open<M: Machine>(machine: &M, device: u8, io: &mut M::Io, opened: &mut [bool], blob: &Blob, first: u32) -> bool {
+    let (from, to) = blob.slots();
+    (from..=to).all(|slot| {
+        let i = (slot - first) as usize;
+        let page = &mut io.bytes_mut((i + 1) * PAGE_SIZE)[i * PAGE_SIZE..];
+        // One that is damaged is tried again for the next blob in it, and is damaged for that one as well.
+        opened[i] = opened[i] || machine.open_swap(device, slot, page);
+        opened[i]
+    })
 }
 
 /// The bytes of a blob in a buffer that begins with slot `first`.

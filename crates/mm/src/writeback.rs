@@ -87,7 +87,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             }
         };
         let bytes = write.pages() * PAGE_SIZE;
-        let result = self.machine.write_swap(write.slot, worker.io().bytes(bytes));
+        let result = self.machine.write_swap(write.slot, worker.io().bytes_mut(bytes));
         self.with(|inner| {
             inner.is_writing_back = false;
             if result.is_err() {

@@ -32,6 +32,7 @@ pub mod heap;
 pub mod lz4;
 pub mod mapping;
 pub mod procfs;
+pub mod random;
 pub mod shared;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -1,0 +1,91 @@
+//! What is written to the swap file, encrypted: its contents mean nothing to whoever finds them later, on the disk or in a
+//! snapshot of it, however this process ends.
+//!
+//! AES-256-GCM, a slot at a time. The key is made when the swap file is opened and is nowhere but in this process's memory and
+//! that of the children which read the file. Nonces are counted, never repeated under a key: a forked child has
+//! a swap file and a key of its own. The tag of a slot is kept in memory too, so a slot that was changed, exchanged for another
+//! or for an older state of itself, or torn, does not open.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use aes_gcm::aead::AeadInPlace;
+use aes_gcm::{Aes256Gcm, Key, KeyInit, Nonce, Tag};
+use uzswap_mm::page::PAGE_SIZE;
+use uzswap_sys::mapping::words;
+use uzswap_sys::{Errno, random};
+
+/// Words of a slot: the number of its nonce and its tag.
+const SEAL: usize = 3;
+/// Slots that there is room for at most: a device of 256 GiB.
+const SLOTS_MAX: u64 = 1 << 26;
+
+/// The key of a swap file and the seals of its slots.
+pub(crate) struct Cipher {
+    aead: Aes256Gcm,
+    seals: &'static [AtomicU64],
+    sealed: AtomicU64,
+}
+
+impl Cipher {
+    /// With a fresh key, for `slots` slots or as many as there is address space for.
+    ///
+    /// # Errors
+    /// ENOMEM; ENOSYS: the system gives no random numbers.
+    pub(crate) fn new(slots: u64) -> Result<Self, Errno> {
+        let mut key = Key::<Aes256Gcm>::default();
+        random::fill(&mut key)?;
+        let len = slots.min(SLOTS_MAX) as usize * SEAL * size_of::<u64>();
+        let seals = (0..12)
+            .map(|i| (len >> i).next_multiple_of(PAGE_SIZE))
+            .find_map(|len| words(len).ok())
+            .ok_or(Errno::NOMEM)?;
+        Ok(Self {
+            aead: Aes256Gcm::new(&key),
+            seals,
+            sealed: AtomicU64::new(0),
+        })
+    }
+
+    /// Slots that it has room for.
+    pub(crate) fn slots(&self) -> u64 {
+        (self.seals.len() / SEAL) as u64
+    }
+
+    fn seal_of(&self, slot: u32) -> Option<&[AtomicU64]> {
+        self.seals.get(slot as usize * SEAL..(slot as usize + 1) * SEAL)
+    }
+
+    /// Encrypt what goes into a slot. False: there is no room for its seal.
+    pub(crate) fn seal(&self, slot: u32, page: &mut [u8]) -> bool {
+        let Some([number, low, high]) = self.seal_of(slot) else {
+            return false;
+        };
+        // Relaxed: a slot is written by one thread, and read after the engine's lock was handed over.
+        let n = self.sealed.fetch_add(1, Ordering::Relaxed) + 1;
+        let Ok(tag) = self.aead.encrypt_in_place_detached(&nonce(n), &[], page) else {
+            return false;
+        };
+        let tag = u128::from_le_bytes(tag.into());
+        number.store(n, Ordering::Relaxed);
+        low.store(tag as u64, Ordering::Relaxed);
+        high.store((tag >> 64) as u64, Ordering::Relaxed);
+        true
+    }
+
+    /// Decrypt what was read from a slot. False: it is not what was written there last, and stays as it is.
+    pub(crate) fn open(&self, slot: u32, page: &mut [u8]) -> bool {
+        let Some([number, low, high]) = self.seal_of(slot) else {
+            return false;
+        };
+        let half = |word: &AtomicU64| u128::from(word.load(Ordering::Relaxed));
+        let tag = Tag::from((half(high) << 64 | half(low)).to_le_bytes());
+        let nonce = nonce(number.load(Ordering::Relaxed));
+        self.aead.decrypt_in_place_detached(&nonce, &[], page, &tag).is_ok()
+    }
+}
+
+fn nonce(n: u64) -> Nonce<aes_gcm::aead::consts::U12> {
+    let mut nonce = Nonce::default();
+    nonce[..8].copy_from_slice(&n.to_le_bytes());
+    nonce
+}
