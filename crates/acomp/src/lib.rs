@@ -16,6 +16,7 @@ extern crate alloc;
 mod algorithm;
 mod compressor;
 mod deflate;
+#[cfg_attr(miri, path = "zstd_miri.rs")]
 mod zstd;
 
 pub use algorithm::{Algorithm, Codec, UnknownAlgorithm};
