@@ -17,6 +17,7 @@ mod algorithm;
 mod compressor;
 mod deflate;
 mod dictionary;
+#[cfg_attr(miri, path = "zstd_miri.rs")]
 mod zstd;
 
 pub use algorithm::{Algorithm, Codec, UnknownAlgorithm};
@@ -44,7 +45,7 @@ enum State {
     Lz4(Box<uzswap_sys::lz4::State>),
     Zstd(zstd::State),
     /// `None`: its dictionary does not exist, as a damaged word may say.
-    ZstdDict(Option<zstd::DictionaryState>),
+    ZstdDict(Option<dictionary::DictionaryState>),
     Deflate(deflate::State),
 }
 
@@ -61,7 +62,7 @@ impl Context {
             Algorithm::ZstdDict {
                 level,
                 dictionary: Some(dictionary),
-            } => State::ZstdDict(zstd::DictionaryState::new(level, dictionary)),
+            } => State::ZstdDict(dictionary::DictionaryState::new(level, dictionary)),
             Algorithm::Deflate { level } => State::Deflate(deflate::State::new(level)),
         };
         Self { algorithm, state }

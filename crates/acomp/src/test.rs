@@ -6,6 +6,12 @@ use alloc::vec::Vec;
 
 const ALL: [&str; 7] = ["lz4", "lz4:9", "zstd", "zstd:-3", "zstd:9", "zstd-dict", "deflate:6"];
 
+/// Those of [`ALL`] that run: Miri runs no C.
+fn that_run() -> impl Iterator<Item = &'static str> {
+    ALL.into_iter()
+        .filter(|name| !cfg!(miri) || name.starts_with("deflate"))
+}
+
 fn text_page() -> Vec<u8> {
     b"{\"name\":\"page\",\"refcount\":1}, "
         .iter()
@@ -30,7 +36,7 @@ fn noise_page() -> Vec<u8> {
 
 #[test]
 fn a_page_that_does_not_compress_is_no_error_of_its_batch() {
-    for name in ALL {
+    for name in that_run() {
         let mut ctx = Context::new(Algorithm::parse(name).unwrap());
         let (text, noise) = (text_page(), noise_page());
         let mut out = vec![0; 3 * 3600];
@@ -50,7 +56,7 @@ fn a_page_that_does_not_compress_is_no_error_of_its_batch() {
 
 #[test]
 fn every_algorithm_gives_the_page_back() {
-    for name in ALL {
+    for name in that_run() {
         let mut ctx = Context::new(Algorithm::parse(name).unwrap());
         let (page, mut out, mut back) = (text_page(), vec![0; 4096], vec![1; 4096]);
         for _ in 0..3 {
@@ -64,7 +70,7 @@ fn every_algorithm_gives_the_page_back() {
 
 #[test]
 fn a_damaged_block_is_refused_or_has_another_length() {
-    for name in ALL {
+    for name in that_run() {
         let mut ctx = Context::new(Algorithm::parse(name).unwrap());
         let mut out = vec![0; 4096];
         let len = ctx.compress_page(&text_page(), &mut out).unwrap();

@@ -2,7 +2,7 @@
 
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
 
-use crate::{CompressError, Dictionary};
+use crate::CompressError;
 
 /// `ZSTD_error_dstSize_tooSmall` as functions return it: a public constant of zstd's interface.
 const DST_SIZE_TOO_SMALL: usize = 70usize.wrapping_neg();
@@ -51,33 +51,5 @@ impl State {
 
     pub(crate) fn decompress(&mut self, block: &[u8], page: &mut [u8]) -> Option<usize> {
         self.decompress.decompress(page, block).ok()
-    }
-}
-
-/// The contexts with one dictionary. The first byte of a block is its number: zstd cannot tell from a frame which raw contents it
-/// refers to, and would make another page of it.
-pub(crate) struct DictionaryState {
-    number: u8,
-    zstd: State,
-}
-
-impl DictionaryState {
-    /// `None`: there is no such dictionary.
-    pub(crate) fn new(level: i32, dictionary: Dictionary) -> Option<Self> {
-        Some(Self {
-            number: dictionary.number(),
-            zstd: State::with_dictionary(level, dictionary.contents()?)?,
-        })
-    }
-
-    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, CompressError> {
-        let (number, frame) = out.split_first_mut().ok_or(CompressError::Poor)?;
-        *number = self.number;
-        Ok(self.zstd.compress(page, frame)? + 1)
-    }
-
-    pub(crate) fn decompress(&mut self, block: &[u8], page: &mut [u8]) -> Option<usize> {
-        let (number, frame) = block.split_first()?;
-        (*number == self.number).then(|| self.zstd.decompress(frame, page))?
     }
 }

@@ -303,10 +303,7 @@ impl Kswapd {
         let low = pager.memcg.low();
         let batch = self.batch();
         let (mut fruitless, mut rounds) = (0, 0u32);
-        while pager.memcg.current(pager) > low
-            && fruitless < FRUITLESS_MAX
-            && pager.mail.peek(WAITED_FOR) == 0
-        {
+        while pager.memcg.current(pager) > low && fruitless < FRUITLESS_MAX && pager.mail.peek(WAITED_FOR) == 0 {
             rounds += 1;
             if rounds % TELL_ROUNDS == 0 {
                 self.tell();

@@ -348,7 +348,8 @@ impl Machine for AgentMachine {
                 return Err(IoError::NoSpace);
             }
         }
-        swap.file.write_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
+        swap.file
+            .write_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
             .map_err(|errno| match errno {
                 Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoError::NoSpace,
                 _ => IoError::Failed,
@@ -360,7 +361,8 @@ impl Machine for AgentMachine {
             .swap_file(device)
             .filter(|_| !self.fail.should_fail_read(slot))
             .ok_or(IoError::Failed)?;
-        swap.file.read_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
+        swap.file
+            .read_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
             .map_err(|_| IoError::Failed)
     }
 

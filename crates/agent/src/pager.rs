@@ -27,8 +27,8 @@ use uzswap_sys::file::File;
 use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 
-use crate::fork::Handover;
 use crate::cipher::Cipher;
+use crate::fork::Handover;
 use crate::machine::{AgentMachine, CREW, Fds, PoolArena, SwapFile};
 use crate::memcg::Memcg;
 use crate::{fault, kcompressd, kswapd, vma};

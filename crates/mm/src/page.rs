@@ -11,8 +11,9 @@ pub const MAX_ORDER: u32 = 9;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Vpn(u64);
 
-/// Bits of a page number, as the encodings in words and queues count on.
-pub const VPN_BITS: u32 = 36;
+/// Bits of a page number, as the encodings in words and queues count on; fewer under Miri, which would be busy for
+/// seconds with a directory for them all.
+pub const VPN_BITS: u32 = if cfg!(miri) { 25 } else { 36 };
 
 impl Vpn {
     /// Page number `n`.

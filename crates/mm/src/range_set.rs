@@ -95,12 +95,16 @@ impl RangeSet {
 #[cfg(test)]
 mod test {
     use super::*;
+    use crate::test::config;
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
 
+    const OPS_MAX: usize = if cfg!(miri) { 12 } else { 60 };
+
     proptest! {
+        #![proptest_config(config(256, 4))]
         #[test]
-        fn behaves_as_a_set(ops in proptest::collection::vec((any::<bool>(), 0..60u64, 0..20u64), 1..60)) {
+        fn behaves_as_a_set(ops in proptest::collection::vec((any::<bool>(), 0..60u64, 0..20u64), 1..OPS_MAX)) {
             let (mut set, mut model) = (RangeSet::default(), BTreeSet::new());
             for (add, start, len) in ops {
                 let range = PageRange::new(Vpn::new(start), len);

@@ -62,7 +62,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Write what was copied. Returns how many pages are gone, and whether some are left.
     fn end_swap_out(&self, worker: &mut Worker<M>, together: Together, write: &Write) -> (u64, bool) {
         let bytes = write.staged.len() * PAGE_SIZE;
-        let is_written = bytes == 0 || self
+        let is_written = bytes == 0
+            || self
                 .machine
                 .write_swap(write.first, worker.io().bytes_mut(bytes))
                 .is_ok();

@@ -384,9 +384,13 @@ impl SwapSlots {
 #[cfg(test)]
 mod test {
     use super::*;
+    use crate::test::config;
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
     use uzswap_acomp::Codec;
+
+    const OPS_MAX: usize = if cfg!(miri) { 15 } else { 200 };
+    const LEN_MAX: u32 = if cfg!(miri) { 40 } else { 400 };
 
     fn page(slot: u32) -> Blob {
         let at = u64::from(slot) * 256;
@@ -399,8 +403,9 @@ mod test {
     }
 
     proptest! {
+        #![proptest_config(config(256, 3))]
         #[test]
-        fn never_hands_out_a_slot_twice(ops in proptest::collection::vec((0..6u8, 1..400u32), 1..200)) {
+        fn never_hands_out_a_slot_twice(ops in proptest::collection::vec((0..6u8, 1..LEN_MAX), 1..OPS_MAX)) {
             const MAX: u64 = 1300;
             let (mut slots, mut live, mut pins) = (SwapSlots::new(MAX), BTreeSet::new(), Vec::new());
             for (op, n) in ops {

@@ -112,7 +112,10 @@ impl Lane {
         self.pages.reserve(pages);
         self.slots.reserve(pages);
         self.outcomes.reserve(pages);
-        self.blocks.resize(pages * COMPRESSED_MAX, 0);
+        let len = pages * COMPRESSED_MAX;
+        if self.blocks.len() != len {
+            self.blocks = vec![0; len];
+        }
     }
 
     fn compress<M: Machine>(&mut self, machine: &M) {

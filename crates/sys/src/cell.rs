@@ -35,3 +35,25 @@ impl<T> Default for Leaked<T> {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod test {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn readers_see_whole_values_while_they_are_replaced() {
+        static CELL: Leaked<[u64; 2]> = Leaked::new();
+        assert!(CELL.get().is_none());
+        let first = CELL.set([0, !0]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| (1..50).for_each(|i| assert_eq!(*CELL.set([i, !i]), [i, !i])));
+            for _ in 0..50 {
+                let [a, b] = *CELL.get().unwrap();
+                assert_eq!(a, !b);
+            }
+        });
+        assert_eq!((*first, CELL.get()), ([0, !0], Some(&[49, !49])));
+    }
+}

@@ -136,3 +136,59 @@ impl Mailbox {
         self.0.store(0, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod test {
+    extern crate std;
+
+    use super::*;
+    use core::sync::atomic::AtomicU64;
+
+    const THREADS: u64 = 3;
+    const ROUNDS: u64 = if cfg!(miri) { 30 } else { 10_000 };
+
+    #[test]
+    fn a_lock_has_one_holder_at_a_time() {
+        let count = lock_api::Mutex::<RawLock, u64>::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| (0..ROUNDS).for_each(|_| *count.lock() += 1));
+            }
+            let held = count.lock();
+            assert!(count.is_locked() && count.try_lock().is_none());
+            // Long enough for the others to fall asleep.
+            std::thread::sleep(core::time::Duration::from_millis(5));
+            drop(held);
+        });
+        assert_eq!(*count.lock(), THREADS * ROUNDS);
+    }
+
+    #[test]
+    fn who_takes_a_bit_sees_what_the_poster_wrote() {
+        let (there, back, value) = (Mailbox::new(), Mailbox::new(), AtomicU64::new(0));
+        let until = |mailbox: &Mailbox, bits| while mailbox.wait(bits, None) == 0 {};
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for i in 1..=ROUNDS {
+                    value.store(i, Ordering::Relaxed);
+                    there.post(2);
+                    until(&back, 1);
+                }
+            });
+            for i in 1..=ROUNDS {
+                until(&there, 2);
+                assert_eq!(value.load(Ordering::Relaxed), i);
+                back.post(1);
+            }
+        });
+    }
+
+    #[test]
+    fn a_wait_for_a_bit_that_nobody_posts_ends() {
+        let mailbox = Mailbox::new();
+        mailbox.post(4);
+        assert_eq!((mailbox.wait(1, Some(1_000_000)), mailbox.peek(4)), (0, 4));
+        mailbox.reset();
+        assert_eq!(mailbox.take(4), 0);
+    }
+}

@@ -47,13 +47,22 @@ impl Mapping {
     pub fn reserve_aligned(len: usize, align: usize) -> Result<Self> {
         assert!(align.is_power_of_two() && align >= crate::PAGE_SIZE && len.is_multiple_of(crate::PAGE_SIZE));
         let span = len + (align - crate::PAGE_SIZE);
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // Miri maps plain private memory only.
+        let flags = if cfg!(miri) {
+            MapFlags::PRIVATE
+        } else {
+            MapFlags::PRIVATE | MapFlags::NORESERVE
+        };
+        let accessible = ProtFlags::READ | ProtFlags::WRITE;
+        let prot = if cfg!(miri) { accessible } else { ProtFlags::empty() };
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing. A process that locks its future memory
         // (mlockall) would have all of it filled at once: so it is made accessible after it was unlocked.
         let base = unsafe {
-            let base = mm::mmap_anonymous(core::ptr::null_mut(), span, ProtFlags::empty(), flags)?;
-            let _ = mm::munlock(base, span);
-            mm::mprotect(base, span, MprotectFlags::READ | MprotectFlags::WRITE)?;
+            let base = mm::mmap_anonymous(core::ptr::null_mut(), span, prot, flags)?;
+            if prot != accessible {
+                let _ = mm::munlock(base, span);
+                mm::mprotect(base, span, MprotectFlags::READ | MprotectFlags::WRITE)?;
+            }
             base
         };
         let skip = (base as usize).next_multiple_of(align) - base as usize;
@@ -73,6 +82,10 @@ impl Mapping {
 
     /// Keep small and huge pages apart: `MADV_NOHUGEPAGE`, so that residency is what was touched.
     pub fn without_huge_pages(self) -> Self {
+        if cfg!(miri) {
+            // It knows no advice.
+            return self;
+        }
         // SAFETY: advice on our own mapping that changes no contents. A kernel without THP refuses it: nothing to do.
         let _ = unsafe { mm::madvise(self.base.as_ptr(), self.len, Advice::LinuxNoHugepage) };
         self
@@ -333,5 +346,55 @@ pub mod own {
                 f(start, end);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use core::sync::atomic::Ordering;
+
+    const PAGE: usize = crate::PAGE_SIZE;
+
+    #[test]
+    fn a_mapping_keeps_what_is_written() {
+        let mut mapping = Mapping::reserve(4 * PAGE).unwrap();
+        assert_eq!((mapping.addr() % PAGE, mapping.len()), (0, 4 * PAGE));
+        mapping.write(PAGE - 2, &[1, 2, 3, 4]);
+        mapping.bytes_mut(PAGE, 8)[7] = 9;
+        assert_eq!(mapping.bytes(PAGE - 3, 12), [0, 1, 2, 3, 4, 0, 0, 0, 0, 0, 9, 0]);
+        let mut out = [7; 4];
+        mapping.read(PAGE - 1, &mut out);
+        assert_eq!(out, [2, 3, 4, 0]);
+        mapping.resize(6 * PAGE).unwrap();
+        assert_eq!(
+            (mapping.bytes(PAGE, 2), mapping.bytes(6 * PAGE - 1, 1)),
+            (&[3, 4][..], &[0][..])
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "outside the mapping")]
+    fn nothing_outside_a_mapping_is_reached() {
+        Mapping::reserve(PAGE).unwrap().bytes(PAGE - 1, 2);
+    }
+
+    #[test]
+    fn own_ranges_are_known() {
+        let mapping = Mapping::reserve(PAGE).unwrap();
+        let (addr, mut seen) = (mapping.addr(), 0);
+        own::for_each(|start, end| seen += usize::from((start, end) == (addr, addr + PAGE)));
+        assert_eq!(seen, 1);
+    }
+
+    #[test]
+    fn words_are_zeros_that_threads_may_write() {
+        let words = words(PAGE).unwrap();
+        assert_eq!(words.len(), PAGE / 8);
+        words[511].fetch_add(5, Ordering::Relaxed);
+        assert_eq!(
+            (words[0].load(Ordering::Relaxed), words[511].load(Ordering::Relaxed)),
+            (0, 5)
+        );
     }
 }

@@ -8,9 +8,11 @@
 //! Its bytes are raw contents, without entropy tables. Those that zstd's own trainer adds (`ZDICT`) make compression faster by
 //! a tenth to a third, and pages that differ from the sample larger, by up to 5 %; and the trainer calls malloc.
 
+mod context;
 mod cover;
 mod training;
 
+pub(crate) use context::DictionaryState;
 pub use training::{Training, Verdict};
 
 use alloc::boxed::Box;

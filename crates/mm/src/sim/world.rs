@@ -16,7 +16,7 @@ use crate::zpool::{PoolKind, ZpoolType};
 use crate::{Change, Config, Effort, Fault, Idle, Mm, SwapOut, Worker};
 
 /// First page of the program's memory.
-pub const BASE: u64 = 0x5555_0000;
+pub const BASE: u64 = if cfg!(miri) { 0x155_0000 } else { 0x5555_0000 };
 /// Pages of it.
 pub const PAGES: u64 = if cfg!(miri) { 32 } else { 96 };
 /// What [`World::step`] can do.
@@ -43,11 +43,11 @@ fn config(swap_pages: u64) -> Config {
     }
 }
 
-/// Every compressor, or under Miri, which runs no C, three levels of the one that is Rust.
+/// Every compressor, or under Miri, which runs no C, what stands for zstd there.
 fn algorithm(seed: u64) -> Algorithm {
     if cfg!(miri) {
-        let level = (seed % 3) as u8 + 1;
-        return Algorithm::Deflate { level };
+        let level = (seed % 3) as i32 + 1;
+        return Algorithm::Zstd { level };
     }
     match seed % 3 {
         0 => Algorithm::Lz4 { acceleration: 1 },
@@ -67,7 +67,11 @@ pub struct World<R> {
     tries: u32,
 }
 
-/// Contents of kind `seed % 4`: zeros, one word over and over or text, half noise, noise. In few steps: Miri counts them.
+/// Bytes of a line of text and of a word of noise: many under Miri, which counts steps and not bytes.
+const LINE: usize = if cfg!(miri) { 1024 } else { 61 };
+const WORD: usize = if cfg!(miri) { 256 } else { 8 };
+
+/// Contents of kind `seed % 4`: zeros, one word over and over or text, half noise, noise.
 pub fn contents(seed: u64) -> Vec<u8> {
     let mut x = seed | 1;
     let mut noise = || {
@@ -81,12 +85,14 @@ pub fn contents(seed: u64) -> Vec<u8> {
         0 => {}
         1 if (seed / 4).is_multiple_of(3) => page.fill(seed as u8),
         1 => (0..)
-            .zip(page.chunks_mut(61))
+            .zip(page.chunks_mut(LINE))
             .for_each(|(i, line)| line.fill((seed + i) as u8)),
         2 => page
-            .chunks_mut(16)
+            .chunks_mut(2 * WORD)
             .for_each(|chunk| chunk[..8].copy_from_slice(&noise())),
-        _ => page.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&noise())),
+        _ => page
+            .chunks_mut(WORD)
+            .for_each(|chunk| chunk[..8].copy_from_slice(&noise())),
     }
     page
 }

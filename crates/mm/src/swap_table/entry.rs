@@ -259,6 +259,7 @@ mod test {
     }
 
     proptest! {
+        #![proptest_config(crate::test::config(256, 20))]
         #[test]
         fn a_word_decodes_to_what_was_encoded(slot in any_slot()) {
             prop_assert_eq!(Slot::from(Word::from(slot)), slot);

@@ -39,9 +39,15 @@ pub mod atomic {
 }
 
 /// log2 of the pages of a cluster, of the entries of a leaf, and of the leaves: few in the model checker, which follows every
-/// word.
+/// word, and fewer under Miri, which makes them one by one.
 const CLUSTER_ORDER: u32 = if cfg!(loom) { 1 } else { 9 };
-const LEAF_BITS: u32 = if cfg!(loom) { 1 } else { 13 };
+const LEAF_BITS: u32 = if cfg!(loom) {
+    1
+} else if cfg!(miri) {
+    8
+} else {
+    13
+};
 const TOP_BITS: u32 = if cfg!(loom) {
     0
 } else {
@@ -276,11 +282,13 @@ mod test {
     use alloc::collections::BTreeMap;
     use proptest::prelude::*;
 
+    const OPS_MAX: usize = if cfg!(miri) { 12 } else { 300 };
+
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
+        #![proptest_config(crate::test::config(256, 1))]
         #[test]
-        fn behaves_as_a_map(ops in proptest::collection::vec((0..2000u64, 0..4u8), 1..300)) {
-            let (table, mut map) = (SwapTable::new(SimMachine::memory(256)), BTreeMap::new());
+        fn behaves_as_a_map(ops in proptest::collection::vec((0..2000u64, 0..4u8), 1..OPS_MAX)) {
+            let (table, mut map) = (SwapTable::new(SimMachine::memory(OPS_MAX.min(256))), BTreeMap::new());
             for (n, kind) in ops {
                 // Spread over clusters and leaves.
                 let vpn = Vpn::new((n % 40) + (n / 40) * 300_000);
@@ -294,7 +302,7 @@ mod test {
                 if slot != Slot::None { map.insert(vpn, slot); }
             }
             let mut seen = BTreeMap::new();
-            table.for_each(PageRange::new(Vpn::new(0), 1 << 35), |_, vpn, slot| { seen.insert(vpn, slot); });
+            table.for_each(PageRange::new(Vpn::new(0), 1 << (VPN_BITS - 1)), |_, vpn, slot| { seen.insert(vpn, slot); });
             prop_assert_eq!(&seen, &map);
             for vpn in map.keys() { table.publish(*vpn, Slot::None); }
             prop_assert_eq!(table.bytes(), 0);
