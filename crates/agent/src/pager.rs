@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering
 
 use lock_api::Mutex;
 use uzswap_acomp::{Algorithm, Codec};
-use uzswap_ctl::{Group, Key, PROCESSES};
+use uzswap_ctl::{Group, Key, PROCESSES, SWAP_ENCRYPTED};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::zpool::PoolKind;
@@ -298,7 +298,7 @@ pub(crate) fn open_swap(group: Group) -> Option<SwapFile> {
     } else {
         File::create_unnamed(&path)
     };
-    let is_encrypted = group.get(Key::Encrypt) != 0;
+    let is_encrypted = group.get(Key::Swap) == SWAP_ENCRYPTED;
     let with_cipher = |file| {
         let cipher = is_encrypted.then(|| Cipher::new(swap_pages(group)).map(|cipher| &*Box::leak(Box::new(cipher))));
         let cipher = cipher.transpose()?;

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
-use uzswap_ctl::{ENV_GROUP, Group, Key};
+use uzswap_ctl::{ENV_GROUP, Group, Key, SWAP_ENCRYPTED};
 use uzswap_sys::file::{File, is_memory_backed};
 
 use crate::elf::{self, Found};
@@ -172,6 +172,10 @@ fn default_swap() -> Swap {
 fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) {
     let size = |size: Option<Size>| size.map_or(u64::MAX, |Size(n)| n);
     let has_swap = !matches!(swap, Swap::None);
+    let swap_word = match has_swap {
+        true if options.encrypt == "on" => SWAP_ENCRYPTED,
+        has_swap => u64::from(has_swap),
+    };
     let pool_percent = options.max_pool_percent.unwrap_or(if has_swap { 50 } else { 100 });
     let settings = [
         (Key::MemoryMax, memory_max),
@@ -190,11 +194,10 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Key::FailPerMille, options.fail_per_mille),
         (Key::SwapOut, options.swapout as u64),
         (Key::SwapPlain, u64::from(options.swap_format == "plain")),
-        (Key::Encrypt, u64::from(options.encrypt == "on")),
         (Key::Recompress, options.recompress.to_word()),
         (Key::ShrinkerEnabled, u64::from(options.shrinker)),
         (Key::Kcompressd, options.kcompressd.unwrap_or_else(spare_cores)),
-        (Key::Swap, u64::from(has_swap)),
+        (Key::Swap, swap_word),
         (Key::SwapPathIsFile, u64::from(matches!(swap, Swap::File(_)))),
     ];
     for (key, value) in settings {

@@ -27,9 +27,12 @@ use uzswap_mm::zpool::{PoolKind, ZpoolType};
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
+
+/// Of [`Key::Swap`].
+pub const SWAP_ENCRYPTED: u64 = 2;
 
 const PATH: usize = 32;
 const PATH_WORDS: usize = 96;
@@ -68,12 +71,10 @@ pub enum Key {
     PageCluster = 10,
     /// Pages.
     StoreBatch = 11,
-    /// 1: a swap file is used.
+    /// 0: no swap file is used; [`SWAP_ENCRYPTED`]: what is written to it is encrypted; 1: it is not.
     Swap = 12,
     /// 1: the path is a file to create, 0: a directory.
     SwapPathIsFile = 13,
-    /// 1: what is written to the swap file is encrypted.
-    Encrypt = 18,
     /// Highest sum of charges seen.
     MemoryPeak = 14,
     /// Process killed because nothing was left to reclaim; 0: none.
