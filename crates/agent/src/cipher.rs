@@ -8,8 +8,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use aes_gcm::aead::AeadInPlace;
-use aes_gcm::{Aes256Gcm, Key, KeyInit, Nonce, Tag};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::mapping::words;
 use uzswap_sys::{Errno, random};
@@ -21,7 +20,7 @@ const SLOTS_MAX: u64 = 1 << 26;
 
 /// The key of a swap file and the seals of its slots.
 pub(crate) struct Cipher {
-    aead: Aes256Gcm,
+    key: LessSafeKey,
     seals: &'static [AtomicU64],
     sealed: AtomicU64,
 }
@@ -32,15 +31,16 @@ impl Cipher {
     /// # Errors
     /// ENOMEM; ENOSYS: the system gives no random numbers.
     pub(crate) fn new(slots: u64) -> Result<Self, Errno> {
-        let mut key = Key::<Aes256Gcm>::default();
+        let mut key = [0; 32];
         random::fill(&mut key)?;
+        let key = UnboundKey::new(&AES_256_GCM, &key).map_err(|_| Errno::INVAL)?;
         let len = slots.min(SLOTS_MAX) as usize * SEAL * size_of::<u64>();
         let seals = (0..12)
             .map(|i| (len >> i).next_multiple_of(PAGE_SIZE))
             .find_map(|len| words(len).ok())
             .ok_or(Errno::NOMEM)?;
         Ok(Self {
-            aead: Aes256Gcm::new(&key),
+            key: LessSafeKey::new(key),
             seals,
             sealed: AtomicU64::new(0),
         })
@@ -62,17 +62,18 @@ impl Cipher {
         };
         // Relaxed: a slot is written by one thread, and read after the engine's lock was handed over.
         let n = self.sealed.fetch_add(1, Ordering::Relaxed) + 1;
-        let Ok(tag) = self.aead.encrypt_in_place_detached(&nonce(n), &[], page) else {
+        let sealed = self.key.seal_in_place_separate_tag(nonce(n), Aad::empty(), page);
+        let Some(tag) = sealed.ok().and_then(|tag| tag.as_ref().try_into().ok()) else {
             return false;
         };
-        let tag = u128::from_le_bytes(tag.into());
+        let tag = u128::from_le_bytes(tag);
         number.store(n, Ordering::Relaxed);
         low.store(tag as u64, Ordering::Relaxed);
         high.store((tag >> 64) as u64, Ordering::Relaxed);
         true
     }
 
-    /// Decrypt what was read from a slot. False: it is not what was written there last, and stays as it is.
+    /// Decrypt what was read from a slot. False: it is not what was written there last, and is nothing any more.
     pub(crate) fn open(&self, slot: u32, page: &mut [u8]) -> bool {
         let Some([number, low, high]) = self.seal_of(slot) else {
             return false;
@@ -80,12 +81,14 @@ impl Cipher {
         let half = |word: &AtomicU64| u128::from(word.load(Ordering::Relaxed));
         let tag = Tag::from((half(high) << 64 | half(low)).to_le_bytes());
         let nonce = nonce(number.load(Ordering::Relaxed));
-        self.aead.decrypt_in_place_detached(&nonce, &[], page, &tag).is_ok()
+        self.key
+            .open_in_place_separate_tag(nonce, Aad::empty(), tag, page, 0..)
+            .is_ok()
     }
 }
 
-fn nonce(n: u64) -> Nonce<aes_gcm::aead::consts::U12> {
-    let mut nonce = Nonce::default();
+fn nonce(n: u64) -> Nonce {
+    let mut nonce = [0; 12];
     nonce[..8].copy_from_slice(&n.to_le_bytes());
-    nonce
+    Nonce::assume_unique_for_key(nonce)
 }
