@@ -40,6 +40,7 @@ extern crate alloc;
 extern crate std;
 
 mod change;
+mod checksum;
 mod compaction;
 mod dictionary;
 mod fault;

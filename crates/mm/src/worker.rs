@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use uzswap_acomp::{Algorithm, Codec, CompressError, Compressor, Context};
 
+use crate::checksum;
 use crate::machine::{IoBuffer, Machine, SCATTER_MAX};
 use crate::page::{PAGE_SIZE, fingerprint, same_filled};
 use crate::swap_table::entry::Blob;
@@ -181,8 +182,12 @@ fn compress_pending(
             n += 1;
         }
     }
-    context.compress(&list[..n], blocks, COMPRESSED_MAX, |at, result| {
-        outcomes[numbers[at]] = match result {
+    let mut results = [Err(CompressError::Poor); SCATTER_MAX];
+    context.compress(&list[..n], blocks, COMPRESSED_MAX, |at, result| results[at] = result);
+    for (at, block) in blocks.chunks_mut(COMPRESSED_MAX).take(n).enumerate() {
+        let with_checksum =
+            results[at].and_then(|len| checksum::append(block, len, list[at]).ok_or(CompressError::Poor));
+        outcomes[numbers[at]] = match with_checksum {
             Ok(len) => compressed(at, len),
             Err(CompressError::Poor) => Outcome::Incompressible {
                 fingerprint: fingerprint(list[at]),
@@ -190,7 +195,7 @@ fn compress_pending(
             },
             Err(CompressError::Failed) => Outcome::Refused,
         };
-    });
+    }
 }
 
 /// Fill a page with one word.
@@ -222,7 +227,9 @@ fn decompress(contexts: &mut Vec<Context>, codec: Codec, block: &[u8], page: &mu
         .map(Context::algorithm)
         .find(|a| a.codec() == codec)
         .unwrap_or(algorithm);
-    context(contexts, algorithm).decompress(block, page)
+    let context = context(contexts, algorithm);
+    checksum::split(block)
+        .is_some_and(|(block, checksum)| context.decompress(block, page) && checksum::holds(checksum, page))
 }
 
 impl<M: Machine> Worker<M> {
@@ -325,6 +332,7 @@ impl<M: Machine> Worker<M> {
         let len = context(&mut lane.contexts, algorithm)
             .compress_page(&self.page[..], block)
             .ok()?;
+        let len = checksum::append(block, len, &self.page[..])?;
         Some(&block[..len])
     }
 
