@@ -219,7 +219,7 @@ fn manage(pager: &Pager, fds: &Fds, vma: &Vma, start: usize, end: usize) -> bool
         return false;
     };
     let mapping_at = |at| fds.proc.vma_at_or_after(at).ok().flatten();
-    if !mapping_at(start).is_some_and(|now| (now.start, now.end) == (vma.start, vma.end)) {
+    if mapping_at(start).is_none_or(|now| (now.start, now.end) != (vma.start, vma.end)) {
         return false;
     }
     let hole_end = match end == vma.end {
