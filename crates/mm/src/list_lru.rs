@@ -294,7 +294,7 @@ mod test {
             );
         }
         assert!(list.is_old(first));
-        let folio = list.add_tail(Vpn::new(1 << 30), 9);
+        let folio = list.add_tail(Vpn::new(1 << 20), 9);
         assert_eq!(list.distance(folio), 512);
     }
 
