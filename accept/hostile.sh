@@ -11,10 +11,10 @@ limit_mib=${2:-24}
 begin "$@"
 need cc
 
-# What a program asks to be locked has to fit.
+# What is locked, or may only be read, cannot be reclaimed: it has to fit.
 limit_of() {
     case $1 in
-    mlockall | probe) echo $((limit_mib + 200))M ;;
+    executable | mlockall | probe) echo $((limit_mib + 200))M ;;
     *) echo "${limit_mib}M" ;;
     esac
 }

@@ -34,7 +34,7 @@ impl Cipher {
         let mut key = [0; 32];
         random::fill(&mut key)?;
         let key = UnboundKey::new(&AES_256_GCM, &key).map_err(|_| Errno::INVAL)?;
-        let len = slots.min(SLOTS_MAX) as usize * SEAL * size_of::<u64>();
+        let len = slots.clamp(1, SLOTS_MAX) as usize * SEAL * size_of::<u64>();
         let seals = (0..12)
             .map(|i| (len >> i).next_multiple_of(PAGE_SIZE))
             .find_map(|len| words(len).ok())

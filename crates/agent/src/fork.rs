@@ -285,7 +285,8 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     let group = pager.memcg.group();
     let mut fds = Fds::open(pager.group_path)?;
     fds.inherited = inherit_files(pager)?;
-    fds.swap = pager::open_swap(group);
+    // As many as the parent's: the engine goes on with what it was made for.
+    fds.swap = pager::open_swap(group, pager.mm.config().swap_pages);
     let slot = pager::take_slot(&fds, group)?;
     Ok((fds, slot))
 }

@@ -32,6 +32,7 @@ const SYS_MLOCKALL: usize = 151;
 /// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events.
 const DROPPING_ADVICE: [c_int; 4] = [4, 8, 9, 24];
 const MAP_FIXED: c_int = 0x10;
+const MREMAP_FIXED: c_int = 2;
 
 const MCL_CURRENT: c_int = 1;
 const MCL_FUTURE: c_int = 2;
@@ -99,7 +100,8 @@ impl InOrder {
 
 impl Drop for InOrder {
     fn drop(&mut self) {
-        if self.0 {
+        // Not if a handler forked in the middle of the call: in the child the turn was ended already.
+        if self.0 && OWNER.load(Ordering::Relaxed) == thread::tid() {
             end_turn();
         }
     }
@@ -187,9 +189,10 @@ pub(crate) extern "C" fn mmap(
     // SAFETY: exactly the call that the program makes; libc's wrapper adds nothing (the kernel checks the offset).
     let result = unsafe { syscall(SYS_MMAP, args) };
     if let (Ok(start), Some(turn)) = (result, &turn)
+        && stack.is_none()
         && is_ours(len, prot, flags)
     {
-        turn.join(start, start + len);
+        turn.join(start, start + thread::page_align(len));
     }
     // Ended before kswapd is waited for, which needs a turn of its own to look at mappings.
     drop(turn);
@@ -289,9 +292,14 @@ pub(crate) extern "C" fn mremap(
         // the kernel looks at it only with MREMAP_FIXED or MREMAP_DONTUNMAP, which take it.
         unsafe { syscall(SYS_MREMAP, args) }
     };
+    let is_fixed = flags & MREMAP_FIXED != 0;
+    if let (true, Some(pager)) = (is_fixed && memcg::has_unseen(), pager::active()) {
+        // What is two mappings only because a part is not registered yet would be refused, perhaps after the target was unmapped.
+        pager.request_scan();
+    }
     let mut result = call();
-    if let (Err(Errno::FAULT), Some(pager)) = (result, pager::active()) {
-        // More than one mapping: perhaps only because a part is not registered yet.
+    if let (Err(Errno::FAULT), false, Some(pager)) = (result, is_fixed, pager::active()) {
+        // The same; but nothing was unmapped, so it may be tried again.
         pager.request_scan();
         result = call();
     }

@@ -139,7 +139,7 @@ impl Kswapd {
         let group = pager.memcg.group();
         let wanted = [Some(group.pool().compressor.algorithm), group.recompress()];
         self.earn();
-        while self.allowance > 0 && pager.mail.peek(mail::SCAN | mail::FREEZE) == 0 {
+        while self.allowance > 0 && !self.is_waited_for() {
             let started = time::now_ns();
             let goes_on = self.trainer.step(pager, &mut self.worker, wanted);
             self.allowance = self.allowance.saturating_sub(time::now_ns() - started);
@@ -179,7 +179,7 @@ impl Kswapd {
             algorithm,
             since_ns: now - RECOMPRESS_IDLE_NS,
         };
-        while self.allowance > 0 && pager.mail.peek(mail::RECLAIM | WAITED_FOR) == 0 {
+        while self.allowance > 0 && pager.mail.peek(mail::RECLAIM) == 0 && !self.is_waited_for() {
             let started = time::now_ns();
             let looked_at = pager.mm.recompress(&mut self.worker, idle);
             self.allowance = self.allowance.saturating_sub(time::now_ns() - started);
@@ -272,19 +272,35 @@ impl Kswapd {
 
     fn scan(&mut self) {
         let pager = self.pager;
+        let mut is_complete = false;
         for _ in 0..8 {
             let ticket = pager.scan_ticket();
             memcg::begin_scan();
             let scanned = vma::scan(pager, pager.fds());
-            if !scanned.again {
+            is_complete = !scanned.again;
+            if is_complete {
                 pager.finish_scan(ticket);
                 break;
             }
+            // Whoever has the turn may be waiting for us.
+            self.is_waited_for();
             pause(50_000);
+        }
+        if !is_complete {
+            memcg::scan_again();
         }
         pager.finish_scan(pager.scan_ticket());
         let anon = pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon);
         self.unknown = anon.saturating_sub(pager.mm.usage_pages() as usize * PAGE_SIZE);
+    }
+
+    /// Whether somebody waits for more than a join, which is done on the spot: it takes microseconds, and programs that map over
+    /// memory again and again must not keep us from reclaim.
+    fn is_waited_for(&self) -> bool {
+        if self.pager.mail.take(mail::JOIN) != 0 {
+            self.pager.join();
+        }
+        self.pager.mail.peek(mail::SCAN | mail::FREEZE) != 0
     }
 
     /// Pages to take at a time: as many folios as the kernel does, of the size that they are made in.
@@ -303,7 +319,7 @@ impl Kswapd {
         let low = pager.memcg.low();
         let batch = self.batch();
         let (mut fruitless, mut rounds) = (0, 0u32);
-        while pager.memcg.current(pager) > low && fruitless < FRUITLESS_MAX && pager.mail.peek(WAITED_FOR) == 0 {
+        while pager.memcg.current(pager) > low && fruitless < FRUITLESS_MAX && !self.is_waited_for() {
             rounds += 1;
             if rounds % TELL_ROUNDS == 0 {
                 self.tell();
@@ -341,7 +357,7 @@ impl Kswapd {
     fn reclaim_on_request(&mut self) {
         let pager = self.pager;
         let group = pager.memcg.group();
-        while group.get(Key::ReclaimAsked) > 0 && pager.mail.peek(WAITED_FOR) == 0 {
+        while group.get(Key::ReclaimAsked) > 0 && !self.is_waited_for() {
             // Busy before taken: whoever waits for the end must see one or the other.
             group.add(Key::ReclaimBusy, 1);
             let asked = group.take(Key::ReclaimAsked, REQUEST_BYTES);

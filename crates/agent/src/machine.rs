@@ -20,7 +20,7 @@ use uzswap_sys::cell::Leaked;
 use uzswap_sys::crew::{Crew, HELPERS_MAX};
 use uzswap_sys::file::{AlignedBuf, File, WakeEvent};
 use uzswap_sys::futex::RawLock;
-use uzswap_sys::mapping::{Discard, Mapping, discard_words, unshare, words};
+use uzswap_sys::mapping::{Discard, Mapping, discard_words, own, unshare, words};
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread;
@@ -233,8 +233,11 @@ impl AgentMachine {
             }
             last = filled.stop.or(last);
             // Shared with a forked child: make it ours. The page is there, so this raises no fault.
-            if filled.stop == Some(Errno::BUSY) {
-                let _ = unshare(from, PAGE_SIZE);
+            match filled.stop {
+                Some(Errno::BUSY) => drop(unshare(from, PAGE_SIZE)),
+                // The process is being locked as a whole (mlockall), and one of the two ranges is unlocked again.
+                Some(Errno::INVAL) => own::unlock(),
+                _ => {}
             }
         }
         panic!(

@@ -51,6 +51,11 @@ pub(crate) fn begin_scan() {
     UNSEEN.store(0, Ordering::Relaxed);
 }
 
+/// The scan could not see all of it.
+pub(crate) fn scan_again() {
+    UNSEEN.fetch_max(1, Ordering::Relaxed);
+}
+
 /// Whether anything was mapped since the last scan.
 pub(crate) fn has_unseen() -> bool {
     UNSEEN.load(Ordering::Relaxed) != 0

@@ -236,7 +236,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
     let mut fds = Fds::open(path)?;
     let slot = take_slot(&fds, group)?;
-    fds.swap = open_swap(group);
+    fds.swap = open_swap(group, swap_pages(group));
     let config = config(group, fds.swap.as_ref());
     let pool = (group.get(Key::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
     let machine = AgentMachine::new(fds, config.staging_slots, pool).map_err(|e| ("the staging range", e))?;
@@ -282,7 +282,7 @@ pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str,
 }
 
 /// Make this process's swap file. `None`: there is none, or it cannot be made, which the group is told.
-pub(crate) fn open_swap(group: Group) -> Option<SwapFile> {
+pub(crate) fn open_swap(group: Group, pages: u64) -> Option<SwapFile> {
     if group.get(Key::Swap) == 0 {
         return None;
     }
@@ -300,7 +300,7 @@ pub(crate) fn open_swap(group: Group) -> Option<SwapFile> {
     };
     let is_encrypted = group.get(Key::Swap) == SWAP_ENCRYPTED;
     let with_cipher = |file| {
-        let cipher = is_encrypted.then(|| Cipher::new(swap_pages(group)).map(|cipher| &*Box::leak(Box::new(cipher))));
+        let cipher = is_encrypted.then(|| Cipher::new(pages).map(|cipher| &*Box::leak(Box::new(cipher))));
         let cipher = cipher.transpose()?;
         Ok(SwapFile { file, cipher })
     };

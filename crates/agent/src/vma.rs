@@ -288,8 +288,9 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
             let (start, end) = vma.map_or((range.end.addr(), range.end.addr()), |vma| {
                 (vma.start.clamp(at, range.end.addr()), vma.end.min(range.end.addr()))
             });
-            // What the child did not inherit (MADV_DONTFORK) has no contents; something of ours may lie there by now.
-            let is_ours = vma.is_some_and(|vma| !vma.is_private_anonymous_data()) || is_excluded(start, end);
+            // What the child did not inherit (MADV_DONTFORK) has no contents; something of ours may lie there by now. Managed memory
+            // may have become executable since.
+            let is_ours = vma.is_some_and(|vma| !vma.is_private_anonymous()) || is_excluded(start, end);
             let is_gone = start >= end || is_ours;
             let gone = if is_gone { at..end.max(start) } else { at..start };
             if !gone.is_empty() {

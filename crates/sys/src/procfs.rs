@@ -36,7 +36,12 @@ pub struct Vma {
 impl Vma {
     /// Private anonymous memory that is not executable, whatever else its protection is: it may change later.
     pub fn is_private_anonymous_data(&self) -> bool {
-        !self.is_file && self.flags & (VMA_EXECUTABLE | VMA_SHARED) == 0
+        self.is_private_anonymous() && self.flags & VMA_EXECUTABLE == 0
+    }
+
+    /// As that, executable or not.
+    pub fn is_private_anonymous(&self) -> bool {
+        !self.is_file && self.flags & VMA_SHARED == 0
     }
 }
 
