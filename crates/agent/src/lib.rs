@@ -37,6 +37,7 @@ mod kswapd;
 mod machine;
 mod memcg;
 mod pager;
+mod swap_file;
 mod vma;
 
 // The bundled C code can call the program's malloc and core refers to the unwinder; neither happens here (contexts

@@ -18,7 +18,7 @@ use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::crew::{Crew, HELPERS_MAX};
-use uzswap_sys::file::{AlignedBuf, File, WakeEvent};
+use uzswap_sys::file::{AlignedBuf, WakeEvent};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::{Discard, Mapping, discard_words, own, unshare, words};
 use uzswap_sys::procfs::ProcSelf;
@@ -26,8 +26,8 @@ use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{self, Filled, Uffd};
 
-use crate::cipher::Cipher;
 use crate::fault_attr::FaultAttr;
+use crate::swap_file::SwapFile;
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
 pub(crate) struct Fds {
@@ -43,13 +43,6 @@ pub(crate) struct Fds {
     /// Swap files of the processes that we were forked from, by device number less one, each with the byte that our
     /// lease on it locks.
     pub(crate) inherited: Vec<(SwapFile, u64)>,
-}
-
-/// A swap file, ours or inherited.
-pub(crate) struct SwapFile {
-    pub(crate) file: File,
-    /// `None`: what is in it is not encrypted.
-    pub(crate) cipher: Option<&'static Cipher>,
 }
 
 impl Fds {
@@ -345,39 +338,23 @@ impl Machine for AgentMachine {
         if self.fail.should_fail().is_some() {
             return Err(IoError::Failed);
         }
-        if let Some(cipher) = swap.cipher {
-            let mut pages = (slot..).zip(bytes.chunks_exact_mut(PAGE_SIZE));
-            if !pages.all(|(slot, page)| cipher.seal(slot, page)) {
-                return Err(IoError::NoSpace);
-            }
-        }
-        swap.file
-            .write_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
-            .map_err(|errno| match errno {
-                Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoError::NoSpace,
-                _ => IoError::Failed,
-            })
+        swap.write(slot, bytes)
     }
 
     fn read_swap(&self, device: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
-        let swap = self
-            .swap_file(device)
+        self.swap_file(device)
             .filter(|_| !self.fail.should_fail_read(slot))
-            .ok_or(IoError::Failed)?;
-        swap.file
-            .read_at(bytes, u64::from(slot) * PAGE_SIZE as u64)
-            .map_err(|_| IoError::Failed)
+            .ok_or(IoError::Failed)?
+            .read(slot, bytes)
     }
 
     fn open_swap(&self, device: u8, slot: u32, page: &mut [u8]) -> bool {
-        let cipher = self.swap_file(device).and_then(|swap| swap.cipher);
-        cipher.is_none_or(|cipher| cipher.open(slot, page))
+        self.swap_file(device).is_some_and(|swap| swap.open(slot, page))
     }
 
     fn discard_swap(&self, slot: u32, slots: u32) {
         if let Some(swap) = &self.fds().swap {
-            let page = PAGE_SIZE as u64;
-            swap.file.punch(u64::from(slot) * page, u64::from(slots) * page);
+            swap.discard(slot, slots);
         }
     }
 

@@ -8,7 +8,6 @@
 //! IDLE --fork--> HELD --fork is over, in both--> IDLE
 //! ```
 
-use alloc::boxed::Box;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
@@ -16,21 +15,20 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering
 
 use lock_api::Mutex;
 use uzswap_acomp::{Algorithm, Codec};
-use uzswap_ctl::{Group, Key, PROCESSES, SWAP_ENCRYPTED};
+use uzswap_ctl::{Group, Key, PROCESSES};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::zpool::PoolKind;
 use uzswap_mm::{Config, Effort, Mm, PinId, Scan, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
-use uzswap_sys::file::File;
 use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 
-use crate::cipher::Cipher;
 use crate::fork::Handover;
-use crate::machine::{AgentMachine, CREW, Fds, PoolArena, SwapFile};
+use crate::machine::{AgentMachine, CREW, Fds, PoolArena};
 use crate::memcg::Memcg;
+use crate::swap_file::SwapFile;
 use crate::{fault, kcompressd, kswapd, vma};
 
 const IDLE: u32 = 0;
@@ -236,7 +234,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
     let mut fds = Fds::open(path)?;
     let slot = take_slot(&fds, group)?;
-    fds.swap = open_swap(group, swap_pages(group));
+    fds.swap = SwapFile::of_group(group, swap_pages(group));
     let config = config(group, fds.swap.as_ref());
     let pool = (group.get(Key::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
     let machine = AgentMachine::new(fds, config.staging_slots, pool).map_err(|e| ("the staging range", e))?;
@@ -281,35 +279,6 @@ pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str,
     Ok(slot)
 }
 
-/// Make this process's swap file. `None`: there is none, or it cannot be made, which the group is told.
-pub(crate) fn open_swap(group: Group, pages: u64) -> Option<SwapFile> {
-    if group.get(Key::Swap) == 0 {
-        return None;
-    }
-    let mut path = group.swap_path();
-    let is_file = group.get(Key::SwapPathIsFile) != 0;
-    if is_file {
-        // Each process has a file of its own beside the one that was named.
-        path.extend_from_slice(alloc::format!(".{}", thread::pid()).as_bytes());
-    }
-    let path = CString::new(path).ok()?;
-    let opened = if is_file {
-        File::create_at(&path)
-    } else {
-        File::create_unnamed(&path)
-    };
-    let is_encrypted = group.get(Key::Swap) == SWAP_ENCRYPTED;
-    let with_cipher = |file| {
-        let cipher = is_encrypted.then(|| Cipher::new(pages).map(|cipher| &*Box::leak(Box::new(cipher))));
-        let cipher = cipher.transpose()?;
-        Ok(SwapFile { file, cipher })
-    };
-    opened
-        .and_then(with_cipher)
-        .inspect_err(|errno| group.set(Key::SwapError, errno.raw_os_error() as u64 + 1))
-        .ok()
-}
-
 /// Pages that a swap file may have.
 fn swap_pages(group: Group) -> u64 {
     (group.get(Key::SwapMax) / PAGE_SIZE as u64).min(u64::from(u32::MAX))
@@ -326,10 +295,7 @@ fn config(group: Group, swap: Option<&SwapFile>) -> Config {
         store_batch: group.get(Key::StoreBatch).clamp(1, 512) as u32,
         staging_slots: (staged_target * 2) as u32 + 2048,
         staged_target,
-        swap_pages: swap.map_or(0, |swap| {
-            let room = swap.cipher.map_or(u64::MAX, Cipher::slots);
-            swap_pages(group).min(room)
-        }),
+        swap_pages: swap.map_or(0, |swap| swap_pages(group).min(swap.slots())),
         writes_plain: group.get(Key::SwapPlain) != 0,
         pool: group.pool(),
     }

@@ -30,7 +30,7 @@ impl OpenGroup {
     pub(crate) fn create(name: Option<&str>) -> Result<Self, Failure> {
         let name = name.map_or_else(|| std::process::id().to_string(), str::to_owned);
         let path = runtime_dir()?.join(format!("{name}{SUFFIX}"));
-        if Self::open(&path).is_some_and(|old| !old.is_alive()) {
+        if is_left_over(&path)? {
             let _ = std::fs::remove_file(&path);
         }
         let file = SharedWords::create(&c_path(&path)?, WORDS).map_err(|e| match e {
@@ -73,6 +73,14 @@ impl OpenGroup {
 
 /// The byte whose lease the launcher holds.
 pub(crate) const LAUNCHER_LEASE: usize = uzswap_ctl::PROCESSES;
+
+/// Whether the group of that file has ended without removing it, whatever version of uzswap ran it.
+fn is_left_over(path: &Path) -> Result<bool, Failure> {
+    Ok(match OpenGroup::open(path) {
+        Some(old) => !old.is_alive(),
+        None => !SharedWords::is_leased_in(&c_path(path)?, LAUNCHER_LEASE),
+    })
+}
 
 /// All groups that run; files of those that do not are removed.
 pub(crate) fn running() -> Result<Vec<OpenGroup>, Failure> {

@@ -5,7 +5,7 @@
 //!
 //! # The chains
 //! ```text
-//! fault      Mm::fault -> SwapTable::lookup -> staged: Machine::move_in | zswap, device: take_along, (Machine::read_swap,)
+//! fault      Mm::fault -> SwapTable::lookup -> staged: Machine::move_in | zswap, device: take_along, (Machine::read_swap, open_swap,)
 //!              Worker::decompress_loads, Machine::copy_in | nothing: zeros -> SwapTable::publish
 //! reclaim    Mm::shrink -> isolate (LruList, Machine::move_out, publish STAGED) -> store_oldest (Worker::compress_batch,
 //!              Pools::store, publish ZSWAP, Machine::drop_staged)
@@ -42,6 +42,7 @@ extern crate std;
 mod change;
 mod checksum;
 mod compaction;
+mod config;
 mod dictionary;
 mod fault;
 mod fork;
@@ -69,6 +70,7 @@ mod zswap;
 mod test;
 
 pub use change::{Change, Changes};
+pub use config::{Config, SwapOut};
 pub use dictionary::DictionaryTraining;
 pub use fault::Fault;
 pub use recompress::Idle;
@@ -109,74 +111,6 @@ const ZSWAP_TAGS: Tags = Tags {
     stride: 2,
 };
 const ZSWAP_COLD_TAGS: Tags = Tags { first: 1, ..ZSWAP_TAGS };
-
-/// How folios leave (`--swapout`): for comparison, as the kernel can be built with and without THP_SWAP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[repr(u8)]
-pub enum SwapOut {
-    /// Stored as they are, whatever their order.
-    #[default]
-    Whole = 0,
-    /// Split into pages first.
-    Split = 1,
-    /// Written to the swap device without zswap.
-    Direct = 2,
-}
-
-impl SwapOut {
-    /// Every way, in the order of its word.
-    pub const ALL: [Self; 3] = [Self::Whole, Self::Split, Self::Direct];
-
-    /// The name that users see.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::Split => "split",
-            Self::Direct => "direct",
-        }
-    }
-
-    /// The way of that name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|way| way.name() == text)
-    }
-
-    /// The inverse of `as u64`; anything else reads as the default.
-    pub fn from_word(word: u64) -> Self {
-        Self::ALL.get(word as usize).copied().unwrap_or_default()
-    }
-}
-
-/// What is fixed when an engine starts.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// log2 of the pages that a fault maps at most at once (`--folio-max`).
-    pub folio_order_max: u32,
-    /// log2 of the pages read from the swap device, or loaded from zswap, at once (`--page-cluster`).
-    pub page_cluster: u32,
-    /// Pages compressed between two publications (`--batch`).
-    pub store_batch: u32,
-    /// Slots of the staging range.
-    pub staging_slots: u32,
-    /// Frames that wait for a second chance in steady state.
-    pub staged_target: u64,
-    /// Pages of the swap device; 0: there is none.
-    pub swap_pages: u64,
-    /// Pages are written back as they were, not as they are compressed (`--swap-format plain`).
-    pub writes_plain: bool,
-    /// Allocator and compressor of the first pool.
-    pub pool: PoolKind,
-}
-
-impl Config {
-    /// log2 of the pages that one fault loads at most: a cluster of neighbours, or a folio while faults come in sequence.
-    pub(crate) fn load_order_max(&self) -> u32 {
-        match self.page_cluster {
-            0 => 0,
-            cluster => cluster.max(self.folio_order_max),
-        }
-    }
-}
 
 /// Sizes of one process, in pages but where named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

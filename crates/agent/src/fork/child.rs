@@ -1,0 +1,116 @@
+//! The child's side of a fork: a pager of its own before the program runs on.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use lock_api::RawMutex;
+use uzswap_sys::Errno;
+use uzswap_sys::file::File;
+use uzswap_sys::thread;
+
+use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
+use crate::machine::Fds;
+use crate::pager::{self, Pager};
+use crate::swap_file::SwapFile;
+use crate::{hook, memcg, vma};
+
+/// After a fork, in the child: get a pager of our own before anything else runs.
+pub(crate) extern "C" fn child() {
+    pager::note_child();
+    pager::release_start();
+    vma::reset_in_child();
+    hook::reset_in_child();
+    memcg::reset_in_child();
+    let Some(pager) = pager::inherited() else { return };
+    if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    // Signals are blocked since `prepare`: no handler of the program may touch memory before its pager stands.
+    let mask = pager.handover.mask.load(Ordering::Relaxed);
+    attach(pager);
+    thread::restore_signals(mask);
+}
+
+/// The child's part.
+fn attach(pager: &Pager) {
+    // SAFETY: locked in `prepare` by the thread that this one is the copy of.
+    unsafe { pager.handover.lock.unlock() };
+    if pager.mm.mutex().is_locked() {
+        // SAFETY: the thread that held it (the parent's fault thread, which was serving a fault without changing
+        // the frozen engine) does not exist in this process.
+        unsafe { pager.mm.mutex().force_unlock() };
+    }
+    pager.reset_in_child();
+    let is_managed = pager::start_in_child(take_over);
+    // The parent has seen to the memory of a child that asked to be left unmanaged; any other failure is fatal.
+    if !is_managed && pager.handover.state() != RELEASED_UNMANAGED {
+        pager::say("uzswap: a forked child lost its pager before it had its own and is stopped\n");
+        thread::kill_self();
+    }
+}
+
+/// The child's new fault thread: everything up to serving.
+fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
+    const ORPHAN: (&str, Errno) = ("a parent that lived until the fork was complete", Errno::SRCH);
+    let pager = pager::inherited().ok_or(("the parent's pager", Errno::INVAL))?;
+    let handover = &pager.handover;
+    if !handover.wait_for_parent(pager, DESCRIBED) {
+        return Err(ORPHAN);
+    }
+    let (fds, slot) = match equip(pager) {
+        Ok(equipped) => equipped,
+        Err(missing) => {
+            handover.set_state(UNMANAGED);
+            handover.wait_for_parent(pager, RELEASED);
+            return Err(missing);
+        }
+    };
+    let device = fds.inherited.len() as u8;
+    handover.set_state(READY);
+    if !handover.wait_for_parent(pager, RELEASED) {
+        return Err(ORPHAN);
+    }
+    pager.memcg.assume_shared(pager);
+    pager.memcg.set_slot(slot);
+    pager.pins.lock().clear();
+    pager.mm.machine().start(fds).map_err(|e| ("the staging range", e))?;
+    pager.mm.start_child(device);
+    for change in handover.changes() {
+        pager.mm.change(change);
+    }
+    if !vma::register_inherited(pager, pager.fds()) {
+        return Err(("registering inherited memory", Errno::INVAL));
+    }
+    pager.is_freezing.store(false, Ordering::SeqCst);
+    pager.start_kswapd()?;
+    Ok(pager)
+}
+
+/// All that the child's pager needs and may fail to get.
+fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
+    let group = pager.memcg.group();
+    let mut fds = Fds::open(pager.group_path)?;
+    fds.inherited = inherit_files(pager)?;
+    // As many as the parent's: the engine goes on with what it was made for.
+    fds.swap = SwapFile::of_group(group, pager.mm.config().swap_pages);
+    let slot = pager::take_slot(&fds, group)?;
+    Ok((fds, slot))
+}
+
+/// Open the swap files that our copy of the swap table points to, and hold a lease on each. The ciphers are those of our copy of
+/// the parent's memory: all the files that it inherited, then its own.
+fn inherit_files(pager: &Pager) -> Result<Vec<(SwapFile, u64)>, (&'static str, Errno)> {
+    let (handover, parent) = (&pager.handover, pager.fds());
+    let inherited = parent.inherited.iter().map(|(swap, _)| swap);
+    let ciphers: Vec<_> = inherited.chain(&parent.swap).map(|swap| swap.cipher).collect();
+    let pid = handover.parent.load(Ordering::SeqCst);
+    let open = |(i, (fd, byte)): (usize, (i32, u64))| {
+        let file = File::open_of_thread(pid, handover.parent_tid(), fd).map_err(|e| ("the parent's swap file", e))?;
+        if !file.lock_shared(byte) {
+            return Err(("a lease on the parent's swap file", Errno::AGAIN));
+        }
+        let cipher = ciphers.get(i).copied().flatten();
+        Ok((SwapFile { file, cipher }, byte))
+    };
+    handover.files().enumerate().map(open).collect()
+}

@@ -1,0 +1,171 @@
+//! What parent and child tell each other during a fork: words that both see, and a log of changes to mappings.
+
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+
+use lock_api::RawMutex;
+use uzswap_mm::Change;
+use uzswap_mm::page::{PageRange, Vpn};
+use uzswap_sys::futex::RawLock;
+use uzswap_sys::shared::{FamilyWords, SharedWords};
+use uzswap_sys::thread;
+
+use crate::pager::{Pager, pause};
+
+/// How a fork is going, and what the child needs to know.
+pub(crate) struct Handover {
+    /// Shared by parent and child. Each fork has words of its own: a child still reads its changes when the parent forks
+    /// again, and forks itself meanwhile.
+    words: FamilyWords,
+    /// `prepare` ran and neither `parent` nor `child` yet. Copied by the fork, like all that is not in `words`.
+    pub(super) is_prepared: AtomicBool,
+    pub(super) parent_returned: AtomicBool,
+    /// The process that prepares the fork: the child's parent, for the child to see whether it lives.
+    pub(super) parent: AtomicI32,
+    /// Held from `prepare` to `parent`: one fork at a time.
+    pub(super) lock: RawLock,
+    /// Signal mask to restore after the fork: a handler that ran between could fork itself.
+    pub(super) mask: AtomicU64,
+}
+
+const STATE: usize = 0;
+const CHANGES: usize = 1;
+const PARENT_TID: usize = 3;
+const FILES: usize = 4;
+/// Pairs: number of a descriptor of the parent's fault thread, byte that a lease on it locks.
+const FIRST_FILE: usize = 8;
+const FILES_MAX: usize = 254;
+/// Four words each: kind, start, end, target.
+const FIRST_CHANGE: usize = FIRST_FILE + 2 * FILES_MAX;
+const CHANGES_MAX: usize = 64 * 1024;
+
+/// Values of [`STATE`], in order; fresh words say 0. READY is answered by RELEASED, UNMANAGED by RELEASED_UNMANAGED.
+/// The parent describes the fork when it has read the event, and the child runs from that moment on, so it waits
+/// for the description.
+pub(super) const DESCRIBED: u64 = 1;
+pub(super) const READY: u64 = 2;
+pub(super) const UNMANAGED: u64 = 3;
+pub(super) const RELEASED: u64 = 4;
+pub(super) const RELEASED_UNMANAGED: u64 = 5;
+
+impl Handover {
+    pub(crate) fn new() -> Self {
+        Self {
+            words: FamilyWords::new(FIRST_CHANGE + 4 * CHANGES_MAX),
+            is_prepared: AtomicBool::new(false),
+            parent_returned: AtomicBool::new(false),
+            parent: AtomicI32::new(0),
+            lock: RawLock::INIT,
+            mask: AtomicU64::new(0),
+        }
+    }
+
+    /// Fresh words for the next fork.
+    pub(super) fn renew(&self) {
+        // SAFETY: called by kswapd between two forks: the fault thread and the forking threads use the words only
+        // from FREEZE to FORKED, and forks are serialised by `lock`.
+        if let Err(errno) = unsafe { self.words.renew() } {
+            panic!("no memory to prepare a fork: {errno}");
+        }
+    }
+
+    fn get(&self, word: usize) -> u64 {
+        self.words.words()[word].load(Ordering::Acquire)
+    }
+
+    fn set(&self, word: usize, value: u64) {
+        self.words.words()[word].store(value, Ordering::Release);
+    }
+
+    pub(super) fn state(&self) -> u64 {
+        self.get(STATE)
+    }
+
+    pub(super) fn set_state(&self, state: u64) {
+        self.set(STATE, state);
+    }
+
+    /// Whether `fork` has returned in the parent, so that its event, if there was one, has been read.
+    pub(crate) fn parent_returned(&self) -> bool {
+        self.parent_returned.load(Ordering::SeqCst)
+    }
+
+    /// In the child: wait until the parent has come so far. False: it died before; its descriptors were closed by then.
+    pub(super) fn wait_for_parent(&self, pager: &Pager, state: u64) -> bool {
+        while self.get(STATE) < state {
+            let parent_lives = match thread::parent_pid() {
+                // In another PID namespace. The slot is still the parent's, and so is the lease on it.
+                0 => SharedWords::is_leased_in(pager.group_path, pager.memcg.slot()),
+                pid => pid == self.parent.load(Ordering::SeqCst),
+            };
+            if !parent_lives {
+                return self.get(STATE) >= state;
+            }
+            pause(20_000);
+        }
+        true
+    }
+
+    /// The parent's swap files, by their descriptors in the calling thread, and the byte that a lease on each locks.
+    pub(super) fn describe_files(&self, files: impl Iterator<Item = (i32, u64)>) {
+        self.set(PARENT_TID, thread::tid() as u64);
+        let mut n = 0;
+        for (number, byte) in files {
+            assert!(
+                n < FILES_MAX,
+                "forked {FILES_MAX} generations deep, each with pages on the swap device"
+            );
+            self.set(FIRST_FILE + 2 * n, number as u64);
+            self.set(FIRST_FILE + 2 * n + 1, byte);
+            n += 1;
+        }
+        self.set(FILES, n as u64);
+    }
+
+    /// The thread whose descriptors [`Handover::files`] names.
+    pub(super) fn parent_tid(&self) -> i32 {
+        self.get(PARENT_TID) as i32
+    }
+
+    /// What [`Handover::describe_files`] was told.
+    pub(super) fn files(&self) -> impl Iterator<Item = (i32, u64)> {
+        (0..(self.get(FILES) as usize).min(FILES_MAX)).map(|n| {
+            let word = |i| self.get(FIRST_FILE + 2 * n + i);
+            (word(0) as i32, word(1))
+        })
+    }
+
+    pub(super) fn push_change(&self, change: Change) {
+        let n = self.get(CHANGES) as usize;
+        assert!(n < CHANGES_MAX, "more changes than a fork's log holds");
+        let (kind, range, to) = match change {
+            Change::Remove(range) => (0, range, Vpn::new(0)),
+            Change::Unmap(range) => (1, range, Vpn::new(0)),
+            Change::Remap { from, to } => (2, from, to),
+        };
+        for (i, word) in [kind, range.start.number(), range.end.number(), to.number()]
+            .into_iter()
+            .enumerate()
+        {
+            self.set(FIRST_CHANGE + 4 * n + i, word);
+        }
+        self.set(CHANGES, n as u64 + 1);
+    }
+
+    pub(super) fn changes(&self) -> impl Iterator<Item = Change> {
+        (0..(self.get(CHANGES) as usize).min(CHANGES_MAX)).map(|n| {
+            let word = |i| self.get(FIRST_CHANGE + 4 * n + i);
+            let range = PageRange {
+                start: Vpn::new(word(1)),
+                end: Vpn::new(word(2)),
+            };
+            match word(0) {
+                0 => Change::Remove(range),
+                1 => Change::Unmap(range),
+                _ => Change::Remap {
+                    from: range,
+                    to: Vpn::new(word(3)),
+                },
+            }
+        })
+    }
+}

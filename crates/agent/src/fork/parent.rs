@@ -1,0 +1,268 @@
+//! The parent's side of a fork, in its three threads: the one that forks, kswapd and the fault thread.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use lock_api::RawMutex;
+use uzswap_mm::page::{PAGE_SIZE, Vpn};
+use uzswap_mm::vmstat::Item;
+use uzswap_mm::{Change, Changes, Worker};
+use uzswap_sys::Errno;
+use uzswap_sys::thread;
+use uzswap_sys::uffd::{Event, Uffd, wait_readable};
+
+use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
+use crate::machine::{AgentMachine, Fds, PoolArena};
+use crate::pager::{self, Pager, mail, pause, reply};
+use crate::{fault, hook, memcg};
+
+/// Before a fork, in the forking thread, after the program's own handlers.
+pub(crate) extern "C" fn prepare() {
+    pager::hold_start();
+    let Some(pager) = pager::active() else { return };
+    let handover = &pager.handover;
+    if memcg::has_unseen() {
+        // What is two mappings only because it is half registered would stay two in the child for ever.
+        pager.request_scan();
+    }
+    let mask = thread::block_signals();
+    handover.lock.lock();
+    handover.mask.store(mask, Ordering::Relaxed);
+    hook::begin_fork();
+    handover.parent_returned.store(false, Ordering::SeqCst);
+    handover.parent.store(thread::pid(), Ordering::SeqCst);
+    pager.replies.take(reply::FROZEN | reply::FORKED);
+    pager.mail.post(mail::FREEZE);
+    while pager.replies.wait(reply::FROZEN, None) == 0 {}
+    handover.is_prepared.store(true, Ordering::SeqCst);
+}
+
+/// After a fork, in the parent.
+pub(crate) extern "C" fn parent() {
+    if pager::release_start() {
+        memcg::activate_if_big();
+        return;
+    }
+    let Some(pager) = pager::active() else { return };
+    let handover = &pager.handover;
+    if !handover.is_prepared.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    handover.parent_returned.store(true, Ordering::SeqCst);
+    while pager.replies.wait(reply::FORKED, None) == 0 {}
+    hook::end_fork();
+    let mask = handover.mask.load(Ordering::Relaxed);
+    // SAFETY: locked in `prepare` by this very thread.
+    unsafe { handover.lock.unlock() };
+    thread::restore_signals(mask);
+}
+
+/// kswapd's part: come to rest and stay there until the fork is over.
+pub(crate) fn freeze_until_forked(pager: &Pager) {
+    pager.handover.renew();
+    pager.is_freezing.store(true, Ordering::SeqCst);
+    pager.wait_for_reclaimers();
+    let pin = pager.mm.freeze();
+    pager.pins.lock().push((pin, 0));
+    // The fault thread may be waiting without a timeout: have it look at `is_freezing`.
+    pager.fds().wake.set();
+    pager.replies.post(reply::FROZEN);
+    while pager.mail.wait(mail::THAWED, None) == 0 {}
+}
+
+/// Swap slots that no relative reads any more may be written again.
+pub(crate) fn release_pins(pager: &Pager) {
+    let swap = &pager.fds().swap;
+    let mut pins = pager.pins.lock();
+    pins.retain(|(pin, byte)| {
+        let is_held = *byte == 0 || swap.as_ref().is_some_and(|swap| swap.file.is_locked(*byte));
+        if !is_held {
+            pager.mm.unpin(*pin);
+        }
+        is_held
+    });
+}
+
+/// The fault thread's part.
+#[derive(Default)]
+pub(crate) struct ForkServer {
+    child: Option<Uffd>,
+    is_new: bool,
+    /// Leases are told apart by the byte they lock; never used twice.
+    lease: u64,
+    inbox: Vec<usize>,
+    /// What happened to the child's mappings since the freeze, before the fork and after.
+    changes: Vec<Change>,
+}
+
+impl ForkServer {
+    /// Wait for anything to do.
+    pub(crate) fn wait(&self, fds: &Fds, timeout_ns: Option<u64>) {
+        use uzswap_sys::AsFd;
+        match &self.child {
+            Some(child) => wait_readable(&[fds.managed.as_fd(), fds.wake.as_fd(), child.as_fd()], timeout_ns),
+            None => wait_readable(&[fds.managed.as_fd(), fds.wake.as_fd()], timeout_ns),
+        };
+    }
+
+    /// Whether a FORK event now is the one that was prepared for.
+    pub(crate) fn accepts(&self, pager: &Pager) -> bool {
+        pager.is_freezing.load(Ordering::SeqCst) && self.child.is_none()
+    }
+
+    /// The child's userfaultfd arrived.
+    pub(crate) fn begin(&mut self, child: Uffd) {
+        self.child = Some(child);
+        self.is_new = true;
+    }
+
+    /// Whether a child is being served.
+    pub(crate) fn has_child(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// Whether the child has not been told yet what it needs to know.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Tell the child what it needs to know.
+    pub(crate) fn describe(&mut self, pager: &Pager) {
+        self.is_new = false;
+        self.lease += 1;
+        let (handover, fds) = (&pager.handover, pager.fds());
+        self.changes.clear();
+        pager.mm.changes_before_fork(|change| self.changes.push(change));
+        self.changes.iter().for_each(|change| handover.push_change(*change));
+        // Our own file only if a word names it: or every generation of a family would hand down one more.
+        let is_used = pager.mm.gauges().swapped > 0;
+        let own = fds.swap.as_ref().filter(|_| is_used);
+        let files = fds
+            .inherited
+            .iter()
+            .map(|(swap, byte)| (swap.file.number(), *byte))
+            .chain(own.map(|swap| (swap.file.number(), self.lease)));
+        handover.describe_files(files);
+        handover.set_state(DESCRIBED);
+    }
+
+    /// Serve the child's faults and see whether the fork is over.
+    pub(crate) fn step(&mut self, pager: &Pager, worker: &mut Worker<AgentMachine>, parent_returned: bool) {
+        let Some(child) = &self.child else {
+            if parent_returned {
+                // No event and yet returned: the fork failed.
+                self.finish(pager, false);
+            }
+            return;
+        };
+        serve_child(pager, worker, child, &mut self.inbox, &mut self.changes);
+        let state = pager.handover.state();
+        if state == UNMANAGED {
+            pager
+                .mm
+                .with_changes(|changes| populate(pager, changes, worker, child, &self.changes));
+        }
+        let answer = match state {
+            READY => RELEASED,
+            UNMANAGED => RELEASED_UNMANAGED,
+            _ if is_gone(pager, child) => {
+                self.child = None;
+                return self.finish(pager, false);
+            }
+            _ => return,
+        };
+        // Closed, so that the child may register its memory anew.
+        self.child = None;
+        pager.handover.set_state(answer);
+        pager.mm.stat().add(Item::Forks, 1);
+        self.finish(pager, true);
+    }
+
+    /// The fork is over. A child that holds no lease on our swap file keeps no slots: the next look at the pins shows.
+    fn finish(&mut self, pager: &Pager, has_child: bool) {
+        if let Some((pin, byte)) = pager.pins.lock().last_mut() {
+            *byte = self.lease;
+            if !has_child {
+                pager.mm.unpin(*pin);
+            }
+        }
+        if !has_child {
+            pager.pins.lock().pop();
+        }
+        pager.memcg.set_shares(pager.memcg.shares() || has_child);
+        pager.mm.thaw();
+        pager.is_freezing.store(false, Ordering::SeqCst);
+        pager.handover.parent_returned.store(false, Ordering::SeqCst);
+        pager.mail.post(mail::THAWED);
+        pager.replies.post(reply::FORKED);
+    }
+}
+
+/// Serve what the child asks for, until it asks for nothing.
+fn serve_child(
+    pager: &Pager,
+    worker: &mut Worker<AgentMachine>,
+    child: &Uffd,
+    inbox: &mut Vec<usize>,
+    changes: &mut Vec<Change>,
+) {
+    let read = |event: Event| match &event {
+        Event::Fault { addr, .. } => inbox.push(*addr & !(PAGE_SIZE - 1)),
+        // A fork by a child that has not finished forking: its descriptor closes, its memory was copied whole.
+        Event::Fork(_) => {}
+        other => {
+            if let Some(change) = fault::change(other) {
+                changes.push(change);
+                pager.handover.push_change(change);
+            }
+        }
+    };
+    // An error means that the child is gone, which `is_gone` finds out.
+    let _ = child.read_events(read);
+    inbox.retain(|addr| {
+        let mut retry = false;
+        pager
+            .mm
+            .fault_of_child(worker, Vpn::of_addr(*addr), changes, |page| match page {
+                Some(page) => {
+                    let filled = child.copy(*addr, page, true);
+                    retry = filled.stop == Some(Errno::AGAIN);
+                    if filled.stop.is_some() && !retry {
+                        child.wake(*addr, PAGE_SIZE);
+                    }
+                }
+                None => retry = !fault::poison(pager, child, *addr),
+            });
+        retry
+    });
+}
+
+/// Whether the child has died: a fill answers ESRCH when there is no address space any more, and ENOENT before.
+fn is_gone(pager: &Pager, child: &Uffd) -> bool {
+    child.copy(pager.mm.machine().nowhere(), &[0; PAGE_SIZE], false).stop == Some(Errno::SRCH)
+}
+
+/// A child that cannot have a pager: map all that is swapped out. `since`: what happened to its mappings since its
+/// copy of the words was made.
+pub(crate) fn populate(
+    pager: &Pager,
+    changes: &mut Changes<'_, PoolArena>,
+    worker: &mut Worker<AgentMachine>,
+    child: &Uffd,
+    since: &[Change],
+) {
+    changes.for_each_absent(&pager.mm, worker, since, |vpn, page| {
+        // Refusals mean that the page is there or its mapping is gone; EAGAIN that the child changes its mappings.
+        for _ in 0..1000 {
+            let is_done = match page {
+                Some(page) => child.copy(vpn.addr(), page, true).stop != Some(Errno::AGAIN),
+                None => fault::poison(pager, child, vpn.addr()),
+            };
+            if is_done {
+                break;
+            }
+            let _ = child.read_events(drop);
+            pause(20_000);
+        }
+    });
+}

@@ -1,0 +1,90 @@
+//! A swap file: a nameless file of slots, each encrypted by itself.
+
+use alloc::boxed::Box;
+use alloc::ffi::CString;
+
+use uzswap_ctl::{Group, Key, SWAP_ENCRYPTED};
+use uzswap_mm::machine::IoError;
+use uzswap_mm::page::PAGE_SIZE;
+use uzswap_sys::Errno;
+use uzswap_sys::file::File;
+use uzswap_sys::thread;
+
+use crate::cipher::Cipher;
+
+/// Our own, or one that we inherited.
+pub(crate) struct SwapFile {
+    pub(crate) file: File,
+    /// `None`: what is in it is not encrypted. Kept for ever: forked children read with it.
+    pub(crate) cipher: Option<&'static Cipher>,
+}
+
+/// Where a slot begins.
+fn place(slot: u32) -> u64 {
+    u64::from(slot) * PAGE_SIZE as u64
+}
+
+impl SwapFile {
+    /// Make this process's, of up to `slots` slots. `None`: there is none, or it cannot be made, which the group is told.
+    pub(crate) fn of_group(group: Group, slots: u64) -> Option<Self> {
+        let word = group.get(Key::Swap);
+        if word == 0 {
+            return None;
+        }
+        Self::make(group, word == SWAP_ENCRYPTED, slots)
+            .inspect_err(|errno| group.set(Key::SwapError, errno.raw_os_error() as u64 + 1))
+            .ok()
+    }
+
+    fn make(group: Group, is_encrypted: bool, slots: u64) -> Result<Self, Errno> {
+        let mut path = group.swap_path();
+        let is_file = group.get(Key::SwapPathIsFile) != 0;
+        if is_file {
+            // Each process has a file of its own beside the one that was named.
+            path.extend_from_slice(alloc::format!(".{}", thread::pid()).as_bytes());
+        }
+        let path = CString::new(path).map_err(|_| Errno::INVAL)?;
+        let file = if is_file {
+            File::create_at(&path)
+        } else {
+            File::create_unnamed(&path)
+        }?;
+        let cipher = is_encrypted.then(|| Cipher::new(slots)).transpose()?;
+        let cipher = cipher.map(|cipher| &*Box::leak(Box::new(cipher)));
+        Ok(Self { file, cipher })
+    }
+
+    /// Slots that it can have.
+    pub(crate) fn slots(&self) -> u64 {
+        self.cipher.map_or(u64::MAX, Cipher::slots)
+    }
+
+    /// Encrypt whole pages in place and write them from slot `slot` on.
+    pub(crate) fn write(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
+        if let Some(cipher) = self.cipher {
+            let mut pages = (slot..).zip(bytes.chunks_exact_mut(PAGE_SIZE));
+            if !pages.all(|(slot, page)| cipher.seal(slot, page)) {
+                return Err(IoError::NoSpace);
+            }
+        }
+        self.file.write_at(bytes, place(slot)).map_err(|errno| match errno {
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoError::NoSpace,
+            _ => IoError::Failed,
+        })
+    }
+
+    /// Read whole pages as they lie there.
+    pub(crate) fn read(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
+        self.file.read_at(bytes, place(slot)).map_err(|_| IoError::Failed)
+    }
+
+    /// Decrypt a page that was read. False: it is not what was written.
+    pub(crate) fn open(&self, slot: u32, page: &mut [u8]) -> bool {
+        self.cipher.is_none_or(|cipher| cipher.open(slot, page))
+    }
+
+    /// Give the space of slots back to the filesystem.
+    pub(crate) fn discard(&self, slot: u32, slots: u32) {
+        self.file.punch(place(slot), place(slots));
+    }
+}
