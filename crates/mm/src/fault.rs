@@ -188,6 +188,10 @@ impl<A: Arena> Inner<A> {
         if self.frozen.is_some() {
             return Step::Done(self.serve_frozen(mm, worker, vpn));
         }
+        if self.leaving.contains(vpn) {
+            // Wanted for writing, or dropped already. Whichever: its copy may be given back once the page is certainly gone.
+            return Step::Done(Fault::Retry);
+        }
         Step::Done(match self.table.lookup(vpn) {
             Slot::None => return self.first_touch(mm, vpn),
             Slot::Resident { .. } => self.map_zero_page(mm, vpn),
@@ -259,7 +263,10 @@ impl<A: Arena> Inner<A> {
             return Fault::Retry;
         };
         let order = self.streams.window(vpn, mm.config.folio_order_max);
-        let wanted = |inner: &Self, i: u64| inner.table.lookup(vpn.add(i)).is_staged_at(slot + i as u32, false);
+        let wanted = |inner: &Self, i: u64| {
+            let page = vpn.add(i);
+            inner.table.lookup(page).is_staged_at(slot + i as u32, false) && !inner.leaving.contains(page)
+        };
         let pages = (0..1u64 << order).take_while(|i| !busy && wanted(self, *i)).count() as u64;
         let done = match pages {
             0 => Done::none(Stop::Busy),

@@ -46,6 +46,7 @@ mod config;
 mod dictionary;
 mod fault;
 mod fork;
+mod leaving;
 mod list_lru;
 pub mod machine;
 pub mod page;
@@ -84,6 +85,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{Mutex, RawMutex};
 
+use leaving::Leaving;
 use list_lru::{LruEntry, LruList, Tags};
 use machine::Machine;
 use page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
@@ -178,6 +180,7 @@ pub struct Inner<A> {
     disk_swapins: u64,
     shrinker_debt: u64,
     frozen: Option<fork::Log>,
+    leaving: Leaving,
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
@@ -201,6 +204,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             disk_swapins: 0,
             shrinker_debt: 0,
             frozen: None,
+            leaving: Leaving::default(),
         };
         Self {
             inner: Mutex::new(inner),

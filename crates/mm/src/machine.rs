@@ -2,7 +2,9 @@
 //! vectors. Nothing here blocks on the engine's lock, so any of it may be called while the lock is held; the file
 //! operations may take milliseconds and are only called without it.
 
-use crate::page::Vpn;
+use alloc::vec::Vec;
+
+use crate::page::{PageRange, Vpn};
 use crate::swap_table::TableMemory;
 use crate::zpool::Arena;
 
@@ -73,6 +75,17 @@ pub trait Machine {
     type Arena: Arena;
     /// Buffers for the swap device.
     type Io: IoBuffer;
+    /// Held while pages are isolated.
+    type Isolation;
+
+    /// Ask to take pages out of their mapping; without the engine's lock. `None`: not now, or not by this thread.
+    fn begin_isolation(&self) -> Option<Self::Isolation>;
+    /// Whether pages cannot move here. [`move_out`](Self::move_out) then leaves a copy in the slot and the page mapped, protected
+    /// from writing, until [`give_up`](Self::give_up) takes it away (`leaving`); [`move_in`](Self::move_in) copies it back.
+    fn copies(&self) -> bool;
+    /// Unmap a run of pages that were copied out, all of them, without the engine's lock: this waits until the thread that
+    /// applies changes has seen it. Returns which pages refused; they are as they were before, and not protected any more.
+    fn give_up(&self, isolation: &Self::Isolation, run: PageRange) -> Vec<Vpn>;
 
     /// Move the mapped pages from `vpn` on into staging slots from `slot` on, atomically for each page: the
     /// program's next touch faults.

@@ -14,7 +14,7 @@ use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::machine::{Done, IoBuffer, IoError, Machine, Stop};
-use crate::page::{PAGE_SIZE, Vpn};
+use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::swap_table::{self, TableMemory};
 use crate::vmstat::{Vmstat, WORDS};
 use crate::zpool::Arena;
@@ -79,6 +79,8 @@ pub struct SimMachine {
     failed_read: Cell<Option<u32>>,
     staging: RefCell<BTreeMap<u32, Page>>,
     disk: RefCell<BTreeMap<u32, Page>>,
+    /// Pages cannot move.
+    pub copies: Cell<bool>,
     /// Writes to the disk fail.
     pub disk_fails: Cell<bool>,
     /// Steps that fail.
@@ -118,7 +120,11 @@ impl SimMachine {
             if self.pinned.borrow().contains(&page) {
                 return stop(Stop::Busy);
             }
-            let Some(frame) = self.pages.borrow_mut().remove(&page) else {
+            let frame = match self.copies.get() {
+                true => self.read(page),
+                false => self.pages.borrow_mut().remove(&page),
+            };
+            let Some(frame) = frame else {
                 return stop(Stop::Missing);
             };
             let old = self.staging.borrow_mut().insert(slot + i, frame);
@@ -177,6 +183,27 @@ impl SimMachine {
 impl Machine for SimMachine {
     type Arena = VecArena;
     type Io = VecIo;
+    type Isolation = ();
+
+    fn begin_isolation(&self) -> Option<()> {
+        Some(())
+    }
+
+    fn copies(&self) -> bool {
+        self.copies.get()
+    }
+
+    fn give_up(&self, (): &(), run: PageRange) -> Vec<Vpn> {
+        let mut pages = self.pages.borrow_mut();
+        let mut refuses = |vpn: &Vpn| {
+            let is_kept = pages.contains_key(vpn) && self.fail.should_fail().is_some();
+            if !is_kept {
+                pages.remove(vpn);
+            }
+            is_kept
+        };
+        run.iter().filter(|vpn| refuses(vpn)).collect()
+    }
 
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
         let stops = [Stop::Again, Stop::Busy, Stop::NoMemory, Stop::Unmovable];

@@ -32,7 +32,10 @@ fn swap_pages() -> impl Strategy<Value = u64> {
 
 /// All of `ops` while of 1000 steps of the machine `per_mille` fail.
 fn run(swap: u64, arena: usize, ops: Vec<Op>, per_mille: u64) {
-    let mut world = World::new(swap, arena);
+    run_on(World::new(swap, arena), ops, per_mille);
+}
+
+fn run_on(mut world: World, ops: Vec<Op>, per_mille: u64) {
     world.set_fail_rate(ops.len() as u64, per_mille);
     for (op, page, len, seed) in ops {
         world.step(op, page, len, seed);
@@ -45,6 +48,16 @@ proptest! {
     #[test]
     fn every_page_reads_back_what_was_written(swap in swap_pages(), ops in ops()) {
         run(swap, ARENA_PAGES, ops, 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(200, 2))]
+    #[test]
+    fn every_page_reads_back_where_pages_cannot_move(swap in swap_pages(), ops in ops(), per_mille in 0..20u64) {
+        let world = World::new(swap, ARENA_PAGES);
+        world.mm.machine().copies.set(true);
+        run_on(world, ops, per_mille);
     }
 }
 

@@ -113,18 +113,31 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Take the coldest folios out of their mapping until `want` pages are staged or everything was looked at once.
     /// The lock is given up every few moves: each costs microseconds, and faults wait.
     fn isolate(&self, want: u32, scan: &mut Scan) {
+        let Some(isolation) = self.machine.begin_isolation() else {
+            scan.again = true;
+            return;
+        };
         let mut batch = Batch::default();
         let mut budget = self.with(|inner| inner.lru.len()).min(want as usize * 4 + 256);
-        while scan.isolated < want && budget > 0 && !scan.again {
+        let mut has_room = true;
+        while scan.isolated < want && budget > 0 && !scan.again && has_room {
             let entries = budget.min(ENTRIES_AT_A_TIME);
             budget -= entries;
-            self.with_for_reclaim(|inner| inner.isolate(self, &mut batch, entries, want, scan));
+            has_room = self.with_for_reclaim(|inner| {
+                inner.isolate(self, &mut batch, entries, want, scan);
+                inner.leaving.has_room()
+            });
         }
+        self.give_up_leaving(&isolation);
         self.with(|inner| batch.close(inner));
     }
 
     /// Try again for pages of `range` whose sharing was broken. Returns how many were isolated.
     pub fn isolate_range(&self, range: PageRange) -> u32 {
+        if self.machine.copies() {
+            // Nothing refuses for being shared.
+            return 0;
+        }
         self.with(|inner| {
             let mut scan = Scan::default();
             let mut batch = Batch::default();
@@ -264,6 +277,9 @@ impl<A: Arena> Inner<A> {
                 SwapOut::Whole | SwapOut::Direct => mm.config.folio_order_max,
             };
             self.publish_staged_run(slot, vpn, u64::from(done.pages), order_max);
+            if mm.machine.copies() {
+                self.leaving.add(PageRange::new(vpn, u64::from(done.pages)));
+            }
             scan.isolated += done.pages;
             vpn = vpn.add(u64::from(done.pages));
             left -= done.pages;
