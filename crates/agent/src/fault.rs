@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use rounds::Stall;
+use uzswap_mm::machine::Machine;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Effort, Fault, Worker};
@@ -17,7 +18,7 @@ use uzswap_sys::uffd::{BATCH, Event, Uffd};
 use crate::Line;
 use crate::fork::{self, ForkServer};
 use crate::machine::AgentMachine;
-use crate::pager::{Pager, mail};
+use crate::pager::{self, Pager, mail};
 
 /// Faults that one round reads at most; more wait in the kernel. Taken once: nothing allocates while faults are served.
 const INBOX: usize = 4096;
@@ -81,6 +82,8 @@ fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec
                         fork::populate(pager, changes, worker, &child, &since);
                     }
                 }
+                // Pages that kswapd has copies of.
+                Event::Remove { start, end } if pager.mm.machine().copy_out.is_own(start, end) => {}
                 event => change(&event).into_iter().for_each(|change| changes.apply(change)),
             });
             match more {
@@ -132,6 +135,17 @@ fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stall: &
 
 /// The contents of a page are lost: its reader gets SIGBUS, and the launcher one line. False: not now.
 pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
+    if pager.mm.machine().copies() {
+        // A kernel that may be too old to poison a page.
+        pager::say_last(
+            Line::of(format_args!(
+                "uzswap: process {} is stopped: its page at {addr:#x} is lost, its stored copy is damaged or cannot be read\n",
+                uzswap_sys::thread::pid()
+            ))
+            .as_str(),
+        );
+        uzswap_sys::thread::kill_self();
+    }
     match uffd.poison(addr) {
         Ok(()) => {
             pager.mm.stat().add(Item::Poisoned, 1);
@@ -153,16 +167,15 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
     }
 }
 
-/// Direct reclaim: before a page is mapped there must be room for it, and for the folio that each thread may be storing, which is
-/// in the pool before its frames are given up. False: not now, read events and try again.
+/// Direct reclaim: before a page is mapped there must be room ([`Pager::room`]). False: not now, read events and try again.
 fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall) -> bool {
-    let window = pager.window() * (1 + pager.storing_threads());
-    if pager.is_freezing.load(Ordering::SeqCst) || pager.memcg.excess(pager, window) == 0 {
+    let room = pager.room();
+    if pager.is_freezing.load(Ordering::SeqCst) || pager.memcg.excess(pager, room) == 0 {
         return true;
     }
     pager.mm.stat().add(Item::AllocStall, 1);
     pager.mail.post(mail::RECLAIM);
-    while pager.memcg.excess(pager, window) > 0 {
+    while pager.memcg.excess(pager, room) > 0 {
         let scan = pager.shrink(worker, DIRECT_BATCH, Effort::Urgent);
         if stall.is_over(pager) {
             pager.memcg.oom_kill(pager);

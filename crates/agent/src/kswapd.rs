@@ -96,6 +96,7 @@ pub(crate) fn run(pager: &'static Pager) {
     if kswapd.pool.compressor.is_parallel {
         CREW.grow(pager.mm.machine().lanes() - 1);
     }
+    pager.mm.machine().copy_out.take_on();
     kswapd.obey();
     loop {
         kswapd.round();
@@ -311,7 +312,7 @@ impl Kswapd {
     /// Reclaim from `memory.high` down to the low watermark.
     fn reclaim(&mut self) {
         let pager = self.pager;
-        if pager.memcg.headroom(pager) > 0 {
+        if pager.memcg.headroom(pager) > 0 && !pager.lacks_room() {
             return;
         }
         self.return_charges();
@@ -319,7 +320,10 @@ impl Kswapd {
         let low = pager.memcg.low();
         let batch = self.batch();
         let (mut fruitless, mut rounds) = (0, 0u32);
-        while pager.memcg.current(pager) > low && fruitless < FRUITLESS_MAX && !self.is_waited_for() {
+        while (pager.memcg.current(pager) > low || pager.lacks_room())
+            && fruitless < FRUITLESS_MAX
+            && !self.is_waited_for()
+        {
             rounds += 1;
             if rounds % TELL_ROUNDS == 0 {
                 self.tell();

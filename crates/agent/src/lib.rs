@@ -32,6 +32,7 @@ mod fault_attr;
 mod fork;
 mod hook;
 mod init;
+mod isolation;
 mod kcompressd;
 mod kswapd;
 mod machine;

@@ -1,4 +1,5 @@
-//! The engine's machine: two userfaultfds, the staging range, the swap files.
+//! The engine's machine: two userfaultfds, the staging range, the swap files. Where the kernel cannot move pages, there is
+//! one userfaultfd, the staging range is plain memory, and [`crate::isolation`] has what differs.
 //!
 //! The program's ranges and the staging range are registered with the *managed* userfaultfd, which reports events. A
 //! move out is then refused by the kernel (EAGAIN) from the moment a mapping starts to change until
@@ -13,7 +14,7 @@ use alloc::vec::Vec;
 use lock_api::Mutex;
 use uzswap_mm::Arena;
 use uzswap_mm::machine::{Done, IoBuffer, IoError, Machine, SCATTER_MAX, Stop};
-use uzswap_mm::page::{PAGE_SIZE, Vpn};
+use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
@@ -24,9 +25,11 @@ use uzswap_sys::mapping::{Discard, Mapping, discard_words, own, unshare, words};
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread;
-use uzswap_sys::uffd::{self, Filled, Uffd};
+use uzswap_sys::uffd::{Filled, Uffd};
 
 use crate::fault_attr::FaultAttr;
+use crate::hook::InOrder;
+use crate::isolation::{self, CopyOut, Isolation};
 use crate::swap_file::SwapFile;
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
@@ -35,7 +38,7 @@ pub(crate) struct Fds {
     /// lowers its limit.
     spare: Mutex<RawLock, Option<WakeEvent>>,
     pub(crate) managed: Uffd,
-    trash: Uffd,
+    isolation: Isolation,
     pub(crate) proc: ProcSelf,
     pub(crate) wake: WakeEvent,
     pub(crate) group: SharedWords,
@@ -46,17 +49,18 @@ pub(crate) struct Fds {
 }
 
 impl Fds {
-    /// Open what every pager needs.
+    /// Open what every pager needs. `copies`: pages are not moved, even if they can be.
     ///
     /// # Errors
     /// The step that failed and what the system answered.
-    pub(crate) fn open(group_path: &core::ffi::CStr) -> Result<Self, (&'static str, Errno)> {
-        let features = uffd::FEATURE_MOVE | uffd::FEATURE_POISON | uffd::FEATURE_EVENT_FORK | uffd::FEATURE_EVENTS_MM;
+    pub(crate) fn open(group_path: &core::ffi::CStr, copies: bool) -> Result<Self, (&'static str, Errno)> {
+        let spare = WakeEvent::new().ok();
+        let opened = isolation::open(copies)?;
         Ok(Self {
-            spare: Mutex::new(WakeEvent::new().ok()),
-            managed: Uffd::open(features).map_err(|e| ("userfaultfd with move and fork events", e))?,
-            trash: Uffd::open(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?,
-            proc: ProcSelf::open().map_err(|e| ("/proc/self", e))?,
+            spare: Mutex::new(spare),
+            managed: opened.managed,
+            isolation: opened.isolation,
+            proc: opened.proc,
             wake: WakeEvent::new().map_err(|e| ("eventfd", e))?,
             group: SharedWords::open(group_path, uzswap_ctl::WORDS).map_err(|e| ("the group file", e))?,
             swap: None,
@@ -91,12 +95,13 @@ pub(crate) struct AgentMachine {
     pub(crate) fail: FaultAttr,
     /// Cores that a parallel compressor spreads a batch over.
     lanes: usize,
+    pub(crate) copy_out: CopyOut,
     /// A page that is never registered: a fill of it can only fail, which tells why others would.
     nowhere: &'static Mapping,
 }
 
 /// What an errno of a fill or move means to the engine.
-fn stop(errno: Errno) -> Stop {
+pub(crate) fn stop(errno: Errno) -> Stop {
     match errno {
         Errno::EXIST => Stop::Present,
         Errno::AGAIN => Stop::Again,
@@ -107,7 +112,7 @@ fn stop(errno: Errno) -> Stop {
     }
 }
 
-fn done(filled: Filled) -> Done {
+pub(crate) fn done(filled: Filled) -> Done {
     Done {
         pages: (filled.bytes / PAGE_SIZE) as u32,
         stop: filled.stop.map(stop),
@@ -115,7 +120,7 @@ fn done(filled: Filled) -> Done {
 }
 
 /// As [`done`], for the program's side of a fill: no such range there means that nothing can be mapped.
-fn filled_in(filled: Filled) -> Done {
+pub(crate) fn filled_in(filled: Filled) -> Done {
     let done = done(filled);
     match done.stop {
         Some(Stop::Missing) => Done {
@@ -152,6 +157,7 @@ impl AgentMachine {
             table_bytes: (pool_bytes / 8).clamp(TABLE_MIN, TABLE_MAX).next_power_of_two(),
             fail: FaultAttr::default(),
             lanes: thread::cores().min(HELPERS_MAX + 1),
+            copy_out: CopyOut::default(),
             nowhere,
         };
         machine.start(fds)?;
@@ -163,8 +169,10 @@ impl AgentMachine {
     /// # Errors
     /// What the registrations answer.
     pub(crate) fn start(&self, fds: Fds) -> Result<(), Errno> {
-        fds.managed.register(self.staging.addr(), self.staging.len())?;
-        fds.trash.register(self.trash.addr(), self.trash.len())?;
+        if let Isolation::Move(trash) = &fds.isolation {
+            fds.managed.register(self.staging.addr(), self.staging.len())?;
+            trash.register(self.trash.addr(), self.trash.len())?;
+        }
         self.fds.set(fds);
         Ok(())
     }
@@ -203,6 +211,16 @@ impl AgentMachine {
         }
     }
 
+    pub(crate) fn staging(&self) -> &'static Mapping {
+        self.staging
+    }
+
+    /// Copies of the program's pages in the slots from `slot` on.
+    pub(crate) fn staged_bytes(&self, slot: u32, pages: u32) -> &[u8] {
+        self.staging
+            .bytes(slot as usize * PAGE_SIZE, pages as usize * PAGE_SIZE)
+    }
+
     fn slot_addr(&self, slot: u32) -> usize {
         self.staging.addr() + slot as usize * PAGE_SIZE
     }
@@ -213,13 +231,13 @@ impl AgentMachine {
     }
 
     /// Move the frames of these slots to the same place of the trash range.
-    fn move_to_trash(&self, slot: u32, pages: u32) {
+    fn move_to_trash(&self, trash: &Uffd, slot: u32, pages: u32) {
         let (offset, len) = (slot as usize * PAGE_SIZE, pages as usize * PAGE_SIZE);
         let mut moved = 0;
         let mut last = None;
         for _ in 0..DROP_TRIES {
             let (from, to) = (self.staging.addr() + offset + moved, self.trash.addr() + offset + moved);
-            let filled = self.fds().trash.move_pages(to, from, len - moved, false);
+            let filled = trash.move_pages(to, from, len - moved, false);
             moved += self.in_truth(filled, len - moved, to, true).bytes;
             if moved == len {
                 return;
@@ -251,6 +269,27 @@ const DROP_TRIES: u32 = 10_000;
 impl Machine for AgentMachine {
     type Arena = PoolArena;
     type Io = SwapBuffer;
+    /// The thread's turn to change mappings, if it takes one.
+    type Isolation = Option<InOrder>;
+
+    fn begin_isolation(&self) -> Option<Option<InOrder>> {
+        match self.fds().isolation {
+            Isolation::Move(_) => Some(None),
+            Isolation::Copy(_) => self.copy_out.begin().map(Some),
+        }
+    }
+
+    fn copies(&self) -> bool {
+        matches!(self.fds().isolation, Isolation::Copy(_))
+    }
+
+    fn give_up(&self, _: &Option<InOrder>, run: PageRange) -> Vec<Vpn> {
+        self.give_up_run(run)
+    }
+
+    fn gave_up(&self) {
+        self.copy_out.end_drop();
+    }
 
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
         if let Some(done) = self
@@ -258,6 +297,9 @@ impl Machine for AgentMachine {
             .stop(&[Stop::Busy, Stop::Again, Stop::NoMemory, Stop::Unmovable])
         {
             return done;
+        }
+        if let Isolation::Copy(memory) = &self.fds().isolation {
+            return self.copy_out(memory, vpn, slot, pages);
         }
         let (to, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
         let filled = self.fds().managed.move_pages(to, vpn.addr(), len, false);
@@ -267,6 +309,9 @@ impl Machine for AgentMachine {
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
         if let Some(done) = self.fail.stop(&[Stop::Busy, Stop::Again, Stop::NoMemory]) {
             return done;
+        }
+        if self.copies() {
+            return self.copy_back(slot, vpn, pages);
         }
         let (from, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
         let filled = self.fds().managed.move_pages(vpn.addr(), from, len, true);
@@ -300,7 +345,11 @@ impl Machine for AgentMachine {
         let (Some((first, _)), Some((last, pages))) = (runs.first(), runs.last()) else {
             return;
         };
-        runs.iter().for_each(|(slot, pages)| self.move_to_trash(*slot, *pages));
+        let Isolation::Move(trash) = &self.fds().isolation else {
+            return runs.iter().for_each(|(slot, pages)| self.discard_slots(*slot, *pages));
+        };
+        runs.iter()
+            .for_each(|(slot, pages)| self.move_to_trash(trash, *slot, *pages));
         let (offset, end) = (*first as usize * PAGE_SIZE, (last + pages) as usize * PAGE_SIZE);
         // What lies between the runs is empty in the trash range.
         if self.trash.discard(offset, end - offset, Discard::DontNeed).is_err() {

@@ -232,7 +232,7 @@ pub(crate) fn inherited() -> Option<&'static Pager> {
 
 fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
-    let mut fds = Fds::open(path)?;
+    let mut fds = Fds::open(path, group.get(Key::Copies) != 0)?;
     let slot = take_slot(&fds, group)?;
     fds.swap = SwapFile::of_group(group, swap_pages(group));
     let config = config(group, fds.swap.as_ref());
@@ -362,13 +362,24 @@ impl Pager {
     }
 
     /// Bytes that one fault maps at most.
-    pub(crate) fn window(&self) -> u64 {
+    fn window(&self) -> u64 {
         let config = self.mm.config();
         (PAGE_SIZE as u64) << config.folio_order_max.max(config.page_cluster)
     }
 
+    /// What must be free before a page is mapped: room for it, and for the folio that each thread may be storing, which is in the
+    /// pool before its frames are given up.
+    pub(crate) fn room(&self) -> u64 {
+        self.window() * (1 + self.storing_threads())
+    }
+
+    /// Whether the fault thread waits for room that it cannot make itself, since only kswapd copies pages out.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.mm.machine().copies() && self.memcg.excess(self, self.room()) > 0
+    }
+
     /// Threads that may be storing at the same time.
-    pub(crate) fn storing_threads(&self) -> u64 {
+    fn storing_threads(&self) -> u64 {
         2 + self.kcompressd_workers.len() as u64
     }
 

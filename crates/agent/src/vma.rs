@@ -137,12 +137,14 @@ pub(crate) struct Scanned {
 /// Go through the mappings and take those under our care that should be and are not.
 pub(crate) fn scan(pager: &Pager, fds: &Fds) -> Scanned {
     let mut scanned = Scanned::default();
-    let mut next = fds.proc.vma_at_or_after(0).ok().flatten();
-    while let Some(vma) = next {
-        next = fds.proc.vma_at_or_after(vma.end).ok().flatten();
-        if !is_worth_it(&vma) {
-            continue;
+    let mut vmas = Vec::new();
+    let looked = fds.proc.for_each_vma(|vma| {
+        if is_worth_it(&vma) {
+            vmas.push(vma);
         }
+    });
+    scanned.again |= looked.is_err();
+    for vma in vmas {
         match manageable_parts(&vma) {
             Some(parts) => {
                 for (start, end) in parts {

@@ -2,7 +2,7 @@
 
 use uzswap_sys::Errno;
 use uzswap_sys::procfs::ProcSelf;
-use uzswap_sys::uffd::{FEATURE_EVENT_FORK, FEATURE_EVENTS_MM, FEATURE_MOVE, Uffd};
+use uzswap_sys::uffd::{FEATURE_EVENT_FORK, FEATURE_EVENTS_MM, FEATURE_MOVE, FEATURE_POISON, FEATURE_WP, Uffd};
 
 use crate::{Failure, agent};
 
@@ -20,20 +20,32 @@ fn userfaultfd(features: u64) -> Result<String, String> {
         Errno::NOENT => "no /dev/userfaultfd: `modprobe userfaultfd` or a kernel with CONFIG_USERFAULTFD; in a container pass --device /dev/userfaultfd".into(),
         Errno::ACCESS => "/dev/userfaultfd is not yours to open: `chmod 666 /dev/userfaultfd` or a udev rule, as root".into(),
         Errno::PERM => "fork events need CAP_SYS_PTRACE: run as root, or `setcap cap_sys_ptrace+ep` on the program".into(),
-        Errno::INVAL => "this kernel's userfaultfd lacks a feature: Linux 6.8 or later has all of them".into(),
+        Errno::INVAL => "this kernel's userfaultfd lacks a feature: Linux 5.7 or later has all of them".into(),
         errno => format!("{errno}"),
     }
     };
     Uffd::open(features).map(|_| "ok".to_owned()).map_err(fix)
 }
 
-fn pagemap_queries() -> Result<String, String> {
-    let proc = ProcSelf::open().map_err(|e| format!("/proc: {e}; mount it"))?;
-    proc.vma_at_or_after(0)
-        .map_err(|e| format!("PROCMAP_QUERY: {e}; Linux 6.11 or later has it"))?;
-    proc.for_each_present(0x1000, 0x2000, |_, _| {})
-        .map_err(|e| format!("PAGEMAP_SCAN: {e}; Linux 6.7 or later has it"))?;
-    Ok("ok".to_owned())
+/// Whether pages can move; where they cannot, they are copied.
+fn moves() -> bool {
+    Uffd::open(FEATURE_MOVE | FEATURE_POISON).is_ok()
+}
+
+/// All that taking pages out needs, one way or the other.
+fn isolation(copies: bool) -> Result<String, String> {
+    let way = match copies {
+        false => FEATURE_MOVE | FEATURE_POISON,
+        true => FEATURE_WP,
+    };
+    userfaultfd(way | FEATURE_EVENTS_MM | FEATURE_EVENT_FORK)
+}
+
+fn proc_files() -> Result<String, String> {
+    let look = || ProcSelf::open()?.vma_at_or_after(0);
+    look()
+        .map(|_| "ok".to_owned())
+        .map_err(|e| format!("/proc: {e}; mount it"))
 }
 
 fn first_line(path: &str) -> Option<String> {
@@ -77,13 +89,20 @@ fn needed() -> Vec<Check> {
     };
     vec![
         need("userfaultfd", userfaultfd(0)),
-        need("UFFDIO_MOVE", userfaultfd(FEATURE_MOVE)),
-        need("mapping events", userfaultfd(FEATURE_MOVE | FEATURE_EVENTS_MM)),
-        need(
-            "fork events",
-            userfaultfd(FEATURE_MOVE | FEATURE_EVENTS_MM | FEATURE_EVENT_FORK),
-        ),
-        need("/proc queries", pagemap_queries()),
+        Check {
+            what: "UFFDIO_MOVE",
+            result: match moves() {
+                true => Ok("ok".into()),
+                false => Err(
+                    "Linux 6.8 or later has it; pages are copied instead, which is slower, and direct I/O is not safe"
+                        .into(),
+                ),
+            },
+            is_needed: false,
+        },
+        need("mapping events", userfaultfd(FEATURE_EVENTS_MM)),
+        need("fork events", isolation(!moves())),
+        need("/proc", proc_files()),
         need(
             "agent directory",
             agent::runtime_dir()
@@ -93,11 +112,10 @@ fn needed() -> Vec<Check> {
     ]
 }
 
-/// Refuse early and clearly what every process of the group would stumble over.
-pub(crate) fn check_machine() -> Result<(), Failure> {
-    let all = FEATURE_MOVE | FEATURE_EVENTS_MM | FEATURE_EVENT_FORK;
-    userfaultfd(all)
-        .and_then(|_| pagemap_queries())
+/// Refuse early and clearly what every process of the group would stumble over. `copies`: pages are not to be moved.
+pub(crate) fn check_machine(copies: bool) -> Result<(), Failure> {
+    isolation(copies || !moves())
+        .and_then(|_| proc_files())
         .map(drop)
         .map_err(|fix| Failure::new(format!("{fix} (`uzswap doctor` shows everything)")))
 }

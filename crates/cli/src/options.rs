@@ -85,6 +85,9 @@ pub(crate) struct RunOptions {
     /// How large folios leave: whole, split into pages first, or direct to the swap file without zswap
     #[arg(long, value_name = "whole|split|direct", default_value = "whole", value_parser = swap_out)]
     pub(crate) swapout: SwapOut,
+    /// How pages leave the program's memory: moved (Linux 6.8), or copied as on Linux 5.7 to 6.7; auto: moved if they can be
+    #[arg(long, value_name = "auto|copy", default_value = "auto", env = "UZSWAP_ISOLATE", value_parser = ["auto", "copy"])]
+    pub(crate) isolate: String,
     /// Background compression threads of each process [default: the cores beyond the second, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=8))]
     pub(crate) kcompressd: Option<u64>,

@@ -46,7 +46,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
             )));
         }
     }
-    crate::doctor::check_machine()?;
+    crate::doctor::check_machine(options.isolate == "copy")?;
     let swap = choose_swap(options)?;
     let library = agent::install()?;
     let group = OpenGroup::create(options.name.as_deref())?;
@@ -192,6 +192,7 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Key::StoreBatch, options.batch),
         (Key::Enabled, 1),
         (Key::FailPerMille, options.fail_per_mille),
+        (Key::Copies, u64::from(options.isolate == "copy")),
         (Key::SwapOut, options.swapout as u64),
         (Key::SwapPlain, u64::from(options.swap_format == "plain")),
         (Key::Recompress, options.recompress.to_word()),

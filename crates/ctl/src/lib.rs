@@ -1,8 +1,8 @@
 //! The group file: an array of 64-bit words that the launcher and every agent of a run map.
 //!
 //! ```text
-//! words    0 .. 31      header: magic, version, limits, tunables, peak, the record of an OOM kill
-//! words   32 .. 127     where the swap file goes (bytes of a path)
+//! words    0 .. 39      header: magic, version, limits, tunables, peak, the record of an OOM kill
+//! words   40 .. 127     where the swap file goes (bytes of a path)
 //! words  128 .. 1023    counters and histograms (uzswap_mm::vmstat)
 //! words 1024 ..         one slot of 16 words for each process
 //! then                  the last words of a pager that had to stop its process, as text
@@ -27,15 +27,15 @@ use uzswap_mm::zpool::{PoolKind, ZpoolType};
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 4;
+const VERSION: u64 = 5;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 
 /// Of [`Key::Swap`].
 pub const SWAP_ENCRYPTED: u64 = 2;
 
-const PATH: usize = 32;
-const PATH_WORDS: usize = 96;
+const PATH: usize = 40;
+const PATH_WORDS: usize = 88;
 const STAT: usize = 128;
 const SLOTS: usize = 1024;
 const SLOT_WORDS: usize = 16;
@@ -109,6 +109,8 @@ pub enum Key {
     ShrinkerEnabled = 30,
     /// For tests: of 1000 steps of the machine so many fail.
     FailPerMille = 31,
+    /// 1: pages are copied out even where the kernel can move them, and nothing newer than Linux 5.7 is used.
+    Copies = 32,
 }
 
 /// Words of a process slot.

@@ -61,18 +61,20 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         if !self.machine.copies() {
             return;
         }
-        let runs = self.with(|inner| inner.leaving.runs.clone());
-        let give_up = |run: &PageRange| self.machine.give_up(isolation, *run);
-        let kept: Vec<Vpn> = runs.iter().flat_map(give_up).collect();
-        self.with(|inner| {
-            inner.leaving = Leaving::default();
-            for vpn in kept {
-                if let Slot::Staged { slot, .. } = inner.table.lookup(vpn) {
-                    self.machine.drop_staged(&[(slot, 1)]);
-                    inner.staging.taken_back(slot);
-                    inner.publish_resident(vpn, 0);
+        while let Some(run) = self.with(|inner| inner.leaving.runs.last().copied()) {
+            let kept = self.machine.give_up(isolation, run);
+            self.with(|inner| {
+                self.machine.gave_up();
+                inner.leaving.runs.pop();
+                inner.leaving.pages -= run.pages();
+                for vpn in kept {
+                    if let Slot::Staged { slot, .. } = inner.table.lookup(vpn) {
+                        self.machine.drop_staged(&[(slot, 1)]);
+                        inner.staging.taken_back(slot);
+                        inner.publish_resident(vpn, 0);
+                    }
                 }
-            }
-        });
+            });
+        }
     }
 }

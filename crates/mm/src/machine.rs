@@ -86,6 +86,9 @@ pub trait Machine {
     /// Unmap a run of pages that were copied out, all of them, without the engine's lock: this waits until the thread that
     /// applies changes has seen it. Returns which pages refused; they are as they were before, and not protected any more.
     fn give_up(&self, isolation: &Self::Isolation, run: PageRange) -> Vec<Vpn>;
+    /// To be called after each [`give_up`](Self::give_up), under the engine's lock: changes are read and applied under one hold of
+    /// it, so what was read of the drop has been recognised by now.
+    fn gave_up(&self);
 
     /// Move the mapped pages from `vpn` on into staging slots from `slot` on, atomically for each page: the
     /// program's next touch faults.

@@ -205,6 +205,8 @@ impl Machine for SimMachine {
         run.iter().filter(|vpn| refuses(vpn)).collect()
     }
 
+    fn gave_up(&self) {}
+
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
         let stops = [Stop::Again, Stop::Busy, Stop::NoMemory, Stop::Unmovable];
         self.fail

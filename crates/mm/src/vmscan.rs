@@ -66,7 +66,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 return scan;
             }
         }
-        self.isolate(want.clamp(CLUSTER_MAX, UNIT * 32), &mut scan);
+        let has_looked = self.isolate(want.clamp(CLUSTER_MAX, UNIT * 32), &mut scan);
         let target = match effort {
             Effort::Background => self.config.staged_target,
             Effort::Requested | Effort::Urgent => 0,
@@ -92,7 +92,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         if !bypasses {
             self.shrink_zswap(worker, scan.reclaimed);
         }
-        if scan.reclaimed == 0 && scan.isolated == 0 && effort == Effort::Urgent {
+        if has_looked && scan.reclaimed == 0 && scan.isolated == 0 && effort == Effort::Urgent {
             scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
         }
         scan
@@ -111,11 +111,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// Take the coldest folios out of their mapping until `want` pages are staged or everything was looked at once.
-    /// The lock is given up every few moves: each costs microseconds, and faults wait.
-    fn isolate(&self, want: u32, scan: &mut Scan) {
+    /// The lock is given up every few moves: each costs microseconds, and faults wait. False: it is not for us to take any.
+    fn isolate(&self, want: u32, scan: &mut Scan) -> bool {
         let Some(isolation) = self.machine.begin_isolation() else {
             scan.again = true;
-            return;
+            return false;
         };
         let mut batch = Batch::default();
         let mut budget = self.with(|inner| inner.lru.len()).min(want as usize * 4 + 256);
@@ -130,6 +130,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
         self.give_up_leaving(&isolation);
         self.with(|inner| batch.close(inner));
+        true
     }
 
     /// Try again for pages of `range` whose sharing was broken. Returns how many were isolated.

@@ -31,6 +31,7 @@ pub mod futex;
 pub mod heap;
 pub mod lz4;
 pub mod mapping;
+mod maps;
 pub mod procfs;
 pub mod random;
 pub mod shared;

@@ -7,6 +7,8 @@ use core::sync::atomic::AtomicU64;
 use rustix::io::{Errno, Result};
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
+use crate::procfs::ProcMem;
+
 /// Advice that a mapping's owner may give; the discriminants name the `madvise` values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
@@ -138,6 +140,16 @@ impl Mapping {
     pub fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
         // SAFETY: in bounds by `at`; exclusive by `&mut self`.
         unsafe { core::slice::from_raw_parts_mut(self.at(offset, len), len) }
+    }
+
+    /// Fill a part with a copy of the program's memory from `addr` on. Returns the bytes copied, up to the first page that is not
+    /// there. Nobody may borrow that part meanwhile: staging slots that are not filled yet.
+    pub fn fill(&self, offset: usize, len: usize, memory: &ProcMem, addr: usize) -> usize {
+        // SAFETY: in bounds by `at`; the engine fills a slot before it tells anybody of it, as it does when the kernel moves a page
+        // there.
+        memory.read(addr, unsafe {
+            core::slice::from_raw_parts_mut(self.at(offset, len), len)
+        })
     }
 
     /// Give the pages of a part back to the system.
@@ -284,6 +296,16 @@ impl Drop for Mapping {
 pub fn unshare(addr: usize, len: usize) -> Result<()> {
     // SAFETY: populating reads or copies pages but changes no contents; a bad range is refused with an error.
     unsafe { mm::madvise(addr as *mut c_void, len, Advice::LinuxPopulateWrite) }
+}
+
+/// Drop pages of the program, of which copies were made: `MADV_DONTNEED`. Waits until the event was read, if the range is registered.
+///
+/// # Errors
+/// EINVAL for locked ranges, ENOMEM for unmapped ones; a part may have been dropped.
+pub fn drop_pages(addr: usize, len: usize) -> Result<()> {
+    // SAFETY: the engine has a copy of each page and gives it back to whoever finds it missing; nobody borrows memory of
+    // the program.
+    unsafe { mm::madvise(addr as *mut c_void, len, Advice::LinuxDontNeed) }
 }
 
 /// The ranges mapped by this copy of the library: an agent must never manage its own memory.

@@ -12,38 +12,10 @@ use rustix::io::{self, Errno, Result};
 use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::PAGE_SIZE;
+use crate::maps::Maps;
+pub use crate::maps::Vma;
 
-const QUERY: Opcode = opcode::read_write::<raw::procmap_query>(b'f', 17);
 const SCAN: Opcode = opcode::read_write::<raw::pm_scan_arg>(b'f', 16);
-
-const VMA_READABLE: u64 = 1;
-const VMA_WRITABLE: u64 = 2;
-const VMA_EXECUTABLE: u64 = 4;
-const VMA_SHARED: u64 = 8;
-const COVERING_OR_NEXT_VMA: u64 = 16;
-
-/// A mapping of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Vma {
-    /// First byte.
-    pub start: usize,
-    /// One past the last byte.
-    pub end: usize,
-    flags: u64,
-    is_file: bool,
-}
-
-impl Vma {
-    /// Private anonymous memory that is not executable, whatever else its protection is: it may change later.
-    pub fn is_private_anonymous_data(&self) -> bool {
-        self.is_private_anonymous() && self.flags & VMA_EXECUTABLE == 0
-    }
-
-    /// As that, executable or not.
-    pub fn is_private_anonymous(&self) -> bool {
-        !self.is_file && self.flags & VMA_SHARED == 0
-    }
-}
 
 /// Sizes from `statm` and `smaps_rollup`, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,10 +34,12 @@ const NO_REGION: raw::page_region = raw::page_region {
 
 /// The open files.
 pub struct ProcSelf {
-    maps: OwnedFd,
+    maps: Maps,
     pagemap: OwnedFd,
     statm: OwnedFd,
     smaps: OwnedFd,
+    /// PAGEMAP_SCAN (Linux 6.7) may be used.
+    scans: bool,
 }
 
 fn open(path: &CStr) -> Result<OwnedFd> {
@@ -78,42 +52,50 @@ impl ProcSelf {
     /// # Errors
     /// ENOENT when /proc is not mounted.
     pub fn open() -> Result<Self> {
+        let mut proc = Self::open_without_queries()?;
+        proc.maps = Maps::open(true)?;
+        proc.scans = proc.scan(0, 0, 0, &mut []) != Err(Errno::NOTTY);
+        Ok(proc)
+    }
+
+    /// The same, to be read as the files were before Linux 6.7.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_without_queries() -> Result<Self> {
         Ok(Self {
-            maps: open(c"/proc/self/maps")?,
+            maps: Maps::open(false)?,
             pagemap: open(c"/proc/self/pagemap")?,
             statm: open(c"/proc/self/statm")?,
             smaps: open(c"/proc/self/smaps_rollup")?,
+            scans: false,
         })
     }
 
     /// The mapping that covers `addr` or else the next one above. `None`: there is none.
     ///
     /// # Errors
-    /// ENOTTY before Linux 6.11.
+    /// What the system answers.
     pub fn vma_at_or_after(&self, addr: usize) -> Result<Option<Vma>> {
-        // SAFETY: procmap_query is plain integers, for which all zeroes is a value.
-        let mut query: raw::procmap_query = unsafe { core::mem::zeroed() };
-        query.size = size_of::<raw::procmap_query>() as u64;
-        query.query_flags = COVERING_OR_NEXT_VMA;
-        query.query_addr = addr as u64;
-        // SAFETY: the opcode is paired with its argument type; no name or build-id buffers are passed.
-        match unsafe { ioctl::ioctl(&self.maps, ioctl::Updater::<QUERY, _>::new(&mut query)) } {
-            Ok(()) => Ok(Some(Vma {
-                start: query.vma_start as usize,
-                end: query.vma_end as usize,
-                flags: query.vma_flags & (VMA_READABLE | VMA_WRITABLE | VMA_EXECUTABLE | VMA_SHARED),
-                is_file: query.inode != 0,
-            })),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(errno),
-        }
+        self.maps.at_or_after(addr)
+    }
+
+    /// Call `found` with each mapping, lowest first.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn for_each_vma(&self, found: impl FnMut(Vma)) -> Result<()> {
+        self.maps.for_each(found)
     }
 
     /// Call `found` for each run of present pages in `[start, end)`, as byte addresses.
     ///
     /// # Errors
-    /// ENOTTY before Linux 6.7.
+    /// What the system answers.
     pub fn for_each_present(&self, start: usize, end: usize, mut found: impl FnMut(usize, usize)) -> Result<()> {
+        if !self.scans {
+            return self.for_each_present_word(start, end, found);
+        }
         const REGIONS: usize = 64;
         let mut regions = [NO_REGION; REGIONS];
         let mut at = start;
@@ -126,6 +108,38 @@ impl ProcSelf {
                 break;
             }
             at = walked;
+        }
+        Ok(())
+    }
+
+    /// [`for_each_present`](Self::for_each_present) by reading a word for each page.
+    fn for_each_present_word(&self, start: usize, end: usize, mut found: impl FnMut(usize, usize)) -> Result<()> {
+        const PAGES: usize = 256;
+        const PRESENT: u64 = 1 << 63;
+        let mut run = None;
+        let mut at = start;
+        while at < end {
+            let mut bytes = [0u8; PAGES * 8];
+            let want = (end - at).div_ceil(PAGE_SIZE).min(PAGES);
+            let n = io::pread(&self.pagemap, &mut bytes[..want * 8], (at / PAGE_SIZE * 8) as u64)?;
+            for word in bytes[..n].as_chunks::<8>().0 {
+                let is_present = u64::from_ne_bytes(*word) & PRESENT != 0;
+                match (run, is_present) {
+                    (None, true) => run = Some(at),
+                    (Some(first), false) => {
+                        found(first, at);
+                        run = None;
+                    }
+                    _ => {}
+                }
+                at += PAGE_SIZE;
+            }
+            if n < 8 {
+                break;
+            }
+        }
+        if let Some(first) = run {
+            found(first, at.min(end));
         }
         Ok(())
     }
@@ -199,6 +213,34 @@ impl ProcSelf {
     }
 }
 
+/// `/proc/self/mem`: memory of the program, read without waiting for anything.
+pub struct ProcMem(OwnedFd);
+
+impl ProcMem {
+    /// Open it.
+    ///
+    /// # Errors
+    /// ENOENT when /proc is not mounted.
+    pub fn open() -> Result<Self> {
+        open(c"/proc/self/mem").map(Self)
+    }
+
+    /// Copy memory from `addr` on. Returns the bytes copied, up to the first page that is not there: where a thread of the program
+    /// would wait for a userfaultfd, this gives up (the kernel looks pages up for it without leave to wait).
+    pub fn read(&self, addr: usize, bytes: &mut [u8]) -> usize {
+        let mut read = 0;
+        while read < bytes.len() {
+            match io::pread(&self.0, &mut bytes[read..], (addr + read) as u64) {
+                Ok(0) => break,
+                Ok(n) => read += n,
+                Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        read
+    }
+}
+
 /// The decimal number at the start of `text`.
 fn number(text: &[u8]) -> usize {
     text.iter()
@@ -224,5 +266,44 @@ unsafe impl ioctl::Ioctl for ScanCall<'_> {
 
     unsafe fn output_from_ptr(out: ioctl::IoctlOutput, _: *mut core::ffi::c_void) -> Result<usize> {
         Ok(out as usize)
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod test {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::mapping::Mapping;
+
+    #[test]
+    fn pages_are_found_with_and_without_queries() {
+        let mut mapping = Mapping::reserve(600 * PAGE_SIZE).unwrap().without_huge_pages();
+        for page in [0, 1, 255, 256, 257, 599] {
+            mapping.write(page * PAGE_SIZE, &[1]);
+        }
+        let present = |proc: ProcSelf| {
+            let mut runs = Vec::new();
+            let (start, end) = (mapping.addr(), mapping.addr() + mapping.len());
+            proc.for_each_present(start, end, |from, to| {
+                runs.push(((from - start) / PAGE_SIZE, (to - start) / PAGE_SIZE));
+            })
+            .unwrap();
+            runs
+        };
+        let expected = [(0, 2), (255, 258), (599, 600)];
+        assert_eq!(present(ProcSelf::open().unwrap()), expected);
+        assert_eq!(present(ProcSelf::open_without_queries().unwrap()), expected);
+    }
+
+    #[test]
+    fn memory_is_copied_up_to_where_there_is_none() {
+        let mut mapping = Mapping::reserve(2 * PAGE_SIZE).unwrap();
+        mapping.write(PAGE_SIZE - 1, &[7]);
+        let memory = ProcMem::open().unwrap();
+        let mut bytes = [0; 2];
+        assert_eq!(memory.read(mapping.addr() + PAGE_SIZE - 1, &mut bytes), 2);
+        assert_eq!(bytes, [7, 0]);
+        assert_eq!(memory.read(16, &mut bytes), 0);
     }
 }

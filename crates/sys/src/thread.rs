@@ -196,7 +196,15 @@ pub fn restore_signals(mask: u64) {
 /// Close every descriptor of this thread's table. Only for a thread with a private table, before it opens its own.
 pub fn close_all_descriptors() {
     // SAFETY: the table is a private copy, so nobody else loses a descriptor, and no owner exists in this thread.
-    let _ = unsafe { syscall(raw::__NR_close_range as usize, [0, u32::MAX as usize, 0, 0, 0, 0]) };
+    let closed = unsafe { syscall(raw::__NR_close_range as usize, [0, u32::MAX as usize, 0, 0, 0, 0]) };
+    if closed.is_err() {
+        // Linux before 5.9. What was opened under a higher limit than now stays open: a copy, closed when the process ends.
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+        for fd in 0..limit.unwrap_or(u64::MAX).min(1 << 20) {
+            // SAFETY: as above.
+            let _ = unsafe { syscall(raw::__NR_close as usize, [fd as usize, 0, 0, 0, 0, 0]) };
+        }
+    }
 }
 
 /// The process id, from the kernel.

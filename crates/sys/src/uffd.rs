@@ -9,8 +9,11 @@ use core::ffi::c_void;
 
 use linux_raw_sys::general as raw;
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::{self, Errno, Result};
 use rustix::ioctl::{self, Opcode, opcode};
+
+use crate::thread::syscall;
 
 const UFFDIO: u8 = 0xAA;
 const API: Opcode = opcode::read_write::<raw::uffdio_api>(UFFDIO, raw::_UFFDIO_API as u8);
@@ -19,16 +22,21 @@ const WAKE: Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, raw::_UFFDIO_WAKE
 const COPY: Opcode = opcode::read_write::<raw::uffdio_copy>(UFFDIO, raw::_UFFDIO_COPY as u8);
 const POISON: Opcode = opcode::read_write::<raw::uffdio_poison>(UFFDIO, raw::_UFFDIO_POISON as u8);
 const MOVE: Opcode = opcode::read_write::<raw::uffdio_move>(UFFDIO, raw::_UFFDIO_MOVE as u8);
+const PROTECT: Opcode = opcode::read_write::<raw::uffdio_writeprotect>(UFFDIO, raw::_UFFDIO_WRITEPROTECT as u8);
 const NEW: Opcode = opcode::none(UFFDIO, 0);
 
 const COPY_MODE_DONTWAKE: u64 = 1;
 const MOVE_MODE_DONTWAKE: u64 = 1;
 const REGISTER_MODE_MISSING: u64 = 1;
+const REGISTER_MODE_WP: u64 = 2;
+const WRITEPROTECT_MODE_WP: u64 = 1;
 
 /// `UFFDIO_MOVE`, the eviction primitive (Linux 6.8).
 pub const FEATURE_MOVE: u64 = raw::UFFD_FEATURE_MOVE as u64;
 /// Pages can be made to raise SIGBUS (Linux 6.6).
 pub const FEATURE_POISON: u64 = raw::UFFD_FEATURE_POISON as u64;
+/// Writes to pages that were protected are reported (Linux 5.7).
+pub const FEATURE_WP: u64 = raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP as u64;
 /// A fork hands the child's own userfaultfd to the reader (needs CAP_SYS_PTRACE).
 pub const FEATURE_EVENT_FORK: u64 = raw::UFFD_FEATURE_EVENT_FORK as u64;
 /// mremap, madvise and munmap are reported.
@@ -83,7 +91,11 @@ pub const BATCH: usize = 16;
 
 /// A userfaultfd.
 #[derive(Debug)]
-pub struct Uffd(OwnedFd);
+pub struct Uffd {
+    fd: OwnedFd,
+    /// Opened with [`FEATURE_WP`].
+    protects: bool,
+}
 
 /// `USERFAULTFD_IOC_NEW` on `/dev/userfaultfd`: an integer argument, a descriptor as the result.
 struct NewUffd(usize);
@@ -106,6 +118,25 @@ unsafe impl ioctl::Ioctl for NewUffd {
     }
 }
 
+/// Closed on exec, never blocking in reads.
+const FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::NONBLOCK);
+
+fn new_by_device() -> Result<OwnedFd> {
+    let device = rustix::fs::open(c"/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    // SAFETY: NewUffd describes this request of this device.
+    let fd = unsafe { ioctl::ioctl(&device, NewUffd(FLAGS.bits() as usize))? };
+    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd.
+fn new_by_syscall() -> Result<OwnedFd> {
+    // SAFETY: takes flags, touches no memory of ours.
+    let fd = unsafe { syscall(raw::__NR_userfaultfd as usize, [FLAGS.bits() as usize, 0, 0, 0, 0, 0])? };
+    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
 impl Uffd {
     /// Open with exactly `features`, closed on exec, never blocking in reads.
     ///
@@ -113,13 +144,18 @@ impl Uffd {
     /// ENOENT: no `/dev/userfaultfd`; EACCES, EPERM: not allowed to open it, or not allowed one of the features
     /// (EVENT_FORK without CAP_SYS_PTRACE); EINVAL: this kernel lacks one of the features.
     pub fn open(features: u64) -> Result<Self> {
-        use rustix::fs::{Mode, OFlags};
-        let device = rustix::fs::open(c"/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        let flags = (OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as usize;
-        // SAFETY: NewUffd describes this request of this device.
-        let fd = unsafe { ioctl::ioctl(&device, NewUffd(flags))? };
-        // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
-        let uffd = Self(unsafe { OwnedFd::from_raw_fd(fd) });
+        let fd = match new_by_device() {
+            // Linux before 6.1, or nobody made the device.
+            Err(Errno::NOENT) => new_by_syscall().map_err(|errno| match errno {
+                Errno::PERM | Errno::NOSYS => Errno::NOENT,
+                errno => errno,
+            })?,
+            fd => fd?,
+        };
+        let uffd = Self {
+            fd,
+            protects: features & FEATURE_WP != 0,
+        };
         let mut api = raw::uffdio_api {
             api: u64::from(raw::UFFD_API),
             features,
@@ -135,7 +171,7 @@ impl Uffd {
         unsafe { ioctl::ioctl(self, ioctl::Updater::<OP, T>::new(value)) }
     }
 
-    /// Have missing pages of `[addr, addr + len)` reported here.
+    /// Have missing pages of `[addr, addr + len)` reported here, and writes to protected ones.
     ///
     /// # Errors
     /// EINVAL: not (only) private anonymous memory; EBUSY: another userfaultfd has it; ENOMEM: unmapped.
@@ -146,7 +182,10 @@ impl Uffd {
         };
         let mut arg = raw::uffdio_register {
             range,
-            mode: REGISTER_MODE_MISSING,
+            mode: match self.protects {
+                true => REGISTER_MODE_MISSING | REGISTER_MODE_WP,
+                false => REGISTER_MODE_MISSING,
+            },
             ioctls: 0,
         };
         self.update::<REGISTER, _>(&mut arg)
@@ -159,8 +198,37 @@ impl Uffd {
         self.copy(elsewhere, &PAGE, false).stop == Some(Errno::AGAIN)
     }
 
-    /// Wake the threads that wait for pages of the range; they look again.
+    /// Have writes to the pages that are there now reported: whoever writes waits. What is written by the kernel on behalf of the
+    /// program waits too, unless it holds the page already (direct I/O under way, buffers registered with io_uring).
+    ///
+    /// # Errors
+    /// EAGAIN: an event waits to be read; ENOENT: not all of it is registered here.
+    pub fn protect(&self, addr: usize, len: usize) -> Result<()> {
+        self.write_protect(addr, len, WRITEPROTECT_MODE_WP)
+    }
+
+    /// The opposite; whoever waited to write is woken.
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect).
+    pub fn unprotect(&self, addr: usize, len: usize) -> Result<()> {
+        self.write_protect(addr, len, 0)
+    }
+
+    fn write_protect(&self, addr: usize, len: usize, mode: u64) -> Result<()> {
+        let range = raw::uffdio_range {
+            start: addr as u64,
+            len: len as u64,
+        };
+        self.update::<PROTECT, _>(&mut raw::uffdio_writeprotect { range, mode })
+    }
+
+    /// Wake the threads that wait for pages of the range; they look again. Those that wait to write to a protected page can then.
     pub fn wake(&self, addr: usize, len: usize) {
+        if self.protects {
+            // Refused while events wait: then they fault again, and are woken again.
+            let _ = self.unprotect(addr, len);
+        }
         // Nobody there to wake, or nothing mapped any more: both leave nothing to do.
         let _ = self.update::<WAKE, _>(&mut raw::uffdio_range {
             start: addr as u64,
@@ -233,7 +301,7 @@ impl Uffd {
     pub fn read_events(&self, mut f: impl FnMut(Event)) -> Result<bool> {
         let mut messages = [0u8; BATCH * MESSAGE];
         loop {
-            match io::read(&self.0, &mut messages) {
+            match io::read(&self.fd, &mut messages) {
                 Ok(n) => {
                     messages[..n]
                         .as_chunks::<MESSAGE>()
@@ -253,7 +321,7 @@ impl Uffd {
 
 impl AsFd for Uffd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
@@ -268,10 +336,11 @@ fn decode(msg: &[u8; MESSAGE]) -> Option<Event> {
             addr: word(1),
             write: word(0) & raw::UFFD_PAGEFAULT_FLAG_WRITE as usize != 0,
         }),
-        // SAFETY: the kernel installed this descriptor in our table when it delivered the message.
-        raw::UFFD_EVENT_FORK => Some(Event::Fork(Uffd(unsafe {
-            OwnedFd::from_raw_fd(word(0) as u32 as i32)
-        }))),
+        raw::UFFD_EVENT_FORK => Some(Event::Fork(Uffd {
+            // SAFETY: the kernel installed this descriptor in our table when it delivered the message.
+            fd: unsafe { OwnedFd::from_raw_fd(word(0) as u32 as i32) },
+            protects: false,
+        })),
         raw::UFFD_EVENT_REMAP => Some(Event::Remap {
             from: word(0),
             to: word(1),

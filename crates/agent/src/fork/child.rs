@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
+use uzswap_mm::machine::Machine;
 use uzswap_sys::Errno;
 use uzswap_sys::file::File;
 use uzswap_sys::thread;
@@ -89,7 +90,7 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
 /// All that the child's pager needs and may fail to get.
 fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     let group = pager.memcg.group();
-    let mut fds = Fds::open(pager.group_path)?;
+    let mut fds = Fds::open(pager.group_path, pager.mm.machine().copies())?;
     fds.inherited = inherit_files(pager)?;
     // As many as the parent's: the engine goes on with what it was made for.
     fds.swap = SwapFile::of_group(group, pager.mm.config().swap_pages);

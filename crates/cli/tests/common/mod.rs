@@ -56,11 +56,20 @@ impl Run {
     }
 }
 
+/// `uzswap run`, with pages copied instead of moved in `older_kernels`.
+pub fn uzswap_run() -> Command {
+    let mut command = Command::new(UZSWAP);
+    command.arg("run");
+    if module_path!().starts_with("older_kernels") {
+        command.args(["--isolate", "copy"]);
+    }
+    command
+}
+
 /// `uzswap run OPTIONS --stat-json FILE -- CMD`
 pub fn run(name: &str, options: &[&str], cmd: &[&str]) -> Run {
     let json = temp(name);
-    let output = Command::new(UZSWAP)
-        .arg("run")
+    let output = uzswap_run()
         .args(options)
         .arg("--stat-json")
         .arg(&json)
@@ -89,8 +98,8 @@ impl Held {
     pub fn start(name: &str, options: &[&str], megabytes: u64) -> Self {
         let group = format!("{name}-{}", std::process::id());
         let (json, go) = (temp(&format!("{name}.json")), temp(&format!("{name}.go")));
-        let child = Command::new(UZSWAP)
-            .args(["run", "--name", &group])
+        let child = uzswap_run()
+            .args(["--name", &group])
             .args(options)
             .arg("--stat-json")
             .arg(&json)

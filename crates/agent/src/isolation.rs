@@ -1,0 +1,164 @@
+//! How pages leave the program's mapping: moved, where the kernel can (UFFDIO_MOVE, Linux 6.8), else copied
+//! (`uzswap_mm::leaving` has the states).
+//!
+//! Copying knows nothing of pins: what the kernel holds for direct I/O that is under way, or for buffers registered with
+//! io_uring, is written to behind the protection, and a copy made before that is old. A move refuses such pages; here nothing
+//! can tell. docs/compatibility.md says so.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+use uzswap_mm::machine::{Done, Stop};
+use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
+use uzswap_sys::Errno;
+use uzswap_sys::mapping::{Discard, drop_pages};
+use uzswap_sys::procfs::{ProcMem, ProcSelf};
+use uzswap_sys::thread;
+use uzswap_sys::uffd::{self, Uffd};
+
+use crate::hook::InOrder;
+use crate::machine::{AgentMachine, done, filled_in, stop};
+
+/// What each way needs.
+pub(crate) enum Isolation {
+    /// A userfaultfd for the trash range.
+    Move(Uffd),
+    /// Where the program's memory is read.
+    Copy(ProcMem),
+}
+
+/// A userfaultfd for the program's memory, and what goes with it.
+pub(crate) struct Opened {
+    pub(crate) managed: Uffd,
+    pub(crate) proc: ProcSelf,
+    pub(crate) isolation: Isolation,
+}
+
+/// Open what isolation needs: `copies`: without whatever came after Linux 5.7.
+///
+/// # Errors
+/// The step that failed and what the system answered.
+pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
+    let events = uffd::FEATURE_EVENT_FORK | uffd::FEATURE_EVENTS_MM;
+    let moves = match copies {
+        true => Err(Errno::INVAL),
+        false => Uffd::open(uffd::FEATURE_MOVE | uffd::FEATURE_POISON | events),
+    };
+    match moves {
+        Ok(managed) => Ok(Opened {
+            managed,
+            proc: ProcSelf::open().map_err(|e| ("/proc/self", e))?,
+            isolation: Isolation::Move(Uffd::open(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?),
+        }),
+        Err(Errno::INVAL) => Ok(Opened {
+            managed: Uffd::open(uffd::FEATURE_WP | events).map_err(|e| ("userfaultfd with fork events", e))?,
+            proc: ProcSelf::open_without_queries().map_err(|e| ("/proc/self", e))?,
+            isolation: Isolation::Copy(ProcMem::open().map_err(|e| ("/proc/self/mem", e))?),
+        }),
+        Err(errno) => Err(("userfaultfd with move and fork events", errno)),
+    }
+}
+
+/// Who copies out, and what is being dropped.
+#[derive(Default)]
+pub(crate) struct CopyOut {
+    /// The only thread that may: it waits for the fault thread.
+    thread: AtomicI32,
+    /// First byte and end of what it drops now.
+    dropping: [AtomicUsize; 2],
+}
+
+impl CopyOut {
+    /// The calling thread isolates from now on.
+    pub(crate) fn take_on(&self) {
+        self.thread.store(thread::tid(), Ordering::Relaxed);
+    }
+
+    /// This thread's turn to change mappings, if it may isolate and nobody else has it.
+    pub(crate) fn begin(&self) -> Option<InOrder> {
+        let is_mine = self.thread.load(Ordering::Relaxed) == thread::tid();
+        is_mine.then(InOrder::attempt).flatten()
+    }
+
+    /// Whether the event is about what we drop. A drop by the program of the same pages at the same moment, by a raw system
+    /// call, would be taken for ours: they would keep their contents.
+    pub(crate) fn is_own(&self, start: usize, end: usize) -> bool {
+        let [first, limit] = &self.dropping;
+        // Pairs with the stores of `drop_run`: the event was raised after them, and `end_drop` comes after the lock was taken that
+        // this is asked under.
+        first.load(Ordering::SeqCst) <= start && end <= limit.load(Ordering::SeqCst)
+    }
+
+    /// Drop a run of pages. Returns those that refuse.
+    fn drop_run(&self, run: PageRange) -> Vec<Vpn> {
+        let [first, limit] = &self.dropping;
+        first.store(run.start.addr(), Ordering::SeqCst);
+        limit.store(run.end.addr(), Ordering::SeqCst);
+        let mut kept = Vec::new();
+        if drop_pages(run.start.addr(), run.pages() as usize * PAGE_SIZE).is_err() {
+            // Some may be gone already: dropping them again changes nothing.
+            kept.extend(run.iter().filter(|vpn| drop_pages(vpn.addr(), PAGE_SIZE).is_err()));
+        }
+        kept
+    }
+
+    /// The events of the last drop were recognised.
+    pub(crate) fn end_drop(&self) {
+        self.dropping[1].store(0, Ordering::SeqCst);
+    }
+}
+
+impl AgentMachine {
+    /// `move_out` by copying: protect, copy, and see that the mapping is still the one that was protected.
+    pub(crate) fn copy_out(&self, memory: &ProcMem, vpn: Vpn, slot: u32, pages: u32) -> Done {
+        let (addr, len) = (vpn.addr(), pages as usize * PAGE_SIZE);
+        let managed = &self.fds().managed;
+        match managed.protect(addr, len) {
+            Ok(()) => {}
+            // It spans mappings, not all of which are registered.
+            Err(Errno::NOENT) if pages > 1 => return self.copy_out(memory, vpn, slot, 1),
+            Err(Errno::NOENT) => return Done::none(Stop::Unmovable),
+            Err(errno) => return Done::none(stop(errno)),
+        }
+        let copied = self.staging().fill(slot as usize * PAGE_SIZE, len, memory, addr) / PAGE_SIZE * PAGE_SIZE;
+        // What was replaced before this would have been reported since the protection, which was refused if it was earlier.
+        let is_changing = managed.is_changing(self.nowhere());
+        let taken = if is_changing { 0 } else { copied };
+        if taken < len {
+            // If that is refused, whoever writes is woken one by one.
+            managed.wake(addr + taken, len - taken);
+        }
+        Done {
+            pages: (taken / PAGE_SIZE) as u32,
+            stop: match is_changing {
+                true => Some(Stop::Again),
+                false => (taken < len).then_some(Stop::Missing),
+            },
+        }
+    }
+
+    /// `move_in` by copying.
+    pub(crate) fn copy_back(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
+        let staged = self.staged_bytes(slot, pages);
+        let filled = self.fds().managed.copy(vpn.addr(), staged, true);
+        self.discard_slots(slot, done(filled).pages);
+        filled_in(filled)
+    }
+
+    /// `give_up`.
+    pub(crate) fn give_up_run(&self, run: PageRange) -> Vec<Vpn> {
+        let kept = self.copy_out.drop_run(run);
+        for vpn in &kept {
+            self.fds().managed.wake(vpn.addr(), PAGE_SIZE);
+        }
+        kept
+    }
+
+    /// Empty staging slots that hold copies.
+    pub(crate) fn discard_slots(&self, slot: u32, pages: u32) {
+        let (offset, len) = (slot as usize * PAGE_SIZE, pages as usize * PAGE_SIZE);
+        if len > 0 && self.staging().discard(offset, len, Discard::DontNeed).is_err() {
+            panic!("MADV_DONTNEED on the staging range");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The mappings of this process, from `/proc/self/maps`: asked for one by one (PROCMAP_QUERY, Linux 6.11), or read as text.
+
+use linux_raw_sys::general as raw;
+use lock_api::RawMutex;
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, Mode, OFlags, SeekFrom};
+use rustix::io::{self, Errno, Result};
+use rustix::ioctl::{self, Opcode, opcode};
+
+use crate::futex::RawLock;
+
+const QUERY: Opcode = opcode::read_write::<raw::procmap_query>(b'f', 17);
+
+const VMA_EXECUTABLE: u64 = 4;
+const VMA_SHARED: u64 = 8;
+const COVERING_OR_NEXT_VMA: u64 = 16;
+
+/// A mapping of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vma {
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+    is_executable: bool,
+    is_shared: bool,
+    is_file: bool,
+}
+
+impl Vma {
+    /// Private anonymous memory that is not executable, whatever else its protection is: it may change later.
+    pub fn is_private_anonymous_data(&self) -> bool {
+        self.is_private_anonymous() && !self.is_executable
+    }
+
+    /// As that, executable or not.
+    pub fn is_private_anonymous(&self) -> bool {
+        !self.is_file && !self.is_shared
+    }
+
+    /// A line of the text: `START-END PERMISSIONS OFFSET DEVICE INODE [NAME]`.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        let (range, permissions) = (words.next()?, words.next()?);
+        let inode = words.nth(2)?;
+        let dash = range.iter().position(|byte| *byte == b'-')?;
+        Some(Self {
+            start: hex(&range[..dash])?,
+            end: hex(&range[dash + 1..])?,
+            is_executable: *permissions.get(2)? == b'x',
+            is_shared: *permissions.get(3)? != b'p',
+            is_file: inode != b"0",
+        })
+    }
+}
+
+fn hex(text: &[u8]) -> Option<usize> {
+    usize::from_str_radix(core::str::from_utf8(text).ok()?, 16).ok()
+}
+
+/// The open file.
+pub(crate) struct Maps {
+    file: OwnedFd,
+    queries: bool,
+    /// Held while the text is read: a descriptor has one position.
+    reading: RawLock,
+}
+
+impl Maps {
+    /// Open it. `may_query`: unless the kernel is too old, mappings are asked for.
+    ///
+    /// # Errors
+    /// ENOENT when /proc is not mounted.
+    pub(crate) fn open(may_query: bool) -> Result<Self> {
+        let file = fs::open(c"/proc/self/maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let queries = may_query && query(&file, 0) != Err(Errno::NOTTY);
+        Ok(Self {
+            file,
+            queries,
+            reading: RawLock::INIT,
+        })
+    }
+
+    /// The mapping that covers `addr` or else the next one above.
+    pub(crate) fn at_or_after(&self, addr: usize) -> Result<Option<Vma>> {
+        if self.queries {
+            return query(&self.file, addr);
+        }
+        let mut found = None;
+        self.read(|vma| {
+            found = (vma.end > addr).then_some(vma);
+            found.is_none()
+        })?;
+        Ok(found)
+    }
+
+    /// Call `found` with each mapping, lowest first.
+    pub(crate) fn for_each(&self, mut found: impl FnMut(Vma)) -> Result<()> {
+        if !self.queries {
+            return self.read(|vma| {
+                found(vma);
+                true
+            });
+        }
+        let mut at = 0;
+        while let Some(vma) = query(&self.file, at)? {
+            found(vma);
+            at = vma.end;
+        }
+        Ok(())
+    }
+
+    /// Read the text, a line at a time, while `wants_more`.
+    fn read(&self, wants_more: impl FnMut(Vma) -> bool) -> Result<()> {
+        self.reading.lock();
+        let result = self.read_lines(wants_more);
+        // SAFETY: locked above, by this very thread.
+        unsafe { self.reading.unlock() };
+        result
+    }
+
+    fn read_lines(&self, mut wants_more: impl FnMut(Vma) -> bool) -> Result<()> {
+        fs::seek(&self.file, SeekFrom::Start(0))?;
+        // Longer than any line up to the name, of which no more is needed.
+        let mut line = [0u8; 128];
+        let mut len = 0;
+        let mut chunk = [0u8; 2048];
+        loop {
+            let n = match io::read(&self.file, &mut chunk) {
+                Err(Errno::INTR) => continue,
+                n => n?,
+            };
+            if n == 0 {
+                return Ok(());
+            }
+            for byte in &chunk[..n] {
+                if *byte != b'\n' {
+                    if let Some(place) = line.get_mut(len) {
+                        *place = *byte;
+                        len += 1;
+                    }
+                    continue;
+                }
+                if let Some(vma) = Vma::parse(&line[..len])
+                    && !wants_more(vma)
+                {
+                    return Ok(());
+                }
+                len = 0;
+            }
+        }
+    }
+}
+
+fn query(maps: &OwnedFd, addr: usize) -> Result<Option<Vma>> {
+    // SAFETY: procmap_query is plain integers, for which all zeroes is a value.
+    let mut query: raw::procmap_query = unsafe { core::mem::zeroed() };
+    query.size = size_of::<raw::procmap_query>() as u64;
+    query.query_flags = COVERING_OR_NEXT_VMA;
+    query.query_addr = addr as u64;
+    // SAFETY: the opcode is paired with its argument type; no name or build-id buffers are passed.
+    match unsafe { ioctl::ioctl(maps, ioctl::Updater::<QUERY, _>::new(&mut query)) } {
+        Ok(()) => Ok(Some(Vma {
+            start: query.vma_start as usize,
+            end: query.vma_end as usize,
+            is_executable: query.vma_flags & VMA_EXECUTABLE != 0,
+            is_shared: query.vma_flags & VMA_SHARED != 0,
+            is_file: query.inode != 0,
+        })),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod test {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::mapping::Mapping;
+
+    #[test]
+    fn the_text_says_what_the_queries_say() {
+        let mapping = Mapping::reserve(3 * crate::PAGE_SIZE).unwrap();
+        let (new, old) = (Maps::open(true).unwrap(), Maps::open(false).unwrap());
+        for addr in [
+            mapping.addr(),
+            mapping.addr() + crate::PAGE_SIZE,
+            query as *const () as usize,
+            0,
+        ] {
+            // Other threads map memory meanwhile.
+            let agree = (0..100).any(|_| new.at_or_after(addr) == old.at_or_after(addr));
+            assert!(agree, "{addr:#x}: {:?}", old.at_or_after(addr));
+        }
+        let all = |maps: &Maps| {
+            let mut all = Vec::new();
+            maps.for_each(|vma| all.push(vma)).unwrap();
+            // Not a mapping of the process.
+            all.retain(|vma| vma.start < 1 << 47);
+            all
+        };
+        assert!(
+            (0..100).any(|_| all(&new) == all(&old)),
+            "{:?}\n{:?}",
+            all(&new),
+            all(&old)
+        );
+    }
+
+    #[test]
+    fn lines_are_read_whatever_their_name() {
+        let line = b"7f10a0000000-7f10a0021000 rw-p 00000000 00:00 0 ";
+        let vma = Vma::parse(line).unwrap();
+        assert_eq!((vma.start, vma.end), (0x7f10_a000_0000, 0x7f10_a002_1000));
+        assert!(vma.is_private_anonymous_data());
+        let heap = b"55d0c8a4b000-55d0c8a6c000 rw-p 00000000 00:00 0                          [heap]";
+        assert!(Vma::parse(heap).unwrap().is_private_anonymous_data());
+        let text = b"55d0c7000000-55d0c7001000 r-xp 00001000 08:01 1234   /bin/a b";
+        assert!(!Vma::parse(text).unwrap().is_private_anonymous());
+        assert_eq!(Vma::parse(b""), None);
+        assert_eq!(Vma::parse(b"12-zz rw-p 0 0 0"), None);
+    }
+}
