@@ -78,7 +78,8 @@ fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec
                         forks.begin(child)
                     } else {
                         // Now: the next message may be a change that is not the child's.
-                        let since = changes.logged();
+                        let mut since = changes.logged();
+                        fork::add_wiped(&mut since);
                         fork::populate(pager, changes, worker, &child, &since);
                     }
                 }

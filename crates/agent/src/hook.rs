@@ -30,7 +30,10 @@ const SYS_MLOCK: usize = 149;
 const SYS_MLOCKALL: usize = 151;
 
 /// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events.
-const DROPPING_ADVICE: [c_int; 4] = [4, 8, 9, 24];
+const DROPPING_ADVICE: [c_int; 4] = [MADV_DONTNEED, MADV_FREE, 9, 24];
+const MADV_DONTNEED: c_int = 4;
+const MADV_FREE: c_int = 8;
+const MADV_WIPEONFORK: c_int = 18;
 const MAP_FIXED: c_int = 0x10;
 const MREMAP_FIXED: c_int = 2;
 
@@ -317,10 +320,28 @@ pub(crate) extern "C" fn mremap(
     }
 }
 
+/// Some memory is not for children, or was once.
+static WIPES_ON_FORK: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program ever asked for memory that its children get empty.
+pub(crate) fn wipes_on_fork() -> bool {
+    WIPES_ON_FORK.load(Ordering::SeqCst)
+}
+
 pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
     let _turn = DROPPING_ADVICE.contains(&advice).then(InOrder::begin);
+    if advice == MADV_WIPEONFORK {
+        WIPES_ON_FORK.store(true, Ordering::SeqCst);
+    }
     // SAFETY: exactly the call that the program makes.
-    match unsafe { syscall(SYS_MADVISE, [addr as usize, len, advice as usize, 0, 0, 0]) } {
+    let advise = |advice: c_int| unsafe { syscall(SYS_MADVISE, [addr as usize, len, advice as usize, 0, 0, 0]) };
+    let result = advise(advice);
+    if advice == MADV_FREE && result.is_ok() && pager::active().is_some() {
+        // The kernel may drop the pages at any time, and the program has to expect that it does so now. Pages that stayed
+        // would be charged, and be nobody's to reclaim: their words are gone.
+        let _ = advise(MADV_DONTNEED);
+    }
+    match result {
         Ok(_) => 0,
         Err(errno) => {
             set_errno(errno);

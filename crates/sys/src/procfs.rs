@@ -13,7 +13,7 @@ use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::PAGE_SIZE;
 use crate::maps::Maps;
-pub use crate::maps::Vma;
+pub use crate::maps::{Vma, for_each_wiped_on_fork};
 
 const SCAN: Opcode = opcode::read_write::<raw::pm_scan_arg>(b'f', 16);
 

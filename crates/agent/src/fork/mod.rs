@@ -34,4 +34,4 @@ mod parent;
 
 pub(crate) use child::child;
 pub(crate) use handover::Handover;
-pub(crate) use parent::{ForkServer, freeze_until_forked, parent, populate, prepare, release_pins};
+pub(crate) use parent::{ForkServer, add_wiped, freeze_until_forked, parent, populate, prepare, release_pins};

@@ -4,10 +4,11 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
-use uzswap_mm::page::{PAGE_SIZE, Vpn};
+use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Changes, Worker};
 use uzswap_sys::Errno;
+use uzswap_sys::procfs::for_each_wiped_on_fork;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
@@ -133,6 +134,7 @@ impl ForkServer {
         let (handover, fds) = (&pager.handover, pager.fds());
         self.changes.clear();
         pager.mm.changes_before_fork(|change| self.changes.push(change));
+        add_wiped(&mut self.changes);
         self.changes.iter().for_each(|change| handover.push_change(*change));
         // Our own file only if a word names it: or every generation of a family would hand down one more.
         let is_used = pager.mm.gauges().swapped > 0;
@@ -195,6 +197,14 @@ impl ForkServer {
         pager.handover.parent_returned.store(false, Ordering::SeqCst);
         pager.mail.post(mail::THAWED);
         pager.replies.post(reply::FORKED);
+    }
+}
+
+/// What the child got empty (MADV_WIPEONFORK) is as if dropped.
+pub(crate) fn add_wiped(changes: &mut Vec<Change>) {
+    if hook::wipes_on_fork() {
+        // Without /proc it cannot be told: the child then finds what its parent has.
+        let _ = for_each_wiped_on_fork(|start, end| changes.push(Change::Remove(PageRange::of_bytes(start, end))));
     }
 }
 
