@@ -60,7 +60,19 @@ pub struct Config {
     pub pool: PoolKind,
 }
 
+/// log2 of the pages that are worth loading from the pool at once out of sequence, where a block costs as much as the next.
+const POOL_CLUSTER_MAX: u32 = 2;
+
 impl Config {
+    /// log2 of the pages that are loaded together out of sequence, if they are worth it. A read of the device costs as much as many
+    /// pages.
+    pub(crate) fn cluster(&self, is_on_device: bool) -> u32 {
+        match is_on_device {
+            true => self.page_cluster,
+            false => self.page_cluster.min(POOL_CLUSTER_MAX),
+        }
+    }
+
     /// log2 of the pages that one fault loads at most: a cluster of neighbours, or a folio while faults come in sequence.
     pub(crate) fn load_order_max(&self) -> u32 {
         match self.page_cluster {

@@ -61,9 +61,6 @@ impl Read {
     }
 }
 
-/// log2 of the pages that a load from the pool brings at least, if they are stored (and `page_cluster` is not lower).
-const CLUSTER_MIN: u32 = 2;
-
 /// Zeros to map for first touches, one staging unit of them.
 static ZEROS: [u8; crate::UNIT as usize * PAGE_SIZE] = [0; crate::UNIT as usize * PAGE_SIZE];
 
@@ -310,10 +307,10 @@ impl<A: Arena> Inner<A> {
         mm.stat.add(Item::PgMajFault, 1);
         let slot = self.table.lookup(vpn);
         let is_swapped = matches!(slot, Slot::Swap(_));
-        let cluster = mm.config.page_cluster;
-        // A read costs as much as many pages, a block little more than itself.
-        let least = if is_swapped { cluster } else { cluster.min(CLUSTER_MIN) };
-        let order = self.streams.order(vpn, mm.config.load_order_max()).max(least);
+        let order = match self.streams.order(vpn, mm.config.load_order_max()) {
+            0 => self.neighbours(mm, worker, vpn, is_swapped),
+            order => order.max(mm.config.cluster(is_swapped)),
+        };
         let Some((first, read)) = self.take_along(worker, vpn, order) else {
             return Step::Done(Fault::Retry);
         };
@@ -325,6 +322,27 @@ impl<A: Arena> Inner<A> {
             self.reference_neighbours(vpn);
         }
         Step::Load(first, read)
+    }
+
+    /// The order of the window that is worth bringing with a page that continues no stream.
+    fn neighbours<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> u32
+    where
+        R: RawMutex,
+        M: Machine<Arena = A>,
+    {
+        let order = mm.config.cluster(is_swapped);
+        self.locality.note_load(vpn);
+        if self.locality.is_probe() {
+            if let Some((first, _)) = self.take_along(worker, vpn, order) {
+                self.locality.watch(PageRange::new(first, worker.loads() as u64));
+            }
+            return 0;
+        }
+        if self.locality.is_worthwhile(is_swapped) {
+            order
+        } else {
+            0
+        }
     }
 
     /// Have the worker load `vpn` and its neighbours within the aligned window of `2^order` pages that are where it is: in the

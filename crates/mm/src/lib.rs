@@ -48,6 +48,7 @@ mod fault;
 mod fork;
 mod leaving;
 mod list_lru;
+mod locality;
 pub mod machine;
 pub mod page;
 mod range_set;
@@ -87,6 +88,7 @@ use lock_api::{Mutex, RawMutex};
 
 use leaving::Leaving;
 use list_lru::{LruEntry, LruList, Tags};
+use locality::Locality;
 use machine::Machine;
 use page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use range_set::RangeSet;
@@ -181,6 +183,7 @@ pub struct Inner<A> {
     shrinker_debt: u64,
     frozen: Option<fork::Log>,
     leaving: Leaving,
+    locality: Locality,
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
@@ -205,6 +208,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             shrinker_debt: 0,
             frozen: None,
             leaving: Leaving::default(),
+            locality: Locality::default(),
         };
         Self {
             inner: Mutex::new(inner),
