@@ -12,6 +12,7 @@ mod reclaim;
 mod report;
 mod run;
 mod size;
+mod top;
 
 use std::process::ExitCode;
 
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Stat(options) => report::stat(&options),
         Command::List => report::list(),
+        Command::Top(options) => top::top(&options),
         Command::Reclaim(options) => reclaim::reclaim(&options),
         Command::Set(options) => report::set(&options),
         Command::Doctor => Ok(doctor::doctor()),

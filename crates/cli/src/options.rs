@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Stat(StatOptions),
     /// List the running groups
     List,
+    /// Show the running groups and their processes again and again
+    Top(TopOptions),
     /// Reclaim memory of a running group now (memory.reclaim)
     Reclaim(ReclaimOptions),
     /// Change a limit or tunable of a running group
@@ -133,6 +135,16 @@ pub(crate) struct StatOptions {
 }
 
 #[derive(Args)]
+pub(crate) struct TopOptions {
+    /// Seconds between two looks
+    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+    pub(crate) interval: f64,
+    /// Looks, the first of which has no rates [default: until stopped]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+}
+
+#[derive(Args)]
 pub(crate) struct ReclaimOptions {
     /// Name of the group
     pub(crate) group: String,
@@ -213,6 +225,12 @@ pub(crate) fn percent(text: &str) -> Result<u64, String> {
 pub(crate) fn zpool(text: &str) -> Result<ZpoolType, String> {
     let known = || format!("unknown allocator '{text}': the allocators are {}", ZpoolType::NAMES);
     ZpoolType::parse(text).ok_or_else(known)
+}
+
+/// Seconds.
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|n| (0.1..=3600.0).contains(n));
+    seconds.ok_or_else(|| format!("'{text}' must be a number of seconds from 0.1 to 3600"))
 }
 
 /// log2 of the pages of the largest folio.

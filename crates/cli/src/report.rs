@@ -8,6 +8,7 @@ use uzswap_mm::vmstat::{BUCKETS, Item, OrderItem};
 use crate::Failure;
 use crate::group::{self, OpenGroup};
 use crate::options::{self, RunOptions, SetOptions, StatOptions};
+use crate::run::MEMORY_MAX_LEAST;
 use crate::size::Size;
 
 /// A limit: a number, or "max".
@@ -196,11 +197,20 @@ fn flag(text: &str) -> Result<u64, String> {
     }
 }
 
+/// As for `uzswap run`.
+fn memory_max(text: &str) -> Result<u64, String> {
+    let Size(bytes) = text.parse()?;
+    if bytes < MEMORY_MAX_LEAST {
+        return Err(format!("'{text}' must be at least {}", Size(MEMORY_MAX_LEAST)));
+    }
+    Ok(bytes)
+}
+
 /// The word of a setting and its value.
 fn parse_setting(key: &str, text: &str) -> Result<(Key, u64), String> {
     let size = || text.parse::<Size>().map(|Size(bytes)| bytes);
     Ok(match key {
-        "memory.max" => (Key::MemoryMax, size()?.max(4 << 20)),
+        "memory.max" => (Key::MemoryMax, memory_max(text)?),
         "memory.high" => (Key::MemoryHigh, size()?),
         "memory.zswap.max" => (Key::ZswapMax, size()?),
         "memory.swap.max" => (Key::SwapMax, size()?),

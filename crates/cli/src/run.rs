@@ -14,7 +14,7 @@ use crate::size::Size;
 use crate::{Failure, agent, report};
 
 /// The least that a limit may be: the staging range, the swap table and the agent's own buffers of one process.
-const MEMORY_MAX_LEAST: u64 = 4 << 20;
+pub(crate) const MEMORY_MAX_LEAST: u64 = 4 << 20;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
