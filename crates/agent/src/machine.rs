@@ -9,6 +9,7 @@
 //! Giving frames up must not raise events of our own, so they are first moved on to a *trash* range, registered with
 //! the other userfaultfd, and dropped there.
 
+use alloc::ffi::CString;
 use alloc::vec::Vec;
 
 use lock_api::Mutex;
@@ -16,7 +17,6 @@ use uzswap_mm::Arena;
 use uzswap_mm::machine::{Done, IoBuffer, IoError, Machine, SCATTER_MAX, Stop};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
-use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::crew::{Crew, HELPERS_MAX};
 use uzswap_sys::file::{AlignedBuf, WakeEvent};
@@ -26,6 +26,7 @@ use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Filled, Uffd};
+use uzswap_sys::{AsFd, Errno, keep};
 
 use crate::fault_attr::FaultAttr;
 use crate::hook::InOrder;
@@ -56,6 +57,10 @@ impl Fds {
     pub(crate) fn open(group_path: &core::ffi::CStr, copies: bool) -> Result<Self, (&'static str, Errno)> {
         let spare = WakeEvent::new().ok();
         let opened = isolation::open(copies)?;
+        if let Ok(keeper) = CString::new(uzswap_ctl::keeper_path(group_path.to_bytes())) {
+            // The launcher may have ended with CMD: then nobody keeps it.
+            let _ = keep::hand_over(&keeper, opened.managed.as_fd());
+        }
         Ok(Self {
             spare: Mutex::new(spare),
             managed: opened.managed,

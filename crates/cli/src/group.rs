@@ -9,6 +9,7 @@ use uzswap_sys::shared::SharedWords;
 
 use crate::Failure;
 use crate::agent::runtime_dir;
+use crate::keeper;
 
 const SUFFIX: &str = ".group";
 
@@ -89,6 +90,7 @@ pub(crate) fn running() -> Result<Vec<OpenGroup>, Failure> {
     let groups = entries.flatten().filter_map(|entry| OpenGroup::open(&entry.path()));
     let (alive, dead): (Vec<_>, Vec<_>) = groups.partition(OpenGroup::is_alive);
     for group in dead {
+        let _ = std::fs::remove_file(keeper::path(&group.path));
         let _ = std::fs::remove_file(&group.path);
     }
     Ok(alive)

@@ -7,6 +7,7 @@ mod demo;
 mod doctor;
 mod elf;
 mod group;
+mod keeper;
 mod options;
 mod reclaim;
 mod report;

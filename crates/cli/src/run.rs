@@ -4,14 +4,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
-use uzswap_ctl::{ENV_GROUP, Group, Key, SWAP_ENCRYPTED};
+use uzswap_ctl::{ENV_GROUP, Group, Key, PROCESSES, SWAP_ENCRYPTED};
 use uzswap_sys::file::{File, is_memory_backed};
+use uzswap_sys::keep::Keeper;
 
 use crate::elf::{self, Found};
 use crate::group::{LAUNCHER_LEASE, OpenGroup, c_path};
 use crate::options::RunOptions;
 use crate::size::Size;
-use crate::{Failure, agent, report};
+use crate::{Failure, agent, keeper, report};
 
 /// The least that a limit may be: the staging range, the swap table and the agent's own buffers of one process.
 pub(crate) const MEMORY_MAX_LEAST: u64 = 4 << 20;
@@ -52,8 +53,14 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let group = OpenGroup::create(options.name.as_deref())?;
     group.file.try_lease(LAUNCHER_LEASE);
     configure(&group.group, options, memory_max, &swap);
+    keeper::start(&group.path)?;
 
-    let outcome = start(options, &library, &group.path).map(|child| wait(child, &group.group));
+    let outcome = start(options, &library, &group.path).map(|child| {
+        // CMD has its limits already; we keep descriptors for all its processes.
+        Keeper::make_room(PROCESSES as u64);
+        wait(child, &group.group)
+    });
+    let _ = std::fs::remove_file(keeper::path(&group.path));
     let status = match outcome {
         Ok(status) => {
             report::finish(&group, options)?;

@@ -31,6 +31,12 @@ const VERSION: u64 = 5;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 
+/// Where the launcher of the group of this file (a path) keeps descriptors for its processes (`uzswap_sys::keep`).
+pub fn keeper_path(group: &[u8]) -> Vec<u8> {
+    let stem = group.strip_suffix(b".group").unwrap_or(group);
+    [stem, b".keep"].concat()
+}
+
 /// Of [`Key::Swap`].
 pub const SWAP_ENCRYPTED: u64 = 2;
 

@@ -18,6 +18,7 @@
 //! | [`heap`] | the agent's allocator over one reserved range |
 //! | [`shared`] | a file of 64-bit words that all processes of a group map |
 //! | [`cell`] | values set once and read without a lock |
+//! | [`keep`] | descriptors that the launcher holds until a process is gone |
 //! | [`lz4`] | liblz4 through its allocation-free interface |
 
 #![no_std]
@@ -29,6 +30,7 @@ pub mod crew;
 pub mod file;
 pub mod futex;
 pub mod heap;
+pub mod keep;
 pub mod lz4;
 pub mod mapping;
 mod maps;

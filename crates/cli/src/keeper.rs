@@ -1,0 +1,24 @@
+//! The launcher keeps the userfaultfds of its group's processes until they are gone (`uzswap_sys::keep` says why).
+
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use uzswap_sys::keep::Keeper;
+
+use crate::Failure;
+use crate::group::c_path;
+
+/// Where the keeper of a group is.
+pub(crate) fn path(group: &Path) -> PathBuf {
+    std::ffi::OsString::from_vec(uzswap_ctl::keeper_path(group.as_os_str().as_bytes())).into()
+}
+
+/// Keep what is handed over, in a thread, until this process ends. Needs two descriptors for each process of the group.
+pub(crate) fn start(group: &Path) -> Result<(), Failure> {
+    let path = path(group);
+    // Left by a group of that name which ended by a signal.
+    let _ = std::fs::remove_file(&path);
+    let mut keeper = Keeper::bind(&c_path(&path)?).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+    std::thread::spawn(move || while keeper.step().is_ok() {});
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Descriptors that must outlive the threads that use them.
+//!
+//! A process ends by all its threads ending at once, the pager's among them. If a userfaultfd is gone before the last
+//! thread of the program is, a system call in the middle of copying from memory finds missing pages that nobody watches any more:
+//! zeros, which it writes to a file or a socket. So the launcher holds a copy until the whole process is gone. With the
+//! userfaultfd still there, and nobody to serve it, the dying thread's copy fails, as it would at any fatal signal.
+
+use core::ffi::CStr;
+use core::mem::MaybeUninit;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, IoSlice, IoSliceMut, Result};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg_addr, socket_with,
+};
+use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
+use rustix::thread::{Timespec, nanosleep};
+
+use alloc::vec::Vec;
+
+/// How often, and how far apart, a keeper that is busy is tried: a queue holds few messages.
+const TRIES: u32 = 50;
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000,
+};
+/// A descriptor and its process.
+const FDS: usize = 2;
+
+fn socket() -> Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
+}
+
+/// Have whoever is bound to `path` keep a copy of `fd` until this process is gone.
+///
+/// # Errors
+/// What `socket`, `pidfd_open` and `sendmsg` answer; ENOENT or ECONNREFUSED: nobody is bound there.
+pub fn hand_over(path: &CStr, fd: BorrowedFd<'_>) -> Result<()> {
+    let (socket, address) = (socket()?, SocketAddrUnix::new(path)?);
+    let process = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let fds = [fd, process.as_fd()];
+    for _ in 0..TRIES {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        match sendmsg_addr(
+            &socket,
+            &address,
+            &[IoSlice::new(&[0])],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        ) {
+            Err(Errno::AGAIN) => drop(nanosleep(&PAUSE)),
+            sent => return sent.map(drop),
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// Keeps what it is handed.
+pub struct Keeper {
+    socket: OwnedFd,
+    /// Each with its process.
+    kept: Vec<[OwnedFd; FDS]>,
+}
+
+impl Keeper {
+    /// Bind to `path`, where nothing may be yet.
+    ///
+    /// # Errors
+    /// What `socket` and `bind` answer.
+    pub fn bind(path: &CStr) -> Result<Self> {
+        let socket = socket()?;
+        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        let kept = Vec::new();
+        Ok(Self { socket, kept })
+    }
+
+    /// Have room for the descriptors of `processes` processes, if this process may. Children started from now on inherit that.
+    pub fn make_room(processes: u64) {
+        let limit = getrlimit(Resource::Nofile);
+        let wanted = FDS as u64 * processes + limit.current.unwrap_or(0);
+        let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+        // With less, some process may go unkept.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+    }
+
+    /// Descriptors kept now.
+    pub fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Wait for something to happen, take what is handed over and drop what nobody needs any more.
+    ///
+    /// # Errors
+    /// What `poll` answers, but for an interruption.
+    pub fn step(&mut self) -> Result<()> {
+        let mut polled: Vec<_> = core::iter::once(&self.socket)
+            .chain(self.kept.iter().map(|[_, process]| process))
+            .map(|fd| PollFd::new(fd, PollFlags::IN))
+            .collect();
+        match poll(&mut polled, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let mut is_over = polled[1..]
+            .iter()
+            .map(|fd| !fd.revents().is_empty())
+            .collect::<Vec<_>>()
+            .into_iter();
+        self.kept.retain(|_| !is_over.next().unwrap_or(false));
+        while let Some(handed) = self.receive() {
+            self.kept.extend(handed);
+        }
+        Ok(())
+    }
+
+    /// The next message: `Some(None)` if it is none of ours.
+    fn receive(&self) -> Option<Option<[OwnedFd; FDS]>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        recvmsg(&self.socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags).ok()?;
+        let fds: Vec<OwnedFd> = control
+            .drain()
+            .flat_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(fds) => fds.collect(),
+                _ => Vec::new(),
+            })
+            .collect();
+        Some(fds.try_into().ok())
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_is_kept() {
+        let path = alloc::format!("/tmp/uzswap-keep-{}\0", crate::thread::pid());
+        let path = CStr::from_bytes_with_nul(path.as_bytes()).unwrap();
+        let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        assert_eq!(hand_over(path, event.as_fd()), Err(Errno::NOENT));
+        let mut keeper = Keeper::bind(path).unwrap();
+        hand_over(path, event.as_fd()).unwrap();
+        keeper.step().unwrap();
+        assert_eq!(keeper.kept(), 1);
+        rustix::fs::unlink(path).unwrap();
+    }
+}
