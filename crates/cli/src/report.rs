@@ -1,7 +1,7 @@
 //! What a group did: `--stat-json`, `--summary`, `uzswap stat`, `uzswap list`; and `uzswap set`.
 
 use serde_json::{Map, Value, json};
-use uzswap_ctl::{Field, Group, Key};
+use uzswap_ctl::{FailKind, Field, Group, Key};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE};
 use uzswap_mm::vmstat::{BUCKETS, Item, OrderItem};
 
@@ -58,6 +58,11 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
         for item in OrderItem::ALL {
             let key = format!("hugepages-{}kB/stats/{}", 4 << order, item.name());
             put(&key, json!(stat.folios(item, order)));
+        }
+    }
+    if group.get(Key::FailPerMille) != 0 {
+        for kind in FailKind::ALL {
+            put(&format!("injected/{}", kind.name()), json!(group.failures(*kind)));
         }
     }
     let [load, store] = stat.histograms();

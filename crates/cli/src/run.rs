@@ -193,6 +193,7 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Key::Enabled, 1),
         (Key::FailPerMille, options.fail_per_mille),
         (Key::Copies, u64::from(options.isolate == "copy")),
+        (Key::FailKinds, options.fail_kinds),
         (Key::SwapOut, options.swapout as u64),
         (Key::SwapPlain, u64::from(options.swap_format == "plain")),
         (Key::Recompress, options.recompress.to_word()),
