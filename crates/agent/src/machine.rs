@@ -109,6 +109,8 @@ pub(crate) fn stop(errno: Errno) -> Stop {
         Errno::BUSY => Stop::Busy,
         Errno::NOENT => Stop::Missing,
         Errno::NOMEM => Stop::NoMemory,
+        // No answer of the kernel's: a system call filter of the program. Nobody could be served any more.
+        Errno::PERM | Errno::ACCESS | Errno::NOSYS => panic!("the program forbids its pager to map pages: {errno}"),
         _ => Stop::Unmovable,
     }
 }
