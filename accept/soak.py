@@ -130,16 +130,16 @@ class Mix:
         """Kill, stop or retune something now and then."""
         event = self.draw.random()
         victim = self.draw.choice(self.members)
-        if event < 0.12:
+        if event < 0.06:
             victim.killed = True
             self.did["killed"] += 1
             victim.process.kill()
-        elif event < 0.16:
+        elif event < 0.08:
             self.did["stopped"] += 1
             victim.process.send_signal(signal.SIGSTOP)
             time.sleep(self.draw.uniform(0.1, 4))
             victim.process.send_signal(signal.SIGCONT)
-        elif event < 0.30:
+        elif event < 0.22:
             self.did["settings"] += 1
             setting = self.draw.choice([
                 "compressor=lz4", "compressor=zstd:1", "compressor=deflate:1", "zpool=zsmalloc", "zpool=zbud", "zpool=z3fold",

@@ -11,6 +11,7 @@ mod options;
 mod reclaim;
 mod report;
 mod run;
+mod setting;
 mod size;
 mod top;
 

@@ -9,12 +9,10 @@ use uzswap_sys::file::{File, is_memory_backed};
 
 use crate::elf::{self, Found};
 use crate::group::{LAUNCHER_LEASE, OpenGroup, c_path};
-use crate::options::RunOptions;
+use crate::options::{MEMORY_MAX_LEAST, RunOptions};
 use crate::size::Size;
 use crate::{Failure, agent, report};
 
-/// The least that a limit may be: the staging range, the swap table and the agent's own buffers of one process.
-pub(crate) const MEMORY_MAX_LEAST: u64 = 4 << 20;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
