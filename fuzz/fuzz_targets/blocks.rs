@@ -19,18 +19,31 @@ thread_local! {
     );
 }
 
-/// A dictionary of pages of counters, each from another number on.
+/// Noise of 32 bytes: a record of a heap.
+fn record(number: usize) -> [u8; 48] {
+    let mut bytes = [0; 48];
+    let mut x = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for byte in &mut bytes[..32] {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        *byte = x as u8;
+    }
+    bytes
+}
+
+/// A dictionary of pages of records that other pages have in another order: they compress with them, not by themselves.
 fn with_dictionary() -> Context {
     let mut training = Training::new(1, None, 3600);
     while training.pages_wanted() > 0 {
-        let first = training.pages_wanted() * 200;
-        let page: Vec<u8> = (first..first + PAGE / 8).flat_map(|n| (n * n).to_le_bytes()).collect();
-        training.push(&page);
+        let page = training.pages_wanted();
+        let records = (0..PAGE / 48 + 1).flat_map(|i| record((page * 31 + i * (page % 7 * 2 + 3)) % 199));
+        training.push(&records.take(PAGE).collect::<Vec<u8>>());
     }
     let dictionary = loop {
         match training.step() {
             Some(Verdict::Wins(dictionary)) => break Some(dictionary),
-            Some(Verdict::Loses) => panic!("these pages have half of their numbers in common"),
+            Some(Verdict::Loses) => panic!("these pages have all of their records in common"),
             None => {}
         }
     };

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libfuzzer_sys::fuzz_target;
 use uzswap_acomp::{Algorithm, Compressor};
-use uzswap_ctl::{Field, Group, Key, PROCESSES, WORDS};
+use uzswap_ctl::{FailKind, Field, Group, Key, PROCESSES, WORDS};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::ZpoolType;
 
-const KEYS: [Key; 22] = [
+const KEYS: [Key; 30] = [
     Key::MemoryMax,
     Key::MemoryHigh,
     Key::SwapMax,
@@ -33,6 +33,14 @@ const KEYS: [Key; 22] = [
     Key::ReclaimZswap,
     Key::ReclaimDone,
     Key::ReclaimBusy,
+    Key::Enabled,
+    Key::SwapOut,
+    Key::SwapPlain,
+    Key::Recompress,
+    Key::Kcompressd,
+    Key::ShrinkerEnabled,
+    Key::FailPerMille,
+    Key::FailKinds,
 ];
 
 const FIELDS: [Field; 9] = [
@@ -82,6 +90,11 @@ fn read_all(group: Group, word: u64) {
     Item::ALL.iter().for_each(|item| {
         stat.get(*item);
     });
+    for kind in FailKind::ALL {
+        let before = group.failures(*kind);
+        group.count_failure(*kind);
+        assert_eq!(group.failures(*kind), before.wrapping_add(1));
+    }
     stat.record_load(word);
     stat.record_stores(1, word);
     stat.histograms();

@@ -9,14 +9,12 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
-use uzswap_mm::page::PAGE_SIZE;
-use uzswap_sys::mapping::words;
 use uzswap_sys::{Errno, random};
+
+use crate::seal::room;
 
 /// Words of a slot: the number of its nonce and its tag.
 const SEAL: usize = 3;
-/// Slots that there is room for at most: a device of 256 GiB.
-const SLOTS_MAX: u64 = 1 << 26;
 
 /// The key of a swap file and the seals of its slots.
 pub(crate) struct Cipher {
@@ -34,14 +32,9 @@ impl Cipher {
         let mut key = [0; 32];
         random::fill(&mut key)?;
         let key = UnboundKey::new(&AES_256_GCM, &key).map_err(|_| Errno::INVAL)?;
-        let len = slots.clamp(1, SLOTS_MAX) as usize * SEAL * size_of::<u64>();
-        let seals = (0..12)
-            .map(|i| (len >> i).next_multiple_of(PAGE_SIZE))
-            .find_map(|len| words(len).ok())
-            .ok_or(Errno::NOMEM)?;
         Ok(Self {
             key: LessSafeKey::new(key),
-            seals,
+            seals: room(slots, SEAL)?,
             sealed: AtomicU64::new(0),
         })
     }

@@ -201,12 +201,16 @@ mod rounds {
     const OUT_OF_MEMORY_NS: u64 = 3_000_000_000;
     /// Fruitless: of so many pages that reclaim took out and looked at, not even one was stored.
     const LOOKED_AT_PER_PAGE: u32 = 64;
+    /// Longer than this between two looks: no fault waited, or the process was stopped, or the machine asleep.
+    const GAP_NS: u64 = 1_000_000_000;
 
     /// Watches how much direct reclaim gets for its work.
     #[derive(Default)]
     pub(super) struct Stall {
         /// When this look began, and what had been isolated and reclaimed by then.
         since: Option<(u64, u32, u32)>,
+        /// When the last look was.
+        looked: u64,
     }
 
     impl Stall {
@@ -214,8 +218,8 @@ mod rounds {
         pub(super) fn is_over(&mut self, pager: &Pager) -> bool {
             let (now, (isolated, reclaimed)) = (uzswap_sys::time::now_ns(), pager.reclaim_counts());
             let (since, isolated_then, reclaimed_then) = *self.since.get_or_insert((now, isolated, reclaimed));
-            // A window that began long ago was not one of constant stalling.
-            if now - since > 2 * OUT_OF_MEMORY_NS {
+            let last = core::mem::replace(&mut self.looked, now);
+            if now - last > GAP_NS {
                 self.since = None;
                 return false;
             }

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 
 use lock_api::MutexGuard;
 use uzswap_acomp::Algorithm;
-use uzswap_ctl::{Field, Key};
+use uzswap_ctl::{FailKind, Field, Key};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
@@ -267,7 +267,10 @@ impl Kswapd {
         mm.set_writeback(group.get(Key::ZswapWriteback) != 0);
         mm.set_enabled(group.get(Key::Enabled) != 0);
         mm.set_swap_out(group.swap_out());
-        mm.machine().fail.set(group.get(Key::FailPerMille));
+        mm.machine().fail.obey(group);
+        if mm.machine().fail.fails(FailKind::HeapEnomem) {
+            crate::HEAP.fail_next();
+        }
         mm.set_shrinker(group.get(Key::ShrinkerEnabled) != 0);
     }
 

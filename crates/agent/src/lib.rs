@@ -38,6 +38,7 @@ mod kswapd;
 mod machine;
 mod memcg;
 mod pager;
+mod seal;
 mod swap_file;
 mod vma;
 
@@ -83,6 +84,8 @@ impl core::fmt::Write for Line {
 /// Last words in one line, then the process stops: a page must never read back wrong because its pager is confused.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    pager::say_last(Line::of(format_args!("uzswap: internal error, stopping the process: {info}\n")).as_str());
+    let (at, why) = (info.location(), info.message());
+    let (file, line) = at.map_or(("?", 0), |at| (at.file(), at.line()));
+    pager::say_last(Line::of(format_args!("uzswap: stopping the process: {why} ({file}:{line})\n")).as_str());
     uzswap_sys::thread::kill_self()
 }

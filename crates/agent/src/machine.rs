@@ -13,6 +13,7 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 
 use lock_api::Mutex;
+use uzswap_ctl::FailKind;
 use uzswap_mm::Arena;
 use uzswap_mm::machine::{Done, IoBuffer, IoError, Machine, SCATTER_MAX, Stop};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
@@ -28,7 +29,7 @@ use uzswap_sys::thread;
 use uzswap_sys::uffd::{Filled, Uffd};
 use uzswap_sys::{AsFd, Errno, keep};
 
-use crate::fault_attr::FaultAttr;
+use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::InOrder;
 use crate::isolation::{self, CopyOut, Isolation};
 use crate::swap_file::SwapFile;
@@ -97,7 +98,7 @@ pub(crate) struct AgentMachine {
     pool_bytes: usize,
     /// Bytes that the swap table's range is reserved with, if the address space holds them.
     table_bytes: usize,
-    pub(crate) fail: FaultAttr,
+    pub(crate) fail: &'static FaultAttr,
     /// Cores that a parallel compressor spreads a batch over.
     lanes: usize,
     pub(crate) copy_out: CopyOut,
@@ -113,6 +114,8 @@ pub(crate) fn stop(errno: Errno) -> Stop {
         Errno::BUSY => Stop::Busy,
         Errno::NOENT => Stop::Missing,
         Errno::NOMEM => Stop::NoMemory,
+        // No answer of the kernel's: a system call filter of the program. Nobody could be served any more.
+        Errno::PERM | Errno::ACCESS | Errno::NOSYS => panic!("the program forbids its pager to map pages: {errno}"),
         _ => Stop::Unmovable,
     }
 }
@@ -160,7 +163,7 @@ impl AgentMachine {
             trash: reserve()?,
             pool_bytes,
             table_bytes: (pool_bytes / 8).clamp(TABLE_MIN, TABLE_MAX).next_power_of_two(),
-            fail: FaultAttr::default(),
+            fail: &FAULT_ATTR,
             lanes: thread::cores().min(HELPERS_MAX + 1),
             copy_out: CopyOut::default(),
             nowhere,
@@ -374,7 +377,7 @@ impl Machine for AgentMachine {
     }
 
     fn arena(&self) -> Option<PoolArena> {
-        if self.fail.should_fail().is_some() {
+        if self.fail.fails(FailKind::ArenaEnomem) {
             return None;
         }
         PoolArena::reserve(self.pool_bytes).ok()
@@ -389,17 +392,19 @@ impl Machine for AgentMachine {
 
     fn write_swap(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
         let swap = self.fds().swap.as_ref().ok_or(IoError::NoSpace)?;
-        if self.fail.should_fail().is_some() {
-            return Err(IoError::Failed);
+        match self.fail.write(swap, slot, bytes) {
+            Some(error) => Err(error),
+            None => swap.write(slot, bytes),
         }
-        swap.write(slot, bytes)
     }
 
     fn read_swap(&self, device: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
         self.swap_file(device)
-            .filter(|_| !self.fail.should_fail_read(slot))
+            .filter(|_| !self.fail.read_fails(slot, (bytes.len() / PAGE_SIZE) as u32))
             .ok_or(IoError::Failed)?
-            .read(slot, bytes)
+            .read(slot, bytes)?;
+        self.fail.tear(bytes);
+        Ok(())
     }
 
     fn open_swap(&self, device: u8, slot: u32, page: &mut [u8]) -> bool {
@@ -426,7 +431,14 @@ impl Machine for AgentMachine {
 }
 
 /// Pool memory: a reserved range.
-pub(crate) struct PoolArena(Mapping);
+pub(crate) struct PoolArena {
+    memory: Mapping,
+    /// Where the block that was written last begins, and how long it is.
+    written: Option<(usize, usize)>,
+}
+
+/// Less than this is no block, but a link between free ones.
+const BLOCK_MIN: usize = 16;
 
 impl PoolArena {
     /// Reserve `bytes`, or as much as the address space holds.
@@ -438,30 +450,40 @@ impl PoolArena {
         sizes
             .into_iter()
             .find_map(|len| Mapping::reserve(len).ok())
-            .map(|mapping| Self(mapping.without_huge_pages()))
+            .map(|mapping| Self {
+                memory: mapping.without_huge_pages(),
+                written: None,
+            })
             .ok_or(Errno::NOMEM)
     }
 }
 
 impl Arena for PoolArena {
     fn pages(&self) -> usize {
-        self.0.len() / PAGE_SIZE
+        self.memory.len() / PAGE_SIZE
     }
 
     fn bytes(&self, offset: usize, len: usize) -> &[u8] {
-        self.0.bytes(offset, len)
+        self.memory.bytes(offset, len)
     }
 
     fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
-        self.0.bytes_mut(offset, len)
+        if let Some((offset, len)) = self.written.take() {
+            FAULT_ATTR.flip(self.memory.bytes_mut(offset, len));
+        }
+        self.written = (len >= BLOCK_MIN).then_some((offset, len));
+        self.memory.bytes_mut(offset, len)
     }
 
     fn copy(&mut self, from: usize, to: usize, len: usize) {
-        self.0.bytes_mut(0, self.0.len()).copy_within(from..from + len, to);
+        let all = self.memory.len();
+        self.memory.bytes_mut(0, all).copy_within(from..from + len, to);
     }
 
     fn release(&mut self, first: usize, pages: usize) {
-        let _ = self.0.discard(first * PAGE_SIZE, pages * PAGE_SIZE, Discard::DontNeed);
+        let _ = self
+            .memory
+            .discard(first * PAGE_SIZE, pages * PAGE_SIZE, Discard::DontNeed);
     }
 }
 

@@ -189,7 +189,11 @@ fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
         settle(FAILED);
     }
     while STATE.load(Ordering::Acquire) == STARTING {
-        futex::wait(&STATE, STARTING, None, false);
+        futex::wait(&STATE, STARTING, Some(10_000_000), false);
+        if thread::has_one_ended() {
+            FAILURE.set(("a thread that a filter of the program lets live", Errno::PERM));
+            settle(FAILED);
+        }
     }
     if STATE.load(Ordering::Acquire) == FAILED {
         let (what, errno) = FAILURE.get().copied().unwrap_or(("its pager", Errno::NOSYS));
@@ -203,8 +207,22 @@ fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
 /// Stacks of the pager's threads. A forked child's threads run on its copies of the parent's.
 static FAULT_THREAD: ThreadMemory = ThreadMemory::new();
 static KSWAPD_THREAD: ThreadMemory = ThreadMemory::new();
+static WATCHDOG_THREAD: ThreadMemory = ThreadMemory::new();
 static KCOMPRESSD_THREADS: [ThreadMemory; kcompressd::THREADS_MAX] =
     [const { ThreadMemory::new() }; kcompressd::THREADS_MAX];
+
+/// Stop the process if one of the pager's threads ends: nobody would serve its faults, and with the last of them the kernel would
+/// forget the managed ranges, which read as zeros then. A system call filter of the program may end a thread alone
+/// (SECCOMP_RET_KILL_THREAD). The watchdog shares their descriptors, so the ranges are managed as long as it lives.
+fn watch() -> ! {
+    thread::wait_for_an_end();
+    if let Some((group, _)) = IDLE_GROUP.get() {
+        group.set_last_words(
+            "uzswap: stopping the process: a thread of its pager was ended, by a system call filter perhaps\n",
+        );
+    }
+    thread::crash()
+}
 
 static FAILURE: Leaked<(&'static str, Errno)> = Leaked::new();
 
@@ -309,8 +327,12 @@ fn codec_bit(codec: Codec) -> u32 {
 }
 
 impl Pager {
-    /// Start the reclaim and compression threads, which share the fault thread's descriptors. Called by the fault thread.
+    /// Start the watchdog and the reclaim and compression threads, which share the fault thread's descriptors. Called by the fault thread.
     pub(crate) fn start_kswapd(&'static self) -> Result<(), (&'static str, Errno)> {
+        // First: none of the others is unwatched.
+        WATCHDOG_THREAD
+            .spawn(c"uzswap-watchdog", Descriptors::Shared, || watch())
+            .map_err(|e| ("a thread", e))?;
         for (thread, worker) in KCOMPRESSD_THREADS.iter().zip(&self.kcompressd_workers) {
             // One fewer is slower, nothing else.
             let _ = thread.spawn(c"uzswap-kcompressd", Descriptors::Shared, move || {

@@ -1,6 +1,5 @@
-//! A swap file: a nameless file of slots, each encrypted by itself.
+//! A swap file: a nameless file of slots, each sealed by itself.
 
-use alloc::boxed::Box;
 use alloc::ffi::CString;
 
 use uzswap_ctl::{Group, Key, SWAP_ENCRYPTED};
@@ -10,13 +9,12 @@ use uzswap_sys::Errno;
 use uzswap_sys::file::File;
 use uzswap_sys::thread;
 
-use crate::cipher::Cipher;
+use crate::seal::Seal;
 
 /// Our own, or one that we inherited.
 pub(crate) struct SwapFile {
     pub(crate) file: File,
-    /// `None`: what is in it is not encrypted. Kept for ever: forked children read with it.
-    pub(crate) cipher: Option<&'static Cipher>,
+    pub(crate) seal: Seal,
 }
 
 /// Where a slot begins.
@@ -49,23 +47,20 @@ impl SwapFile {
         } else {
             File::create_unnamed(&path)
         }?;
-        let cipher = is_encrypted.then(|| Cipher::new(slots)).transpose()?;
-        let cipher = cipher.map(|cipher| &*Box::leak(Box::new(cipher)));
-        Ok(Self { file, cipher })
+        let seal = Seal::new(is_encrypted, slots)?;
+        Ok(Self { file, seal })
     }
 
     /// Slots that it can have.
     pub(crate) fn slots(&self) -> u64 {
-        self.cipher.map_or(u64::MAX, Cipher::slots)
+        self.seal.slots()
     }
 
-    /// Encrypt whole pages in place and write them from slot `slot` on.
+    /// Seal whole pages, which encrypts them in place, and write them from slot `slot` on.
     pub(crate) fn write(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
-        if let Some(cipher) = self.cipher {
-            let mut pages = (slot..).zip(bytes.chunks_exact_mut(PAGE_SIZE));
-            if !pages.all(|(slot, page)| cipher.seal(slot, page)) {
-                return Err(IoError::NoSpace);
-            }
+        let mut pages = (slot..).zip(bytes.chunks_exact_mut(PAGE_SIZE));
+        if !pages.all(|(slot, page)| self.seal.seal(slot, page)) {
+            return Err(IoError::NoSpace);
         }
         self.file.write_at(bytes, place(slot)).map_err(|errno| match errno {
             Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoError::NoSpace,
@@ -78,9 +73,9 @@ impl SwapFile {
         self.file.read_at(bytes, place(slot)).map_err(|_| IoError::Failed)
     }
 
-    /// Decrypt a page that was read. False: it is not what was written.
+    /// Open a page that was read. False: it is not what was written.
     pub(crate) fn open(&self, slot: u32, page: &mut [u8]) -> bool {
-        self.cipher.is_none_or(|cipher| cipher.open(slot, page))
+        self.seal.open(slot, page)
     }
 
     /// Give the space of slots back to the filesystem.

@@ -78,7 +78,8 @@ fn inspect_file(path: &Path, depth: u32) -> Found {
     inspect_elf(&bytes, path)
 }
 
-fn inspect_elf(bytes: &[u8], path: &Path) -> Found {
+/// Look at the bytes of a file that is no script.
+pub(crate) fn inspect_elf(bytes: &[u8], path: &Path) -> Found {
     let name = path.display();
     let Ok(header) = FileHeader64::<Endianness>::parse(bytes) else {
         return match bytes.starts_with(b"\x7fELF") {

@@ -12,6 +12,7 @@ mod options;
 mod reclaim;
 mod report;
 mod run;
+mod setting;
 mod size;
 mod top;
 

@@ -5,10 +5,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use uzswap_acomp::{Algorithm, Compressor};
+use uzswap_ctl::FailKind;
 use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
 
 use crate::size::Size;
+
+/// The least that a limit may be: the staging range, the swap table and the agent's own buffers of one process.
+pub(crate) const MEMORY_MAX_LEAST: u64 = 4 << 20;
 
 /// zswap in user space: run unmodified programs in a fraction of their memory
 #[derive(Parser)]
@@ -105,6 +109,9 @@ pub(crate) struct RunOptions {
     /// For tests: of 1000 steps of the machine under the engine, make so many fail
     #[arg(long, value_name = "N", hide = true, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=500))]
     pub(crate) fail_per_mille: u64,
+    /// For tests: what fails, names separated by commas [default: all after which nothing may be lost]
+    #[arg(long, value_name = "LIST", hide = true, default_value = "harmless", value_parser = fail_kinds)]
+    pub(crate) fail_kinds: u64,
     /// Name of the group
     #[arg(long, value_name = "GROUP", value_parser = group_name)]
     pub(crate) name: Option<String>,
@@ -231,6 +238,25 @@ pub(crate) fn zpool(text: &str) -> Result<ZpoolType, String> {
 fn interval(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|n| (0.1..=3600.0).contains(n));
     seconds.ok_or_else(|| format!("'{text}' must be a number of seconds from 0.1 to 3600"))
+}
+
+/// A set of failures.
+pub(crate) fn fail_kinds(text: &str) -> Result<u64, String> {
+    if text == "harmless" {
+        return Ok(FailKind::set_of(FailKind::HARMLESS));
+    }
+    let names = || {
+        FailKind::ALL
+            .iter()
+            .map(|kind| kind.name())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let unknown = |name| format!("unknown failure '{name}': the failures are {}", names());
+    text.split(',').try_fold(0, |set, name| {
+        let kind = FailKind::parse(name).ok_or_else(|| unknown(name))?;
+        Ok(set | kind.bit())
+    })
 }
 
 /// log2 of the pages of the largest folio.

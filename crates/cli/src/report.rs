@@ -1,14 +1,14 @@
 //! What a group did: `--stat-json`, `--summary`, `uzswap stat`, `uzswap list`; and `uzswap set`.
 
 use serde_json::{Map, Value, json};
-use uzswap_ctl::{Field, Group, Key};
+use uzswap_ctl::{FailKind, Field, Group, Key};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE};
 use uzswap_mm::vmstat::{BUCKETS, Item, OrderItem};
 
 use crate::Failure;
 use crate::group::{self, OpenGroup};
-use crate::options::{self, RunOptions, SetOptions, StatOptions};
-use crate::run::MEMORY_MAX_LEAST;
+use crate::options::{RunOptions, SetOptions, StatOptions};
+use crate::setting;
 use crate::size::Size;
 
 /// A limit: a number, or "max".
@@ -58,6 +58,11 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
         for item in OrderItem::ALL {
             let key = format!("hugepages-{}kB/stats/{}", 4 << order, item.name());
             put(&key, json!(stat.folios(item, order)));
+        }
+    }
+    if group.get(Key::FailPerMille) != 0 {
+        for kind in FailKind::ALL {
+            put(&format!("injected/{}", kind.name()), json!(group.failures(*kind)));
         }
     }
     let [load, store] = stat.histograms();
@@ -179,57 +184,8 @@ pub(crate) fn list() -> Result<u8, Failure> {
 pub(crate) fn set(options: &SetOptions) -> Result<u8, Failure> {
     let open = group::find(Some(&options.group))?;
     for setting in &options.settings {
-        let Some((key, text)) = setting.split_once('=') else {
-            return Err(Failure::new(format!("'{setting}': write KEY=VALUE")));
-        };
-        let (key, value) = parse_setting(key, text).map_err(|rule| Failure::new(format!("{key}: {rule}")))?;
+        let (key, value) = setting::parse(setting).map_err(Failure::new)?;
         open.group.set(key, value);
     }
     Ok(0)
-}
-
-/// 0 or 1; N and Y as the kernel's parameters take them.
-fn flag(text: &str) -> Result<u64, String> {
-    match text {
-        "0" | "N" | "n" => Ok(0),
-        "1" | "Y" | "y" => Ok(1),
-        _ => Err(format!("'{text}' must be 0 or 1")),
-    }
-}
-
-/// As for `uzswap run`.
-fn memory_max(text: &str) -> Result<u64, String> {
-    let Size(bytes) = text.parse()?;
-    if bytes < MEMORY_MAX_LEAST {
-        return Err(format!("'{text}' must be at least {}", Size(MEMORY_MAX_LEAST)));
-    }
-    Ok(bytes)
-}
-
-/// The word of a setting and its value.
-fn parse_setting(key: &str, text: &str) -> Result<(Key, u64), String> {
-    let size = || text.parse::<Size>().map(|Size(bytes)| bytes);
-    Ok(match key {
-        "memory.max" => (Key::MemoryMax, memory_max(text)?),
-        "memory.high" => (Key::MemoryHigh, size()?),
-        "memory.zswap.max" => (Key::ZswapMax, size()?),
-        "memory.swap.max" => (Key::SwapMax, size()?),
-        "memory.zswap.writeback" => (Key::ZswapWriteback, flag(text)?),
-        "enabled" => (Key::Enabled, flag(text)?),
-        "shrinker_enabled" => (Key::ShrinkerEnabled, flag(text)?),
-        "swapout" => (Key::SwapOut, options::swap_out(text)? as u64),
-        "recompress" => (Key::Recompress, options::recompress(text)?.to_word()),
-        "compressor" => (Key::Compressor, options::compressor(text)?.to_word()),
-        "zpool" => (Key::Zpool, options::zpool(text)?.to_word()),
-        "max_pool_percent" => (Key::MaxPoolPercent, options::percent(text)?),
-        "accept_threshold_percent" => (Key::AcceptThresholdPercent, options::percent(text)?),
-        _ => {
-            return Err(
-                "unknown key; the keys are memory.max, memory.high, memory.swap.max, memory.zswap.max, \
-                        memory.zswap.writeback, enabled, compressor, zpool, recompress, shrinker_enabled, swapout, \
-                        max_pool_percent and accept_threshold_percent"
-                    .to_owned(),
-            );
-        }
-    })
 }

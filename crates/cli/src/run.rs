@@ -10,12 +10,10 @@ use uzswap_sys::keep::Keeper;
 
 use crate::elf::{self, Found};
 use crate::group::{LAUNCHER_LEASE, OpenGroup, c_path};
-use crate::options::RunOptions;
+use crate::options::{MEMORY_MAX_LEAST, RunOptions};
 use crate::size::Size;
 use crate::{Failure, agent, keeper, report};
 
-/// The least that a limit may be: the staging range, the swap table and the agent's own buffers of one process.
-pub(crate) const MEMORY_MAX_LEAST: u64 = 4 << 20;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
@@ -200,6 +198,7 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Key::Enabled, 1),
         (Key::FailPerMille, options.fail_per_mille),
         (Key::Copies, u64::from(options.isolate == "copy")),
+        (Key::FailKinds, options.fail_kinds),
         (Key::SwapOut, options.swapout as u64),
         (Key::SwapPlain, u64::from(options.swap_format == "plain")),
         (Key::Recompress, options.recompress.to_word()),

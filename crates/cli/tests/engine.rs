@@ -253,3 +253,51 @@ fn run_torture(name: &str, options: &[&str], cmd: &[&str]) -> common::Run {
     assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
     run
 }
+
+/// What fails now and then is tried again, and is counted under its name.
+#[test]
+fn steps_that_fail_lose_nothing() {
+    if !can_manage() {
+        return;
+    }
+    let options = [
+        "--memory-max",
+        "16M",
+        "--max-pool-percent",
+        "25",
+        "--fail-per-mille",
+        "50",
+    ];
+    let cmd = [TORTURE, "--seed", "79", "--rounds", "4", "--threads=2"];
+    let run = run_torture("harmless", &options, &cmd);
+    for kind in ["map_eagain", "map_enomem", "write_eio"] {
+        assert!(run.count(&format!("injected/{kind}")) > 0, "{kind}: {:#}", run.counters);
+    }
+    assert_eq!(run.count("injected/pool_flip"), 0, "that would lose pages");
+}
+
+/// A page that is damaged is lost with a signal and a line; its reader never sees other bytes.
+#[test]
+fn damaged_pages_raise_a_signal() {
+    if !can_manage() {
+        return;
+    }
+    for kind in ["pool_flip", "read_torn"] {
+        let options = [
+            "--memory-max",
+            "16M",
+            "--zswap-max",
+            "4M",
+            "--fail-per-mille",
+            "50",
+            "--fail-kinds",
+        ];
+        let run = run(kind, &[&options[..], &[kind]].concat(), &[UZSWAP, "demo-child", "48"]);
+        // Before Linux 6.6 no page can be poisoned: the process is stopped instead.
+        let is_stopped = run.stderr().contains("is stopped: its page");
+        let signal = if is_stopped { 9 } else { 7 };
+        assert_eq!(run.status(), 128 + signal, "{}{}", run.stdout(), run.stderr());
+        assert!(run.stderr().contains("is lost"), "{}", run.stderr());
+        assert!(run.count("decompress_fail") > 0 && run.count(&format!("injected/{kind}")) > 0);
+    }
+}

@@ -3,7 +3,8 @@
 //! ```text
 //! words    0 .. 39      header: magic, version, limits, tunables, peak, the record of an OOM kill
 //! words   40 .. 127     where the swap file goes (bytes of a path)
-//! words  128 .. 1023    counters and histograms (uzswap_mm::vmstat)
+//! words  128 .. 959     counters and histograms (uzswap_mm::vmstat)
+//! words  960 .. 1023    for tests: which failures are made to happen, and how often each was
 //! words 1024 ..         one slot of 16 words for each process
 //! then                  the last words of a pager that had to stop its process, as text
 //! ```
@@ -16,6 +17,8 @@
 
 extern crate alloc;
 
+mod fail_kind;
+
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,10 +27,12 @@ use uzswap_mm::SwapOut;
 use uzswap_mm::vmstat::{self, Vmstat};
 use uzswap_mm::zpool::{PoolKind, ZpoolType};
 
+pub use fail_kind::FailKind;
+
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 5;
+const VERSION: u64 = 6;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 
@@ -43,6 +48,7 @@ pub const SWAP_ENCRYPTED: u64 = 2;
 const PATH: usize = 40;
 const PATH_WORDS: usize = 88;
 const STAT: usize = 128;
+const FAILURES: usize = 960;
 const SLOTS: usize = 1024;
 const SLOT_WORDS: usize = 16;
 /// Processes that a group can hold at a time.
@@ -51,7 +57,8 @@ const LAST_WORDS: usize = SLOTS + PROCESSES * SLOT_WORDS;
 const LAST_WORDS_WORDS: usize = 64;
 /// Words of a group file.
 pub const WORDS: usize = LAST_WORDS + LAST_WORDS_WORDS;
-const _: () = assert!(STAT + vmstat::WORDS <= SLOTS);
+const _: () = assert!(STAT + vmstat::WORDS <= FAILURES);
+const _: () = assert!(Key::FailKinds as usize == FAILURES && FAILURES + 1 + FailKind::ALL.len() <= SLOTS);
 
 /// Limits and tunables: one word each. Sizes are bytes; `u64::MAX` is "max".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +124,8 @@ pub enum Key {
     FailPerMille = 31,
     /// 1: pages are copied out even where the kernel can move them, and nothing newer than Linux 5.7 is used.
     Copies = 32,
+    /// How they fail: a set of [`FailKind`]s.
+    FailKinds = 960,
 }
 
 /// Words of a process slot.
@@ -211,6 +220,16 @@ impl Group {
     /// How folios leave.
     pub fn swap_out(&self) -> SwapOut {
         SwapOut::from_word(self.get(Key::SwapOut))
+    }
+
+    /// A failure was made to happen.
+    pub fn count_failure(&self, kind: FailKind) {
+        self.0[FAILURES + 1 + kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it was.
+    pub fn failures(&self, kind: FailKind) -> u64 {
+        self.0[FAILURES + 1 + kind as usize].load(Ordering::Relaxed)
     }
 
     /// The counters.

@@ -102,8 +102,7 @@ impl<A: Arena> Inner<A> {
             if let Slot::Zswap(entry) = self.table.lookup(vpn)
                 && (entry.len as usize) < PAGE_SIZE
             {
-                let block = self.pool.read(entry.handle, entry.len as usize);
-                worker.push_load(self.pool.codec(&entry), block);
+                worker.push_load(self.pool.block(&entry));
             }
             if worker.loads() >= wanted {
                 return;

@@ -364,10 +364,7 @@ impl<A: Arena> Inner<A> {
         };
         for page in run.iter() {
             match self.table.lookup(page) {
-                Slot::Zswap(entry) => {
-                    let block = self.pool.read(entry.handle, entry.len as usize);
-                    worker.push_load(self.pool.codec(&entry), block);
-                }
+                Slot::Zswap(entry) => worker.push_load(self.pool.block(&entry)),
                 Slot::Filled { word } => worker.push_filled(word),
                 Slot::Swap(blob) => worker.push_read(blob),
                 // Not stored, which the run ends before.

@@ -292,10 +292,7 @@ impl<A: Arena> Inner<A> {
             Slot::None | Slot::Resident { .. } => worker.zero_page(),
             Slot::Filled { word } => worker.fill_page(word),
             Slot::Staged { slot, .. } => mm.machine.with_staged(&[slot], |pages| worker.copy_page(pages[0])),
-            Slot::Zswap(entry) => {
-                let block = self.pool.read(entry.handle, entry.len as usize);
-                worker.decompress(self.pool.codec(&entry), block)
-            }
+            Slot::Zswap(entry) => worker.decompress(self.pool.block(&entry)),
             Slot::Swap(blob) => worker.read_page(&mm.machine, &blob),
             Slot::Bad => false,
         }

@@ -101,10 +101,7 @@ impl<A: Arena> Inner<A> {
             if pages.len() == room {
                 return false;
             }
-            worker.push_load(
-                self.pool.codec(&entry),
-                self.pool.read(entry.handle, entry.len as usize),
-            );
+            worker.push_load(self.pool.block(&entry));
             self.table.publish(
                 vpn,
                 Slot::Zswap(ZswapEntry {

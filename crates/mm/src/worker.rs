@@ -11,7 +11,7 @@ use crate::checksum;
 use crate::machine::{IoBuffer, Machine, SCATTER_MAX};
 use crate::page::{PAGE_SIZE, fingerprint, same_filled};
 use crate::swap_table::entry::Blob;
-use crate::zpool::{Handle, PoolKind};
+use crate::zpool::{Block, Handle, PoolKind};
 
 /// A page whose compressed form is longer than this is stored as it is: it would take a whole page anyway.
 pub(crate) const COMPRESSED_MAX: usize = 3_600;
@@ -45,8 +45,8 @@ pub struct Worker<M: Machine> {
 /// One page of a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Load {
-    /// So many bytes in `blocks`, behind those of the loads before.
-    Block(Codec, usize),
+    /// So many bytes in `blocks`, behind those of the loads before; of a page as it was in the pool, its fingerprint.
+    Block(Codec, usize, Option<u32>),
     /// This word over and over.
     Filled(u32),
     /// Not what was written to the device.
@@ -56,7 +56,7 @@ enum Load {
 impl Load {
     fn bytes(&self) -> usize {
         match self {
-            Self::Block(_, len) => *len,
+            Self::Block(_, len, _) => *len,
             Self::Filled(_) | Self::Damaged => 0,
         }
     }
@@ -215,11 +215,13 @@ fn context(contexts: &mut Vec<Context>, algorithm: Algorithm) -> &mut Context {
     &mut contexts[at]
 }
 
-/// Fill `page` from a stored block. False: the block is damaged.
-fn decompress(contexts: &mut Vec<Context>, codec: Codec, block: &[u8], page: &mut [u8]) -> bool {
+/// Fill `page` from a stored block. False: the block is damaged. A page that lay on the device as it is has no fingerprint: there
+/// it was sealed.
+fn decompress(contexts: &mut Vec<Context>, block: Block<'_>, page: &mut [u8]) -> bool {
+    let codec = block.codec;
     let Some(algorithm) = codec.algorithm() else {
-        page.copy_from_slice(block);
-        return true;
+        page.copy_from_slice(block.bytes);
+        return block.is_page_intact();
     };
     // Whatever the level: blocks do not depend on it.
     let algorithm = contexts
@@ -228,7 +230,7 @@ fn decompress(contexts: &mut Vec<Context>, codec: Codec, block: &[u8], page: &mu
         .find(|a| a.codec() == codec)
         .unwrap_or(algorithm);
     let context = context(contexts, algorithm);
-    checksum::split(block)
+    checksum::split(block.bytes)
         .is_some_and(|(block, checksum)| context.decompress(block, page) && checksum::holds(checksum, page))
 }
 
@@ -320,8 +322,8 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Fill the worker's page from a stored block. False: the block is damaged.
-    pub(crate) fn decompress(&mut self, codec: Codec, block: &[u8]) -> bool {
-        decompress(&mut self.lanes[0].contexts, codec, block, &mut self.page[..])
+    pub(crate) fn decompress(&mut self, block: Block<'_>) -> bool {
+        decompress(&mut self.lanes[0].contexts, block, &mut self.page[..])
     }
 
     /// Compress the worker's page with `algorithm`, for recompression: its block, if it has one of at most `max` bytes.
@@ -345,8 +347,11 @@ impl<M: Machine> Worker<M> {
             && open(machine, blob.device, &mut self.io, &mut self.opened, blob, first)
             && decompress(
                 &mut self.lanes[0].contexts,
-                blob.codec,
-                slice(&self.io, blob, first),
+                Block {
+                    codec: blob.codec,
+                    bytes: slice(&self.io, blob, first),
+                    fingerprint: None,
+                },
                 &mut self.page[..],
             )
     }
@@ -361,7 +366,7 @@ impl<M: Machine> Worker<M> {
     /// Take along a blob that will be in the I/O buffer when the device was read: [`take_reads`](Self::take_reads).
     pub(crate) fn push_read(&mut self, blob: Blob) {
         self.reads.push(blob);
-        self.loads.push(Load::Block(blob.codec, blob.len as usize));
+        self.loads.push(Load::Block(blob.codec, blob.len as usize, None));
     }
 
     /// The I/O buffer holds slots of the device from `first` on: open those that blobs of this load lie in and take the blobs
@@ -393,10 +398,10 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Take along a stored block.
-    pub(crate) fn push_load(&mut self, codec: Codec, block: &[u8]) {
-        let at = self.loaded_bytes();
-        self.blocks[at..at + block.len()].copy_from_slice(block);
-        self.loads.push(Load::Block(codec, block.len()));
+    pub(crate) fn push_load(&mut self, block: Block<'_>) {
+        let (at, len) = (self.loaded_bytes(), block.bytes.len());
+        self.blocks[at..at + len].copy_from_slice(block.bytes);
+        self.loads.push(Load::Block(block.codec, len, block.fingerprint));
     }
 
     /// Take along a page of one word over and over.
@@ -425,8 +430,10 @@ impl<M: Machine> Worker<M> {
     pub(crate) fn raw_among(&self, pages: usize) -> impl Iterator<Item = (u64, u32)> {
         let bytes = self.io.bytes(pages * PAGE_SIZE);
         let raw = (0..).zip(self.loads.iter().zip(bytes.chunks_exact(PAGE_SIZE)));
-        raw.filter(|(_, (load, _))| matches!(load, Load::Block(Codec::Raw, _)))
-            .map(|(i, (_, page))| (i, fingerprint(page)))
+        raw.filter_map(|(i, (load, page))| match load {
+            Load::Block(Codec::Raw, _, known) => Some((i, known.unwrap_or_else(|| fingerprint(page)))),
+            _ => None,
+        })
     }
 
     /// Decompress the blocks into the I/O buffer. Returns how many came out whole before the first that is damaged.
@@ -440,8 +447,13 @@ impl<M: Machine> Worker<M> {
             match *load {
                 Load::Filled(word) => fill(page, word),
                 Load::Damaged => return i,
-                Load::Block(codec, len) => {
-                    if !decompress(&mut self.lanes[0].contexts, codec, &self.blocks[at..at + len], page) {
+                Load::Block(codec, len, fingerprint) => {
+                    let block = Block {
+                        codec,
+                        bytes: &self.blocks[at..at + len],
+                        fingerprint,
+                    };
+                    if !decompress(&mut self.lanes[0].contexts, block, page) {
                         return i;
                     }
                 }

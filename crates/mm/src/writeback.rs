@@ -190,22 +190,30 @@ impl<A: Arena> Inner<A> {
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        let block = self.pool.read(entry.handle, entry.len as usize);
-        let codec = self.pool.codec(&entry);
-        let len = if self.writes_plain { PAGE_SIZE } else { block.len() };
+        let block = self.pool.block(&entry);
+        let len = if self.writes_plain {
+            PAGE_SIZE
+        } else {
+            block.bytes.len()
+        };
         let Some(at) = write.room(len) else { return false };
+        // A checksum goes along with a compressed block, but what seals a page on the device would seal a damaged one too.
+        let is_intact = match self.writes_plain {
+            true => worker.decompress(block),
+            false => block.is_page_intact(),
+        };
+        if !is_intact {
+            write.len = at;
+            mm.stat.add(Item::DecompressFail, 1);
+            self.publish(vpn, Slot::Bad);
+            return true;
+        }
         let codec = if self.writes_plain {
-            if !worker.decompress(codec, block) {
-                write.len = at;
-                mm.stat.add(Item::DecompressFail, 1);
-                self.publish(vpn, Slot::Bad);
-                return true;
-            }
             worker.page_to_io(at);
             Codec::Raw
         } else {
-            worker.io().bytes_mut(at + len)[at..].copy_from_slice(block);
-            codec
+            worker.io().bytes_mut(at + len)[at..].copy_from_slice(block.bytes);
+            block.codec
         };
         let at = (write.slot as usize * PAGE_SIZE + at) as u64 / Blob::UNIT as u64;
         let blob = Blob {

@@ -219,10 +219,12 @@ impl<A: Arena> Inner<A> {
                     continue;
                 }
                 Outcome::Compressed { lane, at, len } => (self.pool.store(worker.block(lane, at, len)), u32::from(len)),
-                Outcome::Incompressible { is_known, .. } if self.drains() => {
+                Outcome::Incompressible { fingerprint, is_known } if self.drains() => {
                     mm.stat.add(Item::KnownIncompressible, u64::from(is_known));
                     let pool = &mut self.pool;
-                    let handle = mm.machine.with_staged(&[slot], |pages| pool.store(pages[0]));
+                    let handle = mm
+                        .machine
+                        .with_staged(&[slot], |pages| pool.store_page(pages[0], fingerprint));
                     (handle, PAGE_SIZE as u32)
                 }
                 _ => continue,

@@ -5,7 +5,7 @@
 //! replaced (reference/crates.md B4), so one range is claimed on first use.
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use talc::base::Talc;
 use talc::base::binning::Binning;
@@ -45,6 +45,7 @@ type Inner = talc::sync::TalcLock<crate::futex::RawLock, ReserveOnce, talc::base
 pub struct Heap {
     inner: Inner,
     live: AtomicUsize,
+    fails: AtomicBool,
 }
 
 impl Heap {
@@ -54,7 +55,13 @@ impl Heap {
         Self {
             inner: Inner::new(ReserveOnce { done: false }),
             live: AtomicUsize::new(0),
+            fails: AtomicBool::new(false),
         }
+    }
+
+    /// For tests: have the next allocation find nothing left.
+    pub fn fail_next(&self) {
+        self.fails.store(true, Ordering::Relaxed);
     }
 
     /// Bytes given out and not yet returned.
@@ -66,6 +73,10 @@ impl Heap {
 // SAFETY: forwards to talc, whose contract is the same; the counter does not influence it.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // A load first: the line is shared as long as nothing is made to fail.
+        if self.fails.load(Ordering::Relaxed) && self.fails.swap(false, Ordering::Relaxed) {
+            return core::ptr::null_mut();
+        }
         self.live.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller's promise about `layout` is passed on.
         unsafe { self.inner.alloc(layout) }

@@ -9,13 +9,14 @@
 use alloc::boxed::Box;
 use core::arch::asm;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
 
 use crate::PAGE_SIZE;
 use crate::cell::Leaked;
+use crate::futex;
 use crate::mapping::Mapping;
 
 /// The system call instruction.
@@ -64,8 +65,26 @@ extern "C" fn enter(body: *mut c_void) -> ! {
 /// Stack and thread-local block of one thread: of each process in turn that is forked with it, at the same addresses.
 pub struct ThreadMemory {
     parts: Leaked<(Mapping, Mapping)>,
-    /// The process whose thread runs on it. Threads are never known to have ended, so it is given to each process once.
+    /// The process whose thread runs on it. It is given to each process once.
     owner: AtomicI32,
+}
+
+/// [`ALL_LIVE`] until one of the threads made here ends, alone and not with the whole process: then the kernel writes 0 and wakes
+/// who waits.
+static LIFE: AtomicU32 = AtomicU32::new(ALL_LIVE);
+const ALL_LIVE: u32 = 1;
+
+/// Whether a thread made here has ended.
+pub fn has_one_ended() -> bool {
+    LIFE.load(Ordering::Acquire) != ALL_LIVE
+}
+
+/// Sleep until a thread made here ends. Nothing in between enters the kernel, so a system call filter that ends the others does
+/// not reach a thread that waits here.
+pub fn wait_for_an_end() {
+    while !has_one_ended() {
+        futex::wait(&LIFE, ALL_LIVE, None, true);
+    }
 }
 
 impl ThreadMemory {
@@ -108,7 +127,8 @@ impl ThreadMemory {
             | raw::CLONE_SIGHAND
             | raw::CLONE_THREAD
             | raw::CLONE_SYSVSEM
-            | raw::CLONE_SETTLS;
+            | raw::CLONE_SETTLS
+            | raw::CLONE_CHILD_CLEARTID;
         if files == Descriptors::Shared {
             flags |= raw::CLONE_FILES;
         }
@@ -158,7 +178,7 @@ unsafe fn clone(
             "ud2",
             "2:",
             inlateout("rax") raw::__NR_clone as isize => ret,
-            in("rdi") flags, in("rsi") stack_top, in("rdx") 0, in("r10") 0, in("r8") tls,
+            in("rdi") flags, in("rsi") stack_top, in("rdx") 0, in("r10") LIFE.as_ptr(), in("r8") tls,
             in("r12") arg, in("r13") entry as usize,
             lateout("rcx") _, lateout("r11") _,
         );
@@ -226,10 +246,19 @@ pub fn cores() -> usize {
 
 /// Kill this process with SIGKILL, as the OOM killer would.
 pub fn kill_self() -> ! {
-    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    if rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).is_err() {
+        crash();
+    }
     loop {
         core::hint::spin_loop();
     }
+}
+
+/// End this process without a system call: a filter of the program may forbid them. In a thread that blocks its signals, no
+/// handler of the program sees the trap.
+pub fn crash() -> ! {
+    // SAFETY: an instruction that only traps.
+    unsafe { asm!("ud2", options(noreturn, nostack)) }
 }
 
 /// The process id of the parent, or of who took over when it died.

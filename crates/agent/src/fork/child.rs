@@ -98,20 +98,20 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     Ok((fds, slot))
 }
 
-/// Open the swap files that our copy of the swap table points to, and hold a lease on each. The ciphers are those of our copy of
+/// Open the swap files that our copy of the swap table points to, and hold a lease on each. The seals are those of our copy of
 /// the parent's memory: all the files that it inherited, then its own.
 fn inherit_files(pager: &Pager) -> Result<Vec<(SwapFile, u64)>, (&'static str, Errno)> {
     let (handover, parent) = (&pager.handover, pager.fds());
     let inherited = parent.inherited.iter().map(|(swap, _)| swap);
-    let ciphers: Vec<_> = inherited.chain(&parent.swap).map(|swap| swap.cipher).collect();
+    let seals: Vec<_> = inherited.chain(&parent.swap).map(|swap| swap.seal).collect();
     let pid = handover.parent.load(Ordering::SeqCst);
     let open = |(i, (fd, byte)): (usize, (i32, u64))| {
         let file = File::open_of_thread(pid, handover.parent_tid(), fd).map_err(|e| ("the parent's swap file", e))?;
         if !file.lock_shared(byte) {
             return Err(("a lease on the parent's swap file", Errno::AGAIN));
         }
-        let cipher = ciphers.get(i).copied().flatten();
-        Ok((SwapFile { file, cipher }, byte))
+        let seal = *seals.get(i).ok_or(("the parent's swap file", Errno::INVAL))?;
+        Ok((SwapFile { file, seal }, byte))
     };
     handover.files().enumerate().map(open).collect()
 }

@@ -215,6 +215,10 @@ impl<A: Arena, const N: usize> Zpool<A> for Buddies<A, N> {
         self.arena.bytes(id as usize * PAGE_SIZE + first * CHUNK, len)
     }
 
+    fn page_number(&self, place: Place) -> usize {
+        self.object(place).0 as usize
+    }
+
     fn free(&mut self, place: Place) {
         let (id, buddy) = self.object(place);
         self.unlink(id);

@@ -9,11 +9,12 @@ mod buddies;
 mod zsmalloc;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 
 use uzswap_acomp::{Codec, Compressor};
 
-use crate::page::PAGE_SIZE;
+use crate::page::{PAGE_SIZE, fingerprint};
 use crate::swap_table::entry::ZswapEntry;
 use buddies::Buddies;
 use zsmalloc::Zsmalloc;
@@ -69,6 +70,24 @@ impl Handle {
     /// The inverse of [`to_bits`](Self::to_bits).
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
+    }
+}
+
+/// A stored page, as it lies in its pool.
+#[derive(Clone, Copy)]
+pub struct Block<'a> {
+    /// How it is read.
+    pub codec: Codec,
+    /// Compressed bytes with a checksum behind them, or the page as it is.
+    pub bytes: &'a [u8],
+    /// Of a page that is stored as it is: its fingerprint when it was stored.
+    pub fingerprint: Option<u32>,
+}
+
+impl Block<'_> {
+    /// Whether a page that is stored as it is has not changed. What is compressed is only known when it is decompressed.
+    pub fn is_page_intact(&self) -> bool {
+        self.fingerprint.is_none_or(|then| then == fingerprint(self.bytes))
     }
 }
 
@@ -132,6 +151,8 @@ trait Zpool<A> {
     fn store(&mut self, bytes: &[u8]) -> Result<Place, PoolFull>;
     /// The first `len` bytes of an object.
     fn read(&self, place: Place, len: usize) -> &[u8];
+    /// A number of an object of a whole page that no other object has as long as it lives; small ones first.
+    fn page_number(&self, place: Place) -> usize;
     /// Free an object; pages that are empty then return to the system.
     fn free(&mut self, place: Place);
     /// Pages in use, unused parts included.
@@ -169,6 +190,38 @@ fn make<A: Arena>(zpool: ZpoolType, arena: A) -> Box<dyn Zpool<A> + Send> {
 struct Pool<A> {
     zpool: Box<dyn Zpool<A> + Send>,
     kind: PoolKind,
+    /// By [`Zpool::page_number`]: the fingerprints of pages that are stored as they are. There is no room for one behind a page.
+    fingerprints: Vec<u32>,
+}
+
+/// Fingerprints that room is made for at once, at least.
+const FINGERPRINTS_MORE: usize = 256;
+
+impl<A: Arena> Pool<A> {
+    fn new(kind: PoolKind, arena: A) -> Self {
+        Self {
+            zpool: make(kind.zpool, arena),
+            kind,
+            fingerprints: Vec::new(),
+        }
+    }
+
+    fn set_fingerprint(&mut self, place: Place, fingerprint: u32) {
+        let at = self.zpool.page_number(place);
+        let len = self.fingerprints.len();
+        if at >= len {
+            // An eighth more, not twice as much: metadata is paid for by every page.
+            let more = (at + 1 - len).max(len / 8).max(FINGERPRINTS_MORE);
+            self.fingerprints.reserve_exact(more);
+            self.fingerprints.resize(len + more, 0);
+        }
+        self.fingerprints[at] = fingerprint;
+    }
+
+    fn fingerprint(&self, place: Place) -> u32 {
+        let at = self.zpool.page_number(place);
+        self.fingerprints.get(at).copied().unwrap_or(0)
+    }
 }
 
 /// What tells one pool from another.
@@ -190,10 +243,7 @@ impl<A: Arena> Pools<A> {
     /// One empty pool in `arena`.
     pub fn new(kind: PoolKind, arena: A) -> Self {
         let mut pools = [const { None }; POOLS_MAX];
-        pools[0] = Some(Pool {
-            zpool: make(kind.zpool, arena),
-            kind,
-        });
+        pools[0] = Some(Pool::new(kind, arena));
         Self { pools, current: 0 }
     }
 
@@ -225,10 +275,7 @@ impl<A: Arena> Pools<A> {
             return Some(existing);
         }
         let empty = position(&Option::is_none)?;
-        self.pools[empty] = Some(Pool {
-            zpool: make(kind.zpool, arena()?),
-            kind,
-        });
+        self.pools[empty] = Some(Pool::new(kind, arena()?));
         Some(empty)
     }
 
@@ -255,9 +302,32 @@ impl<A: Arena> Pools<A> {
         Ok(Handle::new(current, pool.zpool.store(bytes)?))
     }
 
+    /// Store a copy of a whole page as it is, with its fingerprint.
+    ///
+    /// # Errors
+    /// [`PoolFull`]; nothing has changed then.
+    pub fn store_page(&mut self, page: &[u8], fingerprint: u32) -> Result<Handle, PoolFull> {
+        let handle = self.store(page)?;
+        if let Some(pool) = &mut self.pools[handle.pool()] {
+            pool.set_fingerprint(handle.place(), fingerprint);
+        }
+        Ok(handle)
+    }
+
     /// The first `len` bytes of an object.
     pub fn read(&self, handle: Handle, len: usize) -> &[u8] {
         self.at(handle).zpool.read(handle.place(), len)
+    }
+
+    /// A stored page.
+    pub fn block(&self, entry: &ZswapEntry) -> Block<'_> {
+        let codec = self.codec(entry);
+        let fingerprint = || self.at(entry.handle).fingerprint(entry.handle.place());
+        Block {
+            codec,
+            bytes: self.read(entry.handle, entry.len as usize),
+            fingerprint: (codec == Codec::Raw).then(fingerprint),
+        }
     }
 
     /// Store a copy of `bytes` in the pool of `kind`, which need not be the current one; it is made if there is none, in what
@@ -285,7 +355,7 @@ impl<A: Arena> Pools<A> {
     }
 
     /// How an entry is read.
-    pub fn codec(&self, entry: &ZswapEntry) -> Codec {
+    fn codec(&self, entry: &ZswapEntry) -> Codec {
         match entry.len as usize {
             PAGE_SIZE => Codec::Raw,
             _ => self.kind(entry.handle).compressor.algorithm.codec(),
@@ -317,7 +387,12 @@ impl<A: Arena> Pools<A> {
     /// As [`Zpool::relocate`].
     pub fn relocate(&mut self, handle: Handle, len: usize) -> Option<Handle> {
         let pool = self.pools[handle.pool()].as_mut()?;
-        Some(Handle::new(handle.pool(), pool.zpool.relocate(handle.place(), len)?))
+        let fingerprint = (len == PAGE_SIZE).then(|| pool.fingerprint(handle.place()));
+        let place = pool.zpool.relocate(handle.place(), len)?;
+        if let Some(fingerprint) = fingerprint {
+            pool.set_fingerprint(place, fingerprint);
+        }
+        Some(Handle::new(handle.pool(), place))
     }
 
     /// As [`Zpool::end_compaction`], in all pools.

@@ -269,3 +269,39 @@ fn density_after_freeing_70_percent() {
         );
     }
 }
+
+fn entry(handle: Handle, len: usize) -> ZswapEntry {
+    ZswapEntry {
+        handle,
+        len: len as u32,
+        writeback: false,
+        referenced: false,
+        tag: 0,
+    }
+}
+
+/// A page that is stored as it is has no checksum behind it: its fingerprint is kept beside the pool.
+#[test]
+fn a_page_that_changes_in_the_pool_is_told_from_what_was_stored() {
+    for zpool in ZpoolType::ALL {
+        let kind = PoolKind {
+            zpool,
+            compressor: Compressor::from_word(0),
+        };
+        let mut pools = Pools::new(kind, VecArena::new(80));
+        let pages: Vec<Vec<u8>> = (0..8u8).map(|i| vec![i ^ 0x5a; PAGE_SIZE]).collect();
+        let store = |page: &Vec<u8>| pools.store_page(page, fingerprint(page)).unwrap();
+        let handles: Vec<Handle> = pages.iter().map(store).collect();
+        pools.free(handles[3]);
+        let small = pools.store(&[1; 100]).unwrap();
+        assert_eq!(pools.block(&entry(small, 100)).fingerprint, None, "{zpool}");
+        for (i, handle) in handles.iter().enumerate().filter(|(i, _)| *i != 3) {
+            let block = pools.block(&entry(*handle, PAGE_SIZE));
+            assert!(block.bytes == pages[i] && block.is_page_intact(), "{zpool}: page {i}");
+            let mut bytes = block.bytes.to_vec();
+            bytes[i * 500] ^= 1;
+            let bytes = &bytes[..];
+            assert!(!Block { bytes, ..block }.is_page_intact(), "{zpool}: page {i}");
+        }
+    }
+}

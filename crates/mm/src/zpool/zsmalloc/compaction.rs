@@ -85,6 +85,10 @@ impl<A: Arena> Zsmalloc<A> {
         let mut at = core::mem::replace(&mut self.zspages[id as usize].free, NO_OBJECT);
         while at != NO_OBJECT {
             free.push(at);
+            assert!(
+                free.len() <= usize::from(self.zspages[id as usize].bump),
+                "the pool is damaged: a free list without end"
+            );
             at = self.next_free(id, at);
         }
         free

@@ -173,7 +173,11 @@ impl<A: Arena> Zsmalloc<A> {
     /// The free object that a free object names.
     fn next_free(&self, id: u32, index: u16) -> u16 {
         let bytes = self.arena.bytes(self.offset(Object::new(id as usize, index)), 2);
-        u16::from_ne_bytes([bytes[0], bytes[1]])
+        let next = u16::from_ne_bytes([bytes[0], bytes[1]]);
+        // It lies in the pool: what is damaged there must not lead out of the zspage.
+        let is_free = next == NO_OBJECT || next < self.zspages[id as usize].bump;
+        assert!(is_free, "the pool is damaged: no free object {next}");
+        next
     }
 
     /// Put an object on the free list of its zspage.
@@ -326,6 +330,10 @@ impl<A: Arena> Zpool<A> for Zsmalloc<A> {
 
     fn read(&self, place: Place, len: usize) -> &[u8] {
         self.arena.bytes(self.offset(Object(place)), len)
+    }
+
+    fn page_number(&self, place: Place) -> usize {
+        Object(place).zspage()
     }
 
     /// An emptied zspage returns its pages to the system, or keeps them warm.

@@ -1,0 +1,60 @@
+//! KEY=VALUE, as `uzswap set` takes it.
+
+use uzswap_ctl::Key;
+
+use crate::options::{self, MEMORY_MAX_LEAST};
+use crate::size::Size;
+
+/// The word of a setting and its value; the error names the key and the rule.
+pub(crate) fn parse(setting: &str) -> Result<(Key, u64), String> {
+    let Some((key, text)) = setting.split_once('=') else {
+        return Err(format!("'{setting}': write KEY=VALUE"));
+    };
+    word(key, text).map_err(|rule| format!("{key}: {rule}"))
+}
+
+/// 0 or 1; N and Y as the kernel's parameters take them.
+fn flag(text: &str) -> Result<u64, String> {
+    match text {
+        "0" | "N" | "n" => Ok(0),
+        "1" | "Y" | "y" => Ok(1),
+        _ => Err(format!("'{text}' must be 0 or 1")),
+    }
+}
+
+/// As for `uzswap run`.
+fn memory_max(text: &str) -> Result<u64, String> {
+    let Size(bytes) = text.parse()?;
+    if bytes < MEMORY_MAX_LEAST {
+        return Err(format!("'{text}' must be at least {}", Size(MEMORY_MAX_LEAST)));
+    }
+    Ok(bytes)
+}
+
+/// The word of a key and its value.
+fn word(key: &str, text: &str) -> Result<(Key, u64), String> {
+    let size = || text.parse::<Size>().map(|Size(bytes)| bytes);
+    Ok(match key {
+        "memory.max" => (Key::MemoryMax, memory_max(text)?),
+        "memory.high" => (Key::MemoryHigh, size()?),
+        "memory.zswap.max" => (Key::ZswapMax, size()?),
+        "memory.swap.max" => (Key::SwapMax, size()?),
+        "memory.zswap.writeback" => (Key::ZswapWriteback, flag(text)?),
+        "enabled" => (Key::Enabled, flag(text)?),
+        "shrinker_enabled" => (Key::ShrinkerEnabled, flag(text)?),
+        "swapout" => (Key::SwapOut, options::swap_out(text)? as u64),
+        "recompress" => (Key::Recompress, options::recompress(text)?.to_word()),
+        "compressor" => (Key::Compressor, options::compressor(text)?.to_word()),
+        "zpool" => (Key::Zpool, options::zpool(text)?.to_word()),
+        "max_pool_percent" => (Key::MaxPoolPercent, options::percent(text)?),
+        "accept_threshold_percent" => (Key::AcceptThresholdPercent, options::percent(text)?),
+        _ => {
+            return Err(
+                "unknown key; the keys are memory.max, memory.high, memory.swap.max, memory.zswap.max, \
+                        memory.zswap.writeback, enabled, compressor, zpool, recompress, shrinker_enabled, swapout, \
+                        max_pool_percent and accept_threshold_percent"
+                    .to_owned(),
+            );
+        }
+    })
+}

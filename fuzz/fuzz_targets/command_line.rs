@@ -1,0 +1,41 @@
+//! Any words as a command line, and any text as KEY=VALUE for `uzswap set` or as a list of failures: taken, or refused with a
+//! message that names the value.
+#![no_main]
+#![allow(dead_code, reason = "modules of the launcher, of which a part is under test")]
+
+use clap::Parser;
+use libfuzzer_sys::fuzz_target;
+use options::{Cli, Command, fail_kinds};
+use uzswap_ctl::FailKind;
+
+#[path = "../../crates/cli/src/options.rs"]
+mod options;
+#[path = "../../crates/cli/src/setting.rs"]
+mod setting;
+#[path = "../../crates/cli/src/size.rs"]
+mod size;
+
+fn check_run(options: &options::RunOptions) {
+    assert!(!options.cmd.is_empty());
+    assert!(options.fail_kinds < 1 << FailKind::ALL.len());
+    assert!(options.folio_max <= 9 && options.page_cluster <= 5 && (1..=512).contains(&options.batch));
+    assert!((1..=100).contains(&options.accept_threshold_percent));
+}
+
+fuzz_target!(|text: &str| {
+    match setting::parse(text) {
+        Ok((key, _)) => assert!(text.contains('='), "{key:?}"),
+        Err(error) => assert!(error.contains(text.split('=').next().unwrap_or_default())),
+    }
+    if let Err(error) = fail_kinds(text) {
+        assert!(error.contains("the failures are"));
+    }
+    let words = ["uzswap"].into_iter().chain(text.split('\n'));
+    match Cli::try_parse_from(words) {
+        Ok(Cli {
+            command: Command::Run(options),
+        }) => check_run(&options),
+        Ok(_) => {}
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+});
