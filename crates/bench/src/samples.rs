@@ -27,6 +27,11 @@ impl Samples {
         f64::midpoint(self.0[(n - 1) / 2], self.0[n / 2])
     }
 
+    /// The same, and 0 if nothing was measured.
+    pub(crate) fn median_or_zero(&self) -> f64 {
+        if self.0.is_empty() { 0.0 } else { self.median() }
+    }
+
     /// Of the measurements themselves, not an estimate for all there could be.
     pub(crate) fn standard_deviation(&self) -> f64 {
         let mean = self.mean();

@@ -122,9 +122,19 @@ pub(crate) fn run(options: &Idle) -> u64 {
         }
         bad_pages += print(name, began, touches, bad, touch_ns);
     };
-    visit("settle", &mut (0..options.settle_touches).map(|_| clusters.draw(&mut rng)));
+    visit(
+        "settle",
+        &mut (0..options.settle_touches).map(|_| clusters.draw(&mut rng)),
+    );
     visit("work", &mut (0..options.touches).map(|_| clusters.draw(&mut rng)));
-    visit("check", &mut clusters.cold.iter().step_by(CHECK_ONE_IN).map(|cluster| cluster * CLUSTER_PAGES));
+    visit(
+        "check",
+        &mut clusters
+            .cold
+            .iter()
+            .step_by(CHECK_ONE_IN)
+            .map(|cluster| cluster * CLUSTER_PAGES),
+    );
     bad_pages
 }
 

@@ -47,7 +47,11 @@ impl Load {
             }
         }
         if !(1..=PAGE_SIZE as u64).contains(&value_bytes) {
-            return Err(bad_value("--value-bytes", &value_bytes.to_string(), "must be from 1 to 4096"));
+            return Err(bad_value(
+                "--value-bytes",
+                &value_bytes.to_string(),
+                "must be from 1 to 4096",
+            ));
         }
         Ok(Self {
             port: port.ok_or(ParseError::MissingOption("--port"))?,
@@ -145,14 +149,18 @@ pub(crate) fn load(options: &Load) -> Result<u64, Failure> {
         }
         let value = &page[..options.value_bytes as usize];
         let key = key(number);
-        batch.extend_from_slice(format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n", key.len(), value.len()).as_bytes());
+        batch.extend_from_slice(
+            format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n", key.len(), value.len()).as_bytes(),
+        );
         batch.extend_from_slice(value);
         batch.extend_from_slice(b"\r\n");
         page.rotate_left(options.value_bytes as usize);
         sent += 1;
         if sent == PIPELINE || number + 1 == keys {
             connection.send(&batch).map_err(failed)?;
-            (0..sent).try_for_each(|_| connection.answer().map(drop)).map_err(failed)?;
+            (0..sent)
+                .try_for_each(|_| connection.answer().map(drop))
+                .map_err(failed)?;
             batch.clear();
             sent = 0;
         }
@@ -236,7 +244,11 @@ mod tests {
             let mut seen = [0; 4096];
             let mut served = 0;
             while stream.read(&mut seen).is_ok_and(|n| n > 0) {
-                let answer: &[u8] = if served % 2 == 0 { b"$5\r\nhello\r\n" } else { b"$-1\r\n" };
+                let answer: &[u8] = if served % 2 == 0 {
+                    b"$5\r\nhello\r\n"
+                } else {
+                    b"$-1\r\n"
+                };
                 stream.write_all(answer).unwrap();
                 served += 1;
             }

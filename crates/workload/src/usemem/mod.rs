@@ -145,7 +145,10 @@ mod tests {
         let report = run_pass(&options.passes[1], &options, &contents, &mut other);
         assert_eq!((report.touches, report.bad_pages), (768, 768));
         let report = run_pass(&options.passes[1], &options, &contents, &mut memory);
-        assert_eq!((report.touches, report.bad_pages, report.touch_ns.count()), (768, 0, 768));
+        assert_eq!(
+            (report.touches, report.bad_pages, report.touch_ns.count()),
+            (768, 0, 768)
+        );
     }
 
     #[test]

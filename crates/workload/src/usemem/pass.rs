@@ -109,7 +109,18 @@ mod tests {
 
     #[test]
     fn what_is_no_pass_is_refused() {
-        for text in ["", "all", "rand:", "rand:w101", "rand:u5K", "seq:u4M", "seq:t0", "write:w5", "rand:x1", "seq:ü"] {
+        for text in [
+            "",
+            "all",
+            "rand:",
+            "rand:w101",
+            "rand:u5K",
+            "seq:u4M",
+            "seq:t0",
+            "write:w5",
+            "rand:x1",
+            "seq:ü",
+        ] {
             assert_eq!(Pass::parse(text), None, "{text}");
         }
     }
