@@ -1,5 +1,7 @@
 //! Workloads by pairs by sides.
 
+use std::collections::BTreeSet;
+
 use super::context::Context;
 use super::equal_memory::EqualMemory;
 use super::progress::Progress;
@@ -22,6 +24,8 @@ pub(crate) struct Driver<'a> {
     progress: Progress,
     skipped: Vec<String>,
     failed_uzswap: Option<String>,
+    /// Where the kernel is not to read swap pages ahead.
+    without_readahead: BTreeSet<(String, Side)>,
 }
 
 impl<'a> Driver<'a> {
@@ -51,6 +55,7 @@ impl<'a> Driver<'a> {
             progress,
             skipped,
             failed_uzswap: None,
+            without_readahead: BTreeSet::new(),
         }
     }
 
@@ -67,7 +72,7 @@ impl<'a> Driver<'a> {
     /// One after the other.
     pub(crate) fn measure_all(&mut self, workloads: Vec<Box<dyn Workload>>) -> Vec<WorkloadResult> {
         if let Err(Failure(line)) = self.warm_up() {
-            self.skip(format!("warming up: {line}"));
+            self.note(format!("warming up: {line}"));
         }
         workloads
             .into_iter()
@@ -75,7 +80,7 @@ impl<'a> Driver<'a> {
             .collect()
     }
 
-    fn skip(&mut self, line: String) {
+    fn note(&mut self, line: String) {
         self.progress.say(&line);
         self.skipped.push(line);
     }
@@ -99,7 +104,7 @@ impl<'a> Driver<'a> {
         let pairs = workload.pairs(self.pairs);
         self.progress.begin(&format!("{}: preparing", workload.name()));
         if let Err(Failure(line)) = workload.prepare(self.context) {
-            self.skip(format!("{} is left out: {line}", workload.name()));
+            self.note(format!("{} is left out: {line}", workload.name()));
             self.progress.advance(u64::from(pairs) * sides.len() as u64);
             return None;
         }
@@ -142,11 +147,17 @@ impl<'a> Driver<'a> {
         if side == Side::Uzswap {
             self.failed_uzswap.get_or_insert_with(|| line.clone());
         }
-        self.skip(line);
+        self.note(line);
     }
 
     /// Once more if a control group's limit turned out too high.
-    fn run_held(&self, workload: &dyn Workload, equal: &mut EqualMemory, side: Side, pair: u32) -> Result<Run, String> {
+    fn run_held(
+        &mut self,
+        workload: &dyn Workload,
+        equal: &mut EqualMemory,
+        side: Side,
+        pair: u32,
+    ) -> Result<Run, String> {
         let run = self.run(workload, equal, side, pair)?;
         equal.note(side, &run.memory);
         if !equal.is_to_be_repeated(side, &run.memory) {
@@ -157,13 +168,14 @@ impl<'a> Driver<'a> {
         Ok(run)
     }
 
-    fn run(&self, workload: &dyn Workload, equal: &EqualMemory, side: Side, pair: u32) -> Result<Run, String> {
+    fn run(&mut self, workload: &dyn Workload, equal: &EqualMemory, side: Side, pair: u32) -> Result<Run, String> {
         let terms = Terms {
             side,
             pair,
             limit: equal.limit(side),
             target: equal.target(),
             max_pool_percent: equal.max_pool_percent(),
+            has_readahead: !self.without_readahead.contains(&(workload.name(), side)),
         };
         let which = if pair == 0 {
             "finding the limit".to_owned()
@@ -172,7 +184,16 @@ impl<'a> Driver<'a> {
         };
         self.progress
             .begin(&format!("{}: {which}: {}", workload.name(), side.name()));
-        trial::run(self.context, workload, terms).map_err(|Failure(line)| line)
+        let run = trial::run(self.context, workload, terms).map_err(|Failure(line)| line)?;
+        if terms.has_readahead && !run.has_readahead {
+            self.without_readahead.insert((workload.name(), side));
+            self.note(format!(
+                "{}: {}: without swap readahead (page-cluster 0): with it the kernel killed the program for memory",
+                workload.name(),
+                side.name()
+            ));
+        }
+        Ok(run)
     }
 }
 

@@ -63,6 +63,8 @@ pub(crate) struct Run {
     pub(crate) timeline: Vec<Sample>,
     /// Runs before this one that the kernel killed for memory although swap was left.
     pub(crate) oom_kills: u32,
+    /// Whether the kernel read swap pages ahead: after such kills it may not.
+    pub(crate) has_readahead: bool,
 }
 
 /// Bytes.
@@ -203,6 +205,7 @@ pub(crate) mod test {
             memory: MemoryUse::default(),
             timeline: Vec::new(),
             oom_kills: 0,
+            has_readahead: true,
         }
     }
 

@@ -29,8 +29,10 @@ const COUNTERS: [&str; 15] = [
     "thp_swpout_fallback",
     "workingset_refault_anon",
 ];
-/// How often a run is repeated whose program the kernel killed for memory although there is swap left.
+/// How often a run is made whose program the kernel kills for memory although there is swap left.
 const ATTEMPTS: u32 = 4;
+/// From this one on without swap readahead, whose pages fill a small control group: that is what most of these kills are of.
+const WITHOUT_READAHEAD: u32 = 2;
 
 /// What a run is given.
 #[derive(Clone, Copy)]
@@ -43,11 +45,17 @@ pub(crate) struct Terms {
     pub(crate) target: u64,
     /// Of uzswap's pool; none: uzswap's default.
     pub(crate) max_pool_percent: Option<u64>,
+    /// The kernel reads swap pages ahead, as the machine is set to (its page-cluster).
+    pub(crate) has_readahead: bool,
 }
 
 /// Run it, again if the kernel kills it.
 pub(crate) fn run(context: &Context, workload: &dyn Workload, terms: Terms) -> Result<Run, Failure> {
     for oom_kills in 0..ATTEMPTS {
+        let terms = Terms {
+            has_readahead: terms.has_readahead && oom_kills < WITHOUT_READAHEAD,
+            ..terms
+        };
         match attempt(context, workload, terms)? {
             Attempt::Ran(run) => return Ok(Run { oom_kills, ..*run }),
             Attempt::OomKilled => {}
@@ -67,6 +75,9 @@ enum Attempt {
 
 fn attempt(context: &Context, workload: &dyn Workload, terms: Terms) -> Result<Attempt, Failure> {
     let mut prepared = terms.side.prepare(context, terms.limit)?;
+    if terms.side.is_kernel() && !terms.has_readahead {
+        prepared.switch_readahead_off()?;
+    }
     if let Some(percent) = terms.max_pool_percent {
         prepared.add_run_options(&["--max-pool-percent", &percent.to_string()]);
     }
@@ -129,6 +140,7 @@ fn assemble(terms: Terms, outcome: Outcome, counters: BTreeMap<String, u64>, ksw
         },
         timeline: outcome.watched.timeline,
         oom_kills: 0,
+        has_readahead: terms.has_readahead,
     }
 }
 
@@ -185,6 +197,7 @@ mod test {
             limit: 0,
             target: 7,
             max_pool_percent: None,
+            has_readahead: true,
         }
     }
 

@@ -91,11 +91,19 @@ impl Share<'_> {
     }
 
     /// Touch and check pages as `pass` says, `touches` of them if it is at random.
-    pub(crate) fn go_over(&mut self, pass: &Pass, contents: &Contents, seed: u64, touches: u64) -> Outcome {
+    pub(crate) fn go_over(
+        &mut self,
+        pass: &Pass,
+        number: u64,
+        contents: &Contents,
+        seed: u64,
+        touches: u64,
+    ) -> Outcome {
         let mut outcome = Outcome::default();
-        let mut rng = Rng::new(seed ^ 0x7772_6974_6500);
+        let mut rng = Rng::new(seed ^ (number << 56) ^ ((self.first as u64) << 16));
+        let draws_seed = rng.next_u64();
         let pages = self.generations.len();
-        for unit in pass.units(pages, touches, seed ^ (self.first as u64) << 32) {
+        for unit in pass.units(pages, touches, draws_seed) {
             let is_write = rng.below(100) < pass.write_percent;
             let first = unit * pass.unit_pages;
             for at in first..(first + pass.unit_pages).min(pages) {

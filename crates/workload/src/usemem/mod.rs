@@ -26,15 +26,16 @@ pub(crate) fn run(options: &Usemem) -> Result<u64, Failure> {
     let contents = options.contents()?;
     let mut memory = Memory::new((options.mib.get() << 20) / PAGE_SIZE);
     let mut bad_pages = 0;
-    for pass in &options.passes {
-        let report = run_pass(pass, options, &contents, &mut memory);
+    for (number, pass) in (0..).zip(&options.passes) {
+        let report = run_pass(pass, number, options, &contents, &mut memory);
         bad_pages += report.bad_pages;
         print(pass, &report, options);
     }
     Ok(bad_pages)
 }
 
-fn run_pass(pass: &Pass, options: &Usemem, contents: &Contents, memory: &mut Memory) -> Report {
+/// `number` tells passes apart that draw pages at random: what one of them touched is not what the next one does.
+fn run_pass(pass: &Pass, number: u64, options: &Usemem, contents: &Contents, memory: &mut Memory) -> Report {
     let threads = pass.threads.unwrap_or(options.threads.get());
     let touches = options.rand_touches / threads as u64;
     let (before, began) = (ProcStat::own(), Instant::now());
@@ -42,7 +43,7 @@ fn run_pass(pass: &Pass, options: &Usemem, contents: &Contents, memory: &mut Mem
     std::thread::scope(|scope| {
         let work = |share: &mut memory::Share<'_>| match pass.order {
             Order::Write => share.fill(contents, options.seed),
-            _ => share.go_over(pass, contents, options.seed, touches),
+            _ => share.go_over(pass, number, contents, options.seed, touches),
         };
         let spawn = |mut share| scope.spawn(move || work(&mut share));
         let running: Vec<_> = memory.shares(threads).into_iter().map(spawn).collect();
@@ -140,11 +141,11 @@ mod tests {
     fn counts_bad_pages() {
         let (options, contents) = (options("--mb 3 --passes write,seq"), Contents::heap());
         let mut memory = Memory::new(768);
-        run_pass(&options.passes[0], &options, &contents, &mut memory);
+        run_pass(&options.passes[0], 0, &options, &contents, &mut memory);
         let mut other = Memory::new(768);
-        let report = run_pass(&options.passes[1], &options, &contents, &mut other);
+        let report = run_pass(&options.passes[1], 1, &options, &contents, &mut other);
         assert_eq!((report.touches, report.bad_pages), (768, 768));
-        let report = run_pass(&options.passes[1], &options, &contents, &mut memory);
+        let report = run_pass(&options.passes[1], 1, &options, &contents, &mut memory);
         assert_eq!(
             (report.touches, report.bad_pages, report.touch_ns.count()),
             (768, 0, 768)

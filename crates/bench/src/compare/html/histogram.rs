@@ -33,8 +33,7 @@ pub(super) fn plot(workload: &WorkloadResult, name: &str) -> Option<String> {
         strip(&mut svg, *side, histogram, row as f64 * (STRIP + GAP) + GAP);
     }
     Some(format!(
-        "<figure><figcaption>{} <span class=\"unit\">share of the faults by how long they took; lines at p50, p99 and \
-         p99.9</span></figcaption>{}</figure>",
+        "<figure><figcaption>{} <span class=\"unit\">lines at p50, p99, p99.9</span></figcaption>{}</figure>",
         escape(&format!("{name}: fault latency")),
         svg.finish(&format!("histogram of {name}"))
     ))

@@ -111,7 +111,7 @@ fn workload(workload: &WorkloadResult) -> String {
 fn footer(results: &Results) -> String {
     format!(
         "<footer>Measured in {:.0} minutes by <code>uzswap bench</code>. Bars are medians, the thin line runs from the lowest to \
-         the highest. A fault is an access that took more than 1 us, as the program saw it. MB is 2<sup>20</sup> bytes.</footer>\n",
+         the highest. A fault is an access that took more than 1.5 us, as the program saw it. MB is 2<sup>20</sup> bytes.</footer>\n",
         (results.seconds / 60.0).max(1.0)
     )
 }

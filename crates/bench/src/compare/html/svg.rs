@@ -117,13 +117,13 @@ fn through(points: &[(f64, f64)]) -> String {
     path
 }
 
-/// A round number that is not less than `value`, for the end of an axis: 1, 1.5, 2, 3, 4, 5, 6 or 8 times a power of ten.
+/// A round number that is not less than `value`, for the end of an axis: 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten.
 pub(super) fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
     let power = 10f64.powf(value.log10().floor());
-    let steps = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+    let steps = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
     let step = steps.into_iter().find(|step| step * power >= value * 0.999_999);
     step.unwrap_or(10.0) * power
 }

@@ -116,6 +116,12 @@ impl Drop for Prepared {
 }
 
 impl Prepared {
+    /// The kernel reads no swap pages ahead.
+    pub(crate) fn switch_readahead_off(&mut self) -> Result<(), Failure> {
+        self.undo.push(swap::readahead_off()?);
+        Ok(())
+    }
+
     /// Returns the path of its counters.
     fn enter_cgroup(&mut self, limit: u64) -> Result<PathBuf, Failure> {
         let (cgroup, undo) = Cgroup::create(limit)?;

@@ -46,6 +46,17 @@ pub(super) fn device_on(path: &Path) -> Result<Undo, Failure> {
     }))
 }
 
+/// vm.page-cluster 0, until it is put back.
+pub(super) fn readahead_off() -> Result<Undo, Failure> {
+    const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
+    let before = read(PAGE_CLUSTER).trim().to_owned();
+    let undo = undo::owe(format!("vm.page-cluster={before}"), move || {
+        std::fs::write(PAGE_CLUSTER, before).map_err(|e| e.to_string())
+    });
+    std::fs::write(PAGE_CLUSTER, "0").map_err(|e| Failure::new(format!("{PAGE_CLUSTER}: {e}")))?;
+    Ok(undo)
+}
+
 /// What the program before left in the pool goes soon after its end.
 fn wait_for_empty_pool() {
     for _ in 0..100 {

@@ -1,6 +1,6 @@
 //! A sort and a group-by in memory: DuckDB where Python has it, else Python's own.
 
-use super::Workload;
+use super::{WITHOUT_ZRAM, Workload};
 use crate::Failure;
 use crate::compare::context::Context;
 use crate::compare::equal_memory::Budget;
@@ -54,7 +54,7 @@ pub(super) struct Analytics {
 impl Analytics {
     pub(super) fn new(context: &Context) -> Self {
         Self {
-            mib: context.full_or(2048, 128),
+            mib: context.full_or(2048, 64),
             script: DUCKDB,
             python: String::new(),
             peak: 0,
@@ -120,7 +120,7 @@ impl Workload for Analytics {
     }
 
     fn sides(&self) -> Vec<Side> {
-        vec![Side::NoLimit, Side::Zswap, Side::Uzswap]
+        WITHOUT_ZRAM.to_vec()
     }
 
     fn prepare(&mut self, context: &Context) -> Result<(), Failure> {
@@ -137,7 +137,7 @@ impl Workload for Analytics {
         if !has_duckdb {
             self.script = PYTHON;
             // Its objects are sorted one by one: 2 GiB of them would take a quarter of an hour.
-            self.mib = self.mib.min(512);
+            self.mib = self.mib.min(384);
         }
         let prepared = Side::NoLimit.prepare(context, 0)?;
         let session = Session {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Workload;
+use super::{WITHOUT_ZRAM, Workload};
 use crate::Failure;
 use crate::compare::context::Context;
 use crate::compare::equal_memory::Budget;
@@ -66,6 +66,10 @@ impl Workload for Build {
 
     fn metrics(&self) -> Vec<Metric> {
         vec![Metric::new("elapsed", "real time", "s", false).digits(2)]
+    }
+
+    fn sides(&self) -> Vec<Side> {
+        WITHOUT_ZRAM.to_vec()
     }
 
     fn budget(&self) -> Budget {

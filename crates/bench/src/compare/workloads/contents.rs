@@ -45,7 +45,7 @@ pub(super) fn all(context: &Context) -> Vec<Box<dyn Workload>> {
 impl Contents {
     fn new(source: Source, context: &Context) -> Self {
         let (name, what) = source.names();
-        let mib = context.full_or(384, 128);
+        let mib = context.full_or(192, 128);
         Self {
             source,
             usemem: Usemem {

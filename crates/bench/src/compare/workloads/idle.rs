@@ -1,12 +1,13 @@
 //! A heap of which 70 % is cold.
 
 use super::usemem::read_passes;
-use super::{MIB, Workload};
+use super::{MIB, WITHOUT_ZRAM, Workload};
 use crate::Failure;
 use crate::compare::context::Context;
 use crate::compare::equal_memory::Budget;
 use crate::compare::results::Metric;
 use crate::compare::session::{Outcome, Session};
+use crate::compare::side::Side;
 
 /// Of the heap, for resident memory and pool together.
 const TOTAL_PERCENT: u64 = 40;
@@ -21,7 +22,7 @@ impl Idle {
     pub(super) fn new(context: &Context) -> Self {
         Self {
             mib: context.full_or(1024, 256),
-            touches: context.full_or(4_000_000, 1_000_000),
+            touches: context.full_or(400_000, 150_000),
         }
     }
 }
@@ -53,6 +54,10 @@ impl Workload for Idle {
             Metric::new("work.p99", "fault p99", "us", false),
             Metric::new("work.p99.9", "fault p99.9", "us", false),
         ]
+    }
+
+    fn sides(&self) -> Vec<Side> {
+        WITHOUT_ZRAM.to_vec()
     }
 
     fn budget(&self) -> Budget {
