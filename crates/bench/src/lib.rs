@@ -8,6 +8,7 @@ mod compare;
 mod cpu_times;
 mod options;
 mod samples;
+mod steps;
 mod swap_table;
 mod table;
 mod usemem;
@@ -41,6 +42,10 @@ pub fn run(cli: &Cli) -> Result<(), Failure> {
     match cli.bench() {
         Bench::Compare(options) => compare::run(options, &usemem::find_beside("uzswap")?),
         Bench::Allocators(options) => allocators::run(options),
+        Bench::Steps(options) => {
+            steps::run(options);
+            Ok(())
+        }
         Bench::SwapTable(options) => swap_table::run(options),
         Bench::Usemem(options) => usemem::run(options),
     }

@@ -27,6 +27,8 @@ pub(crate) enum Bench {
     Compare(Compare),
     /// zsmalloc, zbud and z3fold: time, latency and density
     Allocators(Allocators),
+    /// Single steps of the engine over a simulated machine: nanoseconds a page
+    Steps(Steps),
     /// The swap table against a cache of sharded maps: operations per second and bytes per page
     SwapTable(SwapTable),
     /// A program that fills and re-reads its memory, by folio size, compressor and batch
@@ -88,6 +90,13 @@ pub(crate) struct Allocators {
     /// How often each is measured, in turn
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) rounds: u32,
+}
+
+#[derive(Args)]
+pub(crate) struct Steps {
+    /// Samples of each step
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(5..=1000))]
+    pub(crate) batches: u32,
 }
 
 #[derive(Args)]

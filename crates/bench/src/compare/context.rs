@@ -27,6 +27,7 @@ pub(crate) struct Context {
 impl Context {
     /// Make the folder, in `disk`.
     pub(crate) fn new(uzswap: PathBuf, disk: &Path, is_quick: bool) -> Result<Self, Failure> {
+        let _turn = undo::turn();
         let work = disk.join(format!("uzswap-bench.{}", std::process::id()));
         std::fs::create_dir_all(&work).map_err(|e| Failure::new(format!("{}: {e}", work.display())))?;
         let undo = undo::owe(format!("rm -r {}", work.display()), {

@@ -45,6 +45,7 @@ impl Process {
         if let Some(dir) = dir {
             command.current_dir(dir);
         }
+        let _turn = undo::turn();
         let child = command.spawn().map_err(|e| Failure::new(format!("{name}: {e}")))?;
         let pid = child.id();
         Ok(Self {

@@ -1,9 +1,9 @@
 //! What was switched on in the kernel is switched off again, on every way out: when its guard is dropped, on a signal,
 //! on a panic (which aborts and drops nothing).
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -29,14 +29,17 @@ fn entries() -> MutexGuard<'static, Vec<Entry>> {
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Set when everything is being undone: nothing may be switched on any more.
-static IS_ENDING: AtomicBool = AtomicBool::new(false);
+/// Held while something is switched on and not owed yet, and while something is undone: two threads that undo at a time would do
+/// it in another order. Whoever undoes everything keeps it, and so ends the others' turns for good.
+static TURN: ReentrantMutex<()> = ReentrantMutex::new(());
 
-/// From now on `action` is owed. Does not return when this process is ending.
+/// To be held from before something is switched on until it is owed.
+pub(crate) fn turn() -> ReentrantMutexGuard<'static, ()> {
+    TURN.lock()
+}
+
+/// From now on `action` is owed.
 pub(crate) fn owe(what: impl Into<String>, action: impl FnOnce() -> Result<(), String> + Send + 'static) -> Undo {
-    while IS_ENDING.load(Ordering::Relaxed) {
-        std::thread::park();
-    }
     let mut entries = entries();
     let id = entries.last().map_or(0, |last| last.id + 1);
     entries.push(Entry {
@@ -49,6 +52,7 @@ pub(crate) fn owe(what: impl Into<String>, action: impl FnOnce() -> Result<(), S
 
 impl Drop for Undo {
     fn drop(&mut self) {
+        let _turn = turn();
         let mut owed = entries();
         let at = owed.iter().position(|entry| entry.id == self.0);
         let entry = at.map(|at| owed.remove(at));
@@ -68,7 +72,8 @@ fn carry_out(entry: Entry) {
 
 /// Everything that is owed, the latest first.
 fn undo_all() {
-    IS_ENDING.store(true, Ordering::Relaxed);
+    let turn = turn();
+    std::mem::forget(turn);
     loop {
         let entry = entries().pop();
         match entry {
@@ -100,7 +105,7 @@ pub(crate) fn on_every_way_out() -> Result<(), Failure> {
 #[cfg(test)]
 mod test {
     use std::sync::Arc;
-    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 

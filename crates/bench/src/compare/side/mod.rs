@@ -66,6 +66,7 @@ impl Side {
 
     /// Switch it on for one run, with `limit` bytes (0: none).
     pub(crate) fn prepare(self, context: &Context, limit: u64) -> Result<Prepared, Failure> {
+        let _turn = undo::turn();
         let mut prepared = Prepared {
             side: self,
             probe: Probe::None,
@@ -118,6 +119,7 @@ impl Drop for Prepared {
 impl Prepared {
     /// The kernel reads no swap pages ahead.
     pub(crate) fn switch_readahead_off(&mut self) -> Result<(), Failure> {
+        let _turn = undo::turn();
         self.undo.push(swap::readahead_off()?);
         Ok(())
     }
