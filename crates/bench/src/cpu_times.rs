@@ -1,4 +1,4 @@
-//! Processor time of this process and of its children, as getrusage(2) has it, from /proc/self/stat.
+//! Processor time of this process, of its children, as getrusage(2) has it, and of others, from /proc/PID/stat.
 
 use crate::Failure;
 
@@ -25,6 +25,11 @@ impl CpuTimes {
         read(UTIME + 2)
     }
 
+    /// User and system time, seconds.
+    pub(crate) fn total(self) -> f64 {
+        self.user + self.sys
+    }
+
     /// What was used since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
@@ -32,6 +37,11 @@ impl CpuTimes {
             sys: self.sys - before.sys,
         }
     }
+}
+
+/// Of a process, all its threads together. `None`: it is not there.
+pub(crate) fn of_process(pid: u32) -> Option<CpuTimes> {
+    parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, UTIME)
 }
 
 fn read(field: usize) -> Result<CpuTimes, Failure> {

@@ -5,22 +5,72 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use uzswap_acomp::Algorithm;
 
+use crate::compare::Side;
+
 /// Benchmarks of uzswap, each printed as a table
 #[derive(Parser)]
 #[command(name = "uzswap-bench", version, about)]
-pub(crate) struct Cli {
+pub struct Cli {
     #[command(subcommand)]
-    pub(crate) bench: Bench,
+    bench: Bench,
+}
+
+impl Cli {
+    pub(crate) fn bench(&self) -> &Bench {
+        &self.bench
+    }
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Bench {
+    /// Programs without a limit, under the kernel's zswap, under zram and under uzswap, at equal memory
+    Compare(Compare),
     /// zsmalloc, zbud and z3fold: time, latency and density
     Allocators(Allocators),
+    /// Single steps of the engine over a simulated machine: nanoseconds a page
+    Steps(Steps),
     /// The swap table against a cache of sharded maps: operations per second and bytes per page
     SwapTable(SwapTable),
     /// A program that fills and re-reads its memory, by folio size, compressor and batch
     Usemem(Usemem),
+}
+
+/// Options of the comparison, which is also `uzswap bench`.
+#[derive(Args)]
+pub struct Compare {
+    /// Small sizes and 3 pairs: under 3 minutes. Whether it works, and roughly how fast it is
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// How often each side runs each workload, in turn [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) pairs: Option<u32>,
+    /// Only workloads whose name contains one of these, as in 'usemem,redis'
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Only these sides
+    #[arg(long, value_name = "SIDE,...", value_delimiter = ',', value_enum)]
+    pub(crate) sides: Vec<Side>,
+    /// What the workloads are, and nothing more
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Where report.html, report.json and report.txt go
+    #[arg(long, value_name = "DIR", default_value = "uzswap-bench-report")]
+    pub(crate) out: PathBuf,
+    /// Where the small records of full runs are kept, which this one is compared with and added to, if it is there
+    #[arg(long, value_name = "DIR", default_value = "bench/results")]
+    pub(crate) records: PathBuf,
+    /// For the swap files, sources and dumps, on a disk with 6 GiB to spare [default: $TMPDIR or /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) work: Option<PathBuf>,
+    /// Compressor of the kernel's zswap, the first that it has
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "lz4,lzo")]
+    pub(crate) zswap_compressor: Vec<String>,
+    /// Measure nothing: write the report of an earlier run's report.json again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) render: Option<PathBuf>,
+    /// More options for every `uzswap run`
+    #[arg(last = true, value_name = "OPTION")]
+    pub(crate) run_options: Vec<String>,
 }
 
 #[derive(Args)]
@@ -40,6 +90,13 @@ pub(crate) struct Allocators {
     /// How often each is measured, in turn
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) rounds: u32,
+}
+
+#[derive(Args)]
+pub(crate) struct Steps {
+    /// Samples of each step
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(5..=1000))]
+    pub(crate) batches: u32,
 }
 
 #[derive(Args)]

@@ -27,11 +27,25 @@ impl Samples {
         f64::midpoint(self.0[(n - 1) / 2], self.0[n / 2])
     }
 
+    /// The same, and 0 if nothing was measured.
+    pub(crate) fn median_or_zero(&self) -> f64 {
+        if self.0.is_empty() { 0.0 } else { self.median() }
+    }
+
     /// Of the measurements themselves, not an estimate for all there could be.
     pub(crate) fn standard_deviation(&self) -> f64 {
         let mean = self.mean();
         let squares: f64 = self.0.iter().map(|value| (value - mean).powi(2)).sum();
         (squares / self.0.len() as f64).sqrt()
+    }
+
+    /// How many lie more than one and a half times the distance of the quartiles outside of these (Tukey).
+    pub(crate) fn outliers(&self) -> usize {
+        let quartile = |share: f64| self.0[((self.0.len() - 1) as f64 * share).round() as usize];
+        let (low, high) = (quartile(0.25), quartile(0.75));
+        let fence = 1.5 * (high - low);
+        let is_outside = |value: &&f64| **value < low - fence || **value > high + fence;
+        self.0.iter().filter(is_outside).count()
     }
 
     /// From the lowest to the highest, in percent of the median.
@@ -70,6 +84,13 @@ mod test {
         assert_eq!(samples.median(), 4.5);
         assert!((samples.standard_deviation() - 6.5f64.sqrt()).abs() < 1e-9);
         assert!((samples.spread_percent() - 700.0 / 4.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_lies_far_outside_is_an_outlier() {
+        let samples: Samples = [5.0, 5.1, 5.2, 5.3, 5.4, 9.0].into_iter().collect();
+        assert_eq!(samples.outliers(), 1);
+        assert_eq!([1.0, 1.0].into_iter().collect::<Samples>().outliers(), 0);
     }
 
     #[test]

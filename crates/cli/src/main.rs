@@ -35,6 +35,13 @@ impl Failure {
     }
 }
 
+/// `uzswap bench`, with this executable.
+fn bench(options: &uzswap_bench::Compare) -> Result<u8, Failure> {
+    let exe = std::env::current_exe().map_err(|e| Failure::new(format!("finding this executable: {e}")))?;
+    let result = uzswap_bench::run_compare(options, &exe);
+    result.map(|()| 0).map_err(|failure| Failure::new(failure.line()))
+}
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -52,6 +59,8 @@ fn main() -> ExitCode {
         Command::Set(options) => report::set(&options),
         Command::Doctor => Ok(doctor::doctor()),
         Command::Demo(options) => demo::demo(&options),
+        Command::Bench(options) => bench(&options),
+        Command::Workload(options) => return uzswap_workload::program::run(&options.args),
         Command::DemoChild(options) => Ok(demo::child(&options)),
     };
     result.map_or_else(

@@ -40,6 +40,11 @@ pub(crate) enum Command {
     Doctor,
     /// Run a program with a gigabyte of data in a quarter of that and check every byte
     Demo(DemoOptions),
+    /// Compare with no limit, the kernel's zswap and zram at equal memory: tables, JSON and a page of plots
+    Bench(Box<uzswap_bench::Compare>),
+    /// What the benchmark runs
+    #[command(hide = true, disable_help_flag = true)]
+    Workload(WorkloadOptions),
     #[command(hide = true)]
     DemoChild(DemoChildOptions),
 }
@@ -180,6 +185,13 @@ pub(crate) struct DemoOptions {
     /// Memory that it gets [default: a quarter of the data]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_max: Option<Size>,
+}
+
+#[derive(Args)]
+pub(crate) struct WorkloadOptions {
+    /// As `uzswap-workload` takes them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<String>,
 }
 
 #[derive(Args)]

@@ -5,13 +5,14 @@ mod pool_watch;
 mod row;
 mod trial;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::Failure;
 use crate::options::Usemem;
 use crate::samples::{Samples, change};
 use crate::table::Table;
 use metric::METRICS;
+pub(crate) use pool_watch::open as open_group;
 use row::Row;
 use trial::{Figures, Program};
 
@@ -62,17 +63,28 @@ pub(crate) fn run(options: &Usemem) -> Result<(), Failure> {
 fn program(options: &Usemem) -> Result<Program, Failure> {
     let mb = if options.quick { QUICK_MB } else { options.mb };
     Ok(Program {
-        uzswap: find(options, "uzswap")?,
-        workload: find(options, "uzswap-workload")?,
+        uzswap: find_in(options, "uzswap")?,
+        workload: find_in(options, "uzswap-workload")?,
         mb,
         memory_max_mb: options.memory_max_mb.unwrap_or(mb / 4 * 3),
         run_options: options.run_options.clone(),
     })
 }
 
-fn find(options: &Usemem, name: &str) -> Result<PathBuf, Failure> {
-    let beside = || Some(std::env::current_exe().ok()?.parent()?.to_owned());
-    let dir = options.bin_dir.clone().or_else(beside).unwrap_or_default();
+/// A program of ours that lies where this one does.
+pub(crate) fn find_beside(name: &str) -> Result<PathBuf, Failure> {
+    let exe = std::env::current_exe().ok();
+    find(exe.as_deref().and_then(Path::parent).unwrap_or(Path::new("")), name)
+}
+
+fn find_in(options: &Usemem, name: &str) -> Result<PathBuf, Failure> {
+    match &options.bin_dir {
+        Some(dir) => find(dir, name),
+        None => find_beside(name),
+    }
+}
+
+fn find(dir: &Path, name: &str) -> Result<PathBuf, Failure> {
     let path = dir.join(name);
     if path.is_file() {
         return Ok(path);

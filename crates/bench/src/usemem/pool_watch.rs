@@ -52,8 +52,8 @@ pub(crate) fn watch(group_name: &str, is_over: &AtomicBool) -> PoolPeak {
     peak
 }
 
-/// `None`: it is not there yet.
-fn open(group_name: &str) -> Option<SharedWords> {
+/// The file of a running group. `None`: it is not there yet.
+pub(crate) fn open(group_name: &str) -> Option<SharedWords> {
     let uid = std::fs::metadata("/proc/self").ok()?.uid();
     let path = CString::new(format!("/tmp/uzswap-{uid}/{group_name}.group")).ok()?;
     SharedWords::open(&path, WORDS).ok()

@@ -18,7 +18,7 @@ use super::rng::Rng;
 pub const RUN_PAGES: usize = 16;
 
 /// Pages in the corpus: 16 MiB, little beside what is filled from it, much beside a processor's cache.
-pub(super) const CORPUS_PAGES: usize = 4096;
+const CORPUS_PAGES: usize = 4096;
 
 /// How many runs hold what.
 const RUNS: [(Contents, usize); 7] = [
@@ -33,11 +33,10 @@ const RUNS: [(Contents, usize); 7] = [
 
 const CORPUS_SEED: u64 = 0x7a73_7761_7021;
 
-/// Corpus page `index`, which is less than [`CORPUS_PAGES`].
-pub(super) fn page(index: usize) -> &'static [u8] {
+/// All [`CORPUS_PAGES`] pages.
+pub(super) fn pages() -> &'static [u8] {
     static CORPUS: OnceLock<Vec<u8>> = OnceLock::new();
-    let corpus = CORPUS.get_or_init(generate);
-    &corpus[index * PAGE_SIZE..][..PAGE_SIZE]
+    CORPUS.get_or_init(generate)
 }
 
 /// Whether `page` holds nothing but zeros. Stops at the first byte that is not.
@@ -76,7 +75,7 @@ mod tests {
 
     #[test]
     fn zero_pages_are_as_many_as_planned() {
-        let zero_pages = (0..CORPUS_PAGES).filter(|&index| is_zero(page(index))).count();
+        let zero_pages = pages().chunks_exact(PAGE_SIZE).filter(|page| is_zero(page)).count();
         let planned: usize = RUNS.iter().filter(|run| run.0 == Contents::Zero).map(|run| run.1).sum();
         assert_eq!(zero_pages, planned * RUN_PAGES);
     }

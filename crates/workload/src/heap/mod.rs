@@ -19,7 +19,6 @@ mod corpus;
 mod layout;
 mod rng;
 
-use corpus::CORPUS_PAGES;
 pub use corpus::RUN_PAGES;
 pub use rng::Rng;
 
@@ -31,7 +30,7 @@ const TAIL_AT: usize = PAGE_SIZE - size_of::<u64>();
 
 /// Generates the corpus now (some tens of milliseconds) rather than in the first [`fill_page`].
 pub fn prepare() {
-    corpus::page(0);
+    corpus::pages();
 }
 
 /// Writes page `index` of `seed` into `page`.
@@ -39,7 +38,18 @@ pub fn prepare() {
 /// # Panics
 /// If `page` is not [`PAGE_SIZE`] bytes long.
 pub fn fill_page(seed: u64, index: u64, page: &mut [u8]) {
-    let template = corpus::page(template_index(seed, index));
+    fill_from(corpus::pages(), seed, index, page);
+}
+
+/// All template pages.
+pub(crate) fn templates() -> &'static [u8] {
+    corpus::pages()
+}
+
+/// The same with other template pages, of which there are whole runs.
+pub(crate) fn fill_from(templates: &[u8], seed: u64, index: u64, page: &mut [u8]) {
+    let at = template_index(seed, index, templates.len() / PAGE_SIZE);
+    let template = &templates[at * PAGE_SIZE..][..PAGE_SIZE];
     page.copy_from_slice(template);
     if !corpus::is_zero(template) {
         stamp(seed, index, page);
@@ -54,10 +64,10 @@ pub fn page_matches(seed: u64, index: u64, page: &[u8]) -> bool {
     page == expected
 }
 
-fn template_index(seed: u64, index: u64) -> usize {
+fn template_index(seed: u64, index: u64, template_pages: usize) -> usize {
     let run_pages = RUN_PAGES as u64;
     let run_first = rng::mix(seed, index / run_pages) / run_pages * run_pages;
-    let template = (run_first + index % run_pages) % CORPUS_PAGES as u64;
+    let template = (run_first + index % run_pages) % template_pages as u64;
     template as usize
 }
 

@@ -1,0 +1,60 @@
+//! Benchmarks: whole programs against no limit, the kernel's zswap and zram ([`compare`](run_compare), which is also
+//! `uzswap bench`), and tables of parts. Nothing here is a test; docs/benchmarks.md says how to run each.
+
+#![forbid(unsafe_code)]
+
+mod allocators;
+mod compare;
+mod cpu_times;
+mod options;
+mod samples;
+mod steps;
+mod swap_table;
+mod table;
+mod usemem;
+
+use std::path::Path;
+
+use options::Bench;
+pub use options::{Cli, Compare};
+
+/// Why a benchmark could not be run: one line that names the value and the rule.
+#[derive(Debug)]
+pub struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(line: impl Into<String>) -> Self {
+        Self(line.into())
+    }
+
+    /// The line.
+    #[must_use]
+    pub fn line(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Run the benchmark that was asked for.
+///
+/// # Errors
+/// If it cannot be run to its end.
+pub fn run(cli: &Cli) -> Result<(), Failure> {
+    match cli.bench() {
+        Bench::Compare(options) => compare::run(options, &usemem::find_beside("uzswap")?),
+        Bench::Allocators(options) => allocators::run(options),
+        Bench::Steps(options) => {
+            steps::run(options);
+            Ok(())
+        }
+        Bench::SwapTable(options) => swap_table::run(options),
+        Bench::Usemem(options) => usemem::run(options),
+    }
+}
+
+/// Run the comparison with the executable `uzswap`.
+///
+/// # Errors
+/// If it cannot be run to its end, or if uzswap failed in it.
+pub fn run_compare(options: &Compare, uzswap: &Path) -> Result<(), Failure> {
+    compare::run(options, uzswap)
+}
