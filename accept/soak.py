@@ -174,6 +174,7 @@ class Mix:
         lines = text.splitlines()
         if member.leaked() > 0:
             self.wrong.append(f"{member.kind}: its pager had {member.descriptors} descriptors")
+            self.say(self.wrong[-1], member)
         self.peak["descriptors"] = max([self.peak["descriptors"], *member.descriptors])
         if "DIFFERENCE" in text or "in a forked child" in text or (status != 0 and not member.killed):
             self.wrong.append(f"{member.kind} {member.process.pid} ended with {status}")
@@ -211,6 +212,7 @@ class Mix:
                 self.did["lost_orphans"] += 1
             elif status != 0:
                 self.wrong.append(f"an orphan ended with {status}")
+                print(f"WRONG: {self.wrong[-1]}", flush=True)
 
     def stat(self):
         text = subprocess.run([self.uzswap, "stat", self.group, "--json"], check=True, capture_output=True).stdout

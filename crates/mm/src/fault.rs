@@ -317,7 +317,17 @@ impl<A: Arena> Inner<A> {
         if worker.loads() < 1 << order {
             mm.stat.add_folio(OrderItem::SwpInFallback, order);
         }
-        mm.stat.add(Item::ActivateAnon, u64::from(self.is_working_set(slot)));
+        if let Slot::Swap(blob) = slot {
+            if blob.device == 0 {
+                self.balance.note_read(blob.slots().0);
+            }
+        } else if let Some(distance) = self
+            .refault_distance(slot)
+            .filter(|distance| *distance <= self.resident)
+        {
+            mm.stat.add(Item::ActivateAnon, 1);
+            self.balance.note_refault(distance, self.resident);
+        }
         if !is_swapped && self.drains() {
             self.reference_neighbours(vpn);
         }
@@ -408,14 +418,14 @@ impl<A: Arena> Inner<A> {
         run
     }
 
-    /// Whether a stored page that is faulted would have stayed resident, had there been twice the room: its word is its shadow
-    /// (mm/workingset.c). Those that came to rest or went to the device have none; they were out for long.
-    fn is_working_set(&self, slot: Slot) -> bool {
+    /// Pages stored since a page that is faulted was: its word is its shadow (mm/workingset.c). As many more frames would have kept
+    /// it resident. `None`: it came to rest or went to the device, so it was out for long.
+    fn refault_distance(&self, slot: Slot) -> Option<u64> {
         match slot {
             Slot::Zswap(entry) if entry.tag % ZSWAP_TAGS.stride == ZSWAP_TAGS.first => {
-                self.zswap_lru.distance(entry.tag) <= self.resident
+                Some(self.zswap_lru.distance(entry.tag))
             }
-            _ => false,
+            _ => None,
         }
     }
 

@@ -64,6 +64,7 @@ pub mod swap_table;
 mod vmscan;
 pub mod vmstat;
 mod worker;
+mod workingset;
 mod writeback;
 pub mod zpool;
 mod zswap;
@@ -98,6 +99,7 @@ use swap_slots::SwapSlots;
 use swap_table::SwapTable;
 use swap_table::entry::{Slot, TAG_BITS, ZTAG_BITS, ZswapEntry};
 use vmstat::{Item, Vmstat};
+use workingset::Balance;
 use zpool::{PoolKind, Pools};
 
 /// Looks at [`Mm::waiting_faults`] before reclaim takes the lock all the same.
@@ -182,6 +184,7 @@ pub struct Inner<A> {
     disk_swapins: u64,
     shrinker_debt: u64,
     frozen: Option<fork::Log>,
+    balance: Balance,
     leaving: Leaving,
     locality: Locality,
 }
@@ -207,6 +210,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             disk_swapins: 0,
             shrinker_debt: 0,
             frozen: None,
+            balance: Balance::default(),
             leaving: Leaving::default(),
             locality: Locality::default(),
         };

@@ -66,6 +66,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 return scan;
             }
         }
+        if !bypasses && effort == Effort::Background {
+            scan.reclaimed += self.give_way(worker);
+            if scan.reclaimed > 0 {
+                return scan;
+            }
+        }
         let has_looked = self.isolate(want.clamp(CLUSTER_MAX, UNIT * 32), &mut scan);
         let target = match effort {
             Effort::Background => self.config.staged_target,

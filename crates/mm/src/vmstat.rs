@@ -30,6 +30,7 @@ items! {
     ZswpOut "zswpout" "pages stored in zswap",
     ZswpWb "zswpwb" "pages written back from zswap to the swap device",
     ShrinkerWb "zswpwb_shrinker" "of them, pages that the shrinker chose before the pool was full",
+    WorkingsetWb "zswpwb_workingset" "entries written back to make room for pages that are faulted soon after they were stored",
     PswpIn "pswpin" "pages read from the swap device",
     PswpOut "pswpout" "pages written to the swap device",
     SwpInZero "swpin_zero" "zero pages mapped again",

@@ -27,6 +27,8 @@ use crate::{Inner, Mm};
 pub(crate) enum Reach {
     /// Until it has as many pages as it wants: what is warm gets a second chance, once.
     Max,
+    /// As that, for the working set (`workingset`), which remembers where it went.
+    Surplus,
     /// Not beyond what is warm.
     Cold,
 }
@@ -97,6 +99,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             }
             self.stat.add(Item::SwapWriteBytes, bytes as u64);
             let written = inner.end_writeback(&write);
+            if reach == Reach::Surplus {
+                inner.balance.note_sent(write.slot, write.slots);
+            }
             self.stat.add(Item::PswpOut, written);
             self.stat.add(Item::ZswpWb, written);
             written

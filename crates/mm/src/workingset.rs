@@ -1,0 +1,113 @@
+//! Balance between the resident pages and the pool (`mm/workingset.c`; `lru_note_cost` in `mm/swap.c`).
+//!
+//! Pages that are faulted soon after they were stored say that a little more memory would have kept them. There is such memory:
+//! what the pool holds coldest can go to the device. So each such fault lets reclaim send on a few entries of the pool instead of
+//! taking resident pages. If one of those is read back while it is remembered, the pool was not that cold, and many refaults
+//! have to speak for it before more is sent on: a read costs as much as dozens of loads from the pool. So a pool whose entries are
+//! as warm as the resident pages stays as it is; one full of what nobody needs gives way until the hot pages fit.
+
+use lock_api::RawMutex;
+
+use crate::Mm;
+use crate::machine::Machine;
+use crate::vmstat::Item;
+use crate::worker::Worker;
+use crate::writeback::Reach;
+
+/// Entries that a refault is good for: about twice as many as a page of the pool holds.
+const ENTRIES_PER_REFAULT: i64 = 4;
+/// Entries that the read of one that was sent on takes back.
+const ENTRIES_PER_READ: i64 = 8192;
+/// Of the resident pages, the part that a refault may be away.
+const NEAR: u64 = 4;
+/// Entries sent on in a round (SWAP_CLUSTER_MAX), and rounds that are remembered.
+const ROUND: i64 = 32;
+const ROUNDS: usize = 256;
+/// The balance stays within this: what was long ago counts little.
+const MOST: i64 = 1024;
+const LEAST: i64 = -4 * ENTRIES_PER_READ;
+
+/// Entries that may be sent on.
+pub(crate) struct Balance {
+    owed: i64,
+    /// Where those of the last rounds went: first slot of our device and end.
+    sent: [(u32, u32); ROUNDS],
+    hand: usize,
+}
+
+impl Default for Balance {
+    fn default() -> Self {
+        Self {
+            owed: 0,
+            sent: [(0, 0); ROUNDS],
+            hand: 0,
+        }
+    }
+}
+
+impl Balance {
+    /// A page was faulted that `distance` more frames would have kept; there are `resident`.
+    pub(crate) fn note_refault(&mut self, distance: u64, resident: u64) {
+        // The pool could hardly spare more.
+        if distance <= resident / NEAR {
+            self.owed = (self.owed + ENTRIES_PER_REFAULT).min(MOST);
+        }
+    }
+
+    /// A page is read from `slot` of our device.
+    pub(crate) fn note_read(&mut self, slot: u32) {
+        if self.sent.iter().any(|(first, end)| (*first..*end).contains(&slot)) {
+            self.owed = (self.owed - ENTRIES_PER_READ).max(LEAST);
+        }
+    }
+
+    /// Entries that were sent on went to `slots` slots.
+    pub(crate) fn note_sent(&mut self, first: u32, slots: u32) {
+        self.sent[self.hand] = (first, first + slots);
+        self.hand = (self.hand + 1) % ROUNDS;
+    }
+
+    /// Entries to send on in this round of reclaim.
+    fn take(&mut self) -> u32 {
+        if self.owed < ROUND {
+            return 0;
+        }
+        self.owed -= ROUND;
+        ROUND as u32
+    }
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Have the pool give way to the working set. Returns how many entries went to the device.
+    pub(crate) fn give_way(&self, worker: &mut Worker<M>) -> u64 {
+        let owed = self.with_for_reclaim(|inner| if inner.drains() { inner.balance.take() } else { 0 });
+        if owed == 0 {
+            return 0;
+        }
+        let written = self.writeback_to(worker, owed, Reach::Surplus);
+        self.stat.add(Item::WorkingsetWb, written);
+        written
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_read_of_what_was_sent_on_outweighs_refaults() {
+        let mut balance = Balance::default();
+        assert_eq!(balance.take(), 0);
+        (0..8).for_each(|_| balance.note_refault(1, 4));
+        assert_eq!((balance.take(), balance.take()), (32, 0));
+        balance.note_sent(100, 8);
+        (0..1000).for_each(|_| balance.note_refault(1, 4));
+        balance.note_read(108);
+        assert_eq!(balance.take(), 32);
+        balance.note_read(107);
+        (0..1000).for_each(|_| balance.note_refault(1, 4));
+        assert_eq!(balance.take(), 0);
+        (0..1000).for_each(|_| balance.note_refault(2, 4));
+        assert_eq!(balance.take(), 0);
+    }
+}
