@@ -81,10 +81,11 @@ class Member:
             self.descriptors.append(count)
 
     def leaked(self):
-        """How many more descriptors its pager has at its end than at its beginning; forks under way are left out by the minima."""
-        if len(self.descriptors) < 6:
+        """How many more descriptors its pager has at its end than once it had settled; forks under way are left out by the minima."""
+        settled = self.descriptors[3:]
+        if len(settled) < 6:
             return 0
-        return min(self.descriptors[-3:]) - min(self.descriptors[:3])
+        return min(settled[-3:]) - min(settled[:3])
 
 
 class Mix:
