@@ -7,7 +7,7 @@ use uzswap_ctl::{ENV_GROUP, Group, WORDS};
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::text;
 
-use crate::{fork, hook, pager};
+use crate::{fork, hook, memcg, pager};
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -57,6 +57,63 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
     }
     // SAFETY: the three handlers are extern "C" functions of this library, which is never unloaded (see build.rs).
     unsafe { __register_atfork(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
+    // SAFETY: as for find_env.
+    memcg::note_growth(unsafe { zero_bytes(envp) });
+}
+
+const AT_PHDR: usize = 3;
+const AT_PHENT: usize = 4;
+const AT_PHNUM: usize = 5;
+const PT_LOAD: u32 = 1;
+/// Where `Elf64_Phdr` has the sizes in the file and in memory.
+const P_FILESZ: usize = 32;
+const P_MEMSZ: usize = 40;
+
+/// Bytes of the program's image that are not in its file (.bss): memory that it has without mapping any.
+///
+/// # Safety
+/// `envp` must be what the kernel put on the stack: the environment up to a null pointer, and the auxiliary vector behind it.
+unsafe fn zero_bytes(envp: *const *const c_char) -> usize {
+    let (mut headers, mut size, mut count) = (core::ptr::null::<u8>(), 0, 0);
+    let mut at = envp;
+    // SAFETY: inside the environment, at most at its final null.
+    while !unsafe { *at }.is_null() {
+        at = at.wrapping_add(1);
+    }
+    let mut aux = at.wrapping_add(1).cast::<[usize; 2]>();
+    loop {
+        // SAFETY: inside the auxiliary vector, at most at its final pair, whose kind is 0.
+        let [kind, value] = unsafe { *aux };
+        match kind {
+            0 => break,
+            AT_PHDR => headers = core::ptr::with_exposed_provenance(value),
+            AT_PHENT => size = value,
+            AT_PHNUM => count = value,
+            _ => {}
+        }
+        aux = aux.wrapping_add(1);
+    }
+    if headers.is_null() {
+        return 0;
+    }
+    (0..count)
+        .map(|i| headers.wrapping_add(i * size))
+        .map(|header| {
+            // SAFETY: one of the program headers that the kernel mapped, `size` bytes long.
+            let (kind, filesz, memsz) = unsafe {
+                (
+                    header.cast::<u32>().read_unaligned(),
+                    header.wrapping_add(P_FILESZ).cast::<usize>().read_unaligned(),
+                    header.wrapping_add(P_MEMSZ).cast::<usize>().read_unaligned(),
+                )
+            };
+            if kind == PT_LOAD {
+                memsz.saturating_sub(filesz)
+            } else {
+                0
+            }
+        })
+        .sum()
 }
 
 /// # Safety
