@@ -10,7 +10,7 @@ use uzswap_ctl::{FailKind, Field, Group, Key, PROCESSES, WORDS};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::ZpoolType;
 
-const KEYS: [Key; 30] = [
+const KEYS: [Key; 32] = [
     Key::MemoryMax,
     Key::MemoryHigh,
     Key::SwapMax,
@@ -39,6 +39,8 @@ const KEYS: [Key; 30] = [
     Key::Recompress,
     Key::Kcompressd,
     Key::ShrinkerEnabled,
+    Key::Copies,
+    Key::Balance,
     Key::FailPerMille,
     Key::FailKinds,
 ];

@@ -271,6 +271,7 @@ impl Kswapd {
         if mm.machine().fail.fails(FailKind::HeapEnomem) {
             crate::HEAP.fail_next();
         }
+        mm.set_balance(group.get(Key::Balance) != 0);
         mm.set_shrinker(group.get(Key::ShrinkerEnabled) != 0);
     }
 

@@ -93,6 +93,9 @@ pub(crate) struct RunOptions {
     /// Write compressed pages that stay cold back under pressure, before the pool is full
     #[arg(long)]
     pub(crate) shrinker: bool,
+    /// Whether the coldest of the pool goes to the swap file when pages are faulted soon after they were stored
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
+    pub(crate) balance: String,
     /// How large folios leave: whole, split into pages first, or direct to the swap file without zswap
     #[arg(long, value_name = "whole|split|direct", default_value = "whole", value_parser = swap_out)]
     pub(crate) swapout: SwapOut,
@@ -172,7 +175,7 @@ pub(crate) struct SetOptions {
     /// Name of the group
     pub(crate) group: String,
     /// KEY=VALUE: memory.max, memory.high, memory.swap.max, memory.zswap.max, memory.zswap.writeback, enabled, compressor, zpool,
-    /// recompress, shrinker_enabled, swapout, max_pool_percent, accept_threshold_percent
+    /// recompress, shrinker_enabled, balance, swapout, max_pool_percent, accept_threshold_percent
     #[arg(required = true)]
     pub(crate) settings: Vec<String>,
 }

@@ -31,6 +31,7 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
     put("swapout", json!(group.swap_out().name()));
     put("enabled", json!(group.get(Key::Enabled)));
     put("shrinker_enabled", json!(group.get(Key::ShrinkerEnabled)));
+    put("balance", json!(group.get(Key::Balance)));
     put("memory.max", limit(group.get(Key::MemoryMax)));
     put("memory.current", json!(group.current()));
     put("memory.peak", json!(group.get(Key::MemoryPeak)));

@@ -124,6 +124,8 @@ pub enum Key {
     FailPerMille = 31,
     /// 1: pages are copied out even where the kernel can move them, and nothing newer than Linux 5.7 is used.
     Copies = 32,
+    /// `balance`: 1: the pool gives way to the working set.
+    Balance = 33,
     /// How they fail: a set of [`FailKind`]s.
     FailKinds = 960,
 }

@@ -159,6 +159,7 @@ pub struct Mm<R, M: Machine> {
     /// A [`SwapOut`].
     swap_out: AtomicU8,
     shrinker_enabled: AtomicBool,
+    balances: AtomicBool,
 }
 
 /// Everything under the lock.
@@ -227,6 +228,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             is_enabled: AtomicBool::new(true),
             swap_out: AtomicU8::new(SwapOut::Whole as u8),
             shrinker_enabled: AtomicBool::new(false),
+            balances: AtomicBool::new(true),
         }
     }
 

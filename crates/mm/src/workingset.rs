@@ -6,6 +6,8 @@
 //! have to speak for it before more is sent on: a read costs as much as dozens of loads from the pool. So a pool whose entries are
 //! as warm as the resident pages stays as it is; one full of what nobody needs gives way until the hot pages fit.
 
+use core::sync::atomic::Ordering;
+
 use lock_api::RawMutex;
 
 use crate::Mm;
@@ -78,8 +80,16 @@ impl Balance {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Whether the pool gives way.
+    pub fn set_balance(&self, enabled: bool) {
+        self.balances.store(enabled, Ordering::Relaxed);
+    }
+
     /// Have the pool give way to the working set. Returns how many entries went to the device.
     pub(crate) fn give_way(&self, worker: &mut Worker<M>) -> u64 {
+        if !self.balances.load(Ordering::Relaxed) {
+            return 0;
+        }
         let owed = self.with_for_reclaim(|inner| if inner.drains() { inner.balance.take() } else { 0 });
         if owed == 0 {
             return 0;
