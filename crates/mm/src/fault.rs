@@ -108,26 +108,33 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         })
     }
 
-    /// Bring in what [`Inner::begin_load`] put into the worker; if that cannot be mapped as a run, only the page that is wanted.
+    /// Bring in what [`Inner::begin_load`] put into the worker; if that cannot be read or mapped, only the page that is wanted, which
+    /// is read anew: what was torn on the way may be whole then.
     fn load(&self, worker: &mut Worker<M>, first: Vpn, read: Option<Read>, wanted: Vpn) -> Fault {
-        if let Some(fault) = self.load_run(worker, first, read, wanted) {
+        if let Some(fault) = self.load_run(worker, first, read, wanted, false) {
             return fault;
         }
         let alone = self.with_for_fault(|inner| match inner.frozen {
             Some(_) => None,
             None => inner.take_along(worker, wanted, 0),
         });
-        let outcome = alone.and_then(|(first, read)| self.load_run(worker, first, read, wanted));
+        let outcome = alone.and_then(|(first, read)| self.load_run(worker, first, read, wanted, true));
         outcome.unwrap_or(Fault::Retry)
     }
 
-    /// Read, decompress, map, publish. `None`: not as a run.
+    /// Read, decompress, map, publish. `is_last`: it is the wanted page alone, for the second time. `None`: not yet.
     ///
     /// Without the lock, since only this caller faults and applies changes: meanwhile reclaim may write an entry back,
     /// which changes where its contents are but not the contents, and a freeze may begin, which
     /// [`publish_mapped`](Inner::publish_mapped) heeds. Pages without a RESIDENT word are not isolated.
-    fn load_run(&self, worker: &mut Worker<M>, first: Vpn, read: Option<Read>, wanted: Vpn) -> Option<Fault> {
-        let is_alone = worker.loads() == 1;
+    fn load_run(
+        &self,
+        worker: &mut Worker<M>,
+        first: Vpn,
+        read: Option<Read>,
+        wanted: Vpn,
+        is_last: bool,
+    ) -> Option<Fault> {
         let is_read = read.is_none_or(|read| self.read(worker, read));
         let pages = if is_read { worker.decompress_loads() } else { 0 };
         let done = match pages {
@@ -147,7 +154,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 Some(Stop::Again | Stop::NoMemory) => Some(Fault::Retry),
                 // Something in front of it stands in the way or is damaged, or the run spans two mappings, which the kernel
                 // refuses as a whole.
-                _ if !is_alone => None,
+                _ if !is_last => None,
                 _ if pages == 0 => {
                     let item = if is_read {
                         Item::DecompressFail
