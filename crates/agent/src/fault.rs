@@ -178,13 +178,13 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall
     pager.mail.post(mail::RECLAIM);
     while pager.memcg.excess(pager, room) > 0 {
         let scan = pager.shrink(worker, DIRECT_BATCH, Effort::Urgent);
-        if stall.is_over(pager) {
+        if stall.is_over(pager) && !pager.mm.machine().copy_out.is_kept_out() {
             pager.memcg.oom_kill(pager);
         }
         if scan.reclaimed > 0 {
             continue;
         }
-        if pager.is_unsharing.load(Ordering::SeqCst) {
+        if pager.is_unsharing.load(Ordering::SeqCst) || pager.mm.machine().copy_out.is_kept_out() {
             // kswapd may wait for this very fault to free memory.
             return true;
         }

@@ -336,7 +336,9 @@ pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -
     // SAFETY: exactly the call that the program makes.
     let advise = |advice: c_int| unsafe { syscall(SYS_MADVISE, [addr as usize, len, advice as usize, 0, 0, 0]) };
     let result = advise(advice);
-    if advice == MADV_FREE && result.is_ok() && pager::active().is_some() {
+    // Also where a part was not mapped: it was done to the others.
+    let is_done = matches!(result, Ok(_) | Err(Errno::NOMEM));
+    if advice == MADV_FREE && is_done && pager::active().is_some() {
         // The kernel may drop the pages at any time, and the program has to expect that it does so now. Pages that stayed
         // would be charged, and be nobody's to reclaim: their words are gone.
         let _ = advise(MADV_DONTNEED);

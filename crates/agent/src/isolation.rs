@@ -6,7 +6,7 @@
 //! can tell. docs/compatibility.md says so.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use uzswap_mm::machine::{Done, Stop};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
@@ -14,6 +14,7 @@ use uzswap_sys::Errno;
 use uzswap_sys::mapping::{Discard, drop_pages};
 use uzswap_sys::procfs::{ProcMem, ProcSelf};
 use uzswap_sys::thread;
+use uzswap_sys::time::now_ns;
 use uzswap_sys::uffd::{self, Uffd};
 
 use crate::hook::InOrder;
@@ -59,11 +60,16 @@ pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
     }
 }
 
+/// How long the turn may be somebody else's.
+const KEPT_OUT_NS: u64 = 20_000_000;
+
 /// Who copies out, and what is being dropped.
 #[derive(Default)]
 pub(crate) struct CopyOut {
     /// The only thread that may: it waits for the fault thread.
     thread: AtomicI32,
+    /// Since when it waits for the turn to change mappings; 0: it does not.
+    waits_since: AtomicU64,
     /// First byte and end of what it drops now.
     dropping: [AtomicUsize; 2],
 }
@@ -77,7 +83,25 @@ impl CopyOut {
     /// This thread's turn to change mappings, if it may isolate and nobody else has it.
     pub(crate) fn begin(&self) -> Option<InOrder> {
         let is_mine = self.thread.load(Ordering::Relaxed) == thread::tid();
-        is_mine.then(InOrder::attempt).flatten()
+        if !is_mine {
+            return None;
+        }
+        let turn = InOrder::attempt();
+        let since = match &turn {
+            Some(_) => 0,
+            None => self.waits_since.load(Ordering::Relaxed).max(1),
+        };
+        // One thread writes this.
+        let since = if since == 1 { now_ns() } else { since };
+        self.waits_since.store(since, Ordering::Relaxed);
+        turn
+    }
+
+    /// Whether a thread of the program keeps the turn for so long that it may wait for us: for a page, in a signal handler
+    /// perhaps. It must have it then, whatever the limit says.
+    pub(crate) fn is_kept_out(&self) -> bool {
+        let since = self.waits_since.load(Ordering::Relaxed);
+        since != 0 && now_ns() - since > KEPT_OUT_NS
     }
 
     /// Whether the event is about what we drop. A drop by the program of the same pages at the same moment, by a raw system

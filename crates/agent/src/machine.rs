@@ -27,7 +27,7 @@ use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Filled, Uffd};
-use uzswap_sys::{AsFd, Errno, keep};
+use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
 
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::InOrder;
@@ -39,6 +39,8 @@ pub(crate) struct Fds {
     /// To be closed for the descriptor of a forked child, when no other can be had. Its number is the lowest, for a program that
     /// lowers its limit.
     spare: Mutex<RawLock, Option<WakeEvent>>,
+    /// Open as long as any of the pager's threads lives (`uzswap_sys::keep`).
+    _lifeline: Option<OwnedFd>,
     pub(crate) managed: Uffd,
     isolation: Isolation,
     pub(crate) proc: ProcSelf,
@@ -58,12 +60,13 @@ impl Fds {
     pub(crate) fn open(group_path: &core::ffi::CStr, copies: bool) -> Result<Self, (&'static str, Errno)> {
         let spare = WakeEvent::new().ok();
         let opened = isolation::open(copies)?;
-        if let Ok(keeper) = CString::new(uzswap_ctl::keeper_path(group_path.to_bytes())) {
-            // The launcher may have ended with CMD: then nobody keeps it.
-            let _ = keep::hand_over(&keeper, opened.managed.as_fd());
-        }
+        // The launcher may have ended with CMD: then nobody keeps it.
+        let lifeline = CString::new(uzswap_ctl::keeper_path(group_path.to_bytes()))
+            .ok()
+            .and_then(|keeper| keep::hand_over(&keeper, opened.managed.as_fd()).ok());
         Ok(Self {
             spare: Mutex::new(spare),
+            _lifeline: lifeline,
             managed: opened.managed,
             isolation: opened.isolation,
             proc: opened.proc,

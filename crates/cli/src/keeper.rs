@@ -13,7 +13,10 @@ pub(crate) fn path(group: &Path) -> PathBuf {
     std::ffi::OsString::from_vec(uzswap_ctl::keeper_path(group.as_os_str().as_bytes())).into()
 }
 
-/// Keep what is handed over, in a thread, until this process ends. Needs two descriptors for each process of the group.
+/// Keep what is handed over, in a thread, until this process ends. Needs three descriptors for each process of the group.
+///
+/// # Errors
+/// The path is too long for a socket (108 bytes), or its filesystem has none. Everything else works without.
 pub(crate) fn start(group: &Path) -> Result<(), Failure> {
     let path = path(group);
     // Left by a group of that name which ended by a signal.

@@ -51,7 +51,13 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let group = OpenGroup::create(options.name.as_deref())?;
     group.file.try_lease(LAUNCHER_LEASE);
     configure(&group.group, options, memory_max, &swap);
-    keeper::start(&group.path)?;
+    if let Err(Failure(line)) = keeper::start(&group.path)
+        && !options.quiet
+    {
+        eprintln!(
+            "uzswap: what a process is writing when it is killed may end in zeros: {line}; set TMPDIR to a short path on a disk"
+        );
+    }
 
     let outcome = start(options, &library, &group.path).map(|child| {
         // CMD has its limits already; we keep descriptors for all its processes.

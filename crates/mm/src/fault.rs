@@ -216,7 +216,10 @@ impl<A: Arena> Inner<A> {
         }
         let mut order = self.streams.window(vpn, mm.config.folio_order_max);
         let untouched = |inner: &Self, range: PageRange| {
-            inner.managed.covers(range) && range.iter().all(|page| inner.table.lookup(page) == Slot::None)
+            inner.managed.covers(range)
+                && range
+                    .iter()
+                    .all(|page| inner.table.lookup(page) == Slot::None && !inner.leaving.contains(page))
         };
         while order > 0 && !untouched(self, PageRange::new(vpn, 1 << order)) {
             order -= 1;

@@ -13,16 +13,17 @@
 //!
 //! One thread isolates, in its turn to change mappings, so no mapping is replaced between the copy and the drop. The staged
 //! run is not pushed before the end: nobody stores a page that is leaving. What the program drops meanwhile by raw
-//! system calls loses its word as always; the drop then finds nothing, or zeros.
+//! system calls loses its word as always, and is not dropped unless that happens in the very moment of the drop.
 
 use alloc::vec::Vec;
 
 use lock_api::RawMutex;
 
-use crate::Mm;
-use crate::machine::Machine;
+use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
 use crate::swap_table::entry::Slot;
+use crate::zpool::Arena;
+use crate::{Inner, Mm};
 
 /// Pages that are copied before they are dropped: they are resident twice meanwhile. And runs of them.
 const PAGES_MAX: u64 = 64;
@@ -50,6 +51,17 @@ impl Leaving {
         }
     }
 
+    /// Pages at the beginning of the last run.
+    fn remove(&mut self, run: PageRange) {
+        self.pages -= run.pages();
+        if let Some(last) = self.runs.last_mut() {
+            last.start = run.end;
+            if last.start == last.end {
+                self.runs.pop();
+            }
+        }
+    }
+
     pub(crate) fn contains(&self, vpn: Vpn) -> bool {
         self.runs.iter().any(|run| run.start <= vpn && vpn < run.end)
     }
@@ -61,20 +73,56 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         if !self.machine.copies() {
             return;
         }
-        while let Some(run) = self.with(|inner| inner.leaving.runs.last().copied()) {
-            let kept = self.machine.give_up(isolation, run);
-            self.with(|inner| {
-                self.machine.gave_up();
-                inner.leaving.runs.pop();
-                inner.leaving.pages -= run.pages();
-                for vpn in kept {
-                    if let Slot::Staged { slot, .. } = inner.table.lookup(vpn) {
-                        self.machine.drop_staged(&[(slot, 1)]);
-                        inner.staging.taken_back(slot);
-                        inner.publish_resident(vpn, 0);
+        while let Some(run) = self.with(|inner| inner.next_leaving()) {
+            let mut kept = self.machine.give_up(isolation, run);
+            loop {
+                self.with(|inner| {
+                    self.machine.gave_up();
+                    kept.retain(|vpn| !inner.settle_kept(&self.machine, *vpn));
+                    if kept.is_empty() {
+                        inner.leaving.remove(run);
                     }
+                });
+                if kept.is_empty() {
+                    break;
                 }
-            });
+            }
         }
+    }
+}
+
+impl<A: Arena> Inner<A> {
+    /// Pages that are leaving and have lost nothing but their frames: what lost its word meanwhile is not ours to drop.
+    fn next_leaving(&mut self) -> Option<PageRange> {
+        loop {
+            let run = self.leaving.runs.last().copied()?;
+            let is_staged = |vpn: &Vpn| matches!(self.table.lookup(*vpn), Slot::Staged { .. });
+            let lost = run.iter().take_while(|vpn| !is_staged(vpn)).count() as u64;
+            if lost > 0 {
+                self.leaving.remove(PageRange::new(run.start, lost));
+                continue;
+            }
+            let staged = run.iter().take_while(is_staged).count() as u64;
+            return Some(PageRange::new(run.start, staged));
+        }
+    }
+
+    /// A page that refused to be dropped, or was dropped at first and refused then: its copy is given back unless it is there.
+    /// False: not now, events must be read first.
+    fn settle_kept<M: Machine<Arena = A>>(&mut self, machine: &M, vpn: Vpn) -> bool {
+        let Slot::Staged { slot, .. } = self.table.lookup(vpn) else {
+            return true;
+        };
+        let done = machine.move_in(slot, vpn, 1);
+        match done.stop {
+            Some(Stop::Again | Stop::NoMemory) => return false,
+            Some(Stop::Present) => machine.drop_staged(&[(slot, 1)]),
+            // Unmapped, which is about to be reported.
+            Some(_) if done.pages == 0 => return true,
+            _ => {}
+        }
+        self.staging.taken_back(slot);
+        self.publish_resident(vpn, 0);
+        true
     }
 }

@@ -135,6 +135,12 @@ impl SimMachine {
 
     fn put_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
         for i in 0..pages {
+            if self.copies.get() && self.pages.borrow().contains_key(&vpn.add(u64::from(i))) {
+                return Done {
+                    pages: i,
+                    stop: Some(Stop::Present),
+                };
+            }
             let frame = self
                 .staging
                 .borrow_mut()

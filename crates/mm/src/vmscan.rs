@@ -135,7 +135,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             });
         }
         self.give_up_leaving(&isolation);
-        self.with(|inner| batch.close(inner));
+        self.with(|inner| batch.finish(inner));
         true
     }
 
@@ -155,7 +155,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                     }
                 }
             }
-            batch.close(inner);
+            batch.finish(inner);
             scan.isolated
         })
     }
@@ -172,17 +172,21 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-/// The run that isolated pages are being packed into.
+/// The runs that isolated pages are packed into: the one that takes more, and those that are full. None of them is stored before
+/// [`finish`](Batch::finish).
 #[derive(Default)]
-struct Batch(Option<StagedRun>);
+struct Batch {
+    open: Option<StagedRun>,
+    closed: Vec<StagedRun>,
+}
 
 impl Batch {
     /// A run with room for `pages` more slots. `None`: the staging range is full.
     fn room<A: Arena>(&mut self, inner: &mut Inner<A>, pages: u32) -> Option<&mut StagedRun> {
-        if self.0.is_none_or(|run| run.capacity - run.len < pages) {
+        if self.open.is_none_or(|run| run.capacity - run.len < pages) {
             self.close(inner);
             // Long runs are given up at the price of short ones.
-            self.0 = inner
+            self.open = inner
                 .staging
                 .alloc(pages.max(BATCH_SLOTS))
                 .or_else(|| inner.staging.alloc(pages))
@@ -195,16 +199,21 @@ impl Batch {
                         .flatten()
                 });
         }
-        self.0.as_mut()
+        self.open.as_mut()
     }
 
-    /// The run joins those that wait.
     fn close<A: Arena>(&mut self, inner: &mut Inner<A>) {
-        let Some(mut run) = self.0.take() else { return };
+        let Some(mut run) = self.open.take() else { return };
         inner.staging.trim(&mut run);
         if run.len > 0 {
-            inner.staging.push(run);
+            self.closed.push(run);
         }
+    }
+
+    /// The runs join those that wait.
+    fn finish<A: Arena>(mut self, inner: &mut Inner<A>) {
+        self.close(inner);
+        self.closed.into_iter().for_each(|run| inner.staging.push(run));
     }
 }
 

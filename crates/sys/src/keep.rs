@@ -4,6 +4,10 @@
 //! thread of the program is, a system call in the middle of copying from memory finds missing pages that nobody watches any more:
 //! zeros, which it writes to a file or a socket. So the launcher holds a copy until the whole process is gone. With the
 //! userfaultfd still there, and nobody to serve it, the dying thread's copy fails, as it would at any fatal signal.
+//!
+//! A process may also go on without its pager: `execve` ends all threads but one, and the kernel still reads that one's memory. It
+//! would wait for ever for pages of it. So a pager holds the one end of a pipe, its *lifeline*, and what is kept is dropped
+//! a while after the pager is gone, whatever became of the process.
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -15,10 +19,13 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg_addr, socket_with,
 };
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
 use rustix::thread::{Timespec, nanosleep};
 
 use alloc::vec::Vec;
+
+use crate::time::now_ns;
 
 /// How often, and how far apart, a keeper that is busy is tried: a queue holds few messages.
 const TRIES: u32 = 50;
@@ -26,22 +33,26 @@ const PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000,
 };
-/// A descriptor and its process.
-const FDS: usize = 2;
+/// A descriptor, its process, and the lifeline.
+const FDS: usize = 3;
+/// How long a descriptor is kept without its pager: threads that die with it are gone by then.
+const GRACE_NS: u64 = 1_000_000_000;
 
 fn socket() -> Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
 }
 
-/// Have whoever is bound to `path` keep a copy of `fd` until this process is gone.
+/// Have whoever is bound to `path` keep a copy of `fd` until this process is gone, or a while after the lifeline that is returned was
+/// closed, which must be in nobody's hands but the pager's.
 ///
 /// # Errors
 /// What `socket`, `pidfd_open` and `sendmsg` answer; ENOENT or ECONNREFUSED: nobody is bound there.
-pub fn hand_over(path: &CStr, fd: BorrowedFd<'_>) -> Result<()> {
+pub fn hand_over(path: &CStr, fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     let (socket, address) = (socket()?, SocketAddrUnix::new(path)?);
     let process = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let fds = [fd, process.as_fd()];
+    let (end, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
+    let fds = [fd, process.as_fd(), end.as_fd()];
     for _ in 0..TRIES {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -54,7 +65,7 @@ pub fn hand_over(path: &CStr, fd: BorrowedFd<'_>) -> Result<()> {
             SendFlags::NOSIGNAL,
         ) {
             Err(Errno::AGAIN) => drop(nanosleep(&PAUSE)),
-            sent => return sent.map(drop),
+            sent => return sent.map(|_| lifeline),
         }
     }
     Err(Errno::AGAIN)
@@ -63,8 +74,13 @@ pub fn hand_over(path: &CStr, fd: BorrowedFd<'_>) -> Result<()> {
 /// Keeps what it is handed.
 pub struct Keeper {
     socket: OwnedFd,
-    /// Each with its process.
-    kept: Vec<[OwnedFd; FDS]>,
+    kept: Vec<Kept>,
+}
+
+struct Kept {
+    fds: [OwnedFd; FDS],
+    /// When it was seen that its pager is gone.
+    orphaned: Option<u64>,
 }
 
 impl Keeper {
@@ -98,22 +114,38 @@ impl Keeper {
     /// # Errors
     /// What `poll` answers, but for an interruption.
     pub fn step(&mut self) -> Result<()> {
+        let watched = self.kept.iter().flat_map(|kept| [&kept.fds[1], &kept.fds[2]]);
         let mut polled: Vec<_> = core::iter::once(&self.socket)
-            .chain(self.kept.iter().map(|[_, process]| process))
+            .chain(watched)
             .map(|fd| PollFd::new(fd, PollFlags::IN))
             .collect();
-        match poll(&mut polled, None) {
+        // A lifeline that is cut stays so: not looked at again until its time is over.
+        let is_orphan = |kept: &Kept| kept.orphaned.is_some();
+        for (i, kept) in self.kept.iter().enumerate().filter(|(_, kept)| is_orphan(kept)) {
+            polled[2 + 2 * i] = PollFd::new(&kept.fds[1], PollFlags::IN);
+        }
+        let timeout = self.kept.iter().any(is_orphan).then_some(Timespec {
+            tv_sec: 0,
+            tv_nsec: (GRACE_NS / 10) as _,
+        });
+        match poll(&mut polled, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
-        let mut is_over = polled[1..]
-            .iter()
-            .map(|fd| !fd.revents().is_empty())
-            .collect::<Vec<_>>()
-            .into_iter();
-        self.kept.retain(|_| !is_over.next().unwrap_or(false));
+        let seen: Vec<bool> = polled[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
+        let now = now_ns();
+        for (kept, seen) in self.kept.iter_mut().zip(seen.chunks_exact(2)) {
+            if seen[1] {
+                kept.orphaned.get_or_insert(now);
+            }
+        }
+        let mut gone = seen.chunks_exact(2).map(|seen| seen[0]);
+        self.kept.retain(|kept| {
+            let is_over = kept.orphaned.is_some_and(|since| now - since > GRACE_NS);
+            !gone.next().unwrap_or(false) && !is_over
+        });
         while let Some(handed) = self.receive() {
-            self.kept.extend(handed);
+            self.kept.extend(handed.map(|fds| Kept { fds, orphaned: None }));
         }
         Ok(())
     }
@@ -145,11 +177,15 @@ mod test {
         let path = alloc::format!("/tmp/uzswap-keep-{}\0", crate::thread::pid());
         let path = CStr::from_bytes_with_nul(path.as_bytes()).unwrap();
         let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-        assert_eq!(hand_over(path, event.as_fd()), Err(Errno::NOENT));
+        assert_eq!(hand_over(path, event.as_fd()).map(drop), Err(Errno::NOENT));
         let mut keeper = Keeper::bind(path).unwrap();
-        hand_over(path, event.as_fd()).unwrap();
+        let lifeline = hand_over(path, event.as_fd()).unwrap();
         keeper.step().unwrap();
         assert_eq!(keeper.kept(), 1);
+        drop(lifeline);
+        while keeper.kept() > 0 {
+            keeper.step().unwrap();
+        }
         rustix::fs::unlink(path).unwrap();
     }
 }

@@ -44,7 +44,7 @@ pub mod thread;
 pub mod time;
 pub mod uffd;
 
-pub use rustix::fd::AsFd;
+pub use rustix::fd::{AsFd, OwnedFd};
 pub use rustix::io::Errno;
 
 /// Bytes in a base page on every machine uzswap runs on (x86-64).

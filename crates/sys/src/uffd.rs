@@ -307,7 +307,7 @@ impl Uffd {
                         .as_chunks::<MESSAGE>()
                         .0
                         .iter()
-                        .filter_map(decode)
+                        .filter_map(|message| decode(message, self.protects))
                         .for_each(&mut f);
                     return Ok(n == messages.len());
                 }
@@ -326,7 +326,7 @@ impl AsFd for Uffd {
 }
 
 /// `struct uffd_msg`: the event in byte 0, three 64-bit fields from byte 8.
-fn decode(msg: &[u8; MESSAGE]) -> Option<Event> {
+fn decode(msg: &[u8; MESSAGE], protects: bool) -> Option<Event> {
     let word = |i: usize| {
         let at = 8 + i * 8;
         u64::from_ne_bytes(msg[at..at + 8].try_into().unwrap_or_default()) as usize
@@ -339,7 +339,7 @@ fn decode(msg: &[u8; MESSAGE]) -> Option<Event> {
         raw::UFFD_EVENT_FORK => Some(Event::Fork(Uffd {
             // SAFETY: the kernel installed this descriptor in our table when it delivered the message.
             fd: unsafe { OwnedFd::from_raw_fd(word(0) as u32 as i32) },
-            protects: false,
+            protects,
         })),
         raw::UFFD_EVENT_REMAP => Some(Event::Remap {
             from: word(0),
