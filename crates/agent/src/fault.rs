@@ -18,7 +18,8 @@ use uzswap_sys::uffd::{BATCH, Event, Uffd};
 use crate::Line;
 use crate::fork::{self, ForkServer};
 use crate::machine::AgentMachine;
-use crate::pager::{self, Pager, mail};
+use crate::mailbox::mail;
+use crate::pager::{self, Pager};
 
 /// Faults that one round reads at most; more wait in the kernel. Taken once: nothing allocates while faults are served.
 const INBOX: usize = 4096;

@@ -21,7 +21,8 @@ use uzswap_sys::time;
 
 use crate::dictionary::Trainer;
 use crate::machine::{AgentMachine, CREW};
-use crate::pager::{Pager, mail, pause};
+use crate::mailbox::mail;
+use crate::pager::{Pager, pause};
 use crate::{fork, vma};
 use crate::{kcompressd, memcg};
 

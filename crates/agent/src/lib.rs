@@ -25,7 +25,9 @@
 
 extern crate alloc;
 
+mod arena;
 mod cipher;
+mod config;
 mod dictionary;
 mod fault;
 mod fault_attr;
@@ -36,6 +38,7 @@ mod isolation;
 mod kcompressd;
 mod kswapd;
 mod machine;
+mod mailbox;
 mod memcg;
 mod pager;
 mod seal;

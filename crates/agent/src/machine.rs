@@ -14,7 +14,6 @@ use alloc::vec::Vec;
 
 use lock_api::Mutex;
 use uzswap_ctl::FailKind;
-use uzswap_mm::Arena;
 use uzswap_mm::machine::{Done, IoBuffer, IoError, Machine, SCATTER_MAX, Stop};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
@@ -29,6 +28,7 @@ use uzswap_sys::thread;
 use uzswap_sys::uffd::{Filled, Uffd};
 use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
 
+use crate::arena::PoolArena;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::InOrder;
 use crate::isolation::{self, CopyOut, Isolation};
@@ -430,63 +430,6 @@ impl Machine for AgentMachine {
 
     fn now_ns(&self) -> u64 {
         uzswap_sys::time::now_ns()
-    }
-}
-
-/// Pool memory: a reserved range.
-pub(crate) struct PoolArena {
-    memory: Mapping,
-    /// Where the block that was written last begins, and how long it is.
-    written: Option<(usize, usize)>,
-}
-
-/// Less than this is no block, but a link between free ones.
-const BLOCK_MIN: usize = 16;
-
-impl PoolArena {
-    /// Reserve `bytes`, or as much as the address space holds.
-    ///
-    /// # Errors
-    /// ENOMEM.
-    pub(crate) fn reserve(bytes: usize) -> Result<Self, Errno> {
-        let sizes = (0..8).map(|i| thread::page_align(bytes >> i));
-        sizes
-            .into_iter()
-            .find_map(|len| Mapping::reserve(len).ok())
-            .map(|mapping| Self {
-                memory: mapping.without_huge_pages(),
-                written: None,
-            })
-            .ok_or(Errno::NOMEM)
-    }
-}
-
-impl Arena for PoolArena {
-    fn pages(&self) -> usize {
-        self.memory.len() / PAGE_SIZE
-    }
-
-    fn bytes(&self, offset: usize, len: usize) -> &[u8] {
-        self.memory.bytes(offset, len)
-    }
-
-    fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
-        if let Some((offset, len)) = self.written.take() {
-            FAULT_ATTR.flip(self.memory.bytes_mut(offset, len));
-        }
-        self.written = (len >= BLOCK_MIN).then_some((offset, len));
-        self.memory.bytes_mut(offset, len)
-    }
-
-    fn copy(&mut self, from: usize, to: usize, len: usize) {
-        let all = self.memory.len();
-        self.memory.bytes_mut(0, all).copy_within(from..from + len, to);
-    }
-
-    fn release(&mut self, first: usize, pages: usize) {
-        let _ = self
-            .memory
-            .discard(first * PAGE_SIZE, pages * PAGE_SIZE, Discard::DontNeed);
     }
 }
 

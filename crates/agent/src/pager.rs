@@ -19,14 +19,17 @@ use uzswap_ctl::{Group, Key, PROCESSES};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::zpool::PoolKind;
-use uzswap_mm::{Config, Effort, Mm, PinId, Scan, Worker};
+use uzswap_mm::{Effort, Mm, PinId, Scan, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 
+use crate::arena::PoolArena;
+use crate::config::{config, swap_pages};
 use crate::fork::Handover;
-use crate::machine::{AgentMachine, CREW, Fds, PoolArena};
+use crate::machine::{AgentMachine, CREW, Fds};
+use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
 use crate::swap_file::SwapFile;
 use crate::{fault, kcompressd, kswapd, vma};
@@ -44,30 +47,6 @@ static STATE: AtomicU32 = AtomicU32::new(IDLE);
 static PID: AtomicI32 = AtomicI32::new(0);
 static PAGER: Leaked<Pager> = Leaked::new();
 static IDLE_GROUP: Leaked<(Group, &'static CStr)> = Leaked::new();
-
-/// Bits of [`Pager::mail`], read by kswapd.
-pub(crate) mod mail {
-    /// Memory is short.
-    pub(crate) const RECLAIM: u32 = 1;
-    /// Look at the mappings now.
-    pub(crate) const SCAN: u32 = 2;
-    /// A fork is about to happen: come to rest.
-    pub(crate) const FREEZE: u32 = 4;
-    /// The fork is over.
-    pub(crate) const THAWED: u32 = 8;
-    /// Take what was just mapped in the middle of managed memory under our care.
-    pub(crate) const JOIN: u32 = 16;
-}
-
-/// Bits of [`Pager::replies`], read by the thread whose turn it is to change mappings: it forks, or waits for a join.
-pub(crate) mod reply {
-    /// The engine is at rest.
-    pub(crate) const FROZEN: u32 = 1;
-    /// The child has its own pager, or there is no child.
-    pub(crate) const FORKED: u32 = 2;
-    /// The range is joined, or cannot be.
-    pub(crate) const JOINED: u32 = 4;
-}
 
 /// An active agent.
 pub(crate) struct Pager {
@@ -296,31 +275,6 @@ pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str,
     group.take_slot(slot, thread::pid());
     Ok(slot)
 }
-
-/// Pages that a swap file may have.
-fn swap_pages(group: Group) -> u64 {
-    (group.get(Key::SwapMax) / PAGE_SIZE as u64).min(u64::from(u32::MAX))
-}
-
-fn config(group: Group, swap: Option<&SwapFile>) -> Config {
-    let pages = group.get(Key::MemoryMax) / PAGE_SIZE as u64;
-    let staged_target = (pages / 32).clamp(64, 4096);
-    // A folio is in the pool before its frames are given up: a small limit has no room for large ones.
-    let folio_order_max = (pages / FOLIOS_MIN).max(1).ilog2();
-    Config {
-        folio_order_max: folio_order_max.min(group.get(Key::FolioOrder).min(9) as u32),
-        page_cluster: group.get(Key::PageCluster).min(5) as u32,
-        store_batch: group.get(Key::StoreBatch).clamp(1, 512) as u32,
-        staging_slots: (staged_target * 2) as u32 + 2048,
-        staged_target,
-        swap_pages: swap.map_or(0, |swap| swap_pages(group).min(swap.slots())),
-        writes_plain: group.get(Key::SwapPlain) != 0,
-        pool: group.pool(),
-    }
-}
-
-/// Folios that memory.max must hold at least.
-const FOLIOS_MIN: u64 = 64;
 
 fn codec_bit(codec: Codec) -> u32 {
     1 << codec.to_bits()

@@ -13,8 +13,10 @@ use uzswap_sys::thread;
 use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
 use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
-use crate::machine::{AgentMachine, Fds, PoolArena};
-use crate::pager::{self, Pager, mail, pause, reply};
+use crate::arena::PoolArena;
+use crate::machine::{AgentMachine, Fds};
+use crate::mailbox::{mail, reply};
+use crate::pager::{self, Pager, pause};
 use crate::{fault, hook, memcg};
 
 /// Before a fork, in the forking thread, after the program's own handlers.

@@ -1,0 +1,25 @@
+//! What kswapd and the program's threads tell each other, a bit each.
+
+/// Bits of [`Pager::mail`](crate::pager::Pager), read by kswapd.
+pub(crate) mod mail {
+    /// Memory is short.
+    pub(crate) const RECLAIM: u32 = 1;
+    /// Look at the mappings now.
+    pub(crate) const SCAN: u32 = 2;
+    /// A fork is about to happen: come to rest.
+    pub(crate) const FREEZE: u32 = 4;
+    /// The fork is over.
+    pub(crate) const THAWED: u32 = 8;
+    /// Take what was just mapped in the middle of managed memory under our care.
+    pub(crate) const JOIN: u32 = 16;
+}
+
+/// Bits of [`Pager::replies`](crate::pager::Pager), read by the thread whose turn it is to change mappings: it forks, or waits for a join.
+pub(crate) mod reply {
+    /// The engine is at rest.
+    pub(crate) const FROZEN: u32 = 1;
+    /// The child has its own pager, or there is no child.
+    pub(crate) const FORKED: u32 = 2;
+    /// The range is joined, or cannot be.
+    pub(crate) const JOINED: u32 = 4;
+}
