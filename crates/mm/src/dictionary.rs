@@ -9,11 +9,12 @@ use alloc::vec::Vec;
 use lock_api::RawMutex;
 use uzswap_acomp::{Dictionary, Training, Verdict};
 
+use crate::lane::COMPRESSED_MAX;
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::swap_table::entry::Slot;
 use crate::vmstat::Item;
-use crate::worker::{COMPRESSED_MAX, Worker};
+use crate::worker::Worker;
 use crate::zpool::Arena;
 use crate::{Inner, Mm};
 

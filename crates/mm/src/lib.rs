@@ -46,6 +46,7 @@ mod config;
 mod dictionary;
 mod fault;
 mod fork;
+mod lane;
 mod leaving;
 mod list_lru;
 mod locality;

@@ -5,16 +5,14 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use uzswap_acomp::{Algorithm, Codec, CompressError, Compressor, Context};
+use uzswap_acomp::{Algorithm, Codec, Compressor, Context};
 
 use crate::checksum;
-use crate::machine::{IoBuffer, Machine, SCATTER_MAX};
-use crate::page::{PAGE_SIZE, fingerprint, same_filled};
+use crate::lane::{COMPRESSED_MAX, Lane, Outcome, context};
+use crate::machine::{IoBuffer, Machine};
+use crate::page::{PAGE_SIZE, fingerprint};
 use crate::swap_table::entry::Blob;
-use crate::zpool::{Block, Handle, PoolKind};
-
-/// A page whose compressed form is longer than this is stored as it is: it would take a whole page anyway.
-pub(crate) const COMPRESSED_MAX: usize = 3_600;
+use crate::zpool::{Block, PoolKind};
 
 /// Pages of a worker's I/O buffer at least.
 pub(crate) const IO_PAGES: usize = 64;
@@ -62,157 +60,11 @@ impl Load {
     }
 }
 
-/// What storing a staged page came to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Was not marked busy: nothing to do.
-    NotOurs,
-    /// Marked, and nothing is known yet; `note`: of its word.
-    Pending { note: u32 },
-    /// This word over and over.
-    Filled(u32),
-    /// Compressed to `len` bytes, the `at`th block of lane `lane`.
-    Compressed { lane: u16, at: u16, len: u16 },
-    /// Does not compress; its fingerprint, and whether that is all that was looked at.
-    Incompressible { fingerprint: u32, is_known: bool },
-    /// The compressor failed.
-    Refused,
-    /// Its bytes are in the pool.
-    Stored { handle: Handle, len: u32 },
-}
-
-/// What one core does of a batch.
-struct Lane {
-    number: u16,
-    /// One for each algorithm that was met.
-    contexts: Vec<Context>,
-    algorithm: Algorithm,
-    /// Pages given to it: staging slot, note, and number within the folio.
-    pages: Vec<(u32, u32, usize)>,
-    slots: Vec<u32>,
-    /// What became of each.
-    outcomes: Vec<Outcome>,
-    /// Compressed pages, each in its own `COMPRESSED_MAX` bytes.
-    blocks: Vec<u8>,
-}
-
-impl Lane {
-    fn new(number: u16, algorithm: Algorithm) -> Self {
-        Self {
-            number,
-            contexts: vec![Context::new(algorithm)],
-            algorithm,
-            pages: Vec::new(),
-            slots: Vec::new(),
-            outcomes: Vec::new(),
-            blocks: Vec::new(),
-        }
-    }
-
-    fn reserve(&mut self, pages: usize) {
-        self.pages.reserve(pages);
-        self.slots.reserve(pages);
-        self.outcomes.reserve(pages);
-        let len = pages * COMPRESSED_MAX;
-        if self.blocks.len() != len {
-            self.blocks = vec![0; len];
-        }
-    }
-
-    fn compress<M: Machine>(&mut self, machine: &M) {
-        self.slots.clear();
-        self.slots.extend(self.pages.iter().map(|(slot, ..)| *slot));
-        self.outcomes.clear();
-        let Self {
-            number,
-            contexts,
-            algorithm,
-            pages,
-            slots,
-            outcomes,
-            blocks,
-        } = self;
-        for (notes, slots) in pages.chunks(SCATTER_MAX).zip(slots.chunks(SCATTER_MAX)) {
-            let first = outcomes.len();
-            let blocks = &mut blocks[first * COMPRESSED_MAX..];
-            machine.with_staged(slots, |pages| {
-                outcomes.extend(pages.iter().zip(notes).map(|(page, (_, note, _))| look(page, *note)));
-                compress_pending(
-                    context(contexts, *algorithm),
-                    pages,
-                    &mut outcomes[first..],
-                    blocks,
-                    |at, len| Outcome::Compressed {
-                        lane: *number,
-                        at: (first + at) as u16,
-                        len: len as u16,
-                    },
-                );
-            });
-        }
-    }
-}
-
-/// What can be said of a page without compressing it.
-fn look(page: &[u8], note: u32) -> Outcome {
-    if let Some(word) = same_filled(page) {
-        return Outcome::Filled(word);
-    }
-    if note != 0 && note == fingerprint(page) {
-        return Outcome::Incompressible {
-            fingerprint: note,
-            is_known: true,
-        };
-    }
-    Outcome::Pending { note }
-}
-
-/// Compress those of `pages` of which nothing is known yet.
-fn compress_pending(
-    context: &mut Context,
-    pages: &[&[u8]],
-    outcomes: &mut [Outcome],
-    blocks: &mut [u8],
-    compressed: impl Fn(usize, usize) -> Outcome,
-) {
-    let (mut list, mut numbers, mut n) = ([[].as_slice(); SCATTER_MAX], [0; SCATTER_MAX], 0);
-    for (i, page) in pages.iter().enumerate() {
-        if matches!(outcomes[i], Outcome::Pending { .. }) {
-            (list[n], numbers[n]) = (page, i);
-            n += 1;
-        }
-    }
-    let mut results = [Err(CompressError::Poor); SCATTER_MAX];
-    context.compress(&list[..n], blocks, COMPRESSED_MAX, |at, result| results[at] = result);
-    for (at, block) in blocks.chunks_mut(COMPRESSED_MAX).take(n).enumerate() {
-        let with_checksum =
-            results[at].and_then(|len| checksum::append(block, len, list[at]).ok_or(CompressError::Poor));
-        outcomes[numbers[at]] = match with_checksum {
-            Ok(len) => compressed(at, len),
-            Err(CompressError::Poor) => Outcome::Incompressible {
-                fingerprint: fingerprint(list[at]),
-                is_known: false,
-            },
-            Err(CompressError::Failed) => Outcome::Refused,
-        };
-    }
-}
-
 /// Fill a page with one word.
 fn fill(page: &mut [u8], word: u32) {
     for bytes in page.as_chunks_mut::<4>().0 {
         *bytes = word.to_ne_bytes();
     }
-}
-
-/// The context for `algorithm`, made when it is first asked for.
-fn context(contexts: &mut Vec<Context>, algorithm: Algorithm) -> &mut Context {
-    let at = contexts.iter().position(|context| context.algorithm() == algorithm);
-    let at = at.unwrap_or_else(|| {
-        contexts.push(Context::new(algorithm));
-        contexts.len() - 1
-    });
-    &mut contexts[at]
 }
 
 /// Fill `page` from a stored block. False: the block is damaged. A page that lay on the device as it is has no fingerprint: there

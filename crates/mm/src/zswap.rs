@@ -17,12 +17,13 @@
 
 use lock_api::RawMutex;
 
+use crate::lane::Outcome;
 use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::staging::StagedRun;
 use crate::swap_table::entry::{Slot, ZswapEntry};
 use crate::vmstat::{Item, OrderItem};
-use crate::worker::{Outcome, Worker};
+use crate::worker::Worker;
 use crate::zpool::{Arena, PoolFull};
 use crate::{Inner, Mm};
 
