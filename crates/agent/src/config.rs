@@ -23,6 +23,7 @@ pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
         store_batch: group.get(Key::StoreBatch).clamp(1, 512) as u32,
         staging_slots: (staged_target * 2) as u32 + 2048,
         staged_target,
+        give_up_batch: (pages / GIVE_UP_SHARE).clamp(1, 256),
         swap_pages: swap.map_or(0, |swap| swap_pages(group).min(swap.slots())),
         writes_plain: group.get(Key::SwapPlain) != 0,
         pool: group.pool(),
@@ -31,3 +32,5 @@ pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
 
 /// Folios that memory.max must hold at least.
 const FOLIOS_MIN: u64 = 64;
+/// Of memory.max, the part that may be frames whose pages are in the pool already.
+const GIVE_UP_SHARE: u64 = 256;

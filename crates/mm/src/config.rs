@@ -52,6 +52,8 @@ pub struct Config {
     pub staging_slots: u32,
     /// Frames that wait for a second chance in steady state.
     pub staged_target: u64,
+    /// Slots whose frames are given up together.
+    pub give_up_batch: u64,
     /// Pages of the swap device; 0: there is none.
     pub swap_pages: u64,
     /// Pages are written back as they were, not as they are compressed (`--swap-format plain`).

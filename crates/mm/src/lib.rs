@@ -58,6 +58,7 @@ mod recompress;
 mod shrinker;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
+mod spent;
 mod staging;
 mod swap_out;
 mod swap_slots;

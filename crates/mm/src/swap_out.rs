@@ -10,6 +10,7 @@ use lock_api::RawMutex;
 
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, same_filled};
+use crate::spent::Spent;
 use crate::staging::StagedRun;
 use crate::swap_table::entry::{Blob, Slot};
 use crate::vmstat::{Item, OrderItem};
@@ -39,7 +40,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// Write the run that has been staged longest to the device. Returns how many pages went; `None`: nothing is staged.
-    pub(crate) fn swap_out_oldest(&self, worker: &mut Worker<M>) -> Option<u64> {
+    pub(crate) fn swap_out_oldest(&self, worker: &mut Worker<M>, spent: &mut Spent) -> Option<u64> {
         let run = self.pop_staged()?;
         let (mut gone, mut refused, mut done) = (0, false, 0);
         while done < run.len {
@@ -54,7 +55,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             refused |= left;
             done += together.len;
         }
-        self.give_up(run, refused);
+        self.give_up(run, refused, spent);
         self.stat.add(Item::PgSteal, gone);
         Some(gone)
     }

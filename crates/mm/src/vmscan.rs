@@ -8,6 +8,7 @@ use lock_api::RawMutex;
 use crate::list_lru::LruEntry;
 use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
+use crate::spent::Spent;
 use crate::staging::StagedRun;
 use crate::swap_table::entry::Slot;
 use crate::vmstat::Item;
@@ -77,24 +78,29 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             Effort::Background => self.config.staged_target,
             Effort::Requested | Effort::Urgent => 0,
         };
-        let staged = || self.with(|inner| inner.staging.frames());
-        let mut left = staged();
+        let mut spent = Spent::default();
+        let staged = |spent: &Spent| {
+            let frames = self.with(|inner| inner.staging.frames());
+            frames.saturating_sub(spent.slots())
+        };
+        let mut left = staged(&spent);
         while left > target {
             let stored = if bypasses {
-                self.swap_out_oldest(worker)
+                self.swap_out_oldest(worker, &mut spent)
             } else {
-                self.store_oldest(worker)
+                self.store_oldest(worker, &mut spent)
             };
             let Some(stored) = stored else { break };
             scan.reclaimed += stored;
             let is_enough = effort != Effort::Background && scan.reclaimed >= u64::from(want);
             // Nothing stored, and no frame given up either: what was refused now would be refused again.
-            let before = core::mem::replace(&mut left, staged());
+            let before = core::mem::replace(&mut left, staged(&spent));
             let is_stuck = stored == 0 && left >= before;
             if is_enough || is_stuck || (!bypasses && self.is_pool_full()) {
                 break;
             }
         }
+        self.give_up_spent(&mut spent);
         if !bypasses {
             self.shrink_zswap(worker, scan.reclaimed);
         }
@@ -109,11 +115,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn store_staged(&self, worker: &mut Worker<M>) -> u64 {
         let waits = self.with(|inner| inner.staging.frames()) > self.config.staged_target;
         let takes = !self.bypasses_zswap() && self.is_enabled() && !self.is_pool_full();
-        if waits && takes {
-            self.store_oldest(worker).unwrap_or(0)
-        } else {
-            0
-        }
+        let mut spent = Spent::default();
+        let stored = (waits && takes).then(|| self.store_oldest(worker, &mut spent)).flatten();
+        self.give_up_spent(&mut spent);
+        stored.unwrap_or(0)
     }
 
     /// Take the coldest folios out of their mapping until `want` pages are staged or everything was looked at once.
@@ -261,13 +266,13 @@ impl<A: Arena> Inner<A> {
         }
     }
 
-    /// `run` and the old resident pages beside it in the windows of one staging unit that it begins and ends in.
+    /// `run` and the old resident pages beside it in the windows of one batch that it begins and ends in.
     fn with_old_neighbours(&self, run: PageRange) -> PageRange {
         let is_old = |n: &u64| match self.table.lookup(Vpn::new(*n)) {
             Slot::Resident { tag, .. } => self.lru.is_old(tag),
             _ => false,
         };
-        let (unit, start, end) = (u64::from(UNIT), run.start.number(), run.end.number());
+        let (unit, start, end) = (u64::from(BATCH_SLOTS), run.start.number(), run.end.number());
         let below = (start / unit * unit..start).rev().take_while(is_old).count() as u64;
         let above = (end..end.next_multiple_of(unit)).take_while(is_old).count() as u64;
         PageRange::new(Vpn::new(start - below), below + run.pages() + above)

@@ -20,6 +20,7 @@ use lock_api::RawMutex;
 use crate::lane::Outcome;
 use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, Vpn};
+use crate::spent::Spent;
 use crate::staging::StagedRun;
 use crate::swap_table::entry::{Slot, ZswapEntry};
 use crate::vmstat::{Item, OrderItem};
@@ -54,7 +55,7 @@ struct Stored {
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Store the run that has been staged longest. Returns how many pages were stored; `None`: nothing is staged.
-    pub fn store_oldest(&self, worker: &mut Worker<M>) -> Option<u64> {
+    pub(crate) fn store_oldest(&self, worker: &mut Worker<M>, spent: &mut Spent) -> Option<u64> {
         let run = self.pop_staged()?;
         let mut all = Stored::default();
         let mut done = 0;
@@ -75,7 +76,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             all.left |= stored.left;
             done += together.len;
         }
-        self.give_up(run, all.left);
+        self.give_up(run, all.left, spent);
         self.stat.add(Item::PgSteal, all.pages);
         Some(all.pages)
     }
@@ -108,13 +109,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
     }
 
-    /// The words are published: the frames may go. Slots whose page could neither be stored nor put back stay.
-    pub(crate) fn give_up(&self, run: StagedRun, refused: bool) {
+    /// The words are published: the frames may go, soon. Slots whose page could neither be stored nor put back stay.
+    pub(crate) fn give_up(&self, run: StagedRun, refused: bool, spent: &mut Spent) {
         if !refused {
-            // No word names these frames any more, so none of them leaves before we drop it.
-            let frames = self.with(|inner| inner.staging.frames_of(run));
-            self.machine.drop_staged(&frames);
-            self.with(|inner| inner.staging.release(run));
+            spent.push(run);
+            if spent.slots() >= self.config.give_up_batch {
+                self.give_up_spent(spent);
+            }
             return;
         }
         self.with(|inner| {

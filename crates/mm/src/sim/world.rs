@@ -34,6 +34,7 @@ fn config(swap_pages: u64) -> Config {
         store_batch: 8,
         staging_slots: 64,
         staged_target: 16,
+        give_up_batch: 32,
         swap_pages,
         writes_plain: swap_pages == 20,
         pool: PoolKind {
