@@ -272,6 +272,7 @@ impl Kswapd {
         if mm.machine().fail.fails(FailKind::HeapEnomem) {
             crate::HEAP.fail_next();
         }
+        mm.set_swap_cache(group.get(Key::SwapCache) != 0);
         mm.set_balance(group.get(Key::Balance) != 0);
         mm.set_shrinker(group.get(Key::ShrinkerEnabled) != 0);
     }
@@ -422,6 +423,7 @@ impl Kswapd {
             (Field::Incompressible, gauges.incompressible),
             (Field::Swapped, gauges.swapped),
             (Field::Agent, agent),
+            (Field::Cached, gauges.cached * page),
         ];
         for (field, value) in fields {
             group.set_field(slot, field, value);

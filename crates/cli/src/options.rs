@@ -96,6 +96,9 @@ pub(crate) struct RunOptions {
     /// Whether the coldest of the pool goes to the swap file when pages are faulted soon after they were stored
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
     pub(crate) balance: String,
+    /// Whether stored copies are kept of pages that were loaded and are expected to leave again, unwritten
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
+    pub(crate) swap_cache: String,
     /// How large folios leave: whole, split into pages first, or direct to the swap file without zswap
     #[arg(long, value_name = "whole|split|direct", default_value = "whole", value_parser = swap_out)]
     pub(crate) swapout: SwapOut,
@@ -175,7 +178,7 @@ pub(crate) struct SetOptions {
     /// Name of the group
     pub(crate) group: String,
     /// KEY=VALUE: memory.max, memory.high, memory.swap.max, memory.zswap.max, memory.zswap.writeback, enabled, compressor, zpool,
-    /// recompress, shrinker_enabled, balance, swapout, max_pool_percent, accept_threshold_percent
+    /// recompress, shrinker_enabled, balance, swap_cache, swapout, max_pool_percent, accept_threshold_percent
     #[arg(required = true)]
     pub(crate) settings: Vec<String>,
 }

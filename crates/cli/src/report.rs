@@ -32,6 +32,7 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
     put("enabled", json!(group.get(Key::Enabled)));
     put("shrinker_enabled", json!(group.get(Key::ShrinkerEnabled)));
     put("balance", json!(group.get(Key::Balance)));
+    put("swap_cache", json!(group.get(Key::SwapCache)));
     put("memory.max", limit(group.get(Key::MemoryMax)));
     put("memory.current", json!(group.current()));
     put("memory.peak", json!(group.get(Key::MemoryPeak)));
@@ -46,6 +47,7 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
     );
     put("written_back_pages", json!(stat.get(Item::ZswpWb)));
     put("anon_resident", json!(group.sum(Field::Resident)));
+    put("swapcached", json!(group.sum(Field::Cached)));
     put("anon_staged", json!(group.sum(Field::Staged)));
     put(
         "memory.swap.current",

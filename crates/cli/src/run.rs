@@ -209,6 +209,7 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Key::SwapPlain, u64::from(options.swap_format == "plain")),
         (Key::Recompress, options.recompress.to_word()),
         (Key::Balance, u64::from(options.balance == "on")),
+        (Key::SwapCache, u64::from(options.swap_cache == "on")),
         (Key::ShrinkerEnabled, u64::from(options.shrinker)),
         (Key::Kcompressd, options.kcompressd.unwrap_or_else(spare_cores)),
         (Key::Swap, swap_word),

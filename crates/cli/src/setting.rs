@@ -42,6 +42,7 @@ fn word(key: &str, text: &str) -> Result<(Key, u64), String> {
         "memory.zswap.writeback" => (Key::ZswapWriteback, flag(text)?),
         "enabled" => (Key::Enabled, flag(text)?),
         "balance" => (Key::Balance, flag(text)?),
+        "swap_cache" => (Key::SwapCache, flag(text)?),
         "shrinker_enabled" => (Key::ShrinkerEnabled, flag(text)?),
         "swapout" => (Key::SwapOut, options::swap_out(text)? as u64),
         "recompress" => (Key::Recompress, options::recompress(text)?.to_word()),
@@ -52,8 +53,8 @@ fn word(key: &str, text: &str) -> Result<(Key, u64), String> {
         _ => {
             return Err(
                 "unknown key; the keys are memory.max, memory.high, memory.swap.max, memory.zswap.max, \
-                        memory.zswap.writeback, enabled, compressor, zpool, recompress, shrinker_enabled, balance, swapout, \
-                        max_pool_percent and accept_threshold_percent"
+                        memory.zswap.writeback, enabled, compressor, zpool, recompress, shrinker_enabled, balance, \
+                        swap_cache, swapout, max_pool_percent and accept_threshold_percent"
                     .to_owned(),
             );
         }

@@ -32,7 +32,7 @@ pub use fail_kind::FailKind;
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 6;
+const VERSION: u64 = 7;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 
@@ -126,6 +126,8 @@ pub enum Key {
     Copies = 32,
     /// `balance`: 1: the pool gives way to the working set.
     Balance = 33,
+    /// `swap_cache`: 1: stored copies are kept of pages that were loaded and are expected to leave again.
+    SwapCache = 34,
     /// How they fail: a set of [`FailKind`]s.
     FailKinds = 960,
 }
@@ -152,6 +154,8 @@ pub enum Field {
     Swapped = 7,
     /// Bytes of the agent's own memory.
     Agent = 8,
+    /// Bytes mapped whose stored copy is kept.
+    Cached = 9,
 }
 
 /// A group file's words, with names.

@@ -9,7 +9,7 @@ use lock_api::RawMutex;
 use crate::fork::Log;
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
-use crate::swap_table::entry::{Slot, ZswapEntry};
+use crate::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
 use crate::zpool::Arena;
 use crate::{Inner, Mm};
 
@@ -124,6 +124,10 @@ impl<A: Arena> Inner<A> {
                     tag: self.lru_add(vpn, 0),
                     note,
                 },
+                Slot::Cached(entry) => Slot::Cached(CachedEntry {
+                    tag: self.cached_add(vpn, 0),
+                    ..entry
+                }),
                 // A writeback in flight finds its mark gone and gives its slots back.
                 Slot::Zswap(entry) => Slot::Zswap(ZswapEntry {
                     writeback: false,
@@ -154,7 +158,7 @@ impl<A: Arena> Inner<A> {
             let adoptable = |inner: &Self, vpn| match inner.table.lookup(vpn) {
                 Slot::None => true,
                 Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => present_wins,
-                Slot::Resident { .. } | Slot::Staged { .. } | Slot::Bad => false,
+                Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => false,
             };
             let mut end = start;
             while end < run.end && adoptable(self, end) {

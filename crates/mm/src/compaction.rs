@@ -1,6 +1,6 @@
 //! Compaction: objects leave the zspages that are emptiest, so that their pages return to the system.
 //!
-//! A handle is kept in one place only, the word of its page, so objects move by a walk over the words: a piece of the
+//! A handle is kept in one place only, the word of its page (or, of a staged page, beside its slot), so objects move by a walk over the words: a piece of the
 //! table at a time, with the lock given up in between. What is loaded, written back or dropped meanwhile needs no care:
 //! its object is freed where the word says that it is.
 
@@ -8,7 +8,7 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
-use crate::swap_table::entry::{Slot, ZswapEntry};
+use crate::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
 use crate::vmstat::Item;
 use crate::zpool::Arena;
 use crate::{Inner, Mm};
@@ -29,6 +29,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         });
         let is_frozen = ranges.into_iter().any(|range| self.compact_range(range));
         let freed = self.with(|inner| {
+            inner.relocate_kept();
             // A freeze finds nothing half-way: victims are only passed over by stores, of which a freeze has none.
             inner.pool.end_compaction();
             before.saturating_sub(inner.pool.pages())
@@ -55,15 +56,36 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<A: Arena> Inner<A> {
+    /// Blocks that are kept for staged pages move as well.
+    fn relocate_kept(&mut self) {
+        if self.frozen.is_some() {
+            return;
+        }
+        for kept in self.staging.kept_mut() {
+            if let Some(handle) = self.pool.relocate(kept.handle, kept.len as usize) {
+                kept.handle = handle;
+            }
+        }
+    }
+
     fn relocate(&mut self, range: PageRange) {
         if self.frozen.is_some() {
             return;
         }
         let pool = &mut self.pool;
         self.table.for_each(range, |table, vpn, slot| {
-            let Slot::Zswap(entry) = slot else { return };
-            if let Some(handle) = pool.relocate(entry.handle, entry.len as usize) {
-                table.publish(vpn, Slot::Zswap(ZswapEntry { handle, ..entry }));
+            let mut relocate = |handle, len| pool.relocate(handle, len as usize);
+            let moved = match slot {
+                Slot::Zswap(entry) => {
+                    relocate(entry.handle, entry.len).map(|handle| Slot::Zswap(ZswapEntry { handle, ..entry }))
+                }
+                Slot::Cached(entry) => {
+                    relocate(entry.handle, entry.len).map(|handle| Slot::Cached(CachedEntry { handle, ..entry }))
+                }
+                _ => None,
+            };
+            if let Some(moved) = moved {
+                table.publish(vpn, moved);
             }
         });
     }

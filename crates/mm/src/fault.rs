@@ -198,7 +198,7 @@ impl<A: Arena> Inner<A> {
         }
         Step::Done(match self.table.lookup(vpn) {
             Slot::None => return self.first_touch(mm, vpn),
-            Slot::Resident { .. } => self.map_zero_page(mm, vpn),
+            Slot::Resident { .. } | Slot::Cached(_) => self.map_zero_page(mm, vpn),
             Slot::Staged { .. } => self.take_back(mm, vpn),
             Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => return self.begin_load(mm, worker, vpn),
             Slot::Bad => Fault::Lost,
@@ -230,7 +230,7 @@ impl<A: Arena> Inner<A> {
     /// Map zeros at a page whose word stays as it is. Two kinds of page come here:
     /// 1. registered but not (yet) under our care, a mapping that grew or one that is being looked at: without a word it
     ///    is never reclaimed, and only the scan decides what may be;
-    /// 2. RESIDENT, so it should be mapped: another thread's fault was served first (then zeros are refused), or the page was
+    /// 2. RESIDENT or CACHED, so it should be mapped: another thread's fault was served first (then zeros are refused), or the page was
     ///    dropped in the moment between an event and the drop itself (then zeros are right).
     fn map_zero_page<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
     where
@@ -380,7 +380,7 @@ impl<A: Arena> Inner<A> {
                 let (run, read) = self.swap_run(vpn, blob, order, worker.io_pages() as u32);
                 (run, Some(read))
             }
-            Slot::None | Slot::Resident { .. } | Slot::Staged { .. } | Slot::Bad => return None,
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => return None,
         };
         for page in run.iter() {
             match self.table.lookup(page) {
@@ -388,7 +388,7 @@ impl<A: Arena> Inner<A> {
                 Slot::Filled { word } => worker.push_filled(word),
                 Slot::Swap(blob) => worker.push_read(blob),
                 // Not stored, which the run ends before.
-                Slot::None | Slot::Resident { .. } | Slot::Staged { .. } | Slot::Bad => break,
+                Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => break,
             }
         }
         Some((run.start, read))
@@ -430,7 +430,7 @@ impl<A: Arena> Inner<A> {
 
     /// Pages stored since a page that is faulted was: its word is its shadow (mm/workingset.c). As many more frames would have kept
     /// it resident. `None`: it came to rest or went to the device, so it was out for long.
-    fn refault_distance(&self, slot: Slot) -> Option<u64> {
+    pub(crate) fn refault_distance(&self, slot: Slot) -> Option<u64> {
         match slot {
             Slot::Zswap(entry) if entry.tag % ZSWAP_TAGS.stride == ZSWAP_TAGS.first => {
                 Some(self.zswap_lru.distance(entry.tag))
@@ -462,9 +462,11 @@ impl<A: Arena> Inner<A> {
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        self.publish_mapped(run.start, run.pages());
         let pages = run.pages() as usize;
-        if self.frozen.is_none() {
+        if self.frozen.is_some() {
+            self.publish_mapped(run.start, run.pages());
+        } else {
+            self.publish_loaded_run(run, mm.may_keep(self.pool.pages()));
             for (i, note) in worker.raw_among(pages) {
                 let page = run.start.add(i);
                 if let Slot::Resident { order, tag, .. } = self.table.lookup(page) {

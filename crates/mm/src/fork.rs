@@ -239,7 +239,7 @@ impl<A: Arena> Changes<'_, A> {
             end: Vpn::new(1 << 35),
         };
         self.0.table.for_each(everything, |_, vpn, slot| match slot {
-            Slot::None | Slot::Resident { .. } | Slot::Filled { word: 0 } => {}
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Filled { word: 0 } => {}
             Slot::Staged { .. } | Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => {
                 absent.push(vpn);
             }
@@ -289,7 +289,7 @@ impl<A: Arena> Inner<A> {
         M: Machine<Arena = A>,
     {
         match self.table.lookup(vpn) {
-            Slot::None | Slot::Resident { .. } => worker.zero_page(),
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) => worker.zero_page(),
             Slot::Filled { word } => worker.fill_page(word),
             Slot::Staged { slot, .. } => mm.machine.with_staged(&[slot], |pages| worker.copy_page(pages[0])),
             Slot::Zswap(entry) => worker.decompress(self.pool.block(&entry)),

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use uzswap_acomp::{Algorithm, CompressError, Context};
+use uzswap_acomp::{Algorithm, Codec, CompressError, Context};
 
 use crate::checksum;
 use crate::machine::{Machine, SCATTER_MAX};
@@ -20,6 +20,10 @@ pub(crate) enum Outcome {
     NotOurs,
     /// Marked, and nothing is known yet; `note`: of its word.
     Pending { note: u32 },
+    /// Marked, and a copy of the block that it was loaded from is in the worker's memory.
+    Kept { codec: Codec, at: u32, len: u32 },
+    /// It holds what the block holds that it was loaded from.
+    Unwritten,
     /// This word over and over.
     Filled(u32),
     /// Compressed to `len` bytes, the `at`th block of lane `lane`.

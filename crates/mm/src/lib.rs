@@ -60,6 +60,7 @@ mod shrinker;
 pub mod sim;
 mod spent;
 mod staging;
+mod swap_cache;
 mod swap_out;
 mod swap_slots;
 pub mod swap_table;
@@ -97,9 +98,10 @@ use page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use range_set::RangeSet;
 use readahead::Streams;
 use staging::Staging;
+use swap_cache::{Keeping, Kept};
 use swap_slots::SwapSlots;
 use swap_table::SwapTable;
-use swap_table::entry::{Slot, TAG_BITS, ZTAG_BITS, ZswapEntry};
+use swap_table::entry::{CTAG_BITS, CachedEntry, Slot, TAG_BITS, ZTAG_BITS, ZswapEntry};
 use vmstat::{Item, Vmstat};
 use workingset::Balance;
 use zpool::{PoolKind, Pools};
@@ -111,6 +113,10 @@ const LRU_TAGS: Tags = Tags {
     bits: TAG_BITS,
     first: 0,
     stride: 1,
+};
+const CACHED_TAGS: Tags = Tags {
+    bits: CTAG_BITS,
+    ..LRU_TAGS
 };
 /// The two lists of stored folios share the tags of a ZSWAP word: even ones are those of the younger.
 const ZSWAP_TAGS: Tags = Tags {
@@ -129,8 +135,10 @@ pub struct Gauges {
     pub staged: u64,
     /// Pages of the pool.
     pub pool: u64,
-    /// Pages stored in it.
+    /// Pages stored in it, those that are mapped as well included.
     pub stored: u64,
+    /// Mapped pages whose stored block is kept.
+    pub cached: u64,
     /// Of them, pages stored as they are.
     pub incompressible: u64,
     /// Pages of the swap device in use.
@@ -162,6 +170,7 @@ pub struct Mm<R, M: Machine> {
     swap_out: AtomicU8,
     shrinker_enabled: AtomicBool,
     balances: AtomicBool,
+    keeps_blocks: AtomicBool,
 }
 
 /// Everything under the lock.
@@ -169,6 +178,7 @@ pub struct Inner<A> {
     table: SwapTable,
     managed: RangeSet,
     lru: LruList,
+    cached_lru: LruList,
     /// Stored folios, oldest first: those that came to rest (`recompress`), which are all older than the others.
     zswap_cold: LruList,
     zswap_lru: LruList,
@@ -177,6 +187,9 @@ pub struct Inner<A> {
     slots: SwapSlots,
     streams: Streams,
     resident: u64,
+    /// Of them, pages whose blocks are kept.
+    cached: u64,
+    keeping: Keeping,
     incompressible: u64,
     /// Entries carry the `writeback` mark: of one writeback or recompression at a time.
     is_writing_back: bool,
@@ -199,6 +212,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             table: SwapTable::new(machine.table_memory()),
             managed: RangeSet::default(),
             lru: LruList::new(LRU_TAGS),
+            cached_lru: LruList::new(CACHED_TAGS),
             zswap_cold: LruList::new(ZSWAP_COLD_TAGS),
             zswap_lru: LruList::new(ZSWAP_TAGS),
             staging: Staging::new(config.staging_slots),
@@ -206,6 +220,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             slots: SwapSlots::new(config.swap_pages),
             streams: Streams::default(),
             resident: 0,
+            cached: 0,
+            keeping: Keeping::default(),
             incompressible: 0,
             is_writing_back: false,
             writes_plain: config.writes_plain,
@@ -231,6 +247,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             swap_out: AtomicU8::new(SwapOut::Whole as u8),
             shrinker_enabled: AtomicBool::new(false),
             balances: AtomicBool::new(true),
+            keeps_blocks: AtomicBool::new(true),
         }
     }
 
@@ -357,6 +374,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             staged: inner.staging.frames(),
             pool: inner.pool.pages(),
             stored: inner.pool.objects(),
+            cached: inner.cached,
             incompressible: inner.incompressible,
             swapped: inner.slots.in_use(),
             table_bytes: inner.table.bytes(),
@@ -375,22 +393,43 @@ impl<A: Arena> Inner<A> {
         self.slots.is_present() && self.may_write_back
     }
 
-    /// Replace the word of a page; what the old word pointed to is given up.
+    /// Replace the word of a page; what the old word pointed to is given up, but for a block that the new one keeps.
     fn publish(&mut self, vpn: Vpn, slot: Slot) {
         match slot {
             Slot::Resident { .. } => self.resident += 1,
+            Slot::Cached(_) => {
+                self.resident += 1;
+                self.cached += 1;
+            }
             Slot::Zswap(entry) => self.incompressible += u64::from(entry.len as usize == PAGE_SIZE),
             Slot::None | Slot::Staged { .. } | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => {}
         }
-        match self.table.publish(vpn, slot) {
-            Slot::Resident { .. } => self.resident -= 1,
-            Slot::Zswap(entry) => {
-                self.incompressible -= u64::from(entry.len as usize == PAGE_SIZE);
-                self.pool.free(entry.handle);
+        let block = match self.table.publish(vpn, slot) {
+            Slot::Resident { .. } => {
+                self.resident -= 1;
+                None
             }
-            Slot::Swap(blob) if blob.device == 0 => self.slots.free(&blob),
+            Slot::Cached(CachedEntry { handle, len, .. }) => {
+                self.resident -= 1;
+                self.cached -= 1;
+                Some(Kept { handle, len })
+            }
+            Slot::Zswap(ZswapEntry { handle, len, .. }) => {
+                self.incompressible -= u64::from(len as usize == PAGE_SIZE);
+                Some(Kept { handle, len })
+            }
+            Slot::Swap(blob) if blob.device == 0 => {
+                self.slots.free(&blob);
+                None
+            }
             // The frame of a staged page stays in its slot until the run is stored; the run finds the word changed.
-            Slot::Swap(_) | Slot::Staged { .. } | Slot::None | Slot::Filled { .. } | Slot::Bad => {}
+            Slot::Staged { slot, .. } => self.staging.take_kept(slot),
+            Slot::Swap(_) | Slot::None | Slot::Filled { .. } | Slot::Bad => None,
+        };
+        match (block, slot) {
+            (Some(kept), Slot::Staged { slot, .. }) => self.staging.keep(slot, kept),
+            (Some(kept), slot) if slot.handle() != Some(kept.handle) => self.pool.free(kept.handle),
+            (Some(_) | None, _) => {}
         }
     }
 

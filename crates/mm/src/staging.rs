@@ -10,6 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::page::{PageRange, Vpn};
+use crate::swap_cache::Kept;
 
 /// Slots in a unit.
 pub const UNIT: u32 = 16;
@@ -32,6 +33,8 @@ pub struct Staging {
     order: Vec<u8>,
     /// Whether a frame is in the slot.
     has_frame: Vec<bool>,
+    /// The block that the page whose frame it is was loaded from.
+    kept: Vec<Option<Kept>>,
     unit_used: Vec<bool>,
     hand: usize,
     waiting: VecDeque<StagedRun>,
@@ -46,6 +49,7 @@ impl Staging {
             owner: vec![Vpn::new(0); units * UNIT as usize],
             order: vec![0; units * UNIT as usize],
             has_frame: vec![false; units * UNIT as usize],
+            kept: vec![None; units * UNIT as usize],
             unit_used: vec![false; units],
             hand: 0,
             waiting: VecDeque::new(),
@@ -114,6 +118,26 @@ impl Staging {
     /// The frame in a slot, if there is one, left it.
     pub fn taken_back(&mut self, slot: u32) {
         self.frames -= u64::from(core::mem::replace(&mut self.has_frame[slot as usize], false));
+    }
+
+    /// The page whose frame is in the slot has a block still.
+    pub(crate) fn keep(&mut self, slot: u32, kept: Kept) {
+        self.kept[slot as usize] = Some(kept);
+    }
+
+    /// Its block.
+    pub(crate) fn kept(&self, slot: u32) -> Option<Kept> {
+        self.kept[slot as usize]
+    }
+
+    /// It has none any more.
+    pub(crate) fn take_kept(&mut self, slot: u32) -> Option<Kept> {
+        self.kept[slot as usize].take()
+    }
+
+    /// All of them.
+    pub(crate) fn kept_mut(&mut self) -> impl Iterator<Item = &mut Kept> {
+        self.kept.iter_mut().flatten()
     }
 
     /// The frames in a run's slots, as runs of neighbours: first slot and how many.

@@ -61,6 +61,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
         if !bypasses && self.is_pool_full() {
             self.stat.add(Item::PoolLimitHit, 1);
+            self.with(|inner| inner.drop_cached(u64::from(CLUSTER_MAX * 2)));
             // Oldest out first; sending the newest page to the device instead would invert the LRU.
             scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
             if self.is_pool_full() {
@@ -129,7 +130,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             return false;
         };
         let mut batch = Batch::default();
-        let mut budget = self.with(|inner| inner.lru.len()).min(want as usize * 4 + 256);
+        let mut budget = self.with(|inner| inner.lru.len() + inner.cached_lru.len()).min(want as usize * 4 + 256);
         let mut has_room = true;
         while scan.isolated < want && budget > 0 && !scan.again && has_room {
             let entries = budget.min(ENTRIES_AT_A_TIME);
@@ -155,7 +156,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             let mut batch = Batch::default();
             if inner.frozen.is_none() {
                 for vpn in range.iter() {
-                    if matches!(inner.table.lookup(vpn), Slot::Resident { .. }) {
+                    if matches!(inner.table.lookup(vpn), Slot::Resident { .. } | Slot::Cached(_)) {
                         inner.isolate_run(self, &mut batch, vpn, 1, &mut scan);
                     }
                 }
@@ -234,8 +235,8 @@ impl<A: Arena> Inner<A> {
             return;
         }
         for _ in 0..entries {
-            let Some(entry) = self.lru.pop_oldest() else { break };
-            self.isolate_folio(mm, batch, entry, scan);
+            let Some((entry, is_cached)) = self.pop_coldest() else { break };
+            self.isolate_folio(mm, batch, entry, is_cached, scan);
             if scan.isolated >= want || scan.again {
                 break;
             }
@@ -244,21 +245,30 @@ impl<A: Arena> Inner<A> {
 
     /// Isolate the pages of one LRU entry that still carry its tag, in runs of neighbours. Each run takes along what lies
     /// beside it in its window and is old too: a move costs a TLB flush on every core, however many pages it takes.
-    fn isolate_folio<R, M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, entry: LruEntry, scan: &mut Scan)
-    where
+    fn isolate_folio<R, M>(
+        &mut self,
+        mm: &Mm<R, M>,
+        batch: &mut Batch,
+        entry: LruEntry,
+        is_cached: bool,
+        scan: &mut Scan,
+    ) where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
         let LruEntry { vpn, order, tag } = entry;
+        let carries = |inner: &Self, vpn| match inner.table.lookup(vpn) {
+            slot if is_cached => slot.is_cached_as(tag),
+            slot => slot.is_resident_as(order, tag),
+        };
         let end = vpn.add(1 << order);
         let mut at = vpn;
         while at < end {
-            if !self.table.lookup(at).is_resident_as(order, tag) {
+            if !carries(self, at) {
                 at = at.add(1);
                 continue;
             }
-            let carries = |vpn: &Vpn| self.table.lookup(*vpn).is_resident_as(order, tag);
-            let own = PageRange { start: at, end }.iter().take_while(carries).count() as u64;
+            let own = PageRange { start: at, end }.iter().take_while(|vpn| carries(self, *vpn)).count() as u64;
             let run = self.with_old_neighbours(PageRange::new(at, own));
             mm.stat.add(Item::PgScan, run.pages());
             self.isolate_run(mm, batch, run.start, run.pages() as u32, scan);
@@ -270,6 +280,7 @@ impl<A: Arena> Inner<A> {
     fn with_old_neighbours(&self, run: PageRange) -> PageRange {
         let is_old = |n: &u64| match self.table.lookup(Vpn::new(*n)) {
             Slot::Resident { tag, .. } => self.lru.is_old(tag),
+            Slot::Cached(entry) => self.cached_lru.is_old(entry.tag),
             _ => false,
         };
         let (unit, start, end) = (u64::from(BATCH_SLOTS), run.start.number(), run.end.number());

@@ -28,6 +28,8 @@ items! {
     PgMajFault "pgmajfault" "faults that needed compressed, staged or swapped contents",
     ZswpIn "zswpin" "pages loaded from zswap",
     ZswpOut "zswpout" "pages stored in zswap",
+    SwpOutClean "swpout_clean" "pages that left again as they had been stored, without being compressed",
+    SwpOutDirty "swpout_dirty" "pages whose stored copy was kept in vain, since they were written",
     ZswpWb "zswpwb" "pages written back from zswap to the swap device",
     ShrinkerWb "zswpwb_shrinker" "of them, pages that the shrinker chose before the pool was full",
     WorkingsetWb "zswpwb_workingset" "entries written back to make room for pages that are faulted soon after they were stored",

@@ -30,6 +30,8 @@ pub struct Worker<M: Machine> {
     opened: Vec<bool>,
     io: M::Io,
     io_pages: usize,
+    /// Blocks that pages of the current folio were loaded from, one behind the other.
+    kept: Vec<u8>,
     /// The pool that the current folio is compressed for.
     pub(crate) pool: PoolKind,
     /// Pages that are compressed between two visits to the pool.
@@ -99,6 +101,7 @@ impl<M: Machine> Worker<M> {
             opened: Vec::with_capacity(io_pages),
             io: machine.io_buffer(io_pages),
             io_pages,
+            kept: Vec::new(),
             pool: config.pool,
             batch: config.store_batch as usize,
             outcomes: Vec::with_capacity(folio),
@@ -121,8 +124,45 @@ impl<M: Machine> Worker<M> {
         }
     }
 
+    /// A folio is about to be stored in the pool of `pool`.
+    pub(crate) fn begin_folio(&mut self, pool: PoolKind) {
+        self.outcomes.clear();
+        self.kept.clear();
+        self.pool = pool;
+    }
+
+    /// The next page of the folio was loaded from this block, which is kept.
+    pub(crate) fn push_kept(&mut self, block: Block<'_>) {
+        self.outcomes.push(Outcome::Kept {
+            codec: block.codec,
+            at: self.kept.len() as u32,
+            len: block.bytes.len() as u32,
+        });
+        self.kept.extend_from_slice(block.bytes);
+    }
+
+    /// Whether a page in staging slot `slot` is what a kept block holds: first a look at the checksum behind the block, which
+    /// tells most written pages, then the block itself.
+    fn is_unwritten(&mut self, machine: &M, slot: u32, codec: Codec, at: u32, len: u32) -> bool {
+        let Self { kept, lanes, page, .. } = self;
+        let bytes = &kept[at as usize..(at + len) as usize];
+        let Some((_, checksum)) = checksum::split(bytes) else {
+            return false;
+        };
+        let block = Block {
+            codec,
+            bytes,
+            fingerprint: None,
+        };
+        machine.with_staged(&[slot], |pages| {
+            checksum::holds(checksum, pages[0])
+                && decompress(&mut lanes[0].contexts, block, &mut page[..])
+                && page[..] == *pages[0]
+        })
+    }
+
     /// Compress the pages `first..first + len` of the current folio, whose first page is in staging slot `slot`; those
-    /// that are not marked are passed over. Returns how many there were.
+    /// that are not marked are passed over, as are those whose block is kept and holds. Returns how many there were.
     pub(crate) fn compress_batch(&mut self, machine: &M, slot: u32, first: usize) -> usize {
         let compressor = self.pool.compressor;
         self.prepare(compressor, machine);
@@ -136,8 +176,15 @@ impl<M: Machine> Worker<M> {
             lane.pages.clear();
         }
         for i in first..first + len {
+            let staged = slot + i as u32;
+            if let Outcome::Kept { codec, at, len } = self.outcomes[i] {
+                self.outcomes[i] = match self.is_unwritten(machine, staged, codec, at, len) {
+                    true => Outcome::Unwritten,
+                    false => Outcome::Pending { note: 0 },
+                };
+            }
             if let Outcome::Pending { note } = self.outcomes[i] {
-                self.lanes[i % lanes].pages.push((slot + i as u32, note, i));
+                self.lanes[i % lanes].pages.push((staged, note, i));
             }
         }
         machine.spread(&mut self.lanes[..lanes], |lane, machine| lane.compress(machine));

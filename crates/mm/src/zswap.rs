@@ -22,6 +22,7 @@ use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::spent::Spent;
 use crate::staging::StagedRun;
+use crate::swap_cache::Kept;
 use crate::swap_table::entry::{Slot, ZswapEntry};
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
@@ -172,21 +173,25 @@ impl<A: Arena> Inner<A> {
     /// Mark the next pages of `run`, so that a fault copies instead of moving.
     fn begin_store<M: Machine>(&mut self, worker: &mut Worker<M>, run: StagedRun, batch: u32) -> Together {
         let together = self.next_together(run, batch);
-        worker.outcomes.clear();
-        worker.pool = self.pool.current();
+        worker.begin_folio(self.pool.current());
         for slot in together.slots() {
             let vpn = self.staging.owner(slot);
-            worker.outcomes.push(match self.table.lookup(vpn) {
+            let note = match self.table.lookup(vpn) {
                 Slot::Staged {
                     slot: s,
                     busy: false,
                     note,
-                } if s == slot => {
-                    self.publish_staged(vpn, slot, true);
-                    Outcome::Pending { note }
+                } if s == slot => note,
+                _ => {
+                    worker.outcomes.push(Outcome::NotOurs);
+                    continue;
                 }
-                _ => Outcome::NotOurs,
-            });
+            };
+            self.publish_staged(vpn, slot, true);
+            match self.staging.kept(slot) {
+                Some(kept) => worker.push_kept(self.pool.block(&kept.entry())),
+                None => worker.outcomes.push(Outcome::Pending { note }),
+            }
         }
         together
     }
@@ -269,12 +274,12 @@ impl<A: Arena> Inner<A> {
         let first = self.staging.owner(together.slot);
         // Half of it may have been moved to another address meanwhile: then it is no folio any more.
         let is_good = |(i, outcome): (u32, &Outcome)| {
-            matches!(outcome, Outcome::Stored { .. } | Outcome::Filled(_))
+            matches!(outcome, Outcome::Stored { .. } | Outcome::Unwritten | Outcome::Filled(_))
                 && self.marked(together.slot + i) == Some(first.add(u64::from(i)))
         };
         let is_whole = together.order > 0 && (0..).zip(&worker.outcomes).all(is_good);
         let folio = is_whole.then(|| self.zswap_lru_add(first, together.order));
-        let (mut stored, mut blocks) = (Stored::default(), 0);
+        let (mut stored, mut blocks, mut unwritten) = (Stored::default(), 0, 0);
         for (slot, outcome) in together.slots().zip(&worker.outcomes) {
             let Some(vpn) = self.marked(slot).filter(|_| *outcome != Outcome::NotOurs) else {
                 if let Outcome::Stored { handle, .. } = outcome {
@@ -282,6 +287,12 @@ impl<A: Arena> Inner<A> {
                 }
                 continue;
             };
+            let kept = self.staging.kept(slot);
+            if let (Some(_), Outcome::Stored { .. } | Outcome::Filled(_)) = (kept, outcome) {
+                mm.stat.add(Item::SwpOutDirty, 1);
+                self.keeping.note(false);
+            }
+            let tag = |inner: &mut Self| folio.unwrap_or_else(|| inner.zswap_lru_add(vpn, 0));
             let word = match *outcome {
                 Outcome::Filled(word) => {
                     let item = if word == 0 { Item::SwpOutZero } else { Item::SameFilled };
@@ -290,15 +301,19 @@ impl<A: Arena> Inner<A> {
                 }
                 Outcome::Stored { handle, len } => {
                     blocks += 1;
+                    let tag = tag(self);
                     Slot::Zswap(ZswapEntry {
-                        handle,
-                        len,
-                        writeback: false,
-                        referenced: false,
-                        tag: folio.unwrap_or_else(|| self.zswap_lru_add(vpn, 0)),
+                        tag,
+                        ..Kept { handle, len }.entry()
                     })
                 }
-                Outcome::Pending { .. } | Outcome::Compressed { .. } => {
+                Outcome::Unwritten if let Some(kept) = kept => {
+                    unwritten += 1;
+                    self.keeping.note(true);
+                    let tag = tag(self);
+                    Slot::Zswap(ZswapEntry { tag, ..kept.entry() })
+                }
+                Outcome::Pending { .. } | Outcome::Compressed { .. } | Outcome::Kept { .. } | Outcome::Unwritten => {
                     // The pool became full before it was this one's turn.
                     self.publish_staged(vpn, slot, false);
                     stored.left = true;
@@ -313,6 +328,7 @@ impl<A: Arena> Inner<A> {
             stored.pages += 1;
         }
         mm.stat.add(Item::ZswpOut, blocks);
+        mm.stat.add(Item::SwpOutClean, unwritten);
         let item = if is_whole {
             OrderItem::ZswpOut
         } else {

@@ -8,6 +8,7 @@
 //! ZSWAP      tag:10 @54|ref @53|wb @52|len:12 @40 |  handle:36 @4|  3  in the pool (len 0: 4096 bytes, raw)
 //! FILLED     0 . . . . . . . . . . . . . |           word:32 @4  |  4  one word over and over (0: zeros): no pool byte
 //! SWAP       codec:4 @60|len:12 @48|  at:36 @12   |  device:8 @4 |  5  on the swap device, `at` in units of 16 bytes
+//! CACHED     |     tag:12 @52 | len:12 @40 | handle:36 @4 |  6  mapped, and its block is in the pool still (`swap_cache`)
 //! BAD        0 . . . . . . . . . . . . . . . . . . . . . . . . . |  7  its contents are lost; never leaves this state
 //! ```
 //!
@@ -24,6 +25,8 @@ use crate::zpool::Handle;
 pub const TAG_BITS: u32 = 20;
 /// Bits of the LRU tag in a ZSWAP word.
 pub const ZTAG_BITS: u32 = 10;
+/// Bits of the LRU tag in a CACHED word.
+pub const CTAG_BITS: u32 = 12;
 /// Bits of a staging slot's number.
 const STAGING_BITS: u32 = 24;
 
@@ -32,6 +35,7 @@ const BUSY: u64 = 1 << 28;
 const WRITEBACK: u64 = 1 << 52;
 const REFERENCED: u64 = 1 << 53;
 const _: () = assert!(KIND_BITS + Handle::BITS + 12 + 2 + ZTAG_BITS == 64);
+const _: () = assert!(KIND_BITS + Handle::BITS + 12 + CTAG_BITS == 64);
 const _: () = assert!(KIND_BITS + 8 + Blob::AT_BITS + 12 + Codec::BITS <= 64);
 
 /// A page in the pool.
@@ -45,6 +49,17 @@ pub struct ZswapEntry {
     pub writeback: bool,
     /// A neighbour was loaded since it was stored: writeback passes it over once.
     pub referenced: bool,
+    /// Of its LRU entry.
+    pub tag: u32,
+}
+
+/// A page that is mapped and whose block is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CachedEntry {
+    /// Where.
+    pub handle: Handle,
+    /// Bytes, 1 to 4096.
+    pub len: u32,
     /// Of its LRU entry.
     pub tag: u32,
 }
@@ -94,6 +109,8 @@ pub enum Slot {
     None,
     /// The page is mapped.
     Resident { order: u32, tag: u32, note: u32 },
+    /// The page is mapped, and the block that it was loaded from is kept.
+    Cached(CachedEntry),
     /// The frame is in staging slot `slot`. `busy`: it is being compressed, so it may be copied but not moved.
     Staged { slot: u32, busy: bool, note: u32 },
     /// In the pool.
@@ -112,6 +129,22 @@ impl Slot {
         matches!(self, Self::Resident { order: o, tag: t, .. } if o == order && t == tag)
     }
 
+    /// Whether the page is mapped, with its block kept, under the LRU entry of this tag.
+    pub fn is_cached_as(self, tag: u32) -> bool {
+        matches!(self, Self::Cached(entry) if entry.tag == tag)
+    }
+
+    /// Where in the pool its block is, if it has one.
+    pub fn handle(self) -> Option<Handle> {
+        match self {
+            Self::Zswap(entry) => Some(entry.handle),
+            Self::Cached(entry) => Some(entry.handle),
+            Self::None | Self::Resident { .. } | Self::Staged { .. } | Self::Filled { .. } | Self::Swap(_) | Self::Bad => {
+                None
+            }
+        }
+    }
+
     /// Whether its frame waits in staging slot `slot`, with or without the mark.
     pub fn is_staged_at(self, slot: u32, busy: bool) -> bool {
         matches!(self, Self::Staged { slot: s, busy: b, .. } if s == slot && b == busy)
@@ -121,7 +154,7 @@ impl Slot {
     pub fn note(self) -> u32 {
         match self {
             Self::Resident { note, .. } | Self::Staged { note, .. } => note,
-            Self::None | Self::Zswap(_) | Self::Filled { .. } | Self::Swap(_) | Self::Bad => 0,
+            Self::None | Self::Cached(_) | Self::Zswap(_) | Self::Filled { .. } | Self::Swap(_) | Self::Bad => 0,
         }
     }
 }
@@ -177,6 +210,10 @@ impl From<Slot> for Word {
                 let len = u64::from(blob.len) & 0xfff;
                 5 | u64::from(blob.device) << 4 | blob.at << 12 | len << 48 | blob.codec.to_bits() << 60
             }
+            Slot::Cached(entry) => {
+                let len = u64::from(entry.len) & 0xfff;
+                6 | entry.handle.to_bits() << 4 | len << 40 | u64::from(entry.tag) << 52
+            }
             Slot::Bad => 7,
         })
     }
@@ -212,6 +249,11 @@ impl From<Word> for Slot {
                 len: length(field(word, 48, 12)),
                 codec: Codec::from_bits(word >> 60),
             }),
+            6 => Self::Cached(CachedEntry {
+                handle: Handle::from_bits(field(word, 4, Handle::BITS)),
+                len: length(field(word, 40, 12)),
+                tag: field(word, 52, CTAG_BITS) as u32,
+            }),
             _ => Self::Bad,
         }
     }
@@ -236,6 +278,10 @@ mod test {
                 slot,
                 busy,
                 note
+            }),
+            (0..1u64 << Handle::BITS, 1..=4096u32, 0..1u32 << CTAG_BITS).prop_map(|(bits, len, tag)| {
+                let handle = Handle::from_bits(bits);
+                Slot::Cached(CachedEntry { handle, len, tag })
             }),
             (any::<u8>(), 0..1u64 << Blob::AT_BITS, 1..=4096u32, 0..16u64).prop_map(|(device, at, len, codec)| {
                 let codec = Codec::from_bits(codec);

@@ -349,6 +349,11 @@ impl<A: Arena> Pools<A> {
         Ok(Handle::new(at, stored?))
     }
 
+    /// Whether an object is in the current pool.
+    pub fn is_current(&self, handle: Handle) -> bool {
+        handle.pool() == self.current
+    }
+
     /// What the pool of an object is.
     pub fn kind(&self, handle: Handle) -> PoolKind {
         self.at(handle).kind

@@ -1,0 +1,196 @@
+//! The swap cache (`mm/swap_state.c`): pages that were loaded and whose stored block stays, so that they can leave again without being
+//! compressed.
+//!
+//! ```text
+//!         loaded              isolated                    its turn comes: the frame holds what the block holds
+//! ZSWAP ----------> CACHED ------------> STAGED + kept ----------------------------------------------------> ZSWAP
+//!                      |                       |          it was written: the block is freed, the page compressed
+//!                      |                       |--------------------------------------------------------------> ZSWAP
+//!                      |                       | faulted: it is warm, the block is freed
+//!                      | dropped, pool full    v
+//!                      v                   RESIDENT
+//!                  NONE, RESIDENT
+//! ```
+//! Nobody tracks writes: whether the block still holds what the page holds is seen when it matters, by comparing the page with the
+//! checksum behind the block and, if that holds, with what the block decompresses to. So a CACHED word promises nothing but that
+//! the block is a whole one of some page; what is mapped may differ, and wins.
+//!
+//! CACHED pages are a list of their own, for those that are expected to leave again: pages that so many others were stored
+//! after that no memory that there is would have kept them. The list is short ([`SHARE`]) and gives first, so a scan of much memory
+//! passes through it and leaves the other resident pages alone (the small queue of S3-FIFO, Yang et al., SOSP 2023; the inactive list of
+//! `mm/workingset.c`). One that is faulted while it is staged is RESIDENT from then on.
+
+use core::sync::atomic::Ordering;
+
+use lock_api::RawMutex;
+
+use crate::list_lru::LruEntry;
+use crate::machine::Machine;
+use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
+use crate::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
+use crate::zpool::{Arena, Handle};
+use crate::{Inner, Mm};
+
+/// CACHED pages leave before others while they are more than one in so many of the resident pages.
+const SHARE: u64 = 8;
+/// Blocks are kept while the pool is below so many sixteenths of its limit: what is stored must not go to the device for them.
+const POOL_SIXTEENTHS: u64 = 15;
+/// Unwritten pages are worth one point, written ones cost one; blocks are kept from 0 points on, and of one in so many loads
+/// below that, to see whether it would be worth it again.
+const POINTS: i32 = 256;
+const PROBE_EVERY: u32 = 16;
+
+/// A block that is kept for a page that has a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) handle: Handle,
+    pub(crate) len: u32,
+}
+
+impl Kept {
+    /// As an entry that says where the block is, and nothing else.
+    pub(crate) fn entry(self) -> ZswapEntry {
+        ZswapEntry {
+            handle: self.handle,
+            len: self.len,
+            writeback: false,
+            referenced: false,
+            tag: 0,
+        }
+    }
+}
+
+/// Whether it is worth keeping blocks.
+#[derive(Default)]
+pub(crate) struct Keeping {
+    points: i32,
+    loads: u32,
+}
+
+impl Keeping {
+    /// A page whose block was kept leaves, unwritten or not.
+    pub(crate) fn note(&mut self, is_unwritten: bool) {
+        let point = if is_unwritten { 1 } else { -1 };
+        self.points = (self.points + point).clamp(-POINTS, POINTS);
+    }
+
+    /// A run is loaded: whether its blocks are to be kept.
+    fn is_worthwhile(&mut self) -> bool {
+        self.loads = self.loads.wrapping_add(1);
+        self.points >= 0 || self.loads.is_multiple_of(PROBE_EVERY)
+    }
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Whether blocks are kept. If not, those that are kept for mapped pages go at once, those of staged ones in their turn.
+    pub fn set_swap_cache(&self, enabled: bool) {
+        self.keeps_blocks.store(enabled, Ordering::Relaxed);
+        if !enabled {
+            self.with(|inner| inner.drop_cached(u64::MAX));
+        }
+    }
+
+    /// Whether the pool has room for blocks that may not be needed.
+    pub(crate) fn may_keep(&self, pool_pages: u64) -> bool {
+        let limit = self.pool_limit.load(Ordering::Relaxed);
+        self.keeps_blocks.load(Ordering::Relaxed)
+            && !self.pool_reached_full.load(Ordering::Relaxed)
+            && pool_pages <= limit / 16 * POOL_SIXTEENTHS
+    }
+}
+
+impl<A: Arena> Inner<A> {
+    /// Pages that were stored are mapped. With `may_keep`, the blocks of those that will leave soon are kept.
+    pub(crate) fn publish_loaded_run(&mut self, run: PageRange, may_keep: bool) {
+        if !may_keep || !self.keeping.is_worthwhile() {
+            return self.publish_resident_run(run.start, run.pages());
+        }
+        for (vpn, order) in run.folios(MAX_ORDER) {
+            let (mut resident, mut cached) = (None, None);
+            for page in PageRange::new(vpn, 1 << order).iter() {
+                match self.leaves_soon(page) {
+                    Some(Kept { handle, len }) => {
+                        let tag = *cached.get_or_insert_with(|| self.cached_add(vpn, order));
+                        self.publish(page, Slot::Cached(CachedEntry { handle, len, tag }));
+                    }
+                    None => {
+                        let tag = *resident.get_or_insert_with(|| self.lru_add(vpn, order));
+                        self.publish(page, Slot::Resident { order, tag, note: 0 });
+                    }
+                }
+            }
+        }
+    }
+
+    /// The block of a stored page, if it is worth keeping: it would be made in the same way again, and more pages were stored since
+    /// than there are resident ones.
+    fn leaves_soon(&self, vpn: Vpn) -> Option<Kept> {
+        let slot = self.table.lookup(vpn);
+        let Slot::Zswap(ZswapEntry {
+            handle,
+            len,
+            writeback: false,
+            ..
+        }) = slot
+        else {
+            return None;
+        };
+        let is_far = self.refault_distance(slot).is_none_or(|distance| distance > self.resident);
+        let is_compressed = (len as usize) < PAGE_SIZE;
+        (is_far && is_compressed && self.pool.is_current(handle)).then_some(Kept { handle, len })
+    }
+
+    /// Put a folio on the list of those whose blocks are kept; returns the tag for its words.
+    pub(crate) fn cached_add(&mut self, vpn: Vpn, order: u32) -> u32 {
+        if self.cached_lru.needs_sweep() {
+            let table = &self.table;
+            let carries = |entry: LruEntry, vpn| table.lookup(vpn).is_cached_as(entry.tag);
+            self.cached_lru.sweep(|entry| entry.pages().any(|vpn| carries(entry, vpn)));
+        }
+        self.cached_lru.add_tail(vpn, order)
+    }
+
+    /// The folio whose turn it is to leave, and whether it is one of those whose blocks are kept.
+    pub(crate) fn pop_coldest(&mut self) -> Option<(LruEntry, bool)> {
+        let is_long = self.cached * SHARE > self.resident;
+        let cached = |inner: &mut Self| inner.cached_lru.pop_oldest().map(|entry| (entry, true));
+        let resident = |inner: &mut Self| inner.lru.pop_oldest().map(|entry| (entry, false));
+        if is_long {
+            cached(self).or_else(|| resident(self))
+        } else {
+            resident(self).or_else(|| cached(self))
+        }
+    }
+
+    /// The blocks of the `pages` oldest pages that are mapped go, if no freeze forbids it.
+    pub(crate) fn drop_cached(&mut self, pages: u64) {
+        if self.frozen.is_some() {
+            return;
+        }
+        let mut dropped = 0;
+        while dropped < pages {
+            let Some(entry) = self.cached_lru.pop_oldest() else { return };
+            for vpn in entry.pages() {
+                if self.table.lookup(vpn).is_cached_as(entry.tag) {
+                    self.publish_resident(vpn, 0);
+                    dropped += 1;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_soon_not_kept() {
+        let mut keeping = Keeping::default();
+        assert!((0..100).all(|_| keeping.is_worthwhile()));
+        (0..1000).for_each(|_| keeping.note(false));
+        assert_eq!((0..160).filter(|_| keeping.is_worthwhile()).count(), 10);
+        (0..POINTS).for_each(|_| keeping.note(true));
+        assert!(keeping.is_worthwhile());
+    }
+}
