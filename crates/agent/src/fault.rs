@@ -20,6 +20,7 @@ use crate::fork::{self, ForkServer};
 use crate::machine::AgentMachine;
 use crate::mailbox::mail;
 use crate::pager::{self, Pager};
+use crate::spin::Spin;
 
 /// Faults that one round reads at most; more wait in the kernel. Taken once: nothing allocates while faults are served.
 const INBOX: usize = 4096;
@@ -35,6 +36,7 @@ pub(crate) fn run(pager: &'static Pager) {
     let mut inbox: Vec<usize> = Vec::with_capacity(INBOX);
     let mut forks = ForkServer::default();
     let mut stall = Stall::default();
+    let mut spin = Spin::new();
     loop {
         let fds = pager.fds();
         let is_forking = pager.is_freezing.load(Ordering::SeqCst);
@@ -43,7 +45,10 @@ pub(crate) fn run(pager: &'static Pager) {
             (true, true) => Some(FORK_POLL_NS),
             (true, false) => None,
         };
-        forks.wait(fds, timeout);
+        match timeout {
+            Some(_) => drop(forks.wait(fds, timeout)),
+            None => spin.wait(|timeout| forks.wait(fds, timeout)),
+        }
         if is_forking {
             // Set once, after is_freezing: a wake-up that came during the wait is cleared in the next round.
             fds.wake.clear();

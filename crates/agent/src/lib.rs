@@ -42,6 +42,7 @@ mod mailbox;
 mod memcg;
 mod pager;
 mod seal;
+mod spin;
 mod swap_file;
 mod vma;
 

@@ -109,7 +109,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=8))]
     pub(crate) kcompressd: Option<u64>,
     /// Largest folio: the most memory that one fault maps
-    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = folio)]
+    #[arg(long, value_name = "SIZE", default_value = "512K", value_parser = folio)]
     pub(crate) folio_max: u64,
     /// Pages compressed at a time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=512))]

@@ -237,6 +237,11 @@ pub fn tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
+/// Let another thread have the core, if one is waiting for it.
+pub fn yield_now() {
+    rustix::thread::sched_yield();
+}
+
 /// How many cores this thread may run on, at least 1.
 pub fn cores() -> usize {
     rustix::thread::sched_getaffinity(None)

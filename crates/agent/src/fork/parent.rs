@@ -99,13 +99,13 @@ pub(crate) struct ForkServer {
 }
 
 impl ForkServer {
-    /// Wait for anything to do.
-    pub(crate) fn wait(&self, fds: &Fds, timeout_ns: Option<u64>) {
+    /// Wait for anything to do. False: timed out or interrupted.
+    pub(crate) fn wait(&self, fds: &Fds, timeout_ns: Option<u64>) -> bool {
         use uzswap_sys::AsFd;
         match &self.child {
             Some(child) => wait_readable(&[fds.managed.as_fd(), fds.wake.as_fd(), child.as_fd()], timeout_ns),
             None => wait_readable(&[fds.managed.as_fd(), fds.wake.as_fd()], timeout_ns),
-        };
+        }
     }
 
     /// Whether a FORK event now is the one that was prepared for.

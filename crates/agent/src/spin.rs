@@ -1,0 +1,51 @@
+//! Bounded adaptive spinning of the fault thread.
+//!
+//! A fault that finds the thread asleep waits for it to be woken: a few microseconds where cores are awake, tens in a virtual
+//! machine whose idle cores are halted. Where faults follow each other closely the thread therefore looks for the next one for
+//! a while before it sleeps. It yields between two looks, so that whoever can use the core does.
+
+use uzswap_sys::thread;
+use uzswap_sys::time::now_ns;
+
+/// How long to look, at most.
+const MOST_NS: u64 = 50_000;
+/// Of the last waits so many hundredths must have been shorter than that.
+const SCALE: u32 = 128;
+const WORTHWHILE: u32 = SCALE / 2;
+/// A wait has one part in so many of the say.
+const WEIGHT: u32 = 8;
+
+/// When to spin.
+pub(crate) struct Spin {
+    /// Part of the waits that were short lately, in parts of [`SCALE`].
+    short: u32,
+    has_cores: bool,
+}
+
+impl Spin {
+    pub(crate) fn new() -> Self {
+        Self {
+            short: 0,
+            has_cores: thread::cores() > 1,
+        }
+    }
+
+    /// Wait with `wait`, which is given a timeout in nanoseconds (`None`: for ever) and says whether there is anything to do.
+    pub(crate) fn wait(&mut self, wait: impl Fn(Option<u64>) -> bool) {
+        let began = now_ns();
+        let mut found = false;
+        if self.has_cores && self.short >= WORTHWHILE {
+            while !found && now_ns() - began < MOST_NS {
+                found = wait(Some(0));
+                if !found {
+                    thread::yield_now();
+                }
+            }
+        }
+        if !found {
+            wait(None);
+        }
+        let short = if now_ns() - began < MOST_NS { SCALE } else { 0 };
+        self.short = (self.short * (WEIGHT - 1) + short) / WEIGHT;
+    }
+}
