@@ -7,6 +7,7 @@
 use lock_api::RawMutex;
 
 use crate::fork::Log;
+use crate::lru::Lru;
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
 use crate::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
@@ -121,11 +122,11 @@ impl<A: Arena> Inner<A> {
             let slot = match word {
                 Slot::Resident { note, .. } => Slot::Resident {
                     order: 0,
-                    tag: self.lru_add(vpn, 0),
+                    tag: self.lru_add(Lru::Inactive, vpn, 0),
                     note,
                 },
                 Slot::Cached(entry) => Slot::Cached(CachedEntry {
-                    tag: self.cached_add(vpn, 0),
+                    tag: self.lru_add(Lru::Cached, vpn, 0),
                     ..entry
                 }),
                 // A writeback in flight finds its mark gone and gives its slots back.

@@ -251,7 +251,7 @@ impl<A: Arena> Inner<A> {
     {
         match stop {
             Stop::Again | Stop::NoMemory => return Fault::Retry,
-            Stop::Present if adopt => self.publish_resident(vpn, 0),
+            Stop::Present if adopt => self.publish_resident(vpn),
             // Unmapped or replaced since: the thread looks again and finds what is there now.
             Stop::Present | Stop::Unmovable | Stop::Missing | Stop::Busy => {}
         }
@@ -282,7 +282,7 @@ impl<A: Arena> Inner<A> {
         for i in 0..done.pages {
             self.staging.taken_back(slot + i);
         }
-        self.publish_resident_run(vpn, u64::from(done.pages));
+        self.publish_active_run(vpn, u64::from(done.pages));
         if done.pages == 0 && matches!(done.stop, Some(Stop::Again | Stop::NoMemory)) {
             return Fault::Retry;
         }
@@ -298,7 +298,7 @@ impl<A: Arena> Inner<A> {
                 .stop
             {
                 None => {
-                    self.publish_resident(vpn, 0);
+                    self.publish_active_run(vpn, 1);
                     Fault::Served
                 }
                 Some(stop) => self.not_mapped(mm, vpn, stop, true),

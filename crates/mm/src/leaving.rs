@@ -122,7 +122,7 @@ impl<A: Arena> Inner<A> {
             _ => {}
         }
         self.staging.taken_back(slot);
-        self.publish_resident(vpn, 0);
+        self.publish_resident(vpn);
         true
     }
 }

@@ -50,6 +50,7 @@ mod lane;
 mod leaving;
 mod list_lru;
 mod locality;
+mod lru;
 pub mod machine;
 pub mod page;
 mod range_set;
@@ -94,14 +95,14 @@ use leaving::Leaving;
 use list_lru::{LruEntry, LruList, Tags};
 use locality::Locality;
 use machine::Machine;
-use page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
+use page::{PAGE_SIZE, Vpn};
 use range_set::RangeSet;
 use readahead::Streams;
 use staging::Staging;
 use swap_cache::{Keeping, Kept};
 use swap_slots::SwapSlots;
 use swap_table::SwapTable;
-use swap_table::entry::{CTAG_BITS, CachedEntry, Slot, TAG_BITS, ZTAG_BITS, ZswapEntry};
+use swap_table::entry::{CachedEntry, Slot, ZTAG_BITS, ZswapEntry};
 use vmstat::{Item, Vmstat};
 use workingset::Balance;
 use zpool::{PoolKind, Pools};
@@ -109,15 +110,6 @@ use zpool::{PoolKind, Pools};
 /// Looks at [`Mm::waiting_faults`] before reclaim takes the lock all the same.
 const YIELD_SPINS: u32 = 2000;
 
-const LRU_TAGS: Tags = Tags {
-    bits: TAG_BITS,
-    first: 0,
-    stride: 1,
-};
-const CACHED_TAGS: Tags = Tags {
-    bits: CTAG_BITS,
-    ..LRU_TAGS
-};
 /// The two lists of stored folios share the tags of a ZSWAP word: even ones are those of the younger.
 const ZSWAP_TAGS: Tags = Tags {
     bits: ZTAG_BITS,
@@ -139,6 +131,8 @@ pub struct Gauges {
     pub stored: u64,
     /// Mapped pages whose stored block is kept.
     pub cached: u64,
+    /// Mapped pages that are known to be wanted.
+    pub active: u64,
     /// Of them, pages stored as they are.
     pub incompressible: u64,
     /// Pages of the swap device in use.
@@ -177,8 +171,10 @@ pub struct Mm<R, M: Machine> {
 pub struct Inner<A> {
     table: SwapTable,
     managed: RangeSet,
-    lru: LruList,
+    /// Resident folios (`lru`).
+    inactive_lru: LruList,
     cached_lru: LruList,
+    active_lru: LruList,
     /// Stored folios, oldest first: those that came to rest (`recompress`), which are all older than the others.
     zswap_cold: LruList,
     zswap_lru: LruList,
@@ -187,8 +183,9 @@ pub struct Inner<A> {
     slots: SwapSlots,
     streams: Streams,
     resident: u64,
-    /// Of them, pages whose blocks are kept.
+    /// Of them, pages whose blocks are kept, and pages of the active list.
     cached: u64,
+    active: u64,
     keeping: Keeping,
     incompressible: u64,
     /// Entries carry the `writeback` mark: of one writeback or recompression at a time.
@@ -211,8 +208,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let inner = Inner {
             table: SwapTable::new(machine.table_memory()),
             managed: RangeSet::default(),
-            lru: LruList::new(LRU_TAGS),
-            cached_lru: LruList::new(CACHED_TAGS),
+            inactive_lru: LruList::new(lru::INACTIVE_TAGS),
+            cached_lru: LruList::new(lru::CACHED_TAGS),
+            active_lru: LruList::new(lru::ACTIVE_TAGS),
             zswap_cold: LruList::new(ZSWAP_COLD_TAGS),
             zswap_lru: LruList::new(ZSWAP_TAGS),
             staging: Staging::new(config.staging_slots),
@@ -221,6 +219,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             streams: Streams::default(),
             resident: 0,
             cached: 0,
+            active: 0,
             keeping: Keeping::default(),
             incompressible: 0,
             is_writing_back: false,
@@ -320,10 +319,14 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         SwapOut::from_word(self.swap_out.load(Ordering::Relaxed).into())
     }
 
-    /// Tell the list of stored folios what time it is: their age is known to as much as lies between two calls.
+    /// Tell the lists what time it is: the age of folios is known to as much as lies between two calls.
     pub fn tick(&self) {
         let now = self.machine.now_ns();
-        self.with(|inner| inner.zswap_lru.set_time(now));
+        self.with(|inner| {
+            inner.inactive_lru.set_time(now);
+            inner.cached_lru.set_time(now);
+            inner.zswap_lru.set_time(now);
+        });
     }
 
     /// Give the space of empty clusters of the swap device back to the filesystem. To be called now and then, by one thread.
@@ -375,6 +378,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             pool: inner.pool.pages(),
             stored: inner.pool.objects(),
             cached: inner.cached,
+            active: inner.active,
             incompressible: inner.incompressible,
             swapped: inner.slots.in_use(),
             table_bytes: inner.table.bytes(),
@@ -396,7 +400,10 @@ impl<A: Arena> Inner<A> {
     /// Replace the word of a page; what the old word pointed to is given up, but for a block that the new one keeps.
     fn publish(&mut self, vpn: Vpn, slot: Slot) {
         match slot {
-            Slot::Resident { .. } => self.resident += 1,
+            Slot::Resident { tag, .. } => {
+                self.resident += 1;
+                self.active += u64::from(lru::is_active(tag));
+            }
             Slot::Cached(_) => {
                 self.resident += 1;
                 self.cached += 1;
@@ -405,8 +412,9 @@ impl<A: Arena> Inner<A> {
             Slot::None | Slot::Staged { .. } | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => {}
         }
         let block = match self.table.publish(vpn, slot) {
-            Slot::Resident { .. } => {
+            Slot::Resident { tag, .. } => {
                 self.resident -= 1;
+                self.active -= u64::from(lru::is_active(tag));
                 None
             }
             Slot::Cached(CachedEntry { handle, len, .. }) => {
@@ -465,37 +473,10 @@ impl<A: Arena> Inner<A> {
         self.zswap_cold.is_empty() && self.zswap_lru.is_empty()
     }
 
-    /// Put a folio on the list of resident folios; returns the tag for its words.
-    fn lru_add(&mut self, vpn: Vpn, order: u32) -> u32 {
-        if self.lru.needs_sweep() {
-            let table = &self.table;
-            let carries = |entry: LruEntry, vpn| table.lookup(vpn).is_resident_as(entry.order, entry.tag);
-            self.lru.sweep(|entry| entry.pages().any(|vpn| carries(entry, vpn)));
-        }
-        self.lru.add_tail(vpn, order)
-    }
-
     /// The page's frame is in staging slot `slot`; what is known of its contents stays known.
     fn publish_staged(&mut self, vpn: Vpn, slot: u32, busy: bool) {
         let note = self.table.lookup(vpn).note();
         self.publish(vpn, Slot::Staged { slot, busy, note });
-    }
-
-    /// The pages `[vpn, vpn + 2^order)` are mapped: one entry on the LRU list, its tag in every word.
-    fn publish_resident(&mut self, vpn: Vpn, order: u32) {
-        let tag = self.lru_add(vpn, order);
-        for page in PageRange::new(vpn, 1 << order).iter() {
-            // A frame that comes back from staging holds what it held.
-            let note = self.table.lookup(page).note();
-            self.publish(page, Slot::Resident { order, tag, note });
-        }
-    }
-
-    /// `pages` pages from `vpn` on are mapped: as many whole aligned folios as they make.
-    fn publish_resident_run(&mut self, vpn: Vpn, pages: u64) {
-        for (vpn, order) in PageRange::new(vpn, pages).folios(MAX_ORDER) {
-            self.publish_resident(vpn, order);
-        }
     }
 }
 

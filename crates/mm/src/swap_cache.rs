@@ -15,24 +15,21 @@
 //! checksum behind the block and, if that holds, with what the block decompresses to. So a CACHED word promises nothing but that
 //! the block is a whole one of some page; what is mapped may differ, and wins.
 //!
-//! CACHED pages are a list of their own, for those that are expected to leave again: pages that so many others were stored
-//! after that no memory that there is would have kept them. The list is short ([`SHARE`]) and gives first, so a scan of much memory
-//! passes through it and leaves the other resident pages alone (the small queue of S3-FIFO, Yang et al., SOSP 2023; the inactive list of
-//! `mm/workingset.c`). One that is faulted while it is staged is RESIDENT from then on.
+//! Kept are the blocks of pages that are expected to leave again: pages that so many others were stored after that no memory that
+//! there is would have kept them. They are a list of their own (`lru`). One that is faulted while it is staged is RESIDENT from
+//! then on.
 
 use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
 
-use crate::list_lru::LruEntry;
+use crate::lru::Lru;
 use crate::machine::Machine;
-use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
+use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange};
 use crate::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
 use crate::zpool::{Arena, Handle};
 use crate::{Inner, Mm};
 
-/// CACHED pages leave before others while they are more than one in so many of the resident pages.
-const SHARE: u64 = 8;
 /// Blocks are kept while the pool is below so many sixteenths of its limit: what is stored must not go to the device for them.
 const POOL_SIXTEENTHS: u64 = 15;
 /// Unwritten pages are worth one point, written ones cost one; blocks are kept from 0 points on, and of one in so many loads
@@ -100,32 +97,32 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<A: Arena> Inner<A> {
-    /// Pages that were stored are mapped. With `may_keep`, the blocks of those that will leave soon are kept.
+    /// Pages that were stored are mapped. Those that more resident pages would have kept are active; with `may_keep`, the blocks of
+    /// the others are kept.
     pub(crate) fn publish_loaded_run(&mut self, run: PageRange, may_keep: bool) {
-        if !may_keep || !self.keeping.is_worthwhile() {
-            return self.publish_resident_run(run.start, run.pages());
-        }
+        let keeps = may_keep && self.keeping.is_worthwhile();
         for (vpn, order) in run.folios(MAX_ORDER) {
-            let (mut resident, mut cached) = (None, None);
+            let (mut resident, mut cached, mut active) = (None, None, None);
             for page in PageRange::new(vpn, 1 << order).iter() {
-                match self.leaves_soon(page) {
-                    Some(Kept { handle, len }) => {
-                        let tag = *cached.get_or_insert_with(|| self.cached_add(vpn, order));
-                        self.publish(page, Slot::Cached(CachedEntry { handle, len, tag }));
-                    }
-                    None => {
-                        let tag = *resident.get_or_insert_with(|| self.lru_add(vpn, order));
-                        self.publish(page, Slot::Resident { order, tag, note: 0 });
-                    }
-                }
+                let slot = self.table.lookup(page);
+                let distance = self.refault_distance(slot);
+                let word = if distance.is_some_and(|distance| distance <= self.resident) {
+                    let tag = *active.get_or_insert_with(|| self.lru_add(Lru::Active, vpn, order));
+                    Slot::Resident { order, tag, note: 0 }
+                } else if let Some(Kept { handle, len }) = self.keepable(slot).filter(|_| keeps) {
+                    let tag = *cached.get_or_insert_with(|| self.lru_add(Lru::Cached, vpn, order));
+                    Slot::Cached(CachedEntry { handle, len, tag })
+                } else {
+                    let tag = *resident.get_or_insert_with(|| self.lru_add(Lru::Inactive, vpn, order));
+                    Slot::Resident { order, tag, note: 0 }
+                };
+                self.publish(page, word);
             }
         }
     }
 
-    /// The block of a stored page, if it is worth keeping: it would be made in the same way again, and more pages were stored since
-    /// than there are resident ones.
-    fn leaves_soon(&self, vpn: Vpn) -> Option<Kept> {
-        let slot = self.table.lookup(vpn);
+    /// The block of a stored page, if it would be made in the same way again.
+    fn keepable(&self, slot: Slot) -> Option<Kept> {
         let Slot::Zswap(ZswapEntry {
             handle,
             len,
@@ -135,31 +132,8 @@ impl<A: Arena> Inner<A> {
         else {
             return None;
         };
-        let is_far = self.refault_distance(slot).is_none_or(|distance| distance > self.resident);
         let is_compressed = (len as usize) < PAGE_SIZE;
-        (is_far && is_compressed && self.pool.is_current(handle)).then_some(Kept { handle, len })
-    }
-
-    /// Put a folio on the list of those whose blocks are kept; returns the tag for its words.
-    pub(crate) fn cached_add(&mut self, vpn: Vpn, order: u32) -> u32 {
-        if self.cached_lru.needs_sweep() {
-            let table = &self.table;
-            let carries = |entry: LruEntry, vpn| table.lookup(vpn).is_cached_as(entry.tag);
-            self.cached_lru.sweep(|entry| entry.pages().any(|vpn| carries(entry, vpn)));
-        }
-        self.cached_lru.add_tail(vpn, order)
-    }
-
-    /// The folio whose turn it is to leave, and whether it is one of those whose blocks are kept.
-    pub(crate) fn pop_coldest(&mut self) -> Option<(LruEntry, bool)> {
-        let is_long = self.cached * SHARE > self.resident;
-        let cached = |inner: &mut Self| inner.cached_lru.pop_oldest().map(|entry| (entry, true));
-        let resident = |inner: &mut Self| inner.lru.pop_oldest().map(|entry| (entry, false));
-        if is_long {
-            cached(self).or_else(|| resident(self))
-        } else {
-            resident(self).or_else(|| cached(self))
-        }
+        (is_compressed && self.pool.is_current(handle)).then_some(Kept { handle, len })
     }
 
     /// The blocks of the `pages` oldest pages that are mapped go, if no freeze forbids it.
@@ -172,7 +146,7 @@ impl<A: Arena> Inner<A> {
             let Some(entry) = self.cached_lru.pop_oldest() else { return };
             for vpn in entry.pages() {
                 if self.table.lookup(vpn).is_cached_as(entry.tag) {
-                    self.publish_resident(vpn, 0);
+                    self.publish_resident(vpn);
                     dropped += 1;
                 }
             }

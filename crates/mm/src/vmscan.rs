@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 use lock_api::RawMutex;
 
 use crate::list_lru::LruEntry;
+use crate::lru::Lru;
 use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
 use crate::spent::Spent;
@@ -130,7 +131,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             return false;
         };
         let mut batch = Batch::default();
-        let mut budget = self.with(|inner| inner.lru.len() + inner.cached_lru.len()).min(want as usize * 4 + 256);
+        let mut budget = self.with(|inner| inner.lru_len()).min(want as usize * 4 + 256);
         let mut has_room = true;
         while scan.isolated < want && budget > 0 && !scan.again && has_room {
             let entries = budget.min(ENTRIES_AT_A_TIME);
@@ -235,8 +236,8 @@ impl<A: Arena> Inner<A> {
             return;
         }
         for _ in 0..entries {
-            let Some((entry, is_cached)) = self.pop_coldest() else { break };
-            self.isolate_folio(mm, batch, entry, is_cached, scan);
+            let Some((lru, entry)) = self.pop_coldest() else { break };
+            self.isolate_folio(mm, batch, lru, entry, scan);
             if scan.isolated >= want || scan.again {
                 break;
             }
@@ -249,20 +250,16 @@ impl<A: Arena> Inner<A> {
         &mut self,
         mm: &Mm<R, M>,
         batch: &mut Batch,
+        lru: Lru,
         entry: LruEntry,
-        is_cached: bool,
         scan: &mut Scan,
     ) where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        let LruEntry { vpn, order, tag } = entry;
-        let carries = |inner: &Self, vpn| match inner.table.lookup(vpn) {
-            slot if is_cached => slot.is_cached_as(tag),
-            slot => slot.is_resident_as(order, tag),
-        };
-        let end = vpn.add(1 << order);
-        let mut at = vpn;
+        let carries = |inner: &Self, vpn| lru.holds(inner.table.lookup(vpn), entry);
+        let end = entry.vpn.add(1 << entry.order);
+        let mut at = entry.vpn;
         while at < end {
             if !carries(self, at) {
                 at = at.add(1);
@@ -278,11 +275,7 @@ impl<A: Arena> Inner<A> {
 
     /// `run` and the old resident pages beside it in the windows of one batch that it begins and ends in.
     fn with_old_neighbours(&self, run: PageRange) -> PageRange {
-        let is_old = |n: &u64| match self.table.lookup(Vpn::new(*n)) {
-            Slot::Resident { tag, .. } => self.lru.is_old(tag),
-            Slot::Cached(entry) => self.cached_lru.is_old(entry.tag),
-            _ => false,
-        };
+        let is_old = |n: &u64| self.is_old(Vpn::new(*n));
         let (unit, start, end) = (u64::from(BATCH_SLOTS), run.start.number(), run.end.number());
         let below = (start / unit * unit..start).rev().take_while(is_old).count() as u64;
         let above = (end..end.next_multiple_of(unit)).take_while(is_old).count() as u64;
@@ -346,11 +339,11 @@ impl<A: Arena> Inner<A> {
             Stop::Busy => {
                 mm.stat.add(Item::ReclaimBusy, 1);
                 remember(&mut scan.shared, vpn);
-                self.publish_resident(vpn, 0);
+                self.publish_resident(vpn);
             }
             Stop::Unmovable | Stop::Present => {
                 mm.stat.add(Item::ReclaimUnmovable, 1);
-                self.publish_resident(vpn, 0);
+                self.publish_resident(vpn);
             }
             Stop::Again | Stop::NoMemory => {
                 scan.again = true;

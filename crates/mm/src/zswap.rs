@@ -366,7 +366,7 @@ impl<A: Arena> Inner<A> {
         let is_back = mm.machine.move_in(slot, vpn, 1).pages == 1;
         if is_back {
             self.staging.taken_back(slot);
-            self.publish_resident(vpn, 0);
+            self.publish_resident(vpn);
         }
         is_back
     }

@@ -13,7 +13,7 @@ const EXPECTED_RATIO: f64 = 2.3;
 /// How far a sum may be off.
 const TOLERANCE: f64 = 0.05;
 /// Percent of the limit.
-const POOL_SPARE: u64 = 12;
+const POOL_SPARE: u64 = 25;
 
 /// What a workload is to get. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl EqualMemory {
             (pool * 100)
                 .div_ceil(self.target)
                 .saturating_add(POOL_SPARE)
-                .clamp(50, 80),
+                .clamp(50, 95),
         )
     }
 

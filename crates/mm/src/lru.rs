@@ -1,0 +1,144 @@
+//! Which folio leaves next (`mm/swap.c`, `mm/vmscan.c`, `mm/workingset.c`).
+//!
+//! Three lists, each oldest first:
+//! * *inactive*: pages that were touched for the first time, adopted, or loaded after so many others were stored that no memory
+//!   that there is would have kept them;
+//! * *cached*: of the latter, those whose stored block is kept (`swap_cache`). The two leave in the order of their age;
+//! * *active*: pages that proved that they are wanted: faulted while they were staged, or so soon after they were stored that the
+//!   resident pages could have held them. They leave when the others are few ([`SHARE`]), oldest first.
+//!
+//! So a scan of much memory passes through the first two and leaves the third alone. There is no accessed bit in user space: that a
+//! page is wanted shows when it is faulted, and staging keeps that cheap.
+
+use crate::list_lru::{LruEntry, Tags};
+use crate::page::{MAX_ORDER, PageRange, Vpn};
+use crate::swap_table::entry::{CTAG_BITS, Slot, TAG_BITS};
+use crate::zpool::Arena;
+use crate::Inner;
+
+/// The inactive and the active list share the tags of a RESIDENT word: even ones are those of the former.
+pub(crate) const INACTIVE_TAGS: Tags = Tags {
+    bits: TAG_BITS,
+    first: 0,
+    stride: 2,
+};
+pub(crate) const ACTIVE_TAGS: Tags = Tags { first: 1, ..INACTIVE_TAGS };
+pub(crate) const CACHED_TAGS: Tags = Tags {
+    bits: CTAG_BITS,
+    first: 0,
+    stride: 1,
+};
+
+/// Active pages leave when the others are fewer than one in so many of the resident pages.
+const SHARE: u64 = 8;
+
+/// A list of resident folios.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lru {
+    Inactive,
+    Cached,
+    Active,
+}
+
+impl Lru {
+    /// Whether `slot` is that of a page of `entry`, which was taken off this list.
+    pub(crate) fn holds(self, slot: Slot, entry: LruEntry) -> bool {
+        match self {
+            Self::Inactive | Self::Active => slot.is_resident_as(entry.order, entry.tag),
+            Self::Cached => slot.is_cached_as(entry.tag),
+        }
+    }
+}
+
+/// Whether a RESIDENT word with this tag belongs to the active list.
+pub(crate) fn is_active(tag: u32) -> bool {
+    tag % ACTIVE_TAGS.stride == ACTIVE_TAGS.first
+}
+
+impl<A: Arena> Inner<A> {
+    /// Put a resident folio on a list as its youngest; returns the tag for its words.
+    pub(crate) fn lru_add(&mut self, lru: Lru, vpn: Vpn, order: u32) -> u32 {
+        let table = &self.table;
+        let list = match lru {
+            Lru::Inactive => &mut self.inactive_lru,
+            Lru::Cached => &mut self.cached_lru,
+            Lru::Active => &mut self.active_lru,
+        };
+        if list.needs_sweep() {
+            list.sweep(|entry| entry.pages().any(|vpn| lru.holds(table.lookup(vpn), entry)));
+        }
+        list.add_tail(vpn, order)
+    }
+
+    /// Entries of all lists, stale ones included.
+    pub(crate) fn lru_len(&self) -> usize {
+        self.inactive_lru.len() + self.cached_lru.len() + self.active_lru.len()
+    }
+
+    /// Take the folio whose turn it is to leave off its list. The caller checks its words.
+    pub(crate) fn pop_coldest(&mut self) -> Option<(Lru, LruEntry)> {
+        let is_active_due = (self.resident - self.active) * SHARE < self.resident;
+        let [first, last] = if is_active_due {
+            [Lru::Active, Lru::Inactive]
+        } else {
+            [Lru::Inactive, Lru::Active]
+        };
+        self.pop_from(first).or_else(|| self.pop_from(last))
+    }
+
+    /// As [`pop_coldest`](Self::pop_coldest), from the active list or from the other two.
+    fn pop_from(&mut self, lru: Lru) -> Option<(Lru, LruEntry)> {
+        let lru = match lru {
+            Lru::Active => Lru::Active,
+            Lru::Inactive | Lru::Cached => match (self.inactive_lru.oldest(), self.cached_lru.oldest()) {
+                (Some((_, inactive)), Some((_, cached))) if cached < inactive => Lru::Cached,
+                (None, _) => Lru::Cached,
+                (Some(_), _) => Lru::Inactive,
+            },
+        };
+        let list = match lru {
+            Lru::Inactive => &mut self.inactive_lru,
+            Lru::Cached => &mut self.cached_lru,
+            Lru::Active => &mut self.active_lru,
+        };
+        list.pop_oldest().map(|entry| (lru, entry))
+    }
+
+    /// Whether a page is resident and in the older half of a list whose pages leave first.
+    pub(crate) fn is_old(&self, vpn: Vpn) -> bool {
+        match self.table.lookup(vpn) {
+            Slot::Resident { tag, .. } => !is_active(tag) && self.inactive_lru.is_old(tag),
+            Slot::Cached(entry) => self.cached_lru.is_old(entry.tag),
+            _ => false,
+        }
+    }
+
+    /// The pages `[vpn, vpn + 2^order)` are mapped: one entry on the inactive or the active list, its tag in every word.
+    fn publish_folio(&mut self, lru: Lru, vpn: Vpn, order: u32) {
+        let tag = self.lru_add(lru, vpn, order);
+        for page in PageRange::new(vpn, 1 << order).iter() {
+            // A frame that comes back from staging holds what it held.
+            let note = self.table.lookup(page).note();
+            self.publish(page, Slot::Resident { order, tag, note });
+        }
+    }
+
+    /// A page is mapped.
+    pub(crate) fn publish_resident(&mut self, vpn: Vpn) {
+        self.publish_folio(Lru::Inactive, vpn, 0);
+    }
+
+    /// `pages` pages from `vpn` on are mapped: as many whole aligned folios as they make.
+    pub(crate) fn publish_resident_run(&mut self, vpn: Vpn, pages: u64) {
+        for (vpn, order) in PageRange::new(vpn, pages).folios(MAX_ORDER) {
+            self.publish_folio(Lru::Inactive, vpn, order);
+        }
+    }
+
+    /// As [`publish_resident_run`](Self::publish_resident_run), for pages that proved that they are wanted.
+    pub(crate) fn publish_active_run(&mut self, vpn: Vpn, pages: u64) {
+        for (vpn, order) in PageRange::new(vpn, pages).folios(MAX_ORDER) {
+            self.publish_folio(Lru::Active, vpn, order);
+        }
+    }
+}
