@@ -331,12 +331,9 @@ impl<A: Arena> Inner<A> {
             if blob.device == 0 {
                 self.balance.note_read(blob.slots().0);
             }
-        } else if let Some(distance) = self
-            .refault_distance(slot)
-            .filter(|distance| *distance <= self.resident)
-        {
-            mm.stat.add(Item::ActivateAnon, 1);
-            self.balance.note_refault(distance, self.resident);
+        } else if let Some(distance) = self.refault_distance(slot) {
+            mm.stat.add(Item::ActivateAnon, u64::from(distance <= self.resident));
+            self.balance.note_refault(distance, self.resident + self.pool.pages());
         }
         if !is_swapped && self.drains() {
             self.reference_neighbours(vpn);

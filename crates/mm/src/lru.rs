@@ -3,11 +3,12 @@
 //! Three lists, each oldest first:
 //! * *inactive*: pages that were touched for the first time, adopted, or loaded after so many others were stored that no memory
 //!   that there is would have kept them;
-//! * *cached*: of the latter, those whose stored block is kept (`swap_cache`). The two leave in the order of their age;
+//! * *cached*: of the latter, those that were loaded in sequence and whose stored block is kept (`swap_cache`). They leave first if
+//!   they are many ([`SHARE`]), else in the order of their age;
 //! * *active*: pages that proved that they are wanted: faulted while they were staged, or so soon after they were stored that the
 //!   resident pages could have held them. They leave when the others are few ([`SHARE`]), oldest first.
 //!
-//! So a scan of much memory passes through the first two and leaves the third alone. There is no accessed bit in user space: that a
+//! So a scan of much memory passes through the second and leaves the others alone. There is no accessed bit in user space: that a
 //! page is wanted shows when it is faulted, and staging keeps that cheap.
 
 use crate::list_lru::{LruEntry, Tags};
@@ -29,7 +30,7 @@ pub(crate) const CACHED_TAGS: Tags = Tags {
     stride: 1,
 };
 
-/// Active pages leave when the others are fewer than one in so many of the resident pages.
+/// Active pages leave when the others are fewer than one in so many of the resident pages, cached ones first when they are more.
 const SHARE: u64 = 8;
 
 /// A list of resident folios.
@@ -90,6 +91,7 @@ impl<A: Arena> Inner<A> {
     fn pop_from(&mut self, lru: Lru) -> Option<(Lru, LruEntry)> {
         let lru = match lru {
             Lru::Active => Lru::Active,
+            Lru::Inactive | Lru::Cached if self.cached * SHARE > self.resident => Lru::Cached,
             Lru::Inactive | Lru::Cached => match (self.inactive_lru.oldest(), self.cached_lru.oldest()) {
                 (Some((_, inactive)), Some((_, cached))) if cached < inactive => Lru::Cached,
                 (None, _) => Lru::Cached,

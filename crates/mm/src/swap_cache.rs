@@ -15,9 +15,9 @@
 //! checksum behind the block and, if that holds, with what the block decompresses to. So a CACHED word promises nothing but that
 //! the block is a whole one of some page; what is mapped may differ, and wins.
 //!
-//! Kept are the blocks of pages that are expected to leave again: pages that so many others were stored after that no memory that
-//! there is would have kept them. They are a list of their own (`lru`). One that is faulted while it is staged is RESIDENT from
-//! then on.
+//! Kept are the blocks of pages that are expected to leave again: that were loaded in sequence, after so many others were stored that
+//! no memory that there is would have kept them. (Pages that are touched at random are better off with the memory that their blocks
+//! would take.) They are a list of their own (`lru`). One that is faulted while it is staged is RESIDENT from then on.
 
 use core::sync::atomic::Ordering;
 
@@ -32,6 +32,8 @@ use crate::{Inner, Mm};
 
 /// Blocks are kept while the pool is below so many sixteenths of its limit: what is stored must not go to the device for them.
 const POOL_SIXTEENTHS: u64 = 15;
+/// Pages loaded at once in sequence at least; out of it they are fewer ([`crate::Config::cluster`]).
+const STREAM_MIN: u64 = 8;
 /// Unwritten pages are worth one point, written ones cost one; blocks are kept from 0 points on, and of one in so many loads
 /// below that, to see whether it would be worth it again.
 const POINTS: i32 = 256;
@@ -100,7 +102,7 @@ impl<A: Arena> Inner<A> {
     /// Pages that were stored are mapped. Those that more resident pages would have kept are active; with `may_keep`, the blocks of
     /// the others are kept.
     pub(crate) fn publish_loaded_run(&mut self, run: PageRange, may_keep: bool) {
-        let keeps = may_keep && self.keeping.is_worthwhile();
+        let keeps = may_keep && run.pages() >= STREAM_MIN && self.keeping.is_worthwhile();
         for (vpn, order) in run.folios(MAX_ORDER) {
             let (mut resident, mut cached, mut active) = (None, None, None);
             for page in PageRange::new(vpn, 1 << order).iter() {

@@ -3,7 +3,7 @@
 //! Pages that are faulted soon after they were stored say that a little more memory would have kept them. There is such memory:
 //! what the pool holds coldest can go to the device. So each such fault lets reclaim send on a few entries of the pool instead of
 //! taking resident pages. If one of those is read back while it is remembered, the pool was not that cold, and many refaults
-//! have to speak for it before more is sent on: a read costs as much as dozens of loads from the pool. So a pool whose entries are
+//! have to speak for it before more is sent on: a read costs as much as many loads from the pool. So a pool whose entries are
 //! as warm as the resident pages stays as it is; one full of what nobody needs gives way until the hot pages fit.
 
 use core::sync::atomic::Ordering;
@@ -19,9 +19,9 @@ use crate::writeback::Reach;
 /// Entries that a refault is good for: about twice as many as a page of the pool holds.
 const ENTRIES_PER_REFAULT: i64 = 4;
 /// Entries that the read of one that was sent on takes back.
-const ENTRIES_PER_READ: i64 = 8192;
-/// Of the resident pages, the part that a refault may be away.
-const NEAR: u64 = 4;
+const ENTRIES_PER_READ: i64 = 256;
+/// Of the memory that there is, the part that a refault may be away.
+const NEAR: u64 = 2;
 /// Entries sent on in a round (SWAP_CLUSTER_MAX), and rounds that are remembered.
 const ROUND: i64 = 32;
 const ROUNDS: usize = 256;
@@ -48,10 +48,10 @@ impl Default for Balance {
 }
 
 impl Balance {
-    /// A page was faulted that `distance` more frames would have kept; there are `resident`.
-    pub(crate) fn note_refault(&mut self, distance: u64, resident: u64) {
+    /// A page was faulted that `distance` more frames would have kept; resident pages and the pool are `memory`.
+    pub(crate) fn note_refault(&mut self, distance: u64, memory: u64) {
         // The pool could hardly spare more.
-        if distance <= resident / NEAR {
+        if distance <= memory / NEAR {
             self.owed = (self.owed + ENTRIES_PER_REFAULT).min(MOST);
         }
     }
@@ -114,10 +114,10 @@ mod test {
         (0..1000).for_each(|_| balance.note_refault(1, 4));
         balance.note_read(108);
         assert_eq!(balance.take(), 32);
-        balance.note_read(107);
-        (0..1000).for_each(|_| balance.note_refault(1, 4));
+        (0..8).for_each(|_| balance.note_read(107));
+        (0..100).for_each(|_| balance.note_refault(1, 4));
         assert_eq!(balance.take(), 0);
-        (0..1000).for_each(|_| balance.note_refault(2, 4));
+        (0..1000).for_each(|_| balance.note_refault(3, 4));
         assert_eq!(balance.take(), 0);
     }
 }
