@@ -31,6 +31,6 @@ pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
 }
 
 /// Folios that memory.max must hold at least.
-const FOLIOS_MIN: u64 = 256;
+const FOLIOS_MIN: u64 = 64;
 /// Of memory.max, the part that may be frames whose pages are in the pool already.
 const GIVE_UP_SHARE: u64 = 256;

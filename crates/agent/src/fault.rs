@@ -153,25 +153,21 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
         );
         uzswap_sys::thread::kill_self();
     }
-    match uffd.poison(addr) {
-        Ok(()) => {
-            pager.mm.stat().add(Item::Poisoned, 1);
-            // No heap: this may happen while the engine is frozen.
-            let line = Line::of(format_args!(
-                "uzswap: process {}: the page at {addr:#x} is lost, its stored copy is damaged or cannot be read; whoever \
-                 reads it gets SIGBUS\n",
-                uzswap_sys::thread::pid()
-            ));
-            pager.memcg.group().set_last_words(line.as_str());
-            true
-        }
-        Err(Errno::AGAIN) => false,
+    // Said and counted first: its reader may be dead of it before we are back. No heap: this may happen while the engine is frozen.
+    let line = Line::of(format_args!(
+        "uzswap: process {}: the page at {addr:#x} is lost, its stored copy is damaged or cannot be read; whoever reads it \
+         gets SIGBUS\n",
+        uzswap_sys::thread::pid()
+    ));
+    pager.memcg.group().set_last_words(line.as_str());
+    pager.mm.stat().add(Item::Poisoned, 1);
+    let Err(errno) = uffd.poison(addr) else { return true };
+    pager.mm.stat().sub(Item::Poisoned, 1);
+    if errno != Errno::AGAIN {
         // Unmapped or filled since: the thread looks again.
-        Err(_) => {
-            uffd.wake(addr, PAGE_SIZE);
-            true
-        }
+        uffd.wake(addr, PAGE_SIZE);
     }
+    errno != Errno::AGAIN
 }
 
 /// Direct reclaim: before a page is mapped there must be room ([`Pager::room`]). False: not now, read events and try again.

@@ -108,9 +108,9 @@ pub(crate) struct RunOptions {
     /// Background compression threads of each process [default: the cores beyond the second, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=8))]
     pub(crate) kcompressd: Option<u64>,
-    /// Largest folio: the most memory that one fault maps
-    #[arg(long, value_name = "SIZE", default_value = "512K", value_parser = folio)]
-    pub(crate) folio_max: u64,
+    /// Largest folio: the most memory that one fault maps [default: a 256th of --memory-max, 512K at most]
+    #[arg(long, value_name = "SIZE", value_parser = folio)]
+    pub(crate) folio_max: Option<u64>,
     /// Pages compressed at a time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=512))]
     pub(crate) batch: u64,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
 use uzswap_ctl::{ENV_GROUP, Group, Key, PROCESSES, SWAP_ENCRYPTED};
+use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::file::{File, is_memory_backed};
 use uzswap_sys::keep::Keeper;
 
@@ -198,7 +199,10 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Key::ZswapWriteback, u64::from(!options.no_writeback)),
         (Key::MaxPoolPercent, pool_percent),
         (Key::AcceptThresholdPercent, options.accept_threshold_percent),
-        (Key::FolioOrder, options.folio_max),
+        (
+            Key::FolioOrder,
+            options.folio_max.unwrap_or_else(|| folio_order(memory_max)),
+        ),
         (Key::PageCluster, options.page_cluster),
         (Key::StoreBatch, options.batch),
         (Key::Enabled, 1),
@@ -222,6 +226,16 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         use std::os::unix::ffi::OsStrExt;
         group.set_swap_path(path.as_os_str().as_bytes());
     }
+}
+
+/// Orders up to that of 512K, if memory.max holds so many folios: where faults come in sequence each costs two thread switches, and
+/// what is mapped beyond the need of a program takes the place of something.
+const FOLIO_ORDER_MAX: u64 = 7;
+const FOLIOS: u64 = 256;
+
+fn folio_order(memory_max: u64) -> u64 {
+    let pages = memory_max / PAGE_SIZE as u64;
+    u64::from((pages / FOLIOS).max(1).ilog2()).min(FOLIO_ORDER_MAX)
 }
 
 /// Cores that the program and kswapd leave: each has one.

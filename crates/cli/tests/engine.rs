@@ -64,6 +64,45 @@ fn direct_means_without_zswap() {
     );
 }
 
+/// Fills 64 MiB and reads it in order, twice; every byte is checked.
+const READ_AGAIN: [&str; 7] = [UZSWAP, "workload", "usemem", "--mb", "64", "--passes", "write,seq,seq"];
+
+#[test]
+fn pages_that_were_not_written_leave_without_being_compressed() {
+    if !can_manage() {
+        return;
+    }
+    let options = ["--memory-max", "40M", "--max-pool-percent", "100"];
+    let run = run("clean", &options, &READ_AGAIN);
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+    let [clean, dirty] = ["swpout_clean", "swpout_dirty"].map(|key| run.count(key));
+    assert!(clean > 1000 && dirty * 10 < clean, "{:#}", run.counters);
+}
+
+#[test]
+fn without_the_swap_cache_every_page_is_compressed_again() {
+    if !can_manage() {
+        return;
+    }
+    let options = [
+        "--memory-max",
+        "40M",
+        "--max-pool-percent",
+        "100",
+        "--swap-cache",
+        "off",
+    ];
+    let run = run("unclean", &options, &READ_AGAIN);
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+    assert_eq!(
+        run.count("swpout_clean") + run.count("swapcached"),
+        0,
+        "{:#}",
+        run.counters
+    );
+    assert!(run.count("zswpout") > 16384, "{:#}", run.counters);
+}
+
 #[test]
 fn enabled_stops_stores_and_nothing_else() {
     if !can_manage() {

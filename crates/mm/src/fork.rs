@@ -157,9 +157,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             for entry in &log.entries {
                 match *entry {
                     // Only now is it known what is managed: the changes before this entry are applied.
-                    Logged::Served(vpn) if inner.managed.covers(PageRange::new(vpn, 1)) => {
-                        inner.publish_resident(vpn)
-                    }
+                    Logged::Served(vpn) if inner.managed.covers(PageRange::new(vpn, 1)) => inner.publish_resident(vpn),
                     Logged::Served(_) => {}
                     Logged::Changed(change) => inner.apply(change),
                 }

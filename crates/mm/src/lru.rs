@@ -11,11 +11,11 @@
 //! So a scan of much memory passes through the second and leaves the others alone. There is no accessed bit in user space: that a
 //! page is wanted shows when it is faulted, and staging keeps that cheap.
 
+use crate::Inner;
 use crate::list_lru::{LruEntry, Tags};
 use crate::page::{MAX_ORDER, PageRange, Vpn};
 use crate::swap_table::entry::{CTAG_BITS, Slot, TAG_BITS};
 use crate::zpool::Arena;
-use crate::Inner;
 
 /// The inactive and the active list share the tags of a RESIDENT word: even ones are those of the former.
 pub(crate) const INACTIVE_TAGS: Tags = Tags {
@@ -23,7 +23,10 @@ pub(crate) const INACTIVE_TAGS: Tags = Tags {
     first: 0,
     stride: 2,
 };
-pub(crate) const ACTIVE_TAGS: Tags = Tags { first: 1, ..INACTIVE_TAGS };
+pub(crate) const ACTIVE_TAGS: Tags = Tags {
+    first: 1,
+    ..INACTIVE_TAGS
+};
 pub(crate) const CACHED_TAGS: Tags = Tags {
     bits: CTAG_BITS,
     first: 0,

@@ -145,7 +145,9 @@ impl<A: Arena> Inner<A> {
         }
         let mut dropped = 0;
         while dropped < pages {
-            let Some(entry) = self.cached_lru.pop_oldest() else { return };
+            let Some(entry) = self.cached_lru.pop_oldest() else {
+                return;
+            };
             for vpn in entry.pages() {
                 if self.table.lookup(vpn).is_cached_as(entry.tag) {
                     self.publish_resident(vpn);

@@ -118,7 +118,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let waits = self.with(|inner| inner.staging.frames()) > self.config.staged_target;
         let takes = !self.bypasses_zswap() && self.is_enabled() && !self.is_pool_full();
         let mut spent = Spent::default();
-        let stored = (waits && takes).then(|| self.store_oldest(worker, &mut spent)).flatten();
+        let stored = (waits && takes)
+            .then(|| self.store_oldest(worker, &mut spent))
+            .flatten();
         self.give_up_spent(&mut spent);
         stored.unwrap_or(0)
     }
@@ -246,14 +248,8 @@ impl<A: Arena> Inner<A> {
 
     /// Isolate the pages of one LRU entry that still carry its tag, in runs of neighbours. Each run takes along what lies
     /// beside it in its window and is old too: a move costs a TLB flush on every core, however many pages it takes.
-    fn isolate_folio<R, M>(
-        &mut self,
-        mm: &Mm<R, M>,
-        batch: &mut Batch,
-        lru: Lru,
-        entry: LruEntry,
-        scan: &mut Scan,
-    ) where
+    fn isolate_folio<R, M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, lru: Lru, entry: LruEntry, scan: &mut Scan)
+    where
         R: RawMutex,
         M: Machine<Arena = A>,
     {
@@ -265,7 +261,10 @@ impl<A: Arena> Inner<A> {
                 at = at.add(1);
                 continue;
             }
-            let own = PageRange { start: at, end }.iter().take_while(|vpn| carries(self, *vpn)).count() as u64;
+            let own = PageRange { start: at, end }
+                .iter()
+                .take_while(|vpn| carries(self, *vpn))
+                .count() as u64;
             let run = self.with_old_neighbours(PageRange::new(at, own));
             mm.stat.add(Item::PgScan, run.pages());
             self.isolate_run(mm, batch, run.start, run.pages() as u32, scan);

@@ -135,6 +135,11 @@ impl Vmstat {
         }
     }
 
+    /// Take back what was counted before it was certain.
+    pub fn sub(&self, item: Item, n: u64) {
+        self.0[item as usize].fetch_sub(n, Ordering::Relaxed);
+    }
+
     /// The count so far.
     pub fn get(&self, item: Item) -> u64 {
         self.0[item as usize].load(Ordering::Relaxed)

@@ -274,8 +274,10 @@ impl<A: Arena> Inner<A> {
         let first = self.staging.owner(together.slot);
         // Half of it may have been moved to another address meanwhile: then it is no folio any more.
         let is_good = |(i, outcome): (u32, &Outcome)| {
-            matches!(outcome, Outcome::Stored { .. } | Outcome::Unwritten | Outcome::Filled(_))
-                && self.marked(together.slot + i) == Some(first.add(u64::from(i)))
+            matches!(
+                outcome,
+                Outcome::Stored { .. } | Outcome::Unwritten | Outcome::Filled(_)
+            ) && self.marked(together.slot + i) == Some(first.add(u64::from(i)))
         };
         let is_whole = together.order > 0 && (0..).zip(&worker.outcomes).all(is_good);
         let folio = is_whole.then(|| self.zswap_lru_add(first, together.order));

@@ -315,7 +315,11 @@ impl<R: RawMutex> World<R> {
         assert_eq!(gauges.stored, gauges.cached, "all of it was loaded again");
         self.mm.set_swap_cache(false);
         let gauges = self.mm.gauges();
-        assert_eq!((gauges.stored, gauges.pool, gauges.swapped), (0, 0, 0), "nothing is kept");
+        assert_eq!(
+            (gauges.stored, gauges.pool, gauges.swapped),
+            (0, 0, 0),
+            "nothing is kept"
+        );
         self.mm.set_swap_cache(true);
     }
 }

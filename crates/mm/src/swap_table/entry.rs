@@ -139,9 +139,12 @@ impl Slot {
         match self {
             Self::Zswap(entry) => Some(entry.handle),
             Self::Cached(entry) => Some(entry.handle),
-            Self::None | Self::Resident { .. } | Self::Staged { .. } | Self::Filled { .. } | Self::Swap(_) | Self::Bad => {
-                None
-            }
+            Self::None
+            | Self::Resident { .. }
+            | Self::Staged { .. }
+            | Self::Filled { .. }
+            | Self::Swap(_)
+            | Self::Bad => None,
         }
     }
 
