@@ -24,6 +24,7 @@ pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
         staging_slots: (staged_target * 2) as u32 + 2048,
         staged_target,
         give_up_batch: (pages / GIVE_UP_SHARE).clamp(1, 256),
+        zswap_segment: (pages / 512).saturating_mul(ZSWAP_REACH).clamp(1 << 10, 1 << 16),
         swap_pages: swap.map_or(0, |swap| swap_pages(group).min(swap.slots())),
         writes_plain: group.get(Key::SwapPlain) != 0,
         pool: group.pool(),
@@ -32,5 +33,7 @@ pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
 
 /// Folios that memory.max must hold at least.
 const FOLIOS_MIN: u64 = 64;
+/// Refault distances are told apart up to so many times memory.max.
+const ZSWAP_REACH: u64 = 4;
 /// Of memory.max, the part that may be frames whose pages are in the pool already.
 const GIVE_UP_SHARE: u64 = 256;

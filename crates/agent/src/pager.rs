@@ -344,10 +344,10 @@ impl Pager {
     }
 
     /// What must be free before a page is mapped: room for it, and for the folio that each thread may be storing and what kswapd
-    /// gives up together, which is in the pool before the frames are given up.
+    /// and the fault thread give up together, which is in the pool before the frames are given up.
     pub(crate) fn room(&self) -> u64 {
         self.window() * (1 + self.storing_threads())
-            + Mm::<RawLock, AgentMachine>::bytes(self.mm.config().give_up_batch)
+            + 2 * Mm::<RawLock, AgentMachine>::bytes(self.mm.config().give_up_batch)
     }
 
     /// Whether the fault thread waits for room that it cannot make itself, since only kswapd copies pages out.

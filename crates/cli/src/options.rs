@@ -108,7 +108,7 @@ pub(crate) struct RunOptions {
     /// Background compression threads of each process [default: the cores beyond the second, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=8))]
     pub(crate) kcompressd: Option<u64>,
-    /// Largest folio: the most memory that one fault maps [default: a 256th of --memory-max, 512K at most]
+    /// Largest folio: the most memory that one fault maps [default: a 512th of --memory-max, 512K at most]
     #[arg(long, value_name = "SIZE", value_parser = folio)]
     pub(crate) folio_max: Option<u64>,
     /// Pages compressed at a time

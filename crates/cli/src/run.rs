@@ -231,7 +231,7 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
 /// Orders up to that of 512K, if memory.max holds so many folios: where faults come in sequence each costs two thread switches, and
 /// what is mapped beyond the need of a program takes the place of something.
 const FOLIO_ORDER_MAX: u64 = 7;
-const FOLIOS: u64 = 256;
+const FOLIOS: u64 = 512;
 
 fn folio_order(memory_max: u64) -> u64 {
     let pages = memory_max / PAGE_SIZE as u64;

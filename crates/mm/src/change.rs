@@ -120,9 +120,9 @@ impl<A: Arena> Inner<A> {
         });
         for (vpn, word) in moved {
             let slot = match word {
-                Slot::Resident { note, .. } => Slot::Resident {
+                Slot::Resident { tag, note, .. } => Slot::Resident {
                     order: 0,
-                    tag: self.lru_add(Lru::Inactive, vpn, 0),
+                    tag: self.lru_add(Lru::of_resident(tag), vpn, 0),
                     note,
                 },
                 Slot::Cached(entry) => Slot::Cached(CachedEntry {

@@ -54,6 +54,8 @@ pub struct Config {
     pub staged_target: u64,
     /// Slots whose frames are given up together.
     pub give_up_batch: u64,
+    /// Pages stored in a segment of the lists of stored folios: refault distances are told apart up to 512 of them.
+    pub zswap_segment: u64,
     /// Pages of the swap device; 0: there is none.
     pub swap_pages: u64,
     /// Pages are written back as they were, not as they are compressed (`--swap-format plain`).

@@ -92,8 +92,9 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use lock_api::{Mutex, RawMutex};
 
 use leaving::Leaving;
-use list_lru::{LruEntry, LruList, Tags};
+use list_lru::{LruEntry, LruList, SEGMENT_PAGES, Tags};
 use locality::Locality;
+use lru::Lru;
 use machine::Machine;
 use page::{PAGE_SIZE, Vpn};
 use range_set::RangeSet;
@@ -208,11 +209,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let inner = Inner {
             table: SwapTable::new(machine.table_memory()),
             managed: RangeSet::default(),
-            inactive_lru: LruList::new(lru::INACTIVE_TAGS),
-            cached_lru: LruList::new(lru::CACHED_TAGS),
-            active_lru: LruList::new(lru::ACTIVE_TAGS),
-            zswap_cold: LruList::new(ZSWAP_COLD_TAGS),
-            zswap_lru: LruList::new(ZSWAP_TAGS),
+            inactive_lru: LruList::new(lru::INACTIVE_TAGS, SEGMENT_PAGES),
+            cached_lru: LruList::new(lru::CACHED_TAGS, SEGMENT_PAGES),
+            active_lru: LruList::new(lru::ACTIVE_TAGS, SEGMENT_PAGES),
+            zswap_cold: LruList::new(ZSWAP_COLD_TAGS, config.zswap_segment),
+            zswap_lru: LruList::new(ZSWAP_TAGS, config.zswap_segment),
             staging: Staging::new(config.staging_slots),
             pool: Pools::new(config.pool, arena),
             slots: SwapSlots::new(config.swap_pages),
@@ -402,7 +403,7 @@ impl<A: Arena> Inner<A> {
         match slot {
             Slot::Resident { tag, .. } => {
                 self.resident += 1;
-                self.active += u64::from(lru::is_active(tag));
+                self.active += u64::from(Lru::of_resident(tag) == Lru::Active);
             }
             Slot::Cached(_) => {
                 self.resident += 1;
@@ -414,7 +415,7 @@ impl<A: Arena> Inner<A> {
         let block = match self.table.publish(vpn, slot) {
             Slot::Resident { tag, .. } => {
                 self.resident -= 1;
-                self.active -= u64::from(lru::is_active(tag));
+                self.active -= u64::from(Lru::of_resident(tag) == Lru::Active);
                 None
             }
             Slot::Cached(CachedEntry { handle, len, .. }) => {

@@ -5,7 +5,7 @@
 //! sweep passes by, of which there are as many as keep the stale entries few. There is one list of resident folios (oldest
 //! mapped first) and two of zswap entries (oldest stored first).
 //!
-//! A segment takes entries until they are [`SEGMENT_PAGES`] pages. So the tag of a word says not only whether an entry holds but
+//! A segment takes entries until they are so many pages. So the tag of a word says not only whether an entry holds but
 //! also how many pages were added since, to within a segment: of a stored page this is the refault distance, and the word its
 //! shadow (mm/workingset.c). A page that is added twice to one segment has two entries that hold; the second is found
 //! stale when the first was dealt with.
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use crate::page::{PageRange, VPN_BITS, Vpn};
 
-/// Pages added to a segment until the next one begins.
+/// Pages added to a segment until the next one begins, where nobody asks for distances.
 pub const SEGMENT_PAGES: u64 = 1024;
 /// Entries added between two sweeps, and how many each looks at.
 const SWEEP_EVERY: usize = 128;
@@ -101,6 +101,8 @@ pub struct LruList {
     /// Entries below which no sweep is due.
     resume_at: usize,
     tags: Tags,
+    /// Pages of a segment.
+    segment: u64,
     /// Of the youngest segment.
     tag: u32,
     /// Pages added to it.
@@ -110,8 +112,8 @@ pub struct LruList {
 }
 
 impl LruList {
-    /// An empty list.
-    pub fn new(tags: Tags) -> Self {
+    /// An empty list in segments of so many pages. Distances are told apart up to as many segments as there are tags.
+    pub fn new(tags: Tags, segment: u64) -> Self {
         Self {
             segments: VecDeque::new(),
             len: 0,
@@ -119,6 +121,7 @@ impl LruList {
             unswept: 0,
             resume_at: 0,
             tags,
+            segment,
             tag: tags.first,
             filled: 0,
             now: 0,
@@ -142,7 +145,7 @@ impl LruList {
 
     /// Append a folio as the youngest; returns the tag to put into its words.
     pub fn add_tail(&mut self, vpn: Vpn, order: u32) -> u32 {
-        if self.filled >= SEGMENT_PAGES {
+        if self.filled >= self.segment {
             self.filled = 0;
             self.tag = self.tag.wrapping_add(self.tags.stride) & self.mask();
         }
@@ -218,7 +221,7 @@ impl LruList {
 
     /// How many pages were added since the segment of this tag began, to within a segment. A hint.
     pub fn distance(&self, tag: u32) -> u64 {
-        self.age(tag) * SEGMENT_PAGES + self.filled
+        self.age(tag) * self.segment + self.filled
     }
 
     /// Whether the entry with this tag is in the older half of the list. A hint.
@@ -262,7 +265,7 @@ mod test {
 
     #[test]
     fn keeps_order_over_segments() {
-        let mut list = LruList::new(TAGS);
+        let mut list = LruList::new(TAGS, SEGMENT_PAGES);
         for round in 0..3u64 {
             let tags: Vec<u32> = (0..1500).map(|i| list.add_tail(Vpn::new(i * 7 + round), 3)).collect();
             for (i, tag) in tags.into_iter().enumerate() {
@@ -282,7 +285,7 @@ mod test {
 
     #[test]
     fn tags_are_a_clock() {
-        let mut list = LruList::new(TAGS);
+        let mut list = LruList::new(TAGS, SEGMENT_PAGES);
         let first = list.add_tail(Vpn::new(0), 0);
         assert!(!list.is_old(first));
         for pages in 1..3 * SEGMENT_PAGES {
@@ -300,7 +303,7 @@ mod test {
 
     #[test]
     fn sweeps_keep_the_live_in_order_and_the_stale_few() {
-        let mut list = LruList::new(TAGS);
+        let mut list = LruList::new(TAGS, SEGMENT_PAGES);
         let is_live = |entry: LruEntry| entry.vpn.number().is_multiple_of(100);
         let entries = if cfg!(miri) { 5_000 } else { 100_000 };
         for i in 0..entries {

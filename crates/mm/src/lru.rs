@@ -45,6 +45,14 @@ pub(crate) enum Lru {
 }
 
 impl Lru {
+    /// The list that a RESIDENT word with this tag belongs to.
+    pub(crate) fn of_resident(tag: u32) -> Self {
+        match tag % ACTIVE_TAGS.stride == ACTIVE_TAGS.first {
+            true => Self::Active,
+            false => Self::Inactive,
+        }
+    }
+
     /// Whether `slot` is that of a page of `entry`, which was taken off this list.
     pub(crate) fn holds(self, slot: Slot, entry: LruEntry) -> bool {
         match self {
@@ -52,11 +60,6 @@ impl Lru {
             Self::Cached => slot.is_cached_as(entry.tag),
         }
     }
-}
-
-/// Whether a RESIDENT word with this tag belongs to the active list.
-pub(crate) fn is_active(tag: u32) -> bool {
-    tag % ACTIVE_TAGS.stride == ACTIVE_TAGS.first
 }
 
 impl<A: Arena> Inner<A> {
@@ -112,7 +115,7 @@ impl<A: Arena> Inner<A> {
     /// Whether a page is resident and in the older half of a list whose pages leave first.
     pub(crate) fn is_old(&self, vpn: Vpn) -> bool {
         match self.table.lookup(vpn) {
-            Slot::Resident { tag, .. } => !is_active(tag) && self.inactive_lru.is_old(tag),
+            Slot::Resident { tag, .. } => Lru::of_resident(tag) == Lru::Inactive && self.inactive_lru.is_old(tag),
             Slot::Cached(entry) => self.cached_lru.is_old(entry.tag),
             _ => false,
         }

@@ -47,7 +47,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<A: Arena> Inner<A> {
     /// Entries to write back for `reclaimed` resident pages.
     fn owed(&mut self, reclaimed: u64) -> u64 {
-        let objects = self.pool.objects();
+        // What is kept for mapped pages cannot be sent on.
+        let objects = self.pool.objects().saturating_sub(self.cached);
         if !self.drains() || objects == 0 {
             return 0;
         }

@@ -110,6 +110,12 @@ impl SimMachine {
         self.staging.borrow().len()
     }
 
+    /// Whether a run lies on both sides of a border between two mappings.
+    fn spans_boundary(&self, vpn: Vpn, pages: u32) -> bool {
+        let end = vpn.add(u64::from(pages));
+        self.boundary.get().is_some_and(|at| vpn < at && at < end)
+    }
+
     fn take_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
         for i in 0..pages {
             let page = vpn.add(u64::from(i));
@@ -215,6 +221,9 @@ impl Machine for SimMachine {
 
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
         let stops = [Stop::Again, Stop::Busy, Stop::NoMemory, Stop::Unmovable];
+        if self.spans_boundary(vpn, pages) {
+            return Done::none(Stop::Unmovable);
+        }
         self.fail
             .cut_short(pages, &stops, |pages| self.take_out(vpn, slot, pages))
     }
@@ -227,8 +236,7 @@ impl Machine for SimMachine {
 
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], _: bool) -> Done {
         let pages = (bytes.len() / PAGE_SIZE) as u32;
-        let end = vpn.add(u64::from(pages));
-        if self.boundary.get().is_some_and(|at| vpn < at && at < end) {
+        if self.spans_boundary(vpn, pages) {
             return Done::none(Stop::Unmovable);
         }
         self.fail.cut_short(pages, &[Stop::Again, Stop::NoMemory], |pages| {

@@ -91,6 +91,7 @@ impl Staging {
         let first = (run.slot / UNIT) as usize;
         self.unit_used[first..first + (run.capacity / UNIT) as usize].fill(false);
         for slot in run.slot..run.slot + run.capacity {
+            debug_assert!(self.kept[slot as usize].is_none(), "the words were published first");
             self.taken_back(slot);
         }
     }
@@ -122,6 +123,7 @@ impl Staging {
 
     /// The page whose frame is in the slot has a block still.
     pub(crate) fn keep(&mut self, slot: u32, kept: Kept) {
+        debug_assert!(self.kept[slot as usize].is_none());
         self.kept[slot as usize] = Some(kept);
     }
 
@@ -133,6 +135,11 @@ impl Staging {
     /// It has none any more.
     pub(crate) fn take_kept(&mut self, slot: u32) -> Option<Kept> {
         self.kept[slot as usize].take()
+    }
+
+    /// None of them has one any more.
+    pub(crate) fn take_all_kept(&mut self) -> Vec<Kept> {
+        self.kept.iter_mut().filter_map(Option::take).collect()
     }
 
     /// All of them.

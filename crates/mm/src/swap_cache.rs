@@ -34,6 +34,8 @@ use crate::{Inner, Mm};
 const POOL_SIXTEENTHS: u64 = 15;
 /// Pages loaded at once in sequence at least; out of it they are fewer ([`crate::Config::cluster`]).
 const STREAM_MIN: u64 = 8;
+/// Blocks dropped under one hold of the lock.
+const DROP_PIECE: u64 = 64;
 /// Unwritten pages are worth one point, written ones cost one; blocks are kept from 0 points on, and of one in so many loads
 /// below that, to see whether it would be worth it again.
 const POINTS: i32 = 256;
@@ -81,12 +83,10 @@ impl Keeping {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Whether blocks are kept. If not, those that are kept for mapped pages go at once, those of staged ones in their turn.
+    /// Whether blocks are kept. If not, those that are kept go at once.
     pub fn set_swap_cache(&self, enabled: bool) {
         self.keeps_blocks.store(enabled, Ordering::Relaxed);
-        if !enabled {
-            self.with(|inner| inner.drop_cached(u64::MAX));
-        }
+        while !enabled && self.with(|inner| inner.drop_cached(DROP_PIECE)) > 0 {}
     }
 
     /// Whether the pool has room for blocks that may not be needed.
@@ -138,15 +138,16 @@ impl<A: Arena> Inner<A> {
         (is_compressed && self.pool.is_current(handle)).then_some(Kept { handle, len })
     }
 
-    /// The blocks of the `pages` oldest pages that are mapped go, if no freeze forbids it.
-    pub(crate) fn drop_cached(&mut self, pages: u64) {
-        if self.frozen.is_some() {
-            return;
-        }
+    /// The blocks of the `pages` oldest pages that are mapped go, if no freeze forbids it; if there are none, those of staged pages.
+    /// Returns how many of mapped pages went.
+    pub(crate) fn drop_cached(&mut self, pages: u64) -> u64 {
         let mut dropped = 0;
+        if self.frozen.is_some() {
+            return dropped;
+        }
         while dropped < pages {
             let Some(entry) = self.cached_lru.pop_oldest() else {
-                return;
+                break;
             };
             for vpn in entry.pages() {
                 if self.table.lookup(vpn).is_cached_as(entry.tag) {
@@ -155,6 +156,13 @@ impl<A: Arena> Inner<A> {
                 }
             }
         }
+        if dropped == 0 {
+            // Whoever compares one of them has a copy, and finds it gone when it is to be published.
+            for kept in self.staging.take_all_kept() {
+                self.pool.free(kept.handle);
+            }
+        }
+        dropped
     }
 }
 

@@ -287,14 +287,15 @@ impl<A: Arena> Inner<A> {
         R: RawMutex,
         M: Machine<Arena = A>,
     {
-        let (mut vpn, mut left) = (vpn, pages);
+        let (mut vpn, mut left, mut most) = (vpn, pages, pages);
         while left > 0 {
             let Some(run) = batch.room(self, left).filter(|_| !scan.again) else {
                 scan.again = true;
                 return self.publish_resident_run(vpn, u64::from(left));
             };
             let slot = run.slot + run.len;
-            let done = mm.machine.move_out(vpn, slot, left);
+            let tried = left.min(most);
+            let done = mm.machine.move_out(vpn, slot, tried);
             run.len += done.pages;
             let order_max = match mm.swap_out() {
                 SwapOut::Split => 0,
@@ -307,6 +308,11 @@ impl<A: Arena> Inner<A> {
             scan.isolated += done.pages;
             vpn = vpn.add(u64::from(done.pages));
             left -= done.pages;
+            if done.pages == 0 && done.stop == Some(Stop::Unmovable) && tried > 1 {
+                // A run that spans two mappings is refused as a whole.
+                most = tried / 2;
+                continue;
+            }
             if let (Some(stop), true) = (done.stop, left > 0) {
                 let passed = self.refused(mm, vpn, stop, left, scan);
                 vpn = vpn.add(u64::from(passed));

@@ -35,6 +35,7 @@ fn config(swap_pages: u64) -> Config {
         staging_slots: 64,
         staged_target: 16,
         give_up_batch: 32,
+        zswap_segment: 64,
         swap_pages,
         writes_plain: swap_pages == 20,
         pool: PoolKind {
@@ -312,6 +313,7 @@ impl<R: RawMutex> World<R> {
         assert_eq!(gauges.staged, self.mm.machine().staged_frames() as u64);
         // Pages that were mapped while their range was not managed (a remap during a freeze) have no word.
         assert!(gauges.resident <= self.mm.machine().pages.borrow().len() as u64);
+        assert!(gauges.active + gauges.cached <= gauges.resident);
         assert_eq!(gauges.stored, gauges.cached, "all of it was loaded again");
         self.mm.set_swap_cache(false);
         let gauges = self.mm.gauges();
