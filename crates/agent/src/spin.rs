@@ -2,13 +2,16 @@
 //!
 //! A fault that finds the thread asleep waits for it to be woken: a few microseconds where cores are awake, tens in a virtual
 //! machine whose idle cores are halted. Where faults follow each other closely the thread therefore looks for the next one for
-//! a while before it sleeps. It yields between two looks, so that whoever can use the core does.
+//! a while before it sleeps. It yields between two looks, so that whoever can use the core does, and if somebody did, it sleeps:
+//! a machine whose cores are busy has none to spin on.
 
 use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 
 /// How long to look, at most.
 const MOST_NS: u64 = 50_000;
+/// A yield that takes longer let somebody else run.
+const YIELD_NS: u64 = 5_000;
 /// Of the last waits so many hundredths must have been shorter than that.
 const SCALE: u32 = 128;
 const WORTHWHILE: u32 = SCALE / 2;
@@ -35,10 +38,16 @@ impl Spin {
         let began = now_ns();
         let mut found = false;
         if self.has_cores && self.short >= WORTHWHILE {
-            while !found && now_ns() - began < MOST_NS {
+            let mut now = began;
+            while !found && now - began < MOST_NS {
                 found = wait(Some(0));
                 if !found {
+                    let yielded = now_ns();
                     thread::yield_now();
+                    now = now_ns();
+                    if now - yielded > YIELD_NS {
+                        break;
+                    }
                 }
             }
         }

@@ -199,7 +199,7 @@ mod test {
             working_set: 1536 * MIB,
         });
         equal.note(Side::Zswap, &took(900 * MIB));
-        assert_eq!(equal.max_pool_percent(), Some(70));
+        assert_eq!(equal.max_pool_percent(), Some(83));
         assert_eq!(EqualMemory::new(Budget::Unlimited).max_pool_percent(), None);
     }
 
