@@ -8,7 +8,7 @@
 //! fault      Mm::fault -> SwapTable::lookup -> staged: Machine::move_in | zswap, device: take_along, (Machine::read_swap, open_swap,)
 //!              Worker::decompress_loads, Machine::copy_in | nothing: zeros -> SwapTable::publish
 //! reclaim    Mm::shrink -> isolate (LruList, Machine::move_out, publish STAGED) -> store_oldest (Worker::compress_batch,
-//!              Pools::store, publish ZSWAP, Machine::drop_staged)
+//!              Pools::store, publish ZSWAP, give_up_spent, Machine::drop_staged)
 //! swap-out   Mm::shrink, zswap shut -> swap_out_oldest -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
 //! writeback  Mm::writeback -> oldest entries, as they are -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
 //! recompress Mm::recompress -> oldest idle entries -> decompress, compress again -> Pools::store_as -> publish ZSWAP

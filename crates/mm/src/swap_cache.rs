@@ -13,7 +13,9 @@
 //! ```
 //! Nobody tracks writes: whether the block still holds what the page holds is seen when it matters, by comparing the page with the
 //! checksum behind the block and, if that holds, with what the block decompresses to. So a CACHED word promises nothing but that
-//! the block is a whole one of some page; what is mapped may differ, and wins.
+//! the block is a whole one of some page; what is mapped may differ, and wins. The page is in staging while it is compared, where
+//! nobody writes to it; the block is compared in a copy made under the lock. A fault, an event or a full pool may take the block away
+//! meanwhile: then it is gone from beside the slot when, under the lock again, it would be published, and the page stays staged.
 //!
 //! Kept are the blocks of pages that are expected to leave again: that were loaded in sequence, after so many others were stored that
 //! no memory that there is would have kept them. (Pages that are touched at random are better off with the memory that their blocks

@@ -309,6 +309,8 @@ impl<A: Arena> Inner<A> {
                         ..Kept { handle, len }.entry()
                     })
                 }
+                // The slot is not reused before its run is released, which is ours: what is kept for it, wherever compaction has
+                // put it since, is the block that was compared.
                 Outcome::Unwritten if let Some(kept) = kept => {
                     unwritten += 1;
                     self.keeping.note(true);
