@@ -173,9 +173,7 @@ pub struct Inner<A> {
     table: SwapTable,
     managed: RangeSet,
     /// Resident folios (`lru`).
-    inactive_lru: LruList,
-    cached_lru: LruList,
-    active_lru: LruList,
+    lru: [LruList; 3],
     /// Stored folios, oldest first: those that came to rest (`recompress`), which are all older than the others.
     zswap_cold: LruList,
     zswap_lru: LruList,
@@ -209,9 +207,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let inner = Inner {
             table: SwapTable::new(machine.table_memory()),
             managed: RangeSet::default(),
-            inactive_lru: LruList::new(lru::INACTIVE_TAGS, SEGMENT_PAGES),
-            cached_lru: LruList::new(lru::CACHED_TAGS, SEGMENT_PAGES),
-            active_lru: LruList::new(lru::ACTIVE_TAGS, SEGMENT_PAGES),
+            lru: lru::TAGS.map(|tags| LruList::new(tags, SEGMENT_PAGES)),
             zswap_cold: LruList::new(ZSWAP_COLD_TAGS, config.zswap_segment),
             zswap_lru: LruList::new(ZSWAP_TAGS, config.zswap_segment),
             staging: Staging::new(config.staging_slots),
@@ -324,8 +320,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn tick(&self) {
         let now = self.machine.now_ns();
         self.with(|inner| {
-            inner.inactive_lru.set_time(now);
-            inner.cached_lru.set_time(now);
+            inner.lru.iter_mut().for_each(|list| list.set_time(now));
             inner.zswap_lru.set_time(now);
         });
     }

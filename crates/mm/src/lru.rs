@@ -12,22 +12,22 @@
 //! page is wanted shows when it is faulted, and staging keeps that cheap.
 
 use crate::Inner;
-use crate::list_lru::{LruEntry, Tags};
+use crate::list_lru::{LruEntry, LruList, Tags};
 use crate::page::{MAX_ORDER, PageRange, Vpn};
 use crate::swap_table::entry::{CTAG_BITS, Slot, TAG_BITS};
 use crate::zpool::Arena;
 
 /// The inactive and the active list share the tags of a RESIDENT word: even ones are those of the former.
-pub(crate) const INACTIVE_TAGS: Tags = Tags {
+const INACTIVE_TAGS: Tags = Tags {
     bits: TAG_BITS,
     first: 0,
     stride: 2,
 };
-pub(crate) const ACTIVE_TAGS: Tags = Tags {
+const ACTIVE_TAGS: Tags = Tags {
     first: 1,
     ..INACTIVE_TAGS
 };
-pub(crate) const CACHED_TAGS: Tags = Tags {
+const CACHED_TAGS: Tags = Tags {
     bits: CTAG_BITS,
     first: 0,
     stride: 1,
@@ -35,6 +35,9 @@ pub(crate) const CACHED_TAGS: Tags = Tags {
 
 /// Active pages leave when the others are fewer than one in so many of the resident pages, cached ones first when they are more.
 const SHARE: u64 = 8;
+
+/// The lists, in the order of [`Lru`].
+pub(crate) const TAGS: [Tags; 3] = [INACTIVE_TAGS, CACHED_TAGS, ACTIVE_TAGS];
 
 /// A list of resident folios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +68,7 @@ impl Lru {
 impl<A: Arena> Inner<A> {
     /// Put a resident folio on a list as its youngest; returns the tag for its words.
     pub(crate) fn lru_add(&mut self, lru: Lru, vpn: Vpn, order: u32) -> u32 {
-        let table = &self.table;
-        let list = match lru {
-            Lru::Inactive => &mut self.inactive_lru,
-            Lru::Cached => &mut self.cached_lru,
-            Lru::Active => &mut self.active_lru,
-        };
+        let (table, list) = (&self.table, &mut self.lru[lru as usize]);
         if list.needs_sweep() {
             list.sweep(|entry| entry.pages().any(|vpn| lru.holds(table.lookup(vpn), entry)));
         }
@@ -79,7 +77,7 @@ impl<A: Arena> Inner<A> {
 
     /// Entries of all lists, stale ones included.
     pub(crate) fn lru_len(&self) -> usize {
-        self.inactive_lru.len() + self.cached_lru.len() + self.active_lru.len()
+        self.lru.iter().map(LruList::len).sum()
     }
 
     /// Take the folio whose turn it is to leave off its list. The caller checks its words.
@@ -98,25 +96,25 @@ impl<A: Arena> Inner<A> {
         let lru = match lru {
             Lru::Active => Lru::Active,
             Lru::Inactive | Lru::Cached if self.cached * SHARE > self.resident => Lru::Cached,
-            Lru::Inactive | Lru::Cached => match (self.inactive_lru.oldest(), self.cached_lru.oldest()) {
-                (Some((_, inactive)), Some((_, cached))) if cached < inactive => Lru::Cached,
-                (None, _) => Lru::Cached,
-                (Some(_), _) => Lru::Inactive,
-            },
+            Lru::Inactive | Lru::Cached => {
+                let [inactive, cached] = [Lru::Inactive, Lru::Cached].map(|lru| self.lru[lru as usize].oldest());
+                match (inactive, cached) {
+                    (Some((_, inactive)), Some((_, cached))) if cached < inactive => Lru::Cached,
+                    (None, _) => Lru::Cached,
+                    (Some(_), _) => Lru::Inactive,
+                }
+            }
         };
-        let list = match lru {
-            Lru::Inactive => &mut self.inactive_lru,
-            Lru::Cached => &mut self.cached_lru,
-            Lru::Active => &mut self.active_lru,
-        };
-        list.pop_oldest().map(|entry| (lru, entry))
+        self.lru[lru as usize].pop_oldest().map(|entry| (lru, entry))
     }
 
     /// Whether a page is resident and in the older half of a list whose pages leave first.
     pub(crate) fn is_old(&self, vpn: Vpn) -> bool {
         match self.table.lookup(vpn) {
-            Slot::Resident { tag, .. } => Lru::of_resident(tag) == Lru::Inactive && self.inactive_lru.is_old(tag),
-            Slot::Cached(entry) => self.cached_lru.is_old(entry.tag),
+            Slot::Resident { tag, .. } => {
+                Lru::of_resident(tag) == Lru::Inactive && self.lru[Lru::Inactive as usize].is_old(tag)
+            }
+            Slot::Cached(entry) => self.lru[Lru::Cached as usize].is_old(entry.tag),
             _ => false,
         }
     }

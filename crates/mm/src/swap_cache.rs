@@ -148,7 +148,7 @@ impl<A: Arena> Inner<A> {
             return dropped;
         }
         while dropped < pages {
-            let Some(entry) = self.cached_lru.pop_oldest() else {
+            let Some(entry) = self.lru[Lru::Cached as usize].pop_oldest() else {
                 break;
             };
             for vpn in entry.pages() {
