@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::Workload;
-use super::usemem::Usemem;
+use super::usemem::{Usemem, Variant};
 use crate::Failure;
 use crate::compare::context::Context;
-use crate::compare::equal_memory::Budget;
 use crate::compare::heap_dump;
 use crate::compare::process::{Process, output, words};
 use crate::compare::results::Metric;
@@ -64,31 +63,13 @@ impl Contents {
     }
 }
 
-impl Workload for Contents {
-    fn name(&self) -> String {
-        self.usemem.name()
+impl Variant for Contents {
+    fn usemem(&self) -> &Usemem {
+        &self.usemem
     }
 
-    fn title(&self) -> String {
-        self.usemem.title()
-    }
-
-    fn description(&self) -> String {
-        self.usemem.description()
-    }
-
-    fn metrics(&self) -> Vec<Metric> {
-        let mut metrics = self.usemem.metrics();
-        metrics.push(Metric::new("ratio", "compression ratio of the pool", "", true).digits(2));
-        metrics
-    }
-
-    fn sides(&self) -> Vec<Side> {
-        self.usemem.sides()
-    }
-
-    fn budget(&self) -> Budget {
-        self.usemem.budget()
+    fn metric(&self) -> Metric {
+        Metric::new("ratio", "compression ratio of the pool", "", true).digits(2)
     }
 
     fn pairs(&self, asked: u32) -> u32 {

@@ -4,7 +4,7 @@ use rustix::time::{ClockId, clock_gettime};
 use uzswap_acomp::{Algorithm, Context as Compressor};
 use uzswap_workload::heap::{self, PAGE_SIZE};
 
-use super::usemem::Usemem;
+use super::usemem::{Usemem, Variant};
 use super::{MIB, Workload};
 use crate::Failure;
 use crate::compare::context::Context;
@@ -47,35 +47,13 @@ impl PagingCost {
     }
 }
 
-impl Workload for PagingCost {
-    fn name(&self) -> String {
-        self.usemem.name()
+impl Variant for PagingCost {
+    fn usemem(&self) -> &Usemem {
+        &self.usemem
     }
 
-    fn title(&self) -> String {
-        self.usemem.title()
-    }
-
-    fn description(&self) -> String {
-        self.usemem.description()
-    }
-
-    fn metrics(&self) -> Vec<Metric> {
-        let mut metrics = self.usemem.metrics();
-        metrics.push(Metric::new("raw_us", "compressor alone, a page", "us", false).digits(2));
-        metrics
-    }
-
-    fn sides(&self) -> Vec<Side> {
-        self.usemem.sides()
-    }
-
-    fn budget(&self) -> Budget {
-        self.usemem.budget()
-    }
-
-    fn run_options(&self) -> &[&'static str] {
-        self.usemem.run_options()
+    fn metric(&self) -> Metric {
+        Metric::new("raw_us", "compressor alone, a page", "us", false).digits(2)
     }
 
     fn run(&self, session: &Session) -> Result<Outcome, Failure> {

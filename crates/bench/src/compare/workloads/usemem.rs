@@ -280,6 +280,68 @@ pub(super) fn read_passes(stdout: &str) -> Result<BTreeMap<String, PassResult>, 
     Ok(passes)
 }
 
+/// A use of it that differs in what it measures besides, and in little else.
+pub(super) trait Variant {
+    fn usemem(&self) -> &Usemem;
+
+    /// What it measures besides.
+    fn metric(&self) -> Metric;
+
+    fn pairs(&self, asked: u32) -> u32 {
+        asked
+    }
+
+    fn prepare(&mut self, _: &Context) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn run(&self, session: &Session) -> Result<Outcome, Failure>;
+}
+
+impl<V: Variant> Workload for V {
+    fn name(&self) -> String {
+        self.usemem().name()
+    }
+
+    fn title(&self) -> String {
+        self.usemem().title()
+    }
+
+    fn description(&self) -> String {
+        self.usemem().description()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let mut metrics = self.usemem().metrics();
+        metrics.push(self.metric());
+        metrics
+    }
+
+    fn sides(&self) -> Vec<Side> {
+        self.usemem().sides()
+    }
+
+    fn budget(&self) -> Budget {
+        self.usemem().budget()
+    }
+
+    fn run_options(&self) -> &[&'static str] {
+        self.usemem().run_options()
+    }
+
+    fn pairs(&self, asked: u32) -> u32 {
+        Variant::pairs(self, asked)
+    }
+
+    fn prepare(&mut self, context: &Context) -> Result<(), Failure> {
+        Variant::prepare(self, context)
+    }
+
+    fn run(&self, session: &Session) -> Result<Outcome, Failure> {
+        Variant::run(self, session)
+    }
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
