@@ -27,19 +27,20 @@ fn bytes(len: usize, byte: u8) -> Vec<u8> {
     (0..len).map(|i| byte.wrapping_add((i % 251) as u8)).collect()
 }
 
-fn check(pools: &Pools<VecArena>, object: &Object) {
-    assert_eq!(pools.read(object.handle, object.len), bytes(object.len, object.byte));
+fn check(pools: &Pools<parking_lot::RawMutex, VecArena>, object: &Object) {
+    let expected = bytes(object.len, object.byte);
+    pools.with_bytes(object.handle, object.len, |bytes| assert_eq!(bytes, expected));
     assert_eq!(pools.kind(object.handle), object.kind);
 }
 
 /// Move what can be moved, with every `gap`th object freed meanwhile, as a load does.
-fn compact(pools: &mut Pools<VecArena>, live: &mut Vec<Object>, gap: usize) {
+fn compact(pools: &mut Pools<parking_lot::RawMutex, VecArena>, live: &mut Vec<Object>, gap: usize) {
     let (before, promised) = (pools.pages(), pools.begin_compaction());
     let mut n = 0;
     live.retain_mut(|object| {
         n += 1;
         if gap > 0 && n % gap == 0 {
-            pools.free(object.handle);
+            pools.free(object.handle, object.len);
             return false;
         }
         if let Some(to) = pools.relocate(object.handle, object.len) {
@@ -60,7 +61,7 @@ fuzz_target!(|input: &[u8]| {
             0 | 1 if !live.is_empty() => {
                 let object = live.swap_remove(n % live.len());
                 check(&pools, &object);
-                pools.free(object.handle);
+                pools.free(object.handle, object.len);
             }
             2 => compact(&mut pools, &mut live, n % 8),
             3 if *byte < 16 => pools.inherit(),
@@ -81,7 +82,7 @@ fuzz_target!(|input: &[u8]| {
     }
     for object in live {
         check(&pools, &object);
-        pools.free(object.handle);
+        pools.free(object.handle, object.len);
     }
     assert_eq!((pools.objects(), pools.pages(), pools.count()), (0, 0, 1));
 });

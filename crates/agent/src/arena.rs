@@ -1,22 +1,23 @@
 //! The memory of the compressed pool.
 
+use core::ops::Range;
+
 use uzswap_mm::Arena;
 use uzswap_mm::page::PAGE_SIZE;
+use uzswap_mm::zpool::SPAN_PAGES;
 use uzswap_sys::Errno;
-use uzswap_sys::mapping::{Discard, Mapping};
+use uzswap_sys::mapping::Mapping;
+use uzswap_sys::spans::{Span, Spans};
 use uzswap_sys::thread;
 
 use crate::fault_attr::FAULT_ATTR;
 
 /// Pool memory: a reserved range.
-pub(crate) struct PoolArena {
-    memory: Mapping,
-    /// Where the block that was written last begins, and how long it is.
-    written: Option<(usize, usize)>,
-}
+pub(crate) struct PoolArena(Spans);
 
 /// Less than this is no block, but a link between free ones.
 const BLOCK_MIN: usize = 16;
+const SPAN_LEN: usize = SPAN_PAGES * PAGE_SIZE;
 
 impl PoolArena {
     /// Reserve `bytes`, or as much as the address space holds.
@@ -25,42 +26,34 @@ impl PoolArena {
     /// ENOMEM.
     pub(crate) fn reserve(bytes: usize) -> Result<Self, Errno> {
         let sizes = (0..8).map(|i| thread::page_align(bytes >> i));
-        sizes
-            .into_iter()
-            .find_map(|len| Mapping::reserve(len).ok())
-            .map(|mapping| Self {
-                memory: mapping.without_huge_pages(),
-                written: None,
-            })
-            .ok_or(Errno::NOMEM)
+        let memory = sizes.into_iter().find_map(|len| Mapping::reserve(len).ok());
+        let memory = memory.ok_or(Errno::NOMEM)?.without_huge_pages();
+        Ok(Self(Spans::new(memory, SPAN_LEN)?))
     }
 }
 
 impl Arena for PoolArena {
-    fn pages(&self) -> usize {
-        self.memory.len() / PAGE_SIZE
+    type Span = Span;
+
+    fn take(&self) -> Option<Span> {
+        self.0.take()
     }
 
-    fn bytes(&self, offset: usize, len: usize) -> &[u8] {
-        self.memory.bytes(offset, len)
+    fn bytes<'a>(&'a self, span: &'a Span, range: Range<usize>) -> &'a [u8] {
+        self.0.bytes(span, range)
     }
 
-    fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
-        if let Some((offset, len)) = self.written.take() {
-            FAULT_ATTR.flip(self.memory.bytes_mut(offset, len));
+    fn bytes_mut<'a>(&'a self, span: &'a mut Span, range: Range<usize>) -> &'a mut [u8] {
+        self.0.bytes_mut(span, range)
+    }
+
+    fn stored(&self, span: &mut Span, range: Range<usize>) {
+        if range.len() >= BLOCK_MIN {
+            FAULT_ATTR.flip(|| self.0.bytes_mut(span, range));
         }
-        self.written = (len >= BLOCK_MIN).then_some((offset, len));
-        self.memory.bytes_mut(offset, len)
     }
 
-    fn copy(&mut self, from: usize, to: usize, len: usize) {
-        let all = self.memory.len();
-        self.memory.bytes_mut(0, all).copy_within(from..from + len, to);
-    }
-
-    fn release(&mut self, first: usize, pages: usize) {
-        let _ = self
-            .memory
-            .discard(first * PAGE_SIZE, pages * PAGE_SIZE, Discard::DontNeed);
+    fn release(&self, span: &mut Span, pages: Range<usize>) {
+        self.0.discard(span, pages.start * PAGE_SIZE..pages.end * PAGE_SIZE);
     }
 }

@@ -148,8 +148,9 @@ impl FaultAttr {
     }
 
     /// A bit of what the pool holds may flip: of a block, not of the links between free objects, which are its first bytes.
-    pub(crate) fn flip(&self, block: &mut [u8]) {
+    pub(crate) fn flip<'a>(&self, block: impl FnOnce() -> &'a mut [u8]) {
         if let Some((_, bits)) = self.choose(&[FailKind::PoolFlip]) {
+            let block = block();
             let at = LINK + bits as usize % (block.len() - LINK);
             block[at] ^= 1 << (bits >> 20 & 7);
         }

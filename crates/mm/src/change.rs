@@ -26,9 +26,9 @@ pub enum Change {
 }
 
 /// The lock, held while events are read and applied.
-pub struct Changes<'a, A>(pub(crate) &'a mut Inner<A>);
+pub struct Changes<'a, R, A: Arena>(pub(crate) &'a mut Inner<R, A>);
 
-impl<A: Arena> Changes<'_, A> {
+impl<R: RawMutex, A: Arena> Changes<'_, R, A> {
     /// Apply one change, or log it while the engine is frozen for a fork. Then the log must have room for it:
     /// [`has_room`](Self::has_room) asks before events are read.
     pub fn apply(&mut self, change: Change) {
@@ -68,7 +68,7 @@ impl<A: Arena> Changes<'_, A> {
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Run `f`, which reads events and applies them, under the lock.
-    pub fn with_changes<T>(&self, f: impl FnOnce(&mut Changes<'_, M::Arena>) -> T) -> T {
+    pub fn with_changes<T>(&self, f: impl FnOnce(&mut Changes<'_, R, M::Arena>) -> T) -> T {
         self.with(|inner| f(&mut Changes(inner)))
     }
 
@@ -88,7 +88,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     pub(crate) fn apply(&mut self, change: Change) {
         match change {
             Change::Remove(range) => self.drop_words(range),

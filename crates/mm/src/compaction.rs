@@ -1,8 +1,11 @@
 //! Compaction: objects leave the zspages that are emptiest, so that their pages return to the system.
 //!
 //! A handle is kept in one place only, the word of its page (or, of a staged page, beside its slot), so objects move by a walk over
-//! the words: a piece of the table at a time, with the lock given up in between. What is loaded, written back or dropped meanwhile needs no care:
+//! the words: a piece of the table at a time, with the lock given up in between. Which zspages are to be emptied is decided without it, under the locks of
+//! the classes. What is loaded, written back or dropped meanwhile needs no care:
 //! its object is freed where the word says that it is.
+
+use alloc::vec::Vec;
 
 use lock_api::RawMutex;
 
@@ -10,7 +13,7 @@ use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
 use crate::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
 use crate::vmstat::Item;
-use crate::zpool::Arena;
+use crate::zpool::{Arena, PoolRef};
 use crate::{Inner, Mm};
 
 /// Pages looked at under one hold of the lock.
@@ -19,24 +22,26 @@ const PIECE: u64 = 64;
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Compact the pools if that frees at least `worthwhile` pages. Returns how many were freed. To be called by one thread.
     pub fn compact(&self, worthwhile: u64) -> u64 {
-        let (before, ranges) = self.with(|inner| {
-            let gain = inner.pool.begin_compaction();
-            if gain < worthwhile.max(1) || inner.frozen.is_some() {
-                inner.pool.end_compaction();
-                return (0, alloc::vec::Vec::new());
-            }
-            (inner.pool.pages(), inner.managed.iter().collect())
+        let (pools, before, ranges) = self.with(|inner| {
+            let ranges: Vec<PageRange> = inner.managed.iter().collect();
+            (inner.pool.get_all(), inner.pool.pages(), ranges)
         });
-        let is_frozen = ranges.into_iter().any(|range| self.compact_range(range));
-        let freed = self.with(|inner| {
-            inner.relocate_kept();
-            // A freeze finds nothing half-way: victims are only passed over by stores, of which a freeze has none.
-            inner.pool.end_compaction();
-            before.saturating_sub(inner.pool.pages())
-        });
-        debug_assert!(before > 0 || !is_frozen);
-        self.stat.add(Item::PagesCompacted, freed);
-        freed
+        // Class by class, under its lock alone.
+        let gain: u64 = pools.iter().map(PoolRef::begin_compaction).sum();
+        if gain >= worthwhile.max(1) && !ranges.into_iter().any(|range| self.compact_range(range)) {
+            self.with(Inner::relocate_kept);
+        }
+        // A freeze finds nothing half-way: victims are only passed over by stores, of which a freeze has none.
+        pools.iter().for_each(PoolRef::end_compaction);
+        self.with(|inner| {
+            pools.into_iter().for_each(|pool| inner.pool.put(pool));
+            let freed = match gain >= worthwhile.max(1) {
+                true => before.saturating_sub(inner.pool.pages()),
+                false => 0,
+            };
+            self.stat.add(Item::PagesCompacted, freed);
+            freed
+        })
     }
 
     /// True: a freeze began.
@@ -55,7 +60,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Blocks that are kept for staged pages move as well.
     fn relocate_kept(&mut self) {
         if self.frozen.is_some() {
@@ -72,9 +77,9 @@ impl<A: Arena> Inner<A> {
         if self.frozen.is_some() {
             return;
         }
-        let pool = &mut self.pool;
+        let pool = &self.pool;
         self.table.for_each(range, |table, vpn, slot| {
-            let mut relocate = |handle, len| pool.relocate(handle, len as usize);
+            let relocate = |handle, len| pool.relocate(handle, len as usize);
             let moved = match slot {
                 Slot::Zswap(entry) => {
                     relocate(entry.handle, entry.len).map(|handle| Slot::Zswap(ZswapEntry { handle, ..entry }))

@@ -91,7 +91,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Have the worker load a few pages that are stored compressed.
     fn take_samples<M: Machine<Arena = A>>(&self, worker: &mut Worker<M>, dictionary: &mut DictionaryTraining) {
         worker.begin_loads();
@@ -103,7 +103,7 @@ impl<A: Arena> Inner<A> {
             if let Slot::Zswap(entry) = self.table.lookup(vpn)
                 && (entry.len as usize) < PAGE_SIZE
             {
-                worker.push_load(self.pool.block(&entry));
+                self.pool.with_block(&entry, |block| worker.push_load(block));
             }
             if worker.loads() >= wanted {
                 return;

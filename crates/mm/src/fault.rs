@@ -183,10 +183,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Inner<A> {
-    fn serve<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Step
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    fn serve<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Step
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         if self.frozen.is_some() {
@@ -206,9 +205,8 @@ impl<A: Arena> Inner<A> {
     }
 
     /// A page that was never touched: zeros, as many as a run of first touches is worth.
-    fn first_touch<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Step
+    fn first_touch<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Step
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         if !self.managed.covers(PageRange::new(vpn, 1)) {
@@ -232,9 +230,8 @@ impl<A: Arena> Inner<A> {
     ///    is never reclaimed, and only the scan decides what may be;
     /// 2. RESIDENT or CACHED, so it should be mapped: another thread's fault was served first (then zeros are refused), or the page was
     ///    dropped in the moment between an event and the drop itself (then zeros are right).
-    fn map_zero_page<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
+    fn map_zero_page<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         match mm.machine.copy_in(vpn, &ZEROS[..PAGE_SIZE], true).stop {
@@ -244,9 +241,8 @@ impl<A: Arena> Inner<A> {
     }
 
     /// What a refused mapping means for the fault. `adopt`: the page has no RESIDENT word yet.
-    fn not_mapped<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, stop: Stop, adopt: bool) -> Fault
+    fn not_mapped<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, stop: Stop, adopt: bool) -> Fault
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         match stop {
@@ -261,9 +257,8 @@ impl<A: Arena> Inner<A> {
 
     /// A staged page: its second chance. A busy frame is being read by the compressor, so it is copied; otherwise it
     /// moves, and so do its neighbours if faults come in sequence.
-    fn take_back<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
+    fn take_back<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         let Slot::Staged { slot, busy, .. } = self.table.lookup(vpn) else {
@@ -309,9 +304,8 @@ impl<A: Arena> Inner<A> {
 
     /// A stored page and its stored neighbours in the aligned window, taken along as they are. The window grows while faults come
     /// in sequence, up to a whole folio.
-    fn begin_load<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Step
+    fn begin_load<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Step
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         mm.stat.add(Item::PgMajFault, 1);
@@ -342,9 +336,8 @@ impl<A: Arena> Inner<A> {
     }
 
     /// The order of the window that is worth bringing with a page that continues no stream.
-    fn neighbours<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> u32
+    fn neighbours<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> u32
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         let order = mm.config.cluster(is_swapped);
@@ -381,7 +374,7 @@ impl<A: Arena> Inner<A> {
         };
         for page in run.iter() {
             match self.table.lookup(page) {
-                Slot::Zswap(entry) => worker.push_load(self.pool.block(&entry)),
+                Slot::Zswap(entry) => self.pool.with_block(&entry, |block| worker.push_load(block)),
                 Slot::Filled { word } => worker.push_filled(word),
                 Slot::Swap(blob) => worker.push_read(blob),
                 // Not stored, which the run ends before.
@@ -454,9 +447,8 @@ impl<A: Arena> Inner<A> {
     }
 
     /// The first pages of a load are mapped.
-    fn publish_loaded<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, run: PageRange, is_swapped: bool)
+    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, run: PageRange, is_swapped: bool)
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         let pages = run.pages() as usize;

@@ -213,7 +213,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Changes<'_, A> {
+impl<R: RawMutex, A: Arena> Changes<'_, R, A> {
     /// The changes logged so far; none while nothing is frozen.
     pub fn logged(&self) -> Vec<Change> {
         self.0.frozen.iter().flat_map(Log::changes).collect()
@@ -221,14 +221,13 @@ impl<A: Arena> Changes<'_, A> {
 
     /// Call `copy_in` with every page whose contents are not mapped, for a child that cannot be managed: at the place
     /// where the page is after `changes`; `None` if its contents are lost.
-    pub fn for_each_absent<R, M>(
+    pub fn for_each_absent<M>(
         &mut self,
         mm: &Mm<R, M>,
         worker: &mut Worker<M>,
         changes: &[Change],
         mut copy_in: impl FnMut(Vpn, Option<&[u8]>),
     ) where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         let mut absent = Vec::new();
@@ -251,11 +250,10 @@ impl<A: Arena> Changes<'_, A> {
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Serve a fault without changing anything but the log.
-    pub(crate) fn serve_frozen<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Fault
+    pub(crate) fn serve_frozen<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Fault
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         let found = match self.frozen.as_ref().map(|log| origin(vpn, log.changes().rev())) {
@@ -281,16 +279,15 @@ impl<A: Arena> Inner<A> {
     }
 
     /// Bring the contents of a page that is not mapped into the worker's page. False: they are lost.
-    fn contents<R, M>(&self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> bool
+    fn contents<M>(&self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> bool
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         match self.table.lookup(vpn) {
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) => worker.zero_page(),
             Slot::Filled { word } => worker.fill_page(word),
             Slot::Staged { slot, .. } => mm.machine.with_staged(&[slot], |pages| worker.copy_page(pages[0])),
-            Slot::Zswap(entry) => worker.decompress(self.pool.block(&entry)),
+            Slot::Zswap(entry) => self.pool.with_block(&entry, |block| worker.decompress(block)),
             Slot::Swap(blob) => worker.read_page(&mm.machine, &blob),
             Slot::Bad => false,
         }

@@ -91,7 +91,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Pages that are leaving and have lost nothing but their frames: what lost its word meanwhile is not ours to drop.
     fn next_leaving(&mut self) -> Option<PageRange> {
         loop {

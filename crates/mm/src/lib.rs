@@ -50,6 +50,7 @@ mod lane;
 mod leaving;
 mod list_lru;
 mod locality;
+mod lock;
 mod lru;
 pub mod machine;
 pub mod page;
@@ -144,7 +145,7 @@ pub struct Gauges {
 
 /// The engine of one process.
 pub struct Mm<R, M: Machine> {
-    inner: Mutex<R, Inner<M::Arena>>,
+    inner: Mutex<R, Inner<R, M::Arena>>,
     machine: M,
     stat: Vmstat,
     config: Config,
@@ -169,7 +170,7 @@ pub struct Mm<R, M: Machine> {
 }
 
 /// Everything under the lock.
-pub struct Inner<A> {
+pub struct Inner<R, A: Arena> {
     table: SwapTable,
     managed: RangeSet,
     /// Resident folios (`lru`).
@@ -178,7 +179,7 @@ pub struct Inner<A> {
     zswap_cold: LruList,
     zswap_lru: LruList,
     staging: Staging,
-    pool: Pools<A>,
+    pool: Pools<R, A>,
     slots: SwapSlots,
     streams: Streams,
     resident: u64,
@@ -248,7 +249,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// Run `f` under the lock and account for what it changed.
-    fn with<T>(&self, f: impl FnOnce(&mut Inner<M::Arena>) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut Inner<R, M::Arena>) -> T) -> T {
         let mut inner = self.inner.lock();
         let result = f(&mut inner);
         let usage = inner.resident + inner.staging.frames() + inner.pool.pages();
@@ -257,7 +258,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// As [`with`](Self::with), for a fault: ahead of reclaim.
-    fn with_for_fault<T>(&self, f: impl FnOnce(&mut Inner<M::Arena>) -> T) -> T {
+    fn with_for_fault<T>(&self, f: impl FnOnce(&mut Inner<R, M::Arena>) -> T) -> T {
         // Relaxed: only a hint, the lock orders everything.
         self.waiting_faults.fetch_add(1, Ordering::Relaxed);
         self.with(|inner| {
@@ -267,7 +268,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// As [`with`](Self::with), for reclaim: behind the faults that wait now, but not for ever.
-    fn with_for_reclaim<T>(&self, f: impl FnOnce(&mut Inner<M::Arena>) -> T) -> T {
+    fn with_for_reclaim<T>(&self, f: impl FnOnce(&mut Inner<R, M::Arena>) -> T) -> T {
         for _ in 0..YIELD_SPINS {
             if self.waiting_faults.load(Ordering::Relaxed) == 0 {
                 break;
@@ -361,9 +362,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         &self.config
     }
 
-    /// The lock itself: a forked child inherits it in whatever state it was and must reset it.
-    pub fn mutex(&self) -> &Mutex<R, Inner<M::Arena>> {
-        &self.inner
+    /// In a forked child, before anything else: the locks are inherited in whatever state they were.
+    #[cfg(not(loom))]
+    pub fn unlock_all(&self, unlock: &impl zpool::Unlock<R>) {
+        unlock.unlock(&self.inner);
+        self.inner.lock().pool.unlock(unlock);
     }
 
     /// Sizes now.
@@ -387,7 +390,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Whether there is a device and pages may go there.
     fn drains(&self) -> bool {
         self.slots.is_present() && self.may_write_back
@@ -432,7 +435,9 @@ impl<A: Arena> Inner<A> {
         };
         match (block, slot) {
             (Some(kept), Slot::Staged { slot, .. }) => self.staging.keep(slot, kept),
-            (Some(kept), slot) if slot.handle() != Some(kept.handle) => self.pool.free(kept.handle),
+            (Some(kept), slot) if slot.handle() != Some(kept.handle) => {
+                self.pool.free(kept.handle, kept.len as usize);
+            }
             (Some(_) | None, _) => {}
         }
     }

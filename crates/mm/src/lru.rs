@@ -11,6 +11,8 @@
 //! So a scan of much memory passes through the second and leaves the others alone. There is no accessed bit in user space: that a
 //! page is wanted shows when it is faulted, and staging keeps that cheap.
 
+use lock_api::RawMutex;
+
 use crate::Inner;
 use crate::list_lru::{LruEntry, LruList, Tags};
 use crate::page::{MAX_ORDER, PageRange, Vpn};
@@ -65,7 +67,7 @@ impl Lru {
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Put a resident folio on a list as its youngest; returns the tag for its words.
     pub(crate) fn lru_add(&mut self, lru: Lru, vpn: Vpn, order: u32) -> u32 {
         let (table, list) = (&self.table, &mut self.lru[lru as usize]);

@@ -67,7 +67,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn begin_recompression<M: Machine<Arena = A>>(&mut self, worker: &mut Worker<M>, idle: Idle) -> Vec<Page> {
         let mut pages = Vec::new();
         if self.is_writing_back || self.frozen.is_some() {
@@ -101,7 +101,7 @@ impl<A: Arena> Inner<A> {
             if pages.len() == room {
                 return false;
             }
-            worker.push_load(self.pool.block(&entry));
+            self.pool.with_block(&entry, |block| worker.push_load(block));
             self.table.publish(
                 vpn,
                 Slot::Zswap(ZswapEntry {

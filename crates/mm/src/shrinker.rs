@@ -44,7 +44,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Entries to write back for `reclaimed` resident pages.
     fn owed(&mut self, reclaimed: u64) -> u64 {
         // What is kept for mapped pages cannot be sent on.

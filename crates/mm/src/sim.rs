@@ -11,13 +11,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::machine::{Done, IoBuffer, IoError, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::swap_table::{self, TableMemory};
 use crate::vmstat::{Vmstat, WORDS};
-use crate::zpool::Arena;
+use crate::zpool::{Arena, SPAN_PAGES};
 
 type Page = Box<[u8; PAGE_SIZE]>;
 
@@ -26,31 +27,35 @@ pub const ARENA_PAGES: usize = 512;
 /// What a failed write or read leaves behind.
 static GARBAGE: [u8; PAGE_SIZE] = [0xee; PAGE_SIZE];
 
-/// Pool memory in a vector.
-pub struct VecArena(Vec<u8>);
+/// Pool memory in vectors, one a span.
+pub struct VecArena(AtomicUsize);
 
 impl VecArena {
-    /// `pages` pages.
+    /// `pages` pages, in whole spans.
     pub fn new(pages: usize) -> Self {
-        Self(vec![0; pages * PAGE_SIZE])
+        Self(AtomicUsize::new(pages / SPAN_PAGES))
     }
 }
 
 impl Arena for VecArena {
-    fn pages(&self) -> usize {
-        self.0.len() / PAGE_SIZE
+    type Span = Vec<u8>;
+
+    fn take(&self) -> Option<Vec<u8>> {
+        let one_less = |left: usize| left.checked_sub(1);
+        let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        left.is_ok().then(|| vec![0; SPAN_PAGES * PAGE_SIZE])
     }
-    fn bytes(&self, offset: usize, len: usize) -> &[u8] {
-        &self.0[offset..offset + len]
+
+    fn bytes<'a>(&'a self, span: &'a Vec<u8>, range: Range<usize>) -> &'a [u8] {
+        &span[range]
     }
-    fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
-        &mut self.0[offset..offset + len]
+
+    fn bytes_mut<'a>(&'a self, span: &'a mut Vec<u8>, range: Range<usize>) -> &'a mut [u8] {
+        &mut span[range]
     }
-    fn copy(&mut self, from: usize, to: usize, len: usize) {
-        self.0.copy_within(from..from + len, to);
-    }
-    fn release(&mut self, first: usize, pages: usize) {
-        self.0[first * PAGE_SIZE..(first + pages) * PAGE_SIZE].fill(0xdd);
+
+    fn release(&self, span: &mut Vec<u8>, pages: Range<usize>) {
+        span[pages.start * PAGE_SIZE..pages.end * PAGE_SIZE].fill(0xdd);
     }
 }
 

@@ -100,7 +100,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Pages that were stored are mapped. Those that more resident pages would have kept are active; with `may_keep`, the blocks of
     /// the others are kept.
     pub(crate) fn publish_loaded_run(&mut self, run: PageRange, may_keep: bool) {
@@ -161,7 +161,7 @@ impl<A: Arena> Inner<A> {
         if dropped == 0 {
             // Whoever compares one of them has a copy, and finds it gone when it is to be published.
             for kept in self.staging.take_all_kept() {
-                self.pool.free(kept.handle);
+                self.pool.free(kept.handle, kept.len as usize);
             }
         }
         dropped

@@ -84,16 +84,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Mark and copy the next pages of `run`. `None`: the device is full.
-    fn begin_swap_out<R, M>(
-        &mut self,
-        mm: &Mm<R, M>,
-        worker: &mut Worker<M>,
-        run: StagedRun,
-    ) -> (Together, Option<Write>)
+    fn begin_swap_out<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, run: StagedRun) -> (Together, Option<Write>)
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         let mut together = self.next_together(run, IO_PAGES as u32);
@@ -119,9 +113,8 @@ impl<A: Arena> Inner<A> {
         (together, Some(write))
     }
 
-    fn copy_for_write<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, slot: u32, write: &mut Write)
+    fn copy_for_write<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, slot: u32, write: &mut Write)
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         let vpn = self.staging.owner(slot);

@@ -191,7 +191,7 @@ struct Batch {
 
 impl Batch {
     /// A run with room for `pages` more slots. `None`: the staging range is full.
-    fn room<A: Arena>(&mut self, inner: &mut Inner<A>, pages: u32) -> Option<&mut StagedRun> {
+    fn room<R: RawMutex, A: Arena>(&mut self, inner: &mut Inner<R, A>, pages: u32) -> Option<&mut StagedRun> {
         if self.open.is_none_or(|run| run.capacity - run.len < pages) {
             self.close(inner);
             // Long runs are given up at the price of short ones.
@@ -211,7 +211,7 @@ impl Batch {
         self.open.as_mut()
     }
 
-    fn close<A: Arena>(&mut self, inner: &mut Inner<A>) {
+    fn close<R: RawMutex, A: Arena>(&mut self, inner: &mut Inner<R, A>) {
         let Some(mut run) = self.open.take() else { return };
         inner.staging.trim(&mut run);
         if run.len > 0 {
@@ -220,17 +220,16 @@ impl Batch {
     }
 
     /// The runs join those that wait.
-    fn finish<A: Arena>(mut self, inner: &mut Inner<A>) {
+    fn finish<R: RawMutex, A: Arena>(mut self, inner: &mut Inner<R, A>) {
         self.close(inner);
         self.closed.into_iter().for_each(|run| inner.staging.push(run));
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Isolate from the `entries` oldest entries, `want` pages in all.
-    fn isolate<R, M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, entries: usize, want: u32, scan: &mut Scan)
+    fn isolate<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, entries: usize, want: u32, scan: &mut Scan)
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         if self.frozen.is_some() {
@@ -248,9 +247,8 @@ impl<A: Arena> Inner<A> {
 
     /// Isolate the pages of one LRU entry that still carry its tag, in runs of neighbours. Each run takes along what lies
     /// beside it in its window and is old too: a move costs a TLB flush on every core, however many pages it takes.
-    fn isolate_folio<R, M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, lru: Lru, entry: LruEntry, scan: &mut Scan)
+    fn isolate_folio<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, lru: Lru, entry: LruEntry, scan: &mut Scan)
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         let carries = |inner: &Self, vpn| lru.holds(inner.table.lookup(vpn), entry);
@@ -282,9 +280,8 @@ impl<A: Arena> Inner<A> {
     }
 
     /// Isolate `pages` neighbours; those that refuse go to the young end of the LRU.
-    fn isolate_run<R, M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, vpn: Vpn, pages: u32, scan: &mut Scan)
+    fn isolate_run<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, vpn: Vpn, pages: u32, scan: &mut Scan)
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         let (mut vpn, mut left, mut most) = (vpn, pages, pages);
@@ -333,9 +330,8 @@ impl<A: Arena> Inner<A> {
     }
 
     /// Page `vpn` refused to move. Returns how many of the `left` pages are dealt with.
-    fn refused<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, stop: Stop, left: u32, scan: &mut Scan) -> u32
+    fn refused<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, stop: Stop, left: u32, scan: &mut Scan) -> u32
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         match stop {

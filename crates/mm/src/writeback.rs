@@ -109,10 +109,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Inner<A> {
-    fn begin_writeback<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, max: usize, reach: Reach) -> Begun
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    fn begin_writeback<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, max: usize, reach: Reach) -> Begun
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         if !self.drains() || self.is_writing_back || self.frozen.is_some() || self.nothing_stored() {
@@ -151,9 +150,8 @@ impl<A: Arena> Inner<A> {
     }
 
     /// Pack those pages of a stored folio that are stored still. False: no further; the rest keeps its turn.
-    fn pack_folio<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, folio: LruEntry, write: &mut Write) -> bool
+    fn pack_folio<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, folio: LruEntry, write: &mut Write) -> bool
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         for vpn in folio.pages() {
@@ -183,42 +181,29 @@ impl<A: Arena> Inner<A> {
     }
 
     /// Copy one entry to the worker's I/O buffer and mark it. False: it does not fit. A damaged one is lost.
-    fn pack<R, M>(
-        &mut self,
-        mm: &Mm<R, M>,
-        worker: &mut Worker<M>,
-        vpn: Vpn,
-        entry: ZswapEntry,
-        write: &mut Write,
-    ) -> bool
+    fn pack<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, entry: ZswapEntry, write: &mut Write) -> bool
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
-        let block = self.pool.block(&entry);
-        let len = if self.writes_plain {
-            PAGE_SIZE
-        } else {
-            block.bytes.len()
-        };
+        let writes_plain = self.writes_plain;
+        let len = if writes_plain { PAGE_SIZE } else { entry.len as usize };
         let Some(at) = write.room(len) else { return false };
         // A checksum goes along with a compressed block, but what seals a page on the device would seal a damaged one too.
-        let is_intact = match self.writes_plain {
-            true => worker.decompress(block),
-            false => block.is_page_intact(),
-        };
-        if !is_intact {
+        let packed = self.pool.with_block(&entry, |block| match writes_plain {
+            true => worker.decompress(block).then(|| {
+                worker.page_to_io(at);
+                Codec::Raw
+            }),
+            false => block.is_page_intact().then(|| {
+                worker.io().bytes_mut(at + len)[at..].copy_from_slice(block.bytes);
+                block.codec
+            }),
+        });
+        let Some(codec) = packed else {
             write.len = at;
             mm.stat.add(Item::DecompressFail, 1);
             self.publish(vpn, Slot::Bad);
             return true;
-        }
-        let codec = if self.writes_plain {
-            worker.page_to_io(at);
-            Codec::Raw
-        } else {
-            worker.io().bytes_mut(at + len)[at..].copy_from_slice(block.bytes);
-            block.codec
         };
         let at = (write.slot as usize * PAGE_SIZE + at) as u64 / Blob::UNIT as u64;
         let blob = Blob {

@@ -1,14 +1,14 @@
 //! Storing: staged folios go into the pool, a batch of pages at a time.
 //!
 //! A folio is stored whole, without being split. First, under the lock, its pages are marked busy. Then, without it, a batch
-//! of them is compressed; under the lock the blocks are put into the pool, which nobody sees yet; and so on to
+//! of them is compressed, and the blocks are put into the pool, where nobody sees them yet; and so on to
 //! its last page. In the end, under the lock, the words of all its pages are published, then its one entry on the list
 //! of stored folios, then it is counted, and only then are the frames given up.
 //!
 //! What can go wrong on the way, and what it leaves:
 //! * a page was faulted, unmapped or dropped meanwhile: it is no longer marked; its block is freed, the others are
 //!   stored by themselves;
-//! * the pool is full, or another pool became current: every block of the folio is freed, all its pages are staged as before,
+//! * the pool is full: every block of the folio is freed, all its pages are staged as before,
 //!   and are tried one by one next time;
 //! * a page does not compress and may not be stored as it is: it goes back to its mapping, the others are stored by
 //!   themselves.
@@ -26,7 +26,7 @@ use crate::swap_cache::Kept;
 use crate::swap_table::entry::{Slot, ZswapEntry};
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
-use crate::zpool::{Arena, PoolFull};
+use crate::zpool::{Arena, PoolFull, PoolRef};
 use crate::{Inner, Mm};
 
 /// Pages in consecutive staging slots that are stored together.
@@ -44,6 +44,15 @@ impl Together {
     pub(crate) fn slots(self) -> core::ops::Range<u32> {
         self.slot..self.slot + self.len
     }
+}
+
+/// A store that is under way.
+struct Store<R, A: Arena> {
+    together: Together,
+    /// Where the blocks go, even if another becomes the current one meanwhile.
+    pool: PoolRef<R, A>,
+    /// Pages that do not compress are stored as they are: they can go on to the device.
+    drains: bool,
 }
 
 /// What a store came to.
@@ -67,8 +76,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 ..run
             };
             let started = self.machine.now_ns();
-            let together = self.with_for_reclaim(|inner| inner.begin_store(worker, rest, self.config.store_batch));
-            let stored = self.store(worker, together);
+            let store = self.with_for_reclaim(|inner| inner.begin_store(worker, rest, self.config.store_batch));
+            let together = store.together;
+            let stored = self.store(worker, store);
             let took = self.machine.now_ns().saturating_sub(started);
             if let Some(each) = took.checked_div(stored.pages) {
                 self.stat.record_stores(stored.pages, each);
@@ -91,23 +101,52 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// Store pages that are marked.
-    fn store(&self, worker: &mut Worker<M>, together: Together) -> Stored {
-        let mut first = 0;
-        loop {
+    fn store(&self, worker: &mut Worker<M>, store: Store<R, M::Arena>) -> Stored {
+        let together = store.together;
+        let (mut first, mut is_full) = (0, false);
+        while !is_full && first < together.len as usize {
             let next = first + worker.compress_batch(&self.machine, together.slot, first);
-            let is_last = next == together.len as usize;
-            let done = self.with_for_reclaim(|inner| {
-                let is_full = inner.put_blocks(self, worker, together, first..next).is_err();
-                if is_full && together.order > 0 {
-                    return Some(inner.unwind(self, worker, together));
-                }
-                (is_full || is_last).then(|| inner.publish_stored(self, worker, together))
-            });
-            if let Some(stored) = done {
-                return stored;
-            }
+            is_full = self.put_blocks(worker, &store, first..next).is_err();
             first = next;
         }
+        self.with_for_reclaim(|inner| {
+            let stored = match is_full && together.order > 0 {
+                true => inner.unwind(self, worker, together),
+                false => inner.publish_stored(self, worker, together),
+            };
+            inner.pool.put(store.pool);
+            stored
+        })
+    }
+
+    /// Put the blocks of a batch into the pool. Without the engine's lock: no word names them yet, and a page that was wanted
+    /// meanwhile has left its frame in its slot.
+    fn put_blocks(
+        &self,
+        worker: &mut Worker<M>,
+        store: &Store<R, M::Arena>,
+        batch: core::ops::Range<usize>,
+    ) -> Result<(), PoolFull> {
+        for i in batch {
+            let stored = match worker.outcomes[i] {
+                Outcome::Compressed { lane, at, len } => {
+                    (store.pool.store(worker.block(lane, at, len)), u32::from(len))
+                }
+                Outcome::Incompressible { fingerprint, is_known } if store.drains => {
+                    self.stat.add(Item::KnownIncompressible, u64::from(is_known));
+                    let slot = store.together.slot + i as u32;
+                    let put = |pages: &[&[u8]]| store.pool.store_page(pages[0], fingerprint);
+                    (self.machine.with_staged(&[slot], put), PAGE_SIZE as u32)
+                }
+                _ => continue,
+            };
+            let (Ok(handle), len) = stored else {
+                self.stat.add(Item::RejectAllocFail, 1);
+                return Err(PoolFull);
+            };
+            worker.outcomes[i] = Outcome::Stored { handle, len };
+        }
+        Ok(())
     }
 
     /// The words are published: the frames may go, soon. Slots whose page could neither be stored nor put back stay.
@@ -134,7 +173,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<A: Arena> Inner<A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// The folio that `run` begins with, if it is whole; or as many pages as come before the next whole folio, up to `batch`.
     pub(crate) fn next_together(&mut self, run: StagedRun, batch: u32) -> Together {
         let mut len = 0;
@@ -171,9 +210,10 @@ impl<A: Arena> Inner<A> {
     }
 
     /// Mark the next pages of `run`, so that a fault copies instead of moving.
-    fn begin_store<M: Machine>(&mut self, worker: &mut Worker<M>, run: StagedRun, batch: u32) -> Together {
+    fn begin_store<M: Machine>(&mut self, worker: &mut Worker<M>, run: StagedRun, batch: u32) -> Store<R, A> {
         let together = self.next_together(run, batch);
-        worker.begin_folio(self.pool.current());
+        let pool = self.pool.get_current();
+        worker.begin_folio(pool.kind());
         for slot in together.slots() {
             let vpn = self.staging.owner(slot);
             let note = match self.table.lookup(vpn) {
@@ -189,11 +229,15 @@ impl<A: Arena> Inner<A> {
             };
             self.publish_staged(vpn, slot, true);
             match self.staging.kept(slot) {
-                Some(kept) => worker.push_kept(self.pool.block(&kept.entry())),
+                Some(kept) => self.pool.with_block(&kept.entry(), |block| worker.push_kept(block)),
                 None => worker.outcomes.push(Outcome::Pending { note }),
             }
         }
-        together
+        Store {
+            together,
+            pool,
+            drains: self.drains(),
+        }
     }
 
     /// The page in a slot that we have marked, if it is marked still.
@@ -202,58 +246,14 @@ impl<A: Arena> Inner<A> {
         self.table.lookup(vpn).is_staged_at(slot, true).then_some(vpn)
     }
 
-    /// Put the blocks of a batch into the pool.
-    fn put_blocks<R, M>(
-        &mut self,
-        mm: &Mm<R, M>,
-        worker: &mut Worker<M>,
-        together: Together,
-        batch: core::ops::Range<usize>,
-    ) -> Result<(), PoolFull>
-    where
-        R: RawMutex,
-        M: Machine<Arena = A>,
-    {
-        if worker.pool != self.pool.current() {
-            // What was compressed for the old pool does not belong into the new one.
-            return Err(PoolFull);
-        }
-        for i in batch {
-            let slot = together.slot + i as u32;
-            let stored = match worker.outcomes[i] {
-                _ if self.marked(slot).is_none() => {
-                    worker.outcomes[i] = Outcome::NotOurs;
-                    continue;
-                }
-                Outcome::Compressed { lane, at, len } => (self.pool.store(worker.block(lane, at, len)), u32::from(len)),
-                Outcome::Incompressible { fingerprint, is_known } if self.drains() => {
-                    mm.stat.add(Item::KnownIncompressible, u64::from(is_known));
-                    let pool = &mut self.pool;
-                    let handle = mm
-                        .machine
-                        .with_staged(&[slot], |pages| pool.store_page(pages[0], fingerprint));
-                    (handle, PAGE_SIZE as u32)
-                }
-                _ => continue,
-            };
-            let (Ok(handle), len) = stored else {
-                mm.stat.add(Item::RejectAllocFail, 1);
-                return Err(PoolFull);
-            };
-            worker.outcomes[i] = Outcome::Stored { handle, len };
-        }
-        Ok(())
-    }
-
     /// All the blocks that were put into the pool leave it again, all pages are as before.
-    fn unwind<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, together: Together) -> Stored
+    fn unwind<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, together: Together) -> Stored
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         for (slot, outcome) in together.slots().zip(&worker.outcomes) {
-            if let Outcome::Stored { handle, .. } = outcome {
-                self.pool.free(*handle);
+            if let Outcome::Stored { handle, len } = outcome {
+                self.pool.free(*handle, *len as usize);
             }
             if let (Some(vpn), true) = (self.marked(slot), *outcome != Outcome::NotOurs) {
                 self.publish_staged(vpn, slot, false);
@@ -266,9 +266,8 @@ impl<A: Arena> Inner<A> {
     }
 
     /// Every page is in the pool or needs no place there: publish.
-    fn publish_stored<R, M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, together: Together) -> Stored
+    fn publish_stored<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, together: Together) -> Stored
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         let first = self.staging.owner(together.slot);
@@ -284,8 +283,8 @@ impl<A: Arena> Inner<A> {
         let (mut stored, mut blocks, mut unwritten) = (Stored::default(), 0, 0);
         for (slot, outcome) in together.slots().zip(&worker.outcomes) {
             let Some(vpn) = self.marked(slot).filter(|_| *outcome != Outcome::NotOurs) else {
-                if let Outcome::Stored { handle, .. } = outcome {
-                    self.pool.free(*handle);
+                if let Outcome::Stored { handle, len } = outcome {
+                    self.pool.free(*handle, *len as usize);
                 }
                 continue;
             };
@@ -343,9 +342,8 @@ impl<A: Arena> Inner<A> {
     }
 
     /// A page that cannot be stored goes back to its mapping. False: not now; it stays staged.
-    fn put_back<R, M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, slot: u32, outcome: Outcome) -> bool
+    fn put_back<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, slot: u32, outcome: Outcome) -> bool
     where
-        R: RawMutex,
         M: Machine<Arena = A>,
     {
         let note = match outcome {

@@ -37,6 +37,7 @@ mod maps;
 pub mod procfs;
 pub mod random;
 pub mod shared;
+pub mod spans;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod text;

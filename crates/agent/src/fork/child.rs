@@ -3,10 +3,12 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use lock_api::RawMutex;
+use lock_api::{Mutex, RawMutex};
 use uzswap_mm::machine::Machine;
+use uzswap_mm::zpool::Unlock;
 use uzswap_sys::Errno;
 use uzswap_sys::file::File;
+use uzswap_sys::futex::RawLock;
 use uzswap_sys::thread;
 
 use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
@@ -32,15 +34,24 @@ pub(crate) extern "C" fn child() {
     thread::restore_signals(mask);
 }
 
+/// A lock that a thread of the parent may have held.
+struct Orphaned;
+
+impl Unlock<RawLock> for Orphaned {
+    fn unlock<T>(&self, mutex: &Mutex<RawLock, T>) {
+        if mutex.is_locked() {
+            // SAFETY: the thread that held it (the parent's fault thread, which was serving a fault without changing
+            // the frozen engine) does not exist in this process.
+            unsafe { mutex.force_unlock() };
+        }
+    }
+}
+
 /// The child's part.
 fn attach(pager: &Pager) {
     // SAFETY: locked in `prepare` by the thread that this one is the copy of.
     unsafe { pager.handover.lock.unlock() };
-    if pager.mm.mutex().is_locked() {
-        // SAFETY: the thread that held it (the parent's fault thread, which was serving a fault without changing
-        // the frozen engine) does not exist in this process.
-        unsafe { pager.mm.mutex().force_unlock() };
-    }
+    pager.mm.unlock_all(&Orphaned);
     pager.reset_in_child();
     let is_managed = pager::start_in_child(take_over);
     // The parent has seen to the memory of a child that asked to be left unmanaged; any other failure is fatal.

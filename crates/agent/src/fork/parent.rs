@@ -8,6 +8,7 @@ use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Changes, Worker};
 use uzswap_sys::Errno;
+use uzswap_sys::futex::RawLock;
 use uzswap_sys::procfs::for_each_wiped_on_fork;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Event, Uffd, wait_readable};
@@ -258,7 +259,7 @@ fn is_gone(pager: &Pager, child: &Uffd) -> bool {
 /// copy of the words was made.
 pub(crate) fn populate(
     pager: &Pager,
-    changes: &mut Changes<'_, PoolArena>,
+    changes: &mut Changes<'_, RawLock, PoolArena>,
     worker: &mut Worker<AgentMachine>,
     child: &Uffd,
     since: &[Change],

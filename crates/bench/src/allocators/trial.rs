@@ -63,7 +63,7 @@ struct Object {
 struct Trial<'a> {
     corpus: &'a Corpus,
     context: Context,
-    pools: Pools<VecArena>,
+    pools: Pools<parking_lot::RawMutex, VecArena>,
     live: Vec<Object>,
     pool_max: u64,
 }
@@ -145,13 +145,14 @@ impl Trial<'_> {
         for at in shuffled(self.live.len(), rng) {
             let object = &self.live[at];
             let start = Instant::now();
-            let bytes = self.pools.read(object.handle, object.len);
-            let is_whole = if object.len == PAGE_SIZE {
-                page.copy_from_slice(bytes);
-                true
-            } else {
-                self.context.decompress(bytes, &mut page)
-            };
+            let is_whole = self.pools.with_bytes(object.handle, object.len, |bytes| {
+                if object.len == PAGE_SIZE {
+                    page.copy_from_slice(bytes);
+                    true
+                } else {
+                    self.context.decompress(bytes, &mut page)
+                }
+            });
             histogram.record(start.elapsed().as_nanos() as u64);
             if !is_whole || page != self.corpus.page(object.page) {
                 return Err(Failure::new(format!("page {} came back different", object.page)));
@@ -166,7 +167,7 @@ impl Trial<'_> {
         let mut stays = vec![true; self.live.len()];
         for &at in &order[..self.live.len() * FREED_OF_TEN / 10] {
             stays[at] = false;
-            self.pools.free(self.live[at].handle);
+            self.pools.free(self.live[at].handle, self.live[at].len);
         }
         let mut stays = stays.into_iter();
         self.live.retain(|_| stays.next() == Some(true));

@@ -9,13 +9,23 @@
 //! An object lies where it was put until a store needs the gaps between the others: then they slide to the front of
 //! the page, which changes no [`Place`](super::Place), since a place names page and buddy, not an offset.
 //!
+//! One lock for all of it, as in the kernel.
+//!
 //! # Counting
 //! For each page: its objects do not overlap, and `free` is [`CHUNKS`] less their chunks. A page is on the list of its `free` if it
 //! has between one and `N - 1` objects and is not inherited. `pages` is the number of pages with an object.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
+use lock_api::RawMutex;
+
+#[cfg(not(loom))]
+use super::Unlock;
+use super::arena::SPAN_PAGES;
+use super::fingerprints::Fingerprints;
 use super::{Arena, Place, PoolFull, Zpool};
+use crate::lock::Mutex;
 use crate::page::PAGE_SIZE;
 
 const CHUNK: usize = 64;
@@ -89,30 +99,60 @@ impl<const N: usize> Page<N> {
 }
 
 /// Pages of at most `N` objects.
-pub(super) struct Buddies<A, const N: usize> {
+pub(super) struct Buddies<R, A: Arena, const N: usize>(Mutex<R, Pages<A, N>>);
+
+struct Pages<A: Arena, const N: usize> {
     arena: A,
+    /// Those that pages lie in, in the order of the pages.
+    spans: Vec<A::Span>,
     pages: Vec<Page<N>>,
     /// Page numbers that are not in use.
     empty: Vec<u32>,
     /// First page with so many free chunks and room for one more object.
     unbuddied: [u32; CHUNKS + 1],
     objects: u64,
+    fingerprints: Fingerprints,
 }
 
 fn chunks(len: usize) -> usize {
     len.div_ceil(CHUNK)
 }
 
-impl<A: Arena, const N: usize> Buddies<A, N> {
+impl<R: RawMutex, A: Arena, const N: usize> Buddies<R, A, N> {
     pub(super) fn new(arena: A) -> Self {
         const { assert!(N as u64 <= BUDDIES) };
-        Self {
+        Self(Mutex::new(Pages {
             arena,
+            spans: Vec::new(),
             pages: Vec::new(),
             empty: Vec::new(),
             unbuddied: [NIL; CHUNKS + 1],
             objects: 0,
-        }
+            fingerprints: Fingerprints::default(),
+        }))
+    }
+
+    #[cfg(not(loom))]
+    pub(super) fn unlock(&self, unlock: &impl Unlock<R>) {
+        unlock.unlock(&self.0);
+    }
+}
+
+/// A page in its span, `range` of it.
+fn within(id: u32, range: Range<usize>) -> Range<usize> {
+    let start = id as usize % SPAN_PAGES * PAGE_SIZE;
+    start + range.start..start + range.end
+}
+
+impl<A: Arena, const N: usize> Pages<A, N> {
+    fn bytes(&self, id: u32, range: Range<usize>) -> &[u8] {
+        self.arena
+            .bytes(&self.spans[id as usize / SPAN_PAGES], within(id, range))
+    }
+
+    fn bytes_mut(&mut self, id: u32, range: Range<usize>) -> &mut [u8] {
+        let span = &mut self.spans[id as usize / SPAN_PAGES];
+        self.arena.bytes_mut(span, within(id, range))
     }
 
     /// The page with the least room that holds `chunks` more, or a new one.
@@ -124,8 +164,8 @@ impl<A: Arena, const N: usize> Buddies<A, N> {
         if let Some(id) = self.empty.pop() {
             return Ok(id);
         }
-        if self.pages.len() >= self.arena.pages() {
-            return Err(PoolFull);
+        if self.pages.len() == self.spans.len() * SPAN_PAGES {
+            self.spans.push(self.arena.take().ok_or(PoolFull)?);
         }
         self.pages.push(Page::EMPTY);
         Ok((self.pages.len() - 1) as u32)
@@ -133,18 +173,15 @@ impl<A: Arena, const N: usize> Buddies<A, N> {
 
     /// Slide the objects of a page to its front.
     fn pack(&mut self, id: u32) {
-        let base = id as usize * PAGE_SIZE;
-        let page = &mut self.pages[id as usize];
-        let (order, n) = page.in_order();
+        let (order, n) = self.pages[id as usize].in_order();
         let mut to = 0;
         for i in &order[..n] {
-            let object = &mut page.objects[*i];
+            let object = &mut self.pages[id as usize].objects[*i];
             let (from, len) = (usize::from(object.first) * CHUNK, usize::from(object.chunks) * CHUNK);
-            self.arena
-                .bytes_mut(base, PAGE_SIZE)
-                .copy_within(from..from + len, to * CHUNK);
             object.first = to as u8;
-            to += usize::from(object.chunks);
+            self.bytes_mut(id, 0..PAGE_SIZE)
+                .copy_within(from..from + len, to * CHUNK);
+            to += len / CHUNK;
         }
     }
 
@@ -181,8 +218,8 @@ impl<A: Arena, const N: usize> Buddies<A, N> {
     }
 }
 
-impl<A: Arena, const N: usize> Zpool<A> for Buddies<A, N> {
-    fn store(&mut self, bytes: &[u8]) -> Result<Place, PoolFull> {
+impl<A: Arena, const N: usize> Pages<A, N> {
+    fn store(&mut self, bytes: &[u8], fingerprint: Option<u32>) -> Result<Place, PoolFull> {
         assert!((1..=PAGE_SIZE).contains(&bytes.len()), "an object is 1 to 4096 bytes");
         let need = chunks(bytes.len());
         let id = self.page_for(need)?;
@@ -204,19 +241,20 @@ impl<A: Arena, const N: usize> Zpool<A> for Buddies<A, N> {
         };
         self.link(id);
         self.objects += 1;
-        let offset = id as usize * PAGE_SIZE + first * CHUNK;
-        self.arena.bytes_mut(offset, bytes.len()).copy_from_slice(bytes);
+        let range = first * CHUNK..first * CHUNK + bytes.len();
+        self.bytes_mut(id, range.clone()).copy_from_slice(bytes);
+        self.arena
+            .stored(&mut self.spans[id as usize / SPAN_PAGES], within(id, range));
+        if let Some(fingerprint) = fingerprint {
+            self.fingerprints.set(id as usize, fingerprint);
+        }
         Ok(u64::from(id) * BUDDIES + buddy as u64)
     }
 
     fn read(&self, place: Place, len: usize) -> &[u8] {
         let (id, buddy) = self.object(place);
-        let first = usize::from(self.pages[id as usize].objects[buddy].first);
-        self.arena.bytes(id as usize * PAGE_SIZE + first * CHUNK, len)
-    }
-
-    fn page_number(&self, place: Place) -> usize {
-        self.object(place).0 as usize
+        let start = usize::from(self.pages[id as usize].objects[buddy].first) * CHUNK;
+        self.bytes(id, start..start + len)
     }
 
     fn free(&mut self, place: Place) {
@@ -227,19 +265,13 @@ impl<A: Arena, const N: usize> Zpool<A> for Buddies<A, N> {
         *object = Object::default();
         self.objects -= 1;
         if self.pages[id as usize].used() == 0 {
-            self.arena.release(id as usize, 1);
+            let page = id as usize % SPAN_PAGES;
+            let span = &mut self.spans[id as usize / SPAN_PAGES];
+            self.arena.release(span, page..page + 1);
             self.pages[id as usize].is_inherited = false;
             self.empty.push(id);
         }
         self.link(id);
-    }
-
-    fn pages(&self) -> u64 {
-        (self.pages.len() - self.empty.len()) as u64
-    }
-
-    fn objects(&self) -> u64 {
-        self.objects
     }
 
     fn inherit(&mut self) {
@@ -277,5 +309,39 @@ impl<A: Arena, const N: usize> Zpool<A> for Buddies<A, N> {
             }
         }
         listed == 0 && objects == self.objects
+    }
+}
+
+impl<R: RawMutex, A: Arena, const N: usize> Zpool for Buddies<R, A, N> {
+    fn store(&self, bytes: &[u8], fingerprint: Option<u32>) -> Result<Place, PoolFull> {
+        self.0.lock().store(bytes, fingerprint)
+    }
+
+    fn with(&self, place: Place, len: usize, f: &mut dyn FnMut(&[u8], u32)) {
+        let pages = self.0.lock();
+        let (id, _) = pages.object(place);
+        f(pages.read(place, len), pages.fingerprints.get(id as usize));
+    }
+
+    fn free(&self, place: Place, _len: usize) {
+        self.0.lock().free(place);
+    }
+
+    fn pages(&self) -> u64 {
+        let pages = self.0.lock();
+        (pages.pages.len() - pages.empty.len()) as u64
+    }
+
+    fn objects(&self) -> u64 {
+        self.0.lock().objects
+    }
+
+    fn inherit(&self) {
+        self.0.lock().inherit();
+    }
+
+    #[cfg(test)]
+    fn is_valid(&self) -> bool {
+        self.0.lock().is_valid()
     }
 }

@@ -5,35 +5,30 @@
 //! that it is in, since its [`Handle`] names it. At most [`POOLS_MAX`] live at a time: a change beyond that
 //! has to wait until one is empty.
 
+//! # Locks
+//! Which pools there are is under the engine's lock; what is in one is under locks of its own, inside the engine's: one a size
+//! class in zsmalloc. So blocks are put into a pool without the engine's ([`PoolRef`]): nobody sees them before their words are
+//! published, which takes it. They are read under both: a word names a block only as long as it is not replaced.
+
+mod arena;
 mod buddies;
+mod fingerprints;
 mod zsmalloc;
 
-use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use lock_api::RawMutex;
 use uzswap_acomp::{Codec, Compressor};
 
 use crate::page::{PAGE_SIZE, fingerprint};
 use crate::swap_table::entry::ZswapEntry;
+pub use arena::{Arena, SPAN_PAGES};
 use buddies::Buddies;
 use zsmalloc::Zsmalloc;
 
-/// Memory that a pool grows in: one range of address space, backed page by page as it is first written.
-pub trait Arena: Send + 'static {
-    /// Pages of address space.
-    fn pages(&self) -> usize;
-    /// Bytes `[offset, offset + len)`.
-    fn bytes(&self, offset: usize, len: usize) -> &[u8];
-    /// The same, for writing.
-    fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8];
-    /// Copy `len` bytes from one offset to another; the two do not overlap.
-    fn copy(&mut self, from: usize, to: usize, len: usize);
-    /// Pages `[first, first + pages)` are not needed any more; they read as zeros or old bytes later.
-    fn release(&mut self, first: usize, pages: usize);
-}
-
-/// Where an object is within its allocator: a small page or zspage number and an index.
+/// Where an object is within its allocator: the number of a page, or of a zspage of its class, and an index.
 type Place = u64;
 
 const PLACE_BITS: u32 = 33;
@@ -41,7 +36,7 @@ const POOL_BITS: u32 = 3;
 /// Pools that can live at a time.
 pub const POOLS_MAX: usize = 1 << POOL_BITS;
 
-/// A stored object: pool and place. Says nothing about its length, which the caller keeps.
+/// A stored object: pool and place. Says nothing about its length, which the caller keeps and which is needed to find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(u64);
 
@@ -145,82 +140,74 @@ impl fmt::Display for ZpoolType {
     }
 }
 
-/// An allocator of objects of 1 to 4096 bytes in pages of an arena.
-trait Zpool<A> {
-    /// Store a copy of `bytes`.
-    fn store(&mut self, bytes: &[u8]) -> Result<Place, PoolFull>;
-    /// The first `len` bytes of an object.
-    fn read(&self, place: Place, len: usize) -> &[u8];
-    /// A number of an object of a whole page that no other object has as long as it lives; small ones first.
-    fn page_number(&self, place: Place) -> usize;
+/// An allocator of objects of 1 to 4096 bytes in spans of an arena. `len` is always that of the object.
+trait Zpool {
+    /// Store a copy of `bytes`; with a fingerprint if it is a whole page.
+    fn store(&self, bytes: &[u8], fingerprint: Option<u32>) -> Result<Place, PoolFull>;
+    /// Look at an object and its fingerprint. Nobody else gets at its neighbours meanwhile.
+    fn with(&self, place: Place, len: usize, f: &mut dyn FnMut(&[u8], u32));
     /// Free an object; pages that are empty then return to the system.
-    fn free(&mut self, place: Place);
+    fn free(&self, place: Place, len: usize);
     /// Pages in use, unused parts included.
     fn pages(&self) -> u64;
     /// Objects stored.
     fn objects(&self) -> u64;
     /// In a forked child: the pages in use are shared with the parent. From now on they are read and given up, but never
     /// written, since each write would make a copy of one.
-    fn inherit(&mut self);
+    fn inherit(&self);
     /// Choose what compaction would empty and return how many pages that would free. From now on nothing is stored there,
     /// and [`relocate`](Self::relocate) moves what is, until [`end_compaction`](Self::end_compaction).
-    fn begin_compaction(&mut self) -> u64 {
+    fn begin_compaction(&self) -> u64 {
         0
     }
     /// Move an object out of what compaction empties. `None`: it is not there, or there is no room elsewhere.
-    fn relocate(&mut self, _place: Place, _len: usize) -> Option<Place> {
+    fn relocate(&self, _place: Place, _len: usize) -> Option<Place> {
         None
     }
     /// What was not emptied takes objects again.
-    fn end_compaction(&mut self) {}
+    fn end_compaction(&self) {}
     /// Whether the counting equations hold. Walks everything: for tests.
     #[cfg(test)]
     fn is_valid(&self) -> bool;
 }
 
-/// An empty allocator.
-fn make<A: Arena>(zpool: ZpoolType, arena: A) -> Box<dyn Zpool<A> + Send> {
-    match zpool {
-        ZpoolType::Zsmalloc => Box::new(Zsmalloc::new(arena)),
-        ZpoolType::Zbud => Box::new(Buddies::<A, 2>::new(arena)),
-        ZpoolType::Z3fold => Box::new(Buddies::<A, 3>::new(arena)),
+/// The allocators, by name.
+enum Allocator<R, A: Arena> {
+    Zsmalloc(Zsmalloc<R, A>),
+    Zbud(Buddies<R, A, 2>),
+    Z3fold(Buddies<R, A, 3>),
+}
+
+impl<R: RawMutex, A: Arena> Allocator<R, A> {
+    /// An empty one.
+    fn new(zpool: ZpoolType, arena: A) -> Self {
+        match zpool {
+            ZpoolType::Zsmalloc => Self::Zsmalloc(Zsmalloc::new(arena)),
+            ZpoolType::Zbud => Self::Zbud(Buddies::new(arena)),
+            ZpoolType::Z3fold => Self::Z3fold(Buddies::new(arena)),
+        }
     }
 }
 
-struct Pool<A> {
-    zpool: Box<dyn Zpool<A> + Send>,
+/// What a forked child does to a lock that it may have inherited locked.
+#[cfg(not(loom))]
+pub trait Unlock<R> {
+    /// The thread that held it does not exist in this process, and was only reading.
+    fn unlock<T>(&self, mutex: &lock_api::Mutex<R, T>);
+}
+
+struct Pool<R, A: Arena> {
+    allocator: Allocator<R, A>,
     kind: PoolKind,
-    /// By [`Zpool::page_number`]: the fingerprints of pages that are stored as they are. There is no room for one behind a page.
-    fingerprints: Vec<u32>,
 }
 
-/// Fingerprints that room is made for at once, at least.
-const FINGERPRINTS_MORE: usize = 256;
-
-impl<A: Arena> Pool<A> {
-    fn new(kind: PoolKind, arena: A) -> Self {
-        Self {
-            zpool: make(kind.zpool, arena),
-            kind,
-            fingerprints: Vec::new(),
+impl<R: RawMutex, A: Arena> Pool<R, A> {
+    fn zpool(&self) -> &dyn Zpool {
+        match &self.allocator {
+            Allocator::Zsmalloc(zsmalloc) => zsmalloc,
+            Allocator::Zbud(zbud) => zbud,
+            Allocator::Z3fold(z3fold) => z3fold,
         }
-    }
-
-    fn set_fingerprint(&mut self, place: Place, fingerprint: u32) {
-        let at = self.zpool.page_number(place);
-        let len = self.fingerprints.len();
-        if at >= len {
-            // An eighth more, not twice as much: metadata is paid for by every page.
-            let more = (at + 1 - len).max(len / 8).max(FINGERPRINTS_MORE);
-            self.fingerprints.reserve_exact(more);
-            self.fingerprints.resize(len + more, 0);
-        }
-        self.fingerprints[at] = fingerprint;
-    }
-
-    fn fingerprint(&self, place: Place) -> u32 {
-        let at = self.zpool.page_number(place);
-        self.fingerprints.get(at).copied().unwrap_or(0)
     }
 }
 
@@ -233,30 +220,105 @@ pub struct PoolKind {
     pub compressor: Compressor,
 }
 
+/// A pool that does not go as long as this is there: for storing and compacting without the engine's lock. To be given back
+/// to [`Pools::put`].
+pub struct PoolRef<R, A: Arena> {
+    pool: Arc<Pool<R, A>>,
+    at: usize,
+}
+
+impl<R: RawMutex, A: Arena> PoolRef<R, A> {
+    /// What the pool is.
+    pub fn kind(&self) -> PoolKind {
+        self.pool.kind
+    }
+
+    /// Store a copy of `bytes` (1 to 4096 of them).
+    ///
+    /// # Errors
+    /// [`PoolFull`]; nothing has changed then.
+    pub fn store(&self, bytes: &[u8]) -> Result<Handle, PoolFull> {
+        Ok(Handle::new(self.at, self.pool.zpool().store(bytes, None)?))
+    }
+
+    /// Store a copy of a whole page as it is, with its fingerprint.
+    ///
+    /// # Errors
+    /// [`PoolFull`]; nothing has changed then.
+    pub fn store_page(&self, page: &[u8], fingerprint: u32) -> Result<Handle, PoolFull> {
+        Ok(Handle::new(self.at, self.pool.zpool().store(page, Some(fingerprint))?))
+    }
+
+    /// As `Zpool::begin_compaction`.
+    pub(crate) fn begin_compaction(&self) -> u64 {
+        self.pool.zpool().begin_compaction()
+    }
+
+    /// As `Zpool::end_compaction`.
+    pub(crate) fn end_compaction(&self) {
+        self.pool.zpool().end_compaction();
+    }
+}
+
 /// The pools of a process.
-pub struct Pools<A> {
-    pools: [Option<Pool<A>>; POOLS_MAX],
+pub struct Pools<R, A: Arena> {
+    pools: [Option<Arc<Pool<R, A>>>; POOLS_MAX],
     current: usize,
 }
 
-impl<A: Arena> Pools<A> {
+impl<R: RawMutex, A: Arena> Pools<R, A> {
     /// One empty pool in `arena`.
     pub fn new(kind: PoolKind, arena: A) -> Self {
-        let mut pools = [const { None }; POOLS_MAX];
-        pools[0] = Some(Pool::new(kind, arena));
-        Self { pools, current: 0 }
+        let mut pools = Self {
+            pools: [const { None }; POOLS_MAX],
+            current: 0,
+        };
+        pools.make(0, kind, arena);
+        pools
     }
 
-    fn at(&self, handle: Handle) -> &Pool<A> {
-        match &self.pools[handle.pool()] {
+    fn make(&mut self, at: usize, kind: PoolKind, arena: A) {
+        let allocator = Allocator::new(kind.zpool, arena);
+        self.pools[at] = Some(Arc::new(Pool { allocator, kind }));
+    }
+
+    fn at(&self, at: usize) -> &Arc<Pool<R, A>> {
+        match &self.pools[at] {
             Some(pool) => pool,
             None => unreachable!("a pool lives as long as its objects"),
         }
     }
 
+    fn of(&self, handle: Handle) -> &Pool<R, A> {
+        self.at(handle.pool())
+    }
+
     /// What stores go to.
     pub fn current(&self) -> PoolKind {
-        self.at(Handle::new(self.current, 0)).kind
+        self.at(self.current).kind
+    }
+
+    /// The pool that stores go to.
+    pub fn get_current(&self) -> PoolRef<R, A> {
+        self.get(self.current)
+    }
+
+    fn get(&self, at: usize) -> PoolRef<R, A> {
+        let pool = Arc::clone(self.at(at));
+        PoolRef { pool, at }
+    }
+
+    /// Every pool.
+    pub(crate) fn get_all(&self) -> Vec<PoolRef<R, A>> {
+        let live = (0..POOLS_MAX).filter(|at| self.pools[*at].is_some());
+        live.map(|at| self.get(at)).collect()
+    }
+
+    /// The caller does not need this pool any more.
+    pub fn put(&mut self, pool: PoolRef<R, A>) {
+        let at = pool.at;
+        drop(pool);
+        self.drop_if_done(at);
     }
 
     /// Make `kind` current, in a pool that exists or in a new one in what `arena` makes. False: not now, every slot has
@@ -270,12 +332,12 @@ impl<A: Arena> Pools<A> {
     }
 
     fn find_or_make(&mut self, kind: PoolKind, arena: impl FnOnce() -> Option<A>) -> Option<usize> {
-        let position = |is_it: &dyn Fn(&Option<Pool<A>>) -> bool| self.pools.iter().position(is_it);
-        if let Some(existing) = position(&|pool| pool.as_ref().is_some_and(|pool| pool.kind == kind)) {
+        let is_it = |pool: &Option<Arc<Pool<R, A>>>| pool.as_ref().is_some_and(|pool| pool.kind == kind);
+        if let Some(existing) = self.pools.iter().position(is_it) {
             return Some(existing);
         }
-        let empty = position(&Option::is_none)?;
-        self.pools[empty] = Some(Pool::new(kind, arena()?));
+        let empty = self.pools.iter().position(Option::is_none)?;
+        self.make(empty, kind, arena()?);
         Some(empty)
     }
 
@@ -285,9 +347,11 @@ impl<A: Arena> Pools<A> {
         self.drop_if_done(old);
     }
 
+    /// An old pool goes with its last object, or with the last [`PoolRef`] if that is later: counted under the engine's lock, where
+    /// alone they are made.
     fn drop_if_done(&mut self, at: usize) {
-        let is_empty = self.pools[at].as_ref().is_some_and(|pool| pool.zpool.objects() == 0);
-        if is_empty && at != self.current {
+        let is_done = |pool: &Arc<Pool<R, A>>| pool.zpool().objects() == 0 && Arc::strong_count(pool) == 1;
+        if at != self.current && self.pools[at].as_ref().is_some_and(is_done) {
             self.pools[at] = None;
         }
     }
@@ -296,38 +360,35 @@ impl<A: Arena> Pools<A> {
     ///
     /// # Errors
     /// [`PoolFull`]; nothing has changed then.
-    pub fn store(&mut self, bytes: &[u8]) -> Result<Handle, PoolFull> {
-        let current = self.current;
-        let pool = self.pools[current].as_mut().ok_or(PoolFull)?;
-        Ok(Handle::new(current, pool.zpool.store(bytes)?))
+    pub fn store(&self, bytes: &[u8]) -> Result<Handle, PoolFull> {
+        self.get_current().store(bytes)
     }
 
-    /// Store a copy of a whole page as it is, with its fingerprint.
-    ///
-    /// # Errors
-    /// [`PoolFull`]; nothing has changed then.
-    pub fn store_page(&mut self, page: &[u8], fingerprint: u32) -> Result<Handle, PoolFull> {
-        let handle = self.store(page)?;
-        if let Some(pool) = &mut self.pools[handle.pool()] {
-            pool.set_fingerprint(handle.place(), fingerprint);
+    /// Look at the `len` bytes of an object.
+    pub fn with_bytes<T>(&self, handle: Handle, len: usize, f: impl FnOnce(&[u8]) -> T) -> T {
+        self.with(handle, len, |bytes, _| f(bytes))
+    }
+
+    fn with<T>(&self, handle: Handle, len: usize, f: impl FnOnce(&[u8], u32) -> T) -> T {
+        let (mut f, mut result) = (Some(f), None);
+        let mut once = |bytes: &[u8], fingerprint| result = f.take().map(|f| f(bytes, fingerprint));
+        self.of(handle).zpool().with(handle.place(), len, &mut once);
+        match result {
+            Some(result) => result,
+            None => unreachable!("every object can be looked at"),
         }
-        Ok(handle)
     }
 
-    /// The first `len` bytes of an object.
-    pub fn read(&self, handle: Handle, len: usize) -> &[u8] {
-        self.at(handle).zpool.read(handle.place(), len)
-    }
-
-    /// A stored page.
-    pub fn block(&self, entry: &ZswapEntry) -> Block<'_> {
+    /// Look at a stored page.
+    pub fn with_block<T>(&self, entry: &ZswapEntry, f: impl FnOnce(Block<'_>) -> T) -> T {
         let codec = self.codec(entry);
-        let fingerprint = || self.at(entry.handle).fingerprint(entry.handle.place());
-        Block {
-            codec,
-            bytes: self.read(entry.handle, entry.len as usize),
-            fingerprint: (codec == Codec::Raw).then(fingerprint),
-        }
+        self.with(entry.handle, entry.len as usize, |bytes, fingerprint| {
+            f(Block {
+                codec,
+                bytes,
+                fingerprint: (codec == Codec::Raw).then_some(fingerprint),
+            })
+        })
     }
 
     /// Store a copy of `bytes` in the pool of `kind`, which need not be the current one; it is made if there is none, in what
@@ -342,11 +403,11 @@ impl<A: Arena> Pools<A> {
         arena: impl FnOnce() -> Option<A>,
     ) -> Result<Handle, PoolFull> {
         let at = self.find_or_make(kind, arena).ok_or(PoolFull)?;
-        let pool = self.pools[at].as_mut().ok_or(PoolFull)?;
-        let stored = pool.zpool.store(bytes);
+        let pool = self.get(at);
+        let stored = pool.store(bytes);
         // One that was made for nothing would keep its place until something is freed in it.
-        self.drop_if_done(at);
-        Ok(Handle::new(at, stored?))
+        self.put(pool);
+        stored
     }
 
     /// Whether an object is in the current pool.
@@ -356,7 +417,7 @@ impl<A: Arena> Pools<A> {
 
     /// What the pool of an object is.
     pub fn kind(&self, handle: Handle) -> PoolKind {
-        self.at(handle).kind
+        self.of(handle).kind
     }
 
     /// How an entry is read.
@@ -367,60 +428,62 @@ impl<A: Arena> Pools<A> {
         }
     }
 
-    /// Free an object.
-    pub fn free(&mut self, handle: Handle) {
-        if let Some(pool) = &mut self.pools[handle.pool()] {
-            pool.zpool.free(handle.place());
-        }
+    /// Free an object of `len` bytes.
+    pub fn free(&mut self, handle: Handle, len: usize) {
+        self.of(handle).zpool().free(handle.place(), len);
         self.drop_if_done(handle.pool());
     }
 
-    /// As [`Zpool::inherit`], in all pools.
-    pub fn inherit(&mut self) {
-        self.pools.iter_mut().flatten().for_each(|pool| pool.zpool.inherit());
+    fn live(&self) -> impl Iterator<Item = &Pool<R, A>> {
+        self.pools.iter().flatten().map(|pool| &**pool)
     }
 
-    /// As [`Zpool::begin_compaction`], in all pools.
-    pub fn begin_compaction(&mut self) -> u64 {
-        self.pools
-            .iter_mut()
-            .flatten()
-            .map(|pool| pool.zpool.begin_compaction())
-            .sum()
+    /// As `Zpool::inherit`, in all pools.
+    pub fn inherit(&self) {
+        self.live().for_each(|pool| pool.zpool().inherit());
     }
 
-    /// As [`Zpool::relocate`].
-    pub fn relocate(&mut self, handle: Handle, len: usize) -> Option<Handle> {
-        let pool = self.pools[handle.pool()].as_mut()?;
-        let fingerprint = (len == PAGE_SIZE).then(|| pool.fingerprint(handle.place()));
-        let place = pool.zpool.relocate(handle.place(), len)?;
-        if let Some(fingerprint) = fingerprint {
-            pool.set_fingerprint(place, fingerprint);
+    /// In a forked child, before anything else: no lock of any pool is held.
+    #[cfg(not(loom))]
+    pub(crate) fn unlock(&self, unlock: &impl Unlock<R>) {
+        for pool in self.live() {
+            match &pool.allocator {
+                Allocator::Zsmalloc(zsmalloc) => zsmalloc.unlock(unlock),
+                Allocator::Zbud(zbud) => zbud.unlock(unlock),
+                Allocator::Z3fold(z3fold) => z3fold.unlock(unlock),
+            }
         }
+    }
+
+    /// As `Zpool::begin_compaction`, in all pools.
+    pub fn begin_compaction(&self) -> u64 {
+        self.live().map(|pool| pool.zpool().begin_compaction()).sum()
+    }
+
+    /// As `Zpool::relocate`.
+    pub fn relocate(&self, handle: Handle, len: usize) -> Option<Handle> {
+        let place = self.of(handle).zpool().relocate(handle.place(), len)?;
         Some(Handle::new(handle.pool(), place))
     }
 
-    /// As [`Zpool::end_compaction`], in all pools.
-    pub fn end_compaction(&mut self) {
-        self.pools
-            .iter_mut()
-            .flatten()
-            .for_each(|pool| pool.zpool.end_compaction());
+    /// As `Zpool::end_compaction`, in all pools.
+    pub fn end_compaction(&self) {
+        self.live().for_each(|pool| pool.zpool().end_compaction());
     }
 
     /// Pools that live.
     pub fn count(&self) -> usize {
-        self.pools.iter().flatten().count()
+        self.live().count()
     }
 
     /// Pages in use by all pools: what they cost.
     pub fn pages(&self) -> u64 {
-        self.pools.iter().flatten().map(|pool| pool.zpool.pages()).sum()
+        self.live().map(|pool| pool.zpool().pages()).sum()
     }
 
     /// Objects stored.
     pub fn objects(&self) -> u64 {
-        self.pools.iter().flatten().map(|pool| pool.zpool.objects()).sum()
+        self.live().map(|pool| pool.zpool().objects()).sum()
     }
 }
 

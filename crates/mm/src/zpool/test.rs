@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -19,9 +20,29 @@ fn ops(max: usize) -> Range<usize> {
     1..if cfg!(miri) { max / 12 } else { max }
 }
 
+type Raw = parking_lot::RawMutex;
+
+/// An empty allocator.
+fn make<A: Arena>(zpool: ZpoolType, arena: A) -> Pool<Raw, A> {
+    let kind = PoolKind {
+        zpool,
+        compressor: Compressor::from_word(0),
+    };
+    let allocator = Allocator::new(zpool, arena);
+    Pool { allocator, kind }
+}
+
+/// Whether an object is what was stored.
+fn holds(pool: &dyn Zpool, place: Place, bytes: &[u8]) -> bool {
+    let mut is_same = false;
+    pool.with(place, bytes.len(), &mut |stored, _| is_same = stored == bytes);
+    is_same
+}
+
 /// An arena that knows which of its pages the system had to back.
 struct BackedArena {
     memory: VecArena,
+    taken: AtomicUsize,
     backed: Arc<Mutex<BTreeSet<usize>>>,
 }
 
@@ -30,37 +51,40 @@ impl BackedArena {
         let (memory, backed) = (VecArena::new(pages), Arc::default());
         let arena = Self {
             memory,
+            taken: AtomicUsize::new(0),
             backed: Arc::clone(&backed),
         };
         (arena, backed)
     }
 
-    fn back(&self, offset: usize, len: usize) {
-        self.backed
-            .lock()
-            .extend(offset / PAGE_SIZE..(offset + len).div_ceil(PAGE_SIZE));
+    /// Numbers of pages of the span that was taken as the `number`th.
+    fn pages(number: usize, bytes: &Range<usize>) -> Range<usize> {
+        let first = number * SPAN_PAGES;
+        first + bytes.start / PAGE_SIZE..first + bytes.end.div_ceil(PAGE_SIZE)
     }
 }
 
 impl Arena for BackedArena {
-    fn pages(&self) -> usize {
-        self.memory.pages()
+    type Span = (usize, Vec<u8>);
+
+    fn take(&self) -> Option<Self::Span> {
+        let span = self.memory.take()?;
+        Some((self.taken.fetch_add(1, Ordering::Relaxed), span))
     }
-    fn bytes(&self, offset: usize, len: usize) -> &[u8] {
-        self.memory.bytes(offset, len)
+
+    fn bytes<'a>(&'a self, span: &'a Self::Span, range: Range<usize>) -> &'a [u8] {
+        self.memory.bytes(&span.1, range)
     }
-    fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
-        self.back(offset, len);
-        self.memory.bytes_mut(offset, len)
+
+    fn bytes_mut<'a>(&'a self, span: &'a mut Self::Span, range: Range<usize>) -> &'a mut [u8] {
+        self.backed.lock().extend(Self::pages(span.0, &range));
+        self.memory.bytes_mut(&mut span.1, range)
     }
-    fn copy(&mut self, from: usize, to: usize, len: usize) {
-        self.back(to, len);
-        self.memory.copy(from, to, len);
-    }
-    fn release(&mut self, first: usize, pages: usize) {
-        let mut backed = self.backed.lock();
-        backed.retain(|page| !(first..first + pages).contains(page));
-        self.memory.release(first, pages);
+
+    fn release(&self, span: &mut Self::Span, pages: Range<usize>) {
+        let gone = span.0 * SPAN_PAGES + pages.start..span.0 * SPAN_PAGES + pages.end;
+        self.backed.lock().retain(|page| !gone.contains(page));
+        self.memory.release(&mut span.1, pages);
     }
 }
 
@@ -71,24 +95,25 @@ proptest! {
         zpool in (0..3u64).prop_map(ZpoolType::from_word),
         ops in proptest::collection::vec((0..3u8, 1..=4096usize, any::<u8>()), ops(400)),
     ) {
-        let mut pool = make(zpool, VecArena::new(4096));
+        let pool = make(zpool, VecArena::new(4096));
+        let pool = pool.zpool();
         let mut live: Vec<(Place, usize, u8)> = Vec::new();
         for (op, len, byte) in ops {
             if op == 0 && !live.is_empty() {
                 let (place, len, byte) = live.swap_remove(len % live.len());
-                prop_assert!(pool.read(place, len) == vec![byte; len]);
-                pool.free(place);
+                prop_assert!(holds(pool, place, &vec![byte; len]));
+                pool.free(place, len);
             } else if op == 1 && byte < 4 {
                 pool.inherit();
             } else {
-                live.push((pool.store(&vec![byte; len]).unwrap(), len, byte));
+                live.push((pool.store(&vec![byte; len], None).unwrap(), len, byte));
             }
             prop_assert_eq!(pool.objects(), live.len() as u64);
         }
         prop_assert!(pool.is_valid());
         for (place, len, byte) in live {
-            prop_assert!(pool.read(place, len) == vec![byte; len]);
-            pool.free(place);
+            prop_assert!(holds(pool, place, &vec![byte; len]));
+            pool.free(place, len);
         }
         prop_assert_eq!((pool.pages(), pool.objects()), (0, 0));
         prop_assert!(pool.is_valid());
@@ -99,14 +124,15 @@ proptest! {
         ops in proptest::collection::vec((0..12u8, 0..1200usize, any::<u8>()), ops(600)),
     ) {
         let (arena, backed) = BackedArena::new(1 << 14);
-        let mut pool = make(ZpoolType::Zsmalloc, arena);
+        let pool = make(ZpoolType::Zsmalloc, arena);
+        let pool = pool.zpool();
         let mut live: Vec<(Place, usize, u8)> = Vec::new();
         for (op, n, byte) in ops {
             match op {
                 0..=2 if !live.is_empty() => {
                     let (place, len, byte) = live.swap_remove(n % live.len());
-                    prop_assert!(pool.read(place, len) == vec![byte; len]);
-                    pool.free(place);
+                    prop_assert!(holds(pool, place, &vec![byte; len]));
+                    pool.free(place, len);
                 }
                 3 => {
                     pool.begin_compaction();
@@ -122,7 +148,7 @@ proptest! {
                 // Few lengths, so that zspages of many objects fill.
                 _ => {
                     let len = [40, 400, 1100, 2500][n % 4];
-                    live.push((pool.store(&vec![byte; len]).unwrap(), len, byte));
+                    live.push((pool.store(&vec![byte; len], None).unwrap(), len, byte));
                 }
             }
             prop_assert!(backed.lock().len() as u64 <= pool.pages(), "every page that is backed is counted");
@@ -131,8 +157,8 @@ proptest! {
         pool.end_compaction();
         prop_assert!(pool.is_valid());
         for (place, len, byte) in live {
-            prop_assert!(pool.read(place, len) == vec![byte; len]);
-            pool.free(place);
+            prop_assert!(holds(pool, place, &vec![byte; len]));
+            pool.free(place, len);
         }
         prop_assert_eq!((pool.pages(), pool.objects(), backed.lock().len()), (0, 0, 0));
     }
@@ -145,7 +171,7 @@ proptest! {
             zpool: ZpoolType::from_word(n % 3),
             compressor: uzswap_acomp::Algorithm::Zstd { level: n as i32 / 3 + 1 }.into(),
         };
-        let mut pools = Pools::new(kind(0), VecArena::new(1024));
+        let mut pools = Pools::<Raw, _>::new(kind(0), VecArena::new(1024));
         let mut live: Vec<(Handle, usize, PoolKind)> = Vec::new();
         for (op, len, n) in ops {
             match op {
@@ -158,8 +184,8 @@ proptest! {
                 1 if !live.is_empty() => {
                     let (handle, len, kind) = live.swap_remove(len % live.len());
                     prop_assert_eq!(pools.kind(handle), kind);
-                    prop_assert!(pools.read(handle, len) == vec![len as u8; len]);
-                    pools.free(handle);
+                    prop_assert!(pools.with_bytes(handle, len, |bytes| bytes == vec![len as u8; len]));
+                    pools.free(handle, len);
                 }
                 _ => {
                     let kind = pools.current();
@@ -177,16 +203,17 @@ proptest! {
 #[test]
 fn a_full_arena_refuses_and_keeps_what_it_has() {
     for zpool in ZpoolType::ALL {
-        let mut pool = make(zpool, VecArena::new(16));
+        let pool = make(zpool, VecArena::new(16));
+        let pool = pool.zpool();
         let mut whole = Vec::new();
-        while let Ok(place) = pool.store(&[whole.len() as u8; 4096]) {
+        while let Ok(place) = pool.store(&[whole.len() as u8; 4096], Some(0)) {
             whole.push(place);
         }
-        assert_eq!(pool.store(&[3; 100]), Err(PoolFull), "{zpool}");
-        pool.free(whole.remove(0));
-        assert!(pool.store(&[3; 100]).is_ok(), "{zpool}");
+        assert_eq!(pool.store(&[3; 100], None), Err(PoolFull), "{zpool}");
+        pool.free(whole.remove(0), 4096);
+        assert!(pool.store(&[3; 100], None).is_ok(), "{zpool}");
         for (i, place) in (1..).zip(whole) {
-            assert!(pool.read(place, 4096) == [i; 4096], "{zpool}");
+            assert!(holds(pool, place, &[i; 4096]), "{zpool}");
         }
     }
 }
@@ -205,9 +232,10 @@ fn density_is_what_each_allocator_promises() {
     let lengths = (0..OBJECTS).map(len_of);
     let bytes: usize = lengths.clone().sum();
     let pages = |zpool| {
-        let mut pool = make(zpool, VecArena::new(1 << 15));
+        let pool = make(zpool, VecArena::new(1 << 15));
+        let pool = pool.zpool();
         for len in lengths.clone() {
-            pool.store(&vec![1; len]).unwrap();
+            pool.store(&vec![1; len], None).unwrap();
         }
         pool.pages() as usize * PAGE_SIZE
     };
@@ -223,9 +251,10 @@ fn density_is_what_each_allocator_promises() {
 /// Stored, a random seven tenths freed, compacted: pool bytes in percent of the stored bytes when full and at the end.
 fn density_full_and_compacted(objects: usize) -> (usize, usize) {
     let (arena, backed) = BackedArena::new(objects * 8);
-    let mut pool = make(ZpoolType::Zsmalloc, arena);
+    let pool = make(ZpoolType::Zsmalloc, arena);
+    let pool = pool.zpool();
     let mut live: Vec<(usize, Place)> = (0..objects)
-        .map(|i| (i, pool.store(&vec![i as u8; len_of(i)]).unwrap()))
+        .map(|i| (i, pool.store(&vec![i as u8; len_of(i)], None).unwrap()))
         .collect();
     let percent = |pages: u64, live: &[(usize, Place)]| {
         let bytes: usize = live.iter().map(|(i, _)| len_of(*i)).sum();
@@ -235,7 +264,7 @@ fn density_full_and_compacted(objects: usize) -> (usize, usize) {
     live.retain(|(i, place)| {
         let stays = i * 31_337 % 1009 < 303;
         if !stays {
-            pool.free(*place);
+            pool.free(*place, len_of(*i));
         }
         stays
     });
@@ -248,7 +277,7 @@ fn density_full_and_compacted(objects: usize) -> (usize, usize) {
     assert!(pool.is_valid());
     assert!(before - pool.pages() >= gain, "what was promised is freed");
     assert_eq!(pool.pages(), backed.lock().len() as u64, "what is counted is backed");
-    let is_whole = |(i, place): &(usize, Place)| pool.read(*place, len_of(*i)) == vec![*i as u8; len_of(*i)];
+    let is_whole = |(i, place): &(usize, Place)| holds(pool, *place, &vec![*i as u8; len_of(*i)]);
     assert!(live.iter().all(is_whole));
     (full, percent(pool.pages(), &live))
 }
@@ -288,20 +317,22 @@ fn a_page_that_changes_in_the_pool_is_told_from_what_was_stored() {
             zpool,
             compressor: Compressor::from_word(0),
         };
-        let mut pools = Pools::new(kind, VecArena::new(80));
+        let mut pools = Pools::<Raw, _>::new(kind, VecArena::new(80));
         let pages: Vec<Vec<u8>> = (0..8u8).map(|i| vec![i ^ 0x5a; PAGE_SIZE]).collect();
-        let store = |page: &Vec<u8>| pools.store_page(page, fingerprint(page)).unwrap();
+        let store = |page: &Vec<u8>| pools.get_current().store_page(page, fingerprint(page)).unwrap();
         let handles: Vec<Handle> = pages.iter().map(store).collect();
-        pools.free(handles[3]);
+        pools.free(handles[3], PAGE_SIZE);
         let small = pools.store(&[1; 100]).unwrap();
-        assert_eq!(pools.block(&entry(small, 100)).fingerprint, None, "{zpool}");
+        let fingerprint = |entry: &ZswapEntry| pools.with_block(entry, |block| block.fingerprint);
+        assert_eq!(fingerprint(&entry(small, 100)), None, "{zpool}");
         for (i, handle) in handles.iter().enumerate().filter(|(i, _)| *i != 3) {
-            let block = pools.block(&entry(*handle, PAGE_SIZE));
-            assert!(block.bytes == pages[i] && block.is_page_intact(), "{zpool}: page {i}");
-            let mut bytes = block.bytes.to_vec();
-            bytes[i * 500] ^= 1;
-            let bytes = &bytes[..];
-            assert!(!Block { bytes, ..block }.is_page_intact(), "{zpool}: page {i}");
+            pools.with_block(&entry(*handle, PAGE_SIZE), |block| {
+                assert!(block.bytes == pages[i] && block.is_page_intact(), "{zpool}: page {i}");
+                let mut bytes = block.bytes.to_vec();
+                bytes[i * 500] ^= 1;
+                let bytes = &bytes[..];
+                assert!(!Block { bytes, ..block }.is_page_intact(), "{zpool}: page {i}");
+            });
         }
     }
 }

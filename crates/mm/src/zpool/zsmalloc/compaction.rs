@@ -9,9 +9,14 @@
 //! is the victim, the one with 4 the remnant, which keeps 19 - 2 * 9 = 1 object in one page. Its three others and the
 //! victim's two go into the five holes of the other zspages.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{CLASSES, COUNT, NIL, NO_OBJECT, Object, SPAN_PAGES, State, Zsmalloc};
+use lock_api::RawMutex;
+
+use super::backing::Backing;
+use super::class::{Class, State};
+use super::{NO_OBJECT, Object};
 use crate::zpool::Arena;
 
 /// The zspage of a class that is packed.
@@ -23,18 +28,14 @@ pub(super) struct Remnant {
     behind: Vec<u16>,
 }
 
-impl<A: Arena> Zsmalloc<A> {
-    /// Choose victims and remnants. Returns how many pages there will be less.
-    pub(super) fn begin(&mut self) -> u64 {
-        (0..COUNT).map(|class| self.choose(class)).sum()
-    }
-
-    fn choose(&mut self, class: usize) -> u64 {
-        if self.remnants[class].is_some() {
+impl<A: Arena> Class<A> {
+    /// Choose victims and the remnant. Returns how many pages there will be less.
+    pub(super) fn begin_compaction<R: RawMutex>(&mut self, backing: &Backing<R, A>) -> u64 {
+        if self.remnant.is_some() {
             return 0;
         }
-        let partial = self.partial(class);
-        let objects = usize::from(CLASSES[class].objects);
+        let partial = self.partial();
+        let objects = usize::from(self.geometry.objects);
         let used: usize = partial.iter().map(|(used, _)| usize::from(*used)).sum();
         let (full, rest) = (used / objects, (used % objects) as u16);
         let victims = partial.len() - used.div_ceil(objects);
@@ -45,42 +46,38 @@ impl<A: Arena> Zsmalloc<A> {
         let Some((_, first_kept)) = partial.get(victims) else {
             return 0;
         };
-        let backed: u64 = partial
+        let backed = partial
             .iter()
-            .map(|(_, id)| u64::from(self.zspages[*id as usize].backed))
-            .sum();
-        let needed = full as u64 * u64::from(CLASSES[class].pages)
-            + u64::from(self.zspages[*first_kept as usize].pages_of(rest));
+            .map(|(_, id)| u64::from(self.zspages[*id as usize].backed));
+        let backed: u64 = backed.sum();
+        let needed = full as u64 * u64::from(self.geometry.pages) + u64::from(self.pages_of(rest));
         if rest > 0 {
-            self.make_remnant(class, *first_kept, rest);
+            self.make_remnant(backing, *first_kept, rest);
         }
         backed.saturating_sub(needed)
     }
 
-    /// How many objects each zspage on the lists of a class has, the emptiest first.
-    fn partial(&self, class: usize) -> Vec<(u16, u32)> {
-        let mut partial = Vec::new();
-        for head in self.groups[class] {
-            let mut id = head;
-            while id != NIL {
-                partial.push((self.zspages[id as usize].used, id));
-                id = self.zspages[id as usize].next;
-            }
-        }
+    /// How many objects each zspage on the lists has, the emptiest first.
+    fn partial(&self) -> Vec<(u16, u32)> {
+        let used = |id| (self.zspages[id as usize].used, id);
+        let mut partial: Vec<_> = self.listed().map(used).collect();
         partial.sort_unstable();
         partial
     }
 
-    fn make_remnant(&mut self, class: usize, id: u32, keep: u16) {
+    fn make_remnant<R: RawMutex>(&mut self, backing: &Backing<R, A>, id: u32, keep: u16) {
         self.unlink(id);
-        let (front, behind) = self.take_free_list(id).into_iter().partition(|index| *index < keep);
+        let (front, behind) = self
+            .take_free_list(&backing.arena, id)
+            .into_iter()
+            .partition(|index| *index < keep);
         let front: Vec<u16> = front;
-        front.into_iter().for_each(|index| self.push_free(id, index));
+        front.into_iter().for_each(|index| self.push_free(backing, id, index));
         self.zspages[id as usize].state = State::Remnant;
-        self.remnants[class] = Some(Remnant { id, keep, behind });
+        self.remnant = Some(Box::new(Remnant { id, keep, behind }));
     }
 
-    fn take_free_list(&mut self, id: u32) -> Vec<u16> {
+    fn take_free_list(&mut self, arena: &A, id: u32) -> Vec<u16> {
         let mut free = Vec::new();
         let mut at = core::mem::replace(&mut self.zspages[id as usize].free, NO_OBJECT);
         while at != NO_OBJECT {
@@ -89,46 +86,42 @@ impl<A: Arena> Zsmalloc<A> {
                 free.len() <= usize::from(self.zspages[id as usize].bump),
                 "the pool is damaged: a free list without end"
             );
-            at = self.next_free(id, at);
+            at = self.next_free(arena, id, at);
         }
         free
     }
 
     /// Whether compaction wants an object elsewhere.
     pub(super) fn is_to_move(&self, object: Object) -> bool {
-        let zspage = self.zspages[object.zspage()];
-        let remnant = &self.remnants[usize::from(zspage.class)];
-        match zspage.state {
+        match self.zspages[object.zspage() as usize].state {
             State::Open | State::Inherited => false,
             State::Victim => true,
-            State::Remnant => remnant
+            State::Remnant => self
+                .remnant
                 .as_ref()
-                .is_some_and(|remnant| object.index() >= usize::from(remnant.keep)),
+                .is_some_and(|remnant| object.index() >= remnant.keep),
         }
     }
 
-    /// The remnant of a class, if one of the objects at its front is free.
-    pub(super) fn remnant_with_room(&self, class: usize) -> Option<u32> {
-        let Remnant { id, keep, .. } = self.remnants[class].as_ref()?;
-        let zspage = self.zspages[*id as usize];
-        (zspage.free != NO_OBJECT || zspage.bump < *keep).then_some(*id)
+    /// The remnant, if one of the objects at its front is free.
+    pub(super) fn remnant_with_room(&self) -> Option<u32> {
+        let Remnant { id, keep, .. } = **self.remnant.as_ref()?;
+        let zspage = self.zspages[id as usize];
+        (zspage.free != NO_OBJECT || zspage.bump < keep).then_some(id)
     }
 
-    /// Free an object of a remnant.
-    pub(super) fn free_in_remnant(&mut self, id: u32, index: u16) {
-        match &mut self.remnants[usize::from(self.zspages[id as usize].class)] {
+    /// Free an object of the remnant.
+    pub(super) fn free_in_remnant<R: RawMutex>(&mut self, backing: &Backing<R, A>, id: u32, index: u16) {
+        match &mut self.remnant {
             Some(remnant) if index >= remnant.keep => remnant.behind.push(index),
-            _ => self.push_free(id, index),
+            _ => self.push_free(backing, id, index),
         }
     }
 
     /// What was not emptied takes objects again.
-    pub(super) fn end(&mut self) {
-        self.cool();
-        for class in 0..COUNT {
-            if let Some(remnant) = self.remnants[class].take() {
-                self.settle(&remnant);
-            }
+    pub(super) fn end_compaction<R: RawMutex>(&mut self, backing: &Backing<R, A>) {
+        if let Some(remnant) = self.remnant.take() {
+            self.settle(backing, &remnant);
         }
         for id in 0..self.zspages.len() as u32 {
             let zspage = &mut self.zspages[id as usize];
@@ -140,30 +133,16 @@ impl<A: Arena> Zsmalloc<A> {
     }
 
     /// Give up the pages behind the objects that stay, unless one of the others could not move.
-    fn settle(&mut self, remnant: &Remnant) {
+    fn settle<R: RawMutex>(&mut self, backing: &Backing<R, A>, remnant: &Remnant) {
         let Remnant { id, keep, behind } = remnant;
         let bump = self.zspages[*id as usize].bump;
         if behind.len() == usize::from(bump.saturating_sub(*keep)) {
             self.zspages[*id as usize].bump = bump.min(*keep);
-            self.trim(*id);
+            self.trim(backing, *id);
         } else {
-            behind.iter().for_each(|index| self.push_free(*id, *index));
+            behind.iter().for_each(|index| self.push_free(backing, *id, *index));
         }
         self.zspages[*id as usize].state = State::Open;
         self.link(*id);
-    }
-
-    /// Give up the pages of a zspage in which no object was handed out.
-    fn trim(&mut self, id: u32) {
-        let zspage = &mut self.zspages[id as usize];
-        let needed = zspage.pages_of(zspage.bump);
-        let spare = zspage.backed - needed;
-        if spare == 0 {
-            return;
-        }
-        zspage.backed = needed;
-        self.pages -= u64::from(spare);
-        let first = id as usize * SPAN_PAGES + usize::from(needed);
-        self.arena.release(first, usize::from(spare));
     }
 }

@@ -6,15 +6,15 @@
 //! (3.4 %). Neighbouring sizes with the same pages and objects per zspage share the larger class, as in the kernel.
 
 /// Bytes between neighbouring sizes.
-pub const STEP: usize = 16;
+const STEP: usize = 16;
 /// Smallest object.
-pub const MIN: usize = 32;
+const MIN: usize = 32;
 /// Largest object: a page stored as it is.
-pub const MAX: usize = 4096;
+const MAX: usize = 4096;
 /// Most pages in a zspage (CONFIG_ZSMALLOC_CHAIN_SIZE).
 pub const CHAIN_MAX: usize = 8;
 /// How many sizes there are before merging.
-pub const COUNT: usize = (MAX - MIN) / STEP + 1;
+const COUNT: usize = (MAX - MIN) / STEP + 1;
 
 /// Geometry of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ pub struct SizeClass {
 }
 
 /// Index of the smallest size that holds `len` bytes.
-pub const fn index(len: usize) -> usize {
+const fn index(len: usize) -> usize {
     if len <= MIN { 0 } else { (len - MIN).div_ceil(STEP) }
 }
 
 /// The class of each size, merged: entry `i` may have a larger size than index `i` asks for.
-pub const fn table() -> [SizeClass; COUNT] {
+const fn table() -> [SizeClass; COUNT] {
     let mut classes = [SizeClass {
         size: 0,
         pages: 0,
@@ -60,6 +60,43 @@ pub const fn table() -> [SizeClass; COUNT] {
     classes
 }
 
+/// How many classes are left.
+const DISTINCT: usize = {
+    let (table, mut n, mut i) = (table(), 1, 1);
+    while i < COUNT {
+        n += (table[i].size != table[i - 1].size) as usize;
+        i += 1;
+    }
+    n
+};
+
+/// Every class once, by size.
+pub const CLASSES: [SizeClass; DISTINCT] = {
+    let (table, mut n, mut i) = (table(), 0, 1);
+    let mut classes = [table[0]; DISTINCT];
+    while i < COUNT {
+        n += (table[i].size != table[i - 1].size) as usize;
+        classes[n] = table[i];
+        i += 1;
+    }
+    classes
+};
+
+/// The place in [`CLASSES`] of the class of each size.
+const PLACES: [u8; COUNT] = {
+    let (table, mut places, mut i) = (table(), [0; COUNT], 1);
+    while i < COUNT {
+        places[i] = places[i - 1] + (table[i].size != table[i - 1].size) as u8;
+        i += 1;
+    }
+    places
+};
+
+/// The place in [`CLASSES`] of the class that holds `len` bytes.
+pub fn of(len: usize) -> usize {
+    PLACES[index(len)].into()
+}
+
 /// Pages per zspage with the smallest share of waste.
 const fn best_chain(size: usize) -> usize {
     let (mut best, mut best_waste) = (1, 4096 % size);
@@ -81,17 +118,16 @@ mod test {
 
     #[test]
     fn every_length_has_a_class_that_holds_it_closely() {
-        let table = table();
         for len in 1..=MAX {
-            let class = table[index(len)];
+            let class = CLASSES[of(len)];
+            assert_eq!(class, table()[index(len)]);
             assert!(usize::from(class.size) >= len);
             assert!(usize::from(class.objects) * usize::from(class.size) <= usize::from(class.pages) * 4096);
             assert!(usize::from(class.objects) <= 1024);
         }
-        let distinct = table.windows(2).filter(|w| w[0] != w[1]).count() + 1;
-        assert!((60..256).contains(&distinct), "{distinct}");
+        assert!((60..256).contains(&DISTINCT), "{DISTINCT}");
         assert_eq!(
-            table[index(1360)],
+            CLASSES[of(1360)],
             SizeClass {
                 size: 1360,
                 pages: 1,
