@@ -236,8 +236,8 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let pool = (group.get(Key::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
     let machine = AgentMachine::new(fds, config.staging_slots, pool).map_err(|e| ("the staging range", e))?;
     let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
-    let worker = || Mutex::new(Worker::new(&config, &machine));
-    let (fault_worker, kswapd_worker) = (worker(), worker());
+    let worker = || Mutex::new(Worker::for_reclaim(&config, &machine));
+    let (fault_worker, kswapd_worker) = (Mutex::new(Worker::new(&config, &machine)), worker());
     let kcompressd = (group.get(Key::Kcompressd) as usize).min(kcompressd::THREADS_MAX);
     let kcompressd_workers = (0..kcompressd).map(|_| worker()).collect();
     let pager = PAGER.set(Pager {

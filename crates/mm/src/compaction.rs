@@ -11,6 +11,7 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
+use crate::swap_cache::Kept;
 use crate::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
 use crate::vmstat::Item;
 use crate::zpool::{Arena, PoolRef};
@@ -67,8 +68,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             return;
         }
         for kept in self.staging.kept_mut() {
-            if let Some(handle) = self.pool.relocate(kept.handle, kept.len as usize) {
-                kept.handle = handle;
+            if let Some(handle) = self.pool.relocate(kept.handle(), kept.len() as usize) {
+                *kept = Kept::new(handle, kept.len());
             }
         }
     }

@@ -419,11 +419,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Slot::Cached(CachedEntry { handle, len, .. }) => {
                 self.resident -= 1;
                 self.cached -= 1;
-                Some(Kept { handle, len })
+                Some(Kept::new(handle, len))
             }
             Slot::Zswap(ZswapEntry { handle, len, .. }) => {
                 self.incompressible -= u64::from(len as usize == PAGE_SIZE);
-                Some(Kept { handle, len })
+                Some(Kept::new(handle, len))
             }
             Slot::Swap(blob) if blob.device == 0 => {
                 self.slots.free(&blob);
@@ -435,8 +435,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         };
         match (block, slot) {
             (Some(kept), Slot::Staged { slot, .. }) => self.staging.keep(slot, kept),
-            (Some(kept), slot) if slot.handle() != Some(kept.handle) => {
-                self.pool.free(kept.handle, kept.len as usize);
+            (Some(kept), slot) if slot.handle() != Some(kept.handle()) => {
+                self.pool.free(kept.handle(), kept.len() as usize);
             }
             (Some(_) | None, _) => {}
         }

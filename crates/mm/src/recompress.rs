@@ -22,7 +22,7 @@ use crate::zpool::{Arena, PoolKind};
 use crate::{Inner, Mm};
 
 /// Pages of a round at most.
-const ROUND: usize = IO_PAGES / 4;
+pub(crate) const ROUND: usize = IO_PAGES / 4;
 /// Bytes by which a block must become shorter to be worth moving.
 const GAIN_MIN: usize = 64;
 

@@ -21,6 +21,7 @@
 //! no memory that there is would have kept them. (Pages that are touched at random are better off with the memory that their blocks
 //! would take.) They are a list of their own (`lru`). One that is faulted while it is staged is RESIDENT from then on.
 
+use core::num::NonZeroU64;
 use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
@@ -43,19 +44,35 @@ const DROP_PIECE: u64 = 64;
 const POINTS: i32 = 256;
 const PROBE_EVERY: u32 = 16;
 
-/// A block that is kept for a page that has a frame.
+/// Where a block is and how long: in a word, since every staging slot has room for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
-    pub(crate) handle: Handle,
-    pub(crate) len: u32,
-}
+pub(crate) struct Kept(NonZeroU64);
+
+const LEN_BITS: u32 = 13;
+const _: () = assert!(Handle::BITS + LEN_BITS <= 64 && PAGE_SIZE < 1 << LEN_BITS);
 
 impl Kept {
+    /// A block of 1 to 4096 bytes.
+    pub(crate) fn new(handle: Handle, len: u32) -> Self {
+        match NonZeroU64::new(handle.to_bits() << LEN_BITS | u64::from(len)) {
+            Some(bits) => Self(bits),
+            None => unreachable!("no block is empty"),
+        }
+    }
+
+    pub(crate) fn handle(self) -> Handle {
+        Handle::from_bits(self.0.get() >> LEN_BITS)
+    }
+
+    pub(crate) fn len(self) -> u32 {
+        self.0.get() as u32 & ((1 << LEN_BITS) - 1)
+    }
+
     /// As an entry that says where the block is, and nothing else.
     pub(crate) fn entry(self) -> ZswapEntry {
         ZswapEntry {
-            handle: self.handle,
-            len: self.len,
+            handle: self.handle(),
+            len: self.len(),
             writeback: false,
             referenced: false,
             tag: 0,
@@ -113,7 +130,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 let word = if distance.is_some_and(|distance| distance <= self.resident) {
                     let tag = *active.get_or_insert_with(|| self.lru_add(Lru::Active, vpn, order));
                     Slot::Resident { order, tag, note: 0 }
-                } else if let Some(Kept { handle, len }) = self.keepable(slot).filter(|_| keeps) {
+                } else if let Some(kept) = self.keepable(slot).filter(|_| keeps) {
+                    let (handle, len) = (kept.handle(), kept.len());
                     let tag = *cached.get_or_insert_with(|| self.lru_add(Lru::Cached, vpn, order));
                     Slot::Cached(CachedEntry { handle, len, tag })
                 } else {
@@ -137,7 +155,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             return None;
         };
         let is_compressed = (len as usize) < PAGE_SIZE;
-        (is_compressed && self.pool.is_current(handle)).then_some(Kept { handle, len })
+        (is_compressed && self.pool.is_current(handle)).then(|| Kept::new(handle, len))
     }
 
     /// The blocks of the `pages` oldest pages that are mapped go, if no freeze forbids it; if there are none, those of staged pages.
@@ -161,7 +179,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         if dropped == 0 {
             // Whoever compares one of them has a copy, and finds it gone when it is to be published.
             for kept in self.staging.take_all_kept() {
-                self.pool.free(kept.handle, kept.len as usize);
+                self.pool.free(kept.handle(), kept.len() as usize);
             }
         }
         dropped

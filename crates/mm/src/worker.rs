@@ -89,15 +89,24 @@ fn decompress(contexts: &mut Vec<Context>, block: Block<'_>, page: &mut [u8]) ->
 }
 
 impl<M: Machine> Worker<M> {
-    /// Working memory for one thread of an engine with this configuration. All of it is taken now.
+    /// Working memory for a thread that serves the faults of an engine with this configuration. All of it is taken now.
     pub fn new(config: &crate::Config, machine: &M) -> Self {
-        let io_pages = (1 << config.load_order_max()).max(IO_PAGES);
+        Self::with_room(config, machine, 1 << config.load_order_max())
+    }
+
+    /// As [`new`](Self::new), for a thread that does anything but that: it looks at a few pages at a time.
+    pub fn for_reclaim(config: &crate::Config, machine: &M) -> Self {
+        Self::with_room(config, machine, crate::recompress::ROUND)
+    }
+
+    fn with_room(config: &crate::Config, machine: &M, load_pages: usize) -> Self {
+        let io_pages = load_pages.max(IO_PAGES);
         let folio = (1 << config.folio_order_max).max(config.store_batch as usize);
         let mut worker = Self {
             page: Box::new([0; PAGE_SIZE]),
-            blocks: vec![0; (PAGE_SIZE) << config.load_order_max()],
-            loads: Vec::with_capacity(1 << config.load_order_max()),
-            reads: Vec::with_capacity(1 << config.load_order_max()),
+            blocks: vec![0; load_pages * PAGE_SIZE],
+            loads: Vec::with_capacity(load_pages),
+            reads: Vec::with_capacity(load_pages),
             opened: Vec::with_capacity(io_pages),
             io: machine.io_buffer(io_pages),
             io_pages,

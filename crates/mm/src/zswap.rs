@@ -305,7 +305,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     let tag = tag(self);
                     Slot::Zswap(ZswapEntry {
                         tag,
-                        ..Kept { handle, len }.entry()
+                        ..Kept::new(handle, len).entry()
                     })
                 }
                 // The slot is not reused before its run is released, which is ours: what is kept for it, wherever compaction has

@@ -275,7 +275,11 @@ fn density_full_and_compacted(objects: usize) -> (usize, usize) {
     }
     pool.end_compaction();
     assert!(pool.is_valid());
-    assert!(before - pool.pages() >= gain, "what was promised is freed");
+    assert!(
+        before - pool.pages() >= gain,
+        "what was promised is freed: {gain}, {}",
+        before - pool.pages()
+    );
     assert_eq!(pool.pages(), backed.lock().len() as u64, "what is counted is backed");
     let is_whole = |(i, place): &(usize, Place)| holds(pool, *place, &vec![*i as u8; len_of(*i)]);
     assert!(live.iter().all(is_whole));

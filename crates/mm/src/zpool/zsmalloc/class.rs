@@ -90,7 +90,7 @@ impl<A: Arena> Class<A> {
         };
         let object = Object::new(id, self.take_object(backing, id));
         if let Some(fingerprint) = fingerprint {
-            self.fingerprints.set(id as usize, fingerprint);
+            self.fingerprints.set(self.number(object), fingerprint);
         }
         let range = self.range(object, bytes.len());
         let span = span_mut(&mut self.spans, id);
@@ -103,9 +103,14 @@ impl<A: Arena> Class<A> {
         arena.bytes(self.span(object.zspage()), self.range(object, len))
     }
 
-    /// Of an object of a whole page, which has a zspage for itself.
+    /// Of an object of a whole page.
     pub(super) fn fingerprint(&self, object: Object) -> u32 {
-        self.fingerprints.get(object.zspage() as usize)
+        self.fingerprints.get(self.number(object))
+    }
+
+    /// Objects one behind the other, over all zspages.
+    fn number(&self, object: Object) -> usize {
+        object.zspage() as usize * usize::from(self.geometry.objects) + usize::from(object.index())
     }
 
     /// Free an object. An emptied zspage returns its pages to the system, or keeps them warm.
@@ -138,11 +143,15 @@ impl<A: Arena> Class<A> {
         if !self.is_to_move(from) {
             return None;
         }
-        let id = self.fullest().or_else(|| self.remnant_with_room())?;
+        let id = match self.zspages[from.zspage() as usize].state {
+            // Or it might be empty, and freed, before others need the room at its front.
+            State::Remnant => self.remnant_with_room().or_else(|| self.fullest())?,
+            _ => self.fullest().or_else(|| self.remnant_with_room())?,
+        };
         let to = Object::new(id, self.take_object(backing, id));
         let fingerprint = self.fingerprint(from);
         if len == PAGE_SIZE {
-            self.fingerprints.set(id as usize, fingerprint);
+            self.fingerprints.set(self.number(to), fingerprint);
         }
         self.copy(&backing.arena, from, to, len);
         self.free(backing, from);
