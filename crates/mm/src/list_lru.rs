@@ -19,7 +19,7 @@ use crate::page::{PageRange, VPN_BITS, Vpn};
 pub const SEGMENT_PAGES: u64 = 1024;
 /// Entries added between two sweeps, and how many each looks at.
 const SWEEP_EVERY: usize = 128;
-const SWEEP: usize = 4 * SWEEP_EVERY;
+const SWEEP: usize = 8 * SWEEP_EVERY;
 /// Entries below which no sweep is due.
 const SWEEP_MIN: usize = 1024;
 
@@ -175,8 +175,8 @@ impl LruList {
         (1 << self.tags.bits) - 1
     }
 
-    /// Whether a [`sweep`](Self::sweep) is due: while they find a quarter of the entries stale, each entry that is added has four
-    /// looked at, so the list stays at that; then not until it has grown by a quarter.
+    /// Whether a [`sweep`](Self::sweep) is due: while they find an eighth of the entries stale, each entry that is added has eight
+    /// looked at, so the list stays at that; then not until it has grown by an eighth.
     pub fn needs_sweep(&self) -> bool {
         self.unswept >= SWEEP_EVERY && self.len > self.resume_at.max(SWEEP_MIN)
     }
@@ -207,10 +207,10 @@ impl LruList {
             }
         }
         self.len -= stale;
-        self.resume_at = if stale * 4 >= looked_at {
+        self.resume_at = if stale * 8 >= looked_at {
             0
         } else {
-            self.len + self.len / 4
+            self.len + self.len / 8
         };
     }
 
