@@ -13,7 +13,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::page::{PageRange, VPN_BITS, Vpn};
+use crate::page::{PageRange, Vpn};
 
 /// Pages added to a segment until the next one begins, where nobody asks for distances.
 pub const SEGMENT_PAGES: u64 = 1024;
@@ -41,41 +41,92 @@ impl LruEntry {
     }
 }
 
-/// An entry without its tag: five bytes.
-#[derive(Clone, Copy)]
-struct Packed([u8; 5]);
-
-const _: () = assert!(VPN_BITS + 4 <= 40, "a folio in five bytes");
+/// Entries one behind the other, each as its distance from the one before: three bytes for a page within 2 GiB of the last
+/// one, two for the next folio.
+#[derive(Default)]
+struct Packed {
+    bytes: Vec<u8>,
+    /// Those from here on are on the list.
+    head: usize,
+    /// First page of the entry before the one at `head`, and of the last one.
+    before: u64,
+    last: u64,
+    entries: usize,
+}
 
 impl Packed {
-    fn new(vpn: Vpn, order: u32) -> Self {
-        let [a, b, c, d, e, ..] = (vpn.number() | u64::from(order) << VPN_BITS).to_le_bytes();
-        Self([a, b, c, d, e])
+    /// Sign at the bottom, so that what is near is small; below that, whether an order follows.
+    fn push(&mut self, vpn: Vpn, order: u32) {
+        let ahead = vpn.number().wrapping_sub(self.last) as i64;
+        let mut rest = ((ahead << 1 ^ ahead >> 63) as u64) << 1 | u64::from(order > 0);
+        while rest >= 0x80 {
+            self.bytes.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.bytes.push(rest as u8);
+        if order > 0 {
+            self.bytes.push(order as u8);
+        }
+        self.last = vpn.number();
+        self.entries += 1;
     }
 
-    fn with_tag(self, tag: u32) -> LruEntry {
-        let [a, b, c, d, e] = self.0;
-        let bits = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
-        LruEntry {
-            vpn: Vpn::new(bits & ((1 << VPN_BITS) - 1)),
-            order: (bits >> VPN_BITS) as u32,
-            tag,
+    /// The first entry, and what the list is once it has gone: `head` and `before`.
+    fn peek(&self) -> Option<(Vpn, u32, (usize, u64))> {
+        let (mut value, mut shift, mut at) = (0, 0, self.head);
+        loop {
+            let byte = *self.bytes.get(at)?;
+            at += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                break;
+            }
         }
+        let zigzag = value >> 1;
+        let ahead = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+        let vpn = self.before.wrapping_add(ahead as u64);
+        let order = match value & 1 {
+            0 => 0,
+            _ => {
+                at += 1;
+                self.bytes[at - 1].into()
+            }
+        };
+        Some((Vpn::new(vpn), order, (at, vpn)))
+    }
+
+    fn pop(&mut self) -> Option<(Vpn, u32)> {
+        let (vpn, order, rest) = self.peek()?;
+        (self.head, self.before) = rest;
+        self.entries -= 1;
+        Some((vpn, order))
     }
 }
 
 struct Segment {
-    /// Those from `head` on are on the list.
-    entries: Vec<Packed>,
-    head: usize,
+    entries: Packed,
     tag: u32,
     /// When the last one was added.
     time: u64,
 }
 
 impl Segment {
-    fn live(&self) -> usize {
-        self.entries.len() - self.head
+    /// Keep what `is_live`. Returns how many entries went.
+    fn sweep(&mut self, is_live: impl Fn(LruEntry) -> bool) -> usize {
+        let mut kept = Packed {
+            bytes: Vec::with_capacity(self.entries.bytes.len() - self.entries.head),
+            ..Packed::default()
+        };
+        let (before, tag) = (self.entries.entries, self.tag);
+        while let Some((vpn, order)) = self.entries.pop() {
+            if is_live(LruEntry { vpn, order, tag }) {
+                kept.push(vpn, order);
+            }
+        }
+        kept.bytes.shrink_to_fit();
+        self.entries = kept;
+        before - self.entries.entries
     }
 }
 
@@ -152,17 +203,16 @@ impl LruList {
         // The segment of this tag may be gone already, swept or popped empty.
         if self.segments.back().is_none_or(|segment| segment.tag != self.tag) {
             if let Some(full) = self.segments.back_mut() {
-                full.entries.shrink_to_fit();
+                full.entries.bytes.shrink_to_fit();
             }
             self.segments.push_back(Segment {
-                entries: Vec::new(),
-                head: 0,
+                entries: Packed::default(),
                 tag: self.tag,
                 time: self.now,
             });
         }
         if let Some(segment) = self.segments.back_mut() {
-            segment.entries.push(Packed::new(vpn, order));
+            segment.entries.push(vpn, order);
             segment.time = self.now;
         }
         self.filled += 1 << order;
@@ -193,14 +243,9 @@ impl LruList {
                 self.hand = 0;
             }
             let segment = &mut self.segments[self.hand];
-            let (before, tag) = (segment.live(), segment.tag);
-            segment.entries.drain(..segment.head);
-            segment.head = 0;
-            segment.entries.retain(|entry| is_live(entry.with_tag(tag)));
-            segment.entries.shrink_to_fit();
-            looked_at += before;
-            stale += before - segment.live();
-            if segment.live() == 0 {
+            looked_at += segment.entries.entries;
+            stale += segment.sweep(&is_live);
+            if segment.entries.entries == 0 {
                 self.segments.remove(self.hand);
             } else {
                 self.hand += 1;
@@ -233,8 +278,9 @@ impl LruList {
     /// The oldest entry, which stays, and a time at which it was on the list already. The caller checks its tag against the words.
     pub fn oldest(&mut self) -> Option<(LruEntry, u64)> {
         while let Some(segment) = self.segments.front() {
-            if let Some(entry) = segment.entries.get(segment.head) {
-                return Some((entry.with_tag(segment.tag), segment.time));
+            if let Some((vpn, order, _)) = segment.entries.peek() {
+                let tag = segment.tag;
+                return Some((LruEntry { vpn, order, tag }, segment.time));
             }
             self.segments.pop_front();
             self.hand = self.hand.saturating_sub(1);
@@ -246,7 +292,7 @@ impl LruList {
     pub fn pop_oldest(&mut self) -> Option<LruEntry> {
         let (entry, _) = self.oldest()?;
         if let Some(segment) = self.segments.front_mut() {
-            segment.head += 1;
+            segment.entries.pop();
             self.len -= 1;
         }
         Some(entry)
@@ -281,6 +327,28 @@ mod test {
             }
             assert_eq!(list.pop_oldest(), None);
         }
+    }
+
+    #[test]
+    fn entries_far_apart_come_back() {
+        let pages = [0, 1, 1 << 19, 3, 0x7_ffff_ffff, 0x7_ffff_fe00, 512, 0x5_5555_5555, 0];
+        let mut list = LruList::new(TAGS, SEGMENT_PAGES);
+        let folios: Vec<(Vpn, u32)> = pages.into_iter().map(Vpn::new).zip((0..10).cycle()).collect();
+        for (vpn, order) in &folios {
+            list.add_tail(*vpn, *order);
+        }
+        list.sweep(|entry| entry.vpn.number() != 3);
+        let left = core::iter::from_fn(|| list.pop_oldest()).map(|entry| (entry.vpn, entry.order));
+        assert!(left.eq(folios.into_iter().filter(|(vpn, _)| vpn.number() != 3)));
+    }
+
+    #[test]
+    fn a_random_page_within_two_gibibytes_takes_three_bytes() {
+        let mut packed = Packed::default();
+        let pages = || (0..1000u64).map(|i| Vpn::new((1 << 34) + i * 7_919 * 31 % (1 << 19)));
+        pages().for_each(|vpn| packed.push(vpn, 0));
+        assert!(packed.bytes.len() <= 3 * 1000 + 3, "{}", packed.bytes.len());
+        assert!(pages().all(|vpn| packed.pop() == Some((vpn, 0))));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Size classes: 16-byte steps, each with the zspage length that wastes least.
 //!
 //! # Worked example
-//! Objects of 1,360 bytes: one page holds 3 and wastes 16 of 4,096 bytes (0.4 %), so four pages hold 12.
+//! Objects of 1,360 bytes: one page holds 3 and wastes 16 of 4,096 bytes (0.4 %), so eight pages hold 24.
 //! Objects of 1,376: one page holds 2 and wastes 1,344; three pages hold 8 and waste 1,280 of 12,288; eight pages hold 23 and waste 1,120 of 32,768
 //! (3.4 %). Neighbouring sizes with the same pages and objects per zspage share the larger class, as in the kernel.
 
@@ -15,7 +15,7 @@ const MAX: usize = 4096;
 pub const CHAIN_MAX: usize = 8;
 /// Pages of a zspage up to which a chain is repeated: what a zspage costs in metadata is shared by its objects. Whole pages share
 /// none, so that each goes back to the system by itself.
-const LONG_ENOUGH: usize = 4;
+const LONG_ENOUGH: usize = 8;
 /// How many sizes there are before merging.
 const COUNT: usize = (MAX - MIN) / STEP + 1;
 
@@ -136,8 +136,8 @@ mod test {
             CLASSES[of(1360)],
             SizeClass {
                 size: 1360,
-                pages: 4,
-                objects: 12
+                pages: 8,
+                objects: 24
             }
         );
     }
