@@ -65,6 +65,7 @@ fuzz_target!(|input: &[u8]| {
             }
             2 => compact(&mut pools, &mut live, n % 8),
             3 if *byte < 16 => pools.inherit(),
+            3 if *byte < 32 => pools.reopen(),
             4 => drop(pools.switch(kind(*byte), || (n % 5 > 0).then(|| VecArena::new(ARENA_PAGES)))),
             _ => {
                 let (len, kind) = (n % 4096 + 1, pools.current());

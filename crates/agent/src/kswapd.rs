@@ -26,6 +26,8 @@ use crate::pager::{Pager, pause};
 use crate::{fork, vma};
 use crate::{kcompressd, memcg};
 
+/// How long a fork waits for room at most.
+const CHILD_ROOM_NS: u64 = 5_000_000;
 /// Tick while the process grows or reclaims, and while it does not.
 const TICK_BUSY_NS: u64 = 5_000_000;
 const TICK_IDLE_NS: u64 = 20_000_000;
@@ -117,7 +119,11 @@ impl Kswapd {
             pager.join();
         }
         if bits & mail::FREEZE != 0 {
+            self.make_room_for_child();
             fork::freeze_until_forked(pager);
+            // The child charges half of what is shared as soon as it looks; until we do, we charge all of it.
+            self.look_at_shares();
+            self.sample();
         }
         self.tick(bits & mail::SCAN != 0);
         self.reclaim();
@@ -125,6 +131,20 @@ impl Kswapd {
         self.train();
         self.recompress();
         self.tell();
+    }
+
+    /// What a fork shares frees nothing for a while when it leaves, in neither process: so that both have something to work with, some
+    /// of it leaves before, if the limit is near.
+    fn make_room_for_child(&mut self) {
+        let pager = self.pager;
+        let began = time::now_ns();
+        let batch = self.batch();
+        while pager.memcg.lacks_room_for_child(pager) && time::now_ns().saturating_sub(began) < CHILD_ROOM_NS {
+            let scan = pager.shrink(&mut self.worker, batch, Effort::Requested);
+            if scan.again || scan.reclaimed == 0 {
+                break;
+            }
+        }
     }
 
     /// Earn a share of the time that went by for what may wait.
@@ -221,7 +241,10 @@ impl Kswapd {
         let memcg = &self.pager.memcg;
         if memcg.shares() {
             self.shared = self.pager.fds().proc.shared_anon().unwrap_or(0);
-            memcg.set_shares(self.shared > 0);
+            if self.shared == 0 {
+                memcg.end_sharing();
+                self.pager.mm.end_sharing();
+            }
         }
     }
 
@@ -348,6 +371,19 @@ impl Kswapd {
             if scan.again {
                 pause(50_000);
             }
+            if pager.memcg.shares() {
+                let is_stuck = scan.reclaimed == 0 && scan.isolated == 0;
+                // Breaking the sharing takes more memory at first: not while anything of our own waits for a second chance, nor for
+                // a watermark.
+                if is_stuck && pager.shrink(&mut self.worker, batch, Effort::Requested).reclaimed > 0 {
+                    fruitless = 0;
+                    continue;
+                }
+                if is_stuck && pager.memcg.excess(pager, pager.room()) == 0 && !pager.lacks_room() {
+                    break;
+                }
+                self.unshare(&pager.mm.take_shared(is_stuck));
+            }
             if scan.reclaimed > 0 {
                 fruitless = 0;
                 continue;
@@ -395,7 +431,7 @@ impl Kswapd {
         }
     }
 
-    /// Only shared pages are left: break the sharing and take them.
+    /// The turn has come to shared pages: break the sharing and take them.
     fn unshare(&mut self, shared: &[uzswap_mm::page::PageRange]) {
         let pager = self.pager;
         pager.is_unsharing.store(true, Ordering::SeqCst);

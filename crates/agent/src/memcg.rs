@@ -104,8 +104,14 @@ impl Memcg {
         self.shares.load(Ordering::Relaxed) != 0
     }
 
-    pub(crate) fn set_shares(&self, shares: bool) {
-        self.shares.store(u8::from(shares), Ordering::Relaxed);
+    /// A child was forked, or we are one.
+    pub(crate) fn begin_sharing(&self) {
+        self.shares.store(1, Ordering::Relaxed);
+    }
+
+    /// No relative has pages of ours any more.
+    pub(crate) fn end_sharing(&self) {
+        self.shares.store(0, Ordering::Relaxed);
     }
 
     /// Sampled: `rss_anon` bytes, of which the engine counted `counted` and `shared` are charged to relatives.
@@ -118,7 +124,7 @@ impl Memcg {
     pub(crate) fn assume_shared(&self, pager: &Pager) {
         let counted = (pager.mm.usage_pages() as usize * PAGE_SIZE) as i64;
         self.beyond.store(-counted, Ordering::Relaxed);
-        self.set_shares(true);
+        self.begin_sharing();
     }
 
     /// Our charge now, in bytes; also told to the group.
@@ -146,6 +152,13 @@ impl Memcg {
     pub(crate) fn low(&self) -> u64 {
         let high = self.high();
         high.saturating_sub((self.group.get(Key::MemoryMax) / 64).clamp(1 << 19, 32 << 20))
+    }
+
+    /// Whether a child that is forked now would have next to no memory that it does not share.
+    pub(crate) fn lacks_room_for_child(&self, pager: &Pager) -> bool {
+        let room = (self.group.get(Key::MemoryMax) / 16).clamp(1 << 20, 16 << 20);
+        // Where there are relatives already, most of what leaves is shared with them.
+        !self.shares() && self.excess(pager, room) > 0
     }
 
     /// Bytes that may still be charged before background reclaim starts.

@@ -185,7 +185,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 inner.table.publish(vpn, slot);
             }
             inner.slots.start_over();
-            inner.pool.inherit();
+            inner.begin_sharing();
         });
     }
 

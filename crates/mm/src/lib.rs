@@ -57,6 +57,7 @@ pub mod page;
 mod range_set;
 mod readahead;
 mod recompress;
+mod shared;
 mod shrinker;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
@@ -135,6 +136,8 @@ pub struct Gauges {
     pub cached: u64,
     /// Mapped pages that are known to be wanted.
     pub active: u64,
+    /// Mapped pages that do not move because a forked relative has them.
+    pub shared: u64,
     /// Of them, pages stored as they are.
     pub incompressible: u64,
     /// Pages of the swap device in use.
@@ -174,7 +177,7 @@ pub struct Inner<R, A: Arena> {
     table: SwapTable,
     managed: RangeSet,
     /// Resident folios (`lru`).
-    lru: [LruList; 3],
+    lru: [LruList; 4],
     /// Stored folios, oldest first: those that came to rest (`recompress`), which are all older than the others.
     zswap_cold: LruList,
     zswap_lru: LruList,
@@ -183,9 +186,12 @@ pub struct Inner<R, A: Arena> {
     slots: SwapSlots,
     streams: Streams,
     resident: u64,
-    /// Of them, pages whose blocks are kept, and pages of the active list.
+    /// Of them, pages whose blocks are kept, and pages of the active and of the shared list.
     cached: u64,
     active: u64,
+    shared: u64,
+    /// Forked relatives have pages of this process.
+    shares: bool,
     keeping: Keeping,
     incompressible: u64,
     /// Entries carry the `writeback` mark: of one writeback or recompression at a time.
@@ -218,6 +224,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             resident: 0,
             cached: 0,
             active: 0,
+            shared: 0,
+            shares: false,
             keeping: Keeping::default(),
             incompressible: 0,
             is_writing_back: false,
@@ -378,6 +386,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             stored: inner.pool.objects(),
             cached: inner.cached,
             active: inner.active,
+            shared: inner.shared,
             incompressible: inner.incompressible,
             swapped: inner.slots.in_use(),
             table_bytes: inner.table.bytes(),
@@ -402,6 +411,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Slot::Resident { tag, .. } => {
                 self.resident += 1;
                 self.active += u64::from(Lru::of_resident(tag) == Lru::Active);
+                self.shared += u64::from(Lru::of_resident(tag) == Lru::Shared);
             }
             Slot::Cached(_) => {
                 self.resident += 1;
@@ -414,6 +424,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Slot::Resident { tag, .. } => {
                 self.resident -= 1;
                 self.active -= u64::from(Lru::of_resident(tag) == Lru::Active);
+                self.shared -= u64::from(Lru::of_resident(tag) == Lru::Shared);
                 None
             }
             Slot::Cached(CachedEntry { handle, len, .. }) => {

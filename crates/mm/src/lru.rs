@@ -1,12 +1,13 @@
 //! Which folio leaves next (`mm/swap.c`, `mm/vmscan.c`, `mm/workingset.c`).
 //!
-//! Three lists, each oldest first:
+//! Four lists, each oldest first:
 //! * *inactive*: pages that were touched for the first time, adopted, or loaded after so many others were stored that no memory
 //!   that there is would have kept them;
 //! * *cached*: of the latter, those that were loaded in sequence and whose stored block is kept (`swap_cache`). They leave first if
 //!   they are many ([`SHARE`]), else in the order of their age;
 //! * *active*: pages that proved that they are wanted: faulted while they were staged, or so soon after they were stored that the
-//!   resident pages could have held them. They leave when the others are few ([`SHARE`]), oldest first.
+//!   resident pages could have held them. They leave when the others are few ([`SHARE`]), oldest first;
+//! * *shared*: pages that refused to leave because a forked relative has them (`shared`).
 //!
 //! So a scan of much memory passes through the second and leaves the others alone. There is no accessed bit in user space: that a
 //! page is wanted shows when it is faulted, and staging keeps that cheap.
@@ -19,14 +20,18 @@ use crate::page::{MAX_ORDER, PageRange, Vpn};
 use crate::swap_table::entry::{CTAG_BITS, Slot, TAG_BITS};
 use crate::zpool::Arena;
 
-/// The inactive and the active list share the tags of a RESIDENT word: even ones are those of the former.
+/// The inactive, the active and the shared list divide the tags of a RESIDENT word among them.
 const INACTIVE_TAGS: Tags = Tags {
     bits: TAG_BITS,
     first: 0,
-    stride: 2,
+    stride: 4,
 };
 const ACTIVE_TAGS: Tags = Tags {
     first: 1,
+    ..INACTIVE_TAGS
+};
+const SHARED_TAGS: Tags = Tags {
+    first: 2,
     ..INACTIVE_TAGS
 };
 const CACHED_TAGS: Tags = Tags {
@@ -39,7 +44,7 @@ const CACHED_TAGS: Tags = Tags {
 const SHARE: u64 = 8;
 
 /// The lists, in the order of [`Lru`].
-pub(crate) const TAGS: [Tags; 3] = [INACTIVE_TAGS, CACHED_TAGS, ACTIVE_TAGS];
+pub(crate) const TAGS: [Tags; 4] = [INACTIVE_TAGS, CACHED_TAGS, ACTIVE_TAGS, SHARED_TAGS];
 
 /// A list of resident folios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,21 +52,23 @@ pub(crate) enum Lru {
     Inactive,
     Cached,
     Active,
+    Shared,
 }
 
 impl Lru {
     /// The list that a RESIDENT word with this tag belongs to.
     pub(crate) fn of_resident(tag: u32) -> Self {
-        match tag % ACTIVE_TAGS.stride == ACTIVE_TAGS.first {
-            true => Self::Active,
-            false => Self::Inactive,
+        match tag % INACTIVE_TAGS.stride {
+            tag if tag == ACTIVE_TAGS.first => Self::Active,
+            tag if tag == SHARED_TAGS.first => Self::Shared,
+            _ => Self::Inactive,
         }
     }
 
     /// Whether `slot` is that of a page of `entry`, which was taken off this list.
     pub(crate) fn holds(self, slot: Slot, entry: LruEntry) -> bool {
         match self {
-            Self::Inactive | Self::Active => slot.is_resident_as(entry.order, entry.tag),
+            Self::Inactive | Self::Active | Self::Shared => slot.is_resident_as(entry.order, entry.tag),
             Self::Cached => slot.is_cached_as(entry.tag),
         }
     }
@@ -77,13 +84,22 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         list.add_tail(vpn, order)
     }
 
-    /// Entries of all lists, stale ones included.
+    /// Entries that [`pop_coldest`](Self::pop_coldest) gets at, stale ones included.
     pub(crate) fn lru_len(&self) -> usize {
-        self.lru.iter().map(LruList::len).sum()
+        let all: usize = self.lru.iter().map(LruList::len).sum();
+        match self.shares {
+            true => all - self.lru[Lru::Shared as usize].len(),
+            false => all,
+        }
     }
 
     /// Take the folio whose turn it is to leave off its list. The caller checks its words.
     pub(crate) fn pop_coldest(&mut self) -> Option<(Lru, LruEntry)> {
+        if !self.shares
+            && let Some(entry) = self.lru[Lru::Shared as usize].pop_oldest()
+        {
+            return Some((Lru::Shared, entry));
+        }
         let is_active_due = (self.resident - self.active) * SHARE < self.resident;
         let [first, last] = if is_active_due {
             [Lru::Active, Lru::Inactive]
@@ -96,7 +112,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// As [`pop_coldest`](Self::pop_coldest), from the active list or from the other two.
     fn pop_from(&mut self, lru: Lru) -> Option<(Lru, LruEntry)> {
         let lru = match lru {
-            Lru::Active => Lru::Active,
+            Lru::Active | Lru::Shared => lru,
             Lru::Inactive | Lru::Cached if self.cached * SHARE > self.resident => Lru::Cached,
             Lru::Inactive | Lru::Cached => {
                 let [inactive, cached] = [Lru::Inactive, Lru::Cached].map(|lru| self.lru[lru as usize].oldest());
@@ -121,8 +137,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// The pages `[vpn, vpn + 2^order)` are mapped: one entry on the inactive or the active list, its tag in every word.
-    fn publish_folio(&mut self, lru: Lru, vpn: Vpn, order: u32) {
+    /// The pages `[vpn, vpn + 2^order)` are mapped: one entry on a list but the cached, its tag in every word.
+    pub(crate) fn publish_folio(&mut self, lru: Lru, vpn: Vpn, order: u32) {
         let tag = self.lru_add(lru, vpn, order);
         for page in PageRange::new(vpn, 1 << order).iter() {
             // A frame that comes back from staging holds what it held.

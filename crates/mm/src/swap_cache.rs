@@ -18,7 +18,7 @@
 //! meanwhile: then it is gone from beside the slot when, under the lock again, it would be published, and the page stays staged.
 //!
 //! Kept are the blocks of pages that are expected to leave again: that were loaded in sequence, after so many others were stored that
-//! no memory that there is would have kept them. (Pages that are touched at random are better off with the memory that their blocks
+//! no memory that there is would have kept them; and those in a pool that a forked relative has too (`shared`). (Pages that are touched at random are better off with the memory that their blocks
 //! would take.) They are a list of their own (`lru`). One that is faulted while it is staged is RESIDENT from then on.
 
 use core::num::NonZeroU64;
@@ -80,6 +80,15 @@ impl Kept {
     }
 }
 
+/// Whether blocks may be kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Keep {
+    /// `--swap-cache`.
+    is_on: bool,
+    /// The pool has room for blocks that may not be needed.
+    has_room: bool,
+}
+
 /// Whether it is worth keeping blocks.
 #[derive(Default)]
 pub(crate) struct Keeping {
@@ -108,29 +117,35 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         while !enabled && self.with(|inner| inner.drop_cached(DROP_PIECE)) > 0 {}
     }
 
-    /// Whether the pool has room for blocks that may not be needed.
-    pub(crate) fn may_keep(&self, pool_pages: u64) -> bool {
+    /// Whether blocks may be kept, with so many pages in the pool.
+    pub(crate) fn keep(&self, pool_pages: u64) -> Keep {
         let limit = self.pool_limit.load(Ordering::Relaxed);
-        self.keeps_blocks.load(Ordering::Relaxed)
-            && !self.pool_reached_full.load(Ordering::Relaxed)
-            && pool_pages <= limit / 16 * POOL_SIXTEENTHS
+        let is_on = self.keeps_blocks.load(Ordering::Relaxed);
+        let is_full = self.pool_reached_full.load(Ordering::Relaxed);
+        Keep {
+            is_on,
+            has_room: is_on && !is_full && pool_pages <= limit / 16 * POOL_SIXTEENTHS,
+        }
     }
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// Pages that were stored are mapped. Those that more resident pages would have kept are active; with `may_keep`, the blocks of
-    /// the others are kept.
-    pub(crate) fn publish_loaded_run(&mut self, run: PageRange, may_keep: bool) {
-        let keeps = may_keep && run.pages() >= STREAM_MIN && self.keeping.is_worthwhile();
+    /// Pages that were stored are mapped. Those that more resident pages would have kept are active; if it is worth it, the blocks of
+    /// the others are kept, and those of all that freeing would not free.
+    pub(crate) fn publish_loaded_run(&mut self, run: PageRange, keep: Keep) {
+        let keeps = keep.has_room && run.pages() >= STREAM_MIN && self.keeping.is_worthwhile();
         for (vpn, order) in run.folios(MAX_ORDER) {
             let (mut resident, mut cached, mut active) = (None, None, None);
             for page in PageRange::new(vpn, 1 << order).iter() {
                 let slot = self.table.lookup(page);
                 let distance = self.refault_distance(slot);
-                let word = if distance.is_some_and(|distance| distance <= self.resident) {
+                let kept = self.keepable(slot);
+                let is_shared = |kept: &Kept| self.pool.is_inherited(kept.handle(), kept.len() as usize);
+                let costs_nothing = keep.is_on && self.shares && kept.as_ref().is_some_and(is_shared);
+                let word = if !costs_nothing && distance.is_some_and(|distance| distance <= self.resident) {
                     let tag = *active.get_or_insert_with(|| self.lru_add(Lru::Active, vpn, order));
                     Slot::Resident { order, tag, note: 0 }
-                } else if let Some(kept) = self.keepable(slot).filter(|_| keeps) {
+                } else if let Some(kept) = kept.filter(|_| keeps || costs_nothing) {
                     let (handle, len) = (kept.handle(), kept.len());
                     let tag = *cached.get_or_insert_with(|| self.lru_add(Lru::Cached, vpn, order));
                     Slot::Cached(CachedEntry { handle, len, tag })

@@ -44,8 +44,9 @@ pub struct Scan {
     pub reclaimed: u64,
     /// Pages taken out of the mapping in this round.
     pub isolated: u32,
-    /// Pages that could not move because a forked process shares them or the kernel pins them. If nothing else is
-    /// left, breaking the sharing (outside the lock) and [`Mm::isolate_range`] gets at the former.
+    /// Pages that could not move because the kernel pins them or a forked process has them that we do not know of. If nothing else is
+    /// left, breaking the sharing (outside the lock) and [`Mm::isolate_range`] gets at the latter. Of those that we know of:
+    /// [`Mm::take_shared`].
     pub shared: Vec<PageRange>,
     /// Reclaim must wait until events were read.
     pub again: bool,
@@ -339,8 +340,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Stop::Missing => self.publish(vpn, Slot::None),
             Stop::Busy => {
                 mm.stat.add(Item::ReclaimBusy, 1);
-                remember(&mut scan.shared, vpn);
-                self.publish_resident(vpn);
+                if self.shares {
+                    self.publish_folio(Lru::Shared, vpn, 0);
+                } else {
+                    remember(&mut scan.shared, vpn);
+                    self.publish_resident(vpn);
+                }
             }
             Stop::Unmovable | Stop::Present => {
                 mm.stat.add(Item::ReclaimUnmovable, 1);

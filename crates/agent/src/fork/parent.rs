@@ -194,7 +194,11 @@ impl ForkServer {
         if !has_child {
             pager.pins.lock().pop();
         }
-        pager.memcg.set_shares(pager.memcg.shares() || has_child);
+        if has_child {
+            // Before the log is applied, which frees blocks.
+            pager.memcg.begin_sharing();
+            pager.mm.forked();
+        }
         pager.mm.thaw();
         pager.is_freezing.store(false, Ordering::SeqCst);
         pager.handover.parent_returned.store(false, Ordering::SeqCst);

@@ -20,7 +20,7 @@ pub const BASE: u64 = if cfg!(miri) { 0x155_0000 } else { 0x5555_0000 };
 /// Pages of it.
 pub const PAGES: u64 = if cfg!(miri) { 32 } else { 96 };
 /// What [`World::step`] can do.
-pub const OPS: u8 = 26;
+pub const OPS: u8 = 27;
 
 /// Faults after which a page must be there.
 const TRIES: u32 = 8;
@@ -250,6 +250,16 @@ impl<R: RawMutex> World<R> {
             22 => self.recompress(),
             23 => self.mm.set_shrinker(seed.is_multiple_of(2)),
             24 => self.mm.set_swap_cache(!seed.is_multiple_of(4)),
+            25 => {
+                if seed.is_multiple_of(2) {
+                    self.mm.forked();
+                } else {
+                    self.mm.end_sharing();
+                }
+                for range in self.mm.take_shared(seed.is_multiple_of(3)) {
+                    self.mm.isolate_range(range);
+                }
+            }
             _ => drop(self.mm.set_pool(PoolKind {
                 zpool: ZpoolType::from_word(seed % 3),
                 compressor: Compressor {
@@ -277,6 +287,7 @@ impl<R: RawMutex> World<R> {
         let machine = self.mm.machine();
         machine.pinned.borrow_mut().clear();
         machine.disk_fails.set(false);
+        self.mm.end_sharing();
         self.mm.set_writeback(true);
         self.mm.set_enabled(true);
         self.mm.set_swap_out(SwapOut::Whole);
@@ -313,7 +324,7 @@ impl<R: RawMutex> World<R> {
         assert_eq!(gauges.staged, self.mm.machine().staged_frames() as u64);
         // Pages that were mapped while their range was not managed (a remap during a freeze) have no word.
         assert!(gauges.resident <= self.mm.machine().pages.borrow().len() as u64);
-        assert!(gauges.active + gauges.cached <= gauges.resident);
+        assert!(gauges.active + gauges.cached + gauges.shared <= gauges.resident);
         assert_eq!(gauges.stored, gauges.cached, "all of it was loaded again");
         self.mm.set_swap_cache(false);
         let gauges = self.mm.gauges();

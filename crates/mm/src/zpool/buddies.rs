@@ -282,6 +282,14 @@ impl<A: Arena, const N: usize> Pages<A, N> {
         }
     }
 
+    fn reopen(&mut self) {
+        for id in 0..self.pages.len() as u32 {
+            if core::mem::take(&mut self.pages[id as usize].is_inherited) {
+                self.link(id);
+            }
+        }
+    }
+
     #[cfg(test)]
     fn is_valid(&self) -> bool {
         let mut objects = 0;
@@ -338,6 +346,15 @@ impl<R: RawMutex, A: Arena, const N: usize> Zpool for Buddies<R, A, N> {
 
     fn inherit(&self) {
         self.0.lock().inherit();
+    }
+
+    fn is_inherited(&self, place: Place, _len: usize) -> bool {
+        let pages = self.0.lock();
+        pages.pages[pages.object(place).0 as usize].is_inherited
+    }
+
+    fn reopen(&self) {
+        self.0.lock().reopen();
     }
 
     #[cfg(test)]

@@ -152,9 +152,13 @@ trait Zpool {
     fn pages(&self) -> u64;
     /// Objects stored.
     fn objects(&self) -> u64;
-    /// In a forked child: the pages in use are shared with the parent. From now on they are read and given up, but never
+    /// After a fork, in both: the pages in use are shared. From now on they are read and given up, but never
     /// written, since each write would make a copy of one.
     fn inherit(&self);
+    /// Whether an object lies in such a page: to free it frees nothing.
+    fn is_inherited(&self, place: Place, len: usize) -> bool;
+    /// The pages in use are not shared any more: they are written again.
+    fn reopen(&self);
     /// Choose what compaction would empty and return how many pages that would free. From now on nothing is stored there,
     /// and [`relocate`](Self::relocate) moves what is, until [`end_compaction`](Self::end_compaction).
     fn begin_compaction(&self) -> u64 {
@@ -441,6 +445,16 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
     /// As `Zpool::inherit`, in all pools.
     pub fn inherit(&self) {
         self.live().for_each(|pool| pool.zpool().inherit());
+    }
+
+    /// As `Zpool::is_inherited`.
+    pub fn is_inherited(&self, handle: Handle, len: usize) -> bool {
+        self.of(handle).zpool().is_inherited(handle.place(), len)
+    }
+
+    /// As `Zpool::reopen`, in all pools.
+    pub fn reopen(&self) {
+        self.live().for_each(|pool| pool.zpool().reopen());
     }
 
     /// In a forked child, before anything else: no lock of any pool is held.

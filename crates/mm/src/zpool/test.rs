@@ -105,6 +105,8 @@ proptest! {
                 pool.free(place, len);
             } else if op == 1 && byte < 4 {
                 pool.inherit();
+            } else if op == 1 && byte < 8 {
+                pool.reopen();
             } else {
                 live.push((pool.store(&vec![byte; len], None).unwrap(), len, byte));
             }
@@ -145,6 +147,7 @@ proptest! {
                     prop_assert!(pool.is_valid());
                 }
                 6 if byte < 8 => pool.inherit(),
+                6 if byte < 24 => pool.reopen(),
                 // Few lengths, so that zspages of many objects fill.
                 _ => {
                     let len = [40, 400, 1100, 2500][n % 4];

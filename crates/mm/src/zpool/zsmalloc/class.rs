@@ -30,7 +30,7 @@ pub(super) enum State {
     Victim,
     /// Being packed by compaction: on no list, takes what else has no room ([`Remnant`]).
     Remnant,
-    /// Shared with the parent of this process: on no list, and its free list is not kept any more.
+    /// Shared with a forked relative, so it is not written: on no list, and objects are freed on paper ([`Class::unwritten`]).
     Inherited,
 }
 
@@ -61,6 +61,8 @@ pub(super) struct Class<A: Arena> {
     groups: [u32; GROUPS],
     /// What compaction packs.
     pub(super) remnant: Option<Box<Remnant>>,
+    /// Objects that were freed while their zspage was inherited, or is a zspage no more.
+    unwritten: Vec<Object>,
     /// Of pages that are stored as they are.
     fingerprints: Fingerprints,
 }
@@ -74,6 +76,7 @@ impl<A: Arena> Class<A> {
             vacant: NIL,
             groups: [NIL; GROUPS],
             remnant: None,
+            unwritten: Vec::new(),
             fingerprints: Fingerprints::default(),
         }
     }
@@ -122,7 +125,7 @@ impl<A: Arena> Class<A> {
             "freeing an object that is not there"
         );
         match zspage.state {
-            State::Inherited => {}
+            State::Inherited => self.unwritten.push(object),
             State::Remnant => self.free_in_remnant(backing, id, index),
             State::Open | State::Victim => self.push_free(backing, id, index),
         }
@@ -282,7 +285,7 @@ impl<A: Arena> Class<A> {
             self.remnant = None;
         }
         if let Some(span) = self.spans[id as usize].take() {
-            // What is shared with the parent would be copied by the next write.
+            // What is shared with a relative would be copied by the next write.
             backing.put(span, backed, state != State::Inherited);
         }
         let zspage = &mut self.zspages[id as usize];
@@ -355,14 +358,40 @@ impl<A: Arena> Class<A> {
         (zspage.prev, zspage.next) = (NIL, NIL);
     }
 
-    /// In a forked child: what is there is the parent's.
+    /// After a fork: what is there is shared, and is left as it is.
     pub(super) fn inherit(&mut self) {
         self.groups = [NIL; GROUPS];
-        self.remnant = None;
+        let zspages = &self.zspages;
+        // Of those whose numbers other zspages have by now, nothing is left.
+        self.unwritten
+            .retain(|object| zspages[object.zspage() as usize].state == State::Inherited);
+        if let Some(remnant) = self.remnant.take() {
+            self.unwritten.extend(remnant.off_the_list());
+        }
         for (zspage, span) in self.zspages.iter_mut().zip(&self.spans) {
             if span.is_some() {
                 (zspage.prev, zspage.next) = (NIL, NIL);
                 zspage.state = State::Inherited;
+            }
+        }
+    }
+
+    pub(super) fn is_inherited(&self, object: Object) -> bool {
+        self.zspages[object.zspage() as usize].state == State::Inherited
+    }
+
+    /// Nothing is shared any more: free what was freed on paper; all zspages take objects again.
+    pub(super) fn reopen<R: RawMutex>(&mut self, backing: &Backing<R, A>) {
+        for object in core::mem::take(&mut self.unwritten) {
+            if self.is_inherited(object) {
+                self.push_free(backing, object.zspage(), object.index());
+            }
+        }
+        for id in 0..self.zspages.len() as u32 {
+            let zspage = &mut self.zspages[id as usize];
+            if zspage.state == State::Inherited {
+                zspage.state = State::Open;
+                self.link(id);
             }
         }
     }

@@ -28,6 +28,13 @@ pub(super) struct Remnant {
     behind: Vec<u16>,
 }
 
+impl Remnant {
+    /// Its free objects that are on no list.
+    pub(super) fn off_the_list(&self) -> impl Iterator<Item = Object> {
+        self.behind.iter().map(|index| Object::new(self.id, *index))
+    }
+}
+
 impl<A: Arena> Class<A> {
     /// Choose victims and the remnant. Returns how many pages there will be less.
     pub(super) fn begin_compaction<R: RawMutex>(&mut self, backing: &Backing<R, A>) -> u64 {

@@ -127,6 +127,15 @@ impl<R: RawMutex, A: Arena> Zpool for Zsmalloc<R, A> {
         self.classes.iter().for_each(|class| class.lock().inherit());
     }
 
+    fn is_inherited(&self, place: Place, len: usize) -> bool {
+        self.class(len).lock().is_inherited(Object(place))
+    }
+
+    fn reopen(&self) {
+        let classes = self.classes.iter();
+        classes.for_each(|class| class.lock().reopen(&self.backing));
+    }
+
     fn begin_compaction(&self) -> u64 {
         let classes = self.classes.iter();
         classes.map(|class| class.lock().begin_compaction(&self.backing)).sum()
