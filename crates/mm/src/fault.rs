@@ -455,7 +455,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         if self.frozen.is_some() {
             self.publish_mapped(run.start, run.pages());
         } else {
-            self.publish_loaded_run(run, mm.keep(self.pool.pages()));
+            self.publish_loaded_run(run, mm.keep(self.pool.charged_pages()));
             for (i, note) in worker.raw_among(pages) {
                 let page = run.start.add(i);
                 if let Slot::Resident { order, tag, .. } = self.table.lookup(page) {

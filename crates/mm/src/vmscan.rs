@@ -174,7 +174,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// without one it drains only by loads, and waiting for those could be for ever.
     fn is_pool_full(&self) -> bool {
         let limit = self.pool_limit.load(Ordering::Relaxed);
-        let (pages, drains) = self.with(|inner| (inner.pool.pages(), inner.drains()));
+        let (pages, drains) = self.with(|inner| (inner.pool.charged_pages(), inner.drains()));
         let was_full = drains && self.pool_reached_full.load(Ordering::Relaxed);
         let is_full = pages >= limit || was_full && pages > self.pool_accept.load(Ordering::Relaxed);
         self.pool_reached_full.store(is_full, Ordering::Relaxed);

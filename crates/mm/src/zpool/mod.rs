@@ -155,6 +155,10 @@ trait Zpool {
     /// After a fork, in both: the pages in use are shared. From now on they are read and given up, but never
     /// written, since each write would make a copy of one.
     fn inherit(&self);
+    /// How many there are of them.
+    fn inherited_pages(&self) -> u64 {
+        0
+    }
     /// Whether an object lies in such a page: to free it frees nothing.
     fn is_inherited(&self, place: Place, len: usize) -> bool;
     /// The pages in use are not shared any more: they are written again.
@@ -493,6 +497,12 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
     /// Pages in use by all pools: what they cost.
     pub fn pages(&self) -> u64 {
         self.live().map(|pool| pool.zpool().pages()).sum()
+    }
+
+    /// Pages in use, for the limit of the pool: of those that a relative has too, half.
+    pub fn charged_pages(&self) -> u64 {
+        let inherited: u64 = self.live().map(|pool| pool.zpool().inherited_pages()).sum();
+        self.pages().saturating_sub(inherited / 2)
     }
 
     /// Objects stored.

@@ -20,6 +20,8 @@ pub(super) struct Backing<R, A: Arena> {
     spare: Mutex<R, Spare<A::Span>>,
     /// Pages that cost memory: those of zspages that were written, and the warm ones.
     pages: AtomicU64,
+    /// Of them, those of zspages that a forked relative has too.
+    inherited: AtomicU64,
 }
 
 struct Spare<S> {
@@ -54,6 +56,7 @@ impl<R: RawMutex, A: Arena> Backing<R, A> {
             arena,
             spare: Mutex::new(spare),
             pages: AtomicU64::new(0),
+            inherited: AtomicU64::new(0),
         }
     }
 
@@ -71,10 +74,14 @@ impl<R: RawMutex, A: Arena> Backing<R, A> {
         Ok((span.ok_or(PoolFull)?, 0))
     }
 
-    /// A zspage is empty: its span, of which the first `backed` pages are. Kept warm if it `may_stay` so.
-    pub(super) fn put(&self, mut span: A::Span, backed: u8, may_stay: bool) {
+    /// A zspage is empty: its span, of which the first `backed` pages are. What is shared with a relative is not kept warm: it would be
+    /// copied by the next write.
+    pub(super) fn put(&self, mut span: A::Span, backed: u8, is_inherited: bool) {
         let mut spare = self.spare.lock();
-        if may_stay && spare.warm_pages + u64::from(backed) <= WARM_PAGES {
+        if is_inherited {
+            self.inherited.fetch_sub(backed.into(), Ordering::Relaxed);
+        }
+        if !is_inherited && spare.warm_pages + u64::from(backed) <= WARM_PAGES {
             spare.warm_pages += u64::from(backed);
             spare.warm[usize::from(backed) - 1].push(span);
         } else {
@@ -112,6 +119,15 @@ impl<R: RawMutex, A: Arena> Backing<R, A> {
 
     pub(super) fn pages(&self) -> u64 {
         self.pages.load(Ordering::Relaxed)
+    }
+
+    /// So many pages are shared from now on.
+    pub(super) fn set_inherited(&self, pages: u64) {
+        self.inherited.store(pages, Ordering::Relaxed);
+    }
+
+    pub(super) fn inherited(&self) -> u64 {
+        self.inherited.load(Ordering::Relaxed)
     }
 
     #[cfg(test)]

@@ -285,8 +285,7 @@ impl<A: Arena> Class<A> {
             self.remnant = None;
         }
         if let Some(span) = self.spans[id as usize].take() {
-            // What is shared with a relative would be copied by the next write.
-            backing.put(span, backed, state != State::Inherited);
+            backing.put(span, backed, state == State::Inherited);
         }
         let zspage = &mut self.zspages[id as usize];
         zspage.state = State::Open;

@@ -124,7 +124,12 @@ impl<R: RawMutex, A: Arena> Zpool for Zsmalloc<R, A> {
     fn inherit(&self) {
         // Warm pages would be written by the next zspage.
         self.backing.cool();
+        self.backing.set_inherited(self.backing.pages());
         self.classes.iter().for_each(|class| class.lock().inherit());
+    }
+
+    fn inherited_pages(&self) -> u64 {
+        self.backing.inherited()
     }
 
     fn is_inherited(&self, place: Place, len: usize) -> bool {
@@ -134,6 +139,7 @@ impl<R: RawMutex, A: Arena> Zpool for Zsmalloc<R, A> {
     fn reopen(&self) {
         let classes = self.classes.iter();
         classes.for_each(|class| class.lock().reopen(&self.backing));
+        self.backing.set_inherited(0);
     }
 
     fn begin_compaction(&self) -> u64 {
