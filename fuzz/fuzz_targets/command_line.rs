@@ -18,7 +18,7 @@ mod size;
 fn check_run(options: &options::RunOptions) {
     assert!(!options.cmd.is_empty());
     assert!(options.fail_kinds < 1 << FailKind::ALL.len());
-    assert!(options.folio_max <= 9 && options.page_cluster <= 5 && (1..=512).contains(&options.batch));
+    assert!(options.folio_max.is_none_or(|order| order <= 9) && options.page_cluster <= 5 && (1..=512).contains(&options.batch));
     assert!((1..=100).contains(&options.accept_threshold_percent));
 }
 
