@@ -33,6 +33,14 @@ fn check(pools: &Pools<parking_lot::RawMutex, VecArena>, object: &Object) {
     assert_eq!(pools.kind(object.handle), object.kind);
 }
 
+/// Nothing is shared any more.
+fn reopen(pools: &mut Pools<parking_lot::RawMutex, VecArena>) {
+    for pool in pools.get_all() {
+        pool.reopen();
+        pools.put(pool);
+    }
+}
+
 /// Move what can be moved, with every `gap`th object freed meanwhile, as a load does.
 fn compact(pools: &mut Pools<parking_lot::RawMutex, VecArena>, live: &mut Vec<Object>, gap: usize) {
     let (before, promised) = (pools.pages(), pools.begin_compaction());
@@ -65,7 +73,7 @@ fuzz_target!(|input: &[u8]| {
             }
             2 => compact(&mut pools, &mut live, n % 8),
             3 if *byte < 16 => pools.inherit(),
-            3 if *byte < 32 => pools.reopen(),
+            3 if *byte < 32 => reopen(&mut pools),
             4 => drop(pools.switch(kind(*byte), || (n % 5 > 0).then(|| VecArena::new(ARENA_PAGES)))),
             _ => {
                 let (len, kind) = (n % 4096 + 1, pools.current());

@@ -240,7 +240,7 @@ impl Kswapd {
     fn look_at_shares(&mut self) {
         let memcg = &self.pager.memcg;
         if memcg.shares() {
-            self.shared = self.pager.fds().proc.shared_anon().unwrap_or(0);
+            self.shared = self.pager.fds().proc.shared_anon().unwrap_or(self.shared);
             if self.shared == 0 {
                 memcg.end_sharing();
                 self.pager.mm.end_sharing();
@@ -259,6 +259,7 @@ impl Kswapd {
 
     fn slow_tick(&mut self) {
         let pager = self.pager;
+        pager.mm.settle_sharing();
         if self.ticks.is_multiple_of(COMPACT_TICK) {
             pager
                 .mm
@@ -372,17 +373,19 @@ impl Kswapd {
                 pause(50_000);
             }
             if pager.memcg.shares() {
-                let is_stuck = scan.reclaimed == 0 && scan.isolated == 0;
+                let is_stuck = scan.is_dry;
                 // Breaking the sharing takes more memory at first: not while anything of our own waits for a second chance, nor for
                 // a watermark.
                 if is_stuck && pager.shrink(&mut self.worker, batch, Effort::Requested).reclaimed > 0 {
                     fruitless = 0;
                     continue;
                 }
-                if is_stuck && pager.memcg.excess(pager, pager.room()) == 0 && !pager.lacks_room() {
+                let need = is_stuck && (pager.memcg.excess(pager, pager.room()) > 0 || pager.lacks_room());
+                let shared = pager.mm.take_shared(need);
+                if shared.is_empty() && is_stuck && !need {
                     break;
                 }
-                self.unshare(&pager.mm.take_shared(is_stuck));
+                self.unshare(&shared);
             }
             if scan.reclaimed > 0 {
                 fruitless = 0;

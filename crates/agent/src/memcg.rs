@@ -10,9 +10,13 @@
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
 
 use uzswap_ctl::{Field, Group, Key};
+use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 
 use crate::pager::{self, Pager};
+
+/// Room that is not worth making for a child.
+const CHILD_ROOM_MIN: u64 = 1 << 20;
 
 /// Mappings in total, of memory that may come under our care, at which a process gets its pager.
 pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;
@@ -156,9 +160,11 @@ impl Memcg {
 
     /// Whether a child that is forked now would have next to no memory that it does not share.
     pub(crate) fn lacks_room_for_child(&self, pager: &Pager) -> bool {
-        let room = (self.group.get(Key::MemoryMax) / 16).clamp(1 << 20, 16 << 20);
-        // Where there are relatives already, most of what leaves is shared with them.
-        !self.shares() && self.excess(pager, room) > 0
+        let room = (self.group.get(Key::MemoryMax) / 16).min(16 << 20);
+        // Of a small process in a big group little is shared. Where there are relatives already, most of what leaves is shared with
+        // them. Where pages are copied out, the thread that forks has the turn that it takes.
+        let room = room.min(self.charge(pager) / 8);
+        room >= CHILD_ROOM_MIN && !self.shares() && !pager.mm.machine().copies() && self.excess(pager, room) > 0
     }
 
     /// Bytes that may still be charged before background reclaim starts.

@@ -168,6 +168,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// In the child: leave the frozen state without its log. Slots of the parent's device are read as `device` from
     /// now on (0: the parent had none); our own device starts empty.
     pub fn start_child(&self, device: u8) {
+        let now = self.machine.now_ns();
         self.waiting_faults.store(0, core::sync::atomic::Ordering::Relaxed);
         self.with(|inner| {
             // The log is the parent's and was being written while it was copied; its buffer goes, unread.
@@ -185,7 +186,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 inner.table.publish(vpn, slot);
             }
             inner.slots.start_over();
-            inner.begin_sharing();
+            inner.begin_sharing(now);
         });
     }
 

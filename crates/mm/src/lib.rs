@@ -190,8 +190,9 @@ pub struct Inner<R, A: Arena> {
     cached: u64,
     active: u64,
     shared: u64,
-    /// Forked relatives have pages of this process.
+    /// Forked relatives have pages of this process; when the pool began to be one of them, if it still is.
     shares: bool,
+    pool_shared_since: Option<u64>,
     keeping: Keeping,
     incompressible: u64,
     /// Entries carry the `writeback` mark: of one writeback or recompression at a time.
@@ -226,6 +227,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             active: 0,
             shared: 0,
             shares: false,
+            pool_shared_since: None,
             keeping: Keeping::default(),
             incompressible: 0,
             is_writing_back: false,

@@ -129,9 +129,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Whether a page is resident and in the older half of a list whose pages leave first.
     pub(crate) fn is_old(&self, vpn: Vpn) -> bool {
         match self.table.lookup(vpn) {
-            Slot::Resident { tag, .. } => {
-                Lru::of_resident(tag) == Lru::Inactive && self.lru[Lru::Inactive as usize].is_old(tag)
-            }
+            Slot::Resident { tag, .. } => match Lru::of_resident(tag) {
+                Lru::Inactive | Lru::Cached => self.lru[Lru::Inactive as usize].is_old(tag),
+                Lru::Shared => !self.shares,
+                Lru::Active => false,
+            },
             Slot::Cached(entry) => self.lru[Lru::Cached as usize].is_old(entry.tag),
             _ => false,
         }

@@ -70,7 +70,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn begin_recompression<M: Machine<Arena = A>>(&mut self, worker: &mut Worker<M>, idle: Idle) -> Vec<Page> {
         let mut pages = Vec::new();
-        if self.is_writing_back || self.frozen.is_some() {
+        // In a pool that a relative has too, the old block would stay beside the new one.
+        if self.is_writing_back || self.frozen.is_some() || self.shares_pool() {
             return pages;
         }
         worker.begin_loads();

@@ -7,8 +7,8 @@
 //! * when they have been there for [`PATIENCE_NS`]: relatives that stay are no snapshots;
 //! * when nothing is shared any more: then they are pages like others, and the oldest.
 //!
-//! The pool is shared as well. Its pages are not written while it is, or they would be copied (`Zpool::inherit`), and to free a block in
-//! them frees nothing. So the block of a page that is loaded from there is kept (`swap_cache`), however it was loaded: a child that only
+//! The pool is shared as well, and for [`PATIENCE_NS`] after a fork its pages are not written, or they would be copied
+//! (`Zpool::inherit`); to free a block in them frees nothing. So the block of a page that is loaded from there is kept (`swap_cache`), however it was loaded: a child that only
 //! reads goes over all its memory without storing a page anew.
 //!
 //! That the program has written to a page, which ends its sharing, is not seen: it waits with the others.
@@ -20,7 +20,7 @@ use lock_api::RawMutex;
 use crate::lru::Lru;
 use crate::machine::Machine;
 use crate::page::PageRange;
-use crate::zpool::Arena;
+use crate::zpool::{Arena, PoolRef};
 use crate::{Inner, Mm};
 
 const PATIENCE_NS: u64 = 15_000_000_000;
@@ -30,15 +30,37 @@ const AT_ONCE: u64 = 32;
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// A forked child has our pages, those of the pool among them.
     pub fn forked(&self) {
-        self.with(Inner::begin_sharing);
+        let now = self.machine.now_ns();
+        self.with(|inner| inner.begin_sharing(now));
     }
 
-    /// No relative has pages of ours any more.
+    /// No relative has pages of ours any more. By the thread that [`compact`](Self::compact)s.
     pub fn end_sharing(&self) {
-        self.with(|inner| {
-            inner.shares = false;
-            inner.pool.reopen();
+        self.with(|inner| inner.shares = false);
+        self.reopen_pools();
+    }
+
+    /// To be called now and then, by the thread that [`compact`](Self::compact)s: relatives that stay must not keep the pool from being
+    /// written for ever.
+    pub fn settle_sharing(&self) {
+        let now = self.machine.now_ns();
+        let is_long_ago = |inner: &mut Inner<R, M::Arena>| {
+            let shared = inner.pool_shared_since.filter(|_| inner.frozen.is_none());
+            shared.is_some_and(|since| now.saturating_sub(since) >= PATIENCE_NS)
+        };
+        if self.with(is_long_ago) {
+            self.reopen_pools();
+        }
+    }
+
+    /// Class by class, under its lock alone: each free on paper is written now.
+    fn reopen_pools(&self) {
+        let pools = self.with(|inner| {
+            inner.pool_shared_since = None;
+            inner.pool.get_all()
         });
+        pools.iter().for_each(PoolRef::reopen);
+        self.with(|inner| pools.into_iter().for_each(|pool| inner.pool.put(pool)));
     }
 
     /// Shared pages whose turn it is to leave, or with `need` in any case. The caller breaks their sharing, without the lock, and calls
@@ -50,9 +72,20 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    pub(crate) fn begin_sharing(&mut self) {
+    pub(crate) fn begin_sharing(&mut self, now: u64) {
         self.shares = true;
+        self.pool_shared_since = Some(now);
         self.pool.inherit();
+    }
+
+    /// Whether what leaves the pool frees nothing, since a relative has it too.
+    pub(crate) fn shares_pool(&self) -> bool {
+        self.pool_shared_since.is_some()
+    }
+
+    /// Whether resident pages are left that only breaking their sharing gets at.
+    pub(crate) fn has_shared(&self) -> bool {
+        self.shares && !self.lru[Lru::Shared as usize].is_empty()
     }
 
     fn take_shared(&mut self, need: bool, now: u64) -> Vec<PageRange> {

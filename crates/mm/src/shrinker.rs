@@ -49,7 +49,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn owed(&mut self, reclaimed: u64) -> u64 {
         // What is kept for mapped pages cannot be sent on.
         let objects = self.pool.objects().saturating_sub(self.cached);
-        if !self.drains() || objects == 0 {
+        if !self.drains() || objects == 0 || self.shares_pool() {
             return 0;
         }
         let protected = self.disk_swapins.min(objects);

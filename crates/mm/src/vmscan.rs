@@ -50,6 +50,8 @@ pub struct Scan {
     pub shared: Vec<PageRange>,
     /// Reclaim must wait until events were read.
     pub again: bool,
+    /// Nothing is left that could be isolated or stored.
+    pub is_dry: bool,
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
@@ -107,7 +109,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         if !bypasses {
             self.shrink_zswap(worker, scan.reclaimed);
         }
-        if has_looked && scan.reclaimed == 0 && scan.isolated == 0 && effort == Effort::Urgent {
+        scan.is_dry = has_looked && !scan.again && scan.reclaimed == 0 && scan.isolated == 0;
+        // Not what a relative has too, while there are resident pages that would free more.
+        if scan.is_dry && effort == Effort::Urgent && !self.with(|inner| inner.has_shared()) {
             scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
         }
         scan

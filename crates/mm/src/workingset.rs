@@ -90,7 +90,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         if !self.balances.load(Ordering::Relaxed) {
             return 0;
         }
-        let owed = self.with_for_reclaim(|inner| match inner.drains() && !inner.shares {
+        let owed = self.with_for_reclaim(|inner| match inner.drains() && !inner.shares_pool() {
             true => inner.balance.take(),
             // What a relative has too frees nothing when it goes to the device.
             false => 0,

@@ -256,6 +256,7 @@ impl<R: RawMutex> World<R> {
                 } else {
                     self.mm.end_sharing();
                 }
+                self.mm.settle_sharing();
                 for range in self.mm.take_shared(seed.is_multiple_of(3)) {
                     self.mm.isolate_range(range);
                 }

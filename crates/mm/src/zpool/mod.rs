@@ -262,6 +262,11 @@ impl<R: RawMutex, A: Arena> PoolRef<R, A> {
         self.pool.zpool().begin_compaction()
     }
 
+    /// As `Zpool::reopen`.
+    pub fn reopen(&self) {
+        self.pool.zpool().reopen();
+    }
+
     /// As `Zpool::end_compaction`.
     pub(crate) fn end_compaction(&self) {
         self.pool.zpool().end_compaction();
@@ -317,7 +322,7 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
     }
 
     /// Every pool.
-    pub(crate) fn get_all(&self) -> Vec<PoolRef<R, A>> {
+    pub fn get_all(&self) -> Vec<PoolRef<R, A>> {
         let live = (0..POOLS_MAX).filter(|at| self.pools[*at].is_some());
         live.map(|at| self.get(at)).collect()
     }
@@ -454,11 +459,6 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
     /// As `Zpool::is_inherited`.
     pub fn is_inherited(&self, handle: Handle, len: usize) -> bool {
         self.of(handle).zpool().is_inherited(handle.place(), len)
-    }
-
-    /// As `Zpool::reopen`, in all pools.
-    pub fn reopen(&self) {
-        self.live().for_each(|pool| pool.zpool().reopen());
     }
 
     /// In a forked child, before anything else: no lock of any pool is held.
