@@ -27,7 +27,9 @@ use crate::{fork, vma};
 use crate::{kcompressd, memcg};
 
 /// How long a fork waits for room at most.
-const CHILD_ROOM_NS: u64 = 5_000_000;
+const CHILD_ROOM_NS: u64 = 2_000_000;
+/// Pages taken at a time for it.
+const CHILD_ROOM_BATCH: u32 = 64;
 /// Tick while the process grows or reclaims, and while it does not.
 const TICK_BUSY_NS: u64 = 5_000_000;
 const TICK_IDLE_NS: u64 = 20_000_000;
@@ -36,6 +38,9 @@ const IDLE_AFTER: u32 = 20;
 /// Ticks between looks at who has died, and at what relatives share with us while they may.
 const SLOW_TICK: u32 = 10;
 const SHARE_TICK: u32 = 2;
+/// A forked child charges half of what is shared once it has looked. By then its parent must have, or both are charged too much; until
+/// then the child is charged for what it has alone.
+const FIRST_SHARE_TICK: u32 = 8;
 /// Rounds of reclaim between looks at what relatives share.
 const SHARE_ROUNDS: u32 = 16;
 /// Rounds of reclaim between two reports to the group, while it goes on and on.
@@ -121,9 +126,6 @@ impl Kswapd {
         if bits & mail::FREEZE != 0 {
             self.make_room_for_child();
             fork::freeze_until_forked(pager);
-            // The child charges half of what is shared as soon as it looks; until we do, we charge all of it.
-            self.look_at_shares();
-            self.sample();
         }
         self.tick(bits & mail::SCAN != 0);
         self.reclaim();
@@ -138,9 +140,8 @@ impl Kswapd {
     fn make_room_for_child(&mut self) {
         let pager = self.pager;
         let began = time::now_ns();
-        let batch = self.batch();
         while pager.memcg.lacks_room_for_child(pager) && time::now_ns().saturating_sub(began) < CHILD_ROOM_NS {
-            let scan = pager.shrink(&mut self.worker, batch, Effort::Requested);
+            let scan = pager.shrink(&mut self.worker, CHILD_ROOM_BATCH, Effort::Requested);
             if scan.again || scan.reclaimed == 0 {
                 break;
             }
@@ -230,7 +231,7 @@ impl Kswapd {
         if self.ticks.is_multiple_of(SLOW_TICK) {
             self.slow_tick();
         }
-        if self.ticks == 1 || self.ticks.is_multiple_of(SHARE_TICK) {
+        if self.ticks >= FIRST_SHARE_TICK && self.ticks.is_multiple_of(SHARE_TICK) {
             self.look_at_shares();
         }
         pager.memcg.sample(sizes.anon, counted, self.shared);
