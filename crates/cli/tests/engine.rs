@@ -303,7 +303,7 @@ fn steps_that_fail_lose_nothing() {
         "--memory-max",
         "16M",
         "--max-pool-percent",
-        "25",
+        "5",
         "--fail-per-mille",
         "50",
     ];
