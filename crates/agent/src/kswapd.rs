@@ -40,7 +40,9 @@ const SLOW_TICK: u32 = 10;
 const SHARE_TICK: u32 = 2;
 /// A forked child charges half of what is shared once it has looked. By then its parent must have, or both are charged too much; until
 /// then the child is charged for what it has alone.
-const FIRST_SHARE_TICK: u32 = 8;
+const FIRST_SHARE_TICK: u32 = 4;
+/// Ticks that a parent leaves a new child in peace: looking walks all page tables. It looks before it reclaims, however.
+const LOOK_AFTER: u32 = 2;
 /// Rounds of reclaim between looks at what relatives share.
 const SHARE_ROUNDS: u32 = 16;
 /// Rounds of reclaim between two reports to the group, while it goes on and on.
@@ -79,6 +81,8 @@ struct Kswapd {
     unknown: usize,
     shared: usize,
     ticks: u32,
+    /// Ticks until the first look at what a new child shares.
+    look_in: u32,
     quiet: u32,
     /// When recompression had its share last, and nanoseconds that it may still take.
     recompressed: u64,
@@ -94,7 +98,12 @@ pub(crate) fn run(pager: &'static Pager) {
         sizes: Sizes::default(),
         pool: pager.mm.pool().0,
         unknown: 0,
-        shared: 0,
+        // A child's, until it looks: what it has now.
+        shared: match pager.memcg.shares() {
+            true => pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon),
+            false => 0,
+        },
+        look_in: 0,
         ticks: 0,
         quiet: 0,
         recompressed: time::now_ns(),
@@ -126,6 +135,7 @@ impl Kswapd {
         if bits & mail::FREEZE != 0 {
             self.make_room_for_child();
             fork::freeze_until_forked(pager);
+            self.look_in = LOOK_AFTER;
         }
         self.tick(bits & mail::SCAN != 0);
         self.reclaim();
@@ -231,7 +241,8 @@ impl Kswapd {
         if self.ticks.is_multiple_of(SLOW_TICK) {
             self.slow_tick();
         }
-        if self.ticks >= FIRST_SHARE_TICK && self.ticks.is_multiple_of(SHARE_TICK) {
+        self.look_in = self.look_in.saturating_sub(1);
+        if self.look_in == 0 && self.ticks >= FIRST_SHARE_TICK && self.ticks.is_multiple_of(SHARE_TICK) {
             self.look_at_shares();
         }
         pager.memcg.sample(sizes.anon, counted, self.shared);
@@ -361,7 +372,7 @@ impl Kswapd {
                 // A program that keeps us busy is one whose pages are stored.
                 self.train();
             }
-            if pager.memcg.shares() && rounds % SHARE_ROUNDS == 0 {
+            if pager.memcg.shares() && (rounds % SHARE_ROUNDS == 0 || core::mem::take(&mut self.look_in) > 0) {
                 // Giving up a page that a relative has as well frees nothing: look, instead of counting on.
                 self.look_at_shares();
                 self.sample();
