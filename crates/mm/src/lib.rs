@@ -46,6 +46,7 @@ mod config;
 mod dictionary;
 mod fault;
 mod fork;
+mod gauges;
 mod lane;
 mod leaving;
 mod list_lru;
@@ -82,6 +83,7 @@ pub use change::{Change, Changes};
 pub use config::{Config, SwapOut};
 pub use dictionary::DictionaryTraining;
 pub use fault::Fault;
+pub use gauges::Gauges;
 pub use recompress::Idle;
 pub use staging::UNIT;
 pub use swap_slots::PinId;
@@ -120,31 +122,6 @@ const ZSWAP_TAGS: Tags = Tags {
     stride: 2,
 };
 const ZSWAP_COLD_TAGS: Tags = Tags { first: 1, ..ZSWAP_TAGS };
-
-/// Sizes of one process, in pages but where named.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gauges {
-    /// Mapped pages under our care.
-    pub resident: u64,
-    /// Frames in the staging range.
-    pub staged: u64,
-    /// Pages of the pool.
-    pub pool: u64,
-    /// Pages stored in it, those that are mapped as well included.
-    pub stored: u64,
-    /// Mapped pages whose stored block is kept.
-    pub cached: u64,
-    /// Mapped pages that are known to be wanted.
-    pub active: u64,
-    /// Mapped pages that do not move because a forked relative has them.
-    pub shared: u64,
-    /// Of them, pages stored as they are.
-    pub incompressible: u64,
-    /// Pages of the swap device in use.
-    pub swapped: u64,
-    /// Bytes of the swap table.
-    pub table_bytes: u64,
-}
 
 /// The engine of one process.
 pub struct Mm<R, M: Machine> {
@@ -377,22 +354,6 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn unlock_all(&self, unlock: &impl zpool::Unlock<R>) {
         unlock.unlock(&self.inner);
         self.inner.lock().pool.unlock(unlock);
-    }
-
-    /// Sizes now.
-    pub fn gauges(&self) -> Gauges {
-        self.with(|inner| Gauges {
-            resident: inner.resident,
-            staged: inner.staging.frames(),
-            pool: inner.pool.pages(),
-            stored: inner.pool.objects(),
-            cached: inner.cached,
-            active: inner.active,
-            shared: inner.shared,
-            incompressible: inner.incompressible,
-            swapped: inner.slots.in_use(),
-            table_bytes: inner.table.bytes(),
-        })
     }
 
     /// Bytes that `pages` pages are.

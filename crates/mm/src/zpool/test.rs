@@ -10,9 +10,11 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
+use super::pools::Pool;
 use super::*;
 use crate::page::PAGE_SIZE;
 use crate::sim::VecArena;
+use crate::swap_table::entry::ZswapEntry;
 use crate::test::config;
 
 /// How many steps a case has.

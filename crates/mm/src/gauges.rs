@@ -1,0 +1,49 @@
+//! How large everything is.
+
+use lock_api::RawMutex;
+
+use crate::Mm;
+use crate::machine::Machine;
+
+/// Sizes of one process, in pages but where named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Mapped pages under our care.
+    pub resident: u64,
+    /// Frames in the staging range.
+    pub staged: u64,
+    /// Pages of the pool.
+    pub pool: u64,
+    /// Pages stored in it, those that are mapped as well included.
+    pub stored: u64,
+    /// Mapped pages whose stored block is kept.
+    pub cached: u64,
+    /// Mapped pages that are known to be wanted.
+    pub active: u64,
+    /// Mapped pages that do not move because a forked relative has them.
+    pub shared: u64,
+    /// Of them, pages stored as they are.
+    pub incompressible: u64,
+    /// Pages of the swap device in use.
+    pub swapped: u64,
+    /// Bytes of the swap table.
+    pub table_bytes: u64,
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Sizes now.
+    pub fn gauges(&self) -> Gauges {
+        self.with(|inner| Gauges {
+            resident: inner.resident,
+            staged: inner.staging.frames(),
+            pool: inner.pool.pages(),
+            stored: inner.pool.objects(),
+            cached: inner.cached,
+            active: inner.active,
+            shared: inner.shared,
+            incompressible: inner.incompressible,
+            swapped: inner.slots.in_use(),
+            table_bytes: inner.table.bytes(),
+        })
+    }
+}
