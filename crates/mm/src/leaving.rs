@@ -108,14 +108,15 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// A page that refused to be dropped, or was dropped at first and refused then: its copy is given back unless it is there.
-    /// False: not now, events must be read first.
+    /// False: not now.
     fn settle_kept<M: Machine<Arena = A>>(&mut self, machine: &M, vpn: Vpn) -> bool {
         let Slot::Staged { slot, .. } = self.table.lookup(vpn) else {
             return true;
         };
         let done = machine.move_in(slot, vpn, 1);
         match done.stop {
-            Some(Stop::Again | Stop::NoMemory) => return false,
+            // It may be mapped: were it left staged, nobody would ever fault it, and what is written to it would be lost.
+            Some(Stop::Again | Stop::NoMemory | Stop::Busy) => return false,
             Some(Stop::Present) => machine.drop_staged(&[(slot, 1)]),
             // Unmapped, which is about to be reported.
             Some(_) if done.pages == 0 => return true,

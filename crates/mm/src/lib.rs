@@ -409,7 +409,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         };
         match (block, slot) {
             (Some(kept), Slot::Staged { slot, .. }) => self.staging.keep(slot, kept),
-            (Some(kept), slot) if slot.handle() != Some(kept.handle()) => {
+            (Some(kept), slot) if Kept::of(slot) != Some(kept) => {
                 self.pool.free(kept.handle(), kept.len() as usize);
             }
             (Some(_) | None, _) => {}

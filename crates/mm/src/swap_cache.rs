@@ -60,6 +60,22 @@ impl Kept {
         }
     }
 
+    /// The block of a page, if it has one. Only as a whole does it say which: the length names the size class, and blocks of two classes
+    /// may have the same handle.
+    pub(crate) fn of(slot: Slot) -> Option<Self> {
+        match slot {
+            Slot::Zswap(ZswapEntry { handle, len, .. }) | Slot::Cached(CachedEntry { handle, len, .. }) => {
+                Some(Self::new(handle, len))
+            }
+            Slot::None
+            | Slot::Resident { .. }
+            | Slot::Staged { .. }
+            | Slot::Filled { .. }
+            | Slot::Swap(_)
+            | Slot::Bad => None,
+        }
+    }
+
     pub(crate) fn handle(self) -> Handle {
         Handle::from_bits(self.0.get() >> LEN_BITS)
     }

@@ -190,6 +190,25 @@ fn a_second_chance_costs_no_compression() {
     assert_eq!((stat.get(Item::RestoreAnon), stat.get(Item::ZswpOut)), (1, 0));
 }
 
+/// Two blocks may have the same handle, as the first ones of two size classes do: the one that is kept is freed all the same.
+#[test]
+#[cfg_attr(miri, ignore = "C")]
+fn the_block_that_is_kept_for_a_page_goes_when_another_takes_its_handle() {
+    let mut world = World::new(0, ARENA_PAGES);
+    let vpn = Vpn::new(BASE);
+    let (half_noise, text) = (2, 5);
+    world.write(vpn, half_noise);
+    world.mm.shrink(&mut world.worker, 16, Effort::Urgent);
+    world.mm.forked();
+    world.check(vpn);
+    assert_eq!(world.mm.gauges().cached, 1, "a relative has its block");
+    world.write(vpn, text);
+    world.mm.shrink(&mut world.worker, 16, Effort::Urgent);
+    let gauges = world.mm.gauges();
+    assert_eq!((gauges.stored, gauges.cached, gauges.resident), (1, 0, 0));
+    world.check_all();
+}
+
 /// The first 16 pages, half noise, as one folio on the list.
 fn one_folio(world: &mut World) {
     let range = PageRange::new(Vpn::new(BASE), 16);

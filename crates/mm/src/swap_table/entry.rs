@@ -134,20 +134,6 @@ impl Slot {
         matches!(self, Self::Cached(entry) if entry.tag == tag)
     }
 
-    /// Where in the pool its block is, if it has one.
-    pub fn handle(self) -> Option<Handle> {
-        match self {
-            Self::Zswap(entry) => Some(entry.handle),
-            Self::Cached(entry) => Some(entry.handle),
-            Self::None
-            | Self::Resident { .. }
-            | Self::Staged { .. }
-            | Self::Filled { .. }
-            | Self::Swap(_)
-            | Self::Bad => None,
-        }
-    }
-
     /// Whether its frame waits in staging slot `slot`, with or without the mark.
     pub fn is_staged_at(self, slot: u32, busy: bool) -> bool {
         matches!(self, Self::Staged { slot: s, busy: b, .. } if s == slot && b == busy)

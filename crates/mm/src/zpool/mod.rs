@@ -35,7 +35,8 @@ const POOL_BITS: u32 = 3;
 /// Pools that can live at a time.
 pub const POOLS_MAX: usize = 1 << POOL_BITS;
 
-/// A stored object: pool and place. Says nothing about its length, which the caller keeps and which is needed to find it.
+/// A stored object: pool and place. Says nothing about its length, which the caller keeps and which is needed to find it: objects of
+/// two size classes may have equal handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(u64);
 
