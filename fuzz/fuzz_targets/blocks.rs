@@ -11,7 +11,7 @@ const GUARD: usize = 256;
 
 thread_local! {
     static CONTEXTS: RefCell<Vec<Context>> = RefCell::new(
-        ["lz4", "zstd", "zstd:-3", "deflate", "deflate:6"]
+        ["lz4", "words", "zstd", "zstd:-3", "deflate", "deflate:6"]
             .into_iter()
             .map(|name| Context::new(Algorithm::parse(name).expect("a name")))
             .chain([with_dictionary()])

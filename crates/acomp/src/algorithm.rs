@@ -15,6 +15,8 @@ pub enum Algorithm {
     ZstdDict { level: i32, dictionary: Option<Dictionary> },
     /// deflate; levels 1 to 9, default 1.
     Deflate { level: u8 },
+    /// Words instead of text, and lz4 for pages that are none; no levels.
+    Words,
 }
 
 /// How the bytes of a stored page are read: all that has to be kept with them.
@@ -28,12 +30,14 @@ pub enum Codec {
     Zstd,
     /// A raw deflate stream.
     Deflate,
+    /// A block of words, or an lz4 block, and which.
+    Words,
     /// The number of a dictionary, and a zstd frame that refers to it.
     ZstdDict(Dictionary),
 }
 
 /// The first of the codecs with a dictionary.
-const FIRST_DICTIONARY: u64 = 4;
+const FIRST_DICTIONARY: u64 = 5;
 const _: () = assert!(FIRST_DICTIONARY as usize + Dictionary::MAX <= 1 << Codec::BITS);
 
 impl Codec {
@@ -47,6 +51,7 @@ impl Codec {
             Self::Lz4 => 1,
             Self::Zstd => 2,
             Self::Deflate => 3,
+            Self::Words => 4,
             Self::ZstdDict(dictionary) => FIRST_DICTIONARY + dictionary.number() as u64,
         }
     }
@@ -58,6 +63,7 @@ impl Codec {
             1 => Self::Lz4,
             2 => Self::Zstd,
             3 => Self::Deflate,
+            4 => Self::Words,
             more => Self::ZstdDict(Dictionary::from_number((more - FIRST_DICTIONARY) as u8)),
         }
     }
@@ -69,6 +75,7 @@ impl Codec {
             Self::Lz4 => Some(Algorithm::Lz4 { acceleration: 1 }),
             Self::Zstd => Some(Algorithm::Zstd { level: 1 }),
             Self::Deflate => Some(Algorithm::Deflate { level: 1 }),
+            Self::Words => Some(Algorithm::Words),
             Self::ZstdDict(dictionary) => Some(Algorithm::ZstdDict {
                 level: 1,
                 dictionary: Some(dictionary),
@@ -84,6 +91,8 @@ pub enum UnknownAlgorithm {
     Name,
     /// The level is not a number within the compressor's range.
     Level { min: i32, max: i32 },
+    /// The compressor has no levels.
+    NoLevels,
 }
 
 impl fmt::Display for UnknownAlgorithm {
@@ -91,6 +100,7 @@ impl fmt::Display for UnknownAlgorithm {
         match self {
             Self::Name => write!(f, "the compressors are {}", crate::Compressor::NAMES),
             Self::Level { min, max } => write!(f, "its level must be a number from {min} to {max}"),
+            Self::NoLevels => write!(f, "it has no levels"),
         }
     }
 }
@@ -127,6 +137,10 @@ impl Algorithm {
             "deflate" => Ok(Self::Deflate {
                 level: level_in(1, 1, 9)? as u8,
             }),
+            "words" => match level {
+                None => Ok(Self::Words),
+                Some(_) => Err(UnknownAlgorithm::NoLevels),
+            },
             _ => Err(UnknownAlgorithm::Name),
         }
     }
@@ -138,6 +152,7 @@ impl Algorithm {
             Self::Zstd { .. } => "zstd",
             Self::ZstdDict { .. } => "zstd-dict",
             Self::Deflate { .. } => "deflate",
+            Self::Words => "words",
         }
     }
 
@@ -151,6 +166,7 @@ impl Algorithm {
                 ..
             } => Codec::ZstdDict(dictionary),
             Self::Deflate { .. } => Codec::Deflate,
+            Self::Words => Codec::Words,
         }
     }
 
@@ -162,7 +178,7 @@ impl Algorithm {
     /// The level, as users see it. `None`: the one that goes without saying.
     pub(crate) const fn level(self) -> Option<i32> {
         match self {
-            Self::Lz4 { acceleration: 1 } => None,
+            Self::Lz4 { acceleration: 1 } | Self::Words => None,
             Self::Lz4 { acceleration } => Some(acceleration),
             Self::Zstd { level } | Self::ZstdDict { level, .. } => Some(level),
             Self::Deflate { level } => Some(level as i32),
@@ -197,6 +213,7 @@ impl Algorithm {
             Self::Zstd { level } => (2, level),
             Self::Deflate { level } => (3, level as i32),
             Self::ZstdDict { level, .. } => (4, level),
+            Self::Words => (5, 0),
         };
         (level as u32 as u64) << 8 | kind
     }
@@ -216,6 +233,7 @@ impl Algorithm {
                 level: level.clamp(-7, 19),
                 dictionary: None,
             },
+            5 => Self::Words,
             _ => Self::Lz4 {
                 acceleration: level.clamp(1, 65),
             },

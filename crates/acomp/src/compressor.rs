@@ -20,7 +20,8 @@ const PARALLEL_BIT: u64 = 1 << 7;
 
 impl Compressor {
     /// The names, for messages.
-    pub const NAMES: &str = "lz4, zstd, zstd-dict and deflate, each with an optional -parallel and :LEVEL";
+    pub const NAMES: &str =
+        "lz4, words, zstd, zstd-dict and deflate, each with an optional -parallel and, but for words, :LEVEL";
 
     /// Read `NAME[-parallel][:LEVEL]`.
     ///

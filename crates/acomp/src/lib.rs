@@ -17,6 +17,7 @@ mod algorithm;
 mod compressor;
 mod deflate;
 mod dictionary;
+mod words;
 #[cfg_attr(miri, path = "zstd_miri.rs")]
 mod zstd;
 
@@ -47,6 +48,7 @@ enum State {
     /// `None`: its dictionary does not exist, as a damaged word may say.
     ZstdDict(Option<dictionary::DictionaryState>),
     Deflate(deflate::State),
+    Words(words::State),
 }
 
 impl Context {
@@ -64,6 +66,7 @@ impl Context {
                 dictionary: Some(dictionary),
             } => State::ZstdDict(dictionary::DictionaryState::new(level, dictionary)),
             Algorithm::Deflate { level } => State::Deflate(deflate::State::new(level)),
+            Algorithm::Words => State::Words(words::State::new()),
         };
         Self { algorithm, state }
     }
@@ -100,6 +103,7 @@ impl Context {
             (State::Zstd(state), _) => state.compress(page, out),
             (State::ZstdDict(state), _) => state.as_mut().ok_or(CompressError::Failed)?.compress(page, out),
             (State::Deflate(state), _) => state.compress(page, out),
+            (State::Words(state), _) => state.compress(page, out).ok_or(CompressError::Poor),
         }
     }
 
@@ -111,6 +115,7 @@ impl Context {
             State::Zstd(state) => state.decompress(block, page),
             State::ZstdDict(state) => state.as_mut().and_then(|state| state.decompress(block, page)),
             State::Deflate(state) => state.decompress(block, page),
+            State::Words(_) => words::State::decompress(block, page),
         };
         len == Some(page.len())
     }

@@ -4,7 +4,16 @@ extern crate std;
 use alloc::vec;
 use alloc::vec::Vec;
 
-const ALL: [&str; 7] = ["lz4", "lz4:9", "zstd", "zstd:-3", "zstd:9", "zstd-dict", "deflate:6"];
+const ALL: [&str; 8] = [
+    "lz4",
+    "words",
+    "lz4:9",
+    "zstd",
+    "zstd:-3",
+    "zstd:9",
+    "zstd-dict",
+    "deflate:6",
+];
 
 /// Those of [`ALL`] that run: Miri runs no C.
 fn that_run() -> impl Iterator<Item = &'static str> {
@@ -90,6 +99,8 @@ fn names_and_words_round_trip() {
         "zstd-dict:1",
         "zstd-dict-parallel:3",
         "deflate:1",
+        "words-parallel",
+        "words",
         "lz4",
         "lz4:7",
     ] {
@@ -101,6 +112,7 @@ fn names_and_words_round_trip() {
         Compressor::parse("lz4:1-parallel").err(),
         Some(UnknownAlgorithm::Level { min: 1, max: 65 })
     );
+    assert_eq!(Algorithm::parse("words:1"), Err(UnknownAlgorithm::NoLevels));
     assert_eq!(Algorithm::parse("lzo"), Err(UnknownAlgorithm::Name));
     assert_eq!(
         Algorithm::parse("zstd:99"),

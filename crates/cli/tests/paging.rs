@@ -12,7 +12,7 @@ fn a_program_runs_in_a_third_of_its_memory() {
     if !can_manage() {
         return;
     }
-    for compressor in ["lz4", "zstd:1", "deflate"] {
+    for compressor in ["lz4", "words", "zstd:1", "deflate"] {
         let run = run(
             compressor,
             &["--memory-max", "40M", "--compressor", compressor],
@@ -61,7 +61,9 @@ fn pools_change_under_load_and_lose_nothing() {
     let cmd = [TORTURE, "--seed", "5", "--rounds", "20", "--threads=2"];
     std::thread::scope(|scope| {
         let running = scope.spawn(|| run("switch", &options, &cmd));
-        let settings = ["lz4", "zstd:1", "deflate:1", "lz4:4", "zstd:3"].iter().cycle();
+        let settings = ["lz4", "zstd:1", "deflate:1", "words", "lz4:4", "zstd:3"]
+            .iter()
+            .cycle();
         for (compressor, zpool) in settings.zip(["zsmalloc", "zbud", "z3fold"].iter().cycle()) {
             if running.is_finished() {
                 break;

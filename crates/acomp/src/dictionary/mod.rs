@@ -32,7 +32,7 @@ static CONTENTS: [Leaked<Box<[u8]>>; Dictionary::MAX] = [const { Leaked::new() }
 
 impl Dictionary {
     /// Dictionaries that a process, its forked ancestors included, can have.
-    pub const MAX: usize = 12;
+    pub const MAX: usize = 11;
 
     /// The one of this number, which need not exist.
     pub(crate) const fn from_number(number: u8) -> Self {

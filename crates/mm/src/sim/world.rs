@@ -51,9 +51,10 @@ fn algorithm(seed: u64) -> Algorithm {
         let level = (seed % 3) as i32 + 1;
         return Algorithm::Zstd { level };
     }
-    match seed % 3 {
+    match seed % 4 {
         0 => Algorithm::Lz4 { acceleration: 1 },
         1 => Algorithm::Zstd { level: 1 },
+        2 => Algorithm::Words,
         _ => Algorithm::Deflate { level: 1 },
     }
 }
