@@ -83,7 +83,7 @@ check "torture: no difference" test "$(<torture.status)" -eq 0
 change_pools() {
     local compressor
     while :; do
-        for compressor in zstd:1 lz4 deflate:1; do
+        for compressor in zstd:1 lz4 deflate:1 words; do
             "$uzswap" set "$1" "compressor=$compressor" 2>/dev/null || true
             sleep 0.2
         done

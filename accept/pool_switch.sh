@@ -7,7 +7,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 begin "$@"
 name=pool-switch-$$
-compressors=(lz4 zstd:1 deflate:1 lz4-parallel:4 zstd:3)
+compressors=(lz4 words zstd:1 deflate:1 lz4-parallel:4 zstd:3 words-parallel)
 zpools=(zsmalloc zbud z3fold)
 
 "$uzswap" run --memory-max 24M --name "$name" --stat-json "$work/json" -- \
@@ -16,7 +16,7 @@ launched=$!
 on_exit stop "$launched"
 asked=0
 while kill -0 "$launched" 2>/dev/null; do
-    "$uzswap" set "$name" "compressor=${compressors[asked % 5]}" "zpool=${zpools[asked % 3]}" 2>/dev/null || true
+    "$uzswap" set "$name" "compressor=${compressors[asked % 7]}" "zpool=${zpools[asked % 3]}" 2>/dev/null || true
     asked=$((asked + 1))
     sleep 0.01
 done

@@ -28,7 +28,7 @@ fields = open(f"/proc/{sys.argv[1]}/stat").read().rpartition(")")[2].split()
 print((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))' "$pid"
 }
 
-"$uzswap" run --memory-max 2G --recompress none --name "$name" -- \
+"$uzswap" run --memory-max 2G --compressor lz4 --recompress none --name "$name" -- \
     "$python" "$accept_dir/idle_heap.py" "$records" "$work/go" >"$work/stdout" 2>"$work/stderr" &
 launched=$!
 on_exit stop "$launched"

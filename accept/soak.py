@@ -143,7 +143,7 @@ class Mix:
         elif event < 0.22:
             self.did["settings"] += 1
             setting = self.draw.choice([
-                "compressor=lz4", "compressor=zstd:1", "compressor=deflate:1", "zpool=zsmalloc", "zpool=zbud", "zpool=z3fold",
+                "compressor=lz4", "compressor=words", "compressor=zstd:1", "compressor=deflate:1", "zpool=zsmalloc", "zpool=zbud", "zpool=z3fold",
                 "shrinker_enabled=1", "shrinker_enabled=0", "swap_cache=0", "swap_cache=1", "swapout=whole", "swapout=split", "swapout=direct",
             ])
             subprocess.run([self.uzswap, "set", self.group, setting], check=False, stderr=subprocess.DEVNULL)

@@ -81,7 +81,7 @@ pub(crate) struct Allocators {
     /// Store the 4 KiB pages of this file instead
     #[arg(long, value_name = "FILE")]
     pub(crate) corpus: Option<PathBuf>,
-    /// lz4, zstd or deflate, each with an optional :LEVEL
+    /// lz4, words, zstd or deflate, each with an optional :LEVEL
     #[arg(long, value_name = "NAME[:LVL]", default_value = "lz4", value_parser = compressor)]
     pub(crate) compressor: Algorithm,
     /// Seed of the pages and of what is freed

@@ -110,6 +110,7 @@ fn steps() -> Vec<Step> {
         ),
     ];
     let compressors = [
+        ("words: compress", Algorithm::Words),
         ("lz4: compress", Algorithm::Lz4 { acceleration: 1 }),
         ("zstd 1: compress", Algorithm::Zstd { level: 1 }),
         ("deflate 1: compress", Algorithm::Deflate { level: 1 }),

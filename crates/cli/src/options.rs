@@ -57,8 +57,8 @@ pub(crate) struct RunOptions {
     /// Reclaim starts here [default: just under memory-max]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_high: Option<Size>,
-    /// Compressor and level: lz4, words (for pages of heaps, twice as fast as lz4; others are lz4's), zstd, zstd-dict (with a dictionary of the program's own pages) or deflate; with -parallel behind the name a batch is spread over the cores
-    #[arg(long, value_name = "NAME[:LVL]", default_value = "lz4", value_parser = compressor)]
+    /// Compressor and level: words (twice as fast as lz4 on pages of heaps; others are lz4's), lz4, zstd, zstd-dict (with a dictionary of the program's own pages) or deflate; with -parallel behind the name a batch is spread over the cores
+    #[arg(long, value_name = "NAME[:LVL]", default_value = "words", value_parser = compressor)]
     pub(crate) compressor: Compressor,
     /// Compress pages that were not needed for 5 seconds again, with this, at 8 % of a core at most; or 'none'
     #[arg(long, value_name = "NAME[:LVL]|none", default_value = "zstd:1", value_parser = recompress)]

@@ -35,7 +35,7 @@ pub(crate) fn all() -> Vec<Row> {
                 options: options.map(|option| (*option).to_owned()).collect(),
             });
         };
-        for compressor in ["lz4", "zstd", "deflate"] {
+        for compressor in ["lz4", "words", "zstd", "deflate"] {
             for batch in ["1", "8"] {
                 let options = ["--compressor", compressor, "--batch", batch];
                 add(compressor, &format!("batch {batch}"), &options);

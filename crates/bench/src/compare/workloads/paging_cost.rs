@@ -34,7 +34,7 @@ impl PagingCost {
                 mib,
                 sides: vec![Side::NoLimit, Side::Uzswap],
                 budget: Some(budget),
-                run_options: vec!["--folio-max", "2M", "--recompress", "none"],
+                run_options: vec!["--folio-max", "2M", "--recompress", "none", "--compressor", "lz4"],
                 ..Usemem::new(
                     "paging-cost",
                     "Cost of paging at 2 MiB",
