@@ -53,13 +53,16 @@ impl Recent {
         let difference = self.words[usize::from(upper)] ^ word;
         let lower_difference = self.words[usize::from(lower)] as u32 ^ lower_half;
         self.words[usize::from(n)] = word;
-        // In the order of the bits of `CLASS_AND_LEN`; each is one comparison and one addition with carry.
-        let mut facts = usize::from(difference < 1);
-        facts += facts + usize::from(difference < 1 << 16);
-        facts += facts + usize::from(lower_difference < 1);
-        facts += facts + usize::from(lower_half < 1);
-        facts += facts + usize::from(upper_half < 1);
-        facts += facts + usize::from(word < 1 << 16);
+        // The highest bit of `CLASS_AND_LEN` first; each is one comparison and one addition with carry.
+        let facts = [
+            difference < 1,
+            difference < 1 << 16,
+            lower_difference < 1,
+            lower_half < 1,
+            upper_half < 1,
+            word < 1 << 16,
+        ];
+        let facts = facts.into_iter().fold(0, |bits, fact| bits + bits + usize::from(fact));
         let (class, len) = CLASS_AND_LEN[facts & 63];
         let is_recent = class <= Class::UpperRecent as u8;
         let is_half = class >= Class::UpperHalf as u8;
