@@ -72,20 +72,20 @@ fn fill(page: &mut [u8], word: u32) {
 /// Fill `page` from a stored block. False: the block is damaged. A page that lay on the device as it is has no fingerprint: there
 /// it was sealed.
 fn decompress(contexts: &mut Vec<Context>, block: Block<'_>, page: &mut [u8]) -> bool {
-    let codec = block.codec;
-    let Some(algorithm) = codec.algorithm() else {
+    let Some(algorithm) = block.codec.algorithm() else {
         page.copy_from_slice(block.bytes);
         return block.is_page_intact();
     };
-    // Whatever the level: blocks do not depend on it.
-    let algorithm = contexts
-        .iter()
-        .map(Context::algorithm)
-        .find(|a| a.codec() == codec)
-        .unwrap_or(algorithm);
-    let context = context(contexts, algorithm);
-    checksum::split(block.bytes)
-        .is_some_and(|(block, checksum)| context.decompress(block, page) && checksum::holds(checksum, page))
+    checksum::split(block.bytes).is_some_and(|(bytes, checksum)| {
+        context_for(contexts, algorithm).decompress(bytes, page) && checksum::holds(checksum, page)
+    })
+}
+
+/// A context that reads what `algorithm` makes, whatever the level: blocks do not depend on it.
+fn context_for(contexts: &mut Vec<Context>, algorithm: Algorithm) -> &mut Context {
+    let reads = |a: &Algorithm| a.codec() == algorithm.codec();
+    let met = contexts.iter().map(Context::algorithm).find(reads);
+    context(contexts, met.unwrap_or(algorithm))
 }
 
 impl<M: Machine> Worker<M> {
@@ -155,17 +155,12 @@ impl<M: Machine> Worker<M> {
     fn is_unwritten(&mut self, machine: &M, slot: u32, codec: Codec, at: u32, len: u32) -> bool {
         let Self { kept, lanes, page, .. } = self;
         let bytes = &kept[at as usize..(at + len) as usize];
-        let Some((_, checksum)) = checksum::split(bytes) else {
+        let (Some((block, checksum)), Some(algorithm)) = (checksum::split(bytes), codec.algorithm()) else {
             return false;
-        };
-        let block = Block {
-            codec,
-            bytes,
-            fingerprint: None,
         };
         machine.with_staged(&[slot], |pages| {
             checksum::holds(checksum, pages[0])
-                && decompress(&mut lanes[0].contexts, block, &mut page[..])
+                && context_for(&mut lanes[0].contexts, algorithm).decompress(block, &mut page[..])
                 && page[..] == *pages[0]
         })
     }
