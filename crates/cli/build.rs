@@ -37,9 +37,19 @@ fn main() {
         .status();
     let library = target.join("agent/libuzswap_agent.so");
     match status {
-        Ok(status) if status.success() => println!("cargo:rustc-env=UZSWAP_AGENT={}", library.display()),
+        Ok(status) if status.success() => {
+            let image = std::fs::read(&library).expect("it was built");
+            println!("cargo:rustc-env=UZSWAP_AGENT={}", library.display());
+            println!("cargo:rustc-env=UZSWAP_AGENT_FINGERPRINT={:016x}", fnv1a(&image));
+        }
         other => panic!("building the agent failed: {other:?}"),
     }
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// The target directory: OUT_DIR is `target/<profile>/build/<package>/out`.

@@ -1,7 +1,7 @@
 //! The agent library: embedded here, written where every process of a group can load it.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,8 @@ use crate::Failure;
 /// The library, as built by build.rs.
 const IMAGE: &[u8] = include_bytes!(env!("UZSWAP_AGENT"));
 
-/// FNV-1a: names the file; the contents are compared as well.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
+/// Of the library, by build.rs: names the file; the contents are compared as well.
+const FINGERPRINT: &str = env!("UZSWAP_AGENT_FINGERPRINT");
 
 fn uid() -> Result<u32, Failure> {
     fs::metadata("/proc/self")
@@ -46,7 +42,7 @@ pub(crate) fn runtime_dir() -> Result<PathBuf, Failure> {
 /// Put the library in place, unless it is there already, and return its path.
 pub(crate) fn install() -> Result<PathBuf, Failure> {
     let dir = runtime_dir()?;
-    let path = dir.join(format!("agent-{:016x}.so", fingerprint(IMAGE)));
+    let path = dir.join(format!("agent-{FINGERPRINT}.so"));
     if is_intact(&path) {
         return Ok(path);
     }
@@ -60,8 +56,22 @@ pub(crate) fn install() -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
+/// In pieces: every start of a program waits for this, and fresh memory for all of it costs more than the comparison.
 fn is_intact(path: &Path) -> bool {
-    fs::read(path).is_ok_and(|bytes| bytes == IMAGE)
+    let holds_image = || {
+        let mut file = fs::File::open(path)?;
+        let (mut piece, mut rest) = ([0; 1 << 15], IMAGE);
+        loop {
+            match file.read(&mut piece)? {
+                0 => return std::io::Result::Ok(rest.is_empty()),
+                n => match rest.strip_prefix(&piece[..n]) {
+                    Some(more) => rest = more,
+                    None => return Ok(false),
+                },
+            }
+        }
+    };
+    holds_image().is_ok_and(|is_intact| is_intact)
 }
 
 fn write(path: &Path) -> std::io::Result<()> {

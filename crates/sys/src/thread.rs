@@ -242,6 +242,14 @@ pub fn yield_now() {
     rustix::thread::sched_yield();
 }
 
+/// Have this thread go before others of its user by so many steps of niceness, if the system allows that (`CAP_SYS_NICE`,
+/// `RLIMIT_NICE`): as it was otherwise.
+pub fn go_before_others(steps: i32) {
+    if let Ok(nice) = rustix::process::getpriority_process(None) {
+        let _ = rustix::process::setpriority_process(None, nice - steps);
+    }
+}
+
 /// How many cores this thread may run on, at least 1.
 pub fn cores() -> usize {
     rustix::thread::sched_getaffinity(None)
