@@ -38,8 +38,11 @@ fn main() {
     let library = target.join("agent/libuzswap_agent.so");
     match status {
         Ok(status) if status.success() => {
+            // A copy: another build may replace the library before this one embeds it.
             let image = std::fs::read(&library).expect("it was built");
-            println!("cargo:rustc-env=UZSWAP_AGENT={}", library.display());
+            let copy = out_dir().join("libuzswap_agent.so");
+            std::fs::write(&copy, &image).expect("OUT_DIR can be written");
+            println!("cargo:rustc-env=UZSWAP_AGENT={}", copy.display());
             println!("cargo:rustc-env=UZSWAP_AGENT_FINGERPRINT={:016x}", fnv1a(&image));
         }
         other => panic!("building the agent failed: {other:?}"),
@@ -52,10 +55,14 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
+fn out_dir() -> PathBuf {
+    PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"))
+}
+
 /// The target directory: OUT_DIR is `target/<profile>/build/<package>/out`.
 fn target_dir() -> PathBuf {
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    out.ancestors()
+    out_dir()
+        .ancestors()
         .nth(4)
         .expect("OUT_DIR lies four levels below the target directory")
         .to_path_buf()

@@ -74,7 +74,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     pub(crate) fn begin_sharing(&mut self, now: u64) {
         self.shares = true;
-        self.pool_shared_since = Some(now);
+        // Of the first, while forks go on: the pool must be written now and then.
+        self.pool_shared_since.get_or_insert(now);
         self.pool.inherit();
     }
 

@@ -33,12 +33,11 @@ impl State {
                 out[0] = LZ4;
                 return Some(1 + len);
             }
-            words?;
-            // lz4 has overwritten it.
-            as_words(out, usize::MAX)?;
         }
+        // lz4 has overwritten it, or it was given up at first.
+        let len = words.filter(|len| *len <= GOOD).or_else(|| as_words(out, usize::MAX))?;
         out[0] = WORDS;
-        words.map(|len| 1 + len)
+        Some(1 + len)
     }
 
     /// Decompress a block into `page`; returns its length.

@@ -2,6 +2,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::codec::{compress, decompress};
+use super::{State, WORDS};
 
 /// Room for any page, and more than any takes.
 const ROOM: usize = 4096 + 512;
@@ -77,6 +78,23 @@ fn what_does_not_fit_is_refused() {
         let short = len.saturating_sub(1 + seed as usize % 64);
         assert_eq!(compress(&page, &mut out[..short], usize::MAX), None);
     }
+}
+
+/// Noise at first, which says that it is lz4's, then what only words makes small.
+#[test]
+#[cfg_attr(miri, ignore = "C")]
+fn a_page_that_was_given_up_is_tried_again_if_lz4_refuses_it() {
+    let mut rng = Rng(3);
+    let (mut page, mut out, mut back) = ([0; 4096], [0; 3600], [0; 4096]);
+    for (i, word) in page.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let noise = rng.next();
+        *word = if i < 200 { noise } else { noise & 0xffff_ffff }.to_le_bytes();
+    }
+    let mut state = State::new();
+    let len = state.compress(&page, &mut out).expect("it fits");
+    assert_eq!((out[0], len < 3100), (WORDS, true), "{len} bytes");
+    assert_eq!(State::decompress(&out[..len], &mut back), Some(4096));
+    assert!(back == page);
 }
 
 #[test]

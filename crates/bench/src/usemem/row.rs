@@ -60,7 +60,7 @@ mod test {
     fn no_two_rows_have_a_name() {
         let rows = all();
         let names: std::collections::BTreeSet<String> = rows.iter().map(Row::full_name).collect();
-        assert_eq!((rows.len(), names.len()), (39, 39));
+        assert_eq!((rows.len(), names.len()), (48, 48));
         assert!(names.contains("64K folios, zstd, batch 8"));
         assert!(names.contains("2M folios, zstd, dictionary"));
     }

@@ -19,6 +19,8 @@ pub(super) const NIL: u32 = u32::MAX;
 /// How full a zspage is; allocation takes from the fullest that has room, so that others can empty.
 const GROUPS: usize = 4;
 
+/// Objects freed on paper that are freed under one hold of the lock.
+const REOPEN_PIECE: usize = 64;
 /// Zspages that room is made for at once, at least.
 const ZSPAGES_MORE: usize = 16;
 
@@ -379,13 +381,19 @@ impl<A: Arena> Class<A> {
         self.zspages[object.zspage() as usize].state == State::Inherited
     }
 
-    /// Nothing is shared any more: free what was freed on paper; all zspages take objects again.
-    pub(super) fn reopen<R: RawMutex>(&mut self, backing: &Backing<R, A>) {
-        for object in core::mem::take(&mut self.unwritten) {
+    /// Nothing is shared any more: free what was freed on paper; all zspages take objects again. False: there is more to free. Each
+    /// may copy a page that a relative has still, and faults wait for the lock.
+    pub(super) fn reopen<R: RawMutex>(&mut self, backing: &Backing<R, A>) -> bool {
+        let left = self.unwritten.len().saturating_sub(REOPEN_PIECE);
+        for object in self.unwritten.split_off(left) {
             if self.is_inherited(object) {
                 self.push_free(backing, object.zspage(), object.index());
             }
         }
+        if left > 0 {
+            return false;
+        }
+        self.unwritten = Vec::new();
         for id in 0..self.zspages.len() as u32 {
             let zspage = &mut self.zspages[id as usize];
             if zspage.state == State::Inherited {
@@ -393,6 +401,7 @@ impl<A: Arena> Class<A> {
                 self.link(id);
             }
         }
+        true
     }
 
     /// Objects and backed pages, if every zspage is as the module says.

@@ -137,8 +137,9 @@ impl<R: RawMutex, A: Arena> Zpool for Zsmalloc<R, A> {
     }
 
     fn reopen(&self) {
-        let classes = self.classes.iter();
-        classes.for_each(|class| class.lock().reopen(&self.backing));
+        for class in &self.classes {
+            while !class.lock().reopen(&self.backing) {}
+        }
         self.backing.set_inherited(0);
     }
 
