@@ -6,7 +6,9 @@
 use lock_api::Mutex;
 use uzswap_mm::Worker;
 use uzswap_sys::futex::RawLock;
+use uzswap_sys::thread;
 
+use crate::kswapd;
 use crate::machine::AgentMachine;
 use crate::pager::Pager;
 
@@ -17,6 +19,7 @@ pub(crate) const WORK: u32 = 1;
 
 /// Compress for ever.
 pub(crate) fn run(pager: &Pager, worker: &Mutex<RawLock, Worker<AgentMachine>>) {
+    thread::take_short_turns(kswapd::SLICE_NS);
     let mut worker = worker.lock();
     loop {
         pager.kcompressd_mail.wait(WORK, None);

@@ -17,7 +17,7 @@ use uzswap_mm::{Effort, Idle, Worker};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::Sizes;
-use uzswap_sys::time;
+use uzswap_sys::{thread, time};
 
 use crate::dictionary::Trainer;
 use crate::machine::{AgentMachine, CREW};
@@ -90,8 +90,12 @@ struct Kswapd {
     trainer: Trainer,
 }
 
+/// Of the core: threads that a fault has woken are not to wait behind the compressor. 0.1 ms is the shortest that there is.
+pub(crate) const SLICE_NS: u64 = 100_000;
+
 /// Reclaim for ever.
 pub(crate) fn run(pager: &'static Pager) {
+    thread::take_short_turns(SLICE_NS);
     let mut kswapd = Kswapd {
         pager,
         worker: pager.kswapd_worker.lock(),

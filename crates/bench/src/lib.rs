@@ -7,6 +7,7 @@ mod allocators;
 mod compare;
 mod cpu_times;
 mod options;
+mod policy;
 mod samples;
 mod steps;
 mod swap_table;
@@ -46,6 +47,7 @@ pub fn run(cli: &Cli) -> Result<(), Failure> {
             steps::run(options);
             Ok(())
         }
+        Bench::Policy(options) => policy::run(options),
         Bench::SwapTable(options) => swap_table::run(options),
         Bench::Usemem(options) => usemem::run(options),
     }

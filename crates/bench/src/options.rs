@@ -29,6 +29,8 @@ pub(crate) enum Bench {
     Allocators(Allocators),
     /// Single steps of the engine over a simulated machine: nanoseconds a page
     Steps(Steps),
+    /// The order of reclaim against LRU, CLOCK, FIFO and the optimum, on traces: miss ratios
+    Policy(Policy),
     /// The swap table against a cache of sharded maps: operations per second and bytes per page
     SwapTable(SwapTable),
     /// A program that fills and re-reads its memory, by folio size, compressor and batch
@@ -97,6 +99,25 @@ pub(crate) struct Steps {
     /// Samples of each step
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(5..=1000))]
     pub(crate) batches: u32,
+}
+
+#[derive(Args)]
+pub(crate) struct Policy {
+    /// Recorded traces instead of generated ones: a page number a line, decimal, or hexadecimal with 0x
+    #[arg(long, value_name = "FILE,...", value_delimiter = ',')]
+    pub(crate) trace: Vec<PathBuf>,
+    /// Pages that may be resident, in percent of those that a trace touches
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "25,50,75", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) percent: Vec<u32>,
+    /// Pages of generated traces
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1024..=1 << 16))]
+    pub(crate) pages: u32,
+    /// Touches of generated traces, about
+    #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = clap::value_parser!(u32).range(1000..=1 << 26))]
+    pub(crate) touches: u32,
+    /// Seed of generated traces
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
 }
 
 #[derive(Args)]

@@ -105,8 +105,14 @@ pub(super) fn compress(page: &[u8; PAGE], out: &mut [u8], good: usize) -> Option
             Some(())
         };
         // One by one: a loop would not be unrolled.
-        (one(0)?, one(1)?, one(2)?, one(3)?);
-        (one(4)?, one(5)?, one(6)?, one(7)?);
+        one(0)?;
+        one(1)?;
+        one(2)?;
+        one(3)?;
+        one(4)?;
+        one(5)?;
+        one(6)?;
+        one(7)?;
         classes[groups * CLASSES..][..CLASSES].copy_from_slice(&tags.to_le_bytes()[..CLASSES]);
         groups += 1;
         present |= 1 << k;

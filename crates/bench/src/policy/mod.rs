@@ -1,0 +1,145 @@
+//! The order in which reclaim takes pages, against the policies of the textbooks and the optimum, on traces.
+//!
+//! What is compared is *which* page leaves, not what that costs: of the touches that are not the first of their page, how many find
+//! it in the pool. Every policy has the same room; what waits in staging takes the engine's.
+
+mod baseline;
+mod engine;
+mod generate;
+mod host;
+mod s3_fifo;
+mod trace;
+
+use crate::Failure;
+use crate::options::Policy as Options;
+use crate::table::{Table, grouped};
+use baseline::BASELINES;
+use engine::{CAPACITY_MIN, Layout, Outcome, Space};
+use trace::Trace;
+
+/// What one share of a trace's pages in memory came to.
+struct Row {
+    percent: u32,
+    engine: Outcome,
+    /// With pages that have no neighbours.
+    apart: Outcome,
+    baselines: [usize; BASELINES.len()],
+}
+
+/// Measure and print.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let traces = traces(options)?;
+    let mut table = Table::default();
+    table.rule();
+    table.row(heading());
+    table.rule();
+    for trace in &traces {
+        for row in measure(trace, &options.percent) {
+            table.row(row.cells(trace));
+        }
+    }
+    table.rule();
+    println!("Misses in percent of the touches that are not the first of their page\n\n{table}");
+    for trace in &traces {
+        let (pages, touches) = (grouped(trace.pages() as u64), grouped(trace.touches().len() as u64));
+        println!("{}: {pages} pages, {touches} touches", trace.name);
+    }
+    Ok(())
+}
+
+fn traces(options: &Options) -> Result<Vec<Trace>, Failure> {
+    let traces = match &options.trace[..] {
+        [] => generate::all(options),
+        paths => paths.iter().map(|path| Trace::read(path)).collect::<Result<_, _>>()?,
+    };
+    for trace in &traces {
+        check(trace, &options.percent)?;
+    }
+    Ok(traces)
+}
+
+/// Whether the engine can work with so little memory.
+fn check(trace: &Trace, percents: &[u32]) -> Result<(), Failure> {
+    let too_few = |percent: &&u32| capacity(trace, **percent) < CAPACITY_MIN;
+    match percents.iter().find(too_few) {
+        None => Ok(()),
+        Some(percent) => Err(Failure::new(format!(
+            "trace '{}' touches {} pages: {percent} % of them must be at least {CAPACITY_MIN}",
+            trace.name,
+            trace.pages()
+        ))),
+    }
+}
+
+fn capacity(trace: &Trace, percent: u32) -> usize {
+    trace.pages() * percent as usize / 100
+}
+
+fn measure(trace: &Trace, percents: &[u32]) -> Vec<Row> {
+    let [space, apart] = [Layout::AsTraced, Layout::Apart].map(|layout| Space::new(trace, layout));
+    let row = |percent: &u32| {
+        let capacity = capacity(trace, *percent);
+        Row {
+            percent: *percent,
+            engine: space.run(trace, capacity),
+            apart: apart.run(trace, capacity),
+            baselines: BASELINES.map(|baseline| baseline.misses(trace, capacity)),
+        }
+    };
+    percents.iter().map(row).collect()
+}
+
+fn heading() -> Vec<&'static str> {
+    let before = ["trace", "memory", "uzswap", "2nd chances", "no neighbours"];
+    before
+        .into_iter()
+        .chain(BASELINES.map(|baseline| baseline.name))
+        .collect()
+}
+
+impl Row {
+    fn cells(&self, trace: &Trace) -> Vec<String> {
+        let share = |touches: usize| format!("{:.3}", 100.0 * touches as f64 / trace.repeats().max(1) as f64);
+        let counts = [self.engine.misses, self.engine.second_chances, self.apart.misses];
+        [trace.name.clone(), format!("{} %", self.percent)]
+            .into_iter()
+            .chain(counts.into_iter().chain(self.baselines).map(share))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_trace_of_too_few_pages_is_refused() {
+        let trace = Trace::new("small", 0..800);
+        assert!(check(&trace, &[50, 75]).is_ok());
+        let refused = check(&trace, &[50, 25]).unwrap_err();
+        assert_eq!(
+            refused.line(),
+            "trace 'small' touches 800 pages: 25 % of them must be at least 256"
+        );
+    }
+
+    #[test]
+    fn nothing_beats_the_optimum_on_any_trace() {
+        let options = Options {
+            trace: Vec::new(),
+            percent: vec![50],
+            pages: 1024,
+            touches: 5000,
+            seed: 1,
+        };
+        for trace in traces(&options).unwrap() {
+            for row in measure(&trace, &options.percent) {
+                let [optimum, rest @ ..] = row.baselines;
+                let engines = [row.engine.misses, row.apart.misses];
+                let mut others = rest.into_iter().chain(engines);
+                assert!(others.all(|misses| misses >= optimum), "{}", trace.name);
+                assert_eq!(row.cells(&trace).len(), heading().len());
+            }
+        }
+    }
+}
