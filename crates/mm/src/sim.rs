@@ -84,6 +84,8 @@ pub struct SimMachine {
     failed_read: Cell<Option<u32>>,
     staging: RefCell<BTreeMap<u32, Page>>,
     disk: RefCell<BTreeMap<u32, Page>>,
+    /// Memory for the swap table; `None`: as much as a `World` needs, which is leaked with each machine, of which a fuzzer makes many.
+    pub table: Cell<Option<TableMemory>>,
     /// Pages cannot move.
     pub copies: Cell<bool>,
     /// Writes to the disk fail.
@@ -265,8 +267,8 @@ impl Machine for SimMachine {
     }
 
     fn table_memory(&self) -> TableMemory {
-        // Leaked with each machine, of which a fuzzer makes many; the pages of a `World` are in two clusters.
-        Self::memory(4)
+        // The pages of a `World` are in two clusters.
+        self.table.get().unwrap_or_else(|| Self::memory(4))
     }
 
     fn arena(&self) -> Option<VecArena> {

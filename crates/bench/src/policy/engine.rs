@@ -8,7 +8,6 @@ use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::{PoolKind, ZpoolType};
 use uzswap_mm::{Config, Effort, Fault, Mm, Worker};
 
-use super::host::Host;
 use super::trace::Trace;
 
 /// Fewest pages that the engine can be asked to keep: it takes [`ROUND`] at a time, and some wait for their second chance.
@@ -50,8 +49,8 @@ pub(crate) struct Outcome {
 
 /// An engine with the pages of one trace.
 struct Engine<'a> {
-    mm: Mm<parking_lot::RawMutex, Host>,
-    worker: Worker<Host>,
+    mm: Mm<parking_lot::RawMutex, SimMachine>,
+    worker: Worker<SimMachine>,
     vpns: &'a [Vpn],
     capacity: u64,
 }
@@ -128,13 +127,11 @@ impl<'a> Engine<'a> {
     fn new(space: &'a Space, capacity: usize) -> Self {
         // What an earlier engine left.
         (space.table.release)(space.table.words);
-        let host = Host {
-            sim: SimMachine::default(),
-            table: space.table,
-        };
+        let machine = SimMachine::default();
+        machine.table.set(Some(space.table));
         let config = config(capacity);
         let arena = VecArena::new(space.vpns.len() + POOL_SLACK);
-        let mm = Mm::new(host, arena, config, SimMachine::vmstat());
+        let mm = Mm::new(machine, arena, config, SimMachine::vmstat());
         mm.manage(space.range());
         Self {
             worker: Worker::new(&config, mm.machine()),
@@ -155,7 +152,7 @@ impl<'a> Engine<'a> {
     }
 
     fn is_mapped(&self, vpn: Vpn) -> bool {
-        self.mm.machine().sim.pages.borrow().contains_key(&vpn)
+        self.mm.machine().pages.borrow().contains_key(&vpn)
     }
 
     fn fault(&mut self, vpn: Vpn) {
@@ -170,7 +167,7 @@ impl<'a> Engine<'a> {
 
     /// Something that compresses, but is not one word over and over: only what is in the pool has a shadow.
     fn write(&self, vpn: Vpn, index: u32) {
-        if let Some(page) = self.mm.machine().sim.pages.borrow_mut().get_mut(&vpn) {
+        if let Some(page) = self.mm.machine().pages.borrow_mut().get_mut(&vpn) {
             page[..4].copy_from_slice(&(index + 1).to_ne_bytes());
         }
     }

@@ -6,7 +6,6 @@
 mod baseline;
 mod engine;
 mod generate;
-mod host;
 mod s3_fifo;
 mod trace;
 
