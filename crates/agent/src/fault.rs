@@ -75,6 +75,9 @@ pub(crate) fn run(pager: &'static Pager) {
 fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec<usize>, forks: &mut ForkServer) {
     let fds = pager.fds();
     pager.mm.with_changes(|changes| {
+        if changes.is_expecting() && !fds.managed.is_changing(pager.mm.machine().nowhere()) {
+            changes.settle();
+        }
         while changes.has_room() && inbox.len() + BATCH < INBOX {
             let more = fds.managed.read_events(|event| match event {
                 Event::Fault { addr, .. } => inbox.push(addr & !(PAGE_SIZE - 1)),

@@ -7,7 +7,8 @@
 //! The kernel changes the mapping first and queues the event after it has let go of its own lock. So two threads' events may
 //! be read in the wrong order: one unmaps X and is preempted, another's mremap lands on X and is reported first; dropping
 //! X then drops what was just moved there. Changes that raise events are therefore made one at a time ([`InOrder`]):
-//! such a call returns when its event was read. Programs that make these calls without libc can still meet the race.
+//! such a call returns when its event was read. For programs that make these calls without libc the engine puts events in order
+//! (`mm/departing.rs`), as far as that can be known.
 
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};

@@ -262,6 +262,7 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
         if !is_still_manageable(fds, start, end) || fds.managed.is_changing(pager.mm.machine().nowhere()) {
             return false;
         }
+        changes.settle();
         for gap in changes.gaps(range) {
             changes.manage(gap, &present_pages(fds, gap.start.addr(), gap.end.addr()), false);
         }

@@ -6,6 +6,7 @@
 
 use lock_api::RawMutex;
 
+use crate::departing::Departure;
 use crate::fork::Log;
 use crate::lru::Lru;
 use crate::machine::Machine;
@@ -46,6 +47,23 @@ impl<R: RawMutex, A: Arena> Changes<'_, R, A> {
     /// The parts of `range` that are not under our care. No page of them has a word.
     pub fn gaps(&self, range: PageRange) -> alloc::vec::Vec<PageRange> {
         self.0.managed.gaps(range)
+    }
+
+    /// Whether an event is expected that may never come: ask whether changes are under way, and if not, [`settle`](Self::settle).
+    pub fn is_expecting(&self) -> bool {
+        self.0.frozen.is_none() && !self.0.departing.is_empty()
+    }
+
+    /// No change is under way: each that was made has had its event read.
+    pub fn settle(&mut self) {
+        if !self.is_expecting() {
+            return;
+        }
+        let never_left = self.0.departing.settle();
+        never_left
+            .into_iter()
+            .filter_map(Departure::waiting)
+            .for_each(|range| self.0.forget(range));
     }
 
     /// Take `range` under our care. Pages without a word that `present` names are mapped already: they are adopted.
@@ -92,12 +110,41 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     pub(crate) fn apply(&mut self, change: Change) {
         match change {
             Change::Remove(range) => self.drop_words(range),
-            Change::Unmap(range) => {
-                self.drop_words(range);
-                self.managed.remove(range);
-            }
-            Change::Remap { from, to } => self.move_words(from, to),
+            Change::Unmap(range) => self.unmap(range),
+            Change::Remap { from, to } => self.remap(from, to),
         }
+    }
+
+    fn unmap(&mut self, range: PageRange) {
+        let (left, there_now) = self.departing.depart(range, true);
+        let waiting = left.into_iter().filter_map(Departure::waiting);
+        for range in waiting.chain(there_now) {
+            self.forget(range);
+        }
+    }
+
+    fn forget(&mut self, range: PageRange) {
+        self.drop_words(range);
+        self.managed.remove(range);
+    }
+
+    fn remap(&mut self, from: PageRange, to: Vpn) {
+        let (left, there_now) = self.departing.depart(from, false);
+        // What is still at the target has left: the kernel would have put nothing there otherwise.
+        for range in self.managed.parts_in(PageRange::new(to, from.pages())) {
+            let nowhere = self.departing.expect_words(range);
+            self.move_words(range, nowhere);
+        }
+        let target = |page: Vpn| to.add(page.number() - from.start.number());
+        for departure in left {
+            if let Some(waiting) = departure.waiting() {
+                self.move_words(waiting, target(departure.range.start));
+            }
+        }
+        for range in there_now {
+            self.move_words(range, target(range.start));
+        }
+        self.departing.expect_unmap(from);
     }
 
     fn drop_words(&mut self, range: PageRange) {

@@ -80,7 +80,7 @@ impl Log {
         self.at_fork = Some(self.entries.len());
     }
 
-    fn changes(&self) -> impl DoubleEndedIterator<Item = Change> {
+    fn changes(&self) -> impl DoubleEndedIterator<Item = Change> + Clone {
         changes(&self.entries)
     }
 
@@ -89,27 +89,32 @@ impl Log {
     }
 }
 
-fn changes(entries: &[Logged]) -> impl DoubleEndedIterator<Item = Change> {
+fn changes(entries: &[Logged]) -> impl DoubleEndedIterator<Item = Change> + Clone {
     entries.iter().filter_map(|entry| match *entry {
         Logged::Changed(change) => Some(change),
         Logged::Served(_) => None,
     })
 }
 
-/// Follow changes backwards, from the newest, to where the page was.
-fn origin(vpn: Vpn, newest_first: impl Iterator<Item = Change>) -> Frozen {
-    let mut vpn = vpn;
-    for change in newest_first {
+/// Follow changes backwards, from the newest, to where the page was. False: a departure from an address was read after a
+/// landing there, which may have been the other way round (`departing.rs` finds out, when the log is applied).
+fn origin(vpn: Vpn, newest_first: impl Iterator<Item = Change> + Clone) -> (Frozen, bool) {
+    let (mut vpn, mut older, mut is_sure) = (vpn, newest_first, true);
+    while let Some(change) = older.next() {
+        let lands = |vpn: Vpn| move |change: Change| matches!(change, Change::Remap { from, to } if PageRange::new(to, from.pages()).contains(vpn));
         match change {
-            Change::Remove(range) | Change::Unmap(range) if range.contains(vpn) => return Frozen::Zeros,
-            Change::Remap { from, to } if PageRange::new(to, from.pages()).contains(vpn) => {
+            Change::Remove(range) if range.contains(vpn) => return (Frozen::Zeros, is_sure),
+            Change::Remap { from, to } if lands(vpn)(change) => {
                 vpn = from.start.add(vpn.number() - to.number());
+                is_sure &= !older.clone().any(lands(vpn));
             }
-            Change::Remap { from, .. } if from.contains(vpn) => return Frozen::Zeros,
+            Change::Unmap(from) | Change::Remap { from, .. } if from.contains(vpn) => {
+                return (Frozen::Zeros, is_sure && !older.any(lands(vpn)));
+            }
             Change::Remove(_) | Change::Unmap(_) | Change::Remap { .. } => {}
         }
     }
-    Frozen::Word(vpn)
+    (Frozen::Word(vpn), is_sure)
 }
 
 /// Follow changes forwards, from the oldest, to where the page is. `None`: it was dropped.
@@ -174,11 +179,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             // The log is the parent's and was being written while it was copied; its buffer goes, unread.
             inner.frozen = None;
             let mut renamed = Vec::new();
-            let everything = PageRange {
-                start: Vpn::new(0),
-                end: Vpn::new(1 << 35),
-            };
-            inner.table.for_each(everything, |_, vpn, slot| match slot {
+            inner.table.for_each(PageRange::ALL, |_, vpn, slot| match slot {
                 Slot::Swap(blob) if blob.device == 0 => renamed.push((vpn, Slot::Swap(Blob { device, ..blob }))),
                 _ => {}
             });
@@ -205,7 +206,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         copy_in: impl FnOnce(Option<&[u8]>),
     ) {
         self.with(|inner| {
-            let found = match origin(vpn, changes.iter().rev().copied()) {
+            // Whatever order of them was meant: raw system calls of other threads, whose memory a child has no business with.
+            let (origin, _) = origin(vpn, changes.iter().rev().copied());
+            let found = match origin {
                 Frozen::Word(vpn) => inner.contents(self, worker, vpn),
                 Frozen::Zeros => worker.zero_page(),
             };
@@ -232,11 +235,7 @@ impl<R: RawMutex, A: Arena> Changes<'_, R, A> {
         M: Machine<Arena = A>,
     {
         let mut absent = Vec::new();
-        let everything = PageRange {
-            start: Vpn::new(0),
-            end: Vpn::new(1 << 35),
-        };
-        self.0.table.for_each(everything, |_, vpn, slot| match slot {
+        self.0.table.for_each(PageRange::USER, |_, vpn, slot| match slot {
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Filled { word: 0 } => {}
             Slot::Staged { .. } | Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => {
                 absent.push(vpn);
@@ -258,8 +257,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         M: Machine<Arena = A>,
     {
         let found = match self.frozen.as_ref().map(|log| origin(vpn, log.changes().rev())) {
-            Some(Frozen::Word(at)) => self.contents(mm, worker, at),
-            Some(Frozen::Zeros) | None => worker.zero_page(),
+            Some((_, false)) => return Fault::Retry,
+            Some((Frozen::Word(at), true)) => self.contents(mm, worker, at),
+            Some((Frozen::Zeros, true)) | None => worker.zero_page(),
         };
         if !found {
             return Fault::Lost;

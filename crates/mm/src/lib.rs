@@ -43,6 +43,7 @@ mod change;
 mod checksum;
 mod compaction;
 mod config;
+mod departing;
 mod dictionary;
 mod fault;
 mod fork;
@@ -95,6 +96,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{Mutex, RawMutex};
 
+use departing::Departing;
 use leaving::Leaving;
 use list_lru::{LruEntry, LruList, SEGMENT_PAGES, Tags};
 use locality::Locality;
@@ -153,6 +155,7 @@ pub struct Mm<R, M: Machine> {
 pub struct Inner<R, A: Arena> {
     table: SwapTable,
     managed: RangeSet,
+    departing: Departing,
     /// Resident folios (`lru`).
     lru: [LruList; 4],
     /// Stored folios, oldest first: those that came to rest (`recompress`), which are all older than the others.
@@ -192,6 +195,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let inner = Inner {
             table: SwapTable::new(machine.table_memory()),
             managed: RangeSet::default(),
+            departing: Departing::new(),
             lru: lru::TAGS.map(|tags| LruList::new(tags, SEGMENT_PAGES)),
             zswap_cold: LruList::new(ZSWAP_COLD_TAGS, config.zswap_segment),
             zswap_lru: LruList::new(ZSWAP_TAGS, config.zswap_segment),

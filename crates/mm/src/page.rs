@@ -65,6 +65,11 @@ pub struct PageRange {
 }
 
 impl PageRange {
+    /// All pages that a program may have.
+    pub const USER: Self = Self::new(Vpn::new(0), 1 << (VPN_BITS - 1));
+    /// Every page number, those that no program has included (`departing.rs`).
+    pub const ALL: Self = Self::new(Vpn::new(0), (1 << VPN_BITS) - 1);
+
     /// `pages` pages from `start`.
     pub const fn new(start: Vpn, pages: u64) -> Self {
         Self {

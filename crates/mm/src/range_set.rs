@@ -83,6 +83,17 @@ impl RangeSet {
         gaps
     }
 
+    /// The parts of `range` that are in the set, in order.
+    pub fn parts_in(&self, range: PageRange) -> Vec<PageRange> {
+        let before = self.0.range(..range.start).next_back();
+        let overlapping = before.into_iter().chain(self.0.range(range.start..range.end));
+        let clipped = overlapping.map(|(start, end)| PageRange {
+            start: range.start.max(*start),
+            end: range.end.min(*end),
+        });
+        clipped.filter(|part| part.pages() > 0).collect()
+    }
+
     /// The ranges in order.
     pub fn iter(&self) -> impl Iterator<Item = PageRange> {
         self.0.iter().map(|(start, end)| PageRange {
@@ -114,6 +125,8 @@ mod test {
                 let ranges: Vec<PageRange> = set.iter().collect();
                 prop_assert!(ranges.windows(2).all(|w| w[0].end < w[1].start));
                 let gaps: BTreeSet<Vpn> = set.gaps(range).into_iter().flat_map(PageRange::iter).collect();
+                let parts: BTreeSet<Vpn> = set.parts_in(range).into_iter().flat_map(PageRange::iter).collect();
+                prop_assert_eq!(parts, range.iter().filter(|v| model.contains(v)).collect::<BTreeSet<_>>());
                 prop_assert_eq!(gaps, range.iter().filter(|v| !model.contains(v)).collect::<BTreeSet<_>>());
                 prop_assert_eq!(set.covers(range), range.iter().all(|v| model.contains(&v)) && (range.pages() > 0 || set.covers(range)));
             }

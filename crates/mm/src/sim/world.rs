@@ -20,7 +20,7 @@ pub const BASE: u64 = if cfg!(miri) { 0x155_0000 } else { 0x5555_0000 };
 /// Pages of it.
 pub const PAGES: u64 = if cfg!(miri) { 32 } else { 96 };
 /// What [`World::step`] can do.
-pub const OPS: u8 = 27;
+pub const OPS: u8 = 28;
 
 /// Faults after which a page must be there.
 const TRIES: u32 = 8;
@@ -68,6 +68,8 @@ pub struct World<R> {
     /// What the program wrote; other pages are zeros.
     shadow: BTreeMap<Vpn, Vec<u8>>,
     tries: u32,
+    /// Mappings changed while the engine was frozen, which leaves them out of its care until kswapd's next look at them.
+    has_gaps: bool,
 }
 
 /// Bytes of a line of text and of a word of noise: many under Miri, which counts steps and not bytes.
@@ -116,6 +118,7 @@ impl<R: RawMutex> World<R> {
             mm,
             shadow: BTreeMap::new(),
             tries: TRIES,
+            has_gaps: false,
         }
     }
 
@@ -125,6 +128,13 @@ impl<R: RawMutex> World<R> {
         self.tries = if per_mille == 0 { TRIES } else { TRIES_WHILE_FAILING };
     }
 
+    /// The end of a freeze, and kswapd's look at the mappings.
+    fn thaw(&mut self) {
+        self.mm.thaw();
+        self.has_gaps = false;
+        self.mm.manage(PageRange::new(Vpn::new(BASE), PAGES));
+    }
+
     /// What a program's access does: fault until the page is there.
     fn touch(&mut self, vpn: Vpn) {
         for _ in 0..self.tries {
@@ -132,6 +142,10 @@ impl<R: RawMutex> World<R> {
                 return;
             }
             let fault = self.mm.fault(&mut self.worker, vpn);
+            if fault == Fault::Retry && self.mm.is_frozen() {
+                // Which may be what the fault waits for; a fork ends.
+                self.thaw();
+            }
             let lost = |item| self.mm.stat().get(item);
             assert!(
                 fault != Fault::Lost,
@@ -174,36 +188,74 @@ impl<R: RawMutex> World<R> {
     /// MADV_DONTNEED.
     pub fn remove(&mut self, range: PageRange) {
         self.mm.change(Change::Remove(range));
-        self.mm
-            .machine()
-            .pages
-            .borrow_mut()
-            .retain(|vpn, _| !range.contains(*vpn));
-        self.shadow.retain(|vpn, _| !range.contains(*vpn));
+        self.forget(range);
     }
 
-    /// mremap to another place and back to the front: the second half swaps places with the first.
-    pub fn remap(&mut self, from: PageRange, to: Vpn) {
+    /// What the kernel does to the pages of a range that is unmapped or emptied.
+    fn forget(&mut self, range: PageRange) {
+        let is_elsewhere = |vpn: &Vpn| !range.contains(*vpn);
+        self.mm.machine().pages.borrow_mut().retain(|vpn, _| is_elsewhere(vpn));
+        self.shadow.retain(|vpn, _| is_elsewhere(vpn));
+    }
+
+    /// What it does to those of one that is moved.
+    fn carry(&mut self, from: PageRange, to: Vpn) {
+        self.forget(PageRange::new(to, from.pages()));
         let key = |vpn: Vpn| to.add(vpn.number() - from.start.number());
         let mut pages = self.mm.machine().pages.borrow_mut();
-        let target = PageRange::new(to, from.pages());
-        pages.retain(|vpn, _| !target.contains(*vpn));
         let moved: Vec<_> = pages.keys().copied().filter(|vpn| from.contains(*vpn)).collect();
         for vpn in moved {
             let page = pages.remove(&vpn).unwrap();
             pages.insert(key(vpn), page);
         }
         drop(pages);
-        self.shadow.retain(|vpn, _| !target.contains(*vpn));
         let moved: Vec<_> = self.shadow.keys().copied().filter(|vpn| from.contains(*vpn)).collect();
         for vpn in moved {
             let page = self.shadow.remove(&vpn).unwrap();
             self.shadow.insert(key(vpn), page);
         }
-        self.mm.change(Change::Unmap(target));
+    }
+
+    /// mremap to another place and back to the front: the second half swaps places with the first.
+    pub fn remap(&mut self, from: PageRange, to: Vpn) {
+        self.has_gaps |= self.mm.is_frozen();
+        self.carry(from, to);
+        self.mm.change(Change::Unmap(PageRange::new(to, from.pages())));
         self.mm.change(Change::Remap { from, to });
         self.mm.change(Change::Unmap(from));
         self.mm.manage(from);
+    }
+
+    /// Two threads at once: one unmaps X, or moves it to Z, another's mremap from Y is given X, and is reported first.
+    pub fn cross(&mut self, pages: u64, moves: bool) {
+        if self.has_gaps {
+            self.thaw();
+        }
+        self.has_gaps = self.mm.is_frozen();
+        let [x, y, z] = [0, 1, 2].map(|third| PageRange::new(Vpn::new(BASE + third * PAGES / 3), pages));
+        self.mm.change(Change::Unmap(z));
+        self.forget(z);
+        if moves {
+            self.carry(x, z.start);
+        } else {
+            self.forget(x);
+            self.mm.manage(z);
+        }
+        self.carry(y, x.start);
+        let (landing, departure) = (
+            Change::Remap { from: y, to: x.start },
+            match moves {
+                true => Change::Remap { from: x, to: z.start },
+                false => Change::Unmap(x),
+            },
+        );
+        self.mm.change(landing);
+        self.mm.change(departure);
+        if moves {
+            self.mm.change(Change::Unmap(x));
+        }
+        self.mm.change(Change::Unmap(y));
+        self.mm.manage(y);
     }
 
     /// One thing that a program, its pager or its machine may do.
@@ -235,7 +287,7 @@ impl<R: RawMutex> World<R> {
             }
             14 => {
                 if self.mm.is_frozen() {
-                    self.mm.thaw();
+                    self.thaw();
                 } else {
                     let pin = self.mm.freeze();
                     self.mm.unpin(pin);
@@ -262,6 +314,7 @@ impl<R: RawMutex> World<R> {
                     self.mm.isolate_range(range);
                 }
             }
+            26 => self.cross(len.min(PAGES / 3), seed.is_multiple_of(2)),
             _ => drop(self.mm.set_pool(PoolKind {
                 zpool: ZpoolType::from_word(seed % 3),
                 compressor: Compressor {
@@ -285,7 +338,7 @@ impl<R: RawMutex> World<R> {
     /// The end of a run: nothing fails, is pinned or frozen any more. All pages read back, and all can be reclaimed.
     pub fn finish(&mut self) {
         self.set_fail_rate(0, 0);
-        self.mm.thaw();
+        self.thaw();
         let machine = self.mm.machine();
         machine.pinned.borrow_mut().clear();
         machine.disk_fails.set(false);
