@@ -71,6 +71,9 @@ const RECOMPRESS_AT_ONCE_NS: u64 = 2_000_000;
 /// Mail that a thread of the program waits for an answer to.
 const WAITED_FOR: u32 = mail::SCAN | mail::FREEZE | mail::JOIN;
 
+/// What a process is charged: bytes of memory, bytes of the pool, slots of the device.
+const CHARGES: [Field; 3] = [Field::Charge, Field::Pool, Field::SwapCharge];
+
 struct Kswapd {
     pager: &'static Pager,
     worker: MutexGuard<'static, RawLock, Worker<AgentMachine>>,
@@ -143,6 +146,7 @@ impl Kswapd {
         }
         self.tick(bits & mail::SCAN != 0);
         self.reclaim();
+        self.drain_pool();
         self.reclaim_on_request();
         self.train();
         self.recompress();
@@ -293,8 +297,9 @@ impl Kswapd {
         let group = pager.memcg.group();
         for slot in 0..group.high_water() {
             let is_other = slot != pager.memcg.slot() && group.field(slot, Field::Pid) != 0;
-            if is_other && group.field(slot, Field::Charge) != 0 && !pager.fds().group.is_leased(slot) {
-                group.set_field(slot, Field::Charge, 0);
+            let is_charged = CHARGES.iter().any(|charge| group.field(slot, *charge) != 0);
+            if is_other && is_charged && !pager.fds().group.is_leased(slot) {
+                CHARGES.iter().for_each(|charge| group.set_field(slot, *charge, 0));
             }
         }
     }
@@ -302,10 +307,8 @@ impl Kswapd {
     /// Take over the limits and tunables that may change at run time.
     fn obey(&self) {
         let (mm, group) = (&self.pager.mm, self.pager.memcg.group());
-        let page = PAGE_SIZE as u64;
-        mm.set_pool_limit(group.pool_limit_bytes() / page, group.pool_accept_bytes() / page);
-        mm.set_swap_max(group.get(Key::SwapMax) / page);
-        mm.set_writeback(group.get(Key::ZswapWriteback) != 0);
+        self.pager.share_limits();
+        mm.set_swap_max(group.get(Key::SwapMax) / PAGE_SIZE as u64);
         mm.set_enabled(group.get(Key::Enabled) != 0);
         mm.set_swap_out(group.swap_out());
         mm.machine().fail.obey(group);
@@ -414,6 +417,19 @@ impl Kswapd {
                 // Nothing left to isolate: what waits for a second chance has to go, then the pool's oldest.
                 let urgent = pager.shrink(&mut self.worker, batch, Effort::Urgent);
                 fruitless = if urgent.reclaimed > 0 { 0 } else { fruitless };
+            }
+        }
+    }
+
+    /// Others wait for room in the pools of the group: our part of it goes to the device.
+    fn drain_pool(&mut self) {
+        let pager = self.pager;
+        let surplus = pager.memcg.pool_surplus(pager);
+        let (batch, mut done) = (self.batch(), 0);
+        while done < surplus && !self.is_waited_for() {
+            match pager.mm.writeback(&mut self.worker, batch) {
+                0 => break,
+                n => done += n,
             }
         }
     }

@@ -32,6 +32,7 @@ use crate::arena::PoolArena;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::InOrder;
 use crate::isolation::{self, CopyOut, Isolation};
+use crate::pager;
 use crate::swap_file::SwapFile;
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
@@ -412,6 +413,10 @@ impl Machine for AgentMachine {
 
     fn open_swap(&self, device: u8, slot: u32, page: &mut [u8]) -> bool {
         self.swap_file(device).is_some_and(|swap| swap.open(slot, page))
+    }
+
+    fn charge_swap(&self, in_use: u64, want: u64) -> u64 {
+        pager::inherited().map_or(0, |pager| pager.memcg.charge_swap(in_use, want))
     }
 
     fn discard_swap(&self, slot: u32, slots: u32) {

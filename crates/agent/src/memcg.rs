@@ -7,7 +7,7 @@
 //! Until a process has mapped [`ACTIVATE_BYTES`] it has no pager and is not charged: a shell or a compiler
 //! driver costs nothing.
 
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering, fence};
 
 use uzswap_ctl::{Field, Group, Key};
 use uzswap_mm::machine::Machine;
@@ -175,6 +175,47 @@ impl Memcg {
     /// Bytes by which `want` more would exceed the limit.
     pub(crate) fn excess(&self, pager: &Pager, want: u64) -> u64 {
         (self.current(pager) + want).saturating_sub(self.group.get(Key::MemoryMax))
+    }
+
+    /// Charge `want` slots of the swap device beyond the `in_use` that we have, or as many as `memory.swap.max` leaves. Of two
+    /// processes that ask for the last of it at the same moment, each sees the other's charge, and both may go away with less.
+    pub(crate) fn charge_swap(&self, in_use: u64, want: u64) -> u64 {
+        let charge = |slots| self.group.set_field(self.slot(), Field::SwapCharge, slots);
+        charge(in_use + want);
+        // Our charge before the look at others': pairs with the same in their processes.
+        fence(Ordering::SeqCst);
+        let max = self.group.get(Key::SwapMax) / PAGE_SIZE as u64;
+        let allowed = want.saturating_sub(self.group.sum(Field::SwapCharge).saturating_sub(max));
+        if allowed < want {
+            charge(in_use + allowed);
+        }
+        allowed
+    }
+
+    /// What the pool's limit, which is the group's, leaves to us: the most pages, and to how many it is drained once it had them.
+    pub(crate) fn charge_pool(&self, pages: u64) -> (u64, u64) {
+        let page = PAGE_SIZE as u64;
+        self.group.set_field(self.slot(), Field::Pool, pages * page);
+        let others = self.group.sum(Field::Pool).saturating_sub(pages * page);
+        // No limit of 0 but the group's: with that one zswap is shut.
+        let left = |bytes: u64| (bytes.saturating_sub(others) / page).max((bytes / page).min(1));
+        (
+            left(self.group.pool_limit_bytes()),
+            left(self.group.pool_accept_bytes()),
+        )
+    }
+
+    /// Our part of what the pools of all processes have to lose while the group is short of memory and they are full: a process that
+    /// stores nothing would keep the others from doing so. In pages; 0 if no other has any.
+    pub(crate) fn pool_surplus(&self, pager: &Pager) -> u64 {
+        let page = PAGE_SIZE as u64;
+        let (ours, all) = (self.group.field(self.slot(), Field::Pool), self.group.sum(Field::Pool));
+        let limit = self.group.pool_limit_bytes();
+        if ours == 0 || all == ours || all < limit - limit / 64 || self.headroom(pager) > 0 {
+            return 0;
+        }
+        let surplus = u128::from(all.saturating_sub(self.group.pool_accept_bytes()));
+        (surplus * u128::from(ours) / u128::from(all)) as u64 / page
     }
 
     /// Nothing is left to reclaim: record it for the launcher, which prints the line, and die as the OOM killer would

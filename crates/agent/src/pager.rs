@@ -372,6 +372,7 @@ impl Pager {
 
     /// One round of reclaim, unless a fork is under way.
     pub(crate) fn shrink(&self, worker: &mut Worker<AgentMachine>, want: u32, effort: Effort) -> Scan {
+        self.share_limits();
         let scan = self
             .unless_freezing(|mm| mm.shrink(worker, want, effort))
             .unwrap_or(Scan {
@@ -381,6 +382,14 @@ impl Pager {
         self.isolated.fetch_add(scan.isolated, Ordering::Relaxed);
         self.reclaimed.fetch_add(scan.reclaimed as u32, Ordering::Relaxed);
         scan
+    }
+
+    /// Take as our own what others leave of the group's limits of pool and device.
+    pub(crate) fn share_limits(&self) {
+        let (max, accept) = self.memcg.charge_pool(self.mm.tell_charges());
+        // Read after the limit and set before: who forbids writeback and then lowers the limit sees nothing written.
+        self.mm.set_writeback(self.memcg.group().get(Key::ZswapWriteback) != 0);
+        self.mm.set_pool_limit(max, accept);
     }
 
     /// Store pages that wait for it, if there are more than have to. Returns how many, 0 also while a fork is under way.

@@ -111,6 +111,29 @@ fn zswap_writeback_disabled() {
     assert_eq!((run.count("zswpwb"), run.count("pswpout")), (0, 0));
 }
 
+/// The limits of pool and device are the group's, not each process's (there: of a control group with several processes).
+#[test]
+fn limits_hold_for_all_processes_together() {
+    if !can_manage() {
+        return;
+    }
+    let options = ["--memory-max", "256M", "--zswap-max", "8M", "--swap-max", "16M"];
+    let held = Held::start_several("together", &options, 32, 3);
+    let mut most = (0, 0);
+    held.wait_until("no more is reclaimed", |held| {
+        let is_done = !held.control("reclaim", &["8M"]);
+        most = (
+            most.0.max(held.now("zswap")),
+            most.1.max(held.now("memory.swap.current")),
+        );
+        is_done
+    });
+    let run = held.finish();
+    assert!(run.count("pswpout") > 0 && run.count("zswpout") > 0);
+    // Of the pool each process may be storing a batch when it fills.
+    assert!(most.0 <= 10 << 20 && most.1 <= 16 << 20, "{most:?}");
+}
+
 /// One group over its zswap limit makes no other write back.
 #[test]
 fn no_invasive_cgroup_shrink() {

@@ -156,6 +156,8 @@ pub enum Field {
     Agent = 8,
     /// Bytes mapped whose stored copy is kept.
     Cached = 9,
+    /// Slots of the swap device charged to the group: those in use and those that are about to be.
+    SwapCharge = 10,
 }
 
 /// A group file's words, with names.

@@ -157,7 +157,9 @@ pub struct Inner<R, A: Arena> {
     managed: RangeSet,
     departing: Departing,
     /// Resident folios (`lru`).
-    lru: [LruList; 4],
+    lru: [LruList; 5],
+    /// Folios that were taken off these lists.
+    pops: u32,
     /// Stored folios, oldest first: those that came to rest (`recompress`), which are all older than the others.
     zswap_cold: LruList,
     zswap_lru: LruList,
@@ -166,10 +168,11 @@ pub struct Inner<R, A: Arena> {
     slots: SwapSlots,
     streams: Streams,
     resident: u64,
-    /// Of them, pages whose blocks are kept, and pages of the active and of the shared list.
+    /// Of them, pages whose blocks are kept, and pages of the active, the shared and the unevictable list.
     cached: u64,
     active: u64,
     shared: u64,
+    unevictable: u64,
     /// Forked relatives have pages of this process; when the pool began to be one of them, if it still is.
     shares: bool,
     pool_shared_since: Option<u64>,
@@ -197,6 +200,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             managed: RangeSet::default(),
             departing: Departing::new(),
             lru: lru::TAGS.map(|tags| LruList::new(tags, SEGMENT_PAGES)),
+            pops: 0,
             zswap_cold: LruList::new(ZSWAP_COLD_TAGS, config.zswap_segment),
             zswap_lru: LruList::new(ZSWAP_TAGS, config.zswap_segment),
             staging: Staging::new(config.staging_slots),
@@ -207,6 +211,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             cached: 0,
             active: 0,
             shared: 0,
+            unevictable: 0,
             shares: false,
             pool_shared_since: None,
             keeping: Keeping::default(),
@@ -278,6 +283,14 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn set_pool_limit(&self, pages: u64, accept: u64) {
         self.pool_limit.store(pages, Ordering::Relaxed);
         self.pool_accept.store(accept.min(pages), Ordering::Relaxed);
+    }
+
+    /// Have the machine know how much of the swap device is in use, and how many pages the pool has (as of the last look at it).
+    pub fn tell_charges(&self) -> u64 {
+        self.with(|inner| {
+            self.machine.charge_swap(inner.slots.in_use(), 0);
+            inner.pool.charged_pages()
+        })
     }
 
     /// Whether compressed pages may be written back to the device.
@@ -379,6 +392,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 self.resident += 1;
                 self.active += u64::from(Lru::of_resident(tag) == Lru::Active);
                 self.shared += u64::from(Lru::of_resident(tag) == Lru::Shared);
+                self.unevictable += u64::from(Lru::of_resident(tag) == Lru::Unevictable);
             }
             Slot::Cached(_) => {
                 self.resident += 1;
@@ -392,6 +406,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 self.resident -= 1;
                 self.active -= u64::from(Lru::of_resident(tag) == Lru::Active);
                 self.shared -= u64::from(Lru::of_resident(tag) == Lru::Shared);
+                self.unevictable -= u64::from(Lru::of_resident(tag) == Lru::Unevictable);
                 None
             }
             Slot::Cached(CachedEntry { handle, len, .. }) => {

@@ -1,13 +1,16 @@
 //! Which folio leaves next (`mm/swap.c`, `mm/vmscan.c`, `mm/workingset.c`).
 //!
-//! Four lists, each oldest first:
+//! Five lists, each oldest first:
 //! * *inactive*: pages that were touched for the first time, adopted, or loaded after so many others were stored that no memory
 //!   that there is would have kept them;
 //! * *cached*: of the latter, those that were loaded in sequence and whose stored block is kept (`swap_cache`). They leave first if
 //!   they are many ([`SHARE`]), else in the order of their age;
 //! * *active*: pages that proved that they are wanted: faulted while they were staged, or so soon after they were stored that the
 //!   resident pages could have held them. They leave when the others are few ([`SHARE`]), oldest first;
-//! * *shared*: pages that refused to leave because a forked relative has them (`shared`).
+//! * *shared*: pages that refused to leave because a forked relative has them (`shared`);
+//! * *unevictable*: pages that do not compress while there is no device to send them to. One is looked at now and then (it may have been
+//!   written since), all when nothing else is left: a program whose other pages come and go would pass by them at every fault, and look as if
+//!   nothing could be reclaimed.
 //!
 //! So a scan of much memory passes through the second and leaves the others alone. There is no accessed bit in user space: that a
 //! page is wanted shows when it is faulted, and staging keeps that cheap.
@@ -20,7 +23,7 @@ use crate::page::{MAX_ORDER, PageRange, Vpn};
 use crate::swap_table::entry::{CTAG_BITS, Slot, TAG_BITS};
 use crate::zpool::Arena;
 
-/// The inactive, the active and the shared list divide the tags of a RESIDENT word among them.
+/// All lists but the cached one divide the tags of a RESIDENT word among them.
 const INACTIVE_TAGS: Tags = Tags {
     bits: TAG_BITS,
     first: 0,
@@ -34,6 +37,10 @@ const SHARED_TAGS: Tags = Tags {
     first: 2,
     ..INACTIVE_TAGS
 };
+const UNEVICTABLE_TAGS: Tags = Tags {
+    first: 3,
+    ..INACTIVE_TAGS
+};
 const CACHED_TAGS: Tags = Tags {
     bits: CTAG_BITS,
     first: 0,
@@ -43,8 +50,11 @@ const CACHED_TAGS: Tags = Tags {
 /// Active pages leave when the others are fewer than one in so many of the resident pages, cached ones first when they are more.
 const SHARE: u64 = 8;
 
+/// Of so many folios that leave, one is looked for among those that did not compress.
+const UNEVICTABLE_SHARE: u32 = 64;
+
 /// The lists, in the order of [`Lru`].
-pub(crate) const TAGS: [Tags; 4] = [INACTIVE_TAGS, CACHED_TAGS, ACTIVE_TAGS, SHARED_TAGS];
+pub(crate) const TAGS: [Tags; 5] = [INACTIVE_TAGS, CACHED_TAGS, ACTIVE_TAGS, SHARED_TAGS, UNEVICTABLE_TAGS];
 
 /// A list of resident folios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +63,7 @@ pub(crate) enum Lru {
     Cached,
     Active,
     Shared,
+    Unevictable,
 }
 
 impl Lru {
@@ -61,6 +72,7 @@ impl Lru {
         match tag % INACTIVE_TAGS.stride {
             tag if tag == ACTIVE_TAGS.first => Self::Active,
             tag if tag == SHARED_TAGS.first => Self::Shared,
+            tag if tag == UNEVICTABLE_TAGS.first => Self::Unevictable,
             _ => Self::Inactive,
         }
     }
@@ -68,7 +80,9 @@ impl Lru {
     /// Whether `slot` is that of a page of `entry`, which was taken off this list.
     pub(crate) fn holds(self, slot: Slot, entry: LruEntry) -> bool {
         match self {
-            Self::Inactive | Self::Active | Self::Shared => slot.is_resident_as(entry.order, entry.tag),
+            Self::Inactive | Self::Active | Self::Shared | Self::Unevictable => {
+                slot.is_resident_as(entry.order, entry.tag)
+            }
             Self::Cached => slot.is_cached_as(entry.tag),
         }
     }
@@ -93,26 +107,36 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// Take the folio whose turn it is to leave off its list. The caller checks its words.
-    pub(crate) fn pop_coldest(&mut self) -> Option<(Lru, LruEntry)> {
+    /// Take the folio whose turn it is to leave off its list; one that does not compress if nothing else is left and the caller
+    /// is desperate. The caller checks its words.
+    pub(crate) fn pop_coldest(&mut self, is_desperate: bool) -> Option<(Lru, LruEntry)> {
         if !self.shares
             && let Some(entry) = self.lru[Lru::Shared as usize].pop_oldest()
         {
             return Some((Lru::Shared, entry));
         }
-        let is_active_due = (self.resident - self.active) * SHARE < self.resident;
+        self.pops = self.pops.wrapping_add(1);
+        if (self.drains() || self.pops.is_multiple_of(UNEVICTABLE_SHARE))
+            && let Some(entry) = self.lru[Lru::Unevictable as usize].pop_oldest()
+        {
+            return Some((Lru::Unevictable, entry));
+        }
+        let evictable = self.resident - self.unevictable;
+        let is_active_due = (evictable - self.active) * SHARE < evictable;
         let [first, last] = if is_active_due {
             [Lru::Active, Lru::Inactive]
         } else {
             [Lru::Inactive, Lru::Active]
         };
-        self.pop_from(first).or_else(|| self.pop_from(last))
+        self.pop_from(first)
+            .or_else(|| self.pop_from(last))
+            .or_else(|| is_desperate.then(|| self.pop_from(Lru::Unevictable))?)
     }
 
     /// As [`pop_coldest`](Self::pop_coldest), from the active list or from the other two.
     fn pop_from(&mut self, lru: Lru) -> Option<(Lru, LruEntry)> {
         let lru = match lru {
-            Lru::Active | Lru::Shared => lru,
+            Lru::Active | Lru::Shared | Lru::Unevictable => lru,
             Lru::Inactive | Lru::Cached if self.cached * SHARE > self.resident => Lru::Cached,
             Lru::Inactive | Lru::Cached => {
                 let [inactive, cached] = [Lru::Inactive, Lru::Cached].map(|lru| self.lru[lru as usize].oldest());
@@ -132,7 +156,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Slot::Resident { tag, .. } => match Lru::of_resident(tag) {
                 Lru::Inactive | Lru::Cached => self.lru[Lru::Inactive as usize].is_old(tag),
                 Lru::Shared => !self.shares,
-                Lru::Active => false,
+                Lru::Active | Lru::Unevictable => false,
             },
             Slot::Cached(entry) => self.lru[Lru::Cached as usize].is_old(entry.tag),
             _ => false,

@@ -111,6 +111,9 @@ pub trait Machine {
     fn arena(&self) -> Option<Self::Arena>;
     /// A buffer of `pages` pages.
     fn io_buffer(&self, pages: usize) -> Self::Io;
+    /// How many of `want` more slots of our own swap device may be taken, when `in_use` are: `memory.swap.max` holds for a group of
+    /// engines (`mem_cgroup_try_charge_swap`). Asked under the engine's lock; the charge stands until the next call.
+    fn charge_swap(&self, in_use: u64, want: u64) -> u64;
     /// Write whole pages to our own swap device from slot `slot` on, each sealed by itself. `bytes` is undefined afterwards.
     ///
     /// # Errors

@@ -95,7 +95,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             self.staging.split(together.slot);
             together = self.next_together(run, IO_PAGES as u32);
         }
-        let Some((first, slots)) = self.slots.alloc(together.len) else {
+        let Some((first, slots)) = self.take_slots(&mm.machine, together.len) else {
             mm.stat.add(Item::SwapFull, 1);
             mm.stat.add_folio(OrderItem::SwpOutFallback, together.order);
             return (together, None);

@@ -416,3 +416,25 @@ fn machine_contract_is_met_by_the_simulation() {
     assert_eq!(machine.move_in(4, vpn, 1).pages, 1);
     assert_eq!(machine.read(vpn).unwrap()[0], 7);
 }
+
+#[test]
+fn what_does_not_compress_without_a_device_is_passed_by() {
+    let mut world = World::new(0, ARENA_PAGES);
+    let noise = |page: &u64| page.is_multiple_of(2);
+    for page in 0..PAGES {
+        // Noise, or the same line over and over.
+        world.write(Vpn::new(BASE + page), page * 8 + if noise(&page) { 3 } else { 5 });
+    }
+    let shrink = |world: &mut World| world.mm.shrink(&mut world.worker, 8, Effort::Urgent).reclaimed;
+    while shrink(&mut world) > 0 {}
+    let refused = |world: &World| world.mm.stat().get(Item::RejectCompressPoor);
+    let once = refused(&world);
+    assert!(once >= PAGES / 2, "{once}");
+    for page in (0..PAGES).filter(|page| !noise(page)).cycle().take(100) {
+        world.check(Vpn::new(BASE + page));
+        assert!(shrink(&mut world) > 0 || world.mm.gauges().staged > 0);
+    }
+    // One in so many of those that leave, and all of them when nothing else was left.
+    let again = refused(&world) - once;
+    assert!(again < 4 * PAGES, "{again}");
+}

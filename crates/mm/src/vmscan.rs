@@ -59,7 +59,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// wait, else until none does or as many as wanted were stored.
     pub fn shrink(&self, worker: &mut Worker<M>, want: u32, effort: Effort) -> Scan {
         let mut scan = Scan::default();
-        let bypasses = self.bypasses_zswap();
+        let mut bypasses = self.bypasses_zswap();
         if !bypasses && !self.is_enabled() {
             return scan;
         }
@@ -69,7 +69,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             // Oldest out first; sending the newest page to the device instead would invert the LRU.
             scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
             if self.is_pool_full() {
-                return scan;
+                // Full of other processes' pages, who send on theirs when they get to it: the device takes ours.
+                bypasses = self.with(|inner| inner.drains() && inner.nothing_stored());
+                if !bypasses {
+                    return scan;
+                }
             }
         }
         if !bypasses && effort == Effort::Background {
@@ -242,7 +246,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             return;
         }
         for _ in 0..entries {
-            let Some((lru, entry)) = self.pop_coldest() else { break };
+            let Some((lru, entry)) = self.pop_coldest(scan.isolated == 0) else {
+                break;
+            };
             self.isolate_folio(mm, batch, lru, entry, scan);
             if scan.isolated >= want || scan.again {
                 break;

@@ -110,6 +110,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// [`SwapSlots::alloc`](crate::swap_slots::SwapSlots::alloc), as far as the group's limit allows.
+    pub(crate) fn take_slots<M: Machine>(&mut self, machine: &M, want: u32) -> Option<(u32, u32)> {
+        let allowed = machine.charge_swap(self.slots.in_use(), want.into());
+        self.slots.alloc(allowed.min(want.into()) as u32)
+    }
+
     fn begin_writeback<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, max: usize, reach: Reach) -> Begun
     where
         M: Machine<Arena = A>,
@@ -117,7 +123,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         if !self.drains() || self.is_writing_back || self.frozen.is_some() || self.nothing_stored() {
             return Begun::Nothing;
         }
-        let Some((slot, slots)) = self.slots.alloc(IO_PAGES as u32) else {
+        let Some((slot, slots)) = self.take_slots(&mm.machine, IO_PAGES as u32) else {
             mm.stat.add(Item::SwapFull, 1);
             return Begun::Nothing;
         };

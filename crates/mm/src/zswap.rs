@@ -18,6 +18,7 @@
 use lock_api::RawMutex;
 
 use crate::lane::Outcome;
+use crate::lru::Lru;
 use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::spent::Spent;
@@ -346,15 +347,15 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        let note = match outcome {
+        let (note, lru) = match outcome {
             Outcome::Incompressible { fingerprint, is_known } => {
                 mm.stat.add(Item::KnownIncompressible, u64::from(is_known));
                 mm.stat.add(Item::RejectCompressPoor, 1);
-                fingerprint
+                (fingerprint, Lru::Unevictable)
             }
             _ => {
                 mm.stat.add(Item::RejectCompressFail, 1);
-                0
+                (0, Lru::Inactive)
             }
         };
         self.publish(
@@ -368,7 +369,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let is_back = mm.machine.move_in(slot, vpn, 1).pages == 1;
         if is_back {
             self.staging.taken_back(slot);
-            self.publish_resident(vpn);
+            self.publish_folio(lru, vpn, 0);
         }
         is_back
     }

@@ -96,15 +96,24 @@ pub struct Held {
 impl Held {
     /// `uzswap run --name GROUP OPTIONS -- demo-child MEGABYTES`, once all of it is written.
     pub fn start(name: &str, options: &[&str], megabytes: u64) -> Self {
+        Self::start_several(name, options, megabytes, 1)
+    }
+
+    /// The same with so many processes, of MEGABYTES each.
+    pub fn start_several(name: &str, options: &[&str], megabytes: u64, processes: usize) -> Self {
         let group = format!("{name}-{}", std::process::id());
         let (json, go) = (temp(&format!("{name}.json")), temp(&format!("{name}.go")));
+        let start = format!(
+            "{UZSWAP} demo-child {megabytes} --hold {} & all=\"$all $!\"; ",
+            go.display()
+        );
+        let script = start.repeat(processes) + "for one in $all; do wait $one || exit; done";
         let child = uzswap_run()
             .args(["--name", &group])
             .args(options)
             .arg("--stat-json")
             .arg(&json)
-            .args(["--", UZSWAP, "demo-child", &megabytes.to_string(), "--hold"])
-            .arg(&go)
+            .args(["--", "sh", "-c", &script])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -115,12 +124,12 @@ impl Held {
             json,
             go,
         };
-        held.read_until_written();
+        held.read_until_written(processes);
         held
     }
 
-    /// The last line of progress that it writes before it holds still.
-    fn read_until_written(&mut self) {
+    /// The last line of progress that each writes before it holds still.
+    fn read_until_written(&mut self, processes: usize) {
         let stderr = self
             .child
             .as_mut()
@@ -128,9 +137,13 @@ impl Held {
             .expect("its stderr");
         let mut seen = Vec::new();
         let mut byte = [0];
-        while !seen.ends_with(b"100 %\n") {
+        let mut written = 0;
+        while written < processes {
             match stderr.read(&mut byte) {
-                Ok(1) => seen.extend(byte),
+                Ok(1) => {
+                    seen.extend(byte);
+                    written += usize::from(seen.ends_with(b"100 %\n"));
+                }
                 _ => panic!("it ended early: {}", String::from_utf8_lossy(&seen)),
             }
         }
