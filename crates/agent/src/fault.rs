@@ -47,7 +47,7 @@ pub(crate) fn run(pager: &'static Pager) {
         };
         match timeout {
             Some(_) => drop(forks.wait(fds, timeout)),
-            None => spin.wait(|timeout| forks.wait(fds, timeout)),
+            None => spin.wait(&pager.vigil, |timeout| forks.wait(fds, timeout)),
         }
         if is_forking {
             // Set once, after is_freezing: a wake-up that came during the wait is cleared in the next round.

@@ -30,11 +30,12 @@ const SYS_MADVISE: usize = 28;
 const SYS_MLOCK: usize = 149;
 const SYS_MLOCKALL: usize = 151;
 
-/// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events.
-const DROPPING_ADVICE: [c_int; 4] = [MADV_DONTNEED, MADV_FREE, 9, 24];
+/// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events. MADV_GUARD_INSTALL should.
+const DROPPING_ADVICE: [c_int; 5] = [MADV_DONTNEED, MADV_FREE, 9, 24, MADV_GUARD_INSTALL];
 const MADV_DONTNEED: c_int = 4;
 const MADV_FREE: c_int = 8;
 const MADV_WIPEONFORK: c_int = 18;
+const MADV_GUARD_INSTALL: c_int = 102;
 const MAP_FIXED: c_int = 0x10;
 const MREMAP_FIXED: c_int = 2;
 
@@ -339,9 +340,10 @@ pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -
     let result = advise(advice);
     // Also where a part was not mapped: it was done to the others.
     let is_done = matches!(result, Ok(_) | Err(Errno::NOMEM));
-    if advice == MADV_FREE && is_done && pager::active().is_some() {
-        // The kernel may drop the pages at any time, and the program has to expect that it does so now. Pages that stayed
-        // would be charged, and be nobody's to reclaim: their words are gone.
+    if matches!(advice, MADV_FREE | MADV_GUARD_INSTALL) && is_done && pager::active().is_some() {
+        // MADV_FREE: the kernel may drop the pages at any time, and the program has to expect that it does so now. Pages that
+        // stayed would be charged, and be nobody's to reclaim: their words are gone. MADV_GUARD_INSTALL has dropped them without an
+        // event, so what was stored of them would come back when the guards go; dropping them again leaves the guards.
         let _ = advise(MADV_DONTNEED);
     }
     match result {

@@ -44,6 +44,7 @@ mod pager;
 mod seal;
 mod spin;
 mod swap_file;
+mod vigil;
 mod vma;
 
 // The bundled C code can call the program's malloc and core refers to the unwinder; neither happens here (contexts

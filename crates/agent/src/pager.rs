@@ -32,6 +32,7 @@ use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
 use crate::swap_file::SwapFile;
+use crate::vigil::Vigil;
 use crate::{fault, kcompressd, kswapd, vma};
 
 const IDLE: u32 = 0;
@@ -76,6 +77,7 @@ pub(crate) struct Pager {
     pub(crate) kcompressd_workers: Vec<Mutex<RawLock, Worker<AgentMachine>>>,
     /// Work for the background compression threads.
     pub(crate) kcompressd_mail: Mailbox,
+    pub(crate) vigil: Vigil,
     /// Codecs (a bit each) that are to be stored with, and those that the fault thread has made its working memory for: it
     /// must not allocate while the engine is frozen, so nothing is stored with a codec before.
     codecs_wanted: AtomicU32,
@@ -192,6 +194,7 @@ fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
 static FAULT_THREAD: ThreadMemory = ThreadMemory::new();
 static KSWAPD_THREAD: ThreadMemory = ThreadMemory::new();
 static WATCHDOG_THREAD: ThreadMemory = ThreadMemory::new();
+static VIGIL_THREAD: ThreadMemory = ThreadMemory::new();
 static KCOMPRESSD_THREADS: [ThreadMemory; kcompressd::THREADS_MAX] =
     [const { ThreadMemory::new() }; kcompressd::THREADS_MAX];
 
@@ -264,6 +267,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         kswapd_worker,
         kcompressd_workers,
         kcompressd_mail: Mailbox::new(),
+        vigil: Vigil::new(),
         codecs_wanted: AtomicU32::new(0),
         codecs_ready: AtomicU32::new(codec_bit(config.pool.compressor.algorithm.codec())),
         pins: Mutex::new(Vec::new()),
@@ -297,6 +301,10 @@ impl Pager {
             let _ = thread.spawn(c"uzswap-kcompressd", Descriptors::Shared, move || {
                 kcompressd::run(self, worker)
             });
+        }
+        if thread::cores() > 1 {
+            // Without it faults are slower, nothing else.
+            let _ = VIGIL_THREAD.spawn(c"uzswap-vigil", Descriptors::Shared, || self.vigil.run());
         }
         // Last: it looks for the program's memory, and must find all of ours known as such.
         KSWAPD_THREAD
@@ -436,6 +444,7 @@ impl Pager {
         }
         self.mail.reset();
         self.kcompressd_mail.reset();
+        self.vigil.reset();
         self.replies.reset();
         self.scan_done
             .store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);

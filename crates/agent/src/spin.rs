@@ -8,6 +8,8 @@
 use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 
+use crate::vigil::Vigil;
+
 /// How long to look, at most.
 const MOST_NS: u64 = 50_000;
 /// A yield that takes longer let somebody else run.
@@ -34,7 +36,7 @@ impl Spin {
     }
 
     /// Wait with `wait`, which is given a timeout in nanoseconds (`None`: for ever) and says whether there is anything to do.
-    pub(crate) fn wait(&mut self, wait: impl Fn(Option<u64>) -> bool) {
+    pub(crate) fn wait(&mut self, vigil: &Vigil, wait: impl Fn(Option<u64>) -> bool) {
         let began = now_ns();
         let mut found = false;
         if self.has_cores && self.short >= WORTHWHILE {
@@ -54,7 +56,11 @@ impl Spin {
         if !found {
             wait(None);
         }
-        let short = if now_ns() - began < MOST_NS { SCALE } else { 0 };
+        let now = now_ns();
+        let short = if now - began < MOST_NS { SCALE } else { 0 };
         self.short = (self.short * (WEIGHT - 1) + short) / WEIGHT;
+        if self.has_cores && self.short >= WORTHWHILE {
+            vigil.extend(now);
+        }
     }
 }

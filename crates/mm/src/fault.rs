@@ -311,7 +311,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         mm.stat.add(Item::PgMajFault, 1);
         let slot = self.table.lookup(vpn);
         let is_swapped = matches!(slot, Slot::Swap(_));
-        let order = match self.streams.order(vpn, mm.config.load_order_max()) {
+        let in_sequence = self.streams.order(vpn, mm.config.load_order_max());
+        let order = match in_sequence {
             0 => self.neighbours(mm, worker, vpn, is_swapped),
             order => order.max(mm.config.cluster(is_swapped)),
         };
@@ -322,12 +323,17 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             mm.stat.add_folio(OrderItem::SwpInFallback, order);
         }
         if let Slot::Swap(blob) = slot {
-            if blob.device == 0 {
-                self.balance.note_read(blob.slots().0);
+            if blob.device == 0 && !self.balance.note_read(blob.slots().0) && in_sequence == 0 {
+                self.balance.note_refault();
             }
         } else if let Some(distance) = self.refault_distance(slot) {
             mm.stat.add(Item::ActivateAnon, u64::from(distance <= self.resident));
-            self.balance.note_refault(distance, self.resident + self.pool.pages());
+            match in_sequence {
+                0 => self.balance.note_refault(),
+                _ => self
+                    .balance
+                    .note_refault_in_sequence(distance, self.resident + self.pool.pages()),
+            }
         }
         if !is_swapped && self.drains() {
             self.reference_neighbours(vpn);

@@ -293,6 +293,22 @@ pub fn go_before_others(steps: i32) {
     }
 }
 
+/// Have this thread run only where a core would be idle otherwise (SCHED_IDLE). False: the system does not let it, or the program
+/// decides which system calls there are.
+pub fn give_way_to_all() -> bool {
+    let priority: i32 = 0;
+    let place = (&raw const priority) as usize;
+    // SAFETY: the kernel reads a `struct sched_param`, one int, which lives until the call returns.
+    !is_filtered()
+        && unsafe {
+            syscall(
+                raw::__NR_sched_setscheduler as usize,
+                [0, raw::SCHED_IDLE as usize, place, 0, 0, 0],
+            )
+        }
+        .is_ok()
+}
+
 /// How many cores this thread may run on, at least 1.
 pub fn cores() -> usize {
     rustix::thread::sched_getaffinity(None)
