@@ -83,9 +83,9 @@ class Member:
     def leaked(self):
         """How many more descriptors its pager has at its end than once it had settled; forks under way are left out by the minima."""
         settled = self.descriptors[3:]
-        if len(settled) < 6:
+        if len(settled) < 16:
             return 0
-        return min(settled[-3:]) - min(settled[:3])
+        return min(settled[-8:]) - min(settled[:8])
 
 
 class Mix:

@@ -205,7 +205,7 @@ mod rounds {
     /// disk, a relative for its turn; a program that merely thrashes reclaims as much as it looks at.
     const OUT_OF_MEMORY_NS: u64 = 3_000_000_000;
     /// Fruitless: of so many pages that reclaim took out and looked at, not even one was stored.
-    const LOOKED_AT_PER_PAGE: u32 = 64;
+    const LOOKED_AT_PER_PAGE: u32 = 16;
     /// Longer than this between two looks: no fault waited, or the process was stopped, or the machine asleep.
     const GAP_NS: u64 = 1_000_000_000;
 

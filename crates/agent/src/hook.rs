@@ -14,6 +14,7 @@ use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use lock_api::RawMutex;
+use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping;
@@ -37,7 +38,9 @@ const MADV_FREE: c_int = 8;
 const MADV_WIPEONFORK: c_int = 18;
 const MADV_GUARD_INSTALL: c_int = 102;
 const MAP_FIXED: c_int = 0x10;
+const MREMAP_MAYMOVE: c_int = 1;
 const MREMAP_FIXED: c_int = 2;
+const MREMAP_DONTUNMAP: c_int = 4;
 
 const MCL_CURRENT: c_int = 1;
 const MCL_FUTURE: c_int = 2;
@@ -280,6 +283,25 @@ fn lock_all_but_ours(flags: c_int) -> Result<(), Errno> {
     }
 }
 
+/// The address that is moved from by an mremap which leaves its mapping behind; 0: none is under way.
+static KEEPING: AtomicUsize = AtomicUsize::new(0);
+
+/// Until the call is over.
+struct Kept(bool);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.0 {
+            KEEPING.store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Whether what is moved from `addr` at this moment leaves its mapping behind.
+pub(crate) fn is_keeping(addr: usize) -> bool {
+    addr != 0 && KEEPING.load(Ordering::SeqCst) == addr
+}
+
 /// The break that the kernel reported last.
 static BREAK: AtomicUsize = AtomicUsize::new(0);
 
@@ -290,9 +312,24 @@ pub(crate) extern "C" fn mremap(
     flags: c_int,
     new_addr: *mut c_void,
 ) -> *mut c_void {
+    // Before Linux 6.15 the event of a move that shrinks says the length from before, so the tail goes first, as in the kernel. Only if
+    // nothing else is wrong with the call.
+    let is_aligned = (addr as usize | new_addr as usize | old_len | new_len).is_multiple_of(PAGE_SIZE);
+    let is_apart = (addr as usize).abs_diff(new_addr as usize) >= old_len;
+    let shrinks = flags == MREMAP_MAYMOVE | MREMAP_FIXED && 0 < new_len && new_len < old_len && is_aligned && is_apart;
+    if shrinks && pager::active().is_some() {
+        if munmap(addr.wrapping_byte_add(new_len), old_len - new_len) != 0 {
+            return core::ptr::without_provenance_mut(usize::MAX);
+        }
+        return mremap(addr, new_len, new_len, flags, new_addr);
+    }
     let args = [addr as usize, old_len, new_len, flags as usize, new_addr as usize, 0];
+    let keeps = flags & MREMAP_DONTUNMAP != 0;
     let call = || {
         let _turn = InOrder::begin();
+        // The event is read before the call returns.
+        KEEPING.store(if keeps { addr as usize } else { 0 }, Ordering::SeqCst);
+        let _done = Kept(keeps);
         // SAFETY: exactly the call that the program makes. `new_addr` is whatever the register held if it passed none;
         // the kernel looks at it only with MREMAP_FIXED or MREMAP_DONTUNMAP, which take it.
         unsafe { syscall(SYS_MREMAP, args) }

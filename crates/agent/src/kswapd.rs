@@ -71,8 +71,8 @@ const RECOMPRESS_AT_ONCE_NS: u64 = 2_000_000;
 /// Mail that a thread of the program waits for an answer to.
 const WAITED_FOR: u32 = mail::SCAN | mail::FREEZE | mail::JOIN;
 
-/// What a process is charged: bytes of memory, bytes of the pool, slots of the device.
-const CHARGES: [Field; 3] = [Field::Charge, Field::Pool, Field::SwapCharge];
+/// What a process is charged: bytes of memory, pages of the pool, slots of the device.
+const CHARGES: [Field; 3] = [Field::Charge, Field::PoolCharge, Field::SwapCharge];
 
 struct Kswapd {
     pager: &'static Pager,
@@ -234,6 +234,7 @@ impl Kswapd {
     fn tick(&mut self, asked: bool) {
         let pager = self.pager;
         self.ticks = self.ticks.wrapping_add(1);
+        pager.settle();
         let before = pager.mm.usage_pages();
         let Ok(sizes) = pager.fds().proc.sizes() else { return };
         // Both sides of the read: what was counted at either moment is not unknown.

@@ -30,7 +30,7 @@ use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
 
 use crate::arena::PoolArena;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
-use crate::hook::InOrder;
+use crate::hook::{self, InOrder};
 use crate::isolation::{self, CopyOut, Isolation};
 use crate::pager;
 use crate::swap_file::SwapFile;
@@ -413,6 +413,15 @@ impl Machine for AgentMachine {
 
     fn open_swap(&self, device: u8, slot: u32, page: &mut [u8]) -> bool {
         self.swap_file(device).is_some_and(|swap| swap.open(slot, page))
+    }
+
+    fn is_mapped(&self, page: Vpn) -> bool {
+        let next = self.fds().proc.vma_at_or_after(page.addr()).ok().flatten();
+        next.is_some_and(|vma| vma.start <= page.addr())
+    }
+
+    fn keeps_mapping(&self, from: PageRange) -> bool {
+        hook::is_keeping(from.start.addr())
     }
 
     fn charge_swap(&self, in_use: u64, want: u64) -> u64 {

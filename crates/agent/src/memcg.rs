@@ -7,7 +7,7 @@
 //! Until a process has mapped [`ACTIVATE_BYTES`] it has no pager and is not charged: a shell or a compiler
 //! driver costs nothing.
 
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
 use uzswap_ctl::{Field, Group, Key};
 use uzswap_mm::machine::Machine;
@@ -78,6 +78,8 @@ pub(crate) struct Memcg {
     beyond: AtomicI64,
     /// 1: a forked relative may share pages with us.
     shares: AtomicU8,
+    /// Pages of the pool that we were forked with and whoever stored them is charged for, as long as we share.
+    pool_inherited: AtomicU64,
 }
 
 impl Memcg {
@@ -87,6 +89,7 @@ impl Memcg {
             slot: AtomicUsize::new(slot),
             beyond: AtomicI64::new(0),
             shares: AtomicU8::new(0),
+            pool_inherited: AtomicU64::new(0),
         }
     }
 
@@ -116,6 +119,7 @@ impl Memcg {
     /// No relative has pages of ours any more.
     pub(crate) fn end_sharing(&self) {
         self.shares.store(0, Ordering::Relaxed);
+        self.pool_inherited.store(0, Ordering::Relaxed);
     }
 
     /// Sampled: `rss_anon` bytes, of which the engine counted `counted` and `shared` are charged to relatives.
@@ -128,6 +132,7 @@ impl Memcg {
     pub(crate) fn assume_shared(&self, pager: &Pager) {
         let counted = (pager.mm.usage_pages() as usize * PAGE_SIZE) as i64;
         self.beyond.store(-counted, Ordering::Relaxed);
+        self.pool_inherited.store(pager.mm.gauges().pool, Ordering::Relaxed);
         self.begin_sharing();
     }
 
@@ -194,11 +199,15 @@ impl Memcg {
 
     /// What the pool's limit, which is the group's, leaves to us: the most pages, and to how many it is drained once it had them.
     pub(crate) fn charge_pool(&self, pages: u64) -> (u64, u64) {
-        let page = PAGE_SIZE as u64;
-        self.group.set_field(self.slot(), Field::Pool, pages * page);
-        let others = self.group.sum(Field::Pool).saturating_sub(pages * page);
-        // No limit of 0 but the group's: with that one zswap is shut.
-        let left = |bytes: u64| (bytes.saturating_sub(others) / page).max((bytes / page).min(1));
+        let inherited = pages.min(self.pool_inherited.load(Ordering::Relaxed));
+        let ours = pages - inherited;
+        self.group.set_field(self.slot(), Field::PoolCharge, ours);
+        let others = self.group.sum(Field::PoolCharge).saturating_sub(ours);
+        let left = |bytes: u64| match (bytes / PAGE_SIZE as u64).saturating_sub(others) {
+            // Nothing is left: zswap is shut to us.
+            0 => 0,
+            left => left.saturating_add(inherited),
+        };
         (
             left(self.group.pool_limit_bytes()),
             left(self.group.pool_accept_bytes()),
@@ -209,13 +218,16 @@ impl Memcg {
     /// stores nothing would keep the others from doing so. In pages; 0 if no other has any.
     pub(crate) fn pool_surplus(&self, pager: &Pager) -> u64 {
         let page = PAGE_SIZE as u64;
-        let (ours, all) = (self.group.field(self.slot(), Field::Pool), self.group.sum(Field::Pool));
-        let limit = self.group.pool_limit_bytes();
-        if ours == 0 || all == ours || all < limit - limit / 64 || self.headroom(pager) > 0 {
+        let ours = self.group.field(self.slot(), Field::PoolCharge);
+        let all = self.group.sum(Field::PoolCharge);
+        let limit = self.group.pool_limit_bytes() / page;
+        // What relatives have too frees nothing when it goes to the device.
+        let is_full = all >= limit - limit / 64 && !self.shares();
+        if ours == 0 || all == ours || !is_full || self.headroom(pager) > 0 {
             return 0;
         }
-        let surplus = u128::from(all.saturating_sub(self.group.pool_accept_bytes()));
-        (surplus * u128::from(ours) / u128::from(all)) as u64 / page
+        let surplus = u128::from(all.saturating_sub(self.group.pool_accept_bytes() / page));
+        (surplus * u128::from(ours) / u128::from(all)) as u64
     }
 
     /// Nothing is left to reclaim: record it for the launcher, which prints the line, and die as the OOM killer would

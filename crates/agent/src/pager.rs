@@ -392,6 +392,17 @@ impl Pager {
         scan
     }
 
+    /// Whether every change of the program's mappings has been applied as it was made: none is expected, or none is under way.
+    pub(crate) fn settle(&self) -> bool {
+        self.mm.with_changes(|changes| {
+            let is_late = changes.is_expecting() && self.fds().managed.is_changing(self.mm.machine().nowhere());
+            if !is_late {
+                changes.settle();
+            }
+            !is_late
+        })
+    }
+
     /// Take as our own what others leave of the group's limits of pool and device.
     pub(crate) fn share_limits(&self) {
         let (max, accept) = self.memcg.charge_pool(self.mm.tell_charges());

@@ -158,6 +158,8 @@ pub enum Field {
     Cached = 9,
     /// Slots of the swap device charged to the group: those in use and those that are about to be.
     SwapCharge = 10,
+    /// Pages of the pool charged to the group: what a relative has put there is charged to it.
+    PoolCharge = 11,
 }
 
 /// A group file's words, with names.

@@ -4,6 +4,8 @@
 //! lock ([`Mm::with_changes`]), so that reclaim can never run between the moment an event was read (from
 //! which the kernel lets pages move again) and the moment the words follow it.
 
+use alloc::vec::Vec;
+
 use lock_api::RawMutex;
 
 use crate::departing::Departure;
@@ -27,15 +29,15 @@ pub enum Change {
 }
 
 /// The lock, held while events are read and applied.
-pub struct Changes<'a, R, A: Arena>(pub(crate) &'a mut Inner<R, A>);
+pub struct Changes<'a, R, M: Machine>(pub(crate) &'a mut Inner<R, M::Arena>, &'a M);
 
-impl<R: RawMutex, A: Arena> Changes<'_, R, A> {
+impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     /// Apply one change, or log it while the engine is frozen for a fork. Then the log must have room for it:
     /// [`has_room`](Self::has_room) asks before events are read.
     pub fn apply(&mut self, change: Change) {
         match &mut self.0.frozen {
             Some(log) => log.push_change(change),
-            None => self.0.apply(change),
+            None => self.0.apply(self.1, change),
         }
     }
 
@@ -45,7 +47,7 @@ impl<R: RawMutex, A: Arena> Changes<'_, R, A> {
     }
 
     /// The parts of `range` that are not under our care. No page of them has a word.
-    pub fn gaps(&self, range: PageRange) -> alloc::vec::Vec<PageRange> {
+    pub fn gaps(&self, range: PageRange) -> Vec<PageRange> {
         self.0.managed.gaps(range)
     }
 
@@ -86,8 +88,8 @@ impl<R: RawMutex, A: Arena> Changes<'_, R, A> {
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Run `f`, which reads events and applies them, under the lock.
-    pub fn with_changes<T>(&self, f: impl FnOnce(&mut Changes<'_, R, M::Arena>) -> T) -> T {
-        self.with(|inner| f(&mut Changes(inner)))
+    pub fn with_changes<T>(&self, f: impl FnOnce(&mut Changes<'_, R, M>) -> T) -> T {
+        self.with(|inner| f(&mut Changes(inner, &self.machine)))
     }
 
     /// Apply one change.
@@ -101,17 +103,17 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// The ranges under our care.
-    pub fn managed(&self) -> alloc::vec::Vec<PageRange> {
+    pub fn managed(&self) -> Vec<PageRange> {
         self.with(|inner| inner.managed.iter().collect())
     }
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    pub(crate) fn apply(&mut self, change: Change) {
+    pub(crate) fn apply<M: Machine<Arena = A>>(&mut self, machine: &M, change: Change) {
         match change {
             Change::Remove(range) => self.drop_words(range),
             Change::Unmap(range) => self.unmap(range),
-            Change::Remap { from, to } => self.remap(from, to),
+            Change::Remap { from, to } => self.remap(machine, from, to),
         }
     }
 
@@ -128,8 +130,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.managed.remove(range);
     }
 
-    fn remap(&mut self, from: PageRange, to: Vpn) {
-        let (left, there_now) = self.departing.depart(from, false);
+    fn remap<M: Machine<Arena = A>>(&mut self, machine: &M, from: PageRange, to: Vpn) {
+        let (left, there_now) = self.departures_of_move(machine, from);
         // What is still at the target has left: the kernel would have put nothing there otherwise.
         for range in self.managed.parts_in(PageRange::new(to, from.pages())) {
             let nowhere = self.departing.expect_words(range);
@@ -144,12 +146,28 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         for range in there_now {
             self.move_words(range, target(range.start));
         }
-        self.departing.expect_unmap(from);
+        if !machine.keeps_mapping(from) {
+            self.departing.expect_unmap(from);
+        }
+    }
+
+    /// What a move takes along: of what was expected to leave `from`, and of what is there now.
+    fn departures_of_move<M>(&mut self, machine: &M, from: PageRange) -> (Vec<Departure>, Vec<PageRange>)
+    where
+        M: Machine<Arena = A>,
+    {
+        // Something has landed there since, and one of the two is moved on. If nothing is mapped any more, it is the later one, and
+        // what was there before is still to be unmapped.
+        let has_landed = self.departing.waits(from) && !self.managed.parts_in(from).is_empty();
+        if has_landed && !machine.is_mapped(from.start) {
+            return (Vec::new(), Vec::from([from]));
+        }
+        self.departing.depart(from, false)
     }
 
     fn drop_words(&mut self, range: PageRange) {
         // Collected first: giving up what a word points to needs all of self.
-        let mut pages = alloc::vec::Vec::new();
+        let mut pages = Vec::new();
         self.table.for_each(range, |_, vpn, _| pages.push(vpn));
         for vpn in pages {
             self.publish(vpn, Slot::None);
@@ -160,7 +178,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn move_words(&mut self, from: PageRange, to: Vpn) {
         let target = PageRange::new(to, from.pages());
         self.drop_words(target);
-        let mut moved = alloc::vec::Vec::new();
+        let mut moved = Vec::new();
         self.table.for_each(from, |table, vpn, slot| {
             table.publish(vpn, Slot::None);
             moved.push((to.add(vpn.number() - from.start.number()), slot));

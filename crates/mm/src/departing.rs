@@ -13,7 +13,9 @@
 //! X was moved away, its Unmap not read     (the kernel reports both, one after the other:) nothing waits, but the Unmap that
 //!                                          comes is of what was there before
 //! ```
-//! With MREMAP_DONTUNMAP that Unmap never comes. So whenever no change is under way at all, which the agent sees now
+//! A move away from an address that something has landed on since may be of either; whether anything is mapped there now tells
+//! ([`Machine::is_mapped`](crate::machine::Machine::is_mapped)). With MREMAP_DONTUNMAP the Unmap never comes: libc's is known
+//! ([`Machine::keeps_mapping`](crate::machine::Machine::keeps_mapping)), raw ones are not. So whenever no change is under way at all, which the agent sees now
 //! and then ([`Changes::settle`](crate::Changes::settle)) and always before it takes a range under its care, nothing is expected any more.
 //!
 //! What remains: X was registered but not under our care yet (a mapping of the last few milliseconds), so its landing shows nothing.
@@ -67,6 +69,14 @@ impl Departing {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.expected.is_empty()
+    }
+
+    /// Whether words of `range` wait for their departure.
+    pub(crate) fn waits(&self, range: PageRange) -> bool {
+        let overlaps = |other: PageRange| other.start < range.end && range.start < other.end;
+        self.expected
+            .iter()
+            .any(|departure| departure.words.is_some() && overlaps(departure.range))
     }
 
     /// What is at `range` will be reported as leaving. Returns where its words are to wait.

@@ -17,6 +17,7 @@ use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
 use crate::swap_table::entry::{Blob, Slot};
 use crate::worker::Worker;
+use crate::workingset::Balance;
 use crate::zpool::Arena;
 use crate::{Change, Fault, Inner, Mm, PinId};
 
@@ -164,7 +165,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                     // Only now is it known what is managed: the changes before this entry are applied.
                     Logged::Served(vpn) if inner.managed.covers(PageRange::new(vpn, 1)) => inner.publish_resident(vpn),
                     Logged::Served(_) => {}
-                    Logged::Changed(change) => inner.apply(change),
+                    Logged::Changed(change) => inner.apply(&self.machine, change),
                 }
             }
         })
@@ -187,6 +188,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 inner.table.publish(vpn, slot);
             }
             inner.slots.start_over();
+            // It names slots of the parent's device.
+            inner.balance = Balance::default();
             inner.begin_sharing(now);
         });
     }
@@ -217,7 +220,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<R: RawMutex, A: Arena> Changes<'_, R, A> {
+impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     /// The changes logged so far; none while nothing is frozen.
     pub fn logged(&self) -> Vec<Change> {
         self.0.frozen.iter().flat_map(Log::changes).collect()
@@ -225,15 +228,13 @@ impl<R: RawMutex, A: Arena> Changes<'_, R, A> {
 
     /// Call `copy_in` with every page whose contents are not mapped, for a child that cannot be managed: at the place
     /// where the page is after `changes`; `None` if its contents are lost.
-    pub fn for_each_absent<M>(
+    pub fn for_each_absent(
         &mut self,
         mm: &Mm<R, M>,
         worker: &mut Worker<M>,
         changes: &[Change],
         mut copy_in: impl FnMut(Vpn, Option<&[u8]>),
-    ) where
-        M: Machine<Arena = A>,
-    {
+    ) {
         let mut absent = Vec::new();
         self.0.table.for_each(PageRange::USER, |_, vpn, slot| match slot {
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Filled { word: 0 } => {}

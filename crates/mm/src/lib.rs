@@ -285,11 +285,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.pool_accept.store(accept.min(pages), Ordering::Relaxed);
     }
 
-    /// Have the machine know how much of the swap device is in use, and how many pages the pool has (as of the last look at it).
+    /// Have the machine know how much of the swap device is in use, and how many pages the pool has.
     pub fn tell_charges(&self) -> u64 {
         self.with(|inner| {
             self.machine.charge_swap(inner.slots.in_use(), 0);
-            inner.pool.charged_pages()
+            inner.pool.pages()
         })
     }
 

@@ -95,6 +95,10 @@ pub trait Machine {
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done;
     /// Move staged pages back and wake whoever waits for them.
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done;
+    /// Whether the program has anything mapped at this page now.
+    fn is_mapped(&self, page: Vpn) -> bool;
+    /// Whether a move of `from` that is being reported has left its mapping behind (MREMAP_DONTUNMAP), as far as is known.
+    fn keeps_mapping(&self, from: PageRange) -> bool;
     /// Map copies of `bytes` (whole pages) at `vpn`; `wake` whoever waits for them.
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done;
     /// Wake whoever waits for these pages.

@@ -76,6 +76,10 @@ impl IoBuffer for VecIo {
 pub struct SimMachine {
     /// The program's mapped pages.
     pub pages: RefCell<BTreeMap<Vpn, Page>>,
+    /// Pages where the program has no mapping.
+    pub unmapped: RefCell<BTreeSet<Vpn>>,
+    /// Moves leave their mapping behind.
+    pub keeps_mapping: Cell<bool>,
     /// Pages that refuse to move.
     pub pinned: RefCell<BTreeSet<Vpn>>,
     /// A mapping ends in front of this page: nothing is copied across.
@@ -309,6 +313,14 @@ impl Machine for SimMachine {
     fn open_swap(&self, _: u8, slot: u32, page: &mut [u8]) -> bool {
         seal(slot, page);
         true
+    }
+
+    fn is_mapped(&self, page: Vpn) -> bool {
+        !self.unmapped.borrow().contains(&page)
+    }
+
+    fn keeps_mapping(&self, _: PageRange) -> bool {
+        self.keeps_mapping.get()
     }
 
     fn charge_swap(&self, _: u64, want: u64) -> u64 {

@@ -32,11 +32,11 @@ struct Write {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Whether pages bypass zswap now.
+    /// Whether pages bypass zswap now: because they are to, or the pool has no room for this process and never will by its own doing.
     pub(crate) fn bypasses_zswap(&self) -> bool {
         let is_asked = self.swap_out() == SwapOut::Direct || !self.is_enabled();
         let is_shut = self.pool_limit.load(core::sync::atomic::Ordering::Relaxed) == 0;
-        (is_asked || is_shut) && self.with(|inner| inner.slots.is_present())
+        (is_asked || is_shut) && self.with(|inner| inner.drains())
     }
 
     /// Write the run that has been staged longest to the device. Returns how many pages went; `None`: nothing is staged.

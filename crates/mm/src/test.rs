@@ -438,3 +438,57 @@ fn what_does_not_compress_without_a_device_is_passed_by() {
     let again = refused(&world) - once;
     assert!(again < 4 * PAGES, "{again}");
 }
+
+/// A world of which everything is stored, and four ranges of it.
+fn all_stored() -> (World, [PageRange; 4]) {
+    let mut world = World::new(0, ARENA_PAGES);
+    for page in 0..PAGES {
+        world.write(Vpn::new(BASE + page), page * 8 + 5);
+    }
+    while world.mm.shrink(&mut world.worker, 16, Effort::Urgent).reclaimed > 0 {}
+    (
+        world,
+        [0, 1, 2, 3].map(|i| PageRange::new(Vpn::new(BASE + i * PAGES / 4), 8)),
+    )
+}
+
+fn unmap(world: &mut World, range: PageRange) {
+    world.forget(range);
+    world.mm.change(Change::Unmap(range));
+}
+
+#[test]
+fn what_has_landed_and_is_moved_on_is_not_taken_for_what_was_there_before() {
+    let (mut world, [x, y, v, _]) = all_stored();
+    unmap(&mut world, v);
+    // One thread unmaps X, which is reported last; another moves Y there, and on to V.
+    world.forget(x);
+    world.carry(y, x.start);
+    world.mm.change(Change::Remap { from: y, to: x.start });
+    world.mm.change(Change::Unmap(y));
+    world.carry(x, v.start);
+    world.mm.machine().unmapped.borrow_mut().extend(x.iter());
+    world.mm.change(Change::Remap { from: x, to: v.start });
+    world.mm.change(Change::Unmap(x));
+    world.mm.change(Change::Unmap(x));
+    v.iter().for_each(|vpn| world.check(vpn));
+}
+
+#[test]
+fn a_move_that_leaves_its_mapping_behind_is_followed_by_no_unmap() {
+    let (mut world, [x, y, z, u]) = all_stored();
+    unmap(&mut world, z);
+    unmap(&mut world, u);
+    world.mm.machine().keeps_mapping.set(true);
+    world.carry(x, z.start);
+    world.mm.change(Change::Remap { from: x, to: z.start });
+    world.mm.machine().keeps_mapping.set(false);
+    for (from, to) in [(x, u), (y, x)] {
+        world.carry(from, to.start);
+        world.mm.change(Change::Remap { from, to: to.start });
+        world.mm.change(Change::Unmap(from));
+    }
+    x.iter().for_each(|vpn| world.check(vpn));
+    unmap(&mut world, x);
+    assert!(world.mm.managed().iter().all(|range| !range.contains(x.start)));
+}

@@ -59,7 +59,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// wait, else until none does or as many as wanted were stored.
     pub fn shrink(&self, worker: &mut Worker<M>, want: u32, effort: Effort) -> Scan {
         let mut scan = Scan::default();
-        let mut bypasses = self.bypasses_zswap();
+        let bypasses = self.bypasses_zswap();
         if !bypasses && !self.is_enabled() {
             return scan;
         }
@@ -69,11 +69,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             // Oldest out first; sending the newest page to the device instead would invert the LRU.
             scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
             if self.is_pool_full() {
-                // Full of other processes' pages, who send on theirs when they get to it: the device takes ours.
-                bypasses = self.with(|inner| inner.drains() && inner.nothing_stored());
-                if !bypasses {
-                    return scan;
-                }
+                return scan;
             }
         }
         if !bypasses && effort == Effort::Background {
@@ -182,7 +178,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// without one it drains only by loads, and waiting for those could be for ever.
     fn is_pool_full(&self) -> bool {
         let limit = self.pool_limit.load(Ordering::Relaxed);
-        let (pages, drains) = self.with(|inner| (inner.pool.charged_pages(), inner.drains()));
+        let (pages, drains) = self.with(|inner| (inner.pool.pages(), inner.drains()));
         let was_full = drains && self.pool_reached_full.load(Ordering::Relaxed);
         let is_full = pages >= limit || was_full && pages > self.pool_accept.load(Ordering::Relaxed);
         self.pool_reached_full.store(is_full, Ordering::Relaxed);

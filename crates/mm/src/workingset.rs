@@ -19,7 +19,7 @@ use crate::writeback::Reach;
 /// Entries that a refault is good for: about twice as many as a page of the pool holds.
 const ENTRIES_PER_REFAULT: i64 = 4;
 /// Entries that the read of one that was sent on takes back.
-const ENTRIES_PER_READ: i64 = 512;
+const ENTRIES_PER_READ: i64 = 256;
 /// Of the memory that there is, the part that a refault may be away.
 const NEAR: u64 = 2;
 /// Entries sent on in a round (SWAP_CLUSTER_MAX), and rounds that are remembered.

@@ -90,6 +90,8 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     for change in handover.changes() {
         pager.mm.change(change);
     }
+    // What is expected are events of the parent's mappings. They are not ours.
+    pager.mm.with_changes(|changes| changes.settle());
     if !vma::register_inherited(pager, pager.fds()) {
         return Err(("registering inherited memory", Errno::INVAL));
     }

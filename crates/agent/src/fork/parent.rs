@@ -14,11 +14,14 @@ use uzswap_sys::thread;
 use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
 use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
-use crate::arena::PoolArena;
 use crate::machine::{AgentMachine, Fds};
 use crate::mailbox::{mail, reply};
 use crate::pager::{self, Pager, pause};
 use crate::{fault, hook, memcg};
+
+/// How often, and how long each time, a fork waits for late events.
+const EXPECTING_MAX: u32 = 400;
+const EXPECTING_NS: u64 = 50_000;
 
 /// Before a fork, in the forking thread, after the program's own handlers.
 pub(crate) extern "C" fn prepare() {
@@ -66,6 +69,14 @@ pub(crate) fn freeze_until_forked(pager: &Pager) {
     pager.handover.renew();
     pager.is_freezing.store(true, Ordering::SeqCst);
     pager.wait_for_reclaimers();
+    // While the engine is frozen it cannot tell what is late. It is the turn of the thread that forks: only raw system calls of other
+    // threads can keep something expected.
+    for _ in 0..EXPECTING_MAX {
+        if pager.settle() {
+            break;
+        }
+        pause(EXPECTING_NS);
+    }
     let pin = pager.mm.freeze();
     pager.pins.lock().push((pin, 0));
     // The fault thread may be waiting without a timeout: have it look at `is_freezing`.
@@ -263,7 +274,7 @@ fn is_gone(pager: &Pager, child: &Uffd) -> bool {
 /// copy of the words was made.
 pub(crate) fn populate(
     pager: &Pager,
-    changes: &mut Changes<'_, RawLock, PoolArena>,
+    changes: &mut Changes<'_, RawLock, AgentMachine>,
     worker: &mut Worker<AgentMachine>,
     child: &Uffd,
     since: &[Change],

@@ -192,14 +192,14 @@ impl<R: RawMutex> World<R> {
     }
 
     /// What the kernel does to the pages of a range that is unmapped or emptied.
-    fn forget(&mut self, range: PageRange) {
+    pub fn forget(&mut self, range: PageRange) {
         let is_elsewhere = |vpn: &Vpn| !range.contains(*vpn);
         self.mm.machine().pages.borrow_mut().retain(|vpn, _| is_elsewhere(vpn));
         self.shadow.retain(|vpn, _| is_elsewhere(vpn));
     }
 
     /// What it does to those of one that is moved.
-    fn carry(&mut self, from: PageRange, to: Vpn) {
+    pub fn carry(&mut self, from: PageRange, to: Vpn) {
         self.forget(PageRange::new(to, from.pages()));
         let key = |vpn: Vpn| to.add(vpn.number() - from.start.number());
         let mut pages = self.mm.machine().pages.borrow_mut();
