@@ -294,19 +294,23 @@ pub fn go_before_others(steps: i32) {
 }
 
 /// Have this thread run only where a core would be idle otherwise (SCHED_IDLE). False: the system does not let it, or the program
-/// decides which system calls there are.
+/// decides which system calls there are, how its threads are scheduled, or how much processor time it may use, which this thread's
+/// counts towards.
 pub fn give_way_to_all() -> bool {
+    use rustix::process::{Resource, getrlimit};
+    if is_filtered() || getrlimit(Resource::Cpu).current.is_some() {
+        return false;
+    }
     let priority: i32 = 0;
     let place = (&raw const priority) as usize;
+    // SAFETY: asks how this thread is scheduled; touches no memory.
+    let policy = unsafe { syscall(raw::__NR_sched_getscheduler as usize, [0; 6]) };
+    if policy != Ok(raw::SCHED_NORMAL as usize) {
+        return false;
+    }
+    let args = [0, raw::SCHED_IDLE as usize, place, 0, 0, 0];
     // SAFETY: the kernel reads a `struct sched_param`, one int, which lives until the call returns.
-    !is_filtered()
-        && unsafe {
-            syscall(
-                raw::__NR_sched_setscheduler as usize,
-                [0, raw::SCHED_IDLE as usize, place, 0, 0, 0],
-            )
-        }
-        .is_ok()
+    unsafe { syscall(raw::__NR_sched_setscheduler as usize, args) }.is_ok()
 }
 
 /// How many cores this thread may run on, at least 1.
