@@ -40,7 +40,7 @@ impl Workload for Idle {
         format!(
             "A heap of {} MiB, of which 20 % is hot, 10 % touched once in a thousand times and 70 % never, in clusters of 16 KiB. \
              {TOTAL_PERCENT} % of it for resident memory and pool together. What is timed is {} visits of a page that check \
-             all of its bytes, after half as many that are not timed.",
+             all of its bytes, after as many that are not timed.",
             self.mib, self.touches
         )
     }
@@ -77,7 +77,7 @@ impl Workload for Idle {
             "--touches".to_owned(),
             self.touches.to_string(),
             "--settle-touches".to_owned(),
-            (self.touches / 2).to_string(),
+            self.touches.to_string(),
         ];
         let measured = session.run(&session.workload_program(&args), None)?;
         let stdout = String::from_utf8_lossy(&measured.output.stdout).into_owned();
