@@ -21,6 +21,7 @@ use crate::machine::AgentMachine;
 use crate::mailbox::mail;
 use crate::pager::{self, Pager};
 use crate::spin::Spin;
+use crate::vma;
 
 /// Faults that one round reads at most; more wait in the kernel. Taken once: nothing allocates while faults are served.
 const INBOX: usize = 4096;
@@ -75,9 +76,7 @@ pub(crate) fn run(pager: &'static Pager) {
 fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec<usize>, forks: &mut ForkServer) {
     let fds = pager.fds();
     pager.mm.with_changes(|changes| {
-        if changes.is_expecting() && !fds.managed.is_changing(pager.mm.machine().nowhere()) {
-            changes.settle();
-        }
+        vma::settle_in(pager, changes);
         while changes.has_room() && inbox.len() + BATCH < INBOX {
             let more = fds.managed.read_events(|event| match event {
                 Event::Fault { addr, .. } => inbox.push(addr & !(PAGE_SIZE - 1)),

@@ -71,9 +71,6 @@ const RECOMPRESS_AT_ONCE_NS: u64 = 2_000_000;
 /// Mail that a thread of the program waits for an answer to.
 const WAITED_FOR: u32 = mail::SCAN | mail::FREEZE | mail::JOIN;
 
-/// What a process is charged: bytes of memory, pages of the pool, slots of the device.
-const CHARGES: [Field; 3] = [Field::Charge, Field::PoolCharge, Field::SwapCharge];
-
 struct Kswapd {
     pager: &'static Pager,
     worker: MutexGuard<'static, RawLock, Worker<AgentMachine>>,
@@ -234,7 +231,7 @@ impl Kswapd {
     fn tick(&mut self, asked: bool) {
         let pager = self.pager;
         self.ticks = self.ticks.wrapping_add(1);
-        pager.settle();
+        vma::settle(pager);
         let before = pager.mm.usage_pages();
         let Ok(sizes) = pager.fds().proc.sizes() else { return };
         // Both sides of the read: what was counted at either moment is not unknown.
@@ -289,26 +286,13 @@ impl Kswapd {
         fork::release_pins(pager);
         pager.mm.discard_swap();
         self.obey();
-        self.return_charges();
-    }
-
-    /// What the dead were charged is nobody's. Only leases tell who lives.
-    fn return_charges(&self) {
-        let pager = self.pager;
-        let group = pager.memcg.group();
-        for slot in 0..group.high_water() {
-            let is_other = slot != pager.memcg.slot() && group.field(slot, Field::Pid) != 0;
-            let is_charged = CHARGES.iter().any(|charge| group.field(slot, *charge) != 0);
-            if is_other && is_charged && !pager.fds().group.is_leased(slot) {
-                CHARGES.iter().for_each(|charge| group.set_field(slot, *charge, 0));
-            }
-        }
+        self.pager.memcg.return_charges(self.pager);
     }
 
     /// Take over the limits and tunables that may change at run time.
     fn obey(&self) {
         let (mm, group) = (&self.pager.mm, self.pager.memcg.group());
-        self.pager.share_limits();
+        self.pager.memcg.share_limits(self.pager);
         mm.set_swap_max(group.get(Key::SwapMax) / PAGE_SIZE as u64);
         mm.set_enabled(group.get(Key::Enabled) != 0);
         mm.set_swap_out(group.swap_out());
@@ -365,7 +349,7 @@ impl Kswapd {
         if pager.memcg.headroom(pager) > 0 && !pager.lacks_room() {
             return;
         }
-        self.return_charges();
+        self.pager.memcg.return_charges(self.pager);
         self.quiet = 0;
         let low = pager.memcg.low();
         let batch = self.batch();
@@ -502,7 +486,7 @@ impl Kswapd {
         }
         if pager.memcg.current(pager) > group.get(Key::MemoryPeak) {
             // Those who have just died would make a peak of their own.
-            self.return_charges();
+            self.pager.memcg.return_charges(self.pager);
             group.raise(Key::MemoryPeak, pager.memcg.current(pager));
         }
     }

@@ -15,6 +15,9 @@ use uzswap_mm::page::PAGE_SIZE;
 
 use crate::pager::{self, Pager};
 
+/// What a process is charged: bytes of memory, pages of the pool, slots of the device.
+const CHARGES: [Field; 3] = [Field::Charge, Field::PoolCharge, Field::SwapCharge];
+
 /// Room that is not worth making for a child.
 const CHILD_ROOM_MIN: u64 = 1 << 20;
 
@@ -197,8 +200,28 @@ impl Memcg {
         allowed
     }
 
+    /// Take as our own what others leave of the group's limits of pool and device.
+    pub(crate) fn share_limits(&self, pager: &Pager) {
+        let (max, accept) = self.charge_pool(pager.mm.tell_charges());
+        // Read after the limit and set before: who forbids writeback and then lowers the limit sees nothing written.
+        pager.mm.set_writeback(self.group.get(Key::ZswapWriteback) != 0);
+        pager.mm.set_pool_limit(max, accept);
+    }
+
+    /// What the dead were charged is nobody's. Only leases tell who lives.
+    pub(crate) fn return_charges(&self, pager: &Pager) {
+        let group = self.group;
+        for slot in 0..group.high_water() {
+            let is_other = slot != self.slot() && group.field(slot, Field::Pid) != 0;
+            let is_charged = CHARGES.iter().any(|charge| group.field(slot, *charge) != 0);
+            if is_other && is_charged && !pager.fds().group.is_leased(slot) {
+                CHARGES.iter().for_each(|charge| group.set_field(slot, *charge, 0));
+            }
+        }
+    }
+
     /// What the pool's limit, which is the group's, leaves to us: the most pages, and to how many it is drained once it had them.
-    pub(crate) fn charge_pool(&self, pages: u64) -> (u64, u64) {
+    fn charge_pool(&self, pages: u64) -> (u64, u64) {
         let inherited = pages.min(self.pool_inherited.load(Ordering::Relaxed));
         let ours = pages - inherited;
         self.group.set_field(self.slot(), Field::PoolCharge, ours);

@@ -194,7 +194,6 @@ fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
 static FAULT_THREAD: ThreadMemory = ThreadMemory::new();
 static KSWAPD_THREAD: ThreadMemory = ThreadMemory::new();
 static WATCHDOG_THREAD: ThreadMemory = ThreadMemory::new();
-static VIGIL_THREAD: ThreadMemory = ThreadMemory::new();
 static KCOMPRESSD_THREADS: [ThreadMemory; kcompressd::THREADS_MAX] =
     [const { ThreadMemory::new() }; kcompressd::THREADS_MAX];
 
@@ -302,10 +301,7 @@ impl Pager {
                 kcompressd::run(self, worker)
             });
         }
-        if thread::cores() > 1 {
-            // Without it faults are slower, nothing else.
-            let _ = VIGIL_THREAD.spawn(c"uzswap-vigil", Descriptors::Shared, || self.vigil.run());
-        }
+        self.vigil.begin();
         // Last: it looks for the program's memory, and must find all of ours known as such.
         KSWAPD_THREAD
             .spawn(c"uzswap-kswapd", Descriptors::Shared, move || kswapd::run(self))
@@ -380,7 +376,7 @@ impl Pager {
 
     /// One round of reclaim, unless a fork is under way.
     pub(crate) fn shrink(&self, worker: &mut Worker<AgentMachine>, want: u32, effort: Effort) -> Scan {
-        self.share_limits();
+        self.memcg.share_limits(self);
         let scan = self
             .unless_freezing(|mm| mm.shrink(worker, want, effort))
             .unwrap_or(Scan {
@@ -390,25 +386,6 @@ impl Pager {
         self.isolated.fetch_add(scan.isolated, Ordering::Relaxed);
         self.reclaimed.fetch_add(scan.reclaimed as u32, Ordering::Relaxed);
         scan
-    }
-
-    /// Whether every change of the program's mappings has been applied as it was made: none is expected, or none is under way.
-    pub(crate) fn settle(&self) -> bool {
-        self.mm.with_changes(|changes| {
-            let is_late = changes.is_expecting() && self.fds().managed.is_changing(self.mm.machine().nowhere());
-            if !is_late {
-                changes.settle();
-            }
-            !is_late
-        })
-    }
-
-    /// Take as our own what others leave of the group's limits of pool and device.
-    pub(crate) fn share_limits(&self) {
-        let (max, accept) = self.memcg.charge_pool(self.mm.tell_charges());
-        // Read after the limit and set before: who forbids writeback and then lowers the limit sees nothing written.
-        self.mm.set_writeback(self.memcg.group().get(Key::ZswapWriteback) != 0);
-        self.mm.set_pool_limit(max, accept);
     }
 
     /// Store pages that wait for it, if there are more than have to. Returns how many, 0 also while a fork is under way.

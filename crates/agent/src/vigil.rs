@@ -8,13 +8,15 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use uzswap_sys::futex::Mailbox;
-use uzswap_sys::thread;
+use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use uzswap_sys::time::now_ns;
 
 /// How long it stays after a fault.
 const LINGER_NS: u64 = 100_000;
 /// Bit of the mail.
 const COME: u32 = 1;
+
+static THREAD: ThreadMemory = ThreadMemory::new();
 
 /// Until when the core is kept awake.
 pub(crate) struct Vigil {
@@ -47,8 +49,15 @@ impl Vigil {
         self.mail.reset();
     }
 
+    /// Start the thread, where there is a core for it. Without it faults are slower, nothing else.
+    pub(crate) fn begin(&'static self) {
+        if thread::cores() > 1 {
+            let _ = THREAD.spawn(c"uzswap-vigil", Descriptors::Shared, || self.run());
+        }
+    }
+
     /// Watch for ever.
-    pub(crate) fn run(&self) {
+    fn run(&self) {
         if !thread::give_way_to_all() {
             // It would take the core from somebody.
             loop {

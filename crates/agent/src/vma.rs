@@ -8,14 +8,15 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use uzswap_mm::Change;
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
+use uzswap_mm::{Change, Changes};
+use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::own;
 use uzswap_sys::procfs::Vma;
 use uzswap_sys::thread::page_align;
 
 use crate::hook;
-use crate::machine::Fds;
+use crate::machine::{AgentMachine, Fds};
 use crate::pager::Pager;
 
 /// Smallest mapping that is managed.
@@ -155,6 +156,20 @@ pub(crate) fn scan(pager: &Pager, fds: &Fds) -> Scanned {
         }
     }
     scanned
+}
+
+/// Whether every change of the program's mappings has been applied as it was made: none is expected, or none is under way.
+pub(crate) fn settle(pager: &Pager) -> bool {
+    pager.mm.with_changes(|changes| settle_in(pager, changes))
+}
+
+/// The same, under the lock that changes are read and applied under.
+pub(crate) fn settle_in(pager: &Pager, changes: &mut Changes<'_, RawLock, AgentMachine>) -> bool {
+    let is_late = changes.is_expecting() && pager.fds().managed.is_changing(pager.mm.machine().nowhere());
+    if !is_late {
+        changes.settle();
+    }
+    !is_late
 }
 
 /// Whether `[start, end)` lies in one mapping and may be managed.

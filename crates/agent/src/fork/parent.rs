@@ -17,7 +17,7 @@ use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED}
 use crate::machine::{AgentMachine, Fds};
 use crate::mailbox::{mail, reply};
 use crate::pager::{self, Pager, pause};
-use crate::{fault, hook, memcg};
+use crate::{fault, hook, memcg, vma};
 
 /// How often, and how long each time, a fork waits for late events.
 const EXPECTING_MAX: u32 = 400;
@@ -72,7 +72,7 @@ pub(crate) fn freeze_until_forked(pager: &Pager) {
     // While the engine is frozen it cannot tell what is late. It is the turn of the thread that forks: only raw system calls of other
     // threads can keep something expected.
     for _ in 0..EXPECTING_MAX {
-        if pager.settle() {
+        if vma::settle(pager) {
             break;
         }
         pause(EXPECTING_NS);
