@@ -7,7 +7,8 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use rounds::Stall;
+pub(crate) use rounds::Stall;
+use uzswap_ctl::Key;
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
@@ -20,11 +21,12 @@ use crate::fork::{self, ForkServer};
 use crate::machine::AgentMachine;
 use crate::mailbox::mail;
 use crate::pager::{self, Pager};
+use crate::servers::Servers;
 use crate::spin::Spin;
 use crate::vma;
 
 /// Faults that one round reads at most; more wait in the kernel. Taken once: nothing allocates while faults are served.
-const INBOX: usize = 4096;
+pub(crate) const INBOX: usize = 4096;
 /// Pages that direct reclaim takes in one round.
 const DIRECT_BATCH: u32 = 32;
 const RETRY_NS: u64 = 50_000;
@@ -33,11 +35,10 @@ const FORK_POLL_NS: u64 = 100_000;
 
 /// Serve this process's faults for ever.
 pub(crate) fn run(pager: &'static Pager) {
-    let mut worker = pager.fault_worker.lock();
+    let mut servers = Servers::new(pager);
     let mut inbox: Vec<usize> = Vec::with_capacity(INBOX);
     let mut forks = ForkServer::default();
-    let mut stall = Stall::default();
-    let mut spin = Spin::new();
+    let mut spin = Spin::new(pager.memcg.group().get(Key::Spin) != 0);
     loop {
         let fds = pager.fds();
         let is_forking = pager.is_freezing.load(Ordering::SeqCst);
@@ -54,17 +55,17 @@ pub(crate) fn run(pager: &'static Pager) {
             // Set once, after is_freezing: a wake-up that came during the wait is cleared in the next round.
             fds.wake.clear();
         }
-        pager.prepare_codecs(&mut worker);
+        pager.prepare_codecs(servers.workers());
         // Read before the events are: a fork that has returned has had its event read.
         let parent_returned = pager.handover.parent_returned();
-        read_events(pager, &mut worker, &mut inbox, &mut forks);
+        read_events(pager, servers.own(), &mut inbox, &mut forks);
         if inbox.is_empty() && !is_forking {
             // Woken for a codec, perhaps, or too late for one. Cleared before the next look at what is wanted, never after.
             fds.wake.clear();
         }
-        inbox.retain(|addr| !serve(pager, &mut worker, *addr, &mut stall));
+        servers.serve(pager, &mut inbox);
         if is_forking {
-            forks.step(pager, &mut worker, parent_returned);
+            forks.step(pager, servers.own(), parent_returned);
         }
         if !forks.has_child() {
             fds.renew_spare();
@@ -123,7 +124,7 @@ pub(crate) fn change(event: &Event) -> Option<Change> {
 }
 
 /// Serve one fault. False: not now.
-fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stall: &mut Stall) -> bool {
+pub(crate) fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stall: &mut Stall) -> bool {
     if pager.mm.machine().is_staging(addr) {
         panic!("an empty staging slot was read at {addr:#x}");
     }
@@ -210,7 +211,7 @@ mod rounds {
 
     /// Watches how much direct reclaim gets for its work.
     #[derive(Default)]
-    pub(super) struct Stall {
+    pub(crate) struct Stall {
         /// When this look began, and what had been isolated and reclaimed by then.
         since: Option<(u64, u32, u32)>,
         /// When the last look was.

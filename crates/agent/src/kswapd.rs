@@ -23,7 +23,7 @@ use crate::dictionary::Trainer;
 use crate::machine::{AgentMachine, CREW};
 use crate::mailbox::mail;
 use crate::pager::{Pager, pause};
-use crate::{fork, vma};
+use crate::{fork, servers, vma};
 use crate::{kcompressd, memcg};
 
 /// How long a fork waits for room at most.
@@ -243,6 +243,7 @@ impl Kswapd {
         }
         self.quiet = self.quiet.saturating_add(1);
         self.sizes = sizes;
+        servers::provide(pager);
         self.change_pool();
         if self.ticks.is_multiple_of(SLOW_TICK) {
             self.slow_tick();

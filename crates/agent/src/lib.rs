@@ -27,6 +27,7 @@ extern crate alloc;
 
 mod arena;
 mod cipher;
+mod codecs;
 mod config;
 mod dictionary;
 mod fault;
@@ -42,6 +43,7 @@ mod mailbox;
 mod memcg;
 mod pager;
 mod seal;
+mod servers;
 mod spin;
 mod swap_file;
 mod vigil;

@@ -91,7 +91,7 @@ impl Fds {
 }
 
 /// Who helps with batches of a parallel compressor; nobody until the first time that one is asked for.
-pub(crate) static CREW: Crew = Crew::new();
+pub(crate) static CREW: Crew = Crew::new(c"uzswap-crew");
 
 /// The machine of one process.
 pub(crate) struct AgentMachine {

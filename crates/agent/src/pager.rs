@@ -14,7 +14,6 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use lock_api::Mutex;
-use uzswap_acomp::{Algorithm, Codec};
 use uzswap_ctl::{Group, Key, PROCESSES};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
@@ -26,11 +25,13 @@ use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 
 use crate::arena::PoolArena;
+use crate::codecs::Codecs;
 use crate::config::{config, swap_pages};
 use crate::fork::Handover;
 use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
+use crate::servers::Helping;
 use crate::swap_file::SwapFile;
 use crate::vigil::Vigil;
 use crate::{fault, kcompressd, kswapd, vma};
@@ -69,19 +70,16 @@ pub(crate) struct Pager {
     /// kswapd is breaking copy-on-write sharing: its faults must be served even over the limit.
     pub(crate) is_unsharing: AtomicBool,
     pub(crate) handover: Handover,
-    /// Working memory of the two threads, each locked by its thread for good. Made before either runs: memory of
+    /// Working memory of the threads, each locked by its thread for good. Made before they run: memory of
     /// our own that appeared while kswapd looks for mappings could be taken for the program's.
-    pub(crate) fault_worker: Mutex<RawLock, Worker<AgentMachine>>,
+    pub(crate) helping: Helping,
     pub(crate) kswapd_worker: Mutex<RawLock, Worker<AgentMachine>>,
     /// Working memory of the background compression threads.
     pub(crate) kcompressd_workers: Vec<Mutex<RawLock, Worker<AgentMachine>>>,
     /// Work for the background compression threads.
     pub(crate) kcompressd_mail: Mailbox,
     pub(crate) vigil: Vigil,
-    /// Codecs (a bit each) that are to be stored with, and those that the fault thread has made its working memory for: it
-    /// must not allocate while the engine is frozen, so nothing is stored with a codec before.
-    codecs_wanted: AtomicU32,
-    codecs_ready: AtomicU32,
+    pub(crate) codecs: Codecs,
     /// Swap slots that forked relatives read, each with the byte of the swap file that their leases lock.
     pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
 }
@@ -152,7 +150,7 @@ pub(crate) fn release_start() -> bool {
 
 /// What the fault thread does is done for a thread that waits, in whose place the kernel would do it at once: without this it waits for a
 /// core behind kswapd and whoever else runs, up to a slice of 3 ms for 5 us of work.
-const FAULT_NICE: i32 = 10;
+pub(crate) const FAULT_NICE: i32 = 10;
 
 /// Run `body` as the fault thread and wait until it has made the pager active, or failed and said why.
 fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
@@ -244,7 +242,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let machine = AgentMachine::new(fds, config.staging_slots, pool).map_err(|e| ("the staging range", e))?;
     let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
     let worker = || Mutex::new(Worker::for_reclaim(&config, &machine));
-    let (fault_worker, kswapd_worker) = (Mutex::new(Worker::new(&config, &machine)), worker());
+    let (helping, kswapd_worker) = (Helping::new(Worker::new(&config, &machine)), worker());
     let kcompressd = (group.get(Key::Kcompressd) as usize).min(kcompressd::THREADS_MAX);
     let kcompressd_workers = (0..kcompressd).map(|_| worker()).collect();
     let pager = PAGER.set(Pager {
@@ -262,13 +260,12 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         reclaimed: AtomicU32::new(0),
         is_unsharing: AtomicBool::new(false),
         handover: Handover::new(),
-        fault_worker,
+        helping,
         kswapd_worker,
         kcompressd_workers,
         kcompressd_mail: Mailbox::new(),
         vigil: Vigil::new(),
-        codecs_wanted: AtomicU32::new(0),
-        codecs_ready: AtomicU32::new(codec_bit(config.pool.compressor.algorithm.codec())),
+        codecs: Codecs::new(config.pool.compressor.algorithm),
         pins: Mutex::new(Vec::new()),
     });
     pager.start_kswapd()?;
@@ -284,10 +281,6 @@ pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str,
     Ok(slot)
 }
 
-fn codec_bit(codec: Codec) -> u32 {
-    1 << codec.to_bits()
-}
-
 impl Pager {
     /// Start the watchdog and the reclaim and compression threads, which share the fault thread's descriptors. Called by the fault thread.
     pub(crate) fn start_kswapd(&'static self) -> Result<(), (&'static str, Errno)> {
@@ -301,49 +294,14 @@ impl Pager {
                 kcompressd::run(self, worker)
             });
         }
-        self.vigil.begin();
+        if self.memcg.group().get(Key::Spin) != 0 {
+            self.vigil.begin();
+        }
         // Last: it looks for the program's memory, and must find all of ours known as such.
         KSWAPD_THREAD
             .spawn(c"uzswap-kswapd", Descriptors::Shared, move || kswapd::run(self))
             .map_err(|e| ("a thread", e))?;
         Ok(())
-    }
-
-    /// Have pages stored as the group says; part of it may have to wait until a later call. Called by kswapd.
-    pub(crate) fn change_pool(&self, kind: PoolKind) -> bool {
-        if kind.compressor.is_parallel {
-            CREW.grow(self.mm.machine().lanes() - 1);
-        }
-        self.can_load(kind.compressor.algorithm) && self.mm.set_pool(kind)
-    }
-
-    /// Whether what `algorithm` stores can be loaded. If not yet, the fault thread is asked to prepare for it.
-    pub(crate) fn can_load(&self, algorithm: Algorithm) -> bool {
-        let bit = codec_bit(algorithm.codec());
-        let is_ready = self.codecs_ready.load(Ordering::Acquire) & bit != 0;
-        if !is_ready {
-            self.codecs_wanted.fetch_or(bit, Ordering::Release);
-            self.fds().wake.set();
-        }
-        is_ready
-    }
-
-    /// In the fault thread: make the working memory that the next codec needs.
-    pub(crate) fn prepare_codecs(&self, worker: &mut Worker<AgentMachine>) {
-        if self.codecs_wanted.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        // As a piece of reclaim, which a freeze waits for: the child must not inherit our heap half-way.
-        self.unless_freezing(|mm| {
-            let wanted = self.codecs_wanted.swap(0, Ordering::Acquire);
-            let codecs = (0..1 << Codec::BITS).map(Codec::from_bits);
-            for codec in codecs.filter(|codec| wanted & codec_bit(*codec) != 0) {
-                if let Some(algorithm) = codec.algorithm() {
-                    worker.prepare(algorithm.into(), mm.machine());
-                }
-                self.codecs_ready.fetch_or(codec_bit(codec), Ordering::Release);
-            }
-        });
     }
 
     /// Bytes that one fault maps at most.
@@ -396,7 +354,7 @@ impl Pager {
     }
 
     /// Run a piece of reclaim. `None`: a fork is under way, and none may begin.
-    fn unless_freezing<T>(&self, reclaim: impl FnOnce(&Mm<RawLock, AgentMachine>) -> T) -> Option<T> {
+    pub(crate) fn unless_freezing<T>(&self, reclaim: impl FnOnce(&Mm<RawLock, AgentMachine>) -> T) -> Option<T> {
         // SeqCst on both sides: either `wait_for_reclaimers` sees the count, or the count's owner sees the flag.
         self.reclaimers.fetch_add(1, Ordering::SeqCst);
         let result = (!self.is_freezing.load(Ordering::SeqCst)).then(|| reclaim(&self.mm));
@@ -424,8 +382,8 @@ impl Pager {
         self.reclaimers.store(0, Ordering::SeqCst);
         self.is_unsharing.store(false, Ordering::SeqCst);
         CREW.reset();
-        let workers = [&self.fault_worker, &self.kswapd_worker];
-        for worker in workers.into_iter().chain(&self.kcompressd_workers) {
+        self.helping.reset();
+        for worker in [&self.kswapd_worker].into_iter().chain(&self.kcompressd_workers) {
             // SAFETY: locked by a thread that does not exist here. What it was doing with its worker it will never
             // finish; whoever takes it next starts over.
             unsafe { worker.force_unlock() };

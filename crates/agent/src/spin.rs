@@ -28,10 +28,11 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    pub(crate) fn new() -> Self {
+    /// `allowed`: by whoever pays for the processor time.
+    pub(crate) fn new(allowed: bool) -> Self {
         Self {
             short: 0,
-            has_cores: thread::cores() > 1,
+            has_cores: allowed && thread::cores() > 1,
         }
     }
 

@@ -9,6 +9,7 @@ mod elf;
 mod group;
 mod keeper;
 mod options;
+mod quota;
 mod reclaim;
 mod report;
 mod run;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use uzswap_acomp::{Algorithm, Compressor};
 use uzswap_ctl::FailKind;
-use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
+use uzswap_mm::{SERVERS_MAX, SwapOut};
 
 use crate::size::Size;
 
@@ -108,6 +108,12 @@ pub(crate) struct RunOptions {
     /// Background compression threads of each process [default: the cores beyond the second, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=8))]
     pub(crate) kcompressd: Option<u64>,
+    /// Threads of each process that serve faults, where several threads of it fault [default: one, and one for every four cores, 4 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SERVERS_MAX as u64))]
+    pub(crate) fault_threads: Option<u64>,
+    /// Whether threads keep cores awake while faults follow each other closely; auto: unless the container has a processor quota
+    #[arg(long, value_name = "auto|on|off", default_value = "auto", value_parser = ["auto", "on", "off"])]
+    pub(crate) spin: String,
     /// Largest folio: the most memory that one fault maps [default: a 512th of --memory-max, 512K at most]
     #[arg(long, value_name = "SIZE", value_parser = folio)]
     pub(crate) folio_max: Option<u64>,

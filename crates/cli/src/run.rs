@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
 use uzswap_ctl::{ENV_GROUP, Group, Key, PROCESSES, SWAP_ENCRYPTED};
+use uzswap_mm::SERVERS_MAX;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::file::{File, is_memory_backed};
 use uzswap_sys::keep::Keeper;
@@ -13,7 +14,7 @@ use crate::elf::{self, Found};
 use crate::group::{LAUNCHER_LEASE, OpenGroup, c_path};
 use crate::options::{MEMORY_MAX_LEAST, RunOptions};
 use crate::size::Size;
-use crate::{Failure, agent, keeper, report};
+use crate::{Failure, agent, keeper, quota, report};
 
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -216,6 +217,8 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Key::SwapCache, u64::from(options.swap_cache == "on")),
         (Key::ShrinkerEnabled, u64::from(options.shrinker)),
         (Key::Kcompressd, options.kcompressd.unwrap_or_else(spare_cores)),
+        (Key::FaultThreads, options.fault_threads.unwrap_or_else(fault_threads)),
+        (Key::Spin, u64::from(may_spin(&options.spin))),
         (Key::Swap, swap_word),
         (Key::SwapPathIsFile, u64::from(matches!(swap, Swap::File(_)))),
     ];
@@ -241,6 +244,19 @@ fn folio_order(memory_max: u64) -> u64 {
 /// Cores that the program and kswapd leave: each has one.
 fn spare_cores() -> u64 {
     uzswap_sys::thread::cores().saturating_sub(2).min(4) as u64
+}
+
+/// One helps four cores' worth of threads that fault; the program has to run somewhere too.
+fn fault_threads() -> u64 {
+    (1 + uzswap_sys::thread::cores() / 4).min(SERVERS_MAX) as u64
+}
+
+/// Where processor time is rationed, what is spent on looking for faults is taken from the program.
+fn may_spin(option: &str) -> bool {
+    match option {
+        "auto" => !quota::is_set(),
+        option => option == "on",
+    }
 }
 
 fn start(options: &RunOptions, library: &Path, group: &Path) -> std::io::Result<Child> {

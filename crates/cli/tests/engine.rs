@@ -143,6 +143,18 @@ fn a_parallel_compressor_and_background_threads_lose_nothing() {
     assert!(run.count("zswpout") > 100, "{:#}", run.counters);
 }
 
+#[test]
+fn faults_served_by_several_threads_lose_nothing() {
+    if !can_manage() {
+        return;
+    }
+    let options = ["--memory-max", "24M", "--fault-threads", "4"];
+    let cmd = [TORTURE, "--seed", "78", "--rounds", "4", "--threads=4"];
+    let run = run("fault-threads", &options, &cmd);
+    assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+    assert!(run.count("pgfault_helped") > 0, "{:#}", run.counters);
+}
+
 /// Contents that do not compress are tried once, not at every round of reclaim.
 #[test]
 fn what_does_not_compress_is_remembered() {

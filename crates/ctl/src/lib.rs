@@ -32,7 +32,7 @@ pub use fail_kind::FailKind;
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 7;
+const VERSION: u64 = 8;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 
@@ -128,6 +128,10 @@ pub enum Key {
     Balance = 33,
     /// `swap_cache`: 1: stored copies are kept of pages that were loaded and are expected to leave again.
     SwapCache = 34,
+    /// Threads of each process that serve faults.
+    FaultThreads = 35,
+    /// Whether threads may keep a core awake for a fault that is expected: 1: they may.
+    Spin = 36,
     /// How they fail: a set of [`FailKind`]s.
     FailKinds = 960,
 }

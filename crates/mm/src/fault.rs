@@ -2,8 +2,9 @@
 
 use lock_api::RawMutex;
 
-use crate::machine::{Done, IoBuffer, Machine, Stop};
-use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
+use crate::bring::{Bring, Load, Read, ZEROS};
+use crate::machine::{Done, Machine, Stop};
+use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::swap_table::entry::{Blob, Slot, ZswapEntry};
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
@@ -21,165 +22,44 @@ pub enum Fault {
     Lost,
 }
 
-/// The next thing to do for a fault, without the lock.
-enum Step {
+/// The next thing to do for a fault.
+pub(crate) enum Step {
     Done(Fault),
-    /// Map zeros at these untouched pages, or at as many as can be.
-    Zeros(PageRange),
-    /// Decompress the blocks that the worker was given, after the device was read if there is a [`Read`], and map them
-    /// from this page on.
-    Load(Vpn, Option<Read>),
+    /// Without the lock: [`Mm::bring`], then [`Mm::publish_brought`].
+    Bring(Bring),
 }
-
-/// Slots of a device to be read.
-#[derive(Clone, Copy)]
-struct Read {
-    device: u8,
-    first: u32,
-    last: u32,
-}
-
-impl Read {
-    fn of(blob: &Blob) -> Self {
-        let (first, last) = blob.slots();
-        let device = blob.device;
-        Self { device, first, last }
-    }
-
-    fn slots(self) -> u32 {
-        self.last + 1 - self.first
-    }
-
-    /// What has to be read if `blob` is to be read as well. `None`: it is on another device.
-    fn with(self, blob: &Blob) -> Option<Self> {
-        let (first, last) = blob.slots();
-        (blob.device == self.device).then_some(Self {
-            device: self.device,
-            first: self.first.min(first),
-            last: self.last.max(last),
-        })
-    }
-}
-
-/// Zeros to map for first touches, one staging unit of them.
-static ZEROS: [u8; crate::UNIT as usize * PAGE_SIZE] = [0; crate::UNIT as usize * PAGE_SIZE];
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Give back the page at `vpn`, and its neighbours if faults come in sequence.
     ///
-    /// The caller is the only one that serves faults and applies changes of this process.
+    /// Several threads may do this at a time, each with a worker of its own ([`Worker::for_server`]), but changes of the mappings are
+    /// applied only while none does: a page that is brought without the lock would land on what is there by then.
     pub fn fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Fault {
         let started = self.machine.now_ns();
-        self.stat.add(Item::PgFault, 1);
-        let outcome = match self.with_for_fault(|inner| inner.serve(self, worker, vpn)) {
-            Step::Done(fault) => fault,
-            Step::Zeros(range) => self.map_zeros(range),
-            Step::Load(first, read) => self.load(worker, first, read, vpn),
+        let mut step = self.begin_fault(worker, vpn);
+        let outcome = loop {
+            match step {
+                Step::Done(fault) => break fault,
+                Step::Bring(bring) => {
+                    let brought = self.bring(worker, bring);
+                    step = self.publish_brought(worker, bring, brought);
+                }
+            }
         };
         self.stat.record_load(self.machine.now_ns().saturating_sub(started));
         outcome
     }
 
-    /// Map zeros at `range`, which has no words, a unit at a time. Without the lock: see [`load`](Self::load).
-    fn map_zeros(&self, range: PageRange) -> Fault {
-        let (mut mapped, mut stop) = (0, None);
-        while mapped < range.pages() && stop.is_none() {
-            let pages = (range.pages() - mapped).min(u64::from(crate::UNIT));
-            let zeros = &ZEROS[..pages as usize * PAGE_SIZE];
-            let done = self.machine.copy_in(range.start.add(mapped), zeros, true);
-            mapped += u64::from(done.pages);
-            stop = done.stop.or((done.pages == 0).then_some(Stop::Again));
-        }
-        self.with_for_fault(|inner| match (mapped, stop) {
-            (0, Some(stop)) => {
-                // A window that spans two mappings is refused as a whole: next time it is one page.
-                inner.streams.narrow(range.start);
-                if range.pages() > 1 && stop == Stop::Unmovable {
-                    return Fault::Retry;
-                }
-                // Not adopted when it turns out to be mapped: a madvise whose event was applied may be about to drop it.
-                inner.not_mapped(self, range.start, stop, false)
-            }
-            _ => {
-                inner.publish_mapped(range.start, mapped);
-                inner.streams.advance(range.start, mapped, self.config.folio_order_max);
-                Fault::Served
-            }
-        })
-    }
-
-    /// Bring in what [`Inner::begin_load`] put into the worker; if that cannot be read or mapped, only the page that is wanted, which
-    /// is read anew: what was torn on the way may be whole then.
-    fn load(&self, worker: &mut Worker<M>, first: Vpn, read: Option<Read>, wanted: Vpn) -> Fault {
-        if let Some(fault) = self.load_run(worker, first, read, wanted, false) {
-            return fault;
-        }
-        let alone = self.with_for_fault(|inner| match inner.frozen {
-            Some(_) => None,
-            None => inner.take_along(worker, wanted, 0),
-        });
-        let outcome = alone.and_then(|(first, read)| self.load_run(worker, first, read, wanted, true));
-        outcome.unwrap_or(Fault::Retry)
-    }
-
-    /// Read, decompress, map, publish. `is_last`: it is the wanted page alone, for the second time. `None`: not yet.
-    ///
-    /// Without the lock, since only this caller faults and applies changes: meanwhile reclaim may write an entry back,
-    /// which changes where its contents are but not the contents, and a freeze may begin, which
-    /// [`publish_mapped`](Inner::publish_mapped) heeds. Pages without a RESIDENT word are not isolated.
-    fn load_run(
-        &self,
-        worker: &mut Worker<M>,
-        first: Vpn,
-        read: Option<Read>,
-        wanted: Vpn,
-        is_last: bool,
-    ) -> Option<Fault> {
-        let is_read = read.is_none_or(|read| self.read(worker, read));
-        let pages = if is_read { worker.decompress_loads() } else { 0 };
-        let done = match pages {
-            0 => Done::none(Stop::Missing),
-            _ => self.machine.copy_in(first, worker.io().bytes(pages * PAGE_SIZE), true),
-        };
+    /// The first step of a fault.
+    pub(crate) fn begin_fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Step {
+        self.stat.add(Item::PgFault, 1);
         self.with_for_fault(|inner| {
-            inner.publish_loaded(self, worker, PageRange::new(first, done.pages.into()), read.is_some());
-            let next = first.add(done.pages.into()).max(wanted.add(1));
-            let max = self.config.load_order_max();
-            inner.streams.advance(wanted, next.number() - wanted.number(), max);
-            if first.add(done.pages.into()) > wanted {
-                return Some(Fault::Served);
+            let step = inner.serve(self, worker, vpn);
+            if let Step::Bring(bring) = step {
+                inner.underway.begin(worker.server(), bring.run());
             }
-            match done.stop {
-                _ if inner.frozen.is_some() => Some(Fault::Retry),
-                Some(Stop::Again | Stop::NoMemory) => Some(Fault::Retry),
-                // Something in front of it stands in the way or is damaged, or the run spans two mappings, which the kernel
-                // refuses as a whole.
-                _ if !is_last => None,
-                _ if pages == 0 => {
-                    let item = if is_read {
-                        Item::DecompressFail
-                    } else {
-                        Item::SwapReadFail
-                    };
-                    self.stat.add(item, 1);
-                    inner.publish(wanted, Slot::Bad);
-                    Some(Fault::Lost)
-                }
-                Some(stop) => Some(inner.not_mapped(self, wanted, stop, true)),
-                None => None,
-            }
+            step
         })
-    }
-
-    /// Read from the device what the worker is to load.
-    fn read(&self, worker: &mut Worker<M>, read: Read) -> bool {
-        let is_read = worker.read_slots(&self.machine, read.device, read.first, read.last);
-        if is_read {
-            worker.take_reads(&self.machine, read.device, read.first);
-            self.stat
-                .add(Item::SwapReadBytes, u64::from(read.slots()) * PAGE_SIZE as u64);
-        }
-        is_read
     }
 }
 
@@ -188,6 +68,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
+        if self.underway.holds(vpn) {
+            // Another thread brings it.
+            return Step::Done(Fault::Retry);
+        }
         if self.frozen.is_some() {
             return Step::Done(self.serve_frozen(mm, worker, vpn));
         }
@@ -217,12 +101,17 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             inner.managed.covers(range)
                 && range
                     .iter()
-                    .all(|page| inner.table.lookup(page) == Slot::None && !inner.leaving.contains(page))
+                    .all(|page| inner.table.lookup(page) == Slot::None && inner.is_at_rest(page))
         };
         while order > 0 && !untouched(self, PageRange::new(vpn, 1 << order)) {
             order -= 1;
         }
-        Step::Zeros(PageRange::new(vpn, 1 << order))
+        Step::Bring(Bring::Zeros(PageRange::new(vpn, 1 << order)))
+    }
+
+    /// Neither being brought by another thread nor leaving.
+    fn is_at_rest(&self, page: Vpn) -> bool {
+        !self.underway.holds(page) && !self.leaving.contains(page)
     }
 
     /// Map zeros at a page whose word stays as it is. Two kinds of page come here:
@@ -241,7 +130,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// What a refused mapping means for the fault. `adopt`: the page has no RESIDENT word yet.
-    fn not_mapped<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, stop: Stop, adopt: bool) -> Fault
+    pub(crate) fn not_mapped<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, stop: Stop, adopt: bool) -> Fault
     where
         M: Machine<Arena = A>,
     {
@@ -338,7 +227,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         if !is_swapped && self.drains() {
             self.reference_neighbours(vpn);
         }
-        Step::Load(first, read)
+        Step::Bring(Bring::Load(Load {
+            run: PageRange::new(first, worker.loads() as u64),
+            read,
+            wanted: vpn,
+            is_last: false,
+        }))
     }
 
     /// The order of the window that is worth bringing with a page that continues no stream.
@@ -362,8 +256,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// Have the worker load `vpn` and its neighbours within the aligned window of `2^order` pages that are where it is: in the
-    /// pool, or near it on the device. The first of them, and what is to be read. `None`: it is not stored.
-    fn take_along<M: Machine<Arena = A>>(
+    /// pool, or near it on the device, and that no other thread brings. The first of them, and what is to be read. `None`: it is not stored.
+    pub(crate) fn take_along<M: Machine<Arena = A>>(
         &self,
         worker: &mut Worker<M>,
         vpn: Vpn,
@@ -392,7 +286,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// The pages around `vpn` in its aligned window of `2^order` pages that are in the pool or of one word.
     fn stored_run(&self, vpn: Vpn, order: u32) -> PageRange {
-        let is_stored = |n: &u64| matches!(self.table.lookup(Vpn::new(*n)), Slot::Zswap(_) | Slot::Filled { .. });
+        let is_stored = |n: &u64| {
+            let page = Vpn::new(*n);
+            matches!(self.table.lookup(page), Slot::Zswap(_) | Slot::Filled { .. }) && !self.underway.holds(page)
+        };
         let base = vpn.number() >> order << order;
         let below = (base..vpn.number()).rev().take_while(is_stored).count() as u64;
         let above = (vpn.number() + 1..base + (1 << order)).take_while(is_stored).count() as u64;
@@ -408,6 +305,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             let Slot::Swap(blob) = self.table.lookup(page) else {
                 return None;
             };
+            if self.underway.holds(page) {
+                return None;
+            }
             let (start, end) = (run.0.start.min(page), run.0.end.max(page.add(1)));
             let (pages, read) = (PageRange { start, end }, run.1.with(&blob)?);
             let is_near = u64::from(read.slots()) <= pages.pages() + 1 && read.slots() <= most;
@@ -449,43 +349,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     }),
                 );
             }
-        }
-    }
-
-    /// The first pages of a load are mapped.
-    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, run: PageRange, is_swapped: bool)
-    where
-        M: Machine<Arena = A>,
-    {
-        let pages = run.pages() as usize;
-        if self.frozen.is_some() {
-            self.publish_mapped(run.start, run.pages());
-        } else {
-            self.publish_loaded_run(run, mm.keep(self.pool.charged_pages()));
-            for (i, note) in worker.raw_among(pages) {
-                let page = run.start.add(i);
-                if let Slot::Resident { order, tag, .. } = self.table.lookup(page) {
-                    self.table.publish(page, Slot::Resident { order, tag, note });
-                }
-            }
-        }
-        for (_, order) in run.folios(MAX_ORDER) {
-            mm.stat.add_folio(OrderItem::SwpIn, order);
-        }
-        let (zeros, filled) = worker.filled_among(pages);
-        let item = if is_swapped { Item::PswpIn } else { Item::ZswpIn };
-        self.disk_swapins += if is_swapped { run.pages() } else { 0 };
-        mm.stat.add(Item::SwpInZero, zeros);
-        mm.stat.add(item, run.pages() - filled);
-        mm.stat.add(Item::RefaultAnon, run.pages());
-        mm.stat.add(Item::SwapRa, run.pages().saturating_sub(1));
-    }
-
-    /// Pages were mapped without the lock: publish them, or leave that to the thaw if a fork's freeze began meanwhile.
-    fn publish_mapped(&mut self, vpn: Vpn, pages: u64) {
-        match &mut self.frozen {
-            Some(log) => PageRange::new(vpn, pages).iter().for_each(|vpn| log.push_served(vpn)),
-            None => self.publish_resident_run(vpn, pages),
         }
     }
 }

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use lock_api::RawMutex;
 
+use crate::bring::Underway;
 use crate::change::Changes;
 use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
@@ -179,6 +180,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with(|inner| {
             // The log is the parent's and was being written while it was copied; its buffer goes, unread.
             inner.frozen = None;
+            // What the parent's threads were bringing they brought to the parent.
+            inner.underway = Underway::default();
             let mut renamed = Vec::new();
             inner.table.for_each(PageRange::ALL, |_, vpn, slot| match slot {
                 Slot::Swap(blob) if blob.device == 0 => renamed.push((vpn, Slot::Swap(Blob { device, ..blob }))),

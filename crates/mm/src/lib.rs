@@ -39,6 +39,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod bring;
 mod change;
 mod checksum;
 mod compaction;
@@ -80,6 +81,7 @@ mod zswap;
 #[cfg(test)]
 mod test;
 
+pub use bring::SERVERS_MAX;
 pub use change::{Change, Changes};
 pub use config::{Config, SwapOut};
 pub use dictionary::DictionaryTraining;
@@ -96,6 +98,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{Mutex, RawMutex};
 
+use bring::Underway;
 use departing::Departing;
 use leaving::Leaving;
 use list_lru::{LruEntry, LruList, SEGMENT_PAGES, Tags};
@@ -187,6 +190,7 @@ pub struct Inner<R, A: Arena> {
     disk_swapins: u64,
     shrinker_debt: u64,
     frozen: Option<fork::Log>,
+    underway: Underway,
     balance: Balance,
     leaving: Leaving,
     locality: Locality,
@@ -222,6 +226,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             disk_swapins: 0,
             shrinker_debt: 0,
             frozen: None,
+            underway: Underway::default(),
             balance: Balance::default(),
             leaving: Leaving::default(),
             locality: Locality::default(),

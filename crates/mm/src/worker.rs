@@ -19,6 +19,8 @@ pub(crate) const IO_PAGES: usize = 64;
 
 /// One thread's working memory.
 pub struct Worker<M: Machine> {
+    /// Which of the threads that serve faults it belongs to.
+    server: usize,
     page: Box<[u8; PAGE_SIZE]>,
     /// Blocks of the current load, one behind the other.
     blocks: Vec<u8>,
@@ -89,9 +91,15 @@ fn context_for(contexts: &mut Vec<Context>, algorithm: Algorithm) -> &mut Contex
 }
 
 impl<M: Machine> Worker<M> {
-    /// Working memory for a thread that serves the faults of an engine with this configuration. All of it is taken now.
+    /// Working memory for the thread that serves the faults of an engine with this configuration. All of it is taken now.
     pub fn new(config: &crate::Config, machine: &M) -> Self {
-        Self::with_room(config, machine, 1 << config.load_order_max())
+        Self::for_server(config, machine, 0)
+    }
+
+    /// As [`new`](Self::new), where several serve faults, each with a number below [`SERVERS_MAX`](crate::SERVERS_MAX).
+    pub fn for_server(config: &crate::Config, machine: &M, server: usize) -> Self {
+        let worker = Self::with_room(config, machine, 1 << config.load_order_max());
+        Self { server, ..worker }
     }
 
     /// As [`new`](Self::new), for a thread that does anything but that: it looks at a few pages at a time.
@@ -103,6 +111,7 @@ impl<M: Machine> Worker<M> {
         let io_pages = load_pages.max(IO_PAGES);
         let folio = (1 << config.folio_order_max).max(config.store_batch as usize);
         let mut worker = Self {
+            server: 0,
             page: Box::new([0; PAGE_SIZE]),
             blocks: vec![0; load_pages * PAGE_SIZE],
             loads: Vec::with_capacity(load_pages),
@@ -131,6 +140,10 @@ impl<M: Machine> Worker<M> {
             context(&mut lane.contexts, compressor.algorithm);
             lane.reserve(batch.div_ceil(lanes));
         }
+    }
+
+    pub(crate) fn server(&self) -> usize {
+        self.server
     }
 
     /// A folio is about to be stored in the pool of `pool`.

@@ -8,10 +8,12 @@
 //! ```
 //! A second caller while one is at work does all its pieces itself.
 
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use crate::futex;
-use crate::thread::{Descriptors, ThreadMemory};
+use crate::thread::{Descriptors, ThreadMemory, yield_now};
+use crate::time::now_ns;
 
 /// Most helpers of a crew.
 pub const HELPERS_MAX: usize = 7;
@@ -39,6 +41,11 @@ impl Job<'_> {
 
 /// The helpers and what they work on.
 pub struct Crew {
+    name: &'static CStr,
+    /// How long both sides look for each other before they sleep, nanoseconds.
+    spin_ns: u64,
+    /// What a helper does first.
+    prepare: fn(),
     threads: [ThreadMemory; HELPERS_MAX],
     helpers: AtomicUsize,
     is_taken: AtomicBool,
@@ -48,10 +55,18 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// A crew without helpers.
-    #[allow(clippy::new_without_default, reason = "a const constructor for a static")]
-    pub const fn new() -> Self {
+    /// A crew without helpers, for jobs that are worth a wake-up.
+    pub const fn new(name: &'static CStr) -> Self {
+        Self::for_short_jobs(name, 0, || {})
+    }
+
+    /// A crew whose jobs are shorter than a wake-up and follow each other: a helper looks for the next one for `spin_ns`
+    /// nanoseconds before it sleeps. Each does `prepare` when it begins.
+    pub const fn for_short_jobs(name: &'static CStr, spin_ns: u64, prepare: fn()) -> Self {
         Self {
+            name,
+            spin_ns,
+            prepare,
             threads: [const { ThreadMemory::new() }; HELPERS_MAX],
             helpers: AtomicUsize::new(0),
             is_taken: AtomicBool::new(false),
@@ -61,15 +76,23 @@ impl Crew {
         }
     }
 
+    /// How many helpers there are.
+    pub fn helpers(&self) -> usize {
+        self.helpers.load(Ordering::Acquire)
+    }
+
     /// Have at least `helpers` helpers, or as many as there may be. Called by one thread, which lends them its descriptors.
     pub fn grow(&'static self, helpers: usize) {
         let have = self.helpers.load(Ordering::Relaxed);
         for thread in &self.threads[have..helpers.clamp(have, HELPERS_MAX)] {
-            let spawned = thread.spawn(c"uzswap-crew", Descriptors::Shared, || self.help());
+            let spawned = thread.spawn(self.name, Descriptors::Shared, || {
+                (self.prepare)();
+                self.help()
+            });
             if spawned.is_err() {
                 return;
             }
-            self.helpers.fetch_add(1, Ordering::Relaxed);
+            self.helpers.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -121,15 +144,29 @@ impl Crew {
         // Acquire, here and below: what the helpers wrote is seen by the caller (pairs with `help`).
         let mut left = self.state.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN;
         while left != 0 {
-            futex::wait(&self.state, left, None, false);
+            self.wait_while(&self.state, left);
             left = self.state.load(Ordering::Acquire);
         }
+    }
+
+    /// Wait until `word` is something else, or for no reason. Whoever looks yields meanwhile.
+    fn wait_while(&self, word: &AtomicU32, value: u32) {
+        if self.spin_ns > 0 {
+            let began = now_ns();
+            while now_ns() - began < self.spin_ns {
+                if word.load(Ordering::Relaxed) != value {
+                    return;
+                }
+                yield_now();
+            }
+        }
+        futex::wait(word, value, None, false);
     }
 
     fn help(&self) -> ! {
         let mut heard = 0;
         loop {
-            futex::wait(&self.bell, heard, None, false);
+            self.wait_while(&self.bell, heard);
             heard = self.bell.load(Ordering::Acquire);
             let join = |state: u32| (state & OPEN != 0).then_some(state + 1);
             if self
@@ -158,7 +195,7 @@ mod test {
     #[test]
     fn each_piece_is_done_once_and_before_the_call_returns() {
         const ROUNDS: u64 = if cfg!(miri) { 25 } else { 5_000 };
-        static CREW: Crew = Crew::new();
+        static CREW: Crew = Crew::new(c"test");
         for _ in 0..2 {
             std::thread::spawn(|| CREW.help());
             CREW.helpers.fetch_add(1, Ordering::Relaxed);

@@ -9,18 +9,20 @@ use lock_api::RawMutex;
 use uzswap_acomp::{Algorithm, Compressor};
 
 use super::{SimMachine, VecArena};
+use crate::bring::{Bring, Brought};
+use crate::fault::Step;
 use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::vmstat::Item;
 use crate::zpool::{PoolKind, ZpoolType};
-use crate::{Change, Config, Effort, Fault, Idle, Mm, SwapOut, Worker};
+use crate::{Change, Config, Effort, Fault, Idle, Mm, SERVERS_MAX, SwapOut, Worker};
 
 /// First page of the program's memory.
 pub const BASE: u64 = if cfg!(miri) { 0x155_0000 } else { 0x5555_0000 };
 /// Pages of it.
 pub const PAGES: u64 = if cfg!(miri) { 32 } else { 96 };
 /// What [`World::step`] can do.
-pub const OPS: u8 = 28;
+pub const OPS: u8 = 29;
 
 /// Faults after which a page must be there.
 const TRIES: u32 = 8;
@@ -59,12 +61,23 @@ fn algorithm(seed: u64) -> Algorithm {
     }
 }
 
+/// How far a fault is.
+#[derive(Default)]
+enum Serving {
+    #[default]
+    Idle,
+    Begun(Bring),
+    Brought(Bring, Brought),
+}
+
 /// The program and its engine.
 pub struct World<R> {
     /// The engine.
     pub mm: Mm<R, SimMachine>,
-    /// Its only worker.
+    /// The worker of its fault thread, which reclaims too.
     pub worker: Worker<SimMachine>,
+    /// Other threads that serve faults, each somewhere in the middle of one.
+    servers: Vec<(Worker<SimMachine>, Serving)>,
     /// What the program wrote; other pages are zeros.
     shadow: BTreeMap<Vpn, Vec<u8>>,
     tries: u32,
@@ -115,6 +128,9 @@ impl<R: RawMutex> World<R> {
         mm.manage(PageRange::new(Vpn::new(BASE), PAGES));
         Self {
             worker: Worker::new(&config, mm.machine()),
+            servers: (1..SERVERS_MAX)
+                .map(|n| (Worker::for_server(&config, mm.machine(), n), Serving::Idle))
+                .collect(),
             mm,
             shadow: BTreeMap::new(),
             tries: TRIES,
@@ -142,9 +158,12 @@ impl<R: RawMutex> World<R> {
                 return;
             }
             let fault = self.mm.fault(&mut self.worker, vpn);
-            if fault == Fault::Retry && self.mm.is_frozen() {
-                // Which may be what the fault waits for; a fork ends.
-                self.thaw();
+            if fault == Fault::Retry {
+                // It may wait for whoever brings the page, or for the end of a fork.
+                self.finish_serving();
+                if self.mm.is_frozen() {
+                    self.thaw();
+                }
             }
             let lost = |item| self.mm.stat().get(item);
             assert!(
@@ -155,6 +174,35 @@ impl<R: RawMutex> World<R> {
             );
         }
         panic!("{vpn:?} faults for ever");
+    }
+
+    /// The next step of a fault at `vpn` in one of the other threads, or of the one that it is serving.
+    fn serve(&mut self, server: usize, vpn: Vpn) {
+        let mm = &self.mm;
+        let (worker, serving) = &mut self.servers[server];
+        let step = match core::mem::take(serving) {
+            Serving::Idle if mm.machine().read(vpn).is_some() => return,
+            Serving::Idle => mm.begin_fault(worker, vpn),
+            Serving::Begun(bring) => {
+                let brought = mm.bring(worker, bring);
+                *serving = Serving::Brought(bring, brought);
+                return;
+            }
+            Serving::Brought(bring, brought) => mm.publish_brought(worker, bring, brought),
+        };
+        match step {
+            Step::Bring(bring) => *serving = Serving::Begun(bring),
+            Step::Done(fault) => assert!(fault != Fault::Lost, "{vpn:?} is lost"),
+        }
+    }
+
+    /// Have all faults served, as they must be before a change of the mappings is applied.
+    fn finish_serving(&mut self) {
+        for server in 0..self.servers.len() {
+            while !matches!(self.servers[server].1, Serving::Idle) {
+                self.serve(server, Vpn::new(BASE));
+            }
+        }
     }
 
     /// Read a page: it must be what was written last.
@@ -187,6 +235,7 @@ impl<R: RawMutex> World<R> {
 
     /// MADV_DONTNEED.
     pub fn remove(&mut self, range: PageRange) {
+        self.finish_serving();
         self.mm.change(Change::Remove(range));
         self.forget(range);
     }
@@ -218,6 +267,7 @@ impl<R: RawMutex> World<R> {
 
     /// mremap to another place and back to the front: the second half swaps places with the first.
     pub fn remap(&mut self, from: PageRange, to: Vpn) {
+        self.finish_serving();
         self.has_gaps |= self.mm.is_frozen();
         self.carry(from, to);
         self.mm.change(Change::Unmap(PageRange::new(to, from.pages())));
@@ -228,6 +278,7 @@ impl<R: RawMutex> World<R> {
 
     /// Two threads at once: one unmaps X, or moves it to Z, another's mremap from Y is given X, and is reported first.
     pub fn cross(&mut self, pages: u64, moves: bool) {
+        self.finish_serving();
         if self.has_gaps {
             self.thaw();
         }
@@ -315,6 +366,7 @@ impl<R: RawMutex> World<R> {
                 }
             }
             26 => self.cross(len.min(PAGES / 3), seed.is_multiple_of(2)),
+            27 => self.serve(seed as usize % self.servers.len(), vpn),
             _ => drop(self.mm.set_pool(PoolKind {
                 zpool: ZpoolType::from_word(seed % 3),
                 compressor: Compressor {
@@ -338,6 +390,7 @@ impl<R: RawMutex> World<R> {
     /// The end of a run: nothing fails, is pinned or frozen any more. All pages read back, and all can be reclaimed.
     pub fn finish(&mut self) {
         self.set_fail_rate(0, 0);
+        self.finish_serving();
         self.thaw();
         let machine = self.mm.machine();
         machine.pinned.borrow_mut().clear();

@@ -1,0 +1,300 @@
+//! What a fault wants is brought without the lock: read, decompressed, mapped. Then it is published.
+//!
+//! ```text
+//! begin_fault        lock: blocks copied out, the run is UNDERWAY for this server
+//! bring              no lock: read the device, decompress, copy_in (never over a page that is there)
+//! publish_brought    lock: the run is at rest, its words RESIDENT or CACHED, or as before
+//! ```
+//! Meanwhile reclaim may write an entry back, which changes where its contents are but not the contents, and a freeze may begin,
+//! which [`Inner::publish_mapped`] heeds. Pages without a RESIDENT word are not isolated. Another server leaves a page
+//! that is underway alone: were it to bring it too, the page could be written, stored anew and gone by the time the older contents
+//! arrive, and they would fill its place.
+
+use lock_api::RawMutex;
+
+use crate::fault::{Fault, Step};
+use crate::machine::{Done, IoBuffer, Machine, Stop};
+use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
+use crate::swap_table::entry::{Blob, Slot};
+use crate::vmstat::{Item, OrderItem};
+use crate::worker::Worker;
+use crate::zpool::Arena;
+use crate::{Inner, Mm};
+
+/// Threads that may serve faults at a time.
+pub const SERVERS_MAX: usize = 4;
+
+/// The pages that each server brings now.
+#[derive(Default)]
+pub(crate) struct Underway([Option<PageRange>; SERVERS_MAX]);
+
+impl Underway {
+    pub(crate) fn begin(&mut self, server: usize, run: PageRange) {
+        self.0[server] = Some(run);
+    }
+
+    fn end(&mut self, server: usize) {
+        self.0[server] = None;
+    }
+
+    pub(crate) fn holds(&self, page: Vpn) -> bool {
+        self.0.iter().flatten().any(|run| run.contains(page))
+    }
+}
+
+/// What to bring.
+#[derive(Clone, Copy)]
+pub(crate) enum Bring {
+    /// Zeros for these untouched pages, or for as many as can be.
+    Zeros(PageRange),
+    /// What the worker was given.
+    Load(Load),
+}
+
+/// Pages to be loaded.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) run: PageRange,
+    /// The device has to be read first.
+    pub(crate) read: Option<Read>,
+    /// The page that faulted.
+    pub(crate) wanted: Vpn,
+    /// It is that page alone, for the second time.
+    pub(crate) is_last: bool,
+}
+
+/// What was mapped, from the first page on.
+pub(crate) struct Brought {
+    done: Done,
+    /// Pages that were decompressed.
+    loaded: usize,
+    is_read: bool,
+}
+
+impl Bring {
+    pub(crate) fn run(&self) -> PageRange {
+        match self {
+            Self::Zeros(run) | Self::Load(Load { run, .. }) => *run,
+        }
+    }
+}
+
+/// Slots of a device to be read.
+#[derive(Clone, Copy)]
+pub(crate) struct Read {
+    device: u8,
+    first: u32,
+    last: u32,
+}
+
+impl Read {
+    pub(crate) fn of(blob: &Blob) -> Self {
+        let (first, last) = blob.slots();
+        let device = blob.device;
+        Self { device, first, last }
+    }
+
+    pub(crate) fn slots(self) -> u32 {
+        self.last + 1 - self.first
+    }
+
+    /// What has to be read if `blob` is to be read as well. `None`: it is on another device.
+    pub(crate) fn with(self, blob: &Blob) -> Option<Self> {
+        let (first, last) = blob.slots();
+        (blob.device == self.device).then_some(Self {
+            device: self.device,
+            first: self.first.min(first),
+            last: self.last.max(last),
+        })
+    }
+}
+
+/// Zeros to map for first touches, one staging unit of them.
+pub(crate) static ZEROS: [u8; crate::UNIT as usize * PAGE_SIZE] = [0; crate::UNIT as usize * PAGE_SIZE];
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Without the lock.
+    pub(crate) fn bring(&self, worker: &mut Worker<M>, bring: Bring) -> Brought {
+        match bring {
+            Bring::Zeros(run) => self.map_zeros(run),
+            Bring::Load(load) => self.load(worker, load),
+        }
+    }
+
+    /// Map zeros at `range`, which has no words, a unit at a time.
+    fn map_zeros(&self, range: PageRange) -> Brought {
+        let (mut mapped, mut stop) = (0, None);
+        while mapped < range.pages() && stop.is_none() {
+            let pages = (range.pages() - mapped).min(u64::from(crate::UNIT));
+            let zeros = &ZEROS[..pages as usize * PAGE_SIZE];
+            let done = self.machine.copy_in(range.start.add(mapped), zeros, true);
+            mapped += u64::from(done.pages);
+            stop = done.stop.or((done.pages == 0).then_some(Stop::Again));
+        }
+        Brought {
+            done: Done {
+                pages: mapped as u32,
+                stop,
+            },
+            loaded: 0,
+            is_read: true,
+        }
+    }
+
+    /// Read, decompress, map.
+    fn load(&self, worker: &mut Worker<M>, load: Load) -> Brought {
+        let is_read = load.read.is_none_or(|read| self.read(worker, read));
+        let loaded = if is_read { worker.decompress_loads() } else { 0 };
+        let done = match loaded {
+            0 => Done::none(Stop::Missing),
+            _ => self
+                .machine
+                .copy_in(load.run.start, worker.io().bytes(loaded * PAGE_SIZE), true),
+        };
+        Brought { done, loaded, is_read }
+    }
+
+    /// Read from the device what the worker is to load.
+    fn read(&self, worker: &mut Worker<M>, read: Read) -> bool {
+        let is_read = worker.read_slots(&self.machine, read.device, read.first, read.last);
+        if is_read {
+            worker.take_reads(&self.machine, read.device, read.first);
+            self.stat
+                .add(Item::SwapReadBytes, u64::from(read.slots()) * PAGE_SIZE as u64);
+        }
+        is_read
+    }
+
+    /// What was brought is published; what is next.
+    pub(crate) fn publish_brought(&self, worker: &mut Worker<M>, bring: Bring, brought: Brought) -> Step {
+        self.with_for_fault(|inner| {
+            inner.underway.end(worker.server());
+            let step = match bring {
+                Bring::Zeros(range) => Step::Done(inner.publish_zeros(self, range, brought.done)),
+                Bring::Load(load) => inner.publish_load(self, worker, load, brought),
+            };
+            if let Step::Bring(again) = step {
+                inner.underway.begin(worker.server(), again.run());
+            }
+            step
+        })
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    fn publish_zeros<M>(&mut self, mm: &Mm<R, M>, range: PageRange, done: Done) -> Fault
+    where
+        M: Machine<Arena = A>,
+    {
+        match done {
+            Done {
+                pages: 0,
+                stop: Some(stop),
+            } => {
+                // A window that spans two mappings is refused as a whole: next time it is one page.
+                self.streams.narrow(range.start);
+                if range.pages() > 1 && stop == Stop::Unmovable {
+                    return Fault::Retry;
+                }
+                // Not adopted when it turns out to be mapped: a madvise whose event was applied may be about to drop it.
+                self.not_mapped(mm, range.start, stop, false)
+            }
+            Done { pages, .. } => {
+                self.publish_mapped(range.start, pages.into());
+                self.streams
+                    .advance(range.start, pages.into(), mm.config.folio_order_max);
+                Fault::Served
+            }
+        }
+    }
+
+    /// If the run cannot be read or mapped, only the page that is wanted is tried again, read anew: what was torn on
+    /// the way may be whole then.
+    fn publish_load<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, load: Load, brought: Brought) -> Step
+    where
+        M: Machine<Arena = A>,
+    {
+        let Load { run, wanted, .. } = load;
+        let (first, done) = (run.start, brought.done);
+        self.publish_loaded(
+            mm,
+            worker,
+            PageRange::new(first, done.pages.into()),
+            load.read.is_some(),
+        );
+        let next = first.add(done.pages.into()).max(wanted.add(1));
+        let max = mm.config.load_order_max();
+        self.streams.advance(wanted, next.number() - wanted.number(), max);
+        if first.add(done.pages.into()) > wanted {
+            return Step::Done(Fault::Served);
+        }
+        Step::Done(match done.stop {
+            _ if self.frozen.is_some() => Fault::Retry,
+            Some(Stop::Again | Stop::NoMemory) => Fault::Retry,
+            // Something in front of it stands in the way or is damaged, or the run spans two mappings, which the kernel
+            // refuses as a whole.
+            _ if !load.is_last => return self.load_alone(worker, wanted),
+            _ if brought.loaded == 0 => {
+                let item = if brought.is_read {
+                    Item::DecompressFail
+                } else {
+                    Item::SwapReadFail
+                };
+                mm.stat.add(item, 1);
+                self.publish(wanted, Slot::Bad);
+                Fault::Lost
+            }
+            Some(stop) => self.not_mapped(mm, wanted, stop, true),
+            None => Fault::Retry,
+        })
+    }
+
+    fn load_alone<M: Machine<Arena = A>>(&self, worker: &mut Worker<M>, wanted: Vpn) -> Step {
+        match self.take_along(worker, wanted, 0) {
+            Some((first, read)) => Step::Bring(Bring::Load(Load {
+                run: PageRange::new(first, worker.loads() as u64),
+                read,
+                wanted,
+                is_last: true,
+            })),
+            None => Step::Done(Fault::Retry),
+        }
+    }
+
+    /// The first pages of a load are mapped.
+    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, run: PageRange, is_swapped: bool)
+    where
+        M: Machine<Arena = A>,
+    {
+        let pages = run.pages() as usize;
+        if self.frozen.is_some() {
+            self.publish_mapped(run.start, run.pages());
+        } else {
+            self.publish_loaded_run(run, mm.keep(self.pool.charged_pages()));
+            for (i, note) in worker.raw_among(pages) {
+                let page = run.start.add(i);
+                if let Slot::Resident { order, tag, .. } = self.table.lookup(page) {
+                    self.table.publish(page, Slot::Resident { order, tag, note });
+                }
+            }
+        }
+        for (_, order) in run.folios(MAX_ORDER) {
+            mm.stat.add_folio(OrderItem::SwpIn, order);
+        }
+        let (zeros, filled) = worker.filled_among(pages);
+        let item = if is_swapped { Item::PswpIn } else { Item::ZswpIn };
+        self.disk_swapins += if is_swapped { run.pages() } else { 0 };
+        mm.stat.add(Item::SwpInZero, zeros);
+        mm.stat.add(item, run.pages() - filled);
+        mm.stat.add(Item::RefaultAnon, run.pages());
+        mm.stat.add(Item::SwapRa, run.pages().saturating_sub(1));
+    }
+
+    /// Pages were mapped without the lock: publish them, or leave that to the thaw if a fork's freeze began meanwhile.
+    fn publish_mapped(&mut self, vpn: Vpn, pages: u64) {
+        match &mut self.frozen {
+            Some(log) => PageRange::new(vpn, pages).iter().for_each(|vpn| log.push_served(vpn)),
+            None => self.publish_resident_run(vpn, pages),
+        }
+    }
+}
