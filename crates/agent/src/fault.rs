@@ -12,7 +12,7 @@ use uzswap_ctl::Key;
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
-use uzswap_mm::{Change, Effort, Fault, Worker};
+use uzswap_mm::{Change, Fault, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::uffd::{BATCH, Event, Uffd};
 
@@ -21,35 +21,63 @@ use crate::fork::{self, ForkServer};
 use crate::machine::AgentMachine;
 use crate::mailbox::mail;
 use crate::pager::{self, Pager};
-use crate::servers::Servers;
+use crate::servers::{INBOX, Servers};
 use crate::spin::Spin;
+use crate::vigil::VIGIL;
 use crate::vma;
 
-/// Faults that one round reads at most; more wait in the kernel. Taken once: nothing allocates while faults are served.
-pub(crate) const INBOX: usize = 4096;
 /// Pages that direct reclaim takes in one round.
 const DIRECT_BATCH: u32 = 32;
 const RETRY_NS: u64 = 50_000;
 /// While a fork is under way there is more than one thing to watch.
 const FORK_POLL_NS: u64 = 100_000;
 
-/// Serve this process's faults for ever.
-pub(crate) fn run(pager: &'static Pager) {
-    let mut servers = Servers::new(pager);
-    let mut inbox: Vec<usize> = Vec::with_capacity(INBOX);
-    let mut forks = ForkServer::default();
-    let mut spin = Spin::new(pager.memcg.group().get(Key::Spin) != 0);
-    loop {
+/// The fault thread.
+pub(crate) struct FaultThread {
+    pager: &'static Pager,
+    servers: Servers,
+    forks: ForkServer,
+    spin: Spin,
+}
+
+impl FaultThread {
+    pub(crate) fn new(pager: &'static Pager) -> Self {
+        Self {
+            pager,
+            servers: Servers::new(pager).expect("its seat is made with the pager"),
+            forks: ForkServer::default(),
+            spin: Spin::new(pager.memcg.group().get(Key::Spin) != 0),
+        }
+    }
+
+    /// Serve this process's faults for ever.
+    pub(crate) fn run(mut self) -> ! {
+        loop {
+            self.round();
+        }
+    }
+
+    fn round(&mut self) {
+        let Self {
+            pager,
+            servers,
+            forks,
+            spin,
+        } = self;
         let fds = pager.fds();
         let is_forking = pager.is_freezing.load(Ordering::SeqCst);
-        let timeout = match (inbox.is_empty(), is_forking) {
+        let timeout = match (servers.is_idle(), is_forking) {
             (false, _) => Some(RETRY_NS),
             (true, true) => Some(FORK_POLL_NS),
             (true, false) => None,
         };
+        let wake = |run: PageRange| pager.mm.machine().wake(run.start, run.pages() as u32);
         match timeout {
-            Some(_) => drop(forks.wait(fds, timeout)),
-            None => spin.wait(&pager.vigil, |timeout| forks.wait(fds, timeout)),
+            Some(_) => {
+                VIGIL.settle(wake);
+                forks.wait(fds, timeout);
+            }
+            None => spin.wait(|timeout| forks.wait(fds, timeout), wake),
         }
         if is_forking {
             // Set once, after is_freezing: a wake-up that came during the wait is cleared in the next round.
@@ -58,12 +86,13 @@ pub(crate) fn run(pager: &'static Pager) {
         pager.prepare_codecs(servers.workers());
         // Read before the events are: a fork that has returned has had its event read.
         let parent_returned = pager.handover.parent_returned();
-        read_events(pager, servers.own(), &mut inbox, &mut forks);
-        if inbox.is_empty() && !is_forking {
+        let (worker, inbox) = servers.reading();
+        read_events(pager, worker, inbox, forks);
+        if servers.is_idle() && !is_forking {
             // Woken for a codec, perhaps, or too late for one. Cleared before the next look at what is wanted, never after.
             fds.wake.clear();
         }
-        servers.serve(pager, &mut inbox);
+        servers.serve(pager);
         if is_forking {
             forks.step(pager, servers.own(), parent_returned);
         }
@@ -182,7 +211,7 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall
     pager.mm.stat().add(Item::AllocStall, 1);
     pager.mail.post(mail::RECLAIM);
     while pager.memcg.excess(pager, room) > 0 {
-        let scan = pager.shrink(worker, DIRECT_BATCH, Effort::Urgent);
+        let scan = pager.shrink_directly(worker, DIRECT_BATCH);
         if stall.is_over(pager) && !pager.mm.machine().copy_out.is_kept_out() {
             pager.memcg.oom_kill(pager);
         }

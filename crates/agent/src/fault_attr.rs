@@ -21,8 +21,8 @@ pub(crate) struct FaultAttr {
     /// Which [`FailKind`]s.
     kinds: AtomicU64,
     state: AtomicU64,
-    /// One more than the slot of the last read, if it was made to fail.
-    failed_read: AtomicU64,
+    /// One more than the slots of the last reads that were made to fail.
+    failed_reads: [AtomicU64; READERS],
 }
 
 /// One for the process: its pools ask it too.
@@ -31,7 +31,7 @@ pub(crate) static FAULT_ATTR: FaultAttr = FaultAttr {
     per_mille: AtomicU64::new(0),
     kinds: AtomicU64::new(0),
     state: AtomicU64::new(0),
-    failed_read: AtomicU64::new(0),
+    failed_reads: [const { AtomicU64::new(0) }; READERS],
 };
 
 /// splitmix64's last step: any input will do, neighbouring ones included.
@@ -126,10 +126,14 @@ impl FaultAttr {
             return true;
         }
         let this = u64::from(slot) + 1;
-        if self.failed_read.swap(0, Ordering::Relaxed) == this || !self.fails(FailKind::ReadEio) {
+        let failed = &self.failed_reads[slot as usize % READERS];
+        let is_second = failed
+            .compare_exchange(this, 0, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if is_second || !self.fails(FailKind::ReadEio) {
             return false;
         }
-        self.failed_read.store(this, Ordering::Relaxed);
+        failed.store(this, Ordering::Relaxed);
         true
     }
 
@@ -157,6 +161,8 @@ impl FaultAttr {
     }
 }
 
+/// Failed reads that are remembered, by their first slots: more than threads read at a time.
+const READERS: usize = 64;
 const SECTOR: usize = 512;
 /// Bytes of a block that [`FaultAttr::flip`] leaves alone.
 const LINK: usize = 2;

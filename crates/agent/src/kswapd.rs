@@ -14,6 +14,7 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::PoolKind;
 use uzswap_mm::{Effort, Idle, Worker};
+use uzswap_sys::affinity::Affinity;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::Sizes;
@@ -23,6 +24,7 @@ use crate::dictionary::Trainer;
 use crate::machine::{AgentMachine, CREW};
 use crate::mailbox::mail;
 use crate::pager::{Pager, pause};
+use crate::vigil::VIGIL;
 use crate::{fork, servers, vma};
 use crate::{kcompressd, memcg};
 
@@ -88,6 +90,7 @@ struct Kswapd {
     recompressed: u64,
     allowance: u64,
     trainer: Trainer,
+    affinity: Affinity,
 }
 
 /// Of the core: threads that a fault has woken are not to wait behind the compressor. 0.1 ms is the shortest that there is.
@@ -113,6 +116,7 @@ pub(crate) fn run(pager: &'static Pager) {
         recompressed: time::now_ns(),
         allowance: 0,
         trainer: Trainer::new(),
+        affinity: Affinity::default(),
     };
     if kswapd.pool.compressor.is_parallel {
         CREW.grow(pager.mm.machine().lanes() - 1);
@@ -141,6 +145,7 @@ impl Kswapd {
             fork::freeze_until_forked(pager);
             self.look_in = LOOK_AFTER;
         }
+        self.affinity.keep_off(VIGIL.kept_core());
         self.tick(bits & mail::SCAN != 0);
         self.reclaim();
         self.drain_pool();
@@ -362,6 +367,7 @@ impl Kswapd {
             rounds += 1;
             if rounds % TELL_ROUNDS == 0 {
                 self.tell();
+                servers::provide(pager);
                 // A program that keeps us busy is one whose pages are stored.
                 self.train();
             }
@@ -373,6 +379,7 @@ impl Kswapd {
             if !pager.kcompressd_workers.is_empty() {
                 pager.kcompressd_mail.post(kcompressd::WORK);
             }
+            self.affinity.keep_off(VIGIL.kept_core());
             let scan = pager.shrink(&mut self.worker, batch, Effort::Background);
             if scan.again {
                 pause(50_000);

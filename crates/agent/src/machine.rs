@@ -34,6 +34,7 @@ use crate::hook::{self, InOrder};
 use crate::isolation::{self, CopyOut, Isolation};
 use crate::pager;
 use crate::swap_file::SwapFile;
+use crate::vigil::VIGIL;
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
 pub(crate) struct Fds {
@@ -338,7 +339,14 @@ impl Machine for AgentMachine {
         if let Some(done) = self.fail.stop(&[Stop::Again, Stop::NoMemory]) {
             return done;
         }
-        filled_in(self.fds().managed.copy(vpn.addr(), bytes, wake))
+        let beat = if wake { VIGIL.beat() } else { None };
+        let done = filled_in(self.fds().managed.copy(vpn.addr(), bytes, wake && beat.is_none()));
+        if let (Some(beat), 1..) = (beat, done.pages) {
+            VIGIL.wake(beat, PageRange::new(vpn, done.pages.into()), |run| {
+                self.wake(run.start, run.pages() as u32);
+            });
+        }
+        done
     }
 
     fn wake(&self, vpn: Vpn, pages: u32) {

@@ -17,7 +17,6 @@ use lock_api::Mutex;
 use uzswap_ctl::{Group, Key, PROCESSES};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
-use uzswap_mm::zpool::PoolKind;
 use uzswap_mm::{Effort, Mm, PinId, Scan, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
@@ -31,9 +30,9 @@ use crate::fork::Handover;
 use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
-use crate::servers::Helping;
+use crate::servers::{self, Seats};
 use crate::swap_file::SwapFile;
-use crate::vigil::Vigil;
+use crate::vigil::VIGIL;
 use crate::{fault, kcompressd, kswapd, vma};
 
 const IDLE: u32 = 0;
@@ -70,15 +69,13 @@ pub(crate) struct Pager {
     /// kswapd is breaking copy-on-write sharing: its faults must be served even over the limit.
     pub(crate) is_unsharing: AtomicBool,
     pub(crate) handover: Handover,
-    /// Working memory of the threads, each locked by its thread for good. Made before they run: memory of
-    /// our own that appeared while kswapd looks for mappings could be taken for the program's.
-    pub(crate) helping: Helping,
+    pub(crate) seats: Seats,
+    /// Working memory of kswapd, locked by it for good. Made before it runs.
     pub(crate) kswapd_worker: Mutex<RawLock, Worker<AgentMachine>>,
     /// Working memory of the background compression threads.
     pub(crate) kcompressd_workers: Vec<Mutex<RawLock, Worker<AgentMachine>>>,
     /// Work for the background compression threads.
     pub(crate) kcompressd_mail: Mailbox,
-    pub(crate) vigil: Vigil,
     pub(crate) codecs: Codecs,
     /// Swap slots that forked relatives read, each with the byte of the swap file that their leases lock.
     pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
@@ -150,7 +147,7 @@ pub(crate) fn release_start() -> bool {
 
 /// What the fault thread does is done for a thread that waits, in whose place the kernel would do it at once: without this it waits for a
 /// core behind kswapd and whoever else runs, up to a slice of 3 ms for 5 us of work.
-pub(crate) const FAULT_NICE: i32 = 10;
+const FAULT_NICE: i32 = 10;
 
 /// Run `body` as the fault thread and wait until it has made the pager active, or failed and said why.
 fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
@@ -159,8 +156,10 @@ fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
         match body() {
             Ok(pager) => {
                 thread::go_before_others(FAULT_NICE);
+                // Before anybody forks: it allocates.
+                let fault_thread = fault::FaultThread::new(pager);
                 settle(ACTIVE);
-                fault::run(pager);
+                fault_thread.run();
             }
             Err((what, errno)) => {
                 FAILURE.set((what, errno));
@@ -242,7 +241,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let machine = AgentMachine::new(fds, config.staging_slots, pool).map_err(|e| ("the staging range", e))?;
     let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
     let worker = || Mutex::new(Worker::for_reclaim(&config, &machine));
-    let (helping, kswapd_worker) = (Helping::new(Worker::new(&config, &machine)), worker());
+    let (seats, kswapd_worker) = (Seats::new(Worker::new(&config, &machine)), worker());
     let kcompressd = (group.get(Key::Kcompressd) as usize).min(kcompressd::THREADS_MAX);
     let kcompressd_workers = (0..kcompressd).map(|_| worker()).collect();
     let pager = PAGER.set(Pager {
@@ -260,11 +259,10 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         reclaimed: AtomicU32::new(0),
         is_unsharing: AtomicBool::new(false),
         handover: Handover::new(),
-        helping,
+        seats,
         kswapd_worker,
         kcompressd_workers,
         kcompressd_mail: Mailbox::new(),
-        vigil: Vigil::new(),
         codecs: Codecs::new(config.pool.compressor.algorithm),
         pins: Mutex::new(Vec::new()),
     });
@@ -295,8 +293,9 @@ impl Pager {
             });
         }
         if self.memcg.group().get(Key::Spin) != 0 {
-            self.vigil.begin();
+            VIGIL.begin(|run| self.mm.machine().wake(run.start, run.pages() as u32));
         }
+        servers::start_helpers(self);
         // Last: it looks for the program's memory, and must find all of ours known as such.
         KSWAPD_THREAD
             .spawn(c"uzswap-kswapd", Descriptors::Shared, move || kswapd::run(self))
@@ -310,11 +309,12 @@ impl Pager {
         (PAGE_SIZE as u64) << config.folio_order_max.max(config.page_cluster)
     }
 
-    /// What must be free before a page is mapped: room for it, and for the folio that each thread may be storing and what kswapd
-    /// and the fault thread give up together, which is in the pool before the frames are given up.
+    /// What must be free before a page is mapped: room for what each server maps, for the folio that each thread may be storing, and for what
+    /// kswapd and the servers give up together, which is in the pool before the frames are given up.
     pub(crate) fn room(&self) -> u64 {
-        self.window() * (1 + self.storing_threads())
-            + 2 * Mm::<RawLock, AgentMachine>::bytes(self.mm.config().give_up_batch)
+        let servers = self.seats.servers();
+        self.window() * (servers + self.storing_threads())
+            + (1 + servers) * Mm::<RawLock, AgentMachine>::bytes(self.mm.config().give_up_batch)
     }
 
     /// Whether the fault thread waits for room that it cannot make itself, since only kswapd copies pages out.
@@ -324,7 +324,7 @@ impl Pager {
 
     /// Threads that may be storing at the same time.
     fn storing_threads(&self) -> u64 {
-        2 + self.kcompressd_workers.len() as u64
+        1 + self.seats.servers() + self.kcompressd_workers.len() as u64
     }
 
     /// The descriptors.
@@ -335,12 +335,25 @@ impl Pager {
     /// One round of reclaim, unless a fork is under way.
     pub(crate) fn shrink(&self, worker: &mut Worker<AgentMachine>, want: u32, effort: Effort) -> Scan {
         self.memcg.share_limits(self);
-        let scan = self
-            .unless_freezing(|mm| mm.shrink(worker, want, effort))
-            .unwrap_or(Scan {
-                again: true,
-                ..Scan::default()
-            });
+        self.count_scan(self.unless_freezing(|mm| mm.shrink(worker, want, effort)))
+    }
+
+    /// One round of direct reclaim, by whoever serves faults.
+    pub(crate) fn shrink_directly(&self, worker: &mut Worker<AgentMachine>, want: u32) -> Scan {
+        self.memcg.share_limits(self);
+        self.count_scan(self.unless_freezing(|mm| Scan {
+            // Freed here: as soon as a fork may begin this thread leaves the heap alone.
+            shared: Vec::new(),
+            ..mm.shrink(worker, want, Effort::Urgent)
+        }))
+    }
+
+    /// `None`: a fork was under way.
+    fn count_scan(&self, scan: Option<Scan>) -> Scan {
+        let scan = scan.unwrap_or(Scan {
+            again: true,
+            ..Scan::default()
+        });
         self.isolated.fetch_add(scan.isolated, Ordering::Relaxed);
         self.reclaimed.fetch_add(scan.reclaimed as u32, Ordering::Relaxed);
         scan
@@ -382,7 +395,7 @@ impl Pager {
         self.reclaimers.store(0, Ordering::SeqCst);
         self.is_unsharing.store(false, Ordering::SeqCst);
         CREW.reset();
-        self.helping.reset();
+        self.seats.reset();
         for worker in [&self.kswapd_worker].into_iter().chain(&self.kcompressd_workers) {
             // SAFETY: locked by a thread that does not exist here. What it was doing with its worker it will never
             // finish; whoever takes it next starts over.
@@ -390,7 +403,7 @@ impl Pager {
         }
         self.mail.reset();
         self.kcompressd_mail.reset();
-        self.vigil.reset();
+        VIGIL.reset();
         self.replies.reset();
         self.scan_done
             .store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);

@@ -2,8 +2,8 @@
 //!
 //! One of them, the fault thread, reads the userfaultfd and applies changes. Where several threads of the program fault, it deals what one
 //! read brought among itself and its helpers, and reads on when all of it was served: no change is applied while a fault is
-//! being served, which is what [`Mm::fault`](uzswap_mm::Mm::fault) asks for. A program whose faults come one by one has no helpers: kswapd makes
-//! them, and their working memory, once there were two faults at a time.
+//! being served, which is what [`Mm::fault`](uzswap_mm::Mm::fault) asks for. A program whose faults come one by one pays for helpers that
+//! sleep, no more: kswapd makes their working memory once there were two faults at a time.
 //!
 //! ```text
 //! fault thread   read_events -> deal -> serve its own, and what no helper has taken -> all served -> read_events
@@ -11,7 +11,7 @@
 //! ```
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use lock_api::{MappedMutexGuard, Mutex, MutexGuard};
 use uzswap_ctl::Key;
@@ -21,147 +21,227 @@ use uzswap_sys::crew::Crew;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::thread;
 
-use crate::fault::{self, INBOX, Stall};
+use crate::fault::{self, Stall};
 use crate::machine::AgentMachine;
-use crate::pager::{FAULT_NICE, Pager};
+use crate::pager::Pager;
 
 /// A fault is served in a few microseconds, waking a thread takes longer.
 const HELPER_SPIN_NS: u64 = 50_000;
+/// Faults that one round reads at most; more wait in the kernel.
+pub(crate) const INBOX: usize = 4096;
 
-static HELPERS: Crew = Crew::for_short_jobs(c"uzswap-fault", HELPER_SPIN_NS, || {
-    thread::go_before_others(FAULT_NICE);
-});
+static HELPERS: Crew = Crew::new(c"uzswap-server");
 
-/// The working memory of each server, the fault thread's first.
-pub(crate) struct Helping {
-    /// Two faults came at a time.
-    is_wanted: AtomicBool,
-    workers: [Mutex<RawLock, Option<Worker<AgentMachine>>>; SERVERS_MAX],
-}
-
-impl Helping {
-    /// With the fault thread's, and no helpers.
-    pub(crate) fn new(own: Worker<AgentMachine>) -> Self {
-        let workers = [const { Mutex::new(None) }; SERVERS_MAX];
-        *workers[0].lock() = Some(own);
-        Self {
-            is_wanted: AtomicBool::new(false),
-            workers,
-        }
-    }
-
-    /// In a forked child: there are no helpers, and nobody holds a worker.
-    pub(crate) fn reset(&self) {
-        HELPERS.reset();
-        self.is_wanted.store(false, Ordering::Relaxed);
-        for worker in self.workers.iter().filter(|worker| worker.is_locked()) {
-            // SAFETY: locked by the parent's fault thread, which does not exist here. What was being done with it was done without
-            // changing the frozen engine and will never be finished; whoever takes it next starts over.
-            unsafe { worker.force_unlock() };
-        }
-    }
-}
-
-/// Make helpers, if they are wanted. Called by kswapd, which looks for the program's memory: what appears here meanwhile is not taken for it.
-pub(crate) fn provide(pager: &Pager) {
-    let helping = &pager.helping;
-    if !helping.is_wanted.load(Ordering::Relaxed) || HELPERS.helpers() > 0 {
-        return;
-    }
-    let threads = (pager.memcg.group().get(Key::FaultThreads) as usize).clamp(1, SERVERS_MAX);
-    for (number, worker) in helping.workers.iter().enumerate().take(threads).skip(1) {
-        // A forked child inherits them.
-        worker
-            .lock()
-            .get_or_insert_with(|| Worker::for_server(pager.mm.config(), pager.mm.machine(), number));
-    }
-    HELPERS.grow(threads - 1);
-}
-
-/// The fault thread and its helpers.
-pub(crate) struct Servers(Vec<Server>);
-
-/// One thread's part in a round, which the fault thread does if no helper is there in time.
-struct Server {
+/// What one server works with. All of it is taken when it is made: nothing is allocated while faults are served.
+pub(crate) struct Seat {
     number: usize,
-    worker: MappedMutexGuard<'static, RawLock, Worker<AgentMachine>>,
+    worker: Worker<AgentMachine>,
     stall: Stall,
     faults: Vec<usize>,
-    fault_thread: i32,
 }
 
-impl Server {
-    fn new(pager: &'static Pager, number: usize) -> Option<Self> {
-        let worker = MutexGuard::try_map(pager.helping.workers[number].lock(), Option::as_mut).ok()?;
-        Some(Self {
+impl Seat {
+    pub(crate) fn new(worker: Worker<AgentMachine>, number: usize) -> Self {
+        Self {
             number,
             worker,
             stall: Stall::default(),
-            // Now: nothing is allocated while faults are served.
             faults: Vec::with_capacity(INBOX),
-            fault_thread: thread::tid(),
-        })
+        }
     }
 
     /// Serve what was dealt; what has to wait stays.
-    fn work(&mut self, pager: &Pager) {
+    fn work(&mut self, pager: &Pager, fault_thread: i32) {
         let Self {
             worker, stall, faults, ..
         } = self;
         let dealt = faults.len();
         faults.retain(|addr| !fault::serve(pager, worker, *addr, stall));
-        if self.number > 0 && thread::tid() != self.fault_thread {
+        if self.number > 0 && thread::tid() != fault_thread {
             let served = dealt - self.faults.len();
             pager.mm.stat().add(Item::PgFaultHelped, served as u64);
         }
     }
 }
 
+/// Where the servers sit, the fault thread first. A forked child goes on with what its parent had.
+pub(crate) struct Seats {
+    /// Two faults came at a time.
+    is_wanted: AtomicBool,
+    /// Helpers that have one.
+    seated: AtomicU32,
+    seats: [Mutex<RawLock, Option<Seat>>; SERVERS_MAX],
+    inbox: Mutex<RawLock, Vec<usize>>,
+}
+
+impl Seats {
+    /// With the fault thread's.
+    pub(crate) fn new(worker: Worker<AgentMachine>) -> Self {
+        let seats = [const { Mutex::new(None) }; SERVERS_MAX];
+        *seats[0].lock() = Some(Seat::new(worker, 0));
+        Self {
+            is_wanted: AtomicBool::new(false),
+            seated: AtomicU32::new(0),
+            seats,
+            inbox: Mutex::new(Vec::with_capacity(INBOX)),
+        }
+    }
+
+    /// How many threads may be serving faults at a time.
+    pub(crate) fn servers(&self) -> u64 {
+        1 + u64::from(self.seated.load(Ordering::Relaxed))
+    }
+
+    /// In a forked child: there are no helpers, and nobody sits anywhere.
+    pub(crate) fn reset(&self) {
+        HELPERS.reset();
+        self.is_wanted.store(false, Ordering::Relaxed);
+        self.seated.store(0, Ordering::Relaxed);
+        for seat in self.seats.iter().filter(|seat| seat.is_locked()) {
+            // SAFETY: locked by the parent's fault thread, which does not exist here. What it or a helper was doing there was done without
+            // changing the frozen engine and will never be finished; whoever sits down next starts over.
+            unsafe { seat.force_unlock() };
+        }
+        if self.inbox.is_locked() {
+            // SAFETY: as above.
+            unsafe { self.inbox.force_unlock() };
+        }
+    }
+}
+
+/// Threads of each process that serve faults.
+fn threads(pager: &Pager) -> usize {
+    (pager.memcg.group().get(Key::FaultThreads) as usize).clamp(1, SERVERS_MAX)
+}
+
+/// Start the helpers, which sleep. Now: the program may forbid new threads later. Called by the fault thread, which lends them its descriptors.
+pub(crate) fn start_helpers(pager: &Pager) {
+    if pager.memcg.group().get(Key::Spin) != 0 {
+        HELPERS.set_spin(HELPER_SPIN_NS);
+    }
+    HELPERS.grow(threads(pager) - 1);
+}
+
+/// Give the helpers something to work with, if they are wanted. Called by kswapd.
+pub(crate) fn provide(pager: &Pager) {
+    let seats = &pager.seats;
+    if !seats.is_wanted.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    for (number, seat) in seats.seats.iter().enumerate().take(threads(pager)).skip(1) {
+        // Taken already, by the fault thread.
+        let Some(mut seat) = seat.try_lock() else { continue };
+        seat.get_or_insert_with(|| {
+            let worker = Worker::for_server(pager.mm.config(), pager.mm.machine(), number);
+            Seat::new(worker, number)
+        });
+    }
+}
+
+type Seated = MappedMutexGuard<'static, RawLock, Seat>;
+
+/// The fault thread and its helpers.
+pub(crate) struct Servers {
+    own: Seated,
+    helping: [Option<Seated>; SERVERS_MAX - 1],
+    inbox: MutexGuard<'static, RawLock, Vec<usize>>,
+    fault_thread: i32,
+}
+
 impl Servers {
-    /// Called by the fault thread.
-    pub(crate) fn new(pager: &'static Pager) -> Self {
-        let mut servers = Vec::with_capacity(SERVERS_MAX);
-        servers.extend(Server::new(pager, 0));
-        Self(servers)
+    /// Called by the fault thread. `None`: it has no seat.
+    pub(crate) fn new(pager: &'static Pager) -> Option<Self> {
+        let seats = &pager.seats;
+        let mut own = MutexGuard::try_map(seats.seats[0].lock(), Option::as_mut).ok()?;
+        let mut inbox = seats.inbox.lock();
+        // The parent's.
+        own.faults.clear();
+        inbox.clear();
+        Some(Self {
+            own,
+            helping: [const { None }; SERVERS_MAX - 1],
+            inbox,
+            fault_thread: thread::tid(),
+        })
+    }
+
+    /// The fault thread's own worker, and where what is read goes.
+    pub(crate) fn reading(&mut self) -> (&mut Worker<AgentMachine>, &mut Vec<usize>) {
+        (&mut self.own.worker, &mut self.inbox)
+    }
+
+    /// Whether faults wait.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.inbox.is_empty()
     }
 
     /// The fault thread's own worker.
     pub(crate) fn own(&mut self) -> &mut Worker<AgentMachine> {
-        &mut self.0[0].worker
+        &mut self.own.worker
     }
 
     pub(crate) fn workers(&mut self) -> impl Iterator<Item = &mut Worker<AgentMachine>> {
-        self.0.iter_mut().map(|server| &mut *server.worker)
+        let helping = self.helping.iter_mut().flatten();
+        core::iter::once(&mut self.own)
+            .chain(helping)
+            .map(|seat| &mut seat.worker)
     }
 
-    /// Serve the faults of `inbox`; those that have to wait are left in it.
-    pub(crate) fn serve(&mut self, pager: &'static Pager, inbox: &mut Vec<usize>) {
-        if inbox.len() > 1 {
+    /// Serve what was read; what has to wait is left.
+    pub(crate) fn serve(&mut self, pager: &'static Pager) {
+        if self.inbox.len() > 1 && HELPERS.helpers() > 0 {
             self.take_on(pager);
+            self.share_out(pager);
         }
-        let sharing = self.0.len().min(inbox.len());
-        for (addr, n) in inbox.drain(..).zip((0..sharing).cycle()) {
-            self.0[n].faults.push(addr);
+        // Also what was refused because another server was bringing it.
+        let Seat { worker, stall, .. } = &mut *self.own;
+        self.inbox.retain(|addr| !fault::serve(pager, worker, *addr, stall));
+    }
+
+    fn share_out(&mut self, pager: &Pager) {
+        let mut servers: [Option<&mut Seat>; SERVERS_MAX] = [const { None }; SERVERS_MAX];
+        let seated = core::iter::once(&mut self.own).chain(self.helping.iter_mut().flatten());
+        let mut count = 0;
+        for (place, seat) in servers.iter_mut().zip(seated).take(self.inbox.len()) {
+            *place = Some(seat);
+            count += 1;
         }
-        HELPERS.spread(&mut self.0[..sharing], |server| server.work(pager));
-        for server in &mut self.0[..sharing] {
-            inbox.append(&mut server.faults);
+        let servers = &mut servers[..count];
+        for (i, addr) in self.inbox.drain(..).enumerate() {
+            if let Some(seat) = &mut servers[i % count] {
+                seat.faults.push(addr);
+            }
+        }
+        let fault_thread = self.fault_thread;
+        HELPERS.spread(servers, |seat| {
+            if let Some(seat) = seat {
+                seat.work(pager, fault_thread);
+            }
+        });
+        for seat in servers.iter_mut().flatten() {
+            self.inbox.append(&mut seat.faults);
         }
     }
 
-    /// Ask for helpers; take on those that there are since.
+    /// Ask for seats; take those that there are since.
     fn take_on(&mut self, pager: &'static Pager) {
-        pager.helping.is_wanted.store(true, Ordering::Relaxed);
-        while self.0.len() <= HELPERS.helpers() {
-            let number = self.0.len();
+        for (place, seat) in self.helping.iter_mut().zip(&pager.seats.seats[1..]) {
+            if place.is_some() {
+                continue;
+            }
+            let Some(seat) = seat.try_lock() else { return };
+            let Ok(mut seat) = MutexGuard::try_map(seat, Option::as_mut) else {
+                pager.seats.is_wanted.store(true, Ordering::Relaxed);
+                return;
+            };
             // As a piece of reclaim, which a freeze waits for: this allocates.
-            let server = pager.unless_freezing(|_| {
-                let mut server = Server::new(pager, number)?;
-                pager.prepare_known_codecs(&mut server.worker);
-                Some(server)
-            });
-            let Some(server) = server.flatten() else { return };
-            self.0.push(server);
+            let prepared = pager.unless_freezing(|_| pager.prepare_known_codecs(&mut seat.worker));
+            if prepared.is_none() {
+                return;
+            }
+            seat.faults.clear();
+            *place = Some(seat);
+            pager.seats.seated.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

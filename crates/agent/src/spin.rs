@@ -5,15 +5,18 @@
 //! a while before it sleeps. It yields between two looks, so that whoever can use the core does, and if somebody did, it sleeps:
 //! a machine whose cores are busy has none to spin on.
 
+use uzswap_mm::page::PageRange;
 use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 
-use crate::vigil::Vigil;
+use crate::vigil::VIGIL;
 
 /// How long to look, at most.
 const MOST_NS: u64 = 50_000;
 /// A yield that takes longer let somebody else run.
 const YIELD_NS: u64 = 5_000;
+/// What was found then was served in less than this: it was a page or a few.
+const BRIEF_NS: u64 = 50_000;
 /// Of the last waits so many hundredths must have been shorter than that.
 const SCALE: u32 = 128;
 const WORTHWHILE: u32 = SCALE / 2;
@@ -24,6 +27,8 @@ const WEIGHT: u32 = 8;
 pub(crate) struct Spin {
     /// Part of the waits that were short lately, in parts of [`SCALE`].
     short: u32,
+    /// When the last wait was over.
+    ended: u64,
     has_cores: bool,
 }
 
@@ -32,12 +37,14 @@ impl Spin {
     pub(crate) fn new(allowed: bool) -> Self {
         Self {
             short: 0,
+            ended: 0,
             has_cores: allowed && thread::cores() > 1,
         }
     }
 
-    /// Wait with `wait`, which is given a timeout in nanoseconds (`None`: for ever) and says whether there is anything to do.
-    pub(crate) fn wait(&mut self, vigil: &Vigil, wait: impl Fn(Option<u64>) -> bool) {
+    /// Wait with `wait`, which is given a timeout in nanoseconds (`None`: for ever) and says whether there is anything to do. Before this
+    /// sleeps, whoever the vigil may have left waiting is woken by `wake`.
+    pub(crate) fn wait(&mut self, wait: impl Fn(Option<u64>) -> bool, wake: impl Fn(PageRange)) {
         let began = now_ns();
         let mut found = false;
         if self.has_cores && self.short >= WORTHWHILE {
@@ -55,13 +62,17 @@ impl Spin {
             }
         }
         if !found {
+            VIGIL.settle(wake);
             wait(None);
         }
         let now = now_ns();
         let short = if now - began < MOST_NS { SCALE } else { 0 };
         self.short = (self.short * (WEIGHT - 1) + short) / WEIGHT;
-        if self.has_cores && self.short >= WORTHWHILE {
-            vigil.extend(now);
+        // Where many pages are mapped at a time the program is busy with them, and kswapd needs a core.
+        let is_brief = began - self.ended < BRIEF_NS;
+        if self.has_cores && is_brief && self.short >= WORTHWHILE {
+            VIGIL.extend(now);
         }
+        self.ended = now;
     }
 }

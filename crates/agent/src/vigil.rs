@@ -4,30 +4,66 @@
 //! hypervisor tens of microseconds: several times what the page takes. So while faults come closely ([`Spin`](crate::spin::Spin)), a
 //! thread that only runs where nobody else would (SCHED_IDLE) keeps that core from being halted; the program's thread takes its
 //! place the moment it is woken. It sleeps [`LINGER_NS`] after the last such fault.
+//!
+//! Waking the program from another core takes an interrupt between the two, which the hypervisor makes cost 5 us or more on both. The vigil is on
+//! the core that the program left, and wakes it there for the price of a system call. So the thread that has mapped a page leaves the waking to it:
+//!
+//! ```text
+//! server   copied without waking -> POSTED -> not taken within [`TAKE_SPINS`] looks? NONE again, and wakes the program itself
+//! vigil                             POSTED -> TAKEN -> wakes it -> NONE
+//! ```
+//! The vigil may lose its core between TAKEN and the wake-up, for as long as others want it. To wake twice does no harm, so whoever
+//! finds an errand TAKEN, with another to post or before it sleeps ([`Vigil::settle`]), wakes that range too.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use uzswap_mm::page::{PageRange, Vpn};
+use uzswap_sys::affinity::{Affinity, current_core};
 use uzswap_sys::futex::Mailbox;
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use uzswap_sys::time::now_ns;
 
 /// How long it stays after a fault.
 const LINGER_NS: u64 = 100_000;
+/// How long others keep off its core after that.
+const KEEP_NS: u64 = 20_000_000;
 /// Bit of the mail.
 const COME: u32 = 1;
 
+/// Looks at an errand before it is taken back: about a microsecond.
+const TAKE_SPINS: u32 = 60;
+
+/// An errand is a range, its first page above [`PAGES_BITS`] bits with one less than its pages, and which of these it is.
+const PAGES_BITS: u32 = 12;
+const POSTED: u64 = 1 << 63;
+const TAKEN: u64 = 1 << 62;
+const NONE: u64 = 0;
+
 static THREAD: ThreadMemory = ThreadMemory::new();
 
-/// Until when the core is kept awake.
+/// This process's.
+pub(crate) static VIGIL: Vigil = Vigil::new();
+
+/// Until when the core is kept awake, and what is to be done there.
 pub(crate) struct Vigil {
+    /// Counts while the thread runs: whoever sees two values knows that it does.
+    beat: AtomicU64,
+    errand: AtomicU64,
+    /// Where the fault thread was when it was last heard of, and where the vigil is.
+    fault_core: AtomicUsize,
+    core: AtomicUsize,
     until: AtomicU64,
     is_there: AtomicBool,
     mail: Mailbox,
 }
 
 impl Vigil {
-    pub(crate) const fn new() -> Self {
+    const fn new() -> Self {
         Self {
+            beat: AtomicU64::new(0),
+            errand: AtomicU64::new(NONE),
+            fault_core: AtomicUsize::new(0),
+            core: AtomicUsize::new(0),
             until: AtomicU64::new(0),
             is_there: AtomicBool::new(false),
             mail: Mailbox::new(),
@@ -36,6 +72,7 @@ impl Vigil {
 
     /// A fault was served at `now`, and the next is expected soon.
     pub(crate) fn extend(&self, now: u64) {
+        self.fault_core.store(current_core(), Ordering::Relaxed);
         // SeqCst, as in `run`: either this sees that nobody is there, or the thread sees the later end.
         self.until.store(now + LINGER_NS, Ordering::SeqCst);
         if !self.is_there.load(Ordering::SeqCst) {
@@ -43,31 +80,81 @@ impl Vigil {
         }
     }
 
-    /// In a forked child: nobody is there.
+    /// The core that is kept awake for the program, if it is or was a moment ago: kswapd is in the way there.
+    pub(crate) fn kept_core(&self) -> Option<usize> {
+        let is_kept = now_ns() < self.until.load(Ordering::Relaxed) + KEEP_NS;
+        is_kept.then(|| self.core.load(Ordering::Relaxed))
+    }
+
+    /// In a forked child: nobody is there, and its errands were the parent's.
     pub(crate) fn reset(&self) {
         self.is_there.store(false, Ordering::SeqCst);
+        self.errand.store(NONE, Ordering::SeqCst);
         self.mail.reset();
     }
 
-    /// Start the thread, where there is a core for it. Without it faults are slower, nothing else.
-    pub(crate) fn begin(&'static self) {
+    /// A look at whether the thread runs, for [`wake`](Self::wake). `None`: it does not.
+    pub(crate) fn beat(&self) -> Option<u64> {
+        self.is_there
+            .load(Ordering::Relaxed)
+            .then(|| self.beat.load(Ordering::Relaxed))
+    }
+
+    /// Have whoever waits for `range` woken, by the vigil if it has been running since `beat`, else by `wake`.
+    pub(crate) fn wake(&self, beat: u64, range: PageRange, wake: impl Fn(PageRange)) {
+        let posted = POSTED | pack(range);
+        let runs = self.beat.load(Ordering::Relaxed) != beat;
+        // Release: pairs with the vigil's Acquire. What it is about is in the page tables, and the kernel orders that.
+        let post = |from, to| {
+            self.errand
+                .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+        };
+        if runs && post(NONE, posted).is_ok() {
+            for _ in 0..TAKE_SPINS {
+                if self.errand.load(Ordering::Relaxed) != posted {
+                    return;
+                }
+                core::hint::spin_loop();
+            }
+            if post(posted, NONE).is_err() {
+                return;
+            }
+        }
+        self.settle(&wake);
+        wake(range);
+    }
+
+    /// An errand may have been taken and not been done: do it.
+    pub(crate) fn settle(&self, wake: impl Fn(PageRange)) {
+        let errand = self.errand.load(Ordering::Acquire);
+        if errand & TAKEN != 0 {
+            wake(unpack(errand));
+        }
+    }
+
+    /// Start the thread, where there is a core for it. Without it faults are slower, nothing else. `wake` wakes whoever waits for a page.
+    pub(crate) fn begin(&'static self, wake: impl Fn(PageRange) + Send + 'static) {
         if thread::cores() > 1 {
-            let _ = THREAD.spawn(c"uzswap-vigil", Descriptors::Shared, || self.run());
+            let _ = THREAD.spawn(c"uzswap-vigil", Descriptors::Shared, move || self.run(wake));
         }
     }
 
     /// Watch for ever.
-    fn run(&self) {
+    fn run(&self, wake: impl Fn(PageRange)) {
         if !thread::give_way_to_all() {
             // It would take the core from somebody.
             loop {
                 self.mail.wait(0, None);
             }
         }
+        let mut affinity = Affinity::default();
         loop {
             self.mail.wait(COME, None);
             self.is_there.store(true, Ordering::SeqCst);
             while now_ns() < self.until.load(Ordering::SeqCst) {
+                self.beat.fetch_add(1, Ordering::Relaxed);
+                self.do_errand(&wake);
+                self.stay_apart(&mut affinity);
                 core::hint::spin_loop();
             }
             self.is_there.store(false, Ordering::SeqCst);
@@ -76,4 +163,37 @@ impl Vigil {
             }
         }
     }
+
+    /// Where the fault thread is, no program has been left waiting.
+    fn stay_apart(&self, affinity: &mut Affinity) {
+        let fault_core = self.fault_core.load(Ordering::Relaxed);
+        if current_core() == fault_core {
+            affinity.keep_off(Some(fault_core));
+        }
+        self.core.store(current_core(), Ordering::Relaxed);
+    }
+
+    fn do_errand(&self, wake: &impl Fn(PageRange)) {
+        let errand = self.errand.load(Ordering::Relaxed);
+        let taken = errand ^ POSTED | TAKEN;
+        let take = |from, to| {
+            self.errand
+                .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
+        };
+        if errand & POSTED != 0 && take(errand, taken).is_ok() {
+            wake(unpack(errand));
+            // Later, as a rule: the program that was woken has the core.
+            self.errand.store(NONE, Ordering::Release);
+        }
+    }
+}
+
+fn pack(range: PageRange) -> u64 {
+    range.start.number() << PAGES_BITS | (range.pages() - 1)
+}
+
+fn unpack(errand: u64) -> PageRange {
+    let range = errand & !(POSTED | TAKEN);
+    let pages = (range & ((1 << PAGES_BITS) - 1)) + 1;
+    PageRange::new(Vpn::new(range >> PAGES_BITS), pages)
 }

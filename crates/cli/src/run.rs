@@ -246,9 +246,10 @@ fn spare_cores() -> u64 {
     uzswap_sys::thread::cores().saturating_sub(2).min(4) as u64
 }
 
-/// One helps four cores' worth of threads that fault; the program has to run somewhere too.
+/// The program has to run somewhere too; where pages come from the disk, more than one can wait for it.
 fn fault_threads() -> u64 {
-    (1 + uzswap_sys::thread::cores() / 4).min(SERVERS_MAX) as u64
+    let cores = uzswap_sys::thread::cores();
+    (1 + cores / 2).min(cores).min(SERVERS_MAX) as u64
 }
 
 /// Where processor time is rationed, what is spent on looking for faults is taken from the program.

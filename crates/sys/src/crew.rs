@@ -9,7 +9,7 @@
 //! A second caller while one is at work does all its pieces itself.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::futex;
 use crate::thread::{Descriptors, ThreadMemory, yield_now};
@@ -17,6 +17,8 @@ use crate::time::now_ns;
 
 /// Most helpers of a crew.
 pub const HELPERS_MAX: usize = 7;
+/// A yield that takes longer let somebody else run.
+const YIELD_NS: u64 = 5_000;
 /// In `state`: the job takes helpers. The other bits count those at work.
 const OPEN: u32 = 1 << 31;
 
@@ -42,10 +44,8 @@ impl Job<'_> {
 /// The helpers and what they work on.
 pub struct Crew {
     name: &'static CStr,
-    /// How long both sides look for each other before they sleep, nanoseconds.
-    spin_ns: u64,
-    /// What a helper does first.
-    prepare: fn(),
+    /// How long both sides look for each other before they sleep.
+    spin_ns: AtomicU64,
     threads: [ThreadMemory; HELPERS_MAX],
     helpers: AtomicUsize,
     is_taken: AtomicBool,
@@ -57,16 +57,9 @@ pub struct Crew {
 impl Crew {
     /// A crew without helpers, for jobs that are worth a wake-up.
     pub const fn new(name: &'static CStr) -> Self {
-        Self::for_short_jobs(name, 0, || {})
-    }
-
-    /// A crew whose jobs are shorter than a wake-up and follow each other: a helper looks for the next one for `spin_ns`
-    /// nanoseconds before it sleeps. Each does `prepare` when it begins.
-    pub const fn for_short_jobs(name: &'static CStr, spin_ns: u64, prepare: fn()) -> Self {
         Self {
             name,
-            spin_ns,
-            prepare,
+            spin_ns: AtomicU64::new(0),
             threads: [const { ThreadMemory::new() }; HELPERS_MAX],
             helpers: AtomicUsize::new(0),
             is_taken: AtomicBool::new(false),
@@ -74,6 +67,11 @@ impl Crew {
             state: AtomicU32::new(0),
             job: AtomicPtr::new(core::ptr::null_mut()),
         }
+    }
+
+    /// Jobs are shorter than a wake-up and follow each other: helper and caller look for each other for so long before they sleep.
+    pub fn set_spin(&self, ns: u64) {
+        self.spin_ns.store(ns, Ordering::Relaxed);
     }
 
     /// How many helpers there are.
@@ -85,10 +83,7 @@ impl Crew {
     pub fn grow(&'static self, helpers: usize) {
         let have = self.helpers.load(Ordering::Relaxed);
         for thread in &self.threads[have..helpers.clamp(have, HELPERS_MAX)] {
-            let spawned = thread.spawn(self.name, Descriptors::Shared, || {
-                (self.prepare)();
-                self.help()
-            });
+            let spawned = thread.spawn(self.name, Descriptors::Shared, || self.help());
             if spawned.is_err() {
                 return;
             }
@@ -149,15 +144,21 @@ impl Crew {
         }
     }
 
-    /// Wait until `word` is something else, or for no reason. Whoever looks yields meanwhile.
+    /// Wait until `word` is something else, or for no reason.
     fn wait_while(&self, word: &AtomicU32, value: u32) {
-        if self.spin_ns > 0 {
-            let began = now_ns();
-            while now_ns() - began < self.spin_ns {
-                if word.load(Ordering::Relaxed) != value {
-                    return;
-                }
-                yield_now();
+        let most = self.spin_ns.load(Ordering::Relaxed);
+        let mut now = if most > 0 { now_ns() } else { 0 };
+        let until = now + most;
+        while now < until {
+            if word.load(Ordering::Relaxed) != value {
+                return;
+            }
+            let yielded = now;
+            yield_now();
+            now = now_ns();
+            if now - yielded > YIELD_NS {
+                // Somebody else wants the core.
+                break;
             }
         }
         futex::wait(word, value, None, false);

@@ -25,6 +25,7 @@
 
 extern crate alloc;
 
+pub mod affinity;
 pub mod cell;
 pub mod crew;
 pub mod file;

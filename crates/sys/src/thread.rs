@@ -258,7 +258,7 @@ struct SchedAttr {
 }
 
 /// Whether a filter of the program decides which system calls there are: what can be done without is better not tried then.
-fn is_filtered() -> bool {
+pub(crate) fn is_filtered() -> bool {
     rustix::thread::secure_computing_mode() != Ok(rustix::thread::SecureComputingMode::Disabled)
 }
 
