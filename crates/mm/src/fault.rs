@@ -211,10 +211,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         if worker.loads() < 1 << order {
             mm.stat.add_folio(OrderItem::SwpInFallback, order);
         }
-        if let Slot::Swap(blob) = slot {
-            if blob.device == 0 && !self.balance.note_read(blob.slots().0) && in_sequence == 0 {
-                self.balance.note_refault();
-            }
+        if is_swapped {
+            self.balance.note_read();
         } else if let Some(distance) = self.refault_distance(slot) {
             mm.stat.add(Item::ActivateAnon, u64::from(distance <= self.resident));
             match in_sequence {

@@ -99,9 +99,6 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             }
             self.stat.add(Item::SwapWriteBytes, bytes as u64);
             let written = inner.end_writeback(&write);
-            if reach == Reach::Surplus {
-                inner.balance.note_sent(write.slot, write.slots);
-            }
             self.stat.add(Item::PswpOut, written);
             self.stat.add(Item::ZswpWb, written);
             written

@@ -29,7 +29,7 @@ impl Affinity {
         if self.left.as_ref() != Some(&now) || self.whole.is_none() {
             self.whole = Some(now);
         }
-        let Some(mut set) = self.whole.clone() else { return };
+        let Some(mut set) = self.whole else { return };
         if let Some(core) = core.filter(|core| *core < CpuSet::MAX_CPU) {
             set.unset(core);
         }
