@@ -10,8 +10,8 @@ use uzswap_mm::zpool::PoolKind;
 use crate::machine::{AgentMachine, CREW};
 use crate::pager::Pager;
 
-/// Codecs (a bit each) that are to be stored with, and those that the fault thread has made the working memory for: it
-/// must not allocate while the engine is frozen, so nothing is stored with a codec before.
+/// Codecs (a bit each) that are to be stored with, and those that every server has the working memory for: none
+/// may allocate while the engine is frozen, so nothing is stored with a codec before.
 pub(crate) struct Codecs {
     wanted: AtomicU32,
     ready: AtomicU32,

@@ -11,6 +11,9 @@
 //! | `pager` | the state of an active agent: engine, descriptors, mailboxes |
 //! | `machine` | the engine's machine: userfaultfd, staging range, swap file |
 //! | `fault` | the fault thread: events and faults |
+//! | `servers` | the threads that help it where several threads fault |
+//! | `codecs` | what may be stored with, since those can read it |
+//! | `spin`, `vigil` | what keeps a fault from waiting for cores to wake |
 //! | `kswapd` | the reclaim thread: background reclaim, finding mappings, accounting |
 //! | `vma` | which mappings are ours to manage |
 //! | `memcg` | charging the group and enforcing its limit |

@@ -317,7 +317,7 @@ impl Pager {
             + (1 + servers) * Mm::<RawLock, AgentMachine>::bytes(self.mm.config().give_up_batch)
     }
 
-    /// Whether the fault thread waits for room that it cannot make itself, since only kswapd copies pages out.
+    /// Whether faults wait for room that those who serve them cannot make, since only kswapd copies pages out.
     pub(crate) fn lacks_room(&self) -> bool {
         self.mm.machine().copies() && self.memcg.excess(self, self.room()) > 0
     }

@@ -3,7 +3,7 @@
 //! A fault that finds the thread asleep waits for it to be woken: a few microseconds where cores are awake, tens in a virtual
 //! machine whose idle cores are halted. Where faults follow each other closely the thread therefore looks for the next one for
 //! a while before it sleeps. It yields between two looks, so that whoever can use the core does, and if somebody did, it sleeps:
-//! a machine whose cores are busy has none to spin on.
+//! a machine whose cores are busy has none to spin on. `--spin off`, or a processor quota, has it sleep at once.
 
 use uzswap_mm::page::PageRange;
 use uzswap_sys::thread;

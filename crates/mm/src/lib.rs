@@ -5,8 +5,8 @@
 //!
 //! # The chains
 //! ```text
-//! fault      Mm::fault -> SwapTable::lookup -> staged: Machine::move_in | zswap, device: take_along, (Machine::read_swap, open_swap,)
-//!              Worker::decompress_loads, Machine::copy_in | nothing: zeros -> SwapTable::publish
+//! fault      Mm::fault -> begin_fault: SwapTable::lookup -> staged: Machine::move_in | zswap, device: take_along | nothing: zeros, UNDERWAY
+//!              -> bring: (Machine::read_swap, open_swap,) Worker::decompress_loads, Machine::copy_in -> publish_brought: SwapTable::publish
 //! reclaim    Mm::shrink -> isolate (LruList, Machine::move_out, publish STAGED) -> store_oldest (Worker::compress_batch,
 //!              Pools::store, publish ZSWAP, give_up_spent, Machine::drop_staged)
 //! swap-out   Mm::shrink, zswap shut -> swap_out_oldest -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
@@ -24,6 +24,9 @@
 //! writeback and recompression therefore come in halves: the first marks the words (`busy`, `writeback`), the last
 //! publishes only those that still carry the mark. Nobody waits for a mark: a fault on a busy page copies
 //! the frame, a fault on an entry under writeback loads it, and the second half finds the word changed.
+//!
+//! Several threads may serve faults at a time, each with a worker of its own: what one brings without the lock is `underway`, and
+//! the others leave it alone (`bring`). Changes are applied only while none of them serves a fault.
 //!
 //! The lock is also what keeps reclaim out while the agent reads and applies events (`Mm::change` under
 //! [`Mm::with_changes`]): a mapping that was replaced must not have its new pages taken for the old ones.

@@ -40,7 +40,7 @@ struct Orphaned;
 impl Unlock<RawLock> for Orphaned {
     fn unlock<T>(&self, mutex: &Mutex<RawLock, T>) {
         if mutex.is_locked() {
-            // SAFETY: the thread that held it (the parent's fault thread, which was serving a fault without changing
+            // SAFETY: the thread that held it (one of the parent's that serve faults, which was serving one without changing
             // the frozen engine) does not exist in this process.
             unsafe { mutex.force_unlock() };
         }
