@@ -14,6 +14,7 @@ use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};
 use uzswap_sys::Errno;
+use uzswap_sys::thread;
 use uzswap_sys::uffd::{BATCH, Event, Uffd};
 
 use crate::Line;
@@ -42,6 +43,7 @@ pub(crate) struct FaultThread {
 
 impl FaultThread {
     pub(crate) fn new(pager: &'static Pager) -> Self {
+        VIGIL.note_fault_thread(thread::tid());
         Self {
             pager,
             servers: Servers::new(pager).expect("its seat is made with the pager"),
@@ -71,13 +73,15 @@ impl FaultThread {
             (true, true) => Some(FORK_POLL_NS),
             (true, false) => None,
         };
-        let wake = |run: PageRange| pager.mm.machine().wake(run.start, run.pages() as u32);
         match timeout {
             Some(_) => {
-                VIGIL.settle(wake);
+                pager.mm.machine().settle_errand();
                 forks.wait(fds, timeout);
             }
-            None => spin.wait(|timeout| forks.wait(fds, timeout), wake),
+            None => spin.wait(
+                |timeout| forks.wait(fds, timeout),
+                || pager.mm.machine().settle_errand(),
+            ),
         }
         if is_forking {
             // Set once, after is_freezing: a wake-up that came during the wait is cleared in the next round.
@@ -208,6 +212,7 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall
     if pager.is_freezing.load(Ordering::SeqCst) || pager.memcg.excess(pager, room) == 0 {
         return true;
     }
+    pager.mm.machine().settle_errand();
     pager.mm.stat().add(Item::AllocStall, 1);
     pager.mail.post(mail::RECLAIM);
     while pager.memcg.excess(pager, room) > 0 {

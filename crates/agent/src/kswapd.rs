@@ -4,6 +4,8 @@
 //! is coming, and on a tick. A tick reads one line of `/proc/self/statm`; only when the address space has changed, or
 //! anonymous memory grew without our doing, are the mappings gone through.
 
+mod request;
+
 use core::sync::atomic::Ordering;
 
 use lock_api::MutexGuard;
@@ -59,8 +61,6 @@ const DRIFT_BYTES: usize = 1 << 20;
 /// Folios taken at a time (SWAP_CLUSTER_MAX), and pages at most.
 const FOLIOS_MAX: u32 = 32;
 const BATCH_MAX: u32 = 512;
-/// Piece of a request that a process takes on at a time.
-const REQUEST_BYTES: u64 = 1 << 20;
 /// Rounds of reclaim that may come to nothing before the next tick.
 const FRUITLESS_MAX: u32 = 16;
 
@@ -145,7 +145,7 @@ impl Kswapd {
             fork::freeze_until_forked(pager);
             self.look_in = LOOK_AFTER;
         }
-        self.affinity.keep_off(VIGIL.kept_core());
+        self.affinity.keep_off(VIGIL.kept_core(), VIGIL.fault_thread());
         self.tick(bits & mail::SCAN != 0);
         self.reclaim();
         self.drain_pool();
@@ -197,7 +197,12 @@ impl Kswapd {
     fn change_pool(&mut self) {
         let mut kind = self.pager.memcg.group().pool();
         kind.compressor.algorithm = kind.compressor.algorithm.with_latest_dictionary();
-        if kind != self.pool && self.pager.change_pool(kind) {
+        if kind == self.pool {
+            return;
+        }
+        // New threads of a crew may run where this one may.
+        self.affinity.keep_off(None, VIGIL.fault_thread());
+        if self.pager.change_pool(kind) {
             self.pool = kind;
         }
     }
@@ -379,7 +384,7 @@ impl Kswapd {
             if !pager.kcompressd_workers.is_empty() {
                 pager.kcompressd_mail.post(kcompressd::WORK);
             }
-            self.affinity.keep_off(VIGIL.kept_core());
+            self.affinity.keep_off(VIGIL.kept_core(), VIGIL.fault_thread());
             let scan = pager.shrink(&mut self.worker, batch, Effort::Background);
             if scan.again {
                 pause(50_000);
@@ -423,38 +428,6 @@ impl Kswapd {
             match pager.mm.writeback(&mut self.worker, batch) {
                 0 => break,
                 n => done += n,
-            }
-        }
-    }
-
-    /// `uzswap reclaim`: take on pieces of what is asked for, as long as something comes of it.
-    fn reclaim_on_request(&mut self) {
-        let pager = self.pager;
-        let group = pager.memcg.group();
-        while group.get(Key::ReclaimAsked) > 0 && !self.is_waited_for() {
-            // Busy before taken: whoever waits for the end must see one or the other.
-            group.add(Key::ReclaimBusy, 1);
-            let asked = group.take(Key::ReclaimAsked, REQUEST_BYTES);
-            let pages = asked / PAGE_SIZE as u64;
-            let mut done = 0;
-            while done < pages {
-                let want = (pages - done).min(u64::from(self.batch())) as u32;
-                let n = if group.get(Key::ReclaimZswap) != 0 {
-                    pager.mm.writeback(&mut self.worker, want)
-                } else {
-                    pager.shrink(&mut self.worker, want, Effort::Requested).reclaimed
-                };
-                if n == 0 {
-                    break;
-                }
-                done += n;
-            }
-            group.add(Key::ReclaimDone, done * PAGE_SIZE as u64);
-            group.add(Key::ReclaimBusy, u64::MAX);
-            self.quiet = 0;
-            if done < pages {
-                // Nothing more here.
-                break;
             }
         }
     }

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use lock_api::Mutex;
 use uzswap_ctl::FailKind;
 use uzswap_mm::machine::{Done, IoBuffer, IoError, Machine, SCATTER_MAX, Stop};
-use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
+use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::crew::{Crew, HELPERS_MAX};
@@ -92,7 +92,7 @@ impl Fds {
 }
 
 /// Who helps with batches of a parallel compressor; nobody until the first time that one is asked for.
-pub(crate) static CREW: Crew = Crew::new(c"uzswap-crew");
+pub(crate) static CREW: Crew = Crew::new(c"uzswap-crew", || {});
 
 /// The machine of one process.
 pub(crate) struct AgentMachine {
@@ -279,6 +279,24 @@ impl AgentMachine {
 /// How often a frame of our own that refuses to leave its slot is tried before giving up on the process.
 const DROP_TRIES: u32 = 10_000;
 
+impl AgentMachine {
+    /// Wake whoever waits for pages of `run` that were missing. What is protected stays so.
+    pub(crate) fn wake_missing(&self, run: PageRange) {
+        let pages = run.pages() as usize;
+        self.fds().managed.wake_missing(run.start.addr(), pages * PAGE_SIZE);
+    }
+
+    /// Before what takes long, or serves a fault without [`copy_in`](Machine::copy_in): nobody is left waiting for the vigil.
+    pub(crate) fn settle_errand(&self) {
+        VIGIL.settle(|run| self.wake_missing(run));
+    }
+
+    /// Whether there is address space for another server's I/O buffer.
+    pub(crate) fn has_room_for_io(&self) -> bool {
+        AlignedBuf::new(1 << MAX_ORDER).is_ok()
+    }
+}
+
 impl Machine for AgentMachine {
     type Arena = PoolArena;
     type Io = SwapBuffer;
@@ -320,6 +338,7 @@ impl Machine for AgentMachine {
     }
 
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
+        self.settle_errand();
         if let Some(done) = self.fail.stop(&[Stop::Busy, Stop::Again, Stop::NoMemory]) {
             return done;
         }
@@ -342,9 +361,7 @@ impl Machine for AgentMachine {
         let beat = if wake { VIGIL.beat() } else { None };
         let done = filled_in(self.fds().managed.copy(vpn.addr(), bytes, wake && beat.is_none()));
         if let (Some(beat), 1..) = (beat, done.pages) {
-            VIGIL.wake(beat, PageRange::new(vpn, done.pages.into()), |run| {
-                self.wake(run.start, run.pages() as u32);
-            });
+            VIGIL.wake(beat, PageRange::new(vpn, done.pages.into()), |run| self.wake_missing(run));
         }
         done
     }
@@ -411,6 +428,7 @@ impl Machine for AgentMachine {
     }
 
     fn read_swap(&self, device: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
+        self.settle_errand();
         self.swap_file(device)
             .filter(|_| !self.fail.read_fails(slot, (bytes.len() / PAGE_SIZE) as u32))
             .ok_or(IoError::Failed)?

@@ -147,7 +147,7 @@ pub(crate) fn release_start() -> bool {
 
 /// What the fault thread does is done for a thread that waits, in whose place the kernel would do it at once: without this it waits for a
 /// core behind kswapd and whoever else runs, up to a slice of 3 ms for 5 us of work.
-const FAULT_NICE: i32 = 10;
+pub(crate) const FAULT_NICE: i32 = 10;
 
 /// Run `body` as the fault thread and wait until it has made the pager active, or failed and said why.
 fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
@@ -293,7 +293,7 @@ impl Pager {
             });
         }
         if self.memcg.group().get(Key::Spin) != 0 {
-            VIGIL.begin(|run| self.mm.machine().wake(run.start, run.pages() as u32));
+            VIGIL.begin(|run| self.mm.machine().wake_missing(run));
         }
         servers::start_helpers(self);
         // Last: it looks for the program's memory, and must find all of ours known as such.

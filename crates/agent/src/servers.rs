@@ -23,14 +23,14 @@ use uzswap_sys::thread;
 
 use crate::fault::{self, Stall};
 use crate::machine::AgentMachine;
-use crate::pager::Pager;
+use crate::pager::{FAULT_NICE, Pager};
 
 /// A fault is served in a few microseconds, waking a thread takes longer.
 const HELPER_SPIN_NS: u64 = 50_000;
 /// Faults that one round reads at most; more wait in the kernel.
 pub(crate) const INBOX: usize = 4096;
 
-static HELPERS: Crew = Crew::new(c"uzswap-server");
+static HELPERS: Crew = Crew::new(c"uzswap-server", || thread::go_before_others(FAULT_NICE));
 
 /// What one server works with. All of it is taken when it is made: nothing is allocated while faults are served.
 pub(crate) struct Seat {
@@ -131,6 +131,9 @@ pub(crate) fn provide(pager: &Pager) {
     for (number, seat) in seats.seats.iter().enumerate().take(threads(pager)).skip(1) {
         // Taken already, by the fault thread.
         let Some(mut seat) = seat.try_lock() else { continue };
+        if seat.is_none() && !pager.mm.machine().has_room_for_io() {
+            return;
+        }
         seat.get_or_insert_with(|| {
             let worker = Worker::for_server(pager.mm.config(), pager.mm.machine(), number);
             Seat::new(worker, number)

@@ -5,7 +5,6 @@
 //! a while before it sleeps. It yields between two looks, so that whoever can use the core does, and if somebody did, it sleeps:
 //! a machine whose cores are busy has none to spin on. `--spin off`, or a processor quota, has it sleep at once.
 
-use uzswap_mm::page::PageRange;
 use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 
@@ -43,8 +42,8 @@ impl Spin {
     }
 
     /// Wait with `wait`, which is given a timeout in nanoseconds (`None`: for ever) and says whether there is anything to do. Before this
-    /// sleeps, whoever the vigil may have left waiting is woken by `wake`.
-    pub(crate) fn wait(&mut self, wait: impl Fn(Option<u64>) -> bool, wake: impl Fn(PageRange)) {
+    /// sleeps it calls `settle`: whoever the vigil may have left waiting is woken.
+    pub(crate) fn wait(&mut self, wait: impl Fn(Option<u64>) -> bool, settle: impl Fn()) {
         let began = now_ns();
         let mut found = false;
         if self.has_cores && self.short >= WORTHWHILE {
@@ -62,7 +61,7 @@ impl Spin {
             }
         }
         if !found {
-            VIGIL.settle(wake);
+            settle();
             wait(None);
         }
         let now = now_ns();

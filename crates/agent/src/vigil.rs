@@ -13,9 +13,9 @@
 //! vigil                             POSTED -> TAKEN -> wakes it -> NONE
 //! ```
 //! The vigil may lose its core between TAKEN and the wake-up, for as long as others want it. To wake twice does no harm, so whoever
-//! finds an errand TAKEN, with another to post or before it sleeps ([`Vigil::settle`]), wakes that range too.
+//! finds an errand TAKEN, with another to post or before it sleeps or works for long ([`Vigil::settle`]), wakes that range too.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use uzswap_mm::page::{PageRange, Vpn};
 use uzswap_sys::affinity::{Affinity, current_core};
@@ -51,7 +51,10 @@ pub(crate) struct Vigil {
     errand: AtomicU64,
     /// Where the fault thread was when it was last heard of, and where the vigil is.
     fault_core: AtomicUsize,
+    fault_thread: AtomicI32,
     core: AtomicUsize,
+    /// When it ran last there.
+    seen: AtomicU64,
     until: AtomicU64,
     is_there: AtomicBool,
     mail: Mailbox,
@@ -63,6 +66,8 @@ impl Vigil {
             beat: AtomicU64::new(0),
             errand: AtomicU64::new(NONE),
             fault_core: AtomicUsize::new(0),
+            fault_thread: AtomicI32::new(0),
+            seen: AtomicU64::new(0),
             core: AtomicUsize::new(0),
             until: AtomicU64::new(0),
             is_there: AtomicBool::new(false),
@@ -82,14 +87,24 @@ impl Vigil {
 
     /// The core that is kept awake for the program, if it is or was a moment ago: kswapd is in the way there.
     pub(crate) fn kept_core(&self) -> Option<usize> {
-        let is_kept = now_ns() < self.until.load(Ordering::Relaxed) + KEEP_NS;
+        let is_kept = now_ns() < self.seen.load(Ordering::Relaxed) + KEEP_NS;
         is_kept.then(|| self.core.load(Ordering::Relaxed))
+    }
+
+    /// Whose affinity the others' follow.
+    pub(crate) fn note_fault_thread(&self, tid: i32) {
+        self.fault_thread.store(tid, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fault_thread(&self) -> i32 {
+        self.fault_thread.load(Ordering::Relaxed)
     }
 
     /// In a forked child: nobody is there, and its errands were the parent's.
     pub(crate) fn reset(&self) {
         self.is_there.store(false, Ordering::SeqCst);
         self.errand.store(NONE, Ordering::SeqCst);
+        self.seen.store(0, Ordering::Relaxed);
         self.mail.reset();
     }
 
@@ -151,7 +166,12 @@ impl Vigil {
         loop {
             self.mail.wait(COME, None);
             self.is_there.store(true, Ordering::SeqCst);
-            while now_ns() < self.until.load(Ordering::SeqCst) {
+            loop {
+                let now = now_ns();
+                if now >= self.until.load(Ordering::SeqCst) {
+                    break;
+                }
+                self.seen.store(now, Ordering::Relaxed);
                 self.beat.fetch_add(1, Ordering::Relaxed);
                 self.do_errand(&wake);
                 self.stay_apart(&mut affinity);
@@ -168,7 +188,7 @@ impl Vigil {
     fn stay_apart(&self, affinity: &mut Affinity) {
         let fault_core = self.fault_core.load(Ordering::Relaxed);
         if current_core() == fault_core {
-            affinity.keep_off(Some(fault_core));
+            affinity.keep_off(Some(fault_core), self.fault_thread());
         }
         self.core.store(current_core(), Ordering::Relaxed);
     }

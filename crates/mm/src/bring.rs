@@ -193,7 +193,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             } => {
                 // A window that spans two mappings is refused as a whole: next time it is one page.
                 self.streams.narrow(range.start);
-                if range.pages() > 1 && stop == Stop::Unmovable {
+                // And what kswapd has found and copied meanwhile (`leaving`) stays protected.
+                if range.pages() > 1 && stop == Stop::Unmovable || self.leaving.contains(range.start) {
                     return Fault::Retry;
                 }
                 // Not adopted when it turns out to be mapped: a madvise whose event was applied may be about to drop it.

@@ -1,6 +1,6 @@
 //! Which cores a thread of ours keeps off.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::thread::is_filtered;
 
@@ -9,48 +9,59 @@ pub fn current_core() -> usize {
     sched_getcpu()
 }
 
-/// Where one thread, which calls all of this, may run.
+/// Where one thread, which calls this, may run.
 #[derive(Default)]
 pub struct Affinity {
-    /// As it was before we kept off a core, and as we left it.
-    whole: Option<CpuSet>,
-    left: Option<CpuSet>,
     kept_off: Option<usize>,
 }
 
 impl Affinity {
-    /// Run on any core but this, if there is another; `None`: on any. What somebody else has set meanwhile (taskset) holds for the rest.
-    pub fn keep_off(&mut self, core: Option<usize>) {
+    /// Run where thread `like` may, but not on this core, if there is another; `None`: wherever it may. That thread keeps off none, so what
+    /// is set for all from outside (taskset, cpusets) holds here too, as of the last call with another core.
+    pub fn keep_off(&mut self, core: Option<usize>, like: i32) {
         if core == self.kept_off {
             return;
         }
         self.kept_off = core;
-        let Ok(now) = sched_getaffinity(None) else { return };
-        if self.left.as_ref() != Some(&now) || self.whole.is_none() {
-            self.whole = Some(now);
+        if is_filtered() {
+            return;
         }
-        let Some(mut set) = self.whole else { return };
+        let Ok(mut set) = sched_getaffinity(Pid::from_raw(like)) else {
+            return;
+        };
         if let Some(core) = core.filter(|core| *core < CpuSet::MAX_CPU) {
             set.unset(core);
         }
-        if set.count() > 0 && !is_filtered() && sched_setaffinity(None, &set).is_ok() {
-            self.left = Some(set);
+        if set.count() > 0 {
+            // Refused: it may run where it is not wanted, nothing else.
+            let _ = sched_setaffinity(None, &set);
         }
     }
 }
 
 #[cfg(all(test, not(miri)))]
 mod test {
+    extern crate std;
+
     use super::*;
 
     #[test]
     fn a_thread_keeps_off_a_core_and_comes_back() {
         let before = sched_getaffinity(None).unwrap();
         let mut affinity = Affinity::default();
-        affinity.keep_off(Some(current_core()));
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            tell.send(crate::thread::tid()).unwrap();
+            let _ = wait.recv();
+        });
+        let like = told.recv().unwrap();
+        affinity.keep_off(Some(current_core()), like);
         let now = sched_getaffinity(None).unwrap();
         assert_eq!(now.count(), before.count().saturating_sub(1).max(1));
-        affinity.keep_off(None);
+        affinity.keep_off(None, like);
         assert!(sched_getaffinity(None).unwrap() == before);
+        drop(done);
+        other.join().unwrap();
     }
 }

@@ -44,6 +44,7 @@ impl Job<'_> {
 /// The helpers and what they work on.
 pub struct Crew {
     name: &'static CStr,
+    prepare: fn(),
     /// How long both sides look for each other before they sleep.
     spin_ns: AtomicU64,
     threads: [ThreadMemory; HELPERS_MAX],
@@ -55,10 +56,11 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// A crew without helpers, for jobs that are worth a wake-up.
-    pub const fn new(name: &'static CStr) -> Self {
+    /// A crew without helpers, for jobs that are worth a wake-up. Each helper does `prepare` when it begins.
+    pub const fn new(name: &'static CStr, prepare: fn()) -> Self {
         Self {
             name,
+            prepare,
             spin_ns: AtomicU64::new(0),
             threads: [const { ThreadMemory::new() }; HELPERS_MAX],
             helpers: AtomicUsize::new(0),
@@ -83,7 +85,10 @@ impl Crew {
     pub fn grow(&'static self, helpers: usize) {
         let have = self.helpers.load(Ordering::Relaxed);
         for thread in &self.threads[have..helpers.clamp(have, HELPERS_MAX)] {
-            let spawned = thread.spawn(self.name, Descriptors::Shared, || self.help());
+            let spawned = thread.spawn(self.name, Descriptors::Shared, || {
+                (self.prepare)();
+                self.help()
+            });
             if spawned.is_err() {
                 return;
             }
@@ -196,7 +201,7 @@ mod test {
     #[test]
     fn each_piece_is_done_once_and_before_the_call_returns() {
         const ROUNDS: u64 = if cfg!(miri) { 25 } else { 5_000 };
-        static CREW: Crew = Crew::new(c"test");
+        static CREW: Crew = Crew::new(c"test", || {});
         for _ in 0..2 {
             std::thread::spawn(|| CREW.help());
             CREW.helpers.fetch_add(1, Ordering::Relaxed);

@@ -229,6 +229,11 @@ impl Uffd {
             // Refused while events wait: then they fault again, and are woken again.
             let _ = self.unprotect(addr, len);
         }
+        self.wake_missing(addr, len);
+    }
+
+    /// Wake the threads that wait for missing pages of the range; they look again.
+    pub fn wake_missing(&self, addr: usize, len: usize) {
         // Nobody there to wake, or nothing mapped any more: both leave nothing to do.
         let _ = self.update::<WAKE, _>(&mut raw::uffdio_range {
             start: addr as u64,
