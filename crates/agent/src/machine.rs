@@ -361,7 +361,9 @@ impl Machine for AgentMachine {
         let beat = if wake { VIGIL.beat() } else { None };
         let done = filled_in(self.fds().managed.copy(vpn.addr(), bytes, wake && beat.is_none()));
         if let (Some(beat), 1..) = (beat, done.pages) {
-            VIGIL.wake(beat, PageRange::new(vpn, done.pages.into()), |run| self.wake_missing(run));
+            VIGIL.wake(beat, PageRange::new(vpn, done.pages.into()), |run| {
+                self.wake_missing(run)
+            });
         }
         done
     }
