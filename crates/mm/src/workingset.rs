@@ -16,7 +16,6 @@ use crate::Mm;
 use crate::machine::Machine;
 use crate::vmstat::Item;
 use crate::worker::Worker;
-use crate::writeback::Reach;
 
 /// Entries that a refault is good for: about twice as many as a page of the pool holds.
 const ENTRIES_PER_REFAULT: i64 = 4;
@@ -84,7 +83,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         if owed == 0 {
             return 0;
         }
-        let written = self.writeback_to(worker, owed, Reach::Surplus);
+        let written = self.writeback(worker, owed);
         self.stat.add(Item::WorkingsetWb, written);
         written
     }

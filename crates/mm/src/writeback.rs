@@ -27,8 +27,6 @@ use crate::{Inner, Mm};
 pub(crate) enum Reach {
     /// Until it has as many pages as it wants: what is warm gets a second chance, once.
     Max,
-    /// As that, for the working set (`workingset`), which remembers where it went.
-    Surplus,
     /// Not beyond what is warm.
     Cold,
 }
