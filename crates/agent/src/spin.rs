@@ -14,8 +14,10 @@ use crate::vigil::VIGIL;
 const MOST_NS: u64 = 50_000;
 /// A yield that takes longer let somebody else run.
 const YIELD_NS: u64 = 5_000;
-/// What was found then was served in less than this: it was a page or a few.
-const BRIEF_NS: u64 = 50_000;
+/// A fault takes less than this lately: each is for a page or a few.
+const BRIEF_NS: u64 = 32_000;
+/// What a fault that waited for room counts as, at most.
+const SLOW_NS: u64 = 8 * BRIEF_NS;
 /// Of the last waits so many hundredths must have been shorter than that.
 const SCALE: u32 = 128;
 const WORTHWHILE: u32 = SCALE / 2;
@@ -26,6 +28,8 @@ const WEIGHT: u32 = 8;
 pub(crate) struct Spin {
     /// Part of the waits that were short lately, in parts of [`SCALE`].
     short: u32,
+    /// How long it takes to serve one.
+    service_ns: u64,
     /// When the last wait was over.
     ended: u64,
     has_cores: bool,
@@ -36,6 +40,7 @@ impl Spin {
     pub(crate) fn new(allowed: bool) -> Self {
         Self {
             short: 0,
+            service_ns: 0,
             ended: 0,
             has_cores: allowed && thread::cores() > 1,
         }
@@ -46,7 +51,9 @@ impl Spin {
     pub(crate) fn wait(&mut self, wait: impl Fn(Option<u64>) -> bool, settle: impl Fn()) {
         let began = now_ns();
         let mut found = false;
-        if self.has_cores && self.short >= WORTHWHILE {
+        let served = (began - self.ended).min(SLOW_NS);
+        self.service_ns = (self.service_ns * u64::from(WEIGHT - 1) + served) / u64::from(WEIGHT);
+        if self.is_worthwhile() {
             let mut now = began;
             while !found && now - began < MOST_NS {
                 found = wait(Some(0));
@@ -67,11 +74,14 @@ impl Spin {
         let now = now_ns();
         let short = if now - began < MOST_NS { SCALE } else { 0 };
         self.short = (self.short * (WEIGHT - 1) + short) / WEIGHT;
-        // Where many pages are mapped at a time the program is busy with them, and kswapd needs a core.
-        let is_brief = began - self.ended < BRIEF_NS;
-        if self.has_cores && is_brief && self.short >= WORTHWHILE {
+        if self.is_worthwhile() {
             VIGIL.extend(now);
         }
         self.ended = now;
+    }
+
+    /// Where many pages are mapped at a time the program is busy with them, and kswapd needs a core.
+    fn is_worthwhile(&self) -> bool {
+        self.has_cores && self.short >= WORTHWHILE && self.service_ns < BRIEF_NS
     }
 }
