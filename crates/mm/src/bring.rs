@@ -13,8 +13,9 @@
 use lock_api::RawMutex;
 
 use crate::fault::{Fault, Step};
-use crate::machine::{Done, IoBuffer, Machine, Stop};
+use crate::machine::{Done, Machine, Stop};
 use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
+use crate::readahead::Window;
 use crate::swap_table::entry::{Blob, Slot};
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
@@ -24,13 +25,13 @@ use crate::{Inner, Mm};
 /// Threads that may serve faults at a time.
 pub const SERVERS_MAX: usize = 4;
 
-/// The pages that each server brings now.
+/// The pages that each server brings now, or that lie among them.
 #[derive(Default)]
-pub(crate) struct Underway([Option<PageRange>; SERVERS_MAX]);
+pub(crate) struct Underway([Option<Window>; SERVERS_MAX]);
 
 impl Underway {
-    pub(crate) fn begin(&mut self, server: usize, run: PageRange) {
-        self.0[server] = Some(run);
+    pub(crate) fn begin(&mut self, server: usize, window: Window) {
+        self.0[server] = Some(window);
     }
 
     fn end(&mut self, server: usize) {
@@ -38,7 +39,7 @@ impl Underway {
     }
 
     pub(crate) fn holds(&self, page: Vpn) -> bool {
-        self.0.iter().flatten().any(|run| run.contains(page))
+        self.0.iter().flatten().any(|window| window.holds(page))
     }
 }
 
@@ -54,7 +55,8 @@ pub(crate) enum Bring {
 /// Pages to be loaded.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
-    pub(crate) run: PageRange,
+    /// What the worker was given is all in here.
+    pub(crate) window: Window,
     /// The device has to be read first.
     pub(crate) read: Option<Read>,
     /// The page that faulted.
@@ -63,7 +65,7 @@ pub(crate) struct Load {
     pub(crate) is_last: bool,
 }
 
-/// What was mapped, from the first page on.
+/// What was mapped: so many, from the first page on.
 pub(crate) struct Brought {
     done: Done,
     /// Pages that were decompressed.
@@ -72,9 +74,10 @@ pub(crate) struct Brought {
 }
 
 impl Bring {
-    pub(crate) fn run(&self) -> PageRange {
+    pub(crate) fn window(&self) -> Window {
         match self {
-            Self::Zeros(run) | Self::Load(Load { run, .. }) => *run,
+            Self::Zeros(run) => Window::of(*run),
+            Self::Load(load) => load.window,
         }
     }
 }
@@ -147,11 +150,25 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let loaded = if is_read { worker.decompress_loads() } else { 0 };
         let done = match loaded {
             0 => Done::none(Stop::Missing),
-            _ => self
-                .machine
-                .copy_in(load.run.start, worker.io().bytes(loaded * PAGE_SIZE), true),
+            _ => self.map_loads(worker, loaded),
         };
         Brought { done, loaded, is_read }
+    }
+
+    /// Map the first `loaded` pages of a load, until one is refused.
+    fn map_loads(&self, worker: &Worker<M>, loaded: usize) -> Done {
+        let (mut pages, mut stop) = (0, None);
+        for (before, run) in worker.load_runs(loaded) {
+            let end = before + run.pages() as usize;
+            let bytes = worker.io_bytes(before * PAGE_SIZE, end * PAGE_SIZE);
+            let done = self.machine.copy_in(run.start, bytes, true);
+            pages += done.pages;
+            stop = done.stop;
+            if u64::from(done.pages) < run.pages() {
+                break;
+            }
+        }
+        Done { pages, stop }
     }
 
     /// Read from the device what the worker is to load.
@@ -174,7 +191,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 Bring::Load(load) => inner.publish_load(self, worker, load, brought),
             };
             if let Step::Bring(again) = step {
-                inner.underway.begin(worker.server(), again.run());
+                inner.underway.begin(worker.server(), again.window());
             }
             step
         })
@@ -201,9 +218,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 self.not_mapped(mm, range.start, stop, false)
             }
             Done { pages, .. } => {
-                self.publish_mapped(range.start, pages.into());
-                self.streams
-                    .advance(range.start, pages.into(), mm.config.folio_order_max);
+                self.publish_mapped(PageRange::new(range.start, pages.into()));
                 Fault::Served
             }
         }
@@ -215,18 +230,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        let Load { run, wanted, .. } = load;
-        let (first, done) = (run.start, brought.done);
-        self.publish_loaded(
-            mm,
-            worker,
-            PageRange::new(first, done.pages.into()),
-            load.read.is_some(),
-        );
-        let next = first.add(done.pages.into()).max(wanted.add(1));
-        let max = mm.config.load_order_max();
-        self.streams.advance(wanted, next.number() - wanted.number(), max);
-        if first.add(done.pages.into()) > wanted {
+        let (wanted, done) = (load.wanted, brought.done);
+        let pages = done.pages as usize;
+        self.publish_loaded(mm, worker, pages, load.read.is_some());
+        if worker.load_pages()[..pages].contains(&wanted) {
             return Step::Done(Fault::Served);
         }
         Step::Done(match done.stop {
@@ -250,10 +257,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         })
     }
 
-    fn load_alone<M: Machine<Arena = A>>(&self, worker: &mut Worker<M>, wanted: Vpn) -> Step {
-        match self.take_along(worker, wanted, 0) {
-            Some((first, read)) => Step::Bring(Bring::Load(Load {
-                run: PageRange::new(first, worker.loads() as u64),
+    fn load_alone<M: Machine<Arena = A>>(&mut self, worker: &mut Worker<M>, wanted: Vpn) -> Step {
+        self.streams.narrow(wanted);
+        let window = Window::around(wanted, 0);
+        match self.take_along(worker, wanted, window) {
+            Some(read) => Step::Bring(Bring::Load(Load {
+                window,
                 read,
                 wanted,
                 is_last: true,
@@ -263,39 +272,42 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// The first pages of a load are mapped.
-    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, run: PageRange, is_swapped: bool)
+    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, pages: usize, is_swapped: bool)
     where
         M: Machine<Arena = A>,
     {
-        let pages = run.pages() as usize;
-        if self.frozen.is_some() {
-            self.publish_mapped(run.start, run.pages());
-        } else {
-            self.publish_loaded_run(run, mm.keep(self.pool.charged_pages()));
-            for (i, note) in worker.raw_among(pages) {
-                let page = run.start.add(i);
+        let keep = self.keeps(mm.keep(self.pool.charged_pages()), pages);
+        for (_, run) in worker.load_runs(pages) {
+            match self.frozen {
+                Some(_) => self.publish_mapped(run),
+                None => self.publish_loaded_run(run, keep),
+            }
+            for (_, order) in run.folios(MAX_ORDER) {
+                mm.stat.add_folio(OrderItem::SwpIn, order);
+            }
+        }
+        if self.frozen.is_none() {
+            for (page, note) in worker.raw_among(pages) {
                 if let Slot::Resident { order, tag, .. } = self.table.lookup(page) {
                     self.table.publish(page, Slot::Resident { order, tag, note });
                 }
             }
         }
-        for (_, order) in run.folios(MAX_ORDER) {
-            mm.stat.add_folio(OrderItem::SwpIn, order);
-        }
         let (zeros, filled) = worker.filled_among(pages);
         let item = if is_swapped { Item::PswpIn } else { Item::ZswpIn };
-        self.disk_swapins += if is_swapped { run.pages() } else { 0 };
+        let pages = pages as u64;
+        self.disk_swapins += if is_swapped { pages } else { 0 };
         mm.stat.add(Item::SwpInZero, zeros);
-        mm.stat.add(item, run.pages() - filled);
-        mm.stat.add(Item::RefaultAnon, run.pages());
-        mm.stat.add(Item::SwapRa, run.pages().saturating_sub(1));
+        mm.stat.add(item, pages - filled);
+        mm.stat.add(Item::RefaultAnon, pages);
+        mm.stat.add(Item::SwapRa, pages.saturating_sub(1));
     }
 
     /// Pages were mapped without the lock: publish them, or leave that to the thaw if a fork's freeze began meanwhile.
-    fn publish_mapped(&mut self, vpn: Vpn, pages: u64) {
+    fn publish_mapped(&mut self, run: PageRange) {
         match &mut self.frozen {
-            Some(log) => PageRange::new(vpn, pages).iter().for_each(|vpn| log.push_served(vpn)),
-            None => self.publish_resident_run(vpn, pages),
+            Some(log) => run.iter().for_each(|vpn| log.push_served(vpn)),
+            None => self.publish_resident_run(run.start, run.pages()),
         }
     }
 }

@@ -96,14 +96,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn take_samples<M: Machine<Arena = A>>(&self, worker: &mut Worker<M>, dictionary: &mut DictionaryTraining) {
         worker.begin_loads();
         let room = worker.load_room().min(PAGES_AT_ONCE);
-        let wanted = dictionary.training.pages_wanted().min(room);
+        let wanted = dictionary.training.pages_wanted().min(room) as u64;
         for _ in 0..LOOKS_AT_ONCE {
             dictionary.looks += 1;
             let Some(vpn) = dictionary.pick() else { return };
             if let Slot::Zswap(entry) = self.table.lookup(vpn)
                 && (entry.len as usize) < PAGE_SIZE
             {
-                self.pool.with_block(&entry, |block| worker.push_load(block));
+                self.pool.with_block(&entry, |block| worker.push_load(vpn, block));
             }
             if worker.loads() >= wanted {
                 return;

@@ -5,6 +5,7 @@ use lock_api::RawMutex;
 use crate::bring::{Bring, Load, Read, ZEROS};
 use crate::machine::{Done, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
+use crate::readahead::{Ahead, Window};
 use crate::swap_table::entry::{Blob, Slot, ZswapEntry};
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
@@ -56,7 +57,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with_for_fault(|inner| {
             let step = inner.serve(self, worker, vpn);
             if let Step::Bring(bring) = step {
-                inner.underway.begin(worker.server(), bring.run());
+                inner.underway.begin(worker.server(), bring.window());
             }
             step
         })
@@ -96,17 +97,33 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         if !self.managed.covers(PageRange::new(vpn, 1)) {
             return Step::Done(self.map_zero_page(mm, vpn));
         }
-        let mut order = self.streams.window(vpn, mm.config.folio_order_max);
+        let ahead = self.follow(vpn, mm.config.folio_order_max);
         let untouched = |inner: &Self, range: PageRange| {
             inner.managed.covers(range)
                 && range
                     .iter()
                     .all(|page| inner.table.lookup(page) == Slot::None && inner.is_at_rest(page))
         };
-        while order > 0 && !untouched(self, PageRange::new(vpn, 1 << order)) {
+        let mut order = ahead.folio_order();
+        while order > 0 && !untouched(self, Window::around(vpn, order).range()) {
             order -= 1;
         }
-        Step::Bring(Bring::Zeros(PageRange::new(vpn, 1 << order)))
+        let range = Window::around(vpn, order).range();
+        self.streams.advance(ahead, range);
+        Step::Bring(Bring::Zeros(range))
+    }
+
+    /// What a fault on `vpn` is worth.
+    fn follow(&mut self, vpn: Vpn, order_max: u32) -> Ahead {
+        let Self {
+            streams,
+            table,
+            underway,
+            ..
+        } = self;
+        streams.follow(vpn, order_max, |page| {
+            matches!(table.lookup(page), Slot::Resident { .. } | Slot::Cached(_)) || underway.holds(page)
+        })
     }
 
     /// Neither being brought by another thread nor leaving.
@@ -153,7 +170,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let Slot::Staged { slot, busy, .. } = self.table.lookup(vpn) else {
             return Fault::Retry;
         };
-        let order = self.streams.window(vpn, mm.config.folio_order_max);
+        let ahead = self.follow(vpn, mm.config.folio_order_max);
+        // What moves is one run, from `vpn` on.
+        let order = ahead.folio_order().min(vpn.alignment());
         let wanted = |inner: &Self, i: u64| {
             let page = vpn.add(i);
             inner.table.lookup(page).is_staged_at(slot + i as u32, false) && !inner.leaving.contains(page)
@@ -171,7 +190,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             return Fault::Retry;
         }
         let pages = u64::from(done.pages.max(1));
-        self.streams.advance(vpn, pages, mm.config.folio_order_max);
+        self.streams.advance(ahead, PageRange::new(vpn, pages));
         mm.stat.add(Item::PgMajFault, 1);
         mm.stat.add(Item::RestoreAnon, pages);
         match done.pages {
@@ -191,8 +210,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// A stored page and its stored neighbours in the aligned window, taken along as they are. The window grows while faults come
-    /// in sequence, up to a whole folio.
+    /// A stored page and what is stored of its window, taken along as it is. The window grows while faults follow a pattern, up to a
+    /// whole folio.
     fn begin_load<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Step
     where
         M: Machine<Arena = A>,
@@ -200,24 +219,25 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         mm.stat.add(Item::PgMajFault, 1);
         let slot = self.table.lookup(vpn);
         let is_swapped = matches!(slot, Slot::Swap(_));
-        let in_sequence = self.streams.order(vpn, mm.config.load_order_max());
-        let order = match in_sequence {
-            0 => self.neighbours(mm, worker, vpn, is_swapped),
-            order => order.max(mm.config.cluster(is_swapped)),
+        let ahead = self.follow(vpn, mm.config.load_order_max());
+        let window = match ahead.is_expected() {
+            true => ahead.window(vpn, mm.config.cluster(is_swapped)),
+            false => Window::around(vpn, self.neighbours(mm, worker, vpn, is_swapped)),
         };
-        let Some((first, read)) = self.take_along(worker, vpn, order) else {
+        let Some(read) = self.take_along(worker, vpn, window) else {
             return Step::Done(Fault::Retry);
         };
-        if worker.loads() < 1 << order {
-            mm.stat.add_folio(OrderItem::SwpInFallback, order);
+        self.streams.advance(ahead, window.range());
+        if worker.loads() < window.pages() {
+            mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
         }
         if is_swapped {
             self.balance.note_read();
         } else if let Some(distance) = self.refault_distance(slot) {
             mm.stat.add(Item::ActivateAnon, u64::from(distance <= self.resident));
-            match in_sequence {
-                0 => self.balance.note_refault(),
-                _ => self
+            match ahead.is_expected() {
+                false => self.balance.note_refault(),
+                true => self
                     .balance
                     .note_refault_in_sequence(distance, self.resident + self.pool.pages()),
             }
@@ -226,14 +246,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             self.reference_neighbours(vpn);
         }
         Step::Bring(Bring::Load(Load {
-            run: PageRange::new(first, worker.loads() as u64),
+            window,
             read,
             wanted: vpn,
             is_last: false,
         }))
     }
 
-    /// The order of the window that is worth bringing with a page that continues no stream.
+    /// The order of the window that is worth bringing with a page that follows no pattern.
     fn neighbours<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> u32
     where
         M: Machine<Arena = A>,
@@ -241,8 +261,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let order = mm.config.cluster(is_swapped);
         self.locality.note_load(vpn);
         if self.locality.is_probe() {
-            if let Some((first, _)) = self.take_along(worker, vpn, order) {
-                self.locality.watch(PageRange::new(first, worker.loads() as u64));
+            let window = Window::around(vpn, order);
+            if self.take_along(worker, vpn, window).is_some() {
+                self.locality.watch(window.range(), worker.loads());
             }
             return 0;
         }
@@ -253,73 +274,68 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// Have the worker load `vpn` and its neighbours within the aligned window of `2^order` pages that are where it is: in the
-    /// pool, or near it on the device, and that no other thread brings. The first of them, and what is to be read. `None`: it is not stored.
+    /// Have the worker load `vpn` and what else of the window is where it is: in the pool, or near it on the device, and that no
+    /// other thread brings. What is to be read, if it is on the device. `None`: it is not stored.
     pub(crate) fn take_along<M: Machine<Arena = A>>(
         &self,
         worker: &mut Worker<M>,
         vpn: Vpn,
-        order: u32,
-    ) -> Option<(Vpn, Option<Read>)> {
-        worker.begin_loads();
-        let (run, read) = match self.table.lookup(vpn) {
-            Slot::Zswap(_) | Slot::Filled { .. } => (self.stored_run(vpn, order), None),
-            Slot::Swap(blob) => {
-                let (run, read) = self.swap_run(vpn, blob, order, worker.io_pages() as u32);
-                (run, Some(read))
-            }
+        window: Window,
+    ) -> Option<Option<Read>> {
+        let is_at = |page: &Vpn| match self.table.lookup(*page) {
+            Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => !self.underway.holds(*page),
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => false,
+        };
+        let read = match self.table.lookup(vpn) {
+            Slot::Zswap(_) | Slot::Filled { .. } => None,
+            Slot::Swap(blob) => Some(self.swap_run(vpn, blob, window, worker.io_pages() as u32, is_at)),
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => return None,
         };
-        for page in run.iter() {
-            match self.table.lookup(page) {
-                Slot::Zswap(entry) => self.pool.with_block(&entry, |block| worker.push_load(block)),
-                Slot::Filled { word } => worker.push_filled(word),
-                Slot::Swap(blob) => worker.push_read(blob),
-                // Not stored, which the run ends before.
-                Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => break,
+        worker.begin_loads();
+        let range = read.map_or(window.range(), |(range, _)| range);
+        let start = window
+            .below(vpn)
+            .take_while(|page| *page >= range.start)
+            .last()
+            .unwrap_or(vpn);
+        let pages = core::iter::once(start).chain(window.above(start));
+        for page in pages.take_while(|page| *page < range.end).filter(is_at) {
+            match (self.table.lookup(page), read) {
+                (Slot::Zswap(entry), None) => self.pool.with_block(&entry, |block| worker.push_load(page, block)),
+                (Slot::Filled { word }, None) => worker.push_filled(page, word),
+                (Slot::Swap(blob), Some(_)) => worker.push_read(page, blob),
+                _ => {}
             }
         }
-        Some((run.start, read))
+        Some(read.map(|(_, read)| read))
     }
 
-    /// The pages around `vpn` in its aligned window of `2^order` pages that are in the pool or of one word.
-    fn stored_run(&self, vpn: Vpn, order: u32) -> PageRange {
-        let is_stored = |n: &u64| {
-            let page = Vpn::new(*n);
-            matches!(self.table.lookup(page), Slot::Zswap(_) | Slot::Filled { .. }) && !self.underway.holds(page)
-        };
-        let base = vpn.number() >> order << order;
-        let below = (base..vpn.number()).rev().take_while(is_stored).count() as u64;
-        let above = (vpn.number() + 1..base + (1 << order)).take_while(is_stored).count() as u64;
-        PageRange::new(Vpn::new(vpn.number() - below), below + 1 + above)
-    }
-
-    /// The pages around `vpn` in its aligned window that lie so near to it on the device that reading all of them costs no more
-    /// than a slot for each, and what has to be read: at most `most` slots.
-    fn swap_run(&self, vpn: Vpn, blob: Blob, order: u32, most: u32) -> (PageRange, Read) {
-        let base = vpn.number() >> order << order;
-        let mut run = (PageRange::new(vpn, 1), Read::of(&blob));
-        let grow = |run: (PageRange, Read), page: Vpn| {
+    /// The pages of the window around `vpn` that lie so near to it on the device that reading all of them costs no more
+    /// than a slot for each, as the range of those, and what has to be read: at most `most` slots.
+    fn swap_run(
+        &self,
+        vpn: Vpn,
+        blob: Blob,
+        window: Window,
+        most: u32,
+        is_at: impl Fn(&Vpn) -> bool,
+    ) -> (PageRange, Read) {
+        let (mut range, mut read, mut pages) = (PageRange::new(vpn, 1), Read::of(&blob), 1);
+        let mut grow = |page: Vpn| {
             let Slot::Swap(blob) = self.table.lookup(page) else {
-                return None;
+                return Some(());
             };
-            if self.underway.holds(page) {
-                return None;
-            }
-            let (start, end) = (run.0.start.min(page), run.0.end.max(page.add(1)));
-            let (pages, read) = (PageRange { start, end }, run.1.with(&blob)?);
-            let is_near = u64::from(read.slots()) <= pages.pages() + 1 && read.slots() <= most;
-            is_near.then_some((pages, read))
+            let more = read.with(&blob)?;
+            let is_near = more.slots() <= pages + 2 && more.slots() <= most;
+            (range, read, pages) = is_near.then(|| {
+                let (start, end) = (range.start.min(page), range.end.max(page.add(1)));
+                (PageRange { start, end }, more, pages + 1)
+            })?;
+            Some(())
         };
-        for n in vpn.number() + 1..base + (1 << order) {
-            let Some(more) = grow(run, Vpn::new(n)) else { break };
-            run = more;
-        }
-        for n in (base..vpn.number()).rev() {
-            let Some(more) = grow(run, Vpn::new(n)) else { break };
-            run = more;
-        }
-        run
+        let _ = window.above(vpn).filter(&is_at).try_for_each(&mut grow);
+        let _ = window.below(vpn).filter(&is_at).try_for_each(&mut grow);
+        (range, read)
     }
 
     /// Pages stored since a page that is faulted was: its word is its shadow (mm/workingset.c). As many more frames would have kept

@@ -24,7 +24,9 @@ const WORTHWHILE_ON_DEVICE: u32 = ALL / 6;
 
 #[derive(Clone, Copy)]
 struct Probe {
-    run: PageRange,
+    range: PageRange,
+    /// Pages of it that would have been brought.
+    neighbours: u32,
     wanted: u32,
 }
 
@@ -52,7 +54,7 @@ impl Locality {
     pub(crate) fn note_load(&mut self, vpn: Vpn) {
         self.loads = self.loads.wrapping_add(1);
         for probe in self.probes.iter_mut().flatten() {
-            probe.wanted += u32::from(probe.run.contains(vpn));
+            probe.wanted += u32::from(probe.range.contains(vpn));
         }
     }
 
@@ -61,14 +63,18 @@ impl Locality {
         self.loads.is_multiple_of(PROBE_EVERY)
     }
 
-    /// A page of `run` is loaded alone, to see whether the others are faulted.
-    pub(crate) fn watch(&mut self, run: PageRange) {
-        if run.pages() < 2 {
+    /// One of `pages` pages in `range` is loaded alone, to see whether the others are faulted.
+    pub(crate) fn watch(&mut self, range: PageRange, pages: u64) {
+        if pages < 2 {
             return;
         }
-        if let Some(over) = self.probes[self.hand].replace(Probe { run, wanted: 0 }) {
-            let neighbours = over.run.pages() as u32 - 1;
-            let worth = ALL * over.wanted.min(neighbours) / neighbours;
+        let probe = Probe {
+            range,
+            neighbours: pages as u32 - 1,
+            wanted: 0,
+        };
+        if let Some(over) = self.probes[self.hand].replace(probe) {
+            let worth = ALL * over.wanted.min(over.neighbours) / over.neighbours;
             self.worth = (self.worth * (WEIGHT - 1) + worth).div_ceil(WEIGHT).min(ALL);
         }
         self.hand = (self.hand + 1) % PROBES;
@@ -94,7 +100,8 @@ mod test {
             let vpn = Vpn::new(next());
             locality.note_load(vpn);
             if locality.is_probe() {
-                locality.watch(PageRange::new(vpn, 4 - vpn.number() % 4));
+                let pages = 4 - vpn.number() % 4;
+                locality.watch(PageRange::new(vpn, pages), pages);
             }
         }
     }

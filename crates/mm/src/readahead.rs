@@ -1,82 +1,315 @@
-//! How many pages a fault is worth: one, or more and more while faults come in sequence.
+//! How many pages a fault is worth: one, or more and more while faults follow a pattern.
 //!
-//! A few streams are remembered, each by the page that would continue it. A fault that continues a stream doubles
-//! its window up to a maximum; any other fault starts a stream with a window of one page. A window is always
-//! clipped to a naturally aligned folio, so sequential access settles on whole folios.
+//! A few streams are remembered, each by what its last fault brought. A fault just above that goes on forward, one just below it
+//! backward; pages between that are there already do not matter, since whoever went over them did not fault. A fault as far from the last one as that was from the one
+//! before goes on in strides. Each doubles the stream's window, up to a maximum; any other fault starts a stream with a window of one page. Windows
+//! forward and backward are naturally aligned folios, so sequential access settles on whole ones; those in strides are pages that lie a stride apart.
 
-use crate::page::Vpn;
+use crate::page::{PageRange, Vpn};
 
 const STREAMS: usize = 8;
+/// Pages that are there already which a stream may pass over, or as many as its window has.
+const GAP_MIN: u64 = 16;
+/// The longest stride that is looked for, in pages.
+const STRIDE_MAX: u64 = 512;
+/// Strides that a stream may pass over, if the pages there need not be brought.
+const SKIP_MAX: u64 = 8;
+
+/// What a fault may bring: every `step`th page of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    range: PageRange,
+    step: u64,
+}
+
+impl Window {
+    /// The aligned folio around `vpn`.
+    pub(crate) fn around(vpn: Vpn, order: u32) -> Self {
+        let start = Vpn::new(vpn.number() >> order << order);
+        Self::of(PageRange::new(start, 1 << order))
+    }
+
+    /// All pages of `range`.
+    pub(crate) fn of(range: PageRange) -> Self {
+        Self { range, step: 1 }
+    }
+
+    /// `pages` pages, a `stride` of pages between two, of which `vpn` is the first.
+    fn strided(vpn: Vpn, stride: i64, pages: u64) -> Self {
+        let step = stride.unsigned_abs();
+        let range = match stride {
+            0.. => PageRange::new(vpn, (pages - 1) * step + 1),
+            _ => {
+                let below = (pages - 1).min(vpn.number() / step) * step;
+                PageRange::new(Vpn::new(vpn.number() - below), below + 1)
+            }
+        };
+        Self { range, step }
+    }
+
+    /// How many pages.
+    pub(crate) fn pages(self) -> u64 {
+        self.range.pages().div_ceil(self.step)
+    }
+
+    /// The pages that it lies among.
+    pub(crate) fn range(self) -> PageRange {
+        self.range
+    }
+
+    pub(crate) fn holds(self, page: Vpn) -> bool {
+        self.range.contains(page) && (page.number() - self.range.start.number()).is_multiple_of(self.step)
+    }
+
+    /// Its pages above one of them, nearest first.
+    pub(crate) fn above(self, vpn: Vpn) -> impl Iterator<Item = Vpn> {
+        (vpn.number()..self.range.end.number())
+            .step_by(self.step as usize)
+            .skip(1)
+            .map(Vpn::new)
+    }
+
+    /// Its pages below one of them, nearest first.
+    pub(crate) fn below(self, vpn: Vpn) -> impl Iterator<Item = Vpn> {
+        let steps = (vpn.number() - self.range.start.number()) / self.step;
+        (1..=steps).map(move |n| Vpn::new(vpn.number() - n * self.step))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pattern {
+    Forward,
+    Backward,
+    /// So many pages from one fault to the next: seen once if the order is 0. Not 0.
+    Stride(i64),
+}
 
 #[derive(Clone, Copy)]
 struct Stream {
-    next: Vpn,
+    brought: PageRange,
+    pattern: Pattern,
     order: u32,
+}
+
+/// What a fault is worth.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead {
+    stream: usize,
+    pattern: Pattern,
+    order: u32,
+}
+
+impl Ahead {
+    /// Whether it follows a pattern.
+    pub(crate) fn is_expected(self) -> bool {
+        self.order > 0
+    }
+
+    /// log2 of the neighbours that it is worth.
+    pub(crate) fn folio_order(self) -> u32 {
+        match self.pattern {
+            Pattern::Forward | Pattern::Backward => self.order,
+            Pattern::Stride(_) => 0,
+        }
+    }
+
+    /// The pages that it is worth, `vpn` one of them; `2^least` neighbours at least if there is a pattern to it.
+    pub(crate) fn window(self, vpn: Vpn, least: u32) -> Window {
+        match self.pattern {
+            Pattern::Stride(stride) if self.order > 0 => Window::strided(vpn, stride, 1 << self.order),
+            Pattern::Forward | Pattern::Backward | Pattern::Stride(_) => Window::around(vpn, self.order.max(least)),
+        }
+    }
 }
 
 /// The recent streams.
 #[derive(Default)]
-pub struct Streams {
+pub(crate) struct Streams {
     streams: [Option<Stream>; STREAMS],
     hand: usize,
 }
 
 impl Streams {
-    /// The order that a fault on `vpn` is worth, at most `max`; the caller reports what it did with
-    /// [`advance`](Self::advance).
-    pub fn window(&mut self, vpn: Vpn, max: u32) -> u32 {
-        self.order(vpn, max).min(vpn.alignment())
+    /// What a fault on `vpn` is worth, at most `2^max` pages; the caller says with [`advance`](Self::advance) what it makes of it.
+    /// `is_there`: whether a page need not be brought.
+    pub(crate) fn follow(&mut self, vpn: Vpn, max: u32, is_there: impl Fn(Vpn) -> bool) -> Ahead {
+        let next = self.streams.iter().enumerate().find_map(|(i, stream)| {
+            let stream = (*stream)?;
+            let pattern = stream.goes_on_at(vpn, &is_there)?;
+            let order = match stream.pattern == pattern {
+                true => stream.order + 1,
+                false => 1,
+            };
+            Some(Ahead {
+                stream: i,
+                pattern,
+                order: order.min(max),
+            })
+        });
+        next.unwrap_or_else(|| self.start(vpn))
     }
 
-    /// As [`window`](Self::window), for windows that may begin before `vpn`.
-    pub fn order(&mut self, vpn: Vpn, max: u32) -> u32 {
-        self.find(vpn).map_or(0, |stream| stream.order + 1).min(max)
+    /// A fault that continues nothing: it may be the second in strides. What may be the first stays, as it may be of something else.
+    fn start(&mut self, vpn: Vpn) -> Ahead {
+        let newest_first = (0..STREAMS).map(|n| self.streams[(self.hand + STREAMS - n) % STREAMS]);
+        let stride = newest_first.flatten().find_map(|first| {
+            let stride = vpn.number() as i64 - first.brought.start.number() as i64;
+            (first.order == 0 && (2..=STRIDE_MAX).contains(&stride.unsigned_abs())).then_some(stride)
+        });
+        self.hand = (self.hand + 1) % STREAMS;
+        Ahead {
+            stream: self.hand,
+            pattern: stride.map_or(Pattern::Forward, Pattern::Stride),
+            order: 0,
+        }
     }
 
-    /// The next fault on `vpn` is worth one page.
-    pub fn narrow(&mut self, vpn: Vpn) {
+    /// A fault that is worth `ahead` brings the pages of `range` that are not there.
+    pub(crate) fn advance(&mut self, ahead: Ahead, range: PageRange) {
+        let Ahead { stream, pattern, order } = ahead;
+        self.streams[stream] = Some(Stream {
+            brought: range,
+            pattern,
+            order,
+        });
+    }
+
+    /// What was to be brought with `vpn` was not: its next fault is worth one page.
+    pub(crate) fn narrow(&mut self, vpn: Vpn) {
         for stream in &mut self.streams {
-            stream.take_if(|stream| stream.next == vpn);
+            stream.take_if(|stream| stream.brought.contains(vpn));
         }
     }
+}
 
-    /// A fault on `vpn` mapped `pages` pages: the stream continues behind them.
-    pub fn advance(&mut self, vpn: Vpn, pages: u64, max: u32) {
-        let next = vpn.add(pages);
-        match self.find(vpn) {
-            Some(stream) => {
-                *stream = Stream {
-                    next,
-                    order: (stream.order + 1).min(max),
-                }
+impl Stream {
+    /// How a fault on `vpn` goes on with it, if it does.
+    fn goes_on_at(self, vpn: Vpn, is_there: &impl Fn(Vpn) -> bool) -> Option<Pattern> {
+        let gap = GAP_MIN.max(1 << self.order);
+        let PageRange { start, end } = self.brought;
+        let passes = |gap_start: Vpn, gap_end: Vpn| {
+            PageRange {
+                start: gap_start,
+                end: gap_end,
             }
-            None => {
-                self.streams[self.hand] = Some(Stream { next, order: 0 });
-                self.hand = (self.hand + 1) % STREAMS;
-            }
+            .iter()
+            .all(is_there)
+        };
+        if vpn >= end && vpn.number() - end.number() <= gap && passes(end, vpn) {
+            return Some(Pattern::Forward);
         }
-    }
-
-    fn find(&mut self, vpn: Vpn) -> Option<&mut Stream> {
-        self.streams.iter_mut().flatten().find(|stream| stream.next == vpn)
+        if vpn < start && start.number() - vpn.number() <= gap + 1 && passes(vpn.add(1), start) {
+            return Some(Pattern::Backward);
+        }
+        let Pattern::Stride(stride) = self.pattern else {
+            return None;
+        };
+        // Of what it brought, the page that is farthest on.
+        let last = if stride > 0 { end.number() - 1 } else { start.number() } as i64;
+        let ahead = vpn.number() as i64 - last;
+        let (strides, rest) = (ahead / stride, ahead % stride);
+        let skipped = |n: i64| is_there(Vpn::new((last + n * stride) as u64));
+        (rest == 0 && (1..=SKIP_MAX as i64).contains(&strides) && (1..strides).all(skipped)).then_some(self.pattern)
     }
 }
 
 #[cfg(test)]
 mod test {
+    use alloc::vec::Vec;
+
     use super::*;
 
-    #[test]
-    fn sequential_faults_get_whole_folios() {
-        let mut streams = Streams::default();
-        let (mut vpn, mut orders) = (Vpn::new(0x1000), alloc::vec::Vec::new());
-        for _ in 0..12 {
-            let order = streams.window(vpn, 4);
-            streams.advance(vpn, 1 << order, 4);
-            orders.push(order);
-            vpn = vpn.add(1 << order);
+    const MAX: u32 = 4;
+
+    /// The windows of faults as long as `next` finds another, each the first page that is not there.
+    fn windows(streams: &mut Streams, faults: usize, next: impl Fn(&dyn Fn(Vpn) -> bool) -> Vpn) -> Vec<Window> {
+        let mut there: Vec<Window> = Vec::new();
+        for _ in 0..faults {
+            let is_there = |page| there.iter().any(|window| window.holds(page));
+            let vpn = next(&is_there);
+            let ahead = streams.follow(vpn, MAX, is_there);
+            let window = ahead.window(vpn, 0);
+            streams.advance(ahead, window.range());
+            there.push(window);
         }
-        assert_eq!(orders, [0, 0, 1, 2, 3, 4, 4, 4, 4, 4, 4, 4]);
-        assert_eq!(streams.window(Vpn::new(0x9000), 4), 0);
+        there
+    }
+
+    #[test]
+    fn faults_in_sequence_get_whole_folios() {
+        let forward = |is_there: &dyn Fn(Vpn) -> bool| (0x1000..).map(Vpn::new).find(|page| !is_there(*page)).unwrap();
+        let got = windows(&mut Streams::default(), 8, forward);
+        assert_eq!(
+            got.iter().map(|window| window.pages()).collect::<Vec<_>>(),
+            [1, 2, 4, 8, 16, 16, 16, 16]
+        );
+        assert!(
+            got.iter()
+                .all(|window| window.range.start.alignment() >= window.pages().ilog2())
+        );
+        let backward =
+            |is_there: &dyn Fn(Vpn) -> bool| (0..0x1fff).rev().map(Vpn::new).find(|page| !is_there(*page)).unwrap();
+        let got = windows(&mut Streams::default(), 8, backward);
+        assert_eq!(
+            got.iter().map(|window| window.pages()).collect::<Vec<_>>(),
+            [1, 2, 4, 8, 16, 16, 16, 16]
+        );
+    }
+
+    #[test]
+    fn pages_that_are_there_are_passed_over() {
+        let mut streams = Streams::default();
+        let odd = |page: Vpn| page.number() % 2 == 1;
+        let mut vpn = Vpn::new(0x1000);
+        let mut orders = Vec::new();
+        for _ in 0..5 {
+            let ahead = streams.follow(vpn, MAX, odd);
+            let range = ahead.window(vpn, 0).range();
+            streams.advance(ahead, range);
+            orders.push(ahead.folio_order());
+            vpn = range.end.add(range.end.number() % 2);
+        }
+        assert_eq!(orders, [0, 1, 2, 3, 4]);
+        // What lies between was not there: whoever went over it would have faulted.
+        let ahead = streams.follow(vpn.add(8), MAX, |_| false);
+        assert!(!ahead.is_expected());
+    }
+
+    #[test]
+    fn strides_are_followed_both_ways() {
+        for stride in [16, -16] {
+            let start = 0x4000;
+            let next = |is_there: &dyn Fn(Vpn) -> bool| {
+                (0..)
+                    .map(|n| Vpn::new((start + n * stride) as u64))
+                    .find(|page| !is_there(*page))
+                    .unwrap()
+            };
+            let got = windows(&mut Streams::default(), 7, next);
+            assert_eq!(
+                got.iter().map(|window| window.pages()).collect::<Vec<_>>(),
+                [1, 1, 2, 4, 8, 16, 16],
+                "{stride}"
+            );
+            assert_eq!(got[6].step, 16);
+        }
+    }
+
+    #[test]
+    fn a_window_in_strides_is_some_pages_of_its_range() {
+        let window = Window::strided(Vpn::new(100), -8, 4);
+        assert_eq!(
+            window.range(),
+            PageRange {
+                start: Vpn::new(76),
+                end: Vpn::new(101)
+            }
+        );
+        let near = |pages: &mut dyn Iterator<Item = Vpn>| pages.map(Vpn::number).collect::<Vec<_>>();
+        assert_eq!(near(&mut window.below(Vpn::new(100))), [92, 84, 76]);
+        assert_eq!(near(&mut window.above(Vpn::new(84))), [92, 100]);
+        assert!(window.holds(Vpn::new(84)) && !window.holds(Vpn::new(85)));
+        // There is nothing below the first page.
+        assert_eq!(Window::strided(Vpn::new(10), -8, 4).range().start, Vpn::new(2));
     }
 }

@@ -102,7 +102,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             if pages.len() == room {
                 return false;
             }
-            self.pool.with_block(&entry, |block| worker.push_load(block));
+            self.pool.with_block(&entry, |block| worker.push_load(vpn, block));
             self.table.publish(
                 vpn,
                 Slot::Zswap(ZswapEntry {

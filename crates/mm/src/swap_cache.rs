@@ -36,7 +36,7 @@ use crate::{Inner, Mm};
 /// Blocks are kept while the pool is below so many sixteenths of its limit: what is stored must not go to the device for them.
 const POOL_SIXTEENTHS: u64 = 15;
 /// Pages loaded at once in sequence at least; out of it they are fewer ([`crate::Config::cluster`]).
-const STREAM_MIN: u64 = 8;
+const STREAM_MIN: usize = 8;
 /// Blocks dropped under one hold of the lock.
 const DROP_PIECE: u64 = 64;
 /// Unwritten pages are worth one point, written ones cost one; blocks are kept from 0 points on, and of one in so many loads
@@ -146,10 +146,17 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// Pages that were stored are mapped. Those that more resident pages would have kept are active; if it is worth it, the blocks of
-    /// the others are kept, and those of all that freeing would not free.
+    /// So many pages are loaded together: whether their blocks are kept, if they may be.
+    pub(crate) fn keeps(&mut self, keep: Keep, pages: usize) -> Keep {
+        Keep {
+            has_room: keep.has_room && pages >= STREAM_MIN && self.keeping.is_worthwhile(),
+            ..keep
+        }
+    }
+
+    /// Pages that were stored are mapped. Those that more resident pages would have kept are active; if it is worth it ([`keeps`](Self::keeps)),
+    /// the blocks of the others are kept, and those of all that freeing would not free.
     pub(crate) fn publish_loaded_run(&mut self, run: PageRange, keep: Keep) {
-        let keeps = keep.has_room && run.pages() >= STREAM_MIN && self.keeping.is_worthwhile();
         for (vpn, order) in run.folios(MAX_ORDER) {
             let (mut resident, mut cached, mut active) = (None, None, None);
             for page in PageRange::new(vpn, 1 << order).iter() {
@@ -161,7 +168,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 let word = if !costs_nothing && distance.is_some_and(|distance| distance <= self.resident) {
                     let tag = *active.get_or_insert_with(|| self.lru_add(Lru::Active, vpn, order));
                     Slot::Resident { order, tag, note: 0 }
-                } else if let Some(kept) = kept.filter(|_| keeps || costs_nothing) {
+                } else if let Some(kept) = kept.filter(|_| keep.has_room || costs_nothing) {
                     let (handle, len) = (kept.handle(), kept.len());
                     let tag = *cached.get_or_insert_with(|| self.lru_add(Lru::Cached, vpn, order));
                     Slot::Cached(CachedEntry { handle, len, tag })

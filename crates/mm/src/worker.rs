@@ -10,7 +10,7 @@ use uzswap_acomp::{Algorithm, Codec, Compressor, Context};
 use crate::checksum;
 use crate::lane::{COMPRESSED_MAX, Lane, Outcome, context};
 use crate::machine::{IoBuffer, Machine};
-use crate::page::{PAGE_SIZE, fingerprint};
+use crate::page::{PAGE_SIZE, PageRange, Vpn, fingerprint};
 use crate::swap_table::entry::Blob;
 use crate::zpool::{Block, PoolKind};
 
@@ -26,6 +26,8 @@ pub struct Worker<M: Machine> {
     blocks: Vec<u8>,
     /// What was taken out of the pool, or read from the device, for a load.
     loads: Vec<Load>,
+    /// The pages that these are for, in order.
+    load_pages: Vec<Vpn>,
     /// Those of them that are read from a device, which are all or none.
     reads: Vec<Blob>,
     /// Which of the slots that were read are open.
@@ -115,6 +117,7 @@ impl<M: Machine> Worker<M> {
             page: Box::new([0; PAGE_SIZE]),
             blocks: vec![0; load_pages * PAGE_SIZE],
             loads: Vec::with_capacity(load_pages),
+            load_pages: Vec::with_capacity(load_pages),
             reads: Vec::with_capacity(load_pages),
             opened: Vec::with_capacity(io_pages),
             io: machine.io_buffer(io_pages),
@@ -280,7 +283,8 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Take along a blob that will be in the I/O buffer when the device was read: [`take_reads`](Self::take_reads).
-    pub(crate) fn push_read(&mut self, blob: Blob) {
+    pub(crate) fn push_read(&mut self, page: Vpn, blob: Blob) {
+        self.load_pages.push(page);
         self.reads.push(blob);
         self.loads.push(Load::Block(blob.codec, blob.len as usize, None));
     }
@@ -306,6 +310,7 @@ impl<M: Machine> Worker<M> {
     /// Forget the blocks of the last load.
     pub(crate) fn begin_loads(&mut self) {
         self.loads.clear();
+        self.load_pages.clear();
         self.reads.clear();
     }
 
@@ -314,14 +319,16 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Take along a stored block.
-    pub(crate) fn push_load(&mut self, block: Block<'_>) {
+    pub(crate) fn push_load(&mut self, page: Vpn, block: Block<'_>) {
+        self.load_pages.push(page);
         let (at, len) = (self.loaded_bytes(), block.bytes.len());
         self.blocks[at..at + len].copy_from_slice(block.bytes);
         self.loads.push(Load::Block(block.codec, len, block.fingerprint));
     }
 
     /// Take along a page of one word over and over.
-    pub(crate) fn push_filled(&mut self, word: u32) {
+    pub(crate) fn push_filled(&mut self, page: Vpn, word: u32) {
+        self.load_pages.push(page);
         self.loads.push(Load::Filled(word));
     }
 
@@ -331,8 +338,24 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Blocks of this load.
-    pub(crate) fn loads(&self) -> usize {
-        self.loads.len()
+    pub(crate) fn loads(&self) -> u64 {
+        self.loads.len() as u64
+    }
+
+    /// The pages of this load.
+    pub(crate) fn load_pages(&self) -> &[Vpn] {
+        &self.load_pages
+    }
+
+    /// The first `pages` pages of this load, those that are neighbours together, each run with how many come before it.
+    pub(crate) fn load_runs(&self, pages: usize) -> impl Iterator<Item = (usize, PageRange)> {
+        let mut at = 0;
+        self.load_pages[..pages]
+            .chunk_by(|page, next| page.add(1) == *next)
+            .map(move |run| {
+                at += run.len();
+                (at - run.len(), PageRange::new(run[0], run.len() as u64))
+            })
     }
 
     /// How many of the first `pages` pages of this load are zeros, and how many were no block.
@@ -343,11 +366,15 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Those of the first `pages` pages of this load that were stored as they are, with their fingerprints.
-    pub(crate) fn raw_among(&self, pages: usize) -> impl Iterator<Item = (u64, u32)> {
+    pub(crate) fn raw_among(&self, pages: usize) -> impl Iterator<Item = (Vpn, u32)> {
         let bytes = self.io.bytes(pages * PAGE_SIZE);
-        let raw = (0..).zip(self.loads.iter().zip(bytes.chunks_exact(PAGE_SIZE)));
-        raw.filter_map(|(i, (load, page))| match load {
-            Load::Block(Codec::Raw, _, known) => Some((i, known.unwrap_or_else(|| fingerprint(page)))),
+        let raw = self
+            .load_pages
+            .iter()
+            .zip(&self.loads)
+            .zip(bytes.chunks_exact(PAGE_SIZE));
+        raw.filter_map(|((vpn, load), bytes)| match load {
+            Load::Block(Codec::Raw, _, known) => Some((*vpn, known.unwrap_or_else(|| fingerprint(bytes)))),
             _ => None,
         })
     }
@@ -396,6 +423,11 @@ impl<M: Machine> Worker<M> {
     }
 
     /// The I/O buffer.
+    pub(crate) fn io_bytes(&self, from: usize, to: usize) -> &[u8] {
+        &self.io.bytes(to)[from..]
+    }
+
+    /// The I/O buffer, to be written to.
     pub(crate) fn io(&mut self) -> &mut M::Io {
         &mut self.io
     }
