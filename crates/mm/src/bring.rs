@@ -46,10 +46,17 @@ impl Underway {
 /// What to bring.
 #[derive(Clone, Copy)]
 pub(crate) enum Bring {
-    /// Zeros for these untouched pages, or for as many as can be.
-    Zeros(PageRange),
+    Zeros(Zeros),
     /// What the worker was given.
     Load(Load),
+}
+
+/// Untouched pages to be filled with zeros, or as many of them as can be.
+#[derive(Clone, Copy)]
+pub(crate) struct Zeros {
+    pub(crate) range: PageRange,
+    /// The page that faulted.
+    pub(crate) wanted: Vpn,
 }
 
 /// Pages to be loaded.
@@ -76,7 +83,7 @@ pub(crate) struct Brought {
 impl Bring {
     pub(crate) fn window(&self) -> Window {
         match self {
-            Self::Zeros(run) => Window::of(*run),
+            Self::Zeros(zeros) => Window::of(zeros.range),
             Self::Load(load) => load.window,
         }
     }
@@ -119,7 +126,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Without the lock.
     pub(crate) fn bring(&self, worker: &mut Worker<M>, bring: Bring) -> Brought {
         match bring {
-            Bring::Zeros(run) => self.map_zeros(run),
+            Bring::Zeros(zeros) => self.map_zeros(zeros.range),
             Bring::Load(load) => self.load(worker, load),
         }
     }
@@ -187,7 +194,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with_for_fault(|inner| {
             inner.underway.end(worker.server());
             let step = match bring {
-                Bring::Zeros(range) => Step::Done(inner.publish_zeros(self, range, brought.done)),
+                Bring::Zeros(zeros) => Step::Done(inner.publish_zeros(self, zeros, brought.done)),
                 Bring::Load(load) => inner.publish_load(self, worker, load, brought),
             };
             if let Step::Bring(again) = step {
@@ -199,28 +206,25 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    fn publish_zeros<M>(&mut self, mm: &Mm<R, M>, range: PageRange, done: Done) -> Fault
+    fn publish_zeros<M>(&mut self, mm: &Mm<R, M>, zeros: Zeros, done: Done) -> Fault
     where
         M: Machine<Arena = A>,
     {
-        match done {
-            Done {
-                pages: 0,
-                stop: Some(stop),
-            } => {
-                // A window that spans two mappings is refused as a whole: next time it is one page.
-                self.streams.narrow(range.start);
-                // And what kswapd has found and copied meanwhile (`leaving`) stays protected.
-                if range.pages() > 1 && stop == Stop::Unmovable || self.leaving.contains(range.start) {
-                    return Fault::Retry;
-                }
-                // Not adopted when it turns out to be mapped: a madvise whose event was applied may be about to drop it.
-                self.not_mapped(mm, range.start, stop, false)
+        let Zeros { range, wanted } = zeros;
+        self.publish_mapped(PageRange::new(range.start, done.pages.into()));
+        if range.start.add(done.pages.into()) > wanted {
+            return Fault::Served;
+        }
+        // A window that spans two mappings is refused as a whole, or something is mapped in front of the page that is no longer (or not yet) under
+        // our care: next time it is one page.
+        self.streams.narrow(wanted);
+        match done.stop {
+            // What kswapd has found and copied meanwhile (`leaving`) stays protected. Not adopted when it turns out to be mapped: a
+            // madvise whose event was applied may be about to drop it.
+            Some(stop) if range.pages() == 1 && !self.leaving.contains(wanted) => {
+                self.not_mapped(mm, wanted, stop, false)
             }
-            Done { pages, .. } => {
-                self.publish_mapped(PageRange::new(range.start, pages.into()));
-                Fault::Served
-            }
+            _ => Fault::Retry,
         }
     }
 

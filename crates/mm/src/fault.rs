@@ -2,7 +2,7 @@
 
 use lock_api::RawMutex;
 
-use crate::bring::{Bring, Load, Read, ZEROS};
+use crate::bring::{Bring, Load, Read, ZEROS, Zeros};
 use crate::machine::{Done, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::readahead::{Ahead, Window};
@@ -110,7 +110,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
         let range = Window::around(vpn, order).range();
         self.streams.advance(ahead, range);
-        Step::Bring(Bring::Zeros(range))
+        Step::Bring(Bring::Zeros(Zeros { range, wanted: vpn }))
     }
 
     /// What a fault on `vpn` is worth.

@@ -96,6 +96,8 @@ pub struct SimMachine {
     pub disk_fails: Cell<bool>,
     /// Steps that fail.
     pub fail: FaultAttr,
+    /// How often whoever waits for a page was woken.
+    woken: RefCell<BTreeMap<Vpn, u64>>,
     clock: Cell<u64>,
 }
 
@@ -119,6 +121,18 @@ impl SimMachine {
     /// Frames in staging slots.
     pub fn staged_frames(&self) -> usize {
         self.staging.borrow().len()
+    }
+
+    /// How often whoever waits for `vpn` was woken.
+    pub fn woken(&self, vpn: Vpn) -> u64 {
+        self.woken.borrow().get(&vpn).copied().unwrap_or(0)
+    }
+
+    fn wake_run(&self, vpn: Vpn, pages: u32) {
+        let mut woken = self.woken.borrow_mut();
+        for page in PageRange::new(vpn, u64::from(pages)).iter() {
+            *woken.entry(page).or_default() += 1;
+        }
     }
 
     /// Whether a run lies on both sides of a border between two mappings.
@@ -241,21 +255,30 @@ impl Machine for SimMachine {
 
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
         let stops = [Stop::Again, Stop::Busy, Stop::NoMemory];
-        self.fail
-            .cut_short(pages, &stops, |pages| self.put_in(slot, vpn, pages))
+        let done = self
+            .fail
+            .cut_short(pages, &stops, |pages| self.put_in(slot, vpn, pages));
+        self.wake_run(vpn, done.pages);
+        done
     }
 
-    fn copy_in(&self, vpn: Vpn, bytes: &[u8], _: bool) -> Done {
+    fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
         let pages = (bytes.len() / PAGE_SIZE) as u32;
         if self.spans_boundary(vpn, pages) {
             return Done::none(Stop::Unmovable);
         }
-        self.fail.cut_short(pages, &[Stop::Again, Stop::NoMemory], |pages| {
+        let done = self.fail.cut_short(pages, &[Stop::Again, Stop::NoMemory], |pages| {
             self.copy_pages(vpn, &bytes[..pages as usize * PAGE_SIZE])
-        })
+        });
+        if wake {
+            self.wake_run(vpn, done.pages);
+        }
+        done
     }
 
-    fn wake(&self, _: Vpn, _: u32) {}
+    fn wake(&self, vpn: Vpn, pages: u32) {
+        self.wake_run(vpn, pages);
+    }
 
     fn with_staged<T>(&self, slots: &[u32], f: impl FnOnce(&[&[u8]]) -> T) -> T {
         let staging = self.staging.borrow();

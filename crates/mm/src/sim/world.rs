@@ -66,8 +66,33 @@ fn algorithm(seed: u64) -> Algorithm {
 enum Serving {
     #[default]
     Idle,
-    Begun(Bring),
-    Brought(Bring, Brought),
+    Begun(Waiting, Bring),
+    Brought(Waiting, Bring, Brought),
+}
+
+/// A page that is waited for, and how often whoever waits for it had been woken when its fault began.
+#[derive(Clone, Copy)]
+struct Waiting {
+    vpn: Vpn,
+    woken: u64,
+}
+
+impl Waiting {
+    fn begin(machine: &SimMachine, vpn: Vpn) -> Self {
+        Self {
+            vpn,
+            woken: machine.woken(vpn),
+        }
+    }
+
+    /// Its fault is over: whoever waits looks again, or nobody will ever serve it.
+    fn end(self, machine: &SimMachine, fault: Fault) {
+        let Self { vpn, woken } = self;
+        assert!(
+            fault != Fault::Served || machine.woken(vpn) > woken,
+            "{vpn:?} was served and nobody woken"
+        );
+    }
 }
 
 /// The program and its engine.
@@ -157,7 +182,9 @@ impl<R: RawMutex> World<R> {
             if self.mm.machine().read(vpn).is_some() {
                 return;
             }
+            let waiting = Waiting::begin(self.mm.machine(), vpn);
             let fault = self.mm.fault(&mut self.worker, vpn);
+            waiting.end(self.mm.machine(), fault);
             if fault == Fault::Retry {
                 // It may wait for whoever brings the page, or for the end of a fork.
                 self.finish_serving();
@@ -180,19 +207,22 @@ impl<R: RawMutex> World<R> {
     fn serve(&mut self, server: usize, vpn: Vpn) {
         let mm = &self.mm;
         let (worker, serving) = &mut self.servers[server];
-        let step = match core::mem::take(serving) {
+        let (waiting, step) = match core::mem::take(serving) {
             Serving::Idle if mm.machine().read(vpn).is_some() => return,
-            Serving::Idle => mm.begin_fault(worker, vpn),
-            Serving::Begun(bring) => {
+            Serving::Idle => (Waiting::begin(mm.machine(), vpn), mm.begin_fault(worker, vpn)),
+            Serving::Begun(waiting, bring) => {
                 let brought = mm.bring(worker, bring);
-                *serving = Serving::Brought(bring, brought);
+                *serving = Serving::Brought(waiting, bring, brought);
                 return;
             }
-            Serving::Brought(bring, brought) => mm.publish_brought(worker, bring, brought),
+            Serving::Brought(waiting, bring, brought) => (waiting, mm.publish_brought(worker, bring, brought)),
         };
         match step {
-            Step::Bring(bring) => *serving = Serving::Begun(bring),
-            Step::Done(fault) => assert!(fault != Fault::Lost, "{vpn:?} is lost"),
+            Step::Bring(bring) => *serving = Serving::Begun(waiting, bring),
+            Step::Done(fault) => {
+                waiting.end(mm.machine(), fault);
+                assert!(fault != Fault::Lost, "{:?} is lost", waiting.vpn);
+            }
         }
     }
 
