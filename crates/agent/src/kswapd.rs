@@ -461,6 +461,7 @@ impl Kswapd {
             (Field::Swapped, gauges.swapped),
             (Field::Agent, agent),
             (Field::Cached, gauges.cached * page),
+            (Field::Active, gauges.active * page),
         ];
         for (field, value) in fields {
             group.set_field(slot, field, value);

@@ -47,6 +47,7 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
     );
     put("written_back_pages", json!(stat.get(Item::ZswpWb)));
     put("anon_resident", json!(group.sum(Field::Resident)));
+    put("active_anon", json!(group.sum(Field::Active)));
     put("swapcached", json!(group.sum(Field::Cached)));
     put("anon_staged", json!(group.sum(Field::Staged)));
     put(

@@ -164,6 +164,8 @@ pub enum Field {
     SwapCharge = 10,
     /// Pages of the pool charged to the group: what a relative has put there is charged to it.
     PoolCharge = 11,
+    /// Bytes mapped that are known to be wanted.
+    Active = 12,
 }
 
 /// A group file's words, with names.

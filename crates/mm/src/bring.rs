@@ -25,21 +25,27 @@ use crate::{Inner, Mm};
 /// Threads that may serve faults at a time.
 pub const SERVERS_MAX: usize = 4;
 
-/// The pages that each server brings now, or that lie among them.
+/// What each server brings now.
 #[derive(Default)]
-pub(crate) struct Underway([Option<Window>; SERVERS_MAX]);
+pub(crate) struct Underway([Option<Bring>; SERVERS_MAX]);
 
 impl Underway {
-    pub(crate) fn begin(&mut self, server: usize, window: Window) {
-        self.0[server] = Some(window);
+    pub(crate) fn begin(&mut self, server: usize, bring: Bring) {
+        self.0[server] = Some(bring);
     }
 
     fn end(&mut self, server: usize) {
         self.0[server] = None;
     }
 
-    pub(crate) fn holds(&self, page: Vpn) -> bool {
-        self.0.iter().flatten().any(|window| window.holds(page))
+    /// Whether one of them may be bringing a page, which `slot` says how to. A window holds pages that were not there to be brought
+    /// with the others; their slots tell.
+    pub(crate) fn holds(&self, page: Vpn, slot: Slot) -> bool {
+        self.0.iter().flatten().any(|bring| match (bring, slot) {
+            (Bring::Zeros(zeros), Slot::None) => zeros.range.contains(page),
+            (Bring::Load(load), Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_)) => load.window.holds(page),
+            _ => false,
+        })
     }
 }
 
@@ -78,15 +84,6 @@ pub(crate) struct Brought {
     /// Pages that were decompressed.
     loaded: usize,
     is_read: bool,
-}
-
-impl Bring {
-    pub(crate) fn window(&self) -> Window {
-        match self {
-            Self::Zeros(zeros) => Window::of(zeros.range),
-            Self::Load(load) => load.window,
-        }
-    }
 }
 
 /// Slots of a device to be read.
@@ -157,18 +154,19 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let loaded = if is_read { worker.decompress_loads() } else { 0 };
         let done = match loaded {
             0 => Done::none(Stop::Missing),
-            _ => self.map_loads(worker, loaded),
+            _ => self.map_loads(worker, loaded, load.wanted),
         };
         Brought { done, loaded, is_read }
     }
 
     /// Map the first `loaded` pages of a load, until one is refused.
-    fn map_loads(&self, worker: &Worker<M>, loaded: usize) -> Done {
+    fn map_loads(&self, worker: &Worker<M>, loaded: usize, wanted: Vpn) -> Done {
         let (mut pages, mut stop) = (0, None);
         for (before, run) in worker.load_runs(loaded) {
             let end = before + run.pages() as usize;
             let bytes = worker.io_bytes(before * PAGE_SIZE, end * PAGE_SIZE);
-            let done = self.machine.copy_in(run.start, bytes, true);
+            // Whoever waits for another page of it will be told that it is there.
+            let done = self.machine.copy_in(run.start, bytes, run.contains(wanted));
             pages += done.pages;
             stop = done.stop;
             if u64::from(done.pages) < run.pages() {
@@ -198,7 +196,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 Bring::Load(load) => inner.publish_load(self, worker, load, brought),
             };
             if let Step::Bring(again) = step {
-                inner.underway.begin(worker.server(), again.window());
+                inner.underway.begin(worker.server(), again);
             }
             step
         })
@@ -265,6 +263,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.streams.narrow(wanted);
         let window = Window::around(wanted, 0);
         match self.take_along(worker, wanted, window) {
+            // Another thread brings it by now.
+            Some(_) if worker.loads() == 0 => Step::Done(Fault::Retry),
             Some(read) => Step::Bring(Bring::Load(Load {
                 window,
                 read,
@@ -313,5 +313,42 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Some(log) => run.iter().for_each(|vpn| log.push_served(vpn)),
             None => self.publish_resident_run(run.start, run.pages()),
         }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::Effort;
+    use crate::sim::{BASE, PAGES, World};
+
+    fn page(n: u64) -> Vpn {
+        Vpn::new(BASE + n)
+    }
+
+    #[test]
+    fn a_page_that_lies_in_the_window_of_another_thread_is_not_taken_for_a_damaged_one() {
+        let mut world = World::<parking_lot::RawMutex>::new(0, crate::sim::ARENA_PAGES);
+        (0..PAGES).for_each(|n| world.write(page(n), n * 8 + 5));
+        while world.mm.shrink(&mut world.worker, 16, Effort::Urgent).reclaimed > 0 {}
+        let [mut first, mut second] = [1, 2].map(|n| Worker::for_server(world.mm.config(), world.mm.machine(), n));
+        let bring = |step| match step {
+            Step::Bring(bring) => bring,
+            Step::Done(fault) => panic!("{fault:?}"),
+        };
+        for n in [16, 20, 22, 24] {
+            assert_eq!(world.mm.fault(&mut first, page(n)), Fault::Served);
+        }
+        // The window of the second thread holds the pages that the first one brings, and passes them over.
+        let one = bring(world.mm.begin_fault(&mut first, page(44)));
+        let other = bring(world.mm.begin_fault(&mut second, page(32)));
+        assert_eq!((first.load_pages().len(), second.load_pages().len()), (4, 12));
+        world.mm.machine().boundary.set(Some(page(46)));
+        let brought = world.mm.bring(&mut first, one);
+        let step = world.mm.publish_brought(&mut first, one, brought);
+        assert!(matches!(step, Step::Done(Fault::Retry)));
+        let brought = world.mm.bring(&mut second, other);
+        world.mm.publish_brought(&mut second, other, brought);
+        (0..PAGES).for_each(|n| world.check(page(n)));
     }
 }

@@ -57,7 +57,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with_for_fault(|inner| {
             let step = inner.serve(self, worker, vpn);
             if let Step::Bring(bring) = step {
-                inner.underway.begin(worker.server(), bring.window());
+                inner.underway.begin(worker.server(), bring);
             }
             step
         })
@@ -69,7 +69,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        if self.underway.holds(vpn) {
+        if self.underway.holds(vpn, self.table.lookup(vpn)) {
             // Another thread brings it.
             return Step::Done(Fault::Retry);
         }
@@ -99,10 +99,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
         let ahead = self.follow(vpn, mm.config.folio_order_max);
         let untouched = |inner: &Self, range: PageRange| {
-            inner.managed.covers(range)
-                && range
-                    .iter()
-                    .all(|page| inner.table.lookup(page) == Slot::None && inner.is_at_rest(page))
+            inner.managed.covers(range) && range.iter().all(|page| inner.is_untouched(page))
         };
         let mut order = ahead.folio_order();
         while order > 0 && !untouched(self, Window::around(vpn, order).range()) {
@@ -122,13 +119,15 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             ..
         } = self;
         streams.follow(vpn, order_max, |page| {
-            matches!(table.lookup(page), Slot::Resident { .. } | Slot::Cached(_)) || underway.holds(page)
+            let slot = table.lookup(page);
+            matches!(slot, Slot::Resident { .. } | Slot::Cached(_)) || underway.holds(page, slot)
         })
     }
 
-    /// Neither being brought by another thread nor leaving.
-    fn is_at_rest(&self, page: Vpn) -> bool {
-        !self.underway.holds(page) && !self.leaving.contains(page)
+    /// Whether a page has no word, and is neither being brought by another thread nor leaving.
+    fn is_untouched(&self, page: Vpn) -> bool {
+        let slot = self.table.lookup(page);
+        slot == Slot::None && !self.underway.holds(page, slot) && !self.leaving.contains(page)
     }
 
     /// Map zeros at a page whose word stays as it is. Two kinds of page come here:
@@ -221,8 +220,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let is_swapped = matches!(slot, Slot::Swap(_));
         let ahead = self.follow(vpn, mm.config.load_order_max());
         let window = match ahead.is_expected() {
-            true => ahead.window(vpn, mm.config.cluster(is_swapped)),
-            false => Window::around(vpn, self.neighbours(mm, worker, vpn, is_swapped)),
+            true => ahead.window(vpn),
+            false => self.neighbours(mm, worker, vpn, is_swapped),
         };
         let Some(read) = self.take_along(worker, vpn, window) else {
             return Step::Done(Fault::Retry);
@@ -253,24 +252,39 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }))
     }
 
-    /// The order of the window that is worth bringing with a page that follows no pattern.
-    fn neighbours<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> u32
+    /// What is worth bringing with a page that follows no pattern: at most what adjoins it, since what is in between is there because it is of another
+    /// kind.
+    fn neighbours<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> Window
     where
         M: Machine<Arena = A>,
     {
-        let order = mm.config.cluster(is_swapped);
+        let window = Window::around(vpn, mm.config.cluster(is_swapped));
+        let adjoining = |page: &Vpn| self.is_at(*page, is_swapped);
+        let start = window.below(vpn).take_while(adjoining).last().unwrap_or(vpn);
+        let last = window.above(vpn).take_while(adjoining).last().unwrap_or(vpn);
+        let window = Window::of(PageRange {
+            start,
+            end: last.add(1),
+        });
         self.locality.note_load(vpn);
         if self.locality.is_probe() {
-            let window = Window::around(vpn, order);
-            if self.take_along(worker, vpn, window).is_some() {
-                self.locality.watch(window.range(), worker.loads());
-            }
-            return 0;
+            let _ = self.take_along(worker, vpn, window);
+            self.locality.watch(worker.load_pages());
+            return Window::around(vpn, 0);
         }
-        if self.locality.is_worthwhile(is_swapped) {
-            order
-        } else {
-            0
+        match self.locality.is_worthwhile(is_swapped) {
+            true => window,
+            false => Window::around(vpn, 0),
+        }
+    }
+
+    /// Whether a page is on the device, or in the pool or of one word, and no other thread brings it.
+    fn is_at(&self, page: Vpn, on_device: bool) -> bool {
+        let slot = self.table.lookup(page);
+        match slot {
+            Slot::Zswap(_) | Slot::Filled { .. } => !on_device && !self.underway.holds(page, slot),
+            Slot::Swap(_) => on_device && !self.underway.holds(page, slot),
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => false,
         }
     }
 
@@ -282,13 +296,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         vpn: Vpn,
         window: Window,
     ) -> Option<Option<Read>> {
-        let is_at = |page: &Vpn| match self.table.lookup(*page) {
-            Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => !self.underway.holds(*page),
-            Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => false,
-        };
         let read = match self.table.lookup(vpn) {
             Slot::Zswap(_) | Slot::Filled { .. } => None,
-            Slot::Swap(blob) => Some(self.swap_run(vpn, blob, window, worker.io_pages() as u32, is_at)),
+            Slot::Swap(blob) => Some(self.swap_run(vpn, blob, window, worker.io_pages() as u32)),
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => return None,
         };
         worker.begin_loads();
@@ -299,12 +309,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             .last()
             .unwrap_or(vpn);
         let pages = core::iter::once(start).chain(window.above(start));
-        for page in pages.take_while(|page| *page < range.end).filter(is_at) {
-            match (self.table.lookup(page), read) {
-                (Slot::Zswap(entry), None) => self.pool.with_block(&entry, |block| worker.push_load(page, block)),
-                (Slot::Filled { word }, None) => worker.push_filled(page, word),
-                (Slot::Swap(blob), Some(_)) => worker.push_read(page, blob),
-                _ => {}
+        let pages = pages.take_while(|page| *page < range.end);
+        for page in pages.filter(|page| self.is_at(*page, read.is_some())) {
+            match self.table.lookup(page) {
+                Slot::Zswap(entry) => self.pool.with_block(&entry, |block| worker.push_load(page, block)),
+                Slot::Filled { word } => worker.push_filled(page, word),
+                Slot::Swap(blob) => worker.push_read(page, blob),
+                // Not stored, so not there.
+                Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => {}
             }
         }
         Some(read.map(|(_, read)| read))
@@ -312,18 +324,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// The pages of the window around `vpn` that lie so near to it on the device that reading all of them costs no more
     /// than a slot for each, as the range of those, and what has to be read: at most `most` slots.
-    fn swap_run(
-        &self,
-        vpn: Vpn,
-        blob: Blob,
-        window: Window,
-        most: u32,
-        is_at: impl Fn(&Vpn) -> bool,
-    ) -> (PageRange, Read) {
+    fn swap_run(&self, vpn: Vpn, blob: Blob, window: Window, most: u32) -> (PageRange, Read) {
         let (mut range, mut read, mut pages) = (PageRange::new(vpn, 1), Read::of(&blob), 1);
         let mut grow = |page: Vpn| {
             let Slot::Swap(blob) = self.table.lookup(page) else {
-                return Some(());
+                return None;
             };
             let more = read.with(&blob)?;
             let is_near = more.slots() <= pages + 2 && more.slots() <= most;
@@ -333,8 +338,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             })?;
             Some(())
         };
-        let _ = window.above(vpn).filter(&is_at).try_for_each(&mut grow);
-        let _ = window.below(vpn).filter(&is_at).try_for_each(&mut grow);
+        let is_there = |page: &Vpn| self.is_at(*page, true);
+        let _ = window.above(vpn).filter(is_there).try_for_each(&mut grow);
+        let _ = window.below(vpn).filter(is_there).try_for_each(&mut grow);
         (range, read)
     }
 

@@ -24,9 +24,7 @@ const WORTHWHILE_ON_DEVICE: u32 = ALL / 6;
 
 #[derive(Clone, Copy)]
 struct Probe {
-    range: PageRange,
-    /// Pages of it that would have been brought.
-    neighbours: u32,
+    run: PageRange,
     wanted: u32,
 }
 
@@ -54,7 +52,7 @@ impl Locality {
     pub(crate) fn note_load(&mut self, vpn: Vpn) {
         self.loads = self.loads.wrapping_add(1);
         for probe in self.probes.iter_mut().flatten() {
-            probe.wanted += u32::from(probe.range.contains(vpn));
+            probe.wanted += u32::from(probe.run.contains(vpn));
         }
     }
 
@@ -63,18 +61,18 @@ impl Locality {
         self.loads.is_multiple_of(PROBE_EVERY)
     }
 
-    /// One of `pages` pages in `range` is loaded alone, to see whether the others are faulted.
-    pub(crate) fn watch(&mut self, range: PageRange, pages: u64) {
-        if pages < 2 {
+    /// One of `pages`, which are neighbours, is loaded alone, to see whether the others are faulted.
+    pub(crate) fn watch(&mut self, pages: &[Vpn]) {
+        let (Some(first), true) = (pages.first(), pages.len() > 1) else {
             return;
-        }
+        };
         let probe = Probe {
-            range,
-            neighbours: pages as u32 - 1,
+            run: PageRange::new(*first, pages.len() as u64),
             wanted: 0,
         };
         if let Some(over) = self.probes[self.hand].replace(probe) {
-            let worth = ALL * over.wanted.min(over.neighbours) / over.neighbours;
+            let neighbours = over.run.pages() as u32 - 1;
+            let worth = ALL * over.wanted.min(neighbours) / neighbours;
             self.worth = (self.worth * (WEIGHT - 1) + worth).div_ceil(WEIGHT).min(ALL);
         }
         self.hand = (self.hand + 1) % PROBES;
@@ -92,6 +90,8 @@ impl Locality {
 
 #[cfg(test)]
 mod test {
+    use alloc::vec::Vec;
+
     use super::*;
 
     /// Loads of `next()`, each a probe of what is left of its four pages when it is its turn.
@@ -100,8 +100,8 @@ mod test {
             let vpn = Vpn::new(next());
             locality.note_load(vpn);
             if locality.is_probe() {
-                let pages = 4 - vpn.number() % 4;
-                locality.watch(PageRange::new(vpn, pages), pages);
+                let pages = PageRange::new(vpn, 4 - vpn.number() % 4).iter();
+                locality.watch(&pages.collect::<Vec<_>>());
             }
         }
     }

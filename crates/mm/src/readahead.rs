@@ -1,15 +1,13 @@
 //! How many pages a fault is worth: one, or more and more while faults follow a pattern.
 //!
 //! A few streams are remembered, each by what its last fault brought. A fault just above that goes on forward, one just below it
-//! backward; pages between that are there already do not matter, since whoever went over them did not fault. A fault as far from the last one as that was from the one
+//! backward; a few pages between that are there already do not matter, since whoever went over them did not fault. A fault as far from the last one as that was from the one
 //! before goes on in strides. Each doubles the stream's window, up to a maximum; any other fault starts a stream with a window of one page. Windows
 //! forward and backward are naturally aligned folios, so sequential access settles on whole ones; those in strides are pages that lie a stride apart.
 
 use crate::page::{PageRange, Vpn};
 
 const STREAMS: usize = 8;
-/// Pages that are there already which a stream may pass over, or as many as its window has.
-const GAP_MIN: u64 = 16;
 /// The longest stride that is looked for, in pages.
 const STRIDE_MAX: u64 = 512;
 /// Strides that a stream may pass over, if the pages there need not be brought.
@@ -38,7 +36,10 @@ impl Window {
     fn strided(vpn: Vpn, stride: i64, pages: u64) -> Self {
         let step = stride.unsigned_abs();
         let range = match stride {
-            0.. => PageRange::new(vpn, (pages - 1) * step + 1),
+            0.. => {
+                let above = (pages - 1).min((PageRange::USER.end.number() - 1 - vpn.number()) / step) * step;
+                PageRange::new(vpn, above + 1)
+            }
             _ => {
                 let below = (pages - 1).min(vpn.number() / step) * step;
                 PageRange::new(Vpn::new(vpn.number() - below), below + 1)
@@ -86,6 +87,8 @@ enum Pattern {
 
 #[derive(Clone, Copy)]
 struct Stream {
+    /// The page of its last fault, and what was to be brought with it.
+    fault: Vpn,
     brought: PageRange,
     pattern: Pattern,
     order: u32,
@@ -94,6 +97,7 @@ struct Stream {
 /// What a fault is worth.
 #[derive(Clone, Copy)]
 pub(crate) struct Ahead {
+    fault: Vpn,
     stream: usize,
     pattern: Pattern,
     order: u32,
@@ -113,11 +117,20 @@ impl Ahead {
         }
     }
 
-    /// The pages that it is worth, `vpn` one of them; `2^least` neighbours at least if there is a pattern to it.
-    pub(crate) fn window(self, vpn: Vpn, least: u32) -> Window {
+    /// The pages that it is worth from `vpn` on: what was passed is not wanted again.
+    pub(crate) fn window(self, vpn: Vpn) -> Window {
         match self.pattern {
             Pattern::Stride(stride) if self.order > 0 => Window::strided(vpn, stride, 1 << self.order),
-            Pattern::Forward | Pattern::Backward | Pattern::Stride(_) => Window::around(vpn, self.order.max(least)),
+            Pattern::Forward | Pattern::Backward | Pattern::Stride(_) => {
+                let folio = Window::around(vpn, self.order).range;
+                Window::of(match self.pattern {
+                    Pattern::Backward => PageRange {
+                        end: vpn.add(1),
+                        ..folio
+                    },
+                    Pattern::Forward | Pattern::Stride(_) => PageRange { start: vpn, ..folio },
+                })
+            }
         }
     }
 }
@@ -133,31 +146,29 @@ impl Streams {
     /// What a fault on `vpn` is worth, at most `2^max` pages; the caller says with [`advance`](Self::advance) what it makes of it.
     /// `is_there`: whether a page need not be brought.
     pub(crate) fn follow(&mut self, vpn: Vpn, max: u32, is_there: impl Fn(Vpn) -> bool) -> Ahead {
-        let next = self.streams.iter().enumerate().find_map(|(i, stream)| {
+        let next = self.streams.iter().enumerate().filter_map(|(i, stream)| {
             let stream = (*stream)?;
-            let pattern = stream.goes_on_at(vpn, &is_there)?;
-            let order = match stream.pattern == pattern {
-                true => stream.order + 1,
-                false => 1,
-            };
+            let (pattern, order) = stream.goes_on_at(vpn, &is_there)?;
             Some(Ahead {
+                fault: vpn,
                 stream: i,
                 pattern,
                 order: order.min(max),
             })
         });
-        next.unwrap_or_else(|| self.start(vpn))
+        next.max_by_key(|ahead| ahead.order).unwrap_or_else(|| self.start(vpn))
     }
 
     /// A fault that continues nothing: it may be the second in strides. What may be the first stays, as it may be of something else.
     fn start(&mut self, vpn: Vpn) -> Ahead {
         let newest_first = (0..STREAMS).map(|n| self.streams[(self.hand + STREAMS - n) % STREAMS]);
         let stride = newest_first.flatten().find_map(|first| {
-            let stride = vpn.number() as i64 - first.brought.start.number() as i64;
+            let stride = vpn.number() as i64 - first.fault.number() as i64;
             (first.order == 0 && (2..=STRIDE_MAX).contains(&stride.unsigned_abs())).then_some(stride)
         });
         self.hand = (self.hand + 1) % STREAMS;
         Ahead {
+            fault: vpn,
             stream: self.hand,
             pattern: stride.map_or(Pattern::Forward, Pattern::Stride),
             order: 0,
@@ -166,8 +177,14 @@ impl Streams {
 
     /// A fault that is worth `ahead` brings the pages of `range` that are not there.
     pub(crate) fn advance(&mut self, ahead: Ahead, range: PageRange) {
-        let Ahead { stream, pattern, order } = ahead;
+        let Ahead {
+            fault,
+            stream,
+            pattern,
+            order,
+        } = ahead;
         self.streams[stream] = Some(Stream {
+            fault,
             brought: range,
             pattern,
             order,
@@ -183,33 +200,43 @@ impl Streams {
 }
 
 impl Stream {
-    /// How a fault on `vpn` goes on with it, if it does.
-    fn goes_on_at(self, vpn: Vpn, is_there: &impl Fn(Vpn) -> bool) -> Option<Pattern> {
-        let gap = GAP_MIN.max(1 << self.order);
-        let PageRange { start, end } = self.brought;
-        let passes = |gap_start: Vpn, gap_end: Vpn| {
-            PageRange {
-                start: gap_start,
-                end: gap_end,
-            }
-            .iter()
-            .all(is_there)
+    /// How a fault on `vpn` goes on with it, and what it is worth then, if it does.
+    fn goes_on_at(self, vpn: Vpn, is_there: &impl Fn(Vpn) -> bool) -> Option<(Pattern, u32)> {
+        if self.brought.contains(vpn) {
+            // Not everything was.
+            return (self.order > 0).then_some((self.pattern, self.order));
+        }
+        let next = |pattern| match pattern == self.pattern {
+            true => (pattern, self.order + 1),
+            false => (pattern, 1),
         };
+        let gap = (1 << self.order) - 1;
+        let PageRange { start, end } = self.brought;
+        let passes = |start, end| PageRange { start, end }.iter().all(is_there);
         if vpn >= end && vpn.number() - end.number() <= gap && passes(end, vpn) {
-            return Some(Pattern::Forward);
+            return Some(next(Pattern::Forward));
         }
         if vpn < start && start.number() - vpn.number() <= gap + 1 && passes(vpn.add(1), start) {
-            return Some(Pattern::Backward);
+            return Some(next(Pattern::Backward));
         }
-        let Pattern::Stride(stride) = self.pattern else {
-            return None;
-        };
+        match self.pattern {
+            Pattern::Stride(stride) if self.is_strides_on(vpn, stride, is_there) => Some(next(self.pattern)),
+            Pattern::Forward | Pattern::Backward | Pattern::Stride(_) => None,
+        }
+    }
+
+    /// Whether `vpn` is what comes next in strides.
+    fn is_strides_on(self, vpn: Vpn, stride: i64, is_there: &impl Fn(Vpn) -> bool) -> bool {
         // Of what it brought, the page that is farthest on.
-        let last = if stride > 0 { end.number() - 1 } else { start.number() } as i64;
+        let last = match (self.order, stride) {
+            (0, _) => self.fault.number(),
+            (_, 0..) => self.brought.end.number() - 1,
+            _ => self.brought.start.number(),
+        } as i64;
         let ahead = vpn.number() as i64 - last;
         let (strides, rest) = (ahead / stride, ahead % stride);
-        let skipped = |n: i64| is_there(Vpn::new((last + n * stride) as u64));
-        (rest == 0 && (1..=SKIP_MAX as i64).contains(&strides) && (1..strides).all(skipped)).then_some(self.pattern)
+        let is_skipped = |n: i64| is_there(Vpn::new((last + n * stride) as u64));
+        rest == 0 && (1..=SKIP_MAX as i64).contains(&strides) && (1..strides).all(is_skipped)
     }
 }
 
@@ -228,7 +255,7 @@ mod test {
             let is_there = |page| there.iter().any(|window| window.holds(page));
             let vpn = next(&is_there);
             let ahead = streams.follow(vpn, MAX, is_there);
-            let window = ahead.window(vpn, 0);
+            let window = ahead.window(vpn);
             streams.advance(ahead, window.range());
             there.push(window);
         }
@@ -241,7 +268,7 @@ mod test {
         let got = windows(&mut Streams::default(), 8, forward);
         assert_eq!(
             got.iter().map(|window| window.pages()).collect::<Vec<_>>(),
-            [1, 2, 4, 8, 16, 16, 16, 16]
+            [1, 1, 2, 4, 8, 16, 16, 16]
         );
         assert!(
             got.iter()
@@ -259,20 +286,18 @@ mod test {
     #[test]
     fn pages_that_are_there_are_passed_over() {
         let mut streams = Streams::default();
-        let odd = |page: Vpn| page.number() % 2 == 1;
-        let mut vpn = Vpn::new(0x1000);
-        let mut orders = Vec::new();
-        for _ in 0..5 {
-            let ahead = streams.follow(vpn, MAX, odd);
-            let range = ahead.window(vpn, 0).range();
-            streams.advance(ahead, range);
-            orders.push(ahead.folio_order());
-            vpn = range.end.add(range.end.number() % 2);
-        }
-        assert_eq!(orders, [0, 1, 2, 3, 4]);
+        let mut fault = |vpn: u64, is_there: &dyn Fn(Vpn) -> bool| {
+            let ahead = streams.follow(Vpn::new(vpn), MAX, is_there);
+            streams.advance(ahead, ahead.window(Vpn::new(vpn)).range());
+            ahead.order
+        };
+        let orders = [0x1000, 0x1001, 0x1002, 0x1004].map(|vpn| fault(vpn, &|_| false));
+        assert_eq!(orders, [0, 1, 2, 3]);
+        assert_eq!(fault(0x100b, &|page| page.number() < 0x100b), 4);
         // What lies between was not there: whoever went over it would have faulted.
-        let ahead = streams.follow(vpn.add(8), MAX, |_| false);
-        assert!(!ahead.is_expected());
+        assert_eq!(fault(0x1012, &|_| false), 0);
+        // In the window, and was not brought with the others.
+        assert_eq!(fault(0x100d, &|_| false), 4);
     }
 
     #[test]

@@ -103,6 +103,7 @@ pub struct World<R> {
     pub worker: Worker<SimMachine>,
     /// Other threads that serve faults, each somewhere in the middle of one.
     servers: Vec<(Worker<SimMachine>, Serving)>,
+    last_served: Vpn,
     /// What the program wrote; other pages are zeros.
     shadow: BTreeMap<Vpn, Vec<u8>>,
     tries: u32,
@@ -153,6 +154,7 @@ impl<R: RawMutex> World<R> {
         mm.manage(PageRange::new(Vpn::new(BASE), PAGES));
         Self {
             worker: Worker::new(&config, mm.machine()),
+            last_served: Vpn::new(BASE),
             servers: (1..SERVERS_MAX)
                 .map(|n| (Worker::for_server(&config, mm.machine(), n), Serving::Idle))
                 .collect(),
@@ -201,6 +203,17 @@ impl<R: RawMutex> World<R> {
             );
         }
         panic!("{vpn:?} faults for ever");
+    }
+
+    /// Mostly the page above or below the last one that a fault of another thread began at: windows of several threads overlap then.
+    fn near_the_last(&mut self, seed: u64, vpn: Vpn) -> Vpn {
+        let at = self.last_served.number() - BASE;
+        self.last_served = match seed % 8 {
+            0 | 1 => vpn,
+            2 | 3 => Vpn::new(BASE + (at + PAGES - 1) % PAGES),
+            _ => Vpn::new(BASE + (at + 1) % PAGES),
+        };
+        self.last_served
     }
 
     /// The next step of a fault at `vpn` in one of the other threads, or of the one that it is serving.
@@ -396,7 +409,10 @@ impl<R: RawMutex> World<R> {
                 }
             }
             26 => self.cross(len.min(PAGES / 3), seed.is_multiple_of(2)),
-            27 => self.serve(seed as usize % self.servers.len(), vpn),
+            27 => {
+                let vpn = self.near_the_last(seed >> 8, vpn);
+                self.serve(seed as usize % self.servers.len(), vpn);
+            }
             _ => drop(self.mm.set_pool(PoolKind {
                 zpool: ZpoolType::from_word(seed % 3),
                 compressor: Compressor {
