@@ -181,6 +181,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let mut moved = Vec::new();
         self.table.for_each(from, |table, vpn, slot| {
             table.publish(vpn, Slot::None);
+            self.ages.note(slot, Slot::None);
             moved.push((to.add(vpn.number() - from.start.number()), slot));
         });
         for (vpn, word) in moved {
@@ -206,7 +207,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 }
                 Slot::None | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => word,
             };
-            self.table.publish(vpn, slot);
+            self.replace_word(vpn, slot);
         }
         // What was not under our care (a mapping that grew) is not now either: the scan finds and adopts it.
         let gaps = self.managed.gaps(from);

@@ -230,17 +230,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         if worker.loads() < window.pages() {
             mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
         }
-        if is_swapped {
-            self.balance.note_read();
-        } else if let Some(distance) = self.refault_distance(slot) {
+        if let Some(distance) = self.refault_distance(slot) {
             mm.stat.add(Item::ActivateAnon, u64::from(distance <= self.resident));
-            match ahead.is_expected() {
-                false => self.balance.note_refault(),
-                true => self
-                    .balance
-                    .note_refault_in_sequence(distance, self.resident + self.pool.pages()),
-            }
         }
+        self.weigh(slot);
         if !is_swapped && self.drains() {
             self.reference_neighbours(vpn);
         }

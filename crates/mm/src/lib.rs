@@ -42,6 +42,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod ages;
 mod bring;
 mod change;
 mod checksum;
@@ -101,6 +102,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{Mutex, RawMutex};
 
+use ages::Ages;
 use bring::Underway;
 use departing::Departing;
 use leaving::Leaving;
@@ -169,6 +171,7 @@ pub struct Inner<R, A: Arena> {
     /// Stored folios, oldest first: those that came to rest (`recompress`), which are all older than the others.
     zswap_cold: LruList,
     zswap_lru: LruList,
+    ages: Ages,
     staging: Staging,
     pool: Pools<R, A>,
     slots: SwapSlots,
@@ -210,6 +213,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             pops: 0,
             zswap_cold: LruList::new(ZSWAP_COLD_TAGS, config.zswap_segment),
             zswap_lru: LruList::new(ZSWAP_TAGS, config.zswap_segment),
+            ages: Ages::default(),
             staging: Staging::new(config.staging_slots),
             pool: Pools::new(config.pool, arena),
             slots: SwapSlots::new(config.swap_pages),
@@ -409,7 +413,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Slot::Zswap(entry) => self.incompressible += u64::from(entry.len as usize == PAGE_SIZE),
             Slot::None | Slot::Staged { .. } | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => {}
         }
-        let block = match self.table.publish(vpn, slot) {
+        let block = match self.replace_word(vpn, slot) {
             Slot::Resident { tag, .. } => {
                 self.resident -= 1;
                 self.active -= u64::from(Lru::of_resident(tag) == Lru::Active);
@@ -441,6 +445,13 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
             (Some(_) | None, _) => {}
         }
+    }
+
+    /// A word is replaced by one for the same contents in the same place: all that there is to count is its age.
+    fn replace_word(&mut self, vpn: Vpn, slot: Slot) -> Slot {
+        let before = self.table.publish(vpn, slot);
+        self.ages.note(before, slot);
+        before
     }
 
     /// Put a folio that is in the pool on the list of stored folios; returns the tag for its words.

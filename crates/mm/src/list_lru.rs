@@ -260,7 +260,7 @@ impl LruList {
     }
 
     /// How many segments were begun since that of this tag. Tags repeat after a while: a hint.
-    fn age(&self, tag: u32) -> u64 {
+    pub fn age(&self, tag: u32) -> u64 {
         u64::from((self.tag.wrapping_sub(tag) & self.mask()) / self.tags.stride)
     }
 

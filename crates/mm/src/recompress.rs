@@ -141,7 +141,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         match stored {
             // publish frees the old block.
             Some((handle, len)) => self.publish(page.vpn, Slot::Zswap(ZswapEntry { handle, len, ..rested })),
-            None => drop(self.table.publish(page.vpn, Slot::Zswap(rested))),
+            None => drop(self.replace_word(page.vpn, Slot::Zswap(rested))),
         }
         stored.is_some()
     }

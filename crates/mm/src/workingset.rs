@@ -1,33 +1,35 @@
 //! Balance between the resident pages and the pool (`mm/workingset.c`; `lru_note_cost` in `mm/swap.c`).
 //!
-//! Pages that are faulted again say that more memory would have kept them: a little more if it was soon after they were stored. There is
-//! such memory: what the pool holds coldest can go to the device. So each such fault lets reclaim send on a few entries of the pool instead of
-//! taking resident pages; of faults in sequence only those that are soon, since a scan of more than there is would want all there is. A page that is
-//! read from the device says the opposite, and many refaults have to speak against it: a read costs as much as many loads from the
-//! pool. So a pool whose entries are as warm as the resident pages stays as it is; one full of what nobody needs gives way until
-//! the hot pages fit. Whether it was for this that the page had been sent on does not matter: a heap that was just filled has hot pages
-//! on the device, and until those are back nobody knows which of the pool's are cold.
+//! What the pool holds oldest can go to the device, and the memory that it took to the resident pages. Whether that pays is seen at both
+//! ends of the list of stored pages. A fault of one of the youngest would not have been if a part of the pool had been resident
+//! memory instead; a fault of one of the oldest would have had to wait for the device, which takes as long as many loads from the
+//! pool ([`READ_COST`]). So the former lets reclaim send on a few entries of the pool instead of taking resident pages, and the latter
+//! takes many back. A pool whose oldest entries are as warm as the youngest stays as it is, in a scan as well as at random; one full of what
+//! nobody needs gives way until the hot pages fit. Reads from the device say nothing here: they are of pages that were sent on
+//! before it was known what is hot, or that are met once in a while.
 
 use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
 
-use crate::Mm;
 use crate::machine::Machine;
+use crate::swap_table::entry::Slot;
 use crate::vmstat::Item;
 use crate::worker::Worker;
+use crate::zpool::Arena;
+use crate::{Inner, Mm};
 
-/// Entries that a refault is good for: about twice as many as a page of the pool holds.
-const ENTRIES_PER_REFAULT: i64 = 4;
-/// Entries that a read from the device takes back.
-const ENTRIES_PER_READ: i64 = 256;
-/// Of the memory that there is, the part that a refault may be away.
-const NEAR: u64 = 2;
+/// Entries that a fault of one of the youngest is good for: about twice as many as a page of the pool holds.
+const ENTRIES_PER_REFAULT: i64 = 8;
+/// Loads from the pool that a read from the device costs.
+const READ_COST: i64 = 6;
+/// Of the pool, the part that is weighed at either end: one in so many.
+const PART: u64 = 8;
 /// Entries sent on in a round (SWAP_CLUSTER_MAX).
 const ROUND: i64 = 32;
 /// The balance stays within this: what was long ago counts little.
 const MOST: i64 = 1024;
-const LEAST: i64 = -4 * ENTRIES_PER_READ;
+const LEAST: i64 = -4 * MOST;
 
 /// Entries that may be sent on.
 #[derive(Default)]
@@ -36,22 +38,11 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
-    /// A page was faulted in sequence that `distance` more frames would have kept; resident pages and the pool are `memory`.
-    pub(crate) fn note_refault_in_sequence(&mut self, distance: u64, memory: u64) {
-        // The pool could hardly spare more.
-        if distance <= memory / NEAR {
-            self.note_refault();
-        }
-    }
-
-    /// A page was faulted that had been taken out before.
-    pub(crate) fn note_refault(&mut self) {
-        self.owed = (self.owed + ENTRIES_PER_REFAULT).min(MOST);
-    }
-
-    /// A page is read from the device.
-    pub(crate) fn note_read(&mut self) {
-        self.owed = (self.owed - ENTRIES_PER_READ).max(LEAST);
+    /// A page of the pool is faulted, which is one of the youngest, one of the oldest, or both.
+    fn note_load(&mut self, is_youngest: bool, is_oldest: bool) {
+        let gain = ENTRIES_PER_REFAULT * i64::from(is_youngest);
+        let loss = ENTRIES_PER_REFAULT * READ_COST * i64::from(is_oldest);
+        self.owed = (self.owed + gain - loss).clamp(LEAST, MOST);
     }
 
     /// Entries to send on in this round of reclaim.
@@ -89,29 +80,40 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// A page is faulted.
+    pub(crate) fn weigh(&mut self, slot: Slot) {
+        let Slot::Zswap(entry) = slot else { return };
+        let gained = self.pool.pages() / PART;
+        let is_youngest = self.refault_distance(slot).is_some_and(|distance| distance <= gained);
+        let is_oldest = self.is_among_oldest(entry.tag, PART);
+        self.balance.note_load(is_youngest, is_oldest);
+    }
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
 
     #[test]
-    fn a_read_outweighs_many_refaults() {
+    fn faults_of_the_oldest_outweigh_many_of_the_youngest() {
         let mut balance = Balance::default();
         assert_eq!(balance.take(), 0);
-        (0..8).for_each(|_| balance.note_refault());
+        (0..8).for_each(|_| balance.note_load(true, false));
         assert_eq!((balance.take(), balance.take()), (32, 0));
-        (0..1000).for_each(|_| balance.note_refault());
+        (0..1000).for_each(|_| balance.note_load(true, false));
         assert_eq!(balance.take(), 32);
-        (0..8).for_each(|_| balance.note_read());
-        (0..100).for_each(|_| balance.note_refault());
+        (0..100).for_each(|_| balance.note_load(false, true));
+        (0..100).for_each(|_| balance.note_load(true, false));
         assert_eq!(balance.take(), 0);
     }
 
     #[test]
-    fn a_scan_of_more_than_there_is_memory_sends_nothing_on() {
+    fn where_every_page_is_as_warm_as_the_others_nothing_is_sent_on() {
         let mut balance = Balance::default();
-        (0..1000).for_each(|_| balance.note_refault_in_sequence(3, 4));
+        // At random, and a scan of a little more than there is memory, whose next page is the oldest and was stored lately.
+        (0..1000).for_each(|n| balance.note_load(n % 8 == 0, n % 8 == 1));
+        (0..1000).for_each(|_| balance.note_load(true, true));
         assert_eq!(balance.take(), 0);
-        (0..8).for_each(|_| balance.note_refault_in_sequence(1, 4));
-        assert_eq!(balance.take(), 32);
     }
 }

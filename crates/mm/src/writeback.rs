@@ -168,7 +168,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     tag,
                     ..entry
                 };
-                self.table.publish(vpn, Slot::Zswap(entry));
+                self.replace_word(vpn, Slot::Zswap(entry));
                 if write.reach == Reach::Cold {
                     return false;
                 }
@@ -245,7 +245,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 && entry.writeback
             {
                 let tag = self.zswap_lru_add(*vpn, 0);
-                self.table.publish(
+                self.replace_word(
                     *vpn,
                     Slot::Zswap(ZswapEntry {
                         writeback: false,
