@@ -18,7 +18,7 @@ const YIELD_NS: u64 = 5_000;
 const BRIEF_NS: u64 = 32_000;
 /// What a fault that waited for room counts as, at most.
 const SLOW_NS: u64 = 8 * BRIEF_NS;
-/// Of the last waits so many hundredths must have been shorter than that.
+/// Of the last waits so many parts must have been shorter than [`MOST_NS`].
 const SCALE: u32 = 128;
 const WORTHWHILE: u32 = SCALE / 2;
 /// A wait has one part in so many of the say.
@@ -28,7 +28,7 @@ const WEIGHT: u32 = 8;
 pub(crate) struct Spin {
     /// Part of the waits that were short lately, in parts of [`SCALE`].
     short: u32,
-    /// How long it takes to serve one.
+    /// How long it takes to serve what one wait found.
     service_ns: u64,
     /// When the last wait was over.
     ended: u64,

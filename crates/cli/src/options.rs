@@ -120,7 +120,7 @@ pub(crate) struct RunOptions {
     /// Pages compressed at a time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=512))]
     pub(crate) batch: u64,
-    /// log2 of the pages loaded at once when faults come in sequence (0: one)
+    /// log2 of the neighbours loaded with a page where faults follow no pattern (0: only the page)
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=5))]
     pub(crate) page_cluster: u64,
     /// For tests: of 1000 steps of the machine under the engine, make so many fail

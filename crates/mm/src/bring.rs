@@ -1,9 +1,9 @@
 //! What a fault wants is brought without the lock: read, decompressed, mapped. Then it is published.
 //!
 //! ```text
-//! begin_fault        lock: blocks copied out, the run is UNDERWAY for this server
+//! begin_fault        lock: blocks copied out, those pages are UNDERWAY for this server
 //! bring              no lock: read the device, decompress, copy_in (never over a page that is there)
-//! publish_brought    lock: the run is at rest, its words RESIDENT or CACHED, or as before
+//! publish_brought    lock: they are at rest, their words RESIDENT or CACHED, or as before
 //! ```
 //! Meanwhile reclaim may write an entry back, which changes where its contents are but not the contents, and a freeze may begin,
 //! which [`Inner::publish_mapped`] heeds. Pages without a RESIDENT word are not isolated. Another server leaves a page

@@ -77,7 +77,7 @@ impl Config {
         }
     }
 
-    /// log2 of the pages that one fault loads at most: a cluster of neighbours, or a folio while faults come in sequence.
+    /// log2 of the pages that one fault loads at most: a cluster of neighbours, or as many as a folio has while faults follow a pattern.
     pub(crate) fn load_order_max(&self) -> u32 {
         match self.page_cluster {
             0 => 0,

@@ -31,7 +31,7 @@ pub(crate) enum Step {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Give back the page at `vpn`, and its neighbours if faults come in sequence.
+    /// Give back the page at `vpn`, and what comes next if faults follow a pattern.
     ///
     /// Several threads may do this at a time, each with a worker of its own ([`Worker::for_server`]), but changes of the mappings are
     /// applied only while none does: a page that is brought without the lock would land on what is there by then.
@@ -161,7 +161,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// A staged page: its second chance. A busy frame is being read by the compressor, so it is copied; otherwise it
-    /// moves, and so do its neighbours if faults come in sequence.
+    /// moves, and so do those above it if faults come in sequence.
     fn take_back<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
     where
         M: Machine<Arena = A>,

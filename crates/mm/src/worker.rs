@@ -422,7 +422,7 @@ impl<M: Machine> Worker<M> {
         self.io_pages
     }
 
-    /// The I/O buffer.
+    /// Bytes of the I/O buffer, which a load is decompressed into.
     pub(crate) fn io_bytes(&self, from: usize, to: usize) -> &[u8] {
         &self.io.bytes(to)[from..]
     }
