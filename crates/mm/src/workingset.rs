@@ -99,7 +99,7 @@ mod test {
     fn faults_of_the_oldest_outweigh_many_of_the_youngest() {
         let mut balance = Balance::default();
         assert_eq!(balance.take(), 0);
-        (0..8).for_each(|_| balance.note_load(true, false));
+        (0..ROUND / ENTRIES_PER_REFAULT).for_each(|_| balance.note_load(true, false));
         assert_eq!((balance.take(), balance.take()), (32, 0));
         (0..1000).for_each(|_| balance.note_load(true, false));
         assert_eq!(balance.take(), 32);
