@@ -263,7 +263,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.streams.narrow(wanted);
         let window = Window::around(wanted, 0);
         match self.take_along(worker, wanted, window) {
-            // Another thread brings it by now.
+            // It lies among what another thread brings: when that is over.
             Some(_) if worker.loads() == 0 => Step::Done(Fault::Retry),
             Some(read) => Step::Bring(Bring::Load(Load {
                 window,

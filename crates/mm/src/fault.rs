@@ -106,7 +106,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             order -= 1;
         }
         let range = Window::around(vpn, order).range();
-        self.streams.advance(ahead, range);
+        self.streams.advance(ahead, Window::of(range));
         Step::Bring(Bring::Zeros(Zeros { range, wanted: vpn }))
     }
 
@@ -189,7 +189,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             return Fault::Retry;
         }
         let pages = u64::from(done.pages.max(1));
-        self.streams.advance(ahead, PageRange::new(vpn, pages));
+        self.streams.advance(ahead, Window::of(PageRange::new(vpn, pages)));
         mm.stat.add(Item::PgMajFault, 1);
         mm.stat.add(Item::RestoreAnon, pages);
         match done.pages {
@@ -226,7 +226,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let Some(read) = self.take_along(worker, vpn, window) else {
             return Step::Done(Fault::Retry);
         };
-        self.streams.advance(ahead, window.range());
+        self.streams.advance(ahead, window);
         if worker.loads() < window.pages() {
             mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
         }

@@ -447,7 +447,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// A word is replaced by one for the same contents in the same place: all that there is to count is its age.
+    /// Replace a word. Whoever does so without [`publish`](Self::publish) keeps the contents where they are, and the page as resident as it was.
     fn replace_word(&mut self, vpn: Vpn, slot: Slot) -> Slot {
         let before = self.table.publish(vpn, slot);
         self.ages.note(before, slot);

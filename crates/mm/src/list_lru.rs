@@ -264,6 +264,15 @@ impl LruList {
         u64::from((self.tag.wrapping_sub(tag) & self.mask()) / self.tags.stride)
     }
 
+    /// All tags, from that of the oldest segment that there may be to the youngest.
+    pub fn tags_by_age(&self) -> impl Iterator<Item = u32> {
+        let (youngest, mask, tags) = (self.tag, self.mask(), self.tags);
+        let ages = (1 << tags.bits) / tags.stride;
+        (0..ages)
+            .rev()
+            .map(move |age| youngest.wrapping_sub(age * tags.stride) & mask)
+    }
+
     /// How many pages were added since the segment of this tag began, to within a segment. A hint.
     pub fn distance(&self, tag: u32) -> u64 {
         self.age(tag) * self.segment + self.filled

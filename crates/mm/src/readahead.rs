@@ -3,7 +3,7 @@
 //! A few streams are remembered, each by what its last fault brought. A fault just above that goes on forward, one just below it
 //! backward; a few pages between that are there already do not matter, since whoever went over them did not fault. A fault as far from the last one as that was from the one
 //! before goes on in strides. Each doubles the stream's window, up to a maximum; any other fault starts a stream with a window of one page. Windows
-//! forward and backward are naturally aligned folios, so sequential access settles on whole ones; those in strides are pages that lie a stride apart.
+//! forward and backward are what is left of naturally aligned folios, so sequential access settles on whole ones; those in strides are pages that lie a stride apart.
 
 use crate::page::{PageRange, Vpn};
 
@@ -89,7 +89,7 @@ enum Pattern {
 struct Stream {
     /// The page of its last fault, and what was to be brought with it.
     fault: Vpn,
-    brought: PageRange,
+    window: Window,
     pattern: Pattern,
     order: u32,
 }
@@ -175,8 +175,8 @@ impl Streams {
         }
     }
 
-    /// A fault that is worth `ahead` brings the pages of `range` that are not there.
-    pub(crate) fn advance(&mut self, ahead: Ahead, range: PageRange) {
+    /// A fault that is worth `ahead` brings the pages of `window` that are not there.
+    pub(crate) fn advance(&mut self, ahead: Ahead, window: Window) {
         let Ahead {
             fault,
             stream,
@@ -185,7 +185,7 @@ impl Streams {
         } = ahead;
         self.streams[stream] = Some(Stream {
             fault,
-            brought: range,
+            window,
             pattern,
             order,
         });
@@ -194,7 +194,7 @@ impl Streams {
     /// What was to be brought with `vpn` was not: its next fault is worth one page.
     pub(crate) fn narrow(&mut self, vpn: Vpn) {
         for stream in &mut self.streams {
-            stream.take_if(|stream| stream.brought.contains(vpn));
+            stream.take_if(|stream| stream.window.holds(vpn));
         }
     }
 }
@@ -202,16 +202,16 @@ impl Streams {
 impl Stream {
     /// How a fault on `vpn` goes on with it, and what it is worth then, if it does.
     fn goes_on_at(self, vpn: Vpn, is_there: &impl Fn(Vpn) -> bool) -> Option<(Pattern, u32)> {
-        if self.brought.contains(vpn) {
-            // Not everything was.
-            return (self.order > 0).then_some((self.pattern, self.order));
+        if self.order > 0 && self.window.holds(vpn) {
+            // Not everything was brought.
+            return Some((self.pattern, self.order));
         }
         let next = |pattern| match pattern == self.pattern {
             true => (pattern, self.order + 1),
             false => (pattern, 1),
         };
         let gap = (1 << self.order) - 1;
-        let PageRange { start, end } = self.brought;
+        let PageRange { start, end } = self.window.range;
         let passes = |start, end| PageRange { start, end }.iter().all(is_there);
         if vpn >= end && vpn.number() - end.number() <= gap && passes(end, vpn) {
             return Some(next(Pattern::Forward));
@@ -230,8 +230,8 @@ impl Stream {
         // Of what it brought, the page that is farthest on.
         let last = match (self.order, stride) {
             (0, _) => self.fault.number(),
-            (_, 0..) => self.brought.end.number() - 1,
-            _ => self.brought.start.number(),
+            (_, 0..) => self.window.range.end.number() - 1,
+            _ => self.window.range.start.number(),
         } as i64;
         let ahead = vpn.number() as i64 - last;
         let (strides, rest) = (ahead / stride, ahead % stride);
@@ -256,7 +256,7 @@ mod test {
             let vpn = next(&is_there);
             let ahead = streams.follow(vpn, MAX, is_there);
             let window = ahead.window(vpn);
-            streams.advance(ahead, window.range());
+            streams.advance(ahead, window);
             there.push(window);
         }
         there
@@ -288,7 +288,7 @@ mod test {
         let mut streams = Streams::default();
         let mut fault = |vpn: u64, is_there: &dyn Fn(Vpn) -> bool| {
             let ahead = streams.follow(Vpn::new(vpn), MAX, is_there);
-            streams.advance(ahead, ahead.window(Vpn::new(vpn)).range());
+            streams.advance(ahead, ahead.window(Vpn::new(vpn)));
             ahead.order
         };
         let orders = [0x1000, 0x1001, 0x1002, 0x1004].map(|vpn| fault(vpn, &|_| false));

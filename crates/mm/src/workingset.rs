@@ -5,8 +5,8 @@
 //! memory instead; a fault of one of the oldest would have had to wait for the device, which takes as long as many loads from the
 //! pool ([`READ_COST`]). So the former lets reclaim send on a few entries of the pool instead of taking resident pages, and the latter
 //! takes many back. A pool whose oldest entries are as warm as the youngest stays as it is, in a scan as well as at random; one full of what
-//! nobody needs gives way until the hot pages fit. Reads from the device say nothing here: they are of pages that were sent on
-//! before it was known what is hot, or that are met once in a while.
+//! nobody needs gives way until the hot pages fit. A read from the device counts as much as it is likely to be of a page that was sent on for
+//! this: others were sent on before it was known what is hot.
 
 use core::sync::atomic::Ordering;
 
@@ -25,6 +25,10 @@ const ENTRIES_PER_REFAULT: i64 = 8;
 const READ_COST: i64 = 6;
 /// Of the pool, the part that is weighed at either end: one in so many.
 const PART: u64 = 8;
+/// Parts that pages on the device are counted in, as chances are taken of them.
+const SENT_PART: u64 = 256;
+/// Pages of the device's slots, each, at most.
+const PAGES_PER_SLOT: u64 = 2;
 /// Entries sent on in a round (SWAP_CLUSTER_MAX).
 const ROUND: i64 = 32;
 /// The balance stays within this: what was long ago counts little.
@@ -35,6 +39,8 @@ const LEAST: i64 = -4 * MOST;
 #[derive(Default)]
 pub(crate) struct Balance {
     owed: i64,
+    /// Pages on the device that were sent there for this, in parts of [`SENT_PART`].
+    sent: u64,
 }
 
 impl Balance {
@@ -45,13 +51,24 @@ impl Balance {
         self.owed = (self.owed + gain - loss).clamp(LEAST, MOST);
     }
 
+    /// A page is read from the device, which holds about `on_device`: as likely as they are many it was one of those that were sent on.
+    fn note_read(&mut self, on_device: u64) {
+        let all = (on_device * SENT_PART).max(self.sent).max(1);
+        let loss = ENTRIES_PER_REFAULT * READ_COST * (self.sent * SENT_PART / all) as i64 / SENT_PART as i64;
+        self.owed = (self.owed - loss).max(LEAST);
+        self.sent -= self.sent * SENT_PART / all;
+    }
+
     /// Entries to send on in this round of reclaim.
-    fn take(&mut self) -> u32 {
-        if self.owed < ROUND {
-            return 0;
-        }
+    fn due(&self) -> u32 {
+        if self.owed < ROUND { 0 } else { ROUND as u32 }
+    }
+
+    /// So many were sent on.
+    fn note_sent(&mut self, pages: u64) {
+        // What cannot be sent now cannot be soon.
         self.owed -= ROUND;
-        ROUND as u32
+        self.sent += pages * SENT_PART;
     }
 }
 
@@ -67,7 +84,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             return 0;
         }
         let owed = self.with_for_reclaim(|inner| match inner.drains() && !inner.shares_pool() {
-            true => inner.balance.take(),
+            true => inner.balance.due(),
             // What a relative has too frees nothing when it goes to the device.
             false => 0,
         });
@@ -75,19 +92,35 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             return 0;
         }
         let written = self.writeback(worker, owed);
+        self.with(|inner| inner.balance.note_sent(written));
         self.stat.add(Item::WorkingsetWb, written);
         written
     }
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// A page is faulted.
+    /// A stored page is faulted: `slot` says where it was.
     pub(crate) fn weigh(&mut self, slot: Slot) {
-        let Slot::Zswap(entry) = slot else { return };
+        if !self.drains() || self.shares_pool() {
+            return;
+        }
+        let entry = match slot {
+            Slot::Zswap(entry) => entry,
+            Slot::Swap(_) => return self.balance.note_read(self.slots.in_use() * PAGES_PER_SLOT),
+            Slot::None
+            | Slot::Resident { .. }
+            | Slot::Cached(_)
+            | Slot::Staged { .. }
+            | Slot::Filled { .. }
+            | Slot::Bad => return,
+        };
+        let Some(is_oldest) = self.is_among_oldest(entry.tag, PART) else {
+            return;
+        };
         let gained = self.pool.pages() / PART;
         let is_youngest = self.refault_distance(slot).is_some_and(|distance| distance <= gained);
-        let is_oldest = self.is_among_oldest(entry.tag, PART);
-        self.balance.note_load(is_youngest, is_oldest);
+        // One whose neighbour was loaded would have been passed over.
+        self.balance.note_load(is_youngest, is_oldest && !entry.referenced);
     }
 }
 
@@ -98,14 +131,16 @@ mod test {
     #[test]
     fn faults_of_the_oldest_outweigh_many_of_the_youngest() {
         let mut balance = Balance::default();
-        assert_eq!(balance.take(), 0);
+        assert_eq!(balance.due(), 0);
         (0..ROUND / ENTRIES_PER_REFAULT).for_each(|_| balance.note_load(true, false));
-        assert_eq!((balance.take(), balance.take()), (32, 0));
+        assert_eq!(balance.due(), 32);
+        balance.note_sent(32);
+        assert_eq!(balance.due(), 0);
         (0..1000).for_each(|_| balance.note_load(true, false));
-        assert_eq!(balance.take(), 32);
+        assert_eq!(balance.due(), 32);
         (0..100).for_each(|_| balance.note_load(false, true));
         (0..100).for_each(|_| balance.note_load(true, false));
-        assert_eq!(balance.take(), 0);
+        assert_eq!(balance.due(), 0);
     }
 
     #[test]
@@ -114,6 +149,18 @@ mod test {
         // At random, and a scan of a little more than there is memory, whose next page is the oldest and was stored lately.
         (0..1000).for_each(|n| balance.note_load(n % 8 == 0, n % 8 == 1));
         (0..1000).for_each(|_| balance.note_load(true, true));
-        assert_eq!(balance.take(), 0);
+        assert_eq!(balance.due(), 0);
+    }
+
+    #[test]
+    fn reads_count_as_far_as_they_may_be_of_what_was_sent_on() {
+        let mut balance = Balance::default();
+        (0..1000).for_each(|_| balance.note_load(true, false));
+        (0..1000).for_each(|_| balance.note_read(1000));
+        assert_eq!(balance.due(), 32);
+        balance.note_sent(1000);
+        (0..100).for_each(|_| balance.note_read(1000));
+        assert_eq!(balance.due(), 0);
+        assert!(balance.sent < 910 * SENT_PART, "{}", balance.sent);
     }
 }
