@@ -7,7 +7,8 @@
 //! ```
 //! Meanwhile reclaim may write an entry back, which changes where its contents are but not the contents, and a freeze may begin,
 //! which [`Inner::publish_mapped`] heeds. Pages without a RESIDENT word are not isolated. Another server leaves a page
-//! that is underway alone: were it to bring it too, the page could be written, stored anew and gone by the time the older contents
+//! that is underway alone (windows may overlap; a page of both is brought by whoever took it along first, and by nobody else before that one's
+//! window is given up): were it to bring it too, the page could be written, stored anew and gone by the time the older contents
 //! arrive, and they would fill its place.
 
 use lock_api::RawMutex;
@@ -262,17 +263,17 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn load_alone<M: Machine<Arena = A>>(&mut self, worker: &mut Worker<M>, wanted: Vpn) -> Step {
         self.streams.narrow(wanted);
         let window = Window::around(wanted, 0);
-        match self.take_along(worker, wanted, window) {
-            // It lies among what another thread brings: when that is over.
-            Some(_) if worker.loads() == 0 => Step::Done(Fault::Retry),
-            Some(read) => Step::Bring(Bring::Load(Load {
-                window,
-                read,
-                wanted,
-                is_last: true,
-            })),
-            None => Step::Done(Fault::Retry),
+        let read = self.take_along(worker, wanted, window);
+        if worker.loads() == 0 {
+            // It lies in the window of another thread: when that is over.
+            return Step::Done(Fault::Retry);
         }
+        Step::Bring(Bring::Load(Load {
+            window,
+            read,
+            wanted,
+            is_last: true,
+        }))
     }
 
     /// The first pages of a load are mapped.

@@ -223,9 +223,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             true => ahead.window(vpn),
             false => self.neighbours(mm, worker, vpn, is_swapped),
         };
-        let Some(read) = self.take_along(worker, vpn, window) else {
-            return Step::Done(Fault::Retry);
-        };
+        let read = self.take_along(worker, vpn, window);
         self.streams.advance(ahead, window);
         if worker.loads() < window.pages() {
             mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
@@ -261,7 +259,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         });
         self.locality.note_load(vpn);
         if self.locality.is_probe() {
-            let _ = self.take_along(worker, vpn, window);
+            self.take_along(worker, vpn, window);
             self.locality.watch(worker.load_pages());
             return Window::around(vpn, 0);
         }
@@ -282,19 +280,19 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// Have the worker load `vpn` and what else of the window is where it is: in the pool, or near it on the device, and that no
-    /// other thread brings. What is to be read, if it is on the device. `None`: it is not stored.
+    /// other thread brings; nothing if `vpn` alone is wanted and is none of these. What is to be read, if it is on the device.
     pub(crate) fn take_along<M: Machine<Arena = A>>(
         &self,
         worker: &mut Worker<M>,
         vpn: Vpn,
         window: Window,
-    ) -> Option<Option<Read>> {
+    ) -> Option<Read> {
+        worker.begin_loads();
         let read = match self.table.lookup(vpn) {
             Slot::Zswap(_) | Slot::Filled { .. } => None,
             Slot::Swap(blob) => Some(self.swap_run(vpn, blob, window, worker.io_pages() as u32)),
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => return None,
         };
-        worker.begin_loads();
         let range = read.map_or(window.range(), |(range, _)| range);
         let start = window
             .below(vpn)
@@ -312,7 +310,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => {}
             }
         }
-        Some(read.map(|(_, read)| read))
+        read.map(|(_, read)| read)
     }
 
     /// The pages of the window around `vpn` that lie so near to it on the device that reading all of them costs no more
@@ -331,9 +329,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             })?;
             Some(())
         };
-        let is_there = |page: &Vpn| self.is_at(*page, true);
-        let _ = window.above(vpn).filter(is_there).try_for_each(&mut grow);
-        let _ = window.below(vpn).filter(is_there).try_for_each(&mut grow);
+        let is_on_device = |page: &Vpn| self.is_at(*page, true);
+        let _ = window.above(vpn).filter(is_on_device).try_for_each(&mut grow);
+        let _ = window.below(vpn).filter(is_on_device).try_for_each(&mut grow);
         (range, read)
     }
 

@@ -87,11 +87,9 @@ enum Pattern {
 
 #[derive(Clone, Copy)]
 struct Stream {
-    /// The page of its last fault, and what was to be brought with it.
-    fault: Vpn,
+    /// Its last fault, and what was to be brought then.
+    last: Ahead,
     window: Window,
-    pattern: Pattern,
-    order: u32,
 }
 
 /// What a fault is worth.
@@ -163,8 +161,8 @@ impl Streams {
     fn start(&mut self, vpn: Vpn) -> Ahead {
         let newest_first = (0..STREAMS).map(|n| self.streams[(self.hand + STREAMS - n) % STREAMS]);
         let stride = newest_first.flatten().find_map(|first| {
-            let stride = vpn.number() as i64 - first.fault.number() as i64;
-            (first.order == 0 && (2..=STRIDE_MAX).contains(&stride.unsigned_abs())).then_some(stride)
+            let stride = vpn.number() as i64 - first.last.fault.number() as i64;
+            (first.last.order == 0 && (2..=STRIDE_MAX).contains(&stride.unsigned_abs())).then_some(stride)
         });
         self.hand = (self.hand + 1) % STREAMS;
         Ahead {
@@ -177,18 +175,7 @@ impl Streams {
 
     /// A fault that is worth `ahead` brings the pages of `window` that are not there.
     pub(crate) fn advance(&mut self, ahead: Ahead, window: Window) {
-        let Ahead {
-            fault,
-            stream,
-            pattern,
-            order,
-        } = ahead;
-        self.streams[stream] = Some(Stream {
-            fault,
-            window,
-            pattern,
-            order,
-        });
+        self.streams[ahead.stream] = Some(Stream { last: ahead, window });
     }
 
     /// What was to be brought with `vpn` was not: its next fault is worth one page.
@@ -202,15 +189,15 @@ impl Streams {
 impl Stream {
     /// How a fault on `vpn` goes on with it, and what it is worth then, if it does.
     fn goes_on_at(self, vpn: Vpn, is_there: &impl Fn(Vpn) -> bool) -> Option<(Pattern, u32)> {
-        if self.order > 0 && self.window.holds(vpn) {
+        if self.last.order > 0 && self.window.holds(vpn) {
             // Not everything was brought.
-            return Some((self.pattern, self.order));
+            return Some((self.last.pattern, self.last.order));
         }
-        let next = |pattern| match pattern == self.pattern {
-            true => (pattern, self.order + 1),
+        let next = |pattern| match pattern == self.last.pattern {
+            true => (pattern, self.last.order + 1),
             false => (pattern, 1),
         };
-        let gap = (1 << self.order) - 1;
+        let gap = (1 << self.last.order) - 1;
         let PageRange { start, end } = self.window.range;
         let passes = |start, end| PageRange { start, end }.iter().all(is_there);
         if vpn >= end && vpn.number() - end.number() <= gap && passes(end, vpn) {
@@ -219,8 +206,8 @@ impl Stream {
         if vpn < start && start.number() - vpn.number() <= gap + 1 && passes(vpn.add(1), start) {
             return Some(next(Pattern::Backward));
         }
-        match self.pattern {
-            Pattern::Stride(stride) if self.is_strides_on(vpn, stride, is_there) => Some(next(self.pattern)),
+        match self.last.pattern {
+            Pattern::Stride(stride) if self.is_strides_on(vpn, stride, is_there) => Some(next(self.last.pattern)),
             Pattern::Forward | Pattern::Backward | Pattern::Stride(_) => None,
         }
     }
@@ -228,14 +215,14 @@ impl Stream {
     /// Whether `vpn` is what comes next in strides.
     fn is_strides_on(self, vpn: Vpn, stride: i64, is_there: &impl Fn(Vpn) -> bool) -> bool {
         // Of what it brought, the page that is farthest on.
-        let last = match (self.order, stride) {
-            (0, _) => self.fault.number(),
+        let farthest = match (self.last.order, stride) {
+            (0, _) => self.last.fault.number(),
             (_, 0..) => self.window.range.end.number() - 1,
             _ => self.window.range.start.number(),
         } as i64;
-        let ahead = vpn.number() as i64 - last;
+        let ahead = vpn.number() as i64 - farthest;
         let (strides, rest) = (ahead / stride, ahead % stride);
-        let is_skipped = |n: i64| is_there(Vpn::new((last + n * stride) as u64));
+        let is_skipped = |n: i64| is_there(Vpn::new((farthest + n * stride) as u64));
         rest == 0 && (1..=SKIP_MAX as i64).contains(&strides) && (1..strides).all(is_skipped)
     }
 }
