@@ -51,6 +51,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         outcome
     }
 
+    /// Have first touches bring `2^order` pages at least, as far as these are untouched: worth it where memory is plentiful.
+    pub fn set_fault_around(&self, order: u32) {
+        let order = order.min(self.config.folio_order_max);
+        self.with(|inner| inner.streams.set_around(order));
+    }
+
     /// The first step of a fault.
     pub(crate) fn begin_fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Step {
         self.stat.add(Item::PgFault, 1);
@@ -98,6 +104,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             return Step::Done(self.map_zero_page(mm, vpn));
         }
         let ahead = self.follow(vpn, mm.config.folio_order_max);
+        let ahead = self.streams.widen(ahead);
         let untouched = |inner: &Self, range: PageRange| {
             inner.managed.covers(range) && range.iter().all(|page| inner.is_untouched(page))
         };

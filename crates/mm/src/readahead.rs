@@ -138,6 +138,11 @@ impl Ahead {
 pub(crate) struct Streams {
     streams: [Option<Stream>; STREAMS],
     hand: usize,
+    /// log2 of the pages that a first touch is worth whatever it follows.
+    around: u32,
+    /// Pages that could not be brought with others lately, and the next place among them.
+    narrowed: [Option<Vpn>; STREAMS],
+    narrowed_hand: usize,
 }
 
 impl Streams {
@@ -182,6 +187,34 @@ impl Streams {
     pub(crate) fn narrow(&mut self, vpn: Vpn) {
         for stream in &mut self.streams {
             stream.take_if(|stream| stream.window.holds(vpn));
+        }
+        self.narrowed[self.narrowed_hand] = Some(vpn);
+        self.narrowed_hand = (self.narrowed_hand + 1) % STREAMS;
+    }
+
+    /// Have first touches be worth `2^order` pages at least.
+    pub(crate) fn set_around(&mut self, order: u32) {
+        self.around = order;
+    }
+
+    /// What a first touch is worth: at least so much, unless that was too much.
+    pub(crate) fn widen(&mut self, ahead: Ahead) -> Ahead {
+        let is_narrowed = |page: &&mut Option<Vpn>| **page == Some(ahead.fault);
+        if let Some(page) = self.narrowed.iter_mut().find(is_narrowed) {
+            *page = None;
+            return ahead;
+        }
+        let is_wide = match ahead.pattern {
+            Pattern::Stride(_) => ahead.order > 0,
+            Pattern::Forward | Pattern::Backward => ahead.order >= self.around,
+        };
+        match is_wide {
+            true => ahead,
+            false => Ahead {
+                pattern: Pattern::Forward,
+                order: self.around,
+                ..ahead
+            },
         }
     }
 }

@@ -2,7 +2,6 @@
 //! that they are decompressed into.
 
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use uzswap_acomp::{Algorithm, Codec, Compressor, Context};
@@ -22,8 +21,11 @@ pub struct Worker<M: Machine> {
     /// Which of the threads that serve faults it belongs to.
     server: usize,
     page: Box<[u8; PAGE_SIZE]>,
-    /// Blocks of the current load, one behind the other.
-    blocks: Vec<u8>,
+    /// Blocks of the current load, one behind the other, and how many bytes they are.
+    blocks: M::Io,
+    blocks_len: usize,
+    /// Pages that a load may have.
+    load_room: usize,
     /// What was taken out of the pool, or read from the device, for a load.
     loads: Vec<Load>,
     /// The pages that these are for, in order.
@@ -73,6 +75,12 @@ fn fill(page: &mut [u8], word: u32) {
     }
 }
 
+/// Put `bytes` behind the first `len` of a buffer.
+fn append(buffer: &mut impl IoBuffer, len: &mut usize, bytes: &[u8]) {
+    let before = core::mem::replace(len, *len + bytes.len());
+    buffer.bytes_mut(*len)[before..].copy_from_slice(bytes);
+}
+
 /// Fill `page` from a stored block. False: the block is damaged. A page that lay on the device as it is has no fingerprint: there
 /// it was sealed.
 fn decompress(contexts: &mut Vec<Context>, block: Block<'_>, page: &mut [u8]) -> bool {
@@ -115,7 +123,10 @@ impl<M: Machine> Worker<M> {
         let mut worker = Self {
             server: 0,
             page: Box::new([0; PAGE_SIZE]),
-            blocks: vec![0; load_pages * PAGE_SIZE],
+            // Not of the heap: what no load is as large as to need is never touched.
+            blocks: machine.io_buffer(load_pages),
+            blocks_len: 0,
+            load_room: load_pages,
             loads: Vec::with_capacity(load_pages),
             load_pages: Vec::with_capacity(load_pages),
             reads: Vec::with_capacity(load_pages),
@@ -294,12 +305,9 @@ impl<M: Machine> Worker<M> {
     pub(crate) fn take_reads(&mut self, machine: &M, device: u8, first: u32) {
         self.opened.clear();
         self.opened.resize(self.io_pages, false);
-        let mut at = 0;
         for (blob, load) in self.reads.iter().zip(&mut self.loads) {
             let is_open = open(machine, device, &mut self.io, &mut self.opened, blob, first);
-            let bytes = slice(&self.io, blob, first);
-            self.blocks[at..at + bytes.len()].copy_from_slice(bytes);
-            at += bytes.len();
+            append(&mut self.blocks, &mut self.blocks_len, slice(&self.io, blob, first));
             if !is_open {
                 // Nothing behind it is loaded, so its place in `blocks` does not matter.
                 *load = Load::Damaged;
@@ -312,18 +320,15 @@ impl<M: Machine> Worker<M> {
         self.loads.clear();
         self.load_pages.clear();
         self.reads.clear();
-    }
-
-    fn loaded_bytes(&self) -> usize {
-        self.loads.iter().map(Load::bytes).sum()
+        self.blocks_len = 0;
     }
 
     /// Take along a stored block.
     pub(crate) fn push_load(&mut self, page: Vpn, block: Block<'_>) {
         self.load_pages.push(page);
-        let (at, len) = (self.loaded_bytes(), block.bytes.len());
-        self.blocks[at..at + len].copy_from_slice(block.bytes);
-        self.loads.push(Load::Block(block.codec, len, block.fingerprint));
+        append(&mut self.blocks, &mut self.blocks_len, block.bytes);
+        self.loads
+            .push(Load::Block(block.codec, block.bytes.len(), block.fingerprint));
     }
 
     /// Take along a page of one word over and over.
@@ -334,7 +339,7 @@ impl<M: Machine> Worker<M> {
 
     /// Pages that a load may have.
     pub(crate) fn load_room(&self) -> usize {
-        self.blocks.len() / PAGE_SIZE
+        self.load_room
     }
 
     /// Blocks of this load.
@@ -382,6 +387,7 @@ impl<M: Machine> Worker<M> {
     /// Decompress the blocks into the I/O buffer. Returns how many came out whole before the first that is damaged.
     pub(crate) fn decompress_loads(&mut self) -> usize {
         let mut at = 0;
+        let blocks = self.blocks.bytes(self.blocks_len);
         let pages = self
             .io
             .bytes_mut(self.loads.len() * PAGE_SIZE)
@@ -393,7 +399,7 @@ impl<M: Machine> Worker<M> {
                 Load::Block(codec, len, fingerprint) => {
                     let block = Block {
                         codec,
-                        bytes: &self.blocks[at..at + len],
+                        bytes: &blocks[at..at + len],
                         fingerprint,
                     };
                     if !decompress(&mut self.lanes[0].contexts, block, page) {
