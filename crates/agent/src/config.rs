@@ -14,7 +14,7 @@ pub(crate) fn swap_pages(group: Group) -> u64 {
 /// What the engine of a process is made for.
 pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
     let pages = group.get(Key::MemoryMax) / PAGE_SIZE as u64;
-    let staged_target = (pages / 8).clamp(64, 1 << 16);
+    let staged_target = (pages / 32).clamp(64, 4096);
     // A folio is in the pool before its frames are given up: a small limit has no room for large ones.
     let folio_order_max = (pages / FOLIOS_MIN).max(1).ilog2();
     Config {

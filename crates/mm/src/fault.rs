@@ -225,6 +225,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         mm.stat.add(Item::PgMajFault, 1);
         let slot = self.table.lookup(vpn);
         let is_swapped = matches!(slot, Slot::Swap(_));
+        if self.locality.note_load(vpn) {
+            self.locality.judge(self.stored());
+        }
         let ahead = self.follow(vpn, mm.config.load_order_max());
         let window = match ahead.is_expected() {
             true => ahead.window(vpn),
@@ -264,10 +267,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             start,
             end: last.add(1),
         });
-        self.locality.note_load(vpn);
         if self.locality.is_probe() {
             self.take_along(worker, vpn, window);
-            self.locality.watch(worker.load_pages());
+            self.locality.watch(vpn, worker.load_pages(), self.stored());
             return Window::around(vpn, 0);
         }
         match self.locality.is_worthwhile(is_swapped) {

@@ -99,6 +99,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// Stored pages, about: those on the device are not counted.
+    pub(crate) fn stored(&self) -> u64 {
+        self.pool.objects() + self.slots.in_use() * PAGES_PER_SLOT
+    }
+
     /// A stored page is faulted: `slot` says where it was.
     pub(crate) fn weigh(&mut self, slot: Slot) {
         if !self.drains() || self.shares_pool() {
