@@ -122,7 +122,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             return Some((Lru::Unevictable, entry));
         }
         let evictable = self.resident - self.unevictable;
-        let is_active_due = (evictable - self.active) * SHARE < evictable;
+        let is_active_due = (evictable - self.active) * 16 < evictable;
         let [first, last] = if is_active_due {
             [Lru::Active, Lru::Inactive]
         } else {

@@ -63,6 +63,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         if !bypasses && !self.is_enabled() {
             return scan;
         }
+        if effort == Effort::Background {
+            self.compact_emptied();
+        }
         if !bypasses && self.is_pool_full() {
             self.stat.add(Item::PoolLimitHit, 1);
             self.with(|inner| inner.drop_cached(u64::from(CLUSTER_MAX * 2)));

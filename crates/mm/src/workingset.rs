@@ -22,7 +22,7 @@ use crate::{Inner, Mm};
 /// Entries that a fault of one of the youngest is good for: about twice as many as a page of the pool holds.
 const ENTRIES_PER_REFAULT: i64 = 8;
 /// Loads from the pool that a read from the device costs.
-const READ_COST: i64 = 6;
+const READ_COST: i64 = 3;
 /// Of the pool, the part that is weighed at either end: one in so many.
 const PART: u64 = 8;
 /// Parts that pages on the device are counted in, as chances are taken of them.
@@ -41,6 +41,8 @@ pub(crate) struct Balance {
     owed: i64,
     /// Pages on the device that were sent there for this, in parts of [`SENT_PART`].
     sent: u64,
+    /// Entries that left the pool for the device, for whatever reason, since it was compacted.
+    pub(crate) emptied: u64,
 }
 
 impl Balance {

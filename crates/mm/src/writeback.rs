@@ -235,6 +235,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
         }
         self.slots.put(write.slot, write.slots);
+        self.balance.emptied += written;
         written
     }
 
