@@ -22,7 +22,7 @@ use crate::{Inner, Mm};
 /// Entries that a fault of one of the youngest is good for: about twice as many as a page of the pool holds.
 const ENTRIES_PER_REFAULT: i64 = 8;
 /// Loads from the pool that a read from the device costs.
-const READ_COST: i64 = 3;
+const READ_COST: i64 = 6;
 /// Of the pool, the part that is weighed at either end: one in so many.
 const PART: u64 = 8;
 /// Parts that pages on the device are counted in, as chances are taken of them.
