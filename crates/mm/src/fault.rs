@@ -263,19 +263,16 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let adjoining = |page: &Vpn| self.is_at(*page, is_swapped);
         let start = window.below(vpn).take_while(adjoining).last().unwrap_or(vpn);
         let last = window.above(vpn).take_while(adjoining).last().unwrap_or(vpn);
-        let window = Window::of(PageRange {
+        let adjoining = PageRange {
             start,
             end: last.add(1),
-        });
+        };
         if self.locality.is_probe() {
-            self.take_along(worker, vpn, window);
+            self.take_along(worker, vpn, Window::of(adjoining));
             self.locality.watch(vpn, worker.load_pages(), self.stored());
             return Window::around(vpn, 0);
         }
-        match self.locality.is_worthwhile(is_swapped) {
-            true => window,
-            false => Window::around(vpn, 0),
-        }
+        Window::of(self.locality.narrow(adjoining, vpn, is_swapped))
     }
 
     /// Whether a page is on the device, or in the pool or of one word, and no other thread brings it.

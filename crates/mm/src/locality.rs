@@ -23,19 +23,59 @@ const AGE_LEAST: u64 = 64;
 const JUDGE_EVERY: u64 = 16;
 /// Neighbours that are watched at least for a verdict.
 const WATCHED_LEAST: f32 = 32.0;
+/// log2 of the pages of an aligned folio that are near to each other.
+const NEAR_ORDER: u32 = 2;
+
+/// Which neighbours are worth bringing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worth {
+    None,
+    Near,
+    All,
+}
 
 struct Probe {
     /// The page that was loaded alone, and it with its neighbours.
     own: Vpn,
     run: PageRange,
-    wanted: u64,
+    /// Of the near ones, and of the others.
+    wanted: [u64; 2],
     /// Faults before it was.
     since: u64,
 }
 
 impl Probe {
-    fn neighbours(&self) -> u64 {
-        self.run.pages() - 1
+    fn is_near(&self, page: Vpn) -> bool {
+        page.number() >> NEAR_ORDER == self.own.number() >> NEAR_ORDER
+    }
+
+    /// The near neighbours, and the others.
+    fn neighbours(&self) -> [u64; 2] {
+        let near = self.run.iter().filter(|page| self.is_near(*page)).count() as u64;
+        [near - 1, self.run.pages() - near]
+    }
+}
+
+/// What became of neighbours that are watched.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    watched: f32,
+    wanted: f32,
+    by_chance: f32,
+}
+
+impl Seen {
+    /// A fault that is spared costs about twice as much as a page that was brought for nothing. `None`: nobody knows.
+    fn is_worth_a_load(self) -> Option<bool> {
+        (self.watched >= WATCHED_LEAST).then(|| self.wanted - self.by_chance >= self.watched * 0.4)
+    }
+
+    /// So many more than by chance that it is none, or so few that there is nothing to it.
+    fn is_worth_a_read(self) -> Option<bool> {
+        if self.wanted >= self.by_chance * 1.6 + 4.0 {
+            return Some(true);
+        }
+        (self.by_chance >= 4.0 && self.wanted < self.by_chance * 1.3).then_some(false)
     }
 }
 
@@ -45,8 +85,9 @@ pub(crate) struct Locality {
     next: u64,
     probes: [Option<Probe>; PROBES],
     hand: usize,
-    is_worthwhile: bool,
-    is_worthwhile_on_device: bool,
+    is_near_worth_a_load: bool,
+    /// The near ones, and the others.
+    are_worth_a_read: [bool; 2],
 }
 
 impl Default for Locality {
@@ -56,8 +97,8 @@ impl Default for Locality {
             next: EVERY_LEAST,
             probes: [const { None }; PROBES],
             hand: 0,
-            is_worthwhile: true,
-            is_worthwhile_on_device: true,
+            is_near_worth_a_load: true,
+            are_worth_a_read: [true; 2],
         }
     }
 }
@@ -67,7 +108,9 @@ impl Locality {
     pub(crate) fn note_load(&mut self, vpn: Vpn) -> bool {
         self.faults += 1;
         for probe in self.probes.iter_mut().flatten() {
-            probe.wanted += u64::from(probe.run.contains(vpn) && vpn != probe.own);
+            if probe.run.contains(vpn) && vpn != probe.own {
+                probe.wanted[usize::from(!probe.is_near(vpn))] += 1;
+            }
         }
         self.faults.is_multiple_of(JUDGE_EVERY)
     }
@@ -86,7 +129,7 @@ impl Locality {
         self.probes[self.hand] = Some(Probe {
             own: vpn,
             run: PageRange::new(*first, pages.len() as u64),
-            wanted: 0,
+            wanted: [0; 2],
             since: self.faults,
         });
         self.hand = (self.hand + 1) % PROBES;
@@ -94,34 +137,47 @@ impl Locality {
 
     /// Whether neighbours are worth it, where about `stored` pages are.
     pub(crate) fn judge(&mut self, stored: u64) {
-        let (mut watched, mut wanted, mut by_chance) = (0.0, 0.0, 0.0);
+        let mut seen = [Seen::default(); 2];
         for probe in self.probes.iter().flatten() {
             let age = self.faults - probe.since;
-            if age >= AGE_LEAST {
-                let neighbours = probe.neighbours() as f32;
-                watched += neighbours;
-                wanted += probe.wanted.min(probe.neighbours()) as f32;
-                by_chance += neighbours * (age as f32 / stored.max(1) as f32).min(1.0);
+            if age < AGE_LEAST {
+                continue;
+            }
+            let chance = (age as f32 / stored.max(1) as f32).min(1.0);
+            for ((seen, neighbours), wanted) in seen.iter_mut().zip(probe.neighbours()).zip(probe.wanted) {
+                seen.watched += neighbours as f32;
+                seen.wanted += wanted.min(neighbours) as f32;
+                seen.by_chance += neighbours as f32 * chance;
             }
         }
-        if watched < WATCHED_LEAST {
-            return;
+        if let Some(verdict) = seen[0].is_worth_a_load() {
+            self.is_near_worth_a_load = verdict;
         }
-        // A fault that is spared costs about twice as much as a page that was brought for nothing.
-        self.is_worthwhile = wanted - by_chance >= watched * 0.4;
-        // So many more than by chance that it is none, or so few that there is nothing to it.
-        if wanted >= by_chance * 1.6 + 4.0 {
-            self.is_worthwhile_on_device = true;
-        } else if by_chance >= 4.0 && wanted < by_chance * 1.3 {
-            self.is_worthwhile_on_device = false;
+        for (worth, seen) in self.are_worth_a_read.iter_mut().zip(seen) {
+            *worth = seen.is_worth_a_read().unwrap_or(*worth);
         }
     }
 
-    /// Whether neighbours are worth bringing.
-    pub(crate) fn is_worthwhile(&self, is_on_device: bool) -> bool {
-        match is_on_device {
-            true => self.is_worthwhile_on_device,
-            false => self.is_worthwhile,
+    /// Which neighbours are worth bringing. From the pool it is the near ones at most.
+    pub(crate) fn worth(&self, is_on_device: bool) -> Worth {
+        match (is_on_device, self.are_worth_a_read, self.is_near_worth_a_load) {
+            (true, [true, true], _) => Worth::All,
+            (true, [true, false], _) | (false, _, true) => Worth::Near,
+            (true, [false, _], _) | (false, _, false) => Worth::None,
+        }
+    }
+
+    /// The part of `window` around `vpn` that is worth bringing.
+    pub(crate) fn narrow(&self, window: PageRange, vpn: Vpn, is_on_device: bool) -> PageRange {
+        let start = vpn.number() >> NEAR_ORDER << NEAR_ORDER;
+        let near = PageRange::new(Vpn::new(start), 1 << NEAR_ORDER);
+        match self.worth(is_on_device) {
+            Worth::All => window,
+            Worth::Near => PageRange {
+                start: window.start.max(near.start),
+                end: window.end.min(near.end),
+            },
+            Worth::None => PageRange::new(vpn, 1),
         }
     }
 }
@@ -134,7 +190,7 @@ mod test {
 
     const STORED: u64 = 20_000;
 
-    /// Loads of `next()`, each a probe of what is left of its four pages when it is its turn.
+    /// Loads of `next()`, each a probe of what is left of its eight pages when it is its turn.
     fn loads(locality: &mut Locality, n: u32, mut next: impl FnMut() -> u64) {
         for _ in 0..n {
             let vpn = Vpn::new(next());
@@ -142,7 +198,7 @@ mod test {
                 locality.judge(STORED);
             }
             if locality.is_probe() {
-                let pages: Vec<Vpn> = PageRange::new(vpn, 4 - vpn.number() % 4).iter().collect();
+                let pages: Vec<Vpn> = PageRange::new(vpn, 8 - vpn.number() % 8).iter().collect();
                 locality.watch(vpn, &pages, STORED);
             }
         }
@@ -156,9 +212,9 @@ mod test {
     #[test]
     fn neighbours_that_are_wanted_soon_are_brought() {
         let (mut locality, mut x) = (Locality::default(), 1);
-        assert!(locality.is_worthwhile(false) && locality.is_worthwhile(true));
+        assert_eq!([false, true].map(|device| locality.worth(device)), [Worth::Near, Worth::All]);
         loads(&mut locality, 20_000, || random(&mut x) % STORED);
-        assert!(!locality.is_worthwhile(false) && !locality.is_worthwhile(true));
+        assert_eq!([false, true].map(|device| locality.worth(device)), [Worth::None; 2]);
         // Windows here and there, three pages of four.
         let (mut vpn, mut turn) = (0, 0);
         loads(&mut locality, 20_000, || {
@@ -170,19 +226,20 @@ mod test {
             }
             vpn
         });
-        assert!(locality.is_worthwhile(false) && locality.is_worthwhile(true));
+        assert_eq!(locality.worth(false), Worth::Near);
+        assert_ne!(locality.worth(true), Worth::None);
     }
 
     #[test]
     fn where_hot_pages_lie_together_they_are_brought_from_the_device() {
         let (mut locality, mut x) = (Locality::default(), 1);
         loads(&mut locality, 20_000, || random(&mut x) % STORED);
-        assert!(!locality.is_worthwhile(true));
+        assert_eq!(locality.worth(true), Worth::None);
         // One cluster in five, each of its pages at any time.
         loads(&mut locality, 20_000, || {
             let cluster = random(&mut x) % (STORED / 20);
             cluster * 20 + random(&mut x) % 4
         });
-        assert!(locality.is_worthwhile(true) && !locality.is_worthwhile(false));
+        assert_eq!([false, true].map(|device| locality.worth(device)), [Worth::None, Worth::Near]);
     }
 }
