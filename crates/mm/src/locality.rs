@@ -67,7 +67,7 @@ struct Seen {
 impl Seen {
     /// A fault that is spared costs about twice as much as a page that was brought for nothing. `None`: nobody knows.
     fn is_worth_a_load(self) -> Option<bool> {
-        (self.watched >= WATCHED_LEAST).then(|| self.wanted - self.by_chance >= self.watched * 0.4)
+        (self.watched >= WATCHED_LEAST).then_some(self.wanted - self.by_chance >= self.watched * 0.4)
     }
 
     /// So many more than by chance that it is none, or so few that there is nothing to it.
@@ -212,7 +212,10 @@ mod test {
     #[test]
     fn neighbours_that_are_wanted_soon_are_brought() {
         let (mut locality, mut x) = (Locality::default(), 1);
-        assert_eq!([false, true].map(|device| locality.worth(device)), [Worth::Near, Worth::All]);
+        assert_eq!(
+            [false, true].map(|device| locality.worth(device)),
+            [Worth::Near, Worth::All]
+        );
         loads(&mut locality, 20_000, || random(&mut x) % STORED);
         assert_eq!([false, true].map(|device| locality.worth(device)), [Worth::None; 2]);
         // Windows here and there, three pages of four.
@@ -240,6 +243,9 @@ mod test {
             let cluster = random(&mut x) % (STORED / 20);
             cluster * 20 + random(&mut x) % 4
         });
-        assert_eq!([false, true].map(|device| locality.worth(device)), [Worth::None, Worth::Near]);
+        assert_eq!(
+            [false, true].map(|device| locality.worth(device)),
+            [Worth::None, Worth::Near]
+        );
     }
 }

@@ -4,9 +4,9 @@
 //! * *inactive*: pages that were touched for the first time, adopted, or loaded after so many others were stored that no memory
 //!   that there is would have kept them;
 //! * *cached*: of the latter, those that were loaded in sequence and whose stored block is kept (`swap_cache`). They leave first if
-//!   they are many ([`SHARE`]), else in the order of their age;
+//!   they are many ([`CACHED_SHARE`]), else in the order of their age;
 //! * *active*: pages that proved that they are wanted: faulted while they were staged, or so soon after they were stored that the
-//!   resident pages could have held them. They leave when the others are few ([`SHARE`]), oldest first;
+//!   resident pages could have held them. They leave when the others are few ([`ACTIVE_SHARE`]), oldest first;
 //! * *shared*: pages that refused to leave because a forked relative has them (`shared`);
 //! * *unevictable*: pages that do not compress while there is no device to send them to. One is looked at now and then (it may have been
 //!   written since), all when nothing else is left: a program whose other pages come and go would pass by them at every fault, and look as if
@@ -47,8 +47,10 @@ const CACHED_TAGS: Tags = Tags {
     stride: 1,
 };
 
-/// Active pages leave when the others are fewer than one in so many of the resident pages, cached ones first when they are more.
-const SHARE: u64 = 8;
+/// Active pages leave when the others are fewer than one in so many of the resident pages.
+const ACTIVE_SHARE: u64 = 16;
+/// Cached ones leave first when they are more than one in so many.
+const CACHED_SHARE: u64 = 8;
 
 /// Of so many folios that leave, one is looked for among those that did not compress.
 const UNEVICTABLE_SHARE: u32 = 64;
@@ -122,7 +124,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             return Some((Lru::Unevictable, entry));
         }
         let evictable = self.resident - self.unevictable;
-        let is_active_due = (evictable - self.active) * 16 < evictable;
+        let is_active_due = (evictable - self.active) * ACTIVE_SHARE < evictable;
         let [first, last] = if is_active_due {
             [Lru::Active, Lru::Inactive]
         } else {
@@ -137,7 +139,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn pop_from(&mut self, lru: Lru) -> Option<(Lru, LruEntry)> {
         let lru = match lru {
             Lru::Active | Lru::Shared | Lru::Unevictable => lru,
-            Lru::Inactive | Lru::Cached if self.cached * SHARE > self.resident => Lru::Cached,
+            Lru::Inactive | Lru::Cached if self.cached * CACHED_SHARE > self.resident => Lru::Cached,
             Lru::Inactive | Lru::Cached => {
                 let [inactive, cached] = [Lru::Inactive, Lru::Cached].map(|lru| self.lru[lru as usize].oldest());
                 match (inactive, cached) {

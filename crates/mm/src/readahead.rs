@@ -321,6 +321,21 @@ mod test {
     }
 
     #[test]
+    fn where_memory_is_plentiful_a_first_touch_is_worth_more_but_not_where_that_was_too_much() {
+        let mut streams = Streams::default();
+        streams.set_around(2);
+        let touch = |streams: &mut Streams, vpn: u64| {
+            let ahead = streams.follow(Vpn::new(vpn), MAX, |_| false);
+            let ahead = streams.widen(ahead);
+            streams.advance(ahead, Window::around(Vpn::new(vpn), ahead.folio_order()));
+            ahead.folio_order()
+        };
+        assert_eq!([0x1001, 0x1004, 0x5008].map(|vpn| touch(&mut streams, vpn)), [2, 3, 2]);
+        streams.narrow(Vpn::new(0x9000));
+        assert_eq!([0x9000, 0xa000].map(|vpn| touch(&mut streams, vpn)), [0, 2]);
+    }
+
+    #[test]
     fn strides_are_followed_both_ways() {
         for stride in [16, -16] {
             let start = 0x4000;

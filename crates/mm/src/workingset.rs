@@ -20,7 +20,7 @@ use crate::zpool::Arena;
 use crate::{Inner, Mm};
 
 /// Entries that a fault of one of the youngest is good for: about twice as many as a page of the pool holds.
-const ENTRIES_PER_REFAULT: i64 = 32;
+const ENTRIES_PER_REFAULT: i64 = 8;
 /// Loads from the pool that a read from the device costs.
 const READ_COST: i64 = 6;
 /// Of the pool, the part that is weighed at either end: one in so many.
@@ -32,7 +32,7 @@ const PAGES_PER_SLOT: u64 = 2;
 /// Entries sent on in a round (SWAP_CLUSTER_MAX).
 const ROUND: i64 = 32;
 /// The balance stays within this: what was long ago counts little.
-const MOST: i64 = 4096;
+const MOST: i64 = 1024;
 const LEAST: i64 = -4 * MOST;
 
 /// Entries that may be sent on.
