@@ -1,10 +1,11 @@
 /* Guard regions (MADV_GUARD_INSTALL, Linux 6.13) over memory that is swapped out: whoever touches them gets SIGSEGV, and once removed
- * they read as zeros. */
+ * they read as zeros. And among memory that was never touched: they stay when it is, in sequence. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { SIZE = 64 << 20, PAGE = 4096, INSTALL = 102, REMOVE = 103 };
 
@@ -21,6 +22,24 @@ static int touch(volatile char *at)
 	if (!caught)
 		*at;
 	return caught;
+}
+
+/* Every eighth page of fresh memory is a guard; the others are touched in sequence. Returns how many guards are still there. */
+static long guards_in_fresh_memory(void)
+{
+	long kept = 0;
+	char *memory = mmap(0, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	/* A pager has seen it by then. */
+	usleep(200000);
+	for (long at = 7 * PAGE; at < SIZE; at += 8 * PAGE)
+		madvise(memory + at, PAGE, INSTALL);
+	for (long at = 0; at < SIZE; at += PAGE)
+		if (at / PAGE % 8 != 7)
+			memory[at] = 1;
+	for (long at = 7 * PAGE; at < SIZE; at += 8 * PAGE)
+		kept += touch(memory + at) == SIGSEGV;
+	munmap(memory, SIZE);
+	return kept;
 }
 
 int main(void)
@@ -51,6 +70,6 @@ int main(void)
 		else
 			wrong += memory[at] != 1 + at / PAGE % 100;
 	}
-	printf("%ld signals, %ld pages of zeros, %ld wrong\n", signals, zeros, wrong);
+	printf("%ld signals, %ld pages of zeros, %ld wrong; of fresh memory %ld\n", signals, zeros, wrong, guards_in_fresh_memory());
 	return 0;
 }

@@ -367,10 +367,22 @@ pub(crate) fn wipes_on_fork() -> bool {
     WIPES_ON_FORK.load(Ordering::SeqCst)
 }
 
+/// Some memory may be guards.
+static INSTALLS_GUARDS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program ever asked for guards (MADV_GUARD_INSTALL).
+pub(crate) fn installs_guards() -> bool {
+    INSTALLS_GUARDS.load(Ordering::SeqCst)
+}
+
 pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
     let _turn = DROPPING_ADVICE.contains(&advice).then(InOrder::begin);
     if advice == MADV_WIPEONFORK {
         WIPES_ON_FORK.store(true, Ordering::SeqCst);
+    }
+    if advice == MADV_GUARD_INSTALL {
+        // Before they are there: UFFDIO_COPY puts a page in the place of a guard.
+        INSTALLS_GUARDS.store(true, Ordering::SeqCst);
     }
     // SAFETY: exactly the call that the program makes.
     let advise = |advice: c_int| unsafe { syscall(SYS_MADVISE, [addr as usize, len, advice as usize, 0, 0, 0]) };

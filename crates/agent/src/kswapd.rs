@@ -263,7 +263,6 @@ impl Kswapd {
             self.look_at_shares();
         }
         pager.memcg.sample(sizes.anon, counted, self.shared);
-        pager.mm.set_fault_around(pager.memcg.fault_around(pager));
     }
 
     /// How much relatives share with us now.

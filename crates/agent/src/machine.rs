@@ -314,6 +314,10 @@ impl Machine for AgentMachine {
         matches!(self.fds().isolation, Isolation::Copy(_))
     }
 
+    fn may_have_guards(&self) -> bool {
+        hook::installs_guards()
+    }
+
     fn give_up(&self, _: &Option<InOrder>, run: PageRange) -> Vec<Vpn> {
         self.give_up_run(run)
     }

@@ -180,16 +180,6 @@ impl Memcg {
         self.high().saturating_sub(self.current(pager))
     }
 
-    /// log2 of the pages that a first touch may bring, as more than half or a quarter of the limit is left.
-    pub(crate) fn fault_around(&self, pager: &Pager) -> u32 {
-        let max = self.group.get(Key::MemoryMax);
-        match self.headroom(pager) {
-            left if left >= max / 2 => 4,
-            left if left >= max / 4 => 2,
-            _ => 0,
-        }
-    }
-
     /// Bytes by which `want` more would exceed the limit.
     pub(crate) fn excess(&self, pager: &Pager, want: u64) -> u64 {
         (self.current(pager) + want).saturating_sub(self.group.get(Key::MemoryMax))

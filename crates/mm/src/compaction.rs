@@ -22,6 +22,8 @@ const PIECE: u64 = 64;
 /// After so many entries have left for the device the pool is compacted, if that frees so many pages: parts of it, and at least.
 const EMPTIED_SHARE: u64 = 32;
 const EMPTIED_LEAST: u64 = 1024;
+/// All words are gone through for it, however few are of stored pages: not before one entry for so many of them has left.
+const WORDS_PER_ENTRY: u64 = 128;
 const GAIN_SHARE: u64 = 64;
 const GAIN_LEAST: u64 = 64;
 
@@ -55,7 +57,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// this several times as many would go to the device as have to. To be called by the thread that compacts.
     pub(crate) fn compact_emptied(&self) {
         let worthwhile = self.with(|inner| {
-            let is_due = inner.balance.emptied >= (inner.pool.objects() / EMPTIED_SHARE).max(EMPTIED_LEAST);
+            let emptied = inner.balance.emptied;
+            let words = || inner.managed.iter().map(PageRange::pages).sum::<u64>();
+            let is_due = emptied >= (inner.pool.objects() / EMPTIED_SHARE).max(EMPTIED_LEAST)
+                && emptied >= words() / WORDS_PER_ENTRY;
             is_due.then(|| (inner.pool.pages() / GAIN_SHARE).max(GAIN_LEAST))
         });
         if let Some(worthwhile) = worthwhile {

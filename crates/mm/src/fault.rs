@@ -51,12 +51,6 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         outcome
     }
 
-    /// Have first touches bring `2^order` pages at least, as far as these are untouched: worth it where memory is plentiful.
-    pub fn set_fault_around(&self, order: u32) {
-        let order = order.min(self.config.folio_order_max);
-        self.with(|inner| inner.streams.set_around(order));
-    }
-
     /// The first step of a fault.
     pub(crate) fn begin_fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Step {
         self.stat.add(Item::PgFault, 1);
@@ -103,8 +97,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         if !self.managed.covers(PageRange::new(vpn, 1)) {
             return Step::Done(self.map_zero_page(mm, vpn));
         }
-        let ahead = self.follow(vpn, mm.config.folio_order_max);
-        let ahead = self.streams.widen(ahead);
+        let order_max = match mm.machine.may_have_guards() {
+            true => 0,
+            false => mm.config.folio_order_max,
+        };
+        let ahead = self.follow(vpn, order_max);
         let untouched = |inner: &Self, range: PageRange| {
             inner.managed.covers(range) && range.iter().all(|page| inner.is_untouched(page))
         };
@@ -267,7 +264,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             start,
             end: last.add(1),
         };
-        if self.locality.is_probe() {
+        if adjoining.pages() > 1 && self.locality.is_probe() {
             self.take_along(worker, vpn, Window::of(adjoining));
             self.locality.watch(vpn, worker.load_pages(), self.stored());
             return Window::around(vpn, 0);

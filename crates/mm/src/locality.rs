@@ -13,8 +13,9 @@ use crate::page::{PageRange, Vpn};
 
 /// Probes that are watched at a time.
 const PROBES: usize = 64;
-/// While one is watched, faults are as many as one part in so many of the stored pages.
+/// One is watched for as many faults as one part in so many of the stored pages, of which there are so many at least.
 const HORIZON: u64 = 8;
+const STORED_LEAST: u64 = 1024;
 /// Faults from one probe to the next at least (a prime: patterns have periods).
 const EVERY_LEAST: u64 = 17;
 /// Faults after which a probe has a say.
@@ -137,13 +138,18 @@ impl Locality {
 
     /// Whether neighbours are worth it, where about `stored` pages are.
     pub(crate) fn judge(&mut self, stored: u64) {
-        let mut seen = [Seen::default(); 2];
+        let stored = stored.max(STORED_LEAST);
+        let (now, mut seen) = (self.faults, [Seen::default(); 2]);
+        for probe in &mut self.probes {
+            // Of a scan there are many faults and no probes: those from before it would be full of what it has passed.
+            let _ = probe.take_if(|probe| now - probe.since > stored / HORIZON * 2);
+        }
         for probe in self.probes.iter().flatten() {
-            let age = self.faults - probe.since;
+            let age = now - probe.since;
             if age < AGE_LEAST {
                 continue;
             }
-            let chance = (age as f32 / stored.max(1) as f32).min(1.0);
+            let chance = age as f32 / stored as f32;
             for ((seen, neighbours), wanted) in seen.iter_mut().zip(probe.neighbours()).zip(probe.wanted) {
                 seen.watched += neighbours as f32;
                 seen.wanted += wanted.min(neighbours) as f32;

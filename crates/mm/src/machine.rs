@@ -83,6 +83,10 @@ pub trait Machine {
     /// Whether pages cannot move here. [`move_out`](Self::move_out) then leaves a copy in the slot and the page mapped, protected
     /// from writing, until [`give_up`](Self::give_up) takes it away (`leaving`); [`move_in`](Self::move_in) copies it back.
     fn copies(&self) -> bool;
+    /// Whether pages without a frame may be guards, which copying in would take away: only the page that faulted is certainly none.
+    fn may_have_guards(&self) -> bool {
+        false
+    }
     /// Unmap a run of pages that were copied out, all of them, without the engine's lock: this waits until the thread that
     /// applies changes has seen it. Returns which pages refused; they are as they were before, and not protected any more.
     fn give_up(&self, isolation: &Self::Isolation, run: PageRange) -> Vec<Vpn>;

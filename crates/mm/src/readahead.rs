@@ -138,11 +138,6 @@ impl Ahead {
 pub(crate) struct Streams {
     streams: [Option<Stream>; STREAMS],
     hand: usize,
-    /// log2 of the pages that a first touch is worth whatever it follows.
-    around: u32,
-    /// Pages that could not be brought with others lately, and the next place among them.
-    narrowed: [Option<Vpn>; STREAMS],
-    narrowed_hand: usize,
 }
 
 impl Streams {
@@ -187,34 +182,6 @@ impl Streams {
     pub(crate) fn narrow(&mut self, vpn: Vpn) {
         for stream in &mut self.streams {
             stream.take_if(|stream| stream.window.holds(vpn));
-        }
-        self.narrowed[self.narrowed_hand] = Some(vpn);
-        self.narrowed_hand = (self.narrowed_hand + 1) % STREAMS;
-    }
-
-    /// Have first touches be worth `2^order` pages at least.
-    pub(crate) fn set_around(&mut self, order: u32) {
-        self.around = order;
-    }
-
-    /// What a first touch is worth: at least so much, unless that was too much.
-    pub(crate) fn widen(&mut self, ahead: Ahead) -> Ahead {
-        let is_narrowed = |page: &&mut Option<Vpn>| **page == Some(ahead.fault);
-        if let Some(page) = self.narrowed.iter_mut().find(is_narrowed) {
-            *page = None;
-            return ahead;
-        }
-        let is_wide = match ahead.pattern {
-            Pattern::Stride(_) => ahead.order > 0,
-            Pattern::Forward | Pattern::Backward => ahead.order >= self.around,
-        };
-        match is_wide {
-            true => ahead,
-            false => Ahead {
-                pattern: Pattern::Forward,
-                order: self.around,
-                ..ahead
-            },
         }
     }
 }
@@ -318,21 +285,6 @@ mod test {
         assert_eq!(fault(0x1012, &|_| false), 0);
         // In the window, and was not brought with the others.
         assert_eq!(fault(0x100d, &|_| false), 4);
-    }
-
-    #[test]
-    fn where_memory_is_plentiful_a_first_touch_is_worth_more_but_not_where_that_was_too_much() {
-        let mut streams = Streams::default();
-        streams.set_around(2);
-        let touch = |streams: &mut Streams, vpn: u64| {
-            let ahead = streams.follow(Vpn::new(vpn), MAX, |_| false);
-            let ahead = streams.widen(ahead);
-            streams.advance(ahead, Window::around(Vpn::new(vpn), ahead.folio_order()));
-            ahead.folio_order()
-        };
-        assert_eq!([0x1001, 0x1004, 0x5008].map(|vpn| touch(&mut streams, vpn)), [2, 3, 2]);
-        streams.narrow(Vpn::new(0x9000));
-        assert_eq!([0x9000, 0xa000].map(|vpn| touch(&mut streams, vpn)), [0, 2]);
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// Stored pages, about: those on the device are not counted.
+    /// Stored pages but those of one word; those on the device are a guess.
     pub(crate) fn stored(&self) -> u64 {
         self.pool.objects() + self.slots.in_use() * PAGES_PER_SLOT
     }

@@ -391,10 +391,7 @@ impl<R: RawMutex> World<R> {
             16 => drop(self.mm.compact(seed % 4)),
             17 => self.mm.set_writeback(seed.is_multiple_of(2)),
             18 => drop(self.mm.isolate_range(PageRange::new(vpn, len))),
-            19 => {
-                self.mm.set_swap_out(SwapOut::from_word(seed % 3));
-                self.mm.set_fault_around((seed / 3 % 4) as u32);
-            }
+            19 => self.mm.set_swap_out(SwapOut::from_word(seed % 3)),
             20 => self.mm.set_enabled(!seed.is_multiple_of(5)),
             21 => self.mm.discard_swap(),
             22 => self.recompress(),
