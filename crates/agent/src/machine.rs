@@ -25,14 +25,14 @@ use uzswap_sys::mapping::{Discard, Mapping, discard_words, own, unshare, words};
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread;
-use uzswap_sys::uffd::{Filled, Uffd};
+use uzswap_sys::uffd::{Filled, Uffd, wait_readable};
 use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
 
 use crate::arena::PoolArena;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::{self, InOrder};
 use crate::isolation::{self, CopyOut, Isolation};
-use crate::pager;
+use crate::{pager, spin};
 use crate::swap_file::SwapFile;
 use crate::vigil::VIGIL;
 
@@ -286,6 +286,16 @@ impl AgentMachine {
         self.fds().managed.wake_missing(run.start.addr(), pages * PAGE_SIZE);
     }
 
+    /// Wake whoever waits for pages that were filled, by the vigil if it has a `beat`.
+    fn wake_filled(&self, beat: Option<u64>, vpn: Vpn, pages: u32) {
+        let (run, wake) = (PageRange::new(vpn, pages.into()), |run| self.wake_missing(run));
+        match beat {
+            _ if pages == 0 => {}
+            Some(beat) => VIGIL.wake(beat, run, wake),
+            None => wake(run),
+        }
+    }
+
     /// Before what takes long, or serves a fault without [`copy_in`](Machine::copy_in): nobody is left waiting for the vigil.
     pub(crate) fn settle_errand(&self) {
         VIGIL.settle(|run| self.wake_missing(run));
@@ -350,12 +360,15 @@ impl Machine for AgentMachine {
             return self.copy_back(slot, vpn, pages);
         }
         let (from, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
-        let filled = self.fds().managed.move_pages(vpn.addr(), from, len, true);
+        let beat = VIGIL.beat();
+        let filled = self.fds().managed.move_pages(vpn.addr(), from, len, beat.is_none());
         let truth = self.in_truth(filled, len, from, false);
-        if truth != filled {
-            self.fds().managed.wake(vpn.addr(), truth.bytes);
+        let done = filled_in(truth);
+        if beat.is_some() || truth != filled {
+            self.wake_filled(beat, vpn, done.pages);
         }
-        filled_in(truth)
+        VIGIL.note_woken();
+        done
     }
 
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
@@ -364,10 +377,11 @@ impl Machine for AgentMachine {
         }
         let beat = if wake { VIGIL.beat() } else { None };
         let done = filled_in(self.fds().managed.copy(vpn.addr(), bytes, wake && beat.is_none()));
-        if let (Some(beat), 1..) = (beat, done.pages) {
-            VIGIL.wake(beat, PageRange::new(vpn, done.pages.into()), |run| {
-                self.wake_missing(run)
-            });
+        if beat.is_some() {
+            self.wake_filled(beat, vpn, done.pages);
+        }
+        if wake {
+            VIGIL.note_woken();
         }
         done
     }
@@ -476,6 +490,10 @@ impl Machine for AgentMachine {
 
     fn now_ns(&self) -> u64 {
         uzswap_sys::time::now_ns()
+    }
+
+    fn cond_resched(&self, faults_wait: impl Fn() -> bool) {
+        spin::go_behind(|| wait_readable(&[self.fds().managed.as_fd()], Some(0)), faults_wait);
     }
 }
 

@@ -27,6 +27,8 @@ use uzswap_sys::time::now_ns;
 const LINGER_NS: u64 = 100_000;
 /// How long others keep off its core after that.
 const KEEP_NS: u64 = 20_000_000;
+/// Longer than this between two looks: somebody else had the core.
+const AWAY_NS: u64 = 1_000;
 /// Bit of the mail.
 const COME: u32 = 1;
 
@@ -53,8 +55,12 @@ pub(crate) struct Vigil {
     fault_core: AtomicUsize,
     fault_thread: AtomicI32,
     core: AtomicUsize,
+    program_core: AtomicUsize,
     /// When it ran last there.
     seen: AtomicU64,
+    /// When somebody else had last had its core, and when whoever waited for a page was last woken.
+    resumed: AtomicU64,
+    woken: AtomicU64,
     until: AtomicU64,
     is_there: AtomicBool,
     mail: Mailbox,
@@ -68,7 +74,10 @@ impl Vigil {
             fault_core: AtomicUsize::new(0),
             fault_thread: AtomicI32::new(0),
             seen: AtomicU64::new(0),
+            resumed: AtomicU64::new(0),
+            woken: AtomicU64::new(0),
             core: AtomicUsize::new(0),
+            program_core: AtomicUsize::new(0),
             until: AtomicU64::new(0),
             is_there: AtomicBool::new(false),
             mail: Mailbox::new(),
@@ -77,7 +86,6 @@ impl Vigil {
 
     /// A fault was served at `now`, and the next is expected soon.
     pub(crate) fn extend(&self, now: u64) {
-        self.fault_core.store(current_core(), Ordering::Relaxed);
         // SeqCst, as in `run`: either this sees that nobody is there, or the thread sees the later end.
         self.until.store(now + LINGER_NS, Ordering::SeqCst);
         if !self.is_there.load(Ordering::SeqCst) {
@@ -89,6 +97,16 @@ impl Vigil {
     pub(crate) fn kept_core(&self) -> Option<usize> {
         let is_kept = now_ns() < self.seen.load(Ordering::Relaxed) + KEEP_NS;
         is_kept.then(|| self.core.load(Ordering::Relaxed))
+    }
+
+    /// The fault thread is here.
+    pub(crate) fn note_fault_core(&self) {
+        self.fault_core.store(current_core(), Ordering::Relaxed);
+    }
+
+    /// Where it was when it last said so.
+    pub(crate) fn fault_core(&self) -> usize {
+        self.fault_core.load(Ordering::Relaxed)
     }
 
     /// Whose affinity the others' follow.
@@ -108,11 +126,23 @@ impl Vigil {
         self.mail.reset();
     }
 
-    /// A look at whether the thread runs, for [`wake`](Self::wake). `None`: it does not.
+    /// A look at whether the thread runs where the program ran until it faulted, for [`wake`](Self::wake). `None`: it does not.
     pub(crate) fn beat(&self) -> Option<u64> {
-        self.is_there
-            .load(Ordering::Relaxed)
-            .then(|| self.beat.load(Ordering::Relaxed))
+        if !self.is_there.load(Ordering::Relaxed) {
+            return None;
+        }
+        let is_there = self.resumed.load(Ordering::Relaxed) > self.woken.load(Ordering::Relaxed);
+        let core = if is_there { &self.core } else { &self.fault_core };
+        self.program_core
+            .store(core.load(Ordering::Relaxed), Ordering::Relaxed);
+        is_there.then(|| self.beat.load(Ordering::Relaxed))
+    }
+
+    /// Whoever waited for a page was woken.
+    pub(crate) fn note_woken(&self) {
+        if self.is_there.load(Ordering::Relaxed) {
+            self.woken.store(now_ns(), Ordering::Relaxed);
+        }
     }
 
     /// Have whoever waits for `range` woken, by the vigil if it has been running since `beat`, else by `wake`.
@@ -166,8 +196,13 @@ impl Vigil {
         loop {
             self.mail.wait(COME, None);
             self.is_there.store(true, Ordering::SeqCst);
+            let mut last = 0;
             loop {
                 let now = now_ns();
+                if now - last > AWAY_NS {
+                    self.resumed.store(now, Ordering::Relaxed);
+                }
+                last = now;
                 if now >= self.until.load(Ordering::SeqCst) {
                     break;
                 }
