@@ -346,6 +346,7 @@ impl Machine for AgentMachine {
         if let Isolation::Copy(memory) = &self.fds().isolation {
             return self.copy_out(memory, vpn, slot, pages);
         }
+        VIGIL.leave();
         let (to, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
         let filled = self.fds().managed.move_pages(to, vpn.addr(), len, false);
         done(self.in_truth(filled, len, to, true))

@@ -93,6 +93,13 @@ impl Vigil {
         }
     }
 
+    /// Pages are being unmapped: a core where a thread of the process runs, and be it this one, has to be interrupted for each.
+    pub(crate) fn leave(&self) {
+        if self.until.load(Ordering::Relaxed) != 0 {
+            self.until.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// The core that is kept awake for the program, if it is or was a moment ago: kswapd is in the way there.
     pub(crate) fn kept_core(&self) -> Option<usize> {
         let is_kept = now_ns() < self.seen.load(Ordering::Relaxed) + KEEP_NS;
