@@ -23,7 +23,9 @@ const CLUSTER_MAX: u32 = 32;
 const BATCH_SLOTS: u32 = UNIT * 4;
 /// How long pages are isolated under one hold of the lock. A program whose fault waits meanwhile leaves its core, and what is unmapped then needs no
 /// interrupt there: 1.5 us a page instead of 15 to 20.
-const HOLD_NS: u64 = 200_000;
+/// Where so many leave at once it is given up after each time.
+const MANY: u32 = 16;
+const HOLD_NS: u64 = 500_000;
 /// Shared pages remembered for [`Scan::shared`].
 const SHARED_MAX: usize = 64;
 
@@ -149,8 +151,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 let until = self.machine.now_ns() + HOLD_NS;
                 while budget > 0 && self.machine.now_ns() < until {
                     budget -= 1;
+                    let before = scan.isolated;
                     let is_over = inner.isolate(self, &mut batch, want, scan);
-                    if is_over || !inner.leaving.has_room() {
+                    if is_over || scan.isolated - before >= MANY || !inner.leaving.has_room() {
                         break;
                     }
                 }
