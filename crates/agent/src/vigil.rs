@@ -55,7 +55,9 @@ pub(crate) struct Vigil {
     fault_core: AtomicUsize,
     fault_thread: AtomicI32,
     core: AtomicUsize,
-    program_core: AtomicUsize,
+    kswapd_core: AtomicUsize,
+    /// Somebody ran on the fault thread's core just before the latest fault.
+    fault_core_was_lent: AtomicBool,
     /// When it ran last there.
     seen: AtomicU64,
     /// When somebody else had last had its core, and when whoever waited for a page was last woken.
@@ -77,7 +79,8 @@ impl Vigil {
             resumed: AtomicU64::new(0),
             woken: AtomicU64::new(0),
             core: AtomicUsize::new(0),
-            program_core: AtomicUsize::new(0),
+            kswapd_core: AtomicUsize::new(0),
+            fault_core_was_lent: AtomicBool::new(false),
             until: AtomicU64::new(0),
             is_there: AtomicBool::new(false),
             mail: Mailbox::new(),
@@ -95,6 +98,7 @@ impl Vigil {
 
     /// Pages are being unmapped: a core where a thread of the process runs, and be it this one, has to be interrupted for each.
     pub(crate) fn leave(&self) {
+        self.kswapd_core.store(current_core(), Ordering::Relaxed);
         if self.until.load(Ordering::Relaxed) != 0 {
             self.until.store(0, Ordering::Relaxed);
         }
@@ -106,9 +110,10 @@ impl Vigil {
         is_kept.then(|| self.core.load(Ordering::Relaxed))
     }
 
-    /// The fault thread is here.
-    pub(crate) fn note_fault_core(&self) {
+    /// The fault thread is here; whether somebody else was just before.
+    pub(crate) fn note_fault_core(&self, was_lent: bool) {
         self.fault_core.store(current_core(), Ordering::Relaxed);
+        self.fault_core_was_lent.store(was_lent, Ordering::Relaxed);
     }
 
     /// Where it was when it last said so.
@@ -138,10 +143,12 @@ impl Vigil {
         if !self.is_there.load(Ordering::Relaxed) {
             return None;
         }
-        let is_there = self.resumed.load(Ordering::Relaxed) > self.woken.load(Ordering::Relaxed);
-        let core = if is_there { &self.core } else { &self.fault_core };
-        self.program_core
-            .store(core.load(Ordering::Relaxed), Ordering::Relaxed);
+        let core = self.core.load(Ordering::Relaxed);
+        let is_there = match self.kswapd_core.load(Ordering::Relaxed) == core {
+            // Which takes the vigil's place, too.
+            true => !self.fault_core_was_lent.load(Ordering::Relaxed),
+            false => self.resumed.load(Ordering::Relaxed) > self.woken.load(Ordering::Relaxed),
+        };
         is_there.then(|| self.beat.load(Ordering::Relaxed))
     }
 
