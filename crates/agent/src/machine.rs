@@ -368,7 +368,6 @@ impl Machine for AgentMachine {
         if beat.is_some() || truth != filled {
             self.wake_filled(beat, vpn, done.pages);
         }
-        VIGIL.note_woken();
         done
     }
 
@@ -380,9 +379,6 @@ impl Machine for AgentMachine {
         let done = filled_in(self.fds().managed.copy(vpn.addr(), bytes, wake && beat.is_none()));
         if beat.is_some() {
             self.wake_filled(beat, vpn, done.pages);
-        }
-        if wake {
-            VIGIL.note_woken();
         }
         done
     }

@@ -15,7 +15,7 @@
 //! The vigil may lose its core between TAKEN and the wake-up, for as long as others want it. To wake twice does no harm, so whoever
 //! finds an errand TAKEN, with another to post or before it sleeps or works for long ([`Vigil::settle`]), wakes that range too.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use uzswap_mm::page::{PageRange, Vpn};
 use uzswap_sys::affinity::{Affinity, current_core};
@@ -29,6 +29,8 @@ const LINGER_NS: u64 = 100_000;
 const KEEP_NS: u64 = 20_000_000;
 /// Longer than this between two looks: somebody else had the core.
 const AWAY_NS: u64 = 1_000;
+/// Faults one by one after which they are taken for those of one thread.
+const CROWD_ROUNDS: u32 = 32;
 /// Bit of the mail.
 const COME: u32 = 1;
 
@@ -56,13 +58,15 @@ pub(crate) struct Vigil {
     fault_thread: AtomicI32,
     core: AtomicUsize,
     kswapd_core: AtomicUsize,
+    /// Not 0 if two faults have waited at a time lately.
+    crowd: AtomicU32,
     /// Somebody ran on the fault thread's core just before the latest fault.
     fault_core_was_lent: AtomicBool,
     /// When it ran last there.
     seen: AtomicU64,
-    /// When somebody else had last had its core, and when whoever waited for a page was last woken.
+    /// How often somebody else had its core, and how often of these a page was wanted for it.
     resumed: AtomicU64,
-    woken: AtomicU64,
+    used: AtomicU64,
     until: AtomicU64,
     is_there: AtomicBool,
     mail: Mailbox,
@@ -77,9 +81,10 @@ impl Vigil {
             fault_thread: AtomicI32::new(0),
             seen: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
-            woken: AtomicU64::new(0),
+            used: AtomicU64::new(0),
             core: AtomicUsize::new(0),
             kswapd_core: AtomicUsize::new(0),
+            crowd: AtomicU32::new(0),
             fault_core_was_lent: AtomicBool::new(false),
             until: AtomicU64::new(0),
             is_there: AtomicBool::new(false),
@@ -116,6 +121,15 @@ impl Vigil {
         self.fault_core_was_lent.store(was_lent, Ordering::Relaxed);
     }
 
+    /// So many faults wait at a time.
+    pub(crate) fn note_waiting(&self, faults: usize) {
+        match self.crowd.load(Ordering::Relaxed) {
+            _ if faults > 1 => self.crowd.store(CROWD_ROUNDS, Ordering::Relaxed),
+            0 => {}
+            rounds => self.crowd.store(rounds - 1, Ordering::Relaxed),
+        }
+    }
+
     /// Where it was when it last said so.
     pub(crate) fn fault_core(&self) -> usize {
         self.fault_core.load(Ordering::Relaxed)
@@ -143,20 +157,17 @@ impl Vigil {
         if !self.is_there.load(Ordering::Relaxed) {
             return None;
         }
-        let core = self.core.load(Ordering::Relaxed);
-        let is_there = match self.kswapd_core.load(Ordering::Relaxed) == core {
-            // Which takes the vigil's place, too.
-            true => !self.fault_core_was_lent.load(Ordering::Relaxed),
-            false => self.resumed.load(Ordering::Relaxed) > self.woken.load(Ordering::Relaxed),
+        let resumed = self.resumed.load(Ordering::Relaxed);
+        let was_displaced = self.used.swap(resumed, Ordering::Relaxed) != resumed;
+        let shares_core = self.kswapd_core.load(Ordering::Relaxed) == self.core.load(Ordering::Relaxed);
+        let is_there = match self.crowd.load(Ordering::Relaxed) {
+            // kswapd takes the vigil's place, too.
+            0 if shares_core => !self.fault_core_was_lent.load(Ordering::Relaxed),
+            0 => was_displaced,
+            // Whose fault it is nobody knows. A thread that the vigil wakes comes to its core.
+            1.. => true,
         };
         is_there.then(|| self.beat.load(Ordering::Relaxed))
-    }
-
-    /// Whoever waited for a page was woken.
-    pub(crate) fn note_woken(&self) {
-        if self.is_there.load(Ordering::Relaxed) {
-            self.woken.store(now_ns(), Ordering::Relaxed);
-        }
     }
 
     /// Have whoever waits for `range` woken, by the vigil if it has been running since `beat`, else by `wake`.
@@ -214,7 +225,7 @@ impl Vigil {
             loop {
                 let now = now_ns();
                 if now - last > AWAY_NS {
-                    self.resumed.store(now, Ordering::Relaxed);
+                    self.resumed.fetch_add(1, Ordering::Relaxed);
                 }
                 last = now;
                 if now >= self.until.load(Ordering::SeqCst) {
