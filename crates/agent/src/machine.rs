@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use lock_api::Mutex;
 use uzswap_ctl::FailKind;
-use uzswap_mm::machine::{Done, IoBuffer, IoError, Machine, SCATTER_MAX, Stop};
+use uzswap_mm::machine::{Done, IoError, Machine, SCATTER_MAX, Stop};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::cell::Leaked;
@@ -29,12 +29,13 @@ use uzswap_sys::uffd::{Filled, Uffd, wait_readable};
 use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
 
 use crate::arena::PoolArena;
+use crate::cores::CORES;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::{self, InOrder};
 use crate::isolation::{self, CopyOut, Isolation};
-use crate::{pager, spin};
-use crate::swap_file::SwapFile;
+use crate::swap_file::{SwapBuffer, SwapFile};
 use crate::vigil::VIGIL;
+use crate::{pager, resched};
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
 pub(crate) struct Fds {
@@ -346,6 +347,7 @@ impl Machine for AgentMachine {
         if let Isolation::Copy(memory) = &self.fds().isolation {
             return self.copy_out(memory, vpn, slot, pages);
         }
+        CORES.note_kswapd();
         VIGIL.leave();
         let (to, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
         let filled = self.fds().managed.move_pages(to, vpn.addr(), len, false);
@@ -431,7 +433,7 @@ impl Machine for AgentMachine {
 
     fn io_buffer(&self, pages: usize) -> SwapBuffer {
         match AlignedBuf::new(pages) {
-            Ok(buffer) => SwapBuffer(buffer),
+            Ok(buffer) => SwapBuffer::new(buffer),
             Err(errno) => panic!("no address space for an I/O buffer: {errno}"),
         }
     }
@@ -490,19 +492,7 @@ impl Machine for AgentMachine {
     }
 
     fn cond_resched(&self, faults_wait: impl Fn() -> bool) {
-        spin::go_behind(|| wait_readable(&[self.fds().managed.as_fd()], Some(0)), faults_wait);
-    }
-}
-
-/// A buffer for direct I/O.
-pub(crate) struct SwapBuffer(AlignedBuf);
-
-impl IoBuffer for SwapBuffer {
-    fn bytes(&self, len: usize) -> &[u8] {
-        self.0.bytes(len)
-    }
-
-    fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
-        self.0.bytes_mut(len)
+        let has_faults = || wait_readable(&[self.fds().managed.as_fd()], Some(0));
+        resched::cond_resched(has_faults, faults_wait);
     }
 }

@@ -5,10 +5,10 @@
 //! a while before it sleeps. It yields between two looks, so that whoever can use the core does, and if somebody did, it sleeps:
 //! a machine whose cores are busy has none to spin on. `--spin off`, or a processor quota, has it sleep at once.
 
-use uzswap_sys::affinity::current_core;
 use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 
+use crate::cores::CORES;
 use crate::vigil::VIGIL;
 
 /// How long to look, at most.
@@ -21,32 +21,11 @@ const LENT_NS: u64 = 1_500;
 const BRIEF_NS: u64 = 32_000;
 /// What a fault that waited for room counts as, at most.
 const SLOW_NS: u64 = 8 * BRIEF_NS;
-/// How long reclaim leaves the lock to a fault: to wake the thread that waits for it on a halted core takes tens of microseconds.
-const PATIENCE_NS: u64 = 200_000;
 /// Of the last waits so many parts must have been shorter than [`MOST_NS`].
 const SCALE: u32 = 128;
 const WORTHWHILE: u32 = SCALE / 2;
 /// A wait has one part in so many of the say.
 const WEIGHT: u32 = 8;
-
-/// For a thread that reclaims: let the fault thread have this core, if it is the one that it would serve a fault on (`has_faults`), and whoever serves one
-/// have what it waits for (`faults_wait`).
-pub(crate) fn go_behind(has_faults: impl Fn() -> bool, faults_wait: impl Fn() -> bool) {
-    let is_in_the_way = VIGIL.fault_core() == current_core();
-    if is_in_the_way && has_faults() {
-        thread::yield_now();
-    }
-    if !faults_wait() {
-        return;
-    }
-    let began = now_ns();
-    while faults_wait() && now_ns() - began < PATIENCE_NS {
-        match is_in_the_way {
-            true => thread::yield_now(),
-            false => core::hint::spin_loop(),
-        }
-    }
-}
 
 /// When to spin.
 pub(crate) struct Spin {
@@ -100,7 +79,7 @@ impl Spin {
         let now = now_ns();
         let short = if now - began < MOST_NS { SCALE } else { 0 };
         self.short = (self.short * (WEIGHT - 1) + short) / WEIGHT;
-        VIGIL.note_fault_core(was_lent);
+        CORES.note_fault(was_lent);
         if self.is_worthwhile() {
             VIGIL.extend(now);
         }

@@ -6,7 +6,8 @@
 //! place the moment it is woken. It sleeps [`LINGER_NS`] after the last such fault.
 //!
 //! Waking the program from another core takes an interrupt between the two, which the hypervisor makes cost 5 us or more on both. The vigil is on
-//! the core that the program left, and wakes it there for the price of a system call. So the thread that has mapped a page leaves the waking to it:
+//! the core that the program left, as a rule ([`Cores`](crate::cores::Cores)), and wakes it there for the price of a system call. So the thread that has mapped a
+//! page leaves the waking to it then:
 //!
 //! ```text
 //! server   copied without waking -> POSTED -> not taken within [`TAKE_SPINS`] looks? NONE again, and wakes the program itself
@@ -15,7 +16,7 @@
 //! The vigil may lose its core between TAKEN and the wake-up, for as long as others want it. To wake twice does no harm, so whoever
 //! finds an errand TAKEN, with another to post or before it sleeps or works for long ([`Vigil::settle`]), wakes that range too.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use uzswap_mm::page::{PageRange, Vpn};
 use uzswap_sys::affinity::{Affinity, current_core};
@@ -23,14 +24,12 @@ use uzswap_sys::futex::Mailbox;
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use uzswap_sys::time::now_ns;
 
+use crate::cores::CORES;
+
 /// How long it stays after a fault.
 const LINGER_NS: u64 = 100_000;
 /// How long others keep off its core after that.
 const KEEP_NS: u64 = 20_000_000;
-/// Longer than this between two looks: somebody else had the core.
-const AWAY_NS: u64 = 1_000;
-/// Faults one by one after which they are taken for those of one thread.
-const CROWD_ROUNDS: u32 = 32;
 /// Bit of the mail.
 const COME: u32 = 1;
 
@@ -53,20 +52,9 @@ pub(crate) struct Vigil {
     /// Counts while the thread runs: whoever sees two values knows that it does.
     beat: AtomicU64,
     errand: AtomicU64,
-    /// Where the fault thread was when it was last heard of, and where the vigil is.
-    fault_core: AtomicUsize,
     fault_thread: AtomicI32,
-    core: AtomicUsize,
-    kswapd_core: AtomicUsize,
-    /// Not 0 if two faults have waited at a time lately.
-    crowd: AtomicU32,
-    /// Somebody ran on the fault thread's core just before the latest fault.
-    fault_core_was_lent: AtomicBool,
-    /// When it ran last there.
+    /// When it ran last.
     seen: AtomicU64,
-    /// How often somebody else had its core, and how often of these a page was wanted for it.
-    resumed: AtomicU64,
-    used: AtomicU64,
     until: AtomicU64,
     is_there: AtomicBool,
     mail: Mailbox,
@@ -77,15 +65,8 @@ impl Vigil {
         Self {
             beat: AtomicU64::new(0),
             errand: AtomicU64::new(NONE),
-            fault_core: AtomicUsize::new(0),
             fault_thread: AtomicI32::new(0),
             seen: AtomicU64::new(0),
-            resumed: AtomicU64::new(0),
-            used: AtomicU64::new(0),
-            core: AtomicUsize::new(0),
-            kswapd_core: AtomicUsize::new(0),
-            crowd: AtomicU32::new(0),
-            fault_core_was_lent: AtomicBool::new(false),
             until: AtomicU64::new(0),
             is_there: AtomicBool::new(false),
             mail: Mailbox::new(),
@@ -103,7 +84,6 @@ impl Vigil {
 
     /// Pages are being unmapped: a core where a thread of the process runs, and be it this one, has to be interrupted for each.
     pub(crate) fn leave(&self) {
-        self.kswapd_core.store(current_core(), Ordering::Relaxed);
         if self.until.load(Ordering::Relaxed) != 0 {
             self.until.store(0, Ordering::Relaxed);
         }
@@ -112,27 +92,7 @@ impl Vigil {
     /// The core that is kept awake for the program, if it is or was a moment ago: kswapd is in the way there.
     pub(crate) fn kept_core(&self) -> Option<usize> {
         let is_kept = now_ns() < self.seen.load(Ordering::Relaxed) + KEEP_NS;
-        is_kept.then(|| self.core.load(Ordering::Relaxed))
-    }
-
-    /// The fault thread is here; whether somebody else was just before.
-    pub(crate) fn note_fault_core(&self, was_lent: bool) {
-        self.fault_core.store(current_core(), Ordering::Relaxed);
-        self.fault_core_was_lent.store(was_lent, Ordering::Relaxed);
-    }
-
-    /// So many faults wait at a time.
-    pub(crate) fn note_waiting(&self, faults: usize) {
-        match self.crowd.load(Ordering::Relaxed) {
-            _ if faults > 1 => self.crowd.store(CROWD_ROUNDS, Ordering::Relaxed),
-            0 => {}
-            rounds => self.crowd.store(rounds - 1, Ordering::Relaxed),
-        }
-    }
-
-    /// Where it was when it last said so.
-    pub(crate) fn fault_core(&self) -> usize {
-        self.fault_core.load(Ordering::Relaxed)
+        is_kept.then(|| CORES.vigil())
     }
 
     /// Whose affinity the others' follow.
@@ -152,21 +112,9 @@ impl Vigil {
         self.mail.reset();
     }
 
-    /// A look at whether the thread runs where the program ran until it faulted, for [`wake`](Self::wake). `None`: it does not.
+    /// A look at whether the thread runs, and where the program ran until it faulted, for [`wake`](Self::wake). `None`: it does not.
     pub(crate) fn beat(&self) -> Option<u64> {
-        if !self.is_there.load(Ordering::Relaxed) {
-            return None;
-        }
-        let resumed = self.resumed.load(Ordering::Relaxed);
-        let was_displaced = self.used.swap(resumed, Ordering::Relaxed) != resumed;
-        let shares_core = self.kswapd_core.load(Ordering::Relaxed) == self.core.load(Ordering::Relaxed);
-        let is_there = match self.crowd.load(Ordering::Relaxed) {
-            // kswapd takes the vigil's place, too.
-            0 if shares_core => !self.fault_core_was_lent.load(Ordering::Relaxed),
-            0 => was_displaced,
-            // Whose fault it is nobody knows. A thread that the vigil wakes comes to its core.
-            1.. => true,
-        };
+        let is_there = self.is_there.load(Ordering::Relaxed) && CORES.is_program_on_vigils();
         is_there.then(|| self.beat.load(Ordering::Relaxed))
     }
 
@@ -224,9 +172,7 @@ impl Vigil {
             let mut last = 0;
             loop {
                 let now = now_ns();
-                if now - last > AWAY_NS {
-                    self.resumed.fetch_add(1, Ordering::Relaxed);
-                }
+                CORES.note_vigil(now - last);
                 last = now;
                 if now >= self.until.load(Ordering::SeqCst) {
                     break;
@@ -246,11 +192,10 @@ impl Vigil {
 
     /// Where the fault thread is, no program has been left waiting.
     fn stay_apart(&self, affinity: &mut Affinity) {
-        let fault_core = self.fault_core.load(Ordering::Relaxed);
+        let fault_core = CORES.fault_thread();
         if current_core() == fault_core {
             affinity.keep_off(Some(fault_core), self.fault_thread());
         }
-        self.core.store(current_core(), Ordering::Relaxed);
     }
 
     fn do_errand(&self, wake: &impl Fn(PageRange)) {

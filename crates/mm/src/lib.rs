@@ -122,7 +122,6 @@ use vmstat::{Item, Vmstat};
 use workingset::Balance;
 use zpool::{PoolKind, Pools};
 
-
 /// The two lists of stored folios share the tags of a ZSWAP word: even ones are those of the younger.
 const ZSWAP_TAGS: Tags = Tags {
     bits: ZTAG_BITS,
