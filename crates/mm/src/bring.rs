@@ -35,7 +35,7 @@ impl Underway {
         self.0[server] = Some(bring);
     }
 
-    fn end(&mut self, server: usize) {
+    pub(crate) fn end(&mut self, server: usize) {
         self.0[server] = None;
     }
 
@@ -85,6 +85,13 @@ pub(crate) struct Brought {
     /// Pages that were decompressed.
     loaded: usize,
     is_read: bool,
+}
+
+impl Brought {
+    /// How many pages.
+    pub(crate) fn pages(&self) -> usize {
+        self.done.pages as usize
+    }
 }
 
 /// Slots of a device to be read.
@@ -234,7 +241,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         M: Machine<Arena = A>,
     {
         let (wanted, done) = (load.wanted, brought.done);
-        let pages = done.pages as usize;
+        let pages = brought.pages();
         self.publish_loaded(mm, worker, pages, load.read.is_some());
         if worker.load_pages()[..pages].contains(&wanted) {
             return Step::Done(Fault::Served);
@@ -277,7 +284,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// The first pages of a load are mapped.
-    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, pages: usize, is_swapped: bool)
+    pub(crate) fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, pages: usize, is_swapped: bool)
     where
         M: Machine<Arena = A>,
     {
