@@ -65,11 +65,6 @@ impl Cores {
         }
     }
 
-    /// Whether several threads fault.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.crowd.load(Ordering::Relaxed) > 0
-    }
-
     /// The vigil looks again, so long after its last look. Nanoseconds.
     pub(crate) fn note_vigil(&self, since_ns: u64) {
         self.vigil.store(current_core(), Ordering::Relaxed);
@@ -95,7 +90,7 @@ impl Cores {
     pub(crate) fn is_program_on_vigils(&self) -> bool {
         let displaced = self.displaced.load(Ordering::Relaxed);
         let was_displaced = self.used.swap(displaced, Ordering::Relaxed) != displaced;
-        if self.is_crowded() {
+        if self.crowd.load(Ordering::Relaxed) > 0 {
             return true;
         }
         match self.kswapd.load(Ordering::Relaxed) == self.vigil() {

@@ -176,16 +176,6 @@ pub(crate) fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usiz
     }
 }
 
-/// Nobody waits: bring what comes next in a sequence, if there is room for it.
-pub(crate) fn load_ahead(pager: &Pager, worker: &mut Worker<AgentMachine>) {
-    if pager.is_freezing.load(Ordering::SeqCst) || pager.memcg.excess(pager, pager.room()) > 0 {
-        return;
-    }
-    if pager.mm.load_ahead(worker) > 0 && pager.memcg.headroom(pager) == 0 {
-        pager.mail.post(mail::RECLAIM);
-    }
-}
-
 /// The contents of a page are lost: its reader gets SIGBUS, and the launcher one line. False: not now.
 pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
     if pager.mm.machine().copies() {

@@ -201,9 +201,6 @@ impl Servers {
         // Also what was refused because another server was bringing it.
         let Seat { worker, stall, .. } = &mut *self.own;
         self.inbox.retain(|addr| !fault::serve(pager, worker, *addr, stall));
-        if self.inbox.is_empty() && !CORES.is_crowded() {
-            fault::load_ahead(pager, worker);
-        }
     }
 
     fn share_out(&mut self, pager: &Pager) {

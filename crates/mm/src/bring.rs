@@ -35,7 +35,7 @@ impl Underway {
         self.0[server] = Some(bring);
     }
 
-    pub(crate) fn end(&mut self, server: usize) {
+    fn end(&mut self, server: usize) {
         self.0[server] = None;
     }
 
@@ -85,13 +85,6 @@ pub(crate) struct Brought {
     /// Pages that were decompressed.
     loaded: usize,
     is_read: bool,
-}
-
-impl Brought {
-    /// How many pages.
-    pub(crate) fn pages(&self) -> usize {
-        self.done.pages as usize
-    }
 }
 
 /// Slots of a device to be read.
@@ -241,7 +234,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         M: Machine<Arena = A>,
     {
         let (wanted, done) = (load.wanted, brought.done);
-        let pages = brought.pages();
+        let pages = done.pages as usize;
         self.publish_loaded(mm, worker, pages, load.read.is_some());
         if worker.load_pages()[..pages].contains(&wanted) {
             return Step::Done(Fault::Served);
@@ -284,7 +277,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// The first pages of a load are mapped.
-    pub(crate) fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, pages: usize, is_swapped: bool)
+    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, pages: usize, is_swapped: bool)
     where
         M: Machine<Arena = A>,
     {

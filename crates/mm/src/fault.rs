@@ -54,7 +54,6 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// The first step of a fault.
     pub(crate) fn begin_fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Step {
         self.stat.add(Item::PgFault, 1);
-        worker.set_ahead(None);
         self.with_for_fault(|inner| {
             let step = inner.serve(self, worker, vpn);
             if let Step::Bring(bring) = step {
@@ -83,10 +82,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
         Step::Done(match self.table.lookup(vpn) {
             Slot::None => return self.first_touch(mm, vpn),
-            Slot::Resident { .. } | Slot::Cached(_) => {
-                worker.set_ahead(self.streams.reached(vpn, mm.config.load_order_max()));
-                self.map_zero_page(mm, vpn)
-            }
+            Slot::Resident { .. } | Slot::Cached(_) => self.map_zero_page(mm, vpn),
             Slot::Staged { .. } => self.take_back(mm, vpn),
             Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => return self.begin_load(mm, worker, vpn),
             Slot::Bad => Fault::Lost,
@@ -119,7 +115,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// What a fault on `vpn` is worth.
-    pub(crate) fn follow(&mut self, vpn: Vpn, order_max: u32) -> Ahead {
+    fn follow(&mut self, vpn: Vpn, order_max: u32) -> Ahead {
         let Self {
             streams,
             table,
@@ -236,8 +232,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         };
         let read = self.take_along(worker, vpn, window);
         self.streams.advance(ahead, window);
-        let goes_on = !is_swapped && ahead.is_of_order(mm.config.load_order_max());
-        worker.set_ahead(if goes_on { ahead.beyond(window) } else { None });
         if worker.loads() < window.pages() {
             mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
         }
@@ -279,7 +273,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// Whether a page is on the device, or in the pool or of one word, and no other thread brings it.
-    pub(crate) fn is_at(&self, page: Vpn, on_device: bool) -> bool {
+    fn is_at(&self, page: Vpn, on_device: bool) -> bool {
         let slot = self.table.lookup(page);
         match slot {
             Slot::Zswap(_) | Slot::Filled { .. } => !on_device && !self.underway.holds(page, slot),

@@ -56,7 +56,6 @@ mod gauges;
 mod lane;
 mod leaving;
 mod list_lru;
-mod load_ahead;
 mod locality;
 mod lock;
 mod lru;

@@ -107,21 +107,6 @@ impl Ahead {
         self.order > 0
     }
 
-    /// Whether it follows a pattern that has got as far as windows of `2^order` pages.
-    pub(crate) fn is_of_order(self, order: u32) -> bool {
-        self.order > 0 && self.order == order
-    }
-
-    /// What comes after a window that it was worth. `None`: nothing that would be worth it, or there is no more memory.
-    pub(crate) fn beyond(self, window: Window) -> Option<Vpn> {
-        let PageRange { start, end } = window.range;
-        match self.pattern {
-            Pattern::Forward => (end < PageRange::USER.end).then_some(end),
-            Pattern::Backward => start.number().checked_sub(1).map(Vpn::new),
-            Pattern::Stride(_) => None,
-        }
-    }
-
     /// log2 of the neighbours that it is worth.
     pub(crate) fn folio_order(self) -> u32 {
         match self.pattern {
@@ -191,13 +176,6 @@ impl Streams {
     /// A fault that is worth `ahead` brings the pages of `window` that are not there.
     pub(crate) fn advance(&mut self, ahead: Ahead, window: Window) {
         self.streams[ahead.stream] = Some(Stream { last: ahead, window });
-    }
-
-    /// What comes after a window of `2^order` pages that `vpn` is the first of, in the order in which it is gone over. `None`: it is of none.
-    pub(crate) fn reached(&self, vpn: Vpn, order: u32) -> Option<Vpn> {
-        let of_order = |stream: &&Stream| stream.last.is_of_order(order) && stream.last.fault == vpn;
-        let stream = self.streams.iter().flatten().find(of_order)?;
-        stream.last.beyond(stream.window)
     }
 
     /// What was to be brought with `vpn` was not: its next fault is worth one page.

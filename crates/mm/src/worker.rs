@@ -32,8 +32,6 @@ pub struct Worker<M: Machine> {
     load_pages: Vec<Vpn>,
     /// Those of them that are read from a device, which are all or none.
     reads: Vec<Blob>,
-    /// What to bring ahead of the faults.
-    ahead: Option<Vpn>,
     /// Which of the slots that were read are open.
     opened: Vec<bool>,
     io: M::Io,
@@ -132,7 +130,6 @@ impl<M: Machine> Worker<M> {
             loads: Vec::with_capacity(load_pages),
             load_pages: Vec::with_capacity(load_pages),
             reads: Vec::with_capacity(load_pages),
-            ahead: None,
             opened: Vec::with_capacity(io_pages),
             io: machine.io_buffer(io_pages),
             io_pages,
@@ -319,15 +316,6 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Forget the blocks of the last load.
-    /// What may be brought ahead of the faults: from this page on.
-    pub(crate) fn set_ahead(&mut self, ahead: Option<Vpn>) {
-        self.ahead = ahead;
-    }
-
-    pub(crate) fn take_ahead(&mut self) -> Option<Vpn> {
-        self.ahead.take()
-    }
-
     pub(crate) fn begin_loads(&mut self) {
         self.loads.clear();
         self.load_pages.clear();
