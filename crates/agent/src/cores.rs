@@ -8,8 +8,9 @@
 //! vigil was displaced since the fault before      the program ran there: the vigil wakes it
 //! fault thread was displaced just before          the program ran here: the fault thread wakes it itself
 //! ```
-//! The first tells where kswapd keeps to the fault thread's core, the second where it is on the vigil's. Where several threads
-//! fault neither does; the vigil wakes all of them then, which brings them to its core, where there is room. A wrong guess costs the difference, nothing else.
+//! The first is asked while kswapd, which displaces as well, was not on the vigil's core when it isolated last, else the second. Where several threads
+//! fault neither tells; the vigil wakes all of them then, which brings them to its core, where there is room. All that takes the vigil long
+//! counts as being displaced: arriving, and waking a thread on another core. A wrong guess costs the difference, nothing else.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -30,11 +31,13 @@ pub(crate) struct Cores {
     kswapd: AtomicUsize,
     /// Somebody had the fault thread's core just before the latest fault.
     was_lent: AtomicBool,
-    /// How often somebody had the vigil's core, and up to which time this was used for a guess.
+    /// How often somebody had the vigil's core, and how often of these were used for a guess.
     displaced: AtomicU64,
     used: AtomicU64,
     /// Not 0 if two faults have waited at a time lately.
     crowd: AtomicU32,
+    /// Servers that reclaim themselves.
+    reclaiming: AtomicU32,
 }
 
 impl Cores {
@@ -47,6 +50,7 @@ impl Cores {
             displaced: AtomicU64::new(0),
             used: AtomicU64::new(0),
             crowd: AtomicU32::new(0),
+            reclaiming: AtomicU32::new(0),
         }
     }
 
@@ -73,9 +77,27 @@ impl Cores {
         }
     }
 
-    /// kswapd, or who else isolates pages, calls this.
+    /// kswapd, or who else moves pages out, calls this.
     pub(crate) fn note_kswapd(&self) {
         self.kswapd.store(current_core(), Ordering::Relaxed);
+    }
+
+    /// Do `reclaim`, by a thread that serves faults.
+    pub(crate) fn in_direct_reclaim<T>(&self, reclaim: impl FnOnce() -> T) -> T {
+        self.reclaiming.fetch_add(1, Ordering::Relaxed);
+        let result = reclaim();
+        self.reclaiming.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Whether the fault thread may be waiting for the core that the calling thread has: not while it reclaims itself, nor for a server that does.
+    pub(crate) fn is_in_the_way(&self) -> bool {
+        self.reclaiming.load(Ordering::Relaxed) == 0 && self.fault_thread() == current_core()
+    }
+
+    /// In a forked child: nobody reclaims.
+    pub(crate) fn reset(&self) {
+        self.reclaiming.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn fault_thread(&self) -> usize {
@@ -107,10 +129,9 @@ mod test {
     #[test]
     fn who_was_displaced_tells_where_the_program_ran() {
         let cores = Cores::new();
-        cores.kswapd.store(1, Ordering::Relaxed);
+        cores.kswapd.store(usize::MAX, Ordering::Relaxed);
         assert!(!cores.is_program_on_vigils());
         cores.note_vigil(AWAY_NS + 1);
-        cores.kswapd.store(cores.vigil() + 1, Ordering::Relaxed);
         assert!(cores.is_program_on_vigils());
         assert!(!cores.is_program_on_vigils(), "used already");
         cores.note_vigil(AWAY_NS);

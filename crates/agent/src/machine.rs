@@ -297,7 +297,7 @@ impl AgentMachine {
         }
     }
 
-    /// Before what takes long, or serves a fault without [`copy_in`](Machine::copy_in): nobody is left waiting for the vigil.
+    /// Before what takes long, or when nothing is left to the vigil: nobody is left waiting for it.
     pub(crate) fn settle_errand(&self) {
         VIGIL.settle(|run| self.wake_missing(run));
     }
@@ -379,8 +379,9 @@ impl Machine for AgentMachine {
         }
         let beat = if wake { VIGIL.beat() } else { None };
         let done = filled_in(self.fds().managed.copy(vpn.addr(), bytes, wake && beat.is_none()));
-        if beat.is_some() {
-            self.wake_filled(beat, vpn, done.pages);
+        match beat {
+            Some(_) => self.wake_filled(beat, vpn, done.pages),
+            None => self.settle_errand(),
         }
         done
     }

@@ -3,7 +3,7 @@
 //! A program that waits for a page leaves its core idle. In a virtual machine an idle core is halted at once, and to wake it takes the
 //! hypervisor tens of microseconds: several times what the page takes. So while faults come closely ([`Spin`](crate::spin::Spin)), a
 //! thread that only runs where nobody else would (SCHED_IDLE) keeps that core from being halted; the program's thread takes its
-//! place the moment it is woken. It sleeps [`LINGER_NS`] after the last such fault.
+//! place the moment it is woken. It sleeps [`LINGER_NS`] after the last such fault, or at once while pages are unmapped ([`Vigil::leave`]).
 //!
 //! Waking the program from another core takes an interrupt between the two, which the hypervisor makes cost 5 us or more on both. The vigil is on
 //! the core that the program left, as a rule ([`Cores`](crate::cores::Cores)), and wakes it there for the price of a system call. So the thread that has mapped a
@@ -14,7 +14,7 @@
 //! vigil                             POSTED -> TAKEN -> wakes it -> NONE
 //! ```
 //! The vigil may lose its core between TAKEN and the wake-up, for as long as others want it. To wake twice does no harm, so whoever
-//! finds an errand TAKEN, with another to post or before it sleeps or works for long ([`Vigil::settle`]), wakes that range too.
+//! finds an errand TAKEN, with another to post or somebody to wake itself, or before it sleeps or works for long ([`Vigil::settle`]), wakes that range too.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
@@ -112,9 +112,11 @@ impl Vigil {
         self.mail.reset();
     }
 
-    /// A look at whether the thread runs, and where the program ran until it faulted, for [`wake`](Self::wake). `None`: it does not.
+    /// A look at whether the thread runs, for [`wake`](Self::wake), if it is to wake whoever is waiting now. `None`: it is not there, or was not
+    /// where the program ran.
     pub(crate) fn beat(&self) -> Option<u64> {
-        let is_there = self.is_there.load(Ordering::Relaxed) && CORES.is_program_on_vigils();
+        // In any case: what it goes by is used up.
+        let is_there = CORES.is_program_on_vigils() && self.is_there.load(Ordering::Relaxed);
         is_there.then(|| self.beat.load(Ordering::Relaxed))
     }
 

@@ -21,9 +21,9 @@ use crate::{Inner, Mm, SwapOut, UNIT};
 const CLUSTER_MAX: u32 = 32;
 /// Slots of the run that isolated pages are packed into.
 const BATCH_SLOTS: u32 = UNIT * 4;
-/// How long pages are isolated under one hold of the lock, and how many at a time end it. Each run costs a TLB flush, which is 15 to 20 us while a thread of
-/// the process is on another core and 1.5 us while none is. A program whose fault waits for the lock is on none, so pages that leave
-/// one by one do so together: given up after each, the lock made 3 ms of what takes a program's fault 0.5 ms now.
+/// How long pages are isolated under one hold of the lock, at least one entry, and how many pages of one entry end it. Each run costs a TLB flush, which is
+/// 15 to 20 us while a thread of the process is on another core and 1.5 us while none is. A program with one thread is on none while its
+/// fault waits for the lock, so what leaves page by page leaves together.
 const HOLD_NS: u64 = 500_000;
 const MANY: u32 = 16;
 /// Shared pages remembered for [`Scan::shared`].
