@@ -69,6 +69,11 @@ impl Cores {
         }
     }
 
+    /// Whether several threads fault.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowd.load(Ordering::Relaxed) > 0
+    }
+
     /// The vigil looks again, so long after its last look. Nanoseconds.
     pub(crate) fn note_vigil(&self, since_ns: u64) {
         self.vigil.store(current_core(), Ordering::Relaxed);
@@ -112,7 +117,7 @@ impl Cores {
     pub(crate) fn is_program_on_vigils(&self) -> bool {
         let displaced = self.displaced.load(Ordering::Relaxed);
         let was_displaced = self.used.swap(displaced, Ordering::Relaxed) != displaced;
-        if self.crowd.load(Ordering::Relaxed) > 0 {
+        if self.is_crowded() {
             return true;
         }
         match self.kswapd.load(Ordering::Relaxed) == self.vigil() {

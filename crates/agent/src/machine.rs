@@ -29,7 +29,6 @@ use uzswap_sys::uffd::{Filled, Uffd, wait_readable};
 use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
 
 use crate::arena::PoolArena;
-use crate::cores::CORES;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::{self, InOrder};
 use crate::isolation::{self, CopyOut, Isolation};
@@ -347,7 +346,6 @@ impl Machine for AgentMachine {
         if let Isolation::Copy(memory) = &self.fds().isolation {
             return self.copy_out(memory, vpn, slot, pages);
         }
-        CORES.note_kswapd();
         VIGIL.leave();
         let (to, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
         let filled = self.fds().managed.move_pages(to, vpn.addr(), len, false);

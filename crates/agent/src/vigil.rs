@@ -82,9 +82,11 @@ impl Vigil {
         }
     }
 
-    /// Pages are being unmapped: a core where a thread of the process runs, and be it this one, has to be interrupted for each.
+    /// The calling thread moves pages out: a core where a thread of the process runs, and be it this one, has to be interrupted for each. Where several
+    /// threads fault there is one as a rule, vigil or not.
     pub(crate) fn leave(&self) {
-        if self.until.load(Ordering::Relaxed) != 0 {
+        CORES.note_kswapd();
+        if !CORES.is_crowded() && self.until.load(Ordering::Relaxed) != 0 {
             self.until.store(0, Ordering::Relaxed);
         }
     }
