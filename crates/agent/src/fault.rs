@@ -18,7 +18,6 @@ use uzswap_sys::thread;
 use uzswap_sys::uffd::{BATCH, Event, Uffd};
 
 use crate::Line;
-use crate::cores::CORES;
 use crate::fork::{self, ForkServer};
 use crate::machine::AgentMachine;
 use crate::mailbox::mail;
@@ -213,11 +212,11 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall
     if pager.is_freezing.load(Ordering::SeqCst) || pager.memcg.excess(pager, room) == 0 {
         return true;
     }
+    pager.mm.machine().settle_errand();
     pager.mm.stat().add(Item::AllocStall, 1);
     pager.mail.post(mail::RECLAIM);
     while pager.memcg.excess(pager, room) > 0 {
-        pager.mm.machine().settle_errand();
-        let scan = CORES.in_direct_reclaim(|| pager.shrink_directly(worker, DIRECT_BATCH));
+        let scan = pager.shrink_directly(worker, DIRECT_BATCH);
         if stall.is_over(pager) && !pager.mm.machine().copy_out.is_kept_out() {
             pager.memcg.oom_kill(pager);
         }

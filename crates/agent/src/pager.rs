@@ -26,7 +26,6 @@ use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use crate::arena::PoolArena;
 use crate::codecs::Codecs;
 use crate::config::{config, swap_pages};
-use crate::cores::CORES;
 use crate::fork::Handover;
 use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
@@ -405,7 +404,6 @@ impl Pager {
         self.mail.reset();
         self.kcompressd_mail.reset();
         VIGIL.reset();
-        CORES.reset();
         self.replies.reset();
         self.scan_done
             .store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);
