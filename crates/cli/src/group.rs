@@ -1,7 +1,9 @@
 //! Groups: where their files are, and finding those that run.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use uzswap_ctl::{Field, Group, WORDS};
@@ -27,10 +29,11 @@ pub(crate) fn c_path(path: &Path) -> Result<CString, Failure> {
 }
 
 impl OpenGroup {
-    /// Make the file of a new group.
+    /// Make the file of a new group, and hold the launcher's lease on it.
     pub(crate) fn create(name: Option<&str>) -> Result<Self, Failure> {
         let name = name.map_or_else(|| std::process::id().to_string(), str::to_owned);
         let path = runtime_dir()?.join(format!("{name}{SUFFIX}"));
+        let _names = lock_names()?;
         if is_left_over(&path)? {
             let _ = std::fs::remove_file(&path);
         }
@@ -39,6 +42,7 @@ impl OpenGroup {
             e => Failure::new(format!("{}: {e}", path.display())),
         })?;
         let group = Group::create(file.words());
+        file.try_lease(LAUNCHER_LEASE);
         Ok(Self {
             name,
             path,
@@ -73,7 +77,7 @@ impl OpenGroup {
 }
 
 /// The byte whose lease the launcher holds.
-pub(crate) const LAUNCHER_LEASE: usize = uzswap_ctl::PROCESSES;
+const LAUNCHER_LEASE: usize = uzswap_ctl::PROCESSES;
 
 /// Whether the group of that file has ended without removing it, whatever version of uzswap ran it.
 fn is_left_over(path: &Path) -> Result<bool, Failure> {
@@ -89,11 +93,29 @@ pub(crate) fn running() -> Result<Vec<OpenGroup>, Failure> {
     let entries = std::fs::read_dir(&dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
     let groups = entries.flatten().filter_map(|entry| OpenGroup::open(&entry.path()));
     let (alive, dead): (Vec<_>, Vec<_>) = groups.partition(OpenGroup::is_alive);
-    for group in dead {
-        let _ = std::fs::remove_file(keeper::path(&group.path));
-        let _ = std::fs::remove_file(&group.path);
+    if !dead.is_empty() {
+        let _names = lock_names()?;
+        for group in dead {
+            // Looked at again: it may have been one that was just being made.
+            if is_left_over(&group.path)? {
+                let _ = std::fs::remove_file(keeper::path(&group.path));
+                let _ = std::fs::remove_file(&group.path);
+            }
+        }
     }
     Ok(alive)
+}
+
+/// Held while group files are made and removed: from its creation until its launcher has the lease a group looks like one that has
+/// ended, and what has one name now may have been another a moment ago.
+fn lock_names() -> Result<File, Failure> {
+    let path = runtime_dir()?.join("groups.lock");
+    let failure = |e| Failure::new(format!("{}: {e}", path.display()));
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(&path).map_err(failure)?;
+    file.lock().map_err(failure)?;
+    Ok(file)
 }
 
 /// The group of that name, or the only one.

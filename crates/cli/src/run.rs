@@ -11,7 +11,7 @@ use uzswap_sys::file::{File, is_memory_backed};
 use uzswap_sys::keep::Keeper;
 
 use crate::elf::{self, Found};
-use crate::group::{LAUNCHER_LEASE, OpenGroup, c_path};
+use crate::group::{OpenGroup, c_path};
 use crate::options::{MEMORY_MAX_LEAST, RunOptions};
 use crate::size::Size;
 use crate::{Failure, agent, keeper, quota, report};
@@ -51,7 +51,6 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let swap = choose_swap(options)?;
     let library = agent::install()?;
     let group = OpenGroup::create(options.name.as_deref())?;
-    group.file.try_lease(LAUNCHER_LEASE);
     configure(&group.group, options, memory_max, &swap);
     if let Err(Failure(line)) = keeper::start(&group.path)
         && !options.quiet

@@ -3,6 +3,7 @@
 mod common;
 
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{UZSWAP, can_manage, run, temp};
 
@@ -25,6 +26,31 @@ fn nothing_is_printed_into_the_output_of_the_command() {
     }
     let run = run("echo", &["--summary"], &["printf", "%s|", "a b", "--memory-max", ""]);
     assert_eq!(run.stdout(), "a b|--memory-max||");
+}
+
+/// Until its launcher has its lease a group looks like one that has ended, and whoever lists groups removes those.
+#[test]
+fn a_group_that_begins_is_not_taken_for_one_that_has_ended() {
+    if !can_manage() {
+        return;
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                Command::new(UZSWAP).arg("list").output().expect("uzswap list");
+            }
+        });
+        let statuses: Vec<i32> = (0..24)
+            .map(|n| {
+                let name = format!("begins-{n}-{}", std::process::id());
+                let seen = format!("{UZSWAP} list | grep -q {name}");
+                run("begins", &["--name", &name], &["sh", "-c", &seen]).status()
+            })
+            .collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(statuses, [0; 24]);
+    });
 }
 
 #[test]

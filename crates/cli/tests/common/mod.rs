@@ -158,11 +158,12 @@ impl Held {
     /// A counter now.
     pub fn now(&self, counter: &str) -> u64 {
         let output = Command::new(UZSWAP).args(["stat", &self.group, "--json"]).output();
-        let text = output.expect("uzswap stat").stdout;
-        let counters: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-        counters[counter]
-            .as_u64()
-            .unwrap_or_else(|| panic!("no counter {counter}"))
+        let output = output.expect("uzswap stat");
+        let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        counters[counter].as_u64().unwrap_or_else(|| {
+            let said = String::from_utf8_lossy(&output.stderr);
+            panic!("no counter {counter}: {}, {said}", output.status)
+        })
     }
 
     /// Wait until `is_so`, or panic after a minute with what was waited for.
@@ -191,9 +192,12 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
+        if let Some(child) = self.child.take() {
             let _ = std::fs::write(&self.go, "");
-            let _ = child.wait();
+            let ended = child.wait_with_output();
+            if let (true, Ok(ended)) = (std::thread::panicking(), ended) {
+                eprintln!("it ended with {}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));
+            }
         }
         let _ = std::fs::remove_file(&self.go);
         let _ = std::fs::remove_file(&self.json);
