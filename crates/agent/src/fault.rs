@@ -18,6 +18,7 @@ use uzswap_sys::thread;
 use uzswap_sys::uffd::{BATCH, Event, Uffd};
 
 use crate::Line;
+use crate::cores::CORES;
 use crate::fork::{self, ForkServer};
 use crate::machine::AgentMachine;
 use crate::mailbox::mail;
@@ -66,6 +67,9 @@ impl FaultThread {
             forks,
             spin,
         } = self;
+        if servers.is_idle() {
+            pager.memcg.want(0);
+        }
         let fds = pager.fds();
         let is_forking = pager.is_freezing.load(Ordering::SeqCst);
         let timeout = match (servers.is_idle(), is_forking) {
@@ -212,11 +216,12 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall
     if pager.is_freezing.load(Ordering::SeqCst) || pager.memcg.excess(pager, room) == 0 {
         return true;
     }
-    pager.mm.machine().settle_errand();
     pager.mm.stat().add(Item::AllocStall, 1);
     pager.mail.post(mail::RECLAIM);
     while pager.memcg.excess(pager, room) > 0 {
-        let scan = pager.shrink_directly(worker, DIRECT_BATCH);
+        pager.memcg.want(room);
+        pager.mm.machine().settle_errand();
+        let scan = CORES.in_direct_reclaim(|| pager.shrink_directly(worker, DIRECT_BATCH));
         if stall.is_over(pager) && !pager.mm.machine().copy_out.is_kept_out() {
             pager.memcg.oom_kill(pager);
         }
@@ -229,6 +234,7 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall
         }
         return false;
     }
+    stall.note_room();
     true
 }
 
@@ -250,12 +256,15 @@ mod rounds {
         since: Option<(u64, u32, u32)>,
         /// When the last look was.
         looked: u64,
+        /// Room was found since this look began, whoever made it.
+        found_room: bool,
     }
 
     impl Stall {
         /// Direct reclaim is at it: whether it has been fruitless for too long.
         pub(super) fn is_over(&mut self, pager: &Pager) -> bool {
             let (now, (isolated, reclaimed)) = (uzswap_sys::time::now_ns(), pager.reclaim_counts());
+            self.found_room &= self.since.is_some();
             let (since, isolated_then, reclaimed_then) = *self.since.get_or_insert((now, isolated, reclaimed));
             let last = core::mem::replace(&mut self.looked, now);
             if now - last > GAP_NS {
@@ -270,7 +279,14 @@ mod rounds {
                 isolated.wrapping_sub(isolated_then),
                 reclaimed.wrapping_sub(reclaimed_then),
             );
-            reclaimed <= isolated / LOOKED_AT_PER_PAGE
+            // Nothing of ours to take, but others make room: that is no stall.
+            let others_do = self.found_room && isolated == 0;
+            reclaimed <= isolated / LOOKED_AT_PER_PAGE && !others_do
+        }
+
+        /// A fault got the room that it waited for.
+        pub(super) fn note_room(&mut self) {
+            self.found_room = true;
         }
     }
 }

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use lock_api::Mutex;
 use uzswap_ctl::FailKind;
-use uzswap_mm::machine::{Done, IoBuffer, IoError, Machine, SCATTER_MAX, Stop};
+use uzswap_mm::machine::{Done, IoError, Machine, SCATTER_MAX, Stop};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::cell::Leaked;
@@ -25,16 +25,16 @@ use uzswap_sys::mapping::{Discard, Mapping, discard_words, own, unshare, words};
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread;
-use uzswap_sys::uffd::{Filled, Uffd};
+use uzswap_sys::uffd::{Filled, Uffd, wait_readable};
 use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
 
 use crate::arena::PoolArena;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::{self, InOrder};
 use crate::isolation::{self, CopyOut, Isolation};
-use crate::pager;
-use crate::swap_file::SwapFile;
+use crate::swap_file::{SwapBuffer, SwapFile};
 use crate::vigil::VIGIL;
+use crate::{pager, resched};
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
 pub(crate) struct Fds {
@@ -286,7 +286,17 @@ impl AgentMachine {
         self.fds().managed.wake_missing(run.start.addr(), pages * PAGE_SIZE);
     }
 
-    /// Before what takes long, or serves a fault without [`copy_in`](Machine::copy_in): nobody is left waiting for the vigil.
+    /// Wake whoever waits for pages that were filled, by the vigil if it has a `beat`.
+    fn wake_filled(&self, beat: Option<u64>, vpn: Vpn, pages: u32) {
+        let (run, wake) = (PageRange::new(vpn, pages.into()), |run| self.wake_missing(run));
+        match beat {
+            _ if pages == 0 => {}
+            Some(beat) => VIGIL.wake(beat, run, wake),
+            None => wake(run),
+        }
+    }
+
+    /// Before what takes long, or when nothing is left to the vigil: nobody is left waiting for it.
     pub(crate) fn settle_errand(&self) {
         VIGIL.settle(|run| self.wake_missing(run));
     }
@@ -336,6 +346,7 @@ impl Machine for AgentMachine {
         if let Isolation::Copy(memory) = &self.fds().isolation {
             return self.copy_out(memory, vpn, slot, pages);
         }
+        VIGIL.leave();
         let (to, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
         let filled = self.fds().managed.move_pages(to, vpn.addr(), len, false);
         done(self.in_truth(filled, len, to, true))
@@ -350,12 +361,14 @@ impl Machine for AgentMachine {
             return self.copy_back(slot, vpn, pages);
         }
         let (from, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
-        let filled = self.fds().managed.move_pages(vpn.addr(), from, len, true);
+        let beat = VIGIL.beat();
+        let filled = self.fds().managed.move_pages(vpn.addr(), from, len, beat.is_none());
         let truth = self.in_truth(filled, len, from, false);
-        if truth != filled {
-            self.fds().managed.wake(vpn.addr(), truth.bytes);
+        let done = filled_in(truth);
+        if beat.is_some() || truth != filled {
+            self.wake_filled(beat, vpn, done.pages);
         }
-        filled_in(truth)
+        done
     }
 
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
@@ -364,10 +377,9 @@ impl Machine for AgentMachine {
         }
         let beat = if wake { VIGIL.beat() } else { None };
         let done = filled_in(self.fds().managed.copy(vpn.addr(), bytes, wake && beat.is_none()));
-        if let (Some(beat), 1..) = (beat, done.pages) {
-            VIGIL.wake(beat, PageRange::new(vpn, done.pages.into()), |run| {
-                self.wake_missing(run)
-            });
+        match beat {
+            Some(_) => self.wake_filled(beat, vpn, done.pages),
+            None => self.settle_errand(),
         }
         done
     }
@@ -420,7 +432,7 @@ impl Machine for AgentMachine {
 
     fn io_buffer(&self, pages: usize) -> SwapBuffer {
         match AlignedBuf::new(pages) {
-            Ok(buffer) => SwapBuffer(buffer),
+            Ok(buffer) => SwapBuffer::new(buffer),
             Err(errno) => panic!("no address space for an I/O buffer: {errno}"),
         }
     }
@@ -477,17 +489,9 @@ impl Machine for AgentMachine {
     fn now_ns(&self) -> u64 {
         uzswap_sys::time::now_ns()
     }
-}
 
-/// A buffer for direct I/O.
-pub(crate) struct SwapBuffer(AlignedBuf);
-
-impl IoBuffer for SwapBuffer {
-    fn bytes(&self, len: usize) -> &[u8] {
-        self.0.bytes(len)
-    }
-
-    fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
-        self.0.bytes_mut(len)
+    fn cond_resched(&self, faults_wait: impl Fn() -> bool) {
+        let has_faults = || wait_readable(&[self.fds().managed.as_fd()], Some(0));
+        resched::cond_resched(has_faults, faults_wait);
     }
 }

@@ -15,8 +15,8 @@ use uzswap_mm::page::PAGE_SIZE;
 
 use crate::pager::{self, Pager};
 
-/// What a process is charged: bytes of memory, pages of the pool, slots of the device.
-const CHARGES: [Field; 3] = [Field::Charge, Field::PoolCharge, Field::SwapCharge];
+/// What a process is charged, bytes of memory, pages of the pool, slots of the device, and what it waits for.
+const CHARGES: [Field; 4] = [Field::Charge, Field::PoolCharge, Field::SwapCharge, Field::Wanted];
 
 /// Room that is not worth making for a child.
 const CHILD_ROOM_MIN: u64 = 1 << 20;
@@ -183,6 +183,19 @@ impl Memcg {
     /// Bytes by which `want` more would exceed the limit.
     pub(crate) fn excess(&self, pager: &Pager, want: u64) -> u64 {
         (self.current(pager) + want).saturating_sub(self.group.get(Key::MemoryMax))
+    }
+
+    /// A fault waits until `room` bytes are free; 0: none waits. All processes of the group hear of it, since it may be they who have
+    /// what there is to reclaim, and each thinks that there is room enough when there is enough for itself.
+    pub(crate) fn want(&self, room: u64) {
+        if self.group.field(self.slot(), Field::Wanted) != room {
+            self.group.set_field(self.slot(), Field::Wanted, room);
+        }
+    }
+
+    /// The most that a fault of any process of the group waits for, in bytes.
+    pub(crate) fn wanted(&self) -> u64 {
+        self.group.most(Field::Wanted)
     }
 
     /// Charge `want` slots of the swap device beyond the `in_use` that we have, or as many as `memory.swap.max` leaves. Of two

@@ -26,6 +26,7 @@ use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use crate::arena::PoolArena;
 use crate::codecs::Codecs;
 use crate::config::{config, swap_pages};
+use crate::cores::CORES;
 use crate::fork::Handover;
 use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
@@ -317,9 +318,15 @@ impl Pager {
             + (1 + servers) * Mm::<RawLock, AgentMachine>::bytes(self.mm.config().give_up_batch)
     }
 
-    /// Whether faults wait for room that those who serve them cannot make, since only kswapd copies pages out.
+    /// Whether faults wait for room that those who serve them may not be able to make: another process of the group has the memory,
+    /// or only kswapd copies pages out.
     pub(crate) fn lacks_room(&self) -> bool {
-        self.mm.machine().copies() && self.memcg.excess(self, self.room()) > 0
+        let room = match self.mm.machine().copies() {
+            true => self.room(),
+            false => 0,
+        };
+        let wanted = self.memcg.wanted().max(room);
+        wanted > 0 && self.memcg.excess(self, wanted) > 0
     }
 
     /// Threads that may be storing at the same time.
@@ -404,6 +411,7 @@ impl Pager {
         self.mail.reset();
         self.kcompressd_mail.reset();
         VIGIL.reset();
+        CORES.reset();
         self.replies.reset();
         self.scan_done
             .store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);

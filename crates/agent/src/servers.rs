@@ -21,6 +21,7 @@ use uzswap_sys::crew::Crew;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::thread;
 
+use crate::cores::CORES;
 use crate::fault::{self, Stall};
 use crate::machine::AgentMachine;
 use crate::pager::{FAULT_NICE, Pager};
@@ -192,6 +193,7 @@ impl Servers {
 
     /// Serve what was read; what has to wait is left.
     pub(crate) fn serve(&mut self, pager: &'static Pager) {
+        CORES.note_waiting(self.inbox.len());
         if self.inbox.len() > 1 && HELPERS.helpers() > 0 {
             self.take_on(pager);
             self.share_out(pager);

@@ -8,12 +8,15 @@
 use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 
+use crate::cores::CORES;
 use crate::vigil::VIGIL;
 
 /// How long to look, at most.
 const MOST_NS: u64 = 50_000;
 /// A yield that takes longer let somebody else run.
 const YIELD_NS: u64 = 5_000;
+/// One that takes longer as well, if briefly.
+const LENT_NS: u64 = 1_500;
 /// A fault takes less than this lately: each is for a page or a few.
 const BRIEF_NS: u64 = 32_000;
 /// What a fault that waited for room counts as, at most.
@@ -50,7 +53,7 @@ impl Spin {
     /// sleeps it calls `settle`: whoever the vigil may have left waiting is woken.
     pub(crate) fn wait(&mut self, wait: impl Fn(Option<u64>) -> bool, settle: impl Fn()) {
         let began = now_ns();
-        let mut found = false;
+        let (mut found, mut was_lent) = (false, false);
         let served = (began - self.ended).min(SLOW_NS);
         self.service_ns = (self.service_ns * u64::from(WEIGHT - 1) + served) / u64::from(WEIGHT);
         if self.is_worthwhile() {
@@ -61,6 +64,7 @@ impl Spin {
                     let yielded = now_ns();
                     thread::yield_now();
                     now = now_ns();
+                    was_lent = now - yielded > LENT_NS;
                     if now - yielded > YIELD_NS {
                         break;
                     }
@@ -68,12 +72,14 @@ impl Spin {
             }
         }
         if !found {
+            was_lent = true;
             settle();
             wait(None);
         }
         let now = now_ns();
         let short = if now - began < MOST_NS { SCALE } else { 0 };
         self.short = (self.short * (WEIGHT - 1) + short) / WEIGHT;
+        CORES.note_fault(was_lent);
         if self.is_worthwhile() {
             VIGIL.extend(now);
         }

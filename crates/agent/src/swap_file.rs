@@ -3,10 +3,10 @@
 use alloc::ffi::CString;
 
 use uzswap_ctl::{Group, Key, SWAP_ENCRYPTED};
-use uzswap_mm::machine::IoError;
+use uzswap_mm::machine::{IoBuffer, IoError};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
-use uzswap_sys::file::File;
+use uzswap_sys::file::{AlignedBuf, File};
 use uzswap_sys::thread;
 
 use crate::seal::Seal;
@@ -81,5 +81,24 @@ impl SwapFile {
     /// Give the space of slots back to the filesystem.
     pub(crate) fn discard(&self, slot: u32, slots: u32) {
         self.file.punch(place(slot), place(slots));
+    }
+}
+
+/// A buffer for direct I/O.
+pub(crate) struct SwapBuffer(AlignedBuf);
+
+impl SwapBuffer {
+    pub(crate) fn new(buffer: AlignedBuf) -> Self {
+        Self(buffer)
+    }
+}
+
+impl IoBuffer for SwapBuffer {
+    fn bytes(&self, len: usize) -> &[u8] {
+        self.0.bytes(len)
+    }
+
+    fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
+        self.0.bytes_mut(len)
     }
 }

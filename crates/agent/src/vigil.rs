@@ -3,25 +3,28 @@
 //! A program that waits for a page leaves its core idle. In a virtual machine an idle core is halted at once, and to wake it takes the
 //! hypervisor tens of microseconds: several times what the page takes. So while faults come closely ([`Spin`](crate::spin::Spin)), a
 //! thread that only runs where nobody else would (SCHED_IDLE) keeps that core from being halted; the program's thread takes its
-//! place the moment it is woken. It sleeps [`LINGER_NS`] after the last such fault.
+//! place the moment it is woken. It sleeps [`LINGER_NS`] after the last such fault, or at once while pages are unmapped ([`Vigil::leave`]).
 //!
 //! Waking the program from another core takes an interrupt between the two, which the hypervisor makes cost 5 us or more on both. The vigil is on
-//! the core that the program left, and wakes it there for the price of a system call. So the thread that has mapped a page leaves the waking to it:
+//! the core that the program left, as a rule ([`Cores`](crate::cores::Cores)), and wakes it there for the price of a system call. So the thread that has mapped a
+//! page leaves the waking to it then:
 //!
 //! ```text
 //! server   copied without waking -> POSTED -> not taken within [`TAKE_SPINS`] looks? NONE again, and wakes the program itself
 //! vigil                             POSTED -> TAKEN -> wakes it -> NONE
 //! ```
 //! The vigil may lose its core between TAKEN and the wake-up, for as long as others want it. To wake twice does no harm, so whoever
-//! finds an errand TAKEN, with another to post or before it sleeps or works for long ([`Vigil::settle`]), wakes that range too.
+//! finds an errand TAKEN, with another to post or somebody to wake itself, or before it sleeps or works for long ([`Vigil::settle`]), wakes that range too.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use uzswap_mm::page::{PageRange, Vpn};
 use uzswap_sys::affinity::{Affinity, current_core};
 use uzswap_sys::futex::Mailbox;
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use uzswap_sys::time::now_ns;
+
+use crate::cores::CORES;
 
 /// How long it stays after a fault.
 const LINGER_NS: u64 = 100_000;
@@ -49,11 +52,8 @@ pub(crate) struct Vigil {
     /// Counts while the thread runs: whoever sees two values knows that it does.
     beat: AtomicU64,
     errand: AtomicU64,
-    /// Where the fault thread was when it was last heard of, and where the vigil is.
-    fault_core: AtomicUsize,
     fault_thread: AtomicI32,
-    core: AtomicUsize,
-    /// When it ran last there.
+    /// When it ran last.
     seen: AtomicU64,
     until: AtomicU64,
     is_there: AtomicBool,
@@ -65,10 +65,8 @@ impl Vigil {
         Self {
             beat: AtomicU64::new(0),
             errand: AtomicU64::new(NONE),
-            fault_core: AtomicUsize::new(0),
             fault_thread: AtomicI32::new(0),
             seen: AtomicU64::new(0),
-            core: AtomicUsize::new(0),
             until: AtomicU64::new(0),
             is_there: AtomicBool::new(false),
             mail: Mailbox::new(),
@@ -77,7 +75,6 @@ impl Vigil {
 
     /// A fault was served at `now`, and the next is expected soon.
     pub(crate) fn extend(&self, now: u64) {
-        self.fault_core.store(current_core(), Ordering::Relaxed);
         // SeqCst, as in `run`: either this sees that nobody is there, or the thread sees the later end.
         self.until.store(now + LINGER_NS, Ordering::SeqCst);
         if !self.is_there.load(Ordering::SeqCst) {
@@ -85,10 +82,19 @@ impl Vigil {
         }
     }
 
+    /// The calling thread moves pages out: a core where a thread of the process runs, and be it this one, has to be interrupted for each. Where several
+    /// threads fault there is one as a rule, vigil or not.
+    pub(crate) fn leave(&self) {
+        CORES.note_kswapd();
+        if !CORES.is_crowded() && self.until.load(Ordering::Relaxed) != 0 {
+            self.until.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// The core that is kept awake for the program, if it is or was a moment ago: kswapd is in the way there.
     pub(crate) fn kept_core(&self) -> Option<usize> {
         let is_kept = now_ns() < self.seen.load(Ordering::Relaxed) + KEEP_NS;
-        is_kept.then(|| self.core.load(Ordering::Relaxed))
+        is_kept.then(|| CORES.vigil())
     }
 
     /// Whose affinity the others' follow.
@@ -108,11 +114,12 @@ impl Vigil {
         self.mail.reset();
     }
 
-    /// A look at whether the thread runs, for [`wake`](Self::wake). `None`: it does not.
+    /// A look at whether the thread runs, for [`wake`](Self::wake), if it is to wake whoever is waiting now. `None`: it is not there, or was not
+    /// where the program ran.
     pub(crate) fn beat(&self) -> Option<u64> {
-        self.is_there
-            .load(Ordering::Relaxed)
-            .then(|| self.beat.load(Ordering::Relaxed))
+        // In any case: what it goes by is used up.
+        let is_there = CORES.is_program_on_vigils() && self.is_there.load(Ordering::Relaxed);
+        is_there.then(|| self.beat.load(Ordering::Relaxed))
     }
 
     /// Have whoever waits for `range` woken, by the vigil if it has been running since `beat`, else by `wake`.
@@ -166,8 +173,11 @@ impl Vigil {
         loop {
             self.mail.wait(COME, None);
             self.is_there.store(true, Ordering::SeqCst);
+            let mut last = 0;
             loop {
                 let now = now_ns();
+                CORES.note_vigil(now - last);
+                last = now;
                 if now >= self.until.load(Ordering::SeqCst) {
                     break;
                 }
@@ -186,11 +196,10 @@ impl Vigil {
 
     /// Where the fault thread is, no program has been left waiting.
     fn stay_apart(&self, affinity: &mut Affinity) {
-        let fault_core = self.fault_core.load(Ordering::Relaxed);
+        let fault_core = CORES.fault_thread();
         if current_core() == fault_core {
             affinity.keep_off(Some(fault_core), self.fault_thread());
         }
-        self.core.store(current_core(), Ordering::Relaxed);
     }
 
     fn do_errand(&self, wake: &impl Fn(PageRange)) {

@@ -32,7 +32,7 @@ pub use fail_kind::FailKind;
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 8;
+const VERSION: u64 = 9;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 
@@ -166,6 +166,8 @@ pub enum Field {
     PoolCharge = 11,
     /// Bytes mapped that are known to be wanted.
     Active = 12,
+    /// Bytes that must be free for a fault that waits; 0: none waits.
+    Wanted = 13,
 }
 
 /// A group file's words, with names.
@@ -310,14 +312,22 @@ impl Group {
         }
     }
 
-    /// Sum of one field over all processes. Slots are handed out from the first on, so the sum ends at the first
-    /// that was never used.
-    pub fn sum(&self, field: Field) -> u64 {
+    /// One field of all processes. Slots are handed out from the first on, so they end at the first that was never used.
+    fn of_all(&self, field: Field) -> impl Iterator<Item = u64> {
         let used = |slot: &usize| self.field(*slot, Field::Pid) != 0;
         (0..self.high_water())
             .filter(used)
-            .map(|slot| self.field(slot, field))
-            .fold(0, u64::saturating_add)
+            .map(move |slot| self.field(slot, field))
+    }
+
+    /// Sum of one field over all processes.
+    pub fn sum(&self, field: Field) -> u64 {
+        self.of_all(field).fold(0, u64::saturating_add)
+    }
+
+    /// The most that any process has of one field.
+    pub fn most(&self, field: Field) -> u64 {
+        self.of_all(field).max().unwrap_or(0)
     }
 
     /// `memory.current`: the charges of all processes.

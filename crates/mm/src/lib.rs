@@ -122,9 +122,6 @@ use vmstat::{Item, Vmstat};
 use workingset::Balance;
 use zpool::{PoolKind, Pools};
 
-/// Looks at [`Mm::waiting_faults`] before reclaim takes the lock all the same.
-const YIELD_SPINS: u32 = 2000;
-
 /// The two lists of stored folios share the tags of a ZSWAP word: even ones are those of the younger.
 const ZSWAP_TAGS: Tags = Tags {
     bits: ZTAG_BITS,
@@ -277,12 +274,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
     /// As [`with`](Self::with), for reclaim: behind the faults that wait now, but not for ever.
     fn with_for_reclaim<T>(&self, f: impl FnOnce(&mut Inner<R, M::Arena>) -> T) -> T {
-        for _ in 0..YIELD_SPINS {
-            if self.waiting_faults.load(Ordering::Relaxed) == 0 {
-                break;
-            }
-            core::hint::spin_loop();
-        }
+        self.machine
+            .cond_resched(|| self.waiting_faults.load(Ordering::Relaxed) > 0);
         self.with(f)
     }
 

@@ -145,4 +145,10 @@ pub trait Machine {
 
     /// Nanoseconds on a clock that never goes back.
     fn now_ns(&self) -> u64;
+
+    /// Between two pieces of reclaim, without the lock: let threads that have faults to serve go first, as long as they wait for the lock, but
+    /// not for ever (`cond_resched`).
+    fn cond_resched(&self, faults_wait: impl Fn() -> bool) {
+        let _ = faults_wait;
+    }
 }

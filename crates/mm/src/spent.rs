@@ -35,7 +35,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         runs.sort_unstable_by_key(|run| run.slot);
         // Others give up frames in the slots between ours at the same time, so only runs side by side go as one.
         for beside in runs.chunk_by(|a, b| a.slot + a.capacity == b.slot) {
-            let frames = self.with(|inner| {
+            let frames = self.with_for_reclaim(|inner| {
                 let mut frames: Vec<(u32, u32)> = Vec::new();
                 for (slot, pages) in beside.iter().flat_map(|run| inner.staging.frames_of(*run)) {
                     match frames.last_mut() {

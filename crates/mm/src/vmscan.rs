@@ -21,8 +21,11 @@ use crate::{Inner, Mm, SwapOut, UNIT};
 const CLUSTER_MAX: u32 = 32;
 /// Slots of the run that isolated pages are packed into.
 const BATCH_SLOTS: u32 = UNIT * 4;
-/// LRU entries between two chances for a fault to get the lock.
-const ENTRIES_AT_A_TIME: usize = 1;
+/// How long pages are isolated under one hold of the lock, at least one entry, and how many pages of one entry end it. Each run costs a TLB flush, which is
+/// 15 to 20 us while a thread of the process is on another core and 1.5 us while none is. A program with one thread is on none while its
+/// fault waits for the lock, so what leaves page by page leaves together.
+const HOLD_NS: u64 = 500_000;
+const MANY: u32 = 16;
 /// Shared pages remembered for [`Scan::shared`].
 const SHARED_MAX: usize = 64;
 
@@ -134,7 +137,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// Take the coldest folios out of their mapping until `want` pages are staged or everything was looked at once.
-    /// The lock is given up every few moves: each costs microseconds, and faults wait. False: it is not for us to take any.
+    /// False: it is not for us to take any.
     fn isolate(&self, want: u32, scan: &mut Scan) -> bool {
         let Some(isolation) = self.machine.begin_isolation() else {
             scan.again = true;
@@ -142,14 +145,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         };
         let mut batch = Batch::default();
         let mut budget = self.with(|inner| inner.lru_len()).min(want as usize * 4 + 256);
-        let mut has_room = true;
-        while scan.isolated < want && budget > 0 && !scan.again && has_room {
-            let entries = budget.min(ENTRIES_AT_A_TIME);
-            budget -= entries;
-            has_room = self.with_for_reclaim(|inner| {
-                inner.isolate(self, &mut batch, entries, want, scan);
-                inner.leaving.has_room()
-            });
+        let mut goes_on = true;
+        while goes_on && budget > 0 {
+            goes_on = self.with_for_reclaim(|inner| inner.isolate(self, &mut batch, &mut budget, want, scan));
         }
         self.give_up_leaving(&isolation);
         self.with(|inner| batch.finish(inner));
@@ -235,24 +233,32 @@ impl Batch {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// Isolate from the `entries` oldest entries, `want` pages in all.
-    fn isolate<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, entries: usize, want: u32, scan: &mut Scan)
+    /// Isolate from the oldest entries, at most `budget` of them, for [`HOLD_NS`]. Whether there is more to isolate after that: fewer than `want`
+    /// pages were, and more can be.
+    fn isolate<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, budget: &mut usize, want: u32, scan: &mut Scan) -> bool
     where
         M: Machine<Arena = A>,
     {
         if self.frozen.is_some() {
             scan.again = true;
-            return;
+            return false;
         }
-        for _ in 0..entries {
+        let until = mm.machine.now_ns() + HOLD_NS;
+        while *budget > 0 {
             let Some((lru, entry)) = self.pop_coldest(scan.isolated == 0) else {
-                break;
+                return false;
             };
+            *budget -= 1;
+            let before = scan.isolated;
             self.isolate_folio(mm, batch, lru, entry, scan);
-            if scan.isolated >= want || scan.again {
+            if scan.isolated >= want || scan.again || !self.leaving.has_room() {
+                return false;
+            }
+            if scan.isolated - before >= MANY || mm.machine.now_ns() >= until {
                 break;
             }
         }
+        true
     }
 
     /// Isolate the pages of one LRU entry that still carry its tag, in runs of neighbours. Each run takes along what lies

@@ -80,7 +80,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
     pub(crate) fn writeback_to(&self, worker: &mut Worker<M>, max: u32, reach: Reach) -> u64 {
         let write = loop {
-            match self.with(|inner| inner.begin_writeback(self, worker, max as usize, reach)) {
+            match self.with_for_reclaim(|inner| inner.begin_writeback(self, worker, max as usize, reach)) {
                 Begun::Write(write) => break write,
                 Begun::Nothing => return 0,
                 Begun::LookFurther => {}
