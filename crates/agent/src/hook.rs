@@ -392,8 +392,13 @@ pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -
     if matches!(advice, MADV_FREE | MADV_GUARD_INSTALL) && is_done && pager::active().is_some() {
         // MADV_FREE: the kernel may drop the pages at any time, and the program has to expect that it does so now. Pages that
         // stayed would be charged, and be nobody's to reclaim: their words are gone. MADV_GUARD_INSTALL has dropped them without an
-        // event, so what was stored of them would come back when the guards go; dropping them again leaves the guards.
+        // event, so what was stored of them would come back when the guards go.
         let _ = advise(MADV_DONTNEED);
+        if advice == MADV_GUARD_INSTALL {
+            // What another thread's fault had brought along until that event was read may have taken guards away. Nothing is brought any more
+            // but the very page that faults.
+            let _ = advise(MADV_GUARD_INSTALL);
+        }
     }
     match result {
         Ok(_) => 0,

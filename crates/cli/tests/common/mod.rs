@@ -196,7 +196,11 @@ impl Drop for Held {
             let _ = std::fs::write(&self.go, "");
             let ended = child.wait_with_output();
             if let (true, Ok(ended)) = (std::thread::panicking(), ended) {
-                eprintln!("it ended with {}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));
+                eprintln!(
+                    "it ended with {}: {}",
+                    ended.status,
+                    String::from_utf8_lossy(&ended.stderr)
+                );
             }
         }
         let _ = std::fs::remove_file(&self.go);
