@@ -10,7 +10,8 @@
 //! ```
 //! The first is asked while kswapd, which displaces as well, was not on the vigil's core when it isolated last, else the second. Where several threads
 //! fault neither tells; the vigil wakes all of them then, which brings them to its core, where there is room. All that takes the vigil long
-//! counts as being displaced: arriving, and waking a thread on another core. A wrong guess costs the difference, nothing else.
+//! counts as being displaced: arriving, and waking a thread on another core; and kswapd, which puts frames back now and then, uses a guess up. A wrong one costs
+//! the difference, nothing else.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

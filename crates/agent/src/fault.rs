@@ -213,13 +213,16 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
 /// Direct reclaim: before a page is mapped there must be room ([`Pager::room`]). False: not now, read events and try again.
 fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall) -> bool {
     let room = pager.room();
-    if pager.is_freezing.load(Ordering::SeqCst) || pager.memcg.excess(pager, room) == 0 {
+    if pager.is_freezing.load(Ordering::SeqCst) {
+        return true;
+    }
+    if pager.memcg.excess(pager, room) == 0 {
+        stall.note_room();
         return true;
     }
     pager.mm.stat().add(Item::AllocStall, 1);
     pager.mail.post(mail::RECLAIM);
     while pager.memcg.excess(pager, room) > 0 {
-        pager.memcg.want(room);
         pager.mm.machine().settle_errand();
         let scan = CORES.in_direct_reclaim(|| pager.shrink_directly(worker, DIRECT_BATCH));
         if stall.is_over(pager) && !pager.mm.machine().copy_out.is_kept_out() {
@@ -228,6 +231,7 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall
         if scan.reclaimed > 0 {
             continue;
         }
+        pager.memcg.want(room);
         if pager.is_unsharing.load(Ordering::SeqCst) || pager.mm.machine().copy_out.is_kept_out() {
             // kswapd may wait for this very fault to free memory.
             return true;
@@ -284,7 +288,7 @@ mod rounds {
             reclaimed <= isolated / LOOKED_AT_PER_PAGE && !others_do
         }
 
-        /// A fault got the room that it waited for.
+        /// There was room for a fault.
         pub(super) fn note_room(&mut self) {
             self.found_room = true;
         }

@@ -371,6 +371,8 @@ impl Kswapd {
         {
             rounds += 1;
             if rounds % TELL_ROUNDS == 0 {
+                // Or what the dead were charged would be reclaimed for ever.
+                pager.memcg.return_charges(pager);
                 self.tell();
                 servers::provide(pager);
                 // A program that keeps us busy is one whose pages are stored.

@@ -12,11 +12,15 @@ use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, 
 use uzswap_ctl::{Field, Group, Key};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
+use uzswap_sys::time::now_ns;
 
 use crate::pager::{self, Pager};
 
 /// What a process is charged, bytes of memory, pages of the pool, slots of the device, and what it waits for.
 const CHARGES: [Field; 4] = [Field::Charge, Field::PoolCharge, Field::SwapCharge, Field::Wanted];
+
+/// Who waits for room says so more often than this.
+const WANTED_NS: u64 = 1_000_000_000;
 
 /// Room that is not worth making for a child.
 const CHILD_ROOM_MIN: u64 = 1 << 20;
@@ -188,14 +192,14 @@ impl Memcg {
     /// A fault waits until `room` bytes are free; 0: none waits. All processes of the group hear of it, since it may be they who have
     /// what there is to reclaim, and each thinks that there is room enough when there is enough for itself.
     pub(crate) fn want(&self, room: u64) {
-        if self.group.field(self.slot(), Field::Wanted) != room {
-            self.group.set_field(self.slot(), Field::Wanted, room);
+        if room > 0 || self.group.field(self.slot(), Field::Wanted) > 0 {
+            self.group.want(self.slot(), room, now_ns());
         }
     }
 
-    /// The most that a fault of any process of the group waits for, in bytes.
+    /// The most that a fault of any process of the group waits for, in bytes. A process that was stopped meanwhile waits for nothing.
     pub(crate) fn wanted(&self) -> u64 {
-        self.group.most(Field::Wanted)
+        self.group.wanted(now_ns().saturating_sub(WANTED_NS))
     }
 
     /// Charge `want` slots of the swap device beyond the `in_use` that we have, or as many as `memory.swap.max` leaves. Of two

@@ -92,15 +92,19 @@ pub(crate) fn running() -> Result<Vec<OpenGroup>, Failure> {
     let dir = runtime_dir()?;
     let entries = std::fs::read_dir(&dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
     let groups = entries.flatten().filter_map(|entry| OpenGroup::open(&entry.path()));
-    let (alive, dead): (Vec<_>, Vec<_>) = groups.partition(OpenGroup::is_alive);
-    if !dead.is_empty() {
-        let _names = lock_names()?;
-        for group in dead {
-            // Looked at again: it may have been one that was just being made.
-            if is_left_over(&group.path)? {
-                let _ = std::fs::remove_file(keeper::path(&group.path));
-                let _ = std::fs::remove_file(&group.path);
-            }
+    let (mut alive, dead): (Vec<_>, Vec<_>) = groups.partition(OpenGroup::is_alive);
+    if dead.is_empty() {
+        return Ok(alive);
+    }
+    // Where it cannot be had they stay until it can.
+    let names = lock_names();
+    for group in dead {
+        // Looked at again: it may have been one that was just being made.
+        if group.is_alive() {
+            alive.push(group);
+        } else if names.is_ok() && is_left_over(&group.path)? {
+            let _ = std::fs::remove_file(keeper::path(&group.path));
+            let _ = std::fs::remove_file(&group.path);
         }
     }
     Ok(alive)

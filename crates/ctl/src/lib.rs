@@ -168,6 +168,8 @@ pub enum Field {
     Active = 12,
     /// Bytes that must be free for a fault that waits; 0: none waits.
     Wanted = 13,
+    /// When that was said last, nanoseconds of CLOCK_MONOTONIC.
+    WantedAt = 14,
 }
 
 /// A group file's words, with names.
@@ -312,22 +314,32 @@ impl Group {
         }
     }
 
-    /// One field of all processes. Slots are handed out from the first on, so they end at the first that was never used.
-    fn of_all(&self, field: Field) -> impl Iterator<Item = u64> {
-        let used = |slot: &usize| self.field(*slot, Field::Pid) != 0;
-        (0..self.high_water())
-            .filter(used)
-            .map(move |slot| self.field(slot, field))
+    /// Slots that are or were used. They are handed out from the first on, so these end at the first that never was.
+    fn used(&self) -> impl Iterator<Item = usize> {
+        (0..self.high_water()).filter(|slot| self.field(*slot, Field::Pid) != 0)
     }
 
     /// Sum of one field over all processes.
     pub fn sum(&self, field: Field) -> u64 {
-        self.of_all(field).fold(0, u64::saturating_add)
+        self.used()
+            .map(|slot| self.field(slot, field))
+            .fold(0, u64::saturating_add)
     }
 
-    /// The most that any process has of one field.
-    pub fn most(&self, field: Field) -> u64 {
-        self.of_all(field).max().unwrap_or(0)
+    /// The process in this slot waits, at `now`, until so many bytes are free.
+    pub fn want(&self, slot: usize, bytes: u64, now: u64) {
+        self.set_field(slot, Field::WantedAt, now);
+        self.set_field(slot, Field::Wanted, bytes);
+    }
+
+    /// The most bytes that any process has waited for since `then`.
+    pub fn wanted(&self, then: u64) -> u64 {
+        let is_late = |slot: &usize| self.field(*slot, Field::WantedAt) >= then;
+        self.used()
+            .filter(is_late)
+            .map(|slot| self.field(slot, Field::Wanted))
+            .max()
+            .unwrap_or(0)
     }
 
     /// `memory.current`: the charges of all processes.
@@ -357,5 +369,28 @@ impl Group {
     pub fn pool_accept_bytes(&self) -> u64 {
         let percent = self.get(Key::AcceptThresholdPercent).min(100);
         (u128::from(self.pool_limit_bytes()) * u128::from(percent) / 100) as u64
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use alloc::boxed::Box;
+
+    use super::*;
+
+    #[test]
+    fn who_no_longer_says_that_it_waits_is_not_waited_for() {
+        let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        let group = Group::create(Box::leak(words.into_boxed_slice()));
+        (0..3).for_each(|slot| group.take_slot(slot, 100 + slot as i32));
+        assert_eq!(group.wanted(0), 0);
+        group.want(0, 9 << 20, 10);
+        group.want(2, 1 << 20, 20);
+        assert_eq!(
+            (group.wanted(5), group.wanted(15), group.wanted(25)),
+            (9 << 20, 1 << 20, 0)
+        );
+        group.want(0, 0, 30);
+        assert_eq!(group.wanted(5), 1 << 20);
     }
 }

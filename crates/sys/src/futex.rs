@@ -34,8 +34,8 @@ const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// Looks at a held lock before sleeping: some 15 us, longer than the engine's lock is usually held and about what
-/// a sleep and the wake-up cost.
+/// Looks at a held lock before sleeping: some 15 us, longer than the engine's lock is usually held, but for isolation, and
+/// about what a sleep and the wake-up cost.
 const SPINS: u32 = 1000;
 
 /// A futex mutex for `lock_api`: three states, a spin, then sleep.
