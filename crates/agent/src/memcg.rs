@@ -16,8 +16,8 @@ use uzswap_sys::time::now_ns;
 
 use crate::pager::{self, Pager};
 
-/// What a process is charged, bytes of memory, pages of the pool, slots of the device, and what it waits for.
-const CHARGES: [Field; 4] = [Field::Charge, Field::PoolCharge, Field::SwapCharge, Field::Wanted];
+/// What a process is charged: bytes of memory, pages of the pool, slots of the device.
+const CHARGES: [Field; 3] = [Field::Charge, Field::PoolCharge, Field::SwapCharge];
 
 /// Who waits for room says so more often than this.
 const WANTED_NS: u64 = 1_000_000_000;
