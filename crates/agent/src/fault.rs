@@ -68,7 +68,7 @@ impl FaultThread {
             spin,
         } = self;
         if servers.is_idle() {
-            pager.memcg.want(0);
+            pager.memcg.lack(0);
         }
         let fds = pager.fds();
         let is_forking = pager.is_freezing.load(Ordering::SeqCst);
@@ -231,7 +231,7 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall
         if scan.reclaimed > 0 {
             continue;
         }
-        pager.memcg.want(room);
+        pager.memcg.lack(room);
         if pager.is_unsharing.load(Ordering::SeqCst) || pager.mm.machine().copy_out.is_kept_out() {
             // kswapd may wait for this very fault to free memory.
             return true;

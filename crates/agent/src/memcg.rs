@@ -20,7 +20,7 @@ use crate::pager::{self, Pager};
 const CHARGES: [Field; 3] = [Field::Charge, Field::PoolCharge, Field::SwapCharge];
 
 /// Who waits for room says so more often than this.
-const WANTED_NS: u64 = 1_000_000_000;
+const LACK_NS: u64 = 1_000_000_000;
 
 /// Room that is not worth making for a child.
 const CHILD_ROOM_MIN: u64 = 1 << 20;
@@ -191,15 +191,15 @@ impl Memcg {
 
     /// A fault waits until `room` bytes are free; 0: none waits. All processes of the group hear of it, since it may be they who have
     /// what there is to reclaim, and each thinks that there is room enough when there is enough for itself.
-    pub(crate) fn want(&self, room: u64) {
-        if room > 0 || self.group.field(self.slot(), Field::Wanted) > 0 {
-            self.group.want(self.slot(), room, now_ns());
+    pub(crate) fn lack(&self, room: u64) {
+        if room > 0 || self.group.field(self.slot(), Field::Lacks) > 0 {
+            self.group.lack(self.slot(), room, now_ns());
         }
     }
 
     /// The most that a fault of any process of the group waits for, in bytes. A process that was stopped meanwhile waits for nothing.
-    pub(crate) fn wanted(&self) -> u64 {
-        self.group.wanted(now_ns().saturating_sub(WANTED_NS))
+    pub(crate) fn lacked(&self) -> u64 {
+        self.group.lacked(now_ns().saturating_sub(LACK_NS))
     }
 
     /// Charge `want` slots of the swap device beyond the `in_use` that we have, or as many as `memory.swap.max` leaves. Of two

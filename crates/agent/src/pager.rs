@@ -321,12 +321,9 @@ impl Pager {
     /// Whether faults wait for room that those who serve them may not be able to make: another process of the group has the memory,
     /// or only kswapd copies pages out.
     pub(crate) fn lacks_room(&self) -> bool {
-        let room = match self.mm.machine().copies() {
-            true => self.room(),
-            false => 0,
-        };
-        let wanted = self.memcg.wanted().max(room);
-        wanted > 0 && self.memcg.excess(self, wanted) > 0
+        let own = if self.mm.machine().copies() { self.room() } else { 0 };
+        let room = self.memcg.lacked().max(own);
+        room > 0 && self.memcg.excess(self, room) > 0
     }
 
     /// Threads that may be storing at the same time.

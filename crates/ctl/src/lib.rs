@@ -167,9 +167,9 @@ pub enum Field {
     /// Bytes mapped that are known to be wanted.
     Active = 12,
     /// Bytes that must be free for a fault that waits; 0: none waits.
-    Wanted = 13,
+    Lacks = 13,
     /// When that was said last, nanoseconds of CLOCK_MONOTONIC.
-    WantedAt = 14,
+    LackedAt = 14,
 }
 
 /// A group file's words, with names.
@@ -327,17 +327,17 @@ impl Group {
     }
 
     /// The process in this slot waits, at `now`, until so many bytes are free.
-    pub fn want(&self, slot: usize, bytes: u64, now: u64) {
-        self.set_field(slot, Field::WantedAt, now);
-        self.set_field(slot, Field::Wanted, bytes);
+    pub fn lack(&self, slot: usize, bytes: u64, now: u64) {
+        self.set_field(slot, Field::LackedAt, now);
+        self.set_field(slot, Field::Lacks, bytes);
     }
 
     /// The most bytes that any process has waited for since `then`.
-    pub fn wanted(&self, then: u64) -> u64 {
-        let is_late = |slot: &usize| self.field(*slot, Field::WantedAt) >= then;
+    pub fn lacked(&self, then: u64) -> u64 {
+        let is_late = |slot: &usize| self.field(*slot, Field::LackedAt) >= then;
         self.used()
             .filter(is_late)
-            .map(|slot| self.field(slot, Field::Wanted))
+            .map(|slot| self.field(slot, Field::Lacks))
             .max()
             .unwrap_or(0)
     }
@@ -383,14 +383,14 @@ mod test {
         let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         let group = Group::create(Box::leak(words.into_boxed_slice()));
         (0..3).for_each(|slot| group.take_slot(slot, 100 + slot as i32));
-        assert_eq!(group.wanted(0), 0);
-        group.want(0, 9 << 20, 10);
-        group.want(2, 1 << 20, 20);
+        assert_eq!(group.lacked(0), 0);
+        group.lack(0, 9 << 20, 10);
+        group.lack(2, 1 << 20, 20);
         assert_eq!(
-            (group.wanted(5), group.wanted(15), group.wanted(25)),
+            (group.lacked(5), group.lacked(15), group.lacked(25)),
             (9 << 20, 1 << 20, 0)
         );
-        group.want(0, 0, 30);
-        assert_eq!(group.wanted(5), 1 << 20);
+        group.lack(0, 0, 30);
+        assert_eq!(group.lacked(5), 1 << 20);
     }
 }
