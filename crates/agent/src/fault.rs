@@ -34,6 +34,15 @@ const RETRY_NS: u64 = 50_000;
 /// While a fork is under way there is more than one thing to watch.
 const FORK_POLL_NS: u64 = 100_000;
 
+/// A thread waits.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting {
+    /// For this page.
+    addr: usize,
+    /// The page is there, and the thread waits to write to it.
+    is_protected: bool,
+}
+
 /// The fault thread.
 pub(crate) struct FaultThread {
     pager: &'static Pager,
@@ -111,13 +120,16 @@ impl FaultThread {
 }
 
 /// Read and apply all there is, under one hold of the engine's lock.
-fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec<usize>, forks: &mut ForkServer) {
+fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec<Waiting>, forks: &mut ForkServer) {
     let fds = pager.fds();
     pager.mm.with_changes(|changes| {
         vma::settle_in(pager, changes);
         while changes.has_room() && inbox.len() + BATCH < INBOX {
             let more = fds.managed.read_events(|event| match event {
-                Event::Fault { addr, .. } => inbox.push(addr & !(PAGE_SIZE - 1)),
+                Event::Fault { addr, is_protected } => {
+                    let addr = addr & !(PAGE_SIZE - 1);
+                    inbox.push(Waiting { addr, is_protected });
+                }
                 Event::Fork(child) => {
                     changes.mark_fork();
                     if forks.accepts(pager) {
@@ -161,7 +173,11 @@ pub(crate) fn change(event: &Event) -> Option<Change> {
 }
 
 /// Serve one fault. False: not now.
-pub(crate) fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stall: &mut Stall) -> bool {
+pub(crate) fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, waiting: Waiting, stall: &mut Stall) -> bool {
+    let Waiting { addr, is_protected } = waiting;
+    if is_protected && !pager.mm.machine().copies() {
+        return pager.mm.write_fault(Vpn::of_addr(addr)) == Fault::Served;
+    }
     if pager.mm.machine().is_staging(addr) {
         panic!("an empty staging slot was read at {addr:#x}");
     }

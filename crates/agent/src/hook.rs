@@ -35,6 +35,7 @@ const SYS_MLOCKALL: usize = 151;
 const DROPPING_ADVICE: [c_int; 5] = [MADV_DONTNEED, MADV_FREE, 9, 24, MADV_GUARD_INSTALL];
 const MADV_DONTNEED: c_int = 4;
 const MADV_FREE: c_int = 8;
+const MADV_MERGEABLE: c_int = 12;
 const MADV_WIPEONFORK: c_int = 18;
 const MADV_GUARD_INSTALL: c_int = 102;
 const MAP_FIXED: c_int = 0x10;
@@ -367,8 +368,16 @@ pub(crate) fn wipes_on_fork() -> bool {
     WIPES_ON_FORK.load(Ordering::SeqCst)
 }
 
+/// Some memory may be merged with other memory.
+static MERGES: AtomicBool = AtomicBool::new(false);
+
 /// Some memory may be guards.
 static INSTALLS_GUARDS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program ever had pages merged with others of the same contents (MADV_MERGEABLE).
+pub(crate) fn merges() -> bool {
+    MERGES.load(Ordering::SeqCst)
+}
 
 /// Whether the program ever asked for guards (MADV_GUARD_INSTALL).
 pub(crate) fn installs_guards() -> bool {
@@ -379,6 +388,9 @@ pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -
     let _turn = DROPPING_ADVICE.contains(&advice).then(InOrder::begin);
     if advice == MADV_WIPEONFORK {
         WIPES_ON_FORK.store(true, Ordering::SeqCst);
+    }
+    if advice == MADV_MERGEABLE {
+        MERGES.store(true, Ordering::SeqCst);
     }
     if advice == MADV_GUARD_INSTALL {
         // Before they are there: UFFDIO_COPY puts a page in the place of a guard.

@@ -8,16 +8,16 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
-use uzswap_mm::machine::{Done, Stop};
+use uzswap_mm::machine::{Done, Machine, Stop, Unwritten};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_sys::Errno;
-use uzswap_sys::mapping::{Discard, drop_pages};
+use uzswap_sys::mapping::{Discard, drop_pages, merges, own, unshare};
 use uzswap_sys::procfs::{ProcMem, ProcSelf};
 use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 use uzswap_sys::uffd::{self, Uffd};
 
-use crate::hook::InOrder;
+use crate::hook::{self, InOrder};
 use crate::machine::{AgentMachine, done, filled_in, stop};
 
 /// What each way needs.
@@ -43,7 +43,14 @@ pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
     let events = uffd::FEATURE_EVENT_FORK | uffd::FEATURE_EVENTS_MM;
     let moves = match copies {
         true => Err(Errno::INVAL),
-        false => Uffd::open(uffd::FEATURE_MOVE | uffd::FEATURE_POISON | events),
+        false => {
+            let moves = uffd::FEATURE_MOVE | uffd::FEATURE_POISON | events;
+            match Uffd::open(moves | uffd::FEATURE_WP) {
+                // Not on every processor.
+                Err(Errno::INVAL) => Uffd::open(moves),
+                opened => opened,
+            }
+        }
     };
     match moves {
         Ok(managed) => Ok(Opened {
@@ -59,6 +66,9 @@ pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
         Err(errno) => Err(("userfaultfd with move and fork events", errno)),
     }
 }
+
+/// How often a frame of our own that refuses to leave its slot is tried before giving up on the process.
+const DROP_TRIES: u32 = 10_000;
 
 /// How long the turn may be somebody else's.
 const KEPT_OUT_NS: u64 = 20_000_000;
@@ -150,7 +160,7 @@ impl AgentMachine {
         let taken = if is_changing { 0 } else { copied };
         if taken < len {
             // If that is refused, whoever writes is woken one by one.
-            managed.wake(addr + taken, len - taken);
+            managed.unprotect_and_wake(addr + taken, len - taken);
         }
         Done {
             pages: (taken / PAGE_SIZE) as u32,
@@ -169,11 +179,74 @@ impl AgentMachine {
         filled_in(filled)
     }
 
+    /// Whether it can be told here who writes to a page. Where pages are copied, protection is for those that leave.
+    pub(crate) fn protects(&self) -> bool {
+        !self.copies() && self.fds().managed.protects()
+    }
+
+    /// `unprotect`.
+    pub(crate) fn unprotect_run(&self, run: PageRange) -> Option<Stop> {
+        if let Some(done) = self.fail.stop(&[Stop::Again]) {
+            return done.stop;
+        }
+        let len = run.pages() as usize * PAGE_SIZE;
+        let unprotected = self.fds().managed.unprotect(run.start.addr(), len);
+        // There is no such range there, or not all of it is registered.
+        unprotected.err().map(|errno| match errno {
+            Errno::NOENT => Stop::Unmovable,
+            errno => stop(errno),
+        })
+    }
+
+    /// `unwritten`. What KSM merges forgets that it was protected, and may be written to between our look and the move: where it may, nothing is
+    /// believed.
+    pub(crate) fn unwritten_of(&self, run: PageRange) -> Unwritten {
+        let mut unwritten = Unwritten::NONE;
+        if !self.protects() || hook::merges() || merges() {
+            return unwritten;
+        }
+        let len = run.pages() as usize * PAGE_SIZE;
+        let push = |start, end| unwritten.push(PageRange::of_bytes(start, end));
+        // An error leaves them to be compared.
+        let _ = self
+            .fds()
+            .proc
+            .protected_runs::<{ Unwritten::RUNS }>(run.start.addr(), len, push);
+        unwritten
+    }
+
+    /// Move the frames of these slots to the same place of the trash range.
+    pub(crate) fn move_to_trash(&self, trash: &Uffd, slot: u32, pages: u32) {
+        let (offset, len) = (slot as usize * PAGE_SIZE, pages as usize * PAGE_SIZE);
+        let mut moved = 0;
+        let mut last = None;
+        for _ in 0..DROP_TRIES {
+            let (from, to) = (self.staging().addr() + offset + moved, self.trash.addr() + offset + moved);
+            let filled = trash.move_pages(to, from, len - moved, false);
+            moved += self.in_truth(filled, len - moved, to, true).bytes;
+            if moved == len {
+                return;
+            }
+            last = filled.stop.or(last);
+            // Shared with a forked child: make it ours. The page is there, so this raises no fault.
+            match filled.stop {
+                Some(Errno::BUSY) => drop(unshare(from, PAGE_SIZE)),
+                // The process is being locked as a whole (mlockall), and one of the two ranges is unlocked again.
+                Some(Errno::INVAL) => own::unlock(),
+                _ => {}
+            }
+        }
+        panic!(
+            "a staged frame cannot be given up: page {} of {pages}: {last:?}",
+            moved / PAGE_SIZE
+        );
+    }
+
     /// `give_up`.
     pub(crate) fn give_up_run(&self, run: PageRange) -> Vec<Vpn> {
         let kept = self.copy_out.drop_run(run);
         for vpn in &kept {
-            self.fds().managed.wake(vpn.addr(), PAGE_SIZE);
+            self.fds().managed.unprotect_and_wake(vpn.addr(), PAGE_SIZE);
         }
         kept
     }

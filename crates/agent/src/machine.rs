@@ -14,14 +14,14 @@ use alloc::vec::Vec;
 
 use lock_api::Mutex;
 use uzswap_ctl::FailKind;
-use uzswap_mm::machine::{Done, IoError, Machine, SCATTER_MAX, Stop};
+use uzswap_mm::machine::{Done, IoError, Machine, SCATTER_MAX, Stop, Unwritten};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::crew::{Crew, HELPERS_MAX};
 use uzswap_sys::file::{AlignedBuf, WakeEvent};
 use uzswap_sys::futex::RawLock;
-use uzswap_sys::mapping::{Discard, Mapping, discard_words, own, unshare, words};
+use uzswap_sys::mapping::{Discard, Mapping, discard_words, words};
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread;
@@ -98,7 +98,7 @@ pub(crate) static CREW: Crew = Crew::new(c"uzswap-crew", || {});
 pub(crate) struct AgentMachine {
     fds: Leaked<Fds>,
     staging: &'static Mapping,
-    trash: &'static Mapping,
+    pub(crate) trash: &'static Mapping,
     /// Bytes that a pool's range is reserved with.
     pool_bytes: usize,
     /// Bytes that the swap table's range is reserved with, if the address space holds them.
@@ -209,7 +209,7 @@ impl AgentMachine {
     /// What a move came to that may have done more than the kernel says (`Uffd::move_pages`). `ours`: our end of it, in
     /// the staging or the trash range, whose pages only we move, so what is there is certain; `arrived`: whether a
     /// page that was moved is there now, or is no longer.
-    fn in_truth(&self, filled: Filled, len: usize, ours: usize, arrived: bool) -> Filled {
+    pub(crate) fn in_truth(&self, filled: Filled, len: usize, ours: usize, arrived: bool) -> Filled {
         let is_certain = filled.bytes == len || !matches!(filled.stop, None | Some(Errno::EXIST | Errno::NOENT));
         if is_certain {
             return filled;
@@ -234,7 +234,7 @@ impl AgentMachine {
             .bytes(slot as usize * PAGE_SIZE, pages as usize * PAGE_SIZE)
     }
 
-    fn slot_addr(&self, slot: u32) -> usize {
+    pub(crate) fn slot_addr(&self, slot: u32) -> usize {
         self.staging.addr() + slot as usize * PAGE_SIZE
     }
 
@@ -243,47 +243,17 @@ impl AgentMachine {
         (self.staging.addr()..self.staging.addr() + self.staging.len()).contains(&addr)
     }
 
-    /// Move the frames of these slots to the same place of the trash range.
-    fn move_to_trash(&self, trash: &Uffd, slot: u32, pages: u32) {
-        let (offset, len) = (slot as usize * PAGE_SIZE, pages as usize * PAGE_SIZE);
-        let mut moved = 0;
-        let mut last = None;
-        for _ in 0..DROP_TRIES {
-            let (from, to) = (self.staging.addr() + offset + moved, self.trash.addr() + offset + moved);
-            let filled = trash.move_pages(to, from, len - moved, false);
-            moved += self.in_truth(filled, len - moved, to, true).bytes;
-            if moved == len {
-                return;
-            }
-            last = filled.stop.or(last);
-            // Shared with a forked child: make it ours. The page is there, so this raises no fault.
-            match filled.stop {
-                Some(Errno::BUSY) => drop(unshare(from, PAGE_SIZE)),
-                // The process is being locked as a whole (mlockall), and one of the two ranges is unlocked again.
-                Some(Errno::INVAL) => own::unlock(),
-                _ => {}
-            }
-        }
-        panic!(
-            "a staged frame cannot be given up: page {} of {pages}: {last:?}",
-            moved / PAGE_SIZE
-        );
-    }
-
     /// Address of a page that is never registered.
     pub(crate) fn nowhere(&self) -> usize {
         self.nowhere.addr()
     }
 }
 
-/// How often a frame of our own that refuses to leave its slot is tried before giving up on the process.
-const DROP_TRIES: u32 = 10_000;
-
 impl AgentMachine {
-    /// Wake whoever waits for pages of `run` that were missing. What is protected stays so.
+    /// Wake whoever waits for pages of `run`. What is protected stays so.
     pub(crate) fn wake_missing(&self, run: PageRange) {
         let pages = run.pages() as usize;
-        self.fds().managed.wake_missing(run.start.addr(), pages * PAGE_SIZE);
+        self.fds().managed.wake(run.start.addr(), pages * PAGE_SIZE);
     }
 
     /// Wake whoever waits for pages that were filled, by the vigil if it has a `beat`.
@@ -294,6 +264,17 @@ impl AgentMachine {
             Some(beat) => VIGIL.wake(beat, run, wake),
             None => wake(run),
         }
+    }
+
+    /// Map pages at `vpn` with `copy`, which is told whether it is to wake who waits for them.
+    fn fill(&self, vpn: Vpn, wake: bool, copy: impl FnOnce(&Uffd, bool) -> Filled) -> Done {
+        let beat = if wake { VIGIL.beat() } else { None };
+        let done = filled_in(copy(&self.fds().managed, wake && beat.is_none()));
+        match beat {
+            Some(_) => self.wake_filled(beat, vpn, done.pages),
+            None => self.settle_errand(),
+        }
+        done
     }
 
     /// Before what takes long, or when nothing is left to the vigil: nobody is left waiting for it.
@@ -375,17 +356,34 @@ impl Machine for AgentMachine {
         if let Some(done) = self.fail.stop(&[Stop::Again, Stop::NoMemory]) {
             return done;
         }
-        let beat = if wake { VIGIL.beat() } else { None };
-        let done = filled_in(self.fds().managed.copy(vpn.addr(), bytes, wake && beat.is_none()));
-        match beat {
-            Some(_) => self.wake_filled(beat, vpn, done.pages),
-            None => self.settle_errand(),
+        self.fill(vpn, wake, |uffd, wake| uffd.copy(vpn.addr(), bytes, wake))
+    }
+
+    fn copy_in_protected(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
+        if !self.protects() {
+            return self.copy_in(vpn, bytes, wake);
         }
-        done
+        if let Some(done) = self.fail.stop(&[Stop::Again, Stop::NoMemory]) {
+            return done;
+        }
+        self.fill(vpn, wake, |uffd, wake| uffd.copy_protected(vpn.addr(), bytes, wake))
+    }
+
+    fn unprotect(&self, run: PageRange) -> Option<Stop> {
+        self.unprotect_run(run)
+    }
+
+    fn unwritten(&self, run: PageRange) -> Unwritten {
+        self.unwritten_of(run)
     }
 
     fn wake(&self, vpn: Vpn, pages: u32) {
-        self.fds().managed.wake(vpn.addr(), pages as usize * PAGE_SIZE);
+        let (addr, len) = (vpn.addr(), pages as usize * PAGE_SIZE);
+        match self.copies() {
+            // Whoever waits to write to what was to leave.
+            true => self.fds().managed.unprotect_and_wake(addr, len),
+            false => self.fds().managed.wake(addr, len),
+        }
     }
 
     fn with_staged<T>(&self, slots: &[u32], f: impl FnOnce(&[&[u8]]) -> T) -> T {

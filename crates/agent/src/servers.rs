@@ -22,7 +22,7 @@ use uzswap_sys::futex::RawLock;
 use uzswap_sys::thread;
 
 use crate::cores::CORES;
-use crate::fault::{self, Stall};
+use crate::fault::{self, Stall, Waiting};
 use crate::machine::AgentMachine;
 use crate::pager::{FAULT_NICE, Pager};
 
@@ -38,7 +38,7 @@ pub(crate) struct Seat {
     number: usize,
     worker: Worker<AgentMachine>,
     stall: Stall,
-    faults: Vec<usize>,
+    faults: Vec<Waiting>,
 }
 
 impl Seat {
@@ -57,7 +57,7 @@ impl Seat {
             worker, stall, faults, ..
         } = self;
         let dealt = faults.len();
-        faults.retain(|addr| !fault::serve(pager, worker, *addr, stall));
+        faults.retain(|waiting| !fault::serve(pager, worker, *waiting, stall));
         if self.number > 0 && thread::tid() != fault_thread {
             let served = dealt - self.faults.len();
             pager.mm.stat().add(Item::PgFaultHelped, served as u64);
@@ -72,7 +72,7 @@ pub(crate) struct Seats {
     /// Helpers that have one.
     seated: AtomicU32,
     seats: [Mutex<RawLock, Option<Seat>>; SERVERS_MAX],
-    inbox: Mutex<RawLock, Vec<usize>>,
+    inbox: Mutex<RawLock, Vec<Waiting>>,
 }
 
 impl Seats {
@@ -148,7 +148,7 @@ type Seated = MappedMutexGuard<'static, RawLock, Seat>;
 pub(crate) struct Servers {
     own: Seated,
     helping: [Option<Seated>; SERVERS_MAX - 1],
-    inbox: MutexGuard<'static, RawLock, Vec<usize>>,
+    inbox: MutexGuard<'static, RawLock, Vec<Waiting>>,
     fault_thread: i32,
 }
 
@@ -170,7 +170,7 @@ impl Servers {
     }
 
     /// The fault thread's own worker, and where what is read goes.
-    pub(crate) fn reading(&mut self) -> (&mut Worker<AgentMachine>, &mut Vec<usize>) {
+    pub(crate) fn reading(&mut self) -> (&mut Worker<AgentMachine>, &mut Vec<Waiting>) {
         (&mut self.own.worker, &mut self.inbox)
     }
 
@@ -200,7 +200,8 @@ impl Servers {
         }
         // Also what was refused because another server was bringing it.
         let Seat { worker, stall, .. } = &mut *self.own;
-        self.inbox.retain(|addr| !fault::serve(pager, worker, *addr, stall));
+        self.inbox
+            .retain(|waiting| !fault::serve(pager, worker, *waiting, stall));
     }
 
     fn share_out(&mut self, pager: &Pager) {
@@ -212,9 +213,9 @@ impl Servers {
             count += 1;
         }
         let servers = &mut servers[..count];
-        for (i, addr) in self.inbox.drain(..).enumerate() {
+        for (i, waiting) in self.inbox.drain(..).enumerate() {
             if let Some(seat) = &mut servers[i % count] {
-                seat.faults.push(addr);
+                seat.faults.push(waiting);
             }
         }
         let fault_thread = self.fault_thread;

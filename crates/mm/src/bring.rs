@@ -17,6 +17,7 @@ use crate::fault::{Fault, Step};
 use crate::machine::{Done, Machine, Stop};
 use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use crate::readahead::Window;
+use crate::swap_cache::Keep;
 use crate::swap_table::entry::{Blob, Slot};
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
@@ -73,6 +74,8 @@ pub(crate) struct Load {
     pub(crate) window: Window,
     /// The device has to be read first.
     pub(crate) read: Option<Read>,
+    /// Which blocks are kept; pages whose block is are mapped protected.
+    pub(crate) keep: Keep,
     /// The page that faulted.
     pub(crate) wanted: Vpn,
     /// It is that page alone, for the second time.
@@ -155,19 +158,23 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let loaded = if is_read { worker.decompress_loads() } else { 0 };
         let done = match loaded {
             0 => Done::none(Stop::Missing),
-            _ => self.map_loads(worker, loaded, load.wanted),
+            _ => self.map_loads(worker, loaded, load),
         };
         Brought { done, loaded, is_read }
     }
 
     /// Map the first `loaded` pages of a load, until one is refused.
-    fn map_loads(&self, worker: &Worker<M>, loaded: usize, wanted: Vpn) -> Done {
+    fn map_loads(&self, worker: &Worker<M>, loaded: usize, load: Load) -> Done {
         let (mut pages, mut stop) = (0, None);
         for (before, run) in worker.load_runs(loaded) {
             let end = before + run.pages() as usize;
             let bytes = worker.io_bytes(before * PAGE_SIZE, end * PAGE_SIZE);
             // Whoever waits for another page of it will be told that it is there.
-            let done = self.machine.copy_in(run.start, bytes, run.contains(wanted));
+            let wake = run.contains(load.wanted);
+            let done = match load.keep.has_room() {
+                true => self.machine.copy_in_protected(run.start, bytes, wake),
+                false => self.machine.copy_in(run.start, bytes, wake),
+            };
             pages += done.pages;
             stop = done.stop;
             if u64::from(done.pages) < run.pages() {
@@ -235,7 +242,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     {
         let (wanted, done) = (load.wanted, brought.done);
         let pages = done.pages as usize;
-        self.publish_loaded(mm, worker, pages, load.read.is_some());
+        self.publish_loaded(mm, worker, pages, load);
         if worker.load_pages()[..pages].contains(&wanted) {
             return Step::Done(Fault::Served);
         }
@@ -244,7 +251,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Some(Stop::Again | Stop::NoMemory) => Fault::Retry,
             // Something in front of it stands in the way or is damaged, or the run spans two mappings, which the kernel
             // refuses as a whole.
-            _ if !load.is_last => return self.load_alone(worker, wanted),
+            _ if !load.is_last => return self.load_alone(mm, worker, wanted),
             _ if brought.loaded == 0 => {
                 let item = if brought.is_read {
                     Item::DecompressFail
@@ -260,7 +267,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         })
     }
 
-    fn load_alone<M: Machine<Arena = A>>(&mut self, worker: &mut Worker<M>, wanted: Vpn) -> Step {
+    fn load_alone<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, wanted: Vpn) -> Step
+    where
+        M: Machine<Arena = A>,
+    {
         self.streams.narrow(wanted);
         let window = Window::around(wanted, 0);
         let read = self.take_along(worker, wanted, window);
@@ -271,21 +281,22 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         Step::Bring(Bring::Load(Load {
             window,
             read,
+            keep: self.keeps(mm.keep(self.pool.charged_pages()), worker.load_pages().len()),
             wanted,
             is_last: true,
         }))
     }
 
     /// The first pages of a load are mapped.
-    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, pages: usize, is_swapped: bool)
+    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, pages: usize, load: Load)
     where
         M: Machine<Arena = A>,
     {
-        let keep = self.keeps(mm.keep(self.pool.charged_pages()), pages);
+        let is_swapped = load.read.is_some();
         for (_, run) in worker.load_runs(pages) {
             match self.frozen {
                 Some(_) => self.publish_mapped(run),
-                None => self.publish_loaded_run(run, keep),
+                None => self.publish_loaded_run(run, load.keep),
             }
             for (_, order) in run.folios(MAX_ORDER) {
                 mm.stat.add_folio(OrderItem::SwpIn, order);

@@ -245,6 +245,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         Step::Bring(Bring::Load(Load {
             window,
             read,
+            keep: self.keeps(mm.keep(self.pool.charged_pages()), worker.load_pages().len()),
             wanted: vpn,
             is_last: false,
         }))

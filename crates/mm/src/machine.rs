@@ -66,6 +66,36 @@ pub trait IoBuffer {
     fn bytes_mut(&mut self, len: usize) -> &mut [u8];
 }
 
+/// Pages that nobody has written to since they were [mapped](Machine::copy_in_protected), as runs: those that a machine has found.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwritten {
+    runs: [PageRange; Self::RUNS],
+    len: usize,
+}
+
+impl Unwritten {
+    /// Runs that are remembered. Pages are loaded by the window, so those that a run of neighbours has are few.
+    pub const RUNS: usize = 8;
+    /// No pages.
+    pub const NONE: Self = Self {
+        runs: [PageRange::new(Vpn::new(0), 0); Self::RUNS],
+        len: 0,
+    };
+
+    /// One more run, if there is room for it.
+    pub fn push(&mut self, run: PageRange) {
+        if let Some(place) = self.runs.get_mut(self.len) {
+            *place = run;
+            self.len += 1;
+        }
+    }
+
+    /// Whether a page is in one of them.
+    pub fn holds(&self, page: Vpn) -> bool {
+        self.runs[..self.len].iter().any(|run| run.contains(page))
+    }
+}
+
 /// Pages of a scatter list.
 pub const SCATTER_MAX: usize = 64;
 
@@ -105,6 +135,22 @@ pub trait Machine {
     fn keeps_mapping(&self, from: PageRange) -> bool;
     /// Map copies of `bytes` (whole pages) at `vpn`; `wake` whoever waits for them.
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done;
+    /// As [`copy_in`](Self::copy_in). Where the machine can tell who writes, whoever does so first waits until the page is
+    /// [unprotected](Self::unprotect).
+    fn copy_in_protected(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
+        self.copy_in(vpn, bytes, wake)
+    }
+    /// Let everybody write to these pages, and wake who waits to. Only under the engine's lock, as [`unwritten`](Self::unwritten). What stopped it, if
+    /// anything did: some are unprotected then, perhaps.
+    fn unprotect(&self, run: PageRange) -> Option<Stop> {
+        let _ = run;
+        None
+    }
+    /// Which of the mapped pages of `run` are protected still, so that they hold what was copied in. Others may as well.
+    fn unwritten(&self, run: PageRange) -> Unwritten {
+        let _ = run;
+        Unwritten::NONE
+    }
     /// Wake whoever waits for these pages.
     fn wake(&self, vpn: Vpn, pages: u32);
     /// Look at the bytes of staged pages, at most [`SCATTER_MAX`] of them. Only while they are in their slots and marked busy,

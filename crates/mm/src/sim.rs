@@ -14,7 +14,7 @@ use core::cell::{Cell, RefCell};
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::machine::{Done, IoBuffer, IoError, Machine, Stop};
+use crate::machine::{Done, IoBuffer, IoError, Machine, Stop, Unwritten};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::swap_table::{self, TableMemory};
 use crate::vmstat::{Vmstat, WORDS};
@@ -80,6 +80,8 @@ pub struct SimMachine {
     pub unmapped: RefCell<BTreeSet<Vpn>>,
     /// Moves leave their mapping behind.
     pub keeps_mapping: Cell<bool>,
+    /// Mapped pages that are protected from writing.
+    pub protected: RefCell<BTreeSet<Vpn>>,
     /// Pages that refuse to move.
     pub pinned: RefCell<BTreeSet<Vpn>>,
     /// A mapping ends in front of this page: nothing is copied across.
@@ -151,6 +153,7 @@ impl SimMachine {
             if self.pinned.borrow().contains(&page) {
                 return stop(Stop::Busy);
             }
+            self.protected.borrow_mut().remove(&page);
             let frame = match self.copies.get() {
                 true => self.read(page),
                 false => self.pages.borrow_mut().remove(&page),
@@ -274,6 +277,43 @@ impl Machine for SimMachine {
             self.wake_run(vpn, done.pages);
         }
         done
+    }
+
+    fn copy_in_protected(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
+        let done = self.copy_in(vpn, bytes, wake);
+        if !self.copies.get() {
+            let run = PageRange::new(vpn, done.pages.into());
+            self.protected.borrow_mut().extend(run.iter());
+        }
+        done
+    }
+
+    fn unprotect(&self, run: PageRange) -> Option<Stop> {
+        if self.spans_boundary(run.start, run.pages() as u32) {
+            return Some(Stop::Unmovable);
+        }
+        let done = self.fail.cut_short(run.pages() as u32, &[Stop::Again], |pages| {
+            let run = PageRange::new(run.start, pages.into());
+            self.protected.borrow_mut().retain(|page| !run.contains(*page));
+            Done::all(pages)
+        });
+        if done.stop.is_none() {
+            self.wake_run(run.start, run.pages() as u32);
+        }
+        done.stop
+    }
+
+    fn unwritten(&self, run: PageRange) -> Unwritten {
+        let mut unwritten = Unwritten::NONE;
+        let protected = self.protected.borrow();
+        for (page, _) in run
+            .iter()
+            .filter(|page| protected.contains(page))
+            .zip(0..Unwritten::RUNS)
+        {
+            unwritten.push(PageRange::new(page, 1));
+        }
+        unwritten
     }
 
     fn wake(&self, vpn: Vpn, pages: u32) {

@@ -35,6 +35,8 @@ pub struct Staging {
     has_frame: Vec<bool>,
     /// The block that the page whose frame it is was loaded from.
     kept: Vec<Option<Kept>>,
+    /// Whether the page is known to hold what that block holds; means nothing where there is none.
+    is_unwritten: Vec<bool>,
     unit_used: Vec<bool>,
     hand: usize,
     waiting: VecDeque<StagedRun>,
@@ -50,6 +52,7 @@ impl Staging {
             order: vec![0; units * UNIT as usize],
             has_frame: vec![false; units * UNIT as usize],
             kept: vec![None; units * UNIT as usize],
+            is_unwritten: vec![false; units * UNIT as usize],
             unit_used: vec![false; units],
             hand: 0,
             waiting: VecDeque::new(),
@@ -125,6 +128,16 @@ impl Staging {
     pub(crate) fn keep(&mut self, slot: u32, kept: Kept) {
         debug_assert!(self.kept[slot as usize].is_none());
         self.kept[slot as usize] = Some(kept);
+    }
+
+    /// Whether the page whose frame entered the slot holds what its block holds, if it has one.
+    pub(crate) fn set_unwritten(&mut self, slot: u32, is_unwritten: bool) {
+        self.is_unwritten[slot as usize] = is_unwritten;
+    }
+
+    /// Whether it is known to.
+    pub(crate) fn is_unwritten(&self, slot: u32) -> bool {
+        self.is_unwritten[slot as usize]
     }
 
     /// Its block.

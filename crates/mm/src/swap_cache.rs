@@ -11,11 +11,20 @@
 //!                      v                   RESIDENT
 //!                  NONE, RESIDENT
 //! ```
-//! Nobody tracks writes: whether the block still holds what the page holds is seen when it matters, by comparing the page with the
-//! checksum behind the block and, if that holds, with what the block decompresses to. So a CACHED word promises nothing but that
-//! the block is a whole one of some page; what is mapped may differ, and wins. The page is in staging while it is compared, where
-//! nobody writes to it; the block is compared in a copy made under the lock. A fault, an event or a full pool may take the block away
-//! meanwhile: then it is gone from beside the slot when, under the lock again, it would be published, and the page stays staged.
+//! A CACHED word promises nothing but that the block is a whole one of some page; what is mapped may differ, and wins. Whether the block still
+//! holds what the page holds is seen when the page is isolated:
+//!
+//! * It was mapped protected from writing (UFFDIO_COPY_MODE_WP), as all pages are that are loaded with a block to be kept. A page that is
+//!   protected still was not written to. That is asked right before the page moves, under the engine's lock, and nothing takes
+//!   protection away but [`Mm::write_fault`], under that lock: so it cannot be written to in between. The kernel, not a word, says whether it is: what loses its
+//!   protection in other ways (a forked child's memory does when its parent's userfaultfd is closed; KSM forgets it) was written to, as far as
+//!   anybody knows. (Asynchronous write protection would spare the fault, but a write between the question and the move would go unseen.)
+//! * Of any other it is seen when its turn comes, by comparing the page with the checksum behind the block and, if that holds, with
+//!   what the block decompresses to. The page is in staging while it is compared, where nobody writes to it; the block is compared in a copy made
+//!   under the lock.
+//!
+//! A fault, an event or a full pool may take the block away meanwhile: then it is gone from beside the slot when, under the lock again, it would be
+//! published, and the page stays staged.
 //!
 //! Kept are the blocks of pages that are expected to leave again: that were loaded in sequence, after so many others were stored that
 //! no memory that there is would have kept them; and those in a pool that a forked relative has too (`shared`). (Pages that are touched at random are better off with the memory that their blocks
@@ -26,10 +35,13 @@ use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
 
+use crate::fault::Fault;
 use crate::lru::Lru;
-use crate::machine::Machine;
-use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange};
+use crate::machine::{Machine, Stop};
+use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
+use crate::readahead::Window;
 use crate::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
+use crate::vmstat::Item;
 use crate::zpool::{Arena, Handle};
 use crate::{Inner, Mm};
 
@@ -39,6 +51,9 @@ const POOL_SIXTEENTHS: u64 = 15;
 const STREAM_MIN: usize = 8;
 /// Blocks dropped under one hold of the lock.
 const DROP_PIECE: u64 = 64;
+/// log2 of the pages that a write unprotects: what is written to in sequence would fault page by page. Those of them that are not written to
+/// have to be compared.
+const UNPROTECT_ORDER: u32 = 4;
 /// Unwritten pages are worth one point, written ones cost one; blocks are kept from 0 points on, and of one in so many loads
 /// below that, to see whether it would be worth it again.
 const POINTS: i32 = 256;
@@ -105,6 +120,13 @@ pub(crate) struct Keep {
     has_room: bool,
 }
 
+impl Keep {
+    /// Whether the blocks of what is loaded are kept for the sake of leaving again, which whether it is written to matters for.
+    pub(crate) fn has_room(self) -> bool {
+        self.has_room
+    }
+}
+
 /// Whether it is worth keeping blocks.
 #[derive(Default)]
 pub(crate) struct Keeping {
@@ -131,6 +153,26 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn set_swap_cache(&self, enabled: bool) {
         self.keeps_blocks.store(enabled, Ordering::Relaxed);
         while !enabled && self.with(|inner| inner.drop_cached(DROP_PIECE)) > 0 {}
+    }
+
+    /// A thread waits to write to a page that is mapped and protected. To be called like [`fault`](Mm::fault); it takes no memory.
+    pub fn write_fault(&self, vpn: Vpn) -> Fault {
+        self.stat.add(Item::PgFault, 1);
+        self.with_for_fault(|inner| {
+            let around = Window::around(vpn, UNPROTECT_ORDER).range();
+            let mut stop = self.machine.unprotect(around);
+            if matches!(stop, Some(Stop::Unmovable | Stop::Missing)) {
+                // It spans mappings, and not all is ours.
+                stop = self.machine.unprotect(PageRange::new(vpn, 1));
+            }
+            match stop {
+                None => inner.note_written(vpn),
+                Some(Stop::Again | Stop::NoMemory) => return Fault::Retry,
+                // Unmapped or replaced since: the thread looks again and finds what is there now.
+                Some(_) => self.machine.wake(vpn, 1),
+            }
+            Fault::Served
+        })
     }
 
     /// Whether blocks may be kept, with so many pages in the pool.
@@ -178,6 +220,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 };
                 self.publish(page, word);
             }
+        }
+    }
+
+    /// A page is about to be written to: its block is of no use any more.
+    fn note_written(&mut self, vpn: Vpn) {
+        if self.frozen.is_none() && matches!(self.table.lookup(vpn), Slot::Cached(_)) {
+            self.keeping.note(false);
+            self.publish_resident(vpn);
         }
     }
 

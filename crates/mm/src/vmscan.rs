@@ -7,7 +7,7 @@ use lock_api::RawMutex;
 
 use crate::list_lru::LruEntry;
 use crate::lru::Lru;
-use crate::machine::{Machine, Stop};
+use crate::machine::{Machine, Stop, Unwritten};
 use crate::page::{PageRange, Vpn};
 use crate::spent::Spent;
 use crate::staging::StagedRun;
@@ -308,13 +308,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             };
             let slot = run.slot + run.len;
             let tried = left.min(most);
+            let unwritten = self.unwritten(mm, PageRange::new(vpn, tried.into()));
             let done = mm.machine.move_out(vpn, slot, tried);
             run.len += done.pages;
             let order_max = match mm.swap_out() {
                 SwapOut::Split => 0,
                 SwapOut::Whole | SwapOut::Direct => mm.config.folio_order_max,
             };
-            self.publish_staged_run(slot, vpn, u64::from(done.pages), order_max);
+            self.publish_staged_run(slot, vpn, u64::from(done.pages), order_max, &unwritten);
             if mm.machine.copies() {
                 self.leaving.add(PageRange::new(vpn, u64::from(done.pages)));
             }
@@ -335,13 +336,26 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// The frames of `pages` neighbours are in the staging slots from `slot` on: as many whole aligned folios as they make.
-    fn publish_staged_run(&mut self, slot: u32, run: Vpn, pages: u64, order_max: u32) {
+    fn publish_staged_run(&mut self, slot: u32, run: Vpn, pages: u64, order_max: u32, unwritten: &Unwritten) {
         for (vpn, order) in PageRange::new(run, pages).folios(order_max) {
             self.staging
                 .fill(slot + (vpn.number() - run.number()) as u32, vpn, order);
         }
         for (slot, vpn) in (slot..).zip(PageRange::new(run, pages).iter()) {
             self.publish_staged(vpn, slot, false);
+            self.staging.set_unwritten(slot, unwritten.holds(vpn));
+        }
+    }
+
+    /// Which pages of a run that is about to move hold what their blocks hold, if it has any (`swap_cache`).
+    fn unwritten<M>(&self, mm: &Mm<R, M>, run: PageRange) -> Unwritten
+    where
+        M: Machine<Arena = A>,
+    {
+        let has_block = run.iter().any(|vpn| matches!(self.table.lookup(vpn), Slot::Cached(_)));
+        match has_block {
+            true => mm.machine.unwritten(run),
+            false => Unwritten::NONE,
         }
     }
 

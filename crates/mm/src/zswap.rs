@@ -230,6 +230,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             };
             self.publish_staged(vpn, slot, true);
             match self.staging.kept(slot) {
+                Some(_) if self.staging.is_unwritten(slot) => worker.outcomes.push(Outcome::Unwritten),
                 Some(kept) => self.pool.with_block(&kept.entry(), |block| worker.push_kept(block)),
                 None => worker.outcomes.push(Outcome::Pending { note }),
             }

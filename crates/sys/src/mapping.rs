@@ -8,6 +8,7 @@ use rustix::io::{Errno, Result};
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
 use crate::procfs::ProcMem;
+use crate::thread::syscall;
 
 /// Advice that a mapping's owner may give; the discriminants name the `madvise` values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,6 +307,19 @@ pub fn drop_pages(addr: usize, len: usize) -> Result<()> {
     // SAFETY: the engine has a copy of each page and gives it back to whoever finds it missing; nobody borrows memory of
     // the program.
     unsafe { mm::madvise(addr as *mut c_void, len, Advice::LinuxDontNeed) }
+}
+
+/// Whether the kernel may merge any page of this process with others of the same contents (KSM; `PR_GET_MEMORY_MERGE`, Linux 6.4).
+pub fn merges() -> bool {
+    const GET_MEMORY_MERGE: usize = 68;
+    // SAFETY: takes no pointer, changes nothing.
+    let merges = unsafe {
+        syscall(
+            linux_raw_sys::general::__NR_prctl as usize,
+            [GET_MEMORY_MERGE, 0, 0, 0, 0, 0],
+        )
+    };
+    merges.is_ok_and(|merges| merges != 0)
 }
 
 /// The ranges mapped by this copy of the library: an agent must never manage its own memory.

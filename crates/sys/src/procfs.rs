@@ -32,6 +32,24 @@ const NO_REGION: raw::page_region = raw::page_region {
     categories: 0,
 };
 
+/// Which pages PAGEMAP_SCAN finds: those of all of some categories and of any of some others (0: of whichever), where to be in an inverted
+/// one means not to be in it.
+struct Categories {
+    inverted: u64,
+    all_of: u64,
+    any_of: u64,
+}
+
+impl Categories {
+    fn any_of(any_of: u64) -> Self {
+        Self {
+            inverted: 0,
+            all_of: 0,
+            any_of,
+        }
+    }
+}
+
 /// The open files.
 pub struct ProcSelf {
     maps: Maps,
@@ -54,7 +72,7 @@ impl ProcSelf {
     pub fn open() -> Result<Self> {
         let mut proc = Self::open_without_queries()?;
         proc.maps = Maps::open(true)?;
-        proc.scans = proc.scan(0, 0, 0, &mut []) != Err(Errno::NOTTY);
+        proc.scans = proc.scan(0, 0, Categories::any_of(0), &mut []) != Err(Errno::NOTTY);
         Ok(proc)
     }
 
@@ -100,7 +118,7 @@ impl ProcSelf {
         let mut regions = [NO_REGION; REGIONS];
         let mut at = start;
         while at < end {
-            let (n, walked) = self.scan(at, end, u64::from(raw::PAGE_IS_PRESENT), &mut regions)?;
+            let (n, walked) = self.scan(at, end, Categories::any_of(raw::PAGE_IS_PRESENT.into()), &mut regions)?;
             for region in &regions[..n] {
                 found(region.start as usize, region.end as usize);
             }
@@ -152,7 +170,7 @@ impl ProcSelf {
     pub fn leading_run(&self, start: usize, len: usize) -> Result<(usize, bool)> {
         let any = u64::from(raw::PAGE_IS_PRESENT | raw::PAGE_IS_SWAPPED);
         let mut regions = [NO_REGION; 2];
-        let (n, _) = self.scan(start, start + len, any, &mut regions)?;
+        let (n, _) = self.scan(start, start + len, Categories::any_of(any), &mut regions)?;
         Ok(match regions[..n].first() {
             None => (len, false),
             Some(first) if first.start as usize > start => (first.start as usize - start, false),
@@ -160,12 +178,37 @@ impl ProcSelf {
         })
     }
 
-    /// One PAGEMAP_SCAN for pages of any of `categories`: regions found, and where it ended.
+    /// Pass the first byte and the end of each run of pages of `[start, start + len)` that are present and protected from writing
+    /// (`Uffd::protect`) to `f`: of the first `N` runs.
+    ///
+    /// # Errors
+    /// ENOTTY before Linux 6.7.
+    pub fn protected_runs<const N: usize>(
+        &self,
+        start: usize,
+        len: usize,
+        mut f: impl FnMut(usize, usize),
+    ) -> Result<()> {
+        let (written, present) = (u64::from(raw::PAGE_IS_WRITTEN), u64::from(raw::PAGE_IS_PRESENT));
+        let categories = Categories {
+            inverted: written,
+            all_of: written | present,
+            any_of: 0,
+        };
+        let mut regions = [NO_REGION; N];
+        let (n, _) = self.scan(start, start + len, categories, &mut regions)?;
+        for region in &regions[..n] {
+            f(region.start as usize, region.end as usize);
+        }
+        Ok(())
+    }
+
+    /// One PAGEMAP_SCAN for pages of `categories`: regions found, and where it ended.
     fn scan(
         &self,
         start: usize,
         end: usize,
-        categories: u64,
+        categories: Categories,
         regions: &mut [raw::page_region],
     ) -> Result<(usize, usize)> {
         // SAFETY: pm_scan_arg is plain integers, for which all zeroes is a value.
@@ -173,7 +216,9 @@ impl ProcSelf {
         scan.size = size_of::<raw::pm_scan_arg>() as u64;
         (scan.start, scan.end) = (start as u64, end as u64);
         (scan.vec, scan.vec_len) = (regions.as_mut_ptr() as u64, regions.len() as u64);
-        scan.category_anyof_mask = categories;
+        scan.category_inverted = categories.inverted;
+        scan.category_mask = categories.all_of;
+        scan.category_anyof_mask = categories.any_of;
         // Nothing is returned about the pages: neighbours with different answers would be different regions.
         scan.return_mask = 0;
         // SAFETY: the opcode is paired with its argument type, whose vector is `regions`, of the length given.

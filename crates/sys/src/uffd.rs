@@ -26,6 +26,7 @@ const PROTECT: Opcode = opcode::read_write::<raw::uffdio_writeprotect>(UFFDIO, r
 const NEW: Opcode = opcode::none(UFFDIO, 0);
 
 const COPY_MODE_DONTWAKE: u64 = 1;
+const COPY_MODE_WP: u64 = 2;
 const MOVE_MODE_DONTWAKE: u64 = 1;
 const REGISTER_MODE_MISSING: u64 = 1;
 const REGISTER_MODE_WP: u64 = 2;
@@ -46,8 +47,8 @@ pub const FEATURE_EVENTS_MM: u64 =
 /// What a read of the descriptor tells. Addresses and lengths are bytes.
 #[derive(Debug)]
 pub enum Event {
-    /// A thread waits for the page at `addr`.
-    Fault { addr: usize, write: bool },
+    /// A thread waits for the page at `addr`, or, if that `is_protected`, to write to it.
+    Fault { addr: usize, is_protected: bool },
     /// The process forked: the child's ranges belong to this descriptor.
     Fork(Uffd),
     /// `[from, from + len)` is at `to` now.
@@ -223,17 +224,22 @@ impl Uffd {
         self.update::<PROTECT, _>(&mut raw::uffdio_writeprotect { range, mode })
     }
 
+    /// Whether pages can be protected.
+    pub fn protects(&self) -> bool {
+        self.protects
+    }
+
     /// Wake the threads that wait for pages of the range; they look again. Those that wait to write to a protected page can then.
-    pub fn wake(&self, addr: usize, len: usize) {
+    pub fn unprotect_and_wake(&self, addr: usize, len: usize) {
         if self.protects {
             // Refused while events wait: then they fault again, and are woken again.
             let _ = self.unprotect(addr, len);
         }
-        self.wake_missing(addr, len);
+        self.wake(addr, len);
     }
 
-    /// Wake the threads that wait for missing pages of the range; they look again.
-    pub fn wake_missing(&self, addr: usize, len: usize) {
+    /// Wake the threads that wait for pages of the range; they look again. What is protected stays so.
+    pub fn wake(&self, addr: usize, len: usize) {
         // Nobody there to wake, or nothing mapped any more: both leave nothing to do.
         let _ = self.update::<WAKE, _>(&mut raw::uffdio_range {
             start: addr as u64,
@@ -246,7 +252,16 @@ impl Uffd {
     /// Stops: EEXIST a page is there; EAGAIN an event waits to be read; ENOENT the range is not registered
     /// here or spans mappings; ESRCH the process is gone; ENOMEM.
     pub fn copy(&self, addr: usize, bytes: &[u8], wake: bool) -> Filled {
+        self.copy_with_mode(addr, bytes, if wake { 0 } else { COPY_MODE_DONTWAKE })
+    }
+
+    /// As [`copy`](Self::copy); the pages are [protected](Self::protect) from the moment they are there.
+    pub fn copy_protected(&self, addr: usize, bytes: &[u8], wake: bool) -> Filled {
         let mode = if wake { 0 } else { COPY_MODE_DONTWAKE };
+        self.copy_with_mode(addr, bytes, mode | COPY_MODE_WP)
+    }
+
+    fn copy_with_mode(&self, addr: usize, bytes: &[u8], mode: u64) -> Filled {
         let mut arg = raw::uffdio_copy {
             dst: addr as u64,
             src: bytes.as_ptr() as u64,
@@ -339,7 +354,7 @@ fn decode(msg: &[u8; MESSAGE], protects: bool) -> Option<Event> {
     match u32::from(msg[0]) {
         raw::UFFD_EVENT_PAGEFAULT => Some(Event::Fault {
             addr: word(1),
-            write: word(0) & raw::UFFD_PAGEFAULT_FLAG_WRITE as usize != 0,
+            is_protected: word(0) & raw::UFFD_PAGEFAULT_FLAG_WP as usize != 0,
         }),
         raw::UFFD_EVENT_FORK => Some(Event::Fork(Uffd {
             // SAFETY: the kernel installed this descriptor in our table when it delivered the message.

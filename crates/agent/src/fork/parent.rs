@@ -256,7 +256,7 @@ fn serve_child(
                     let filled = child.copy(*addr, page, true);
                     retry = filled.stop == Some(Errno::AGAIN);
                     if filled.stop.is_some() && !retry {
-                        child.wake(*addr, PAGE_SIZE);
+                        child.unprotect_and_wake(*addr, PAGE_SIZE);
                     }
                 }
                 None => retry = !fault::poison(pager, child, *addr),

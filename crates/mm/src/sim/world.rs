@@ -22,7 +22,7 @@ pub const BASE: u64 = if cfg!(miri) { 0x155_0000 } else { 0x5555_0000 };
 /// Pages of it.
 pub const PAGES: u64 = if cfg!(miri) { 32 } else { 96 };
 /// What [`World::step`] can do.
-pub const OPS: u8 = 29;
+pub const OPS: u8 = 30;
 
 /// Faults after which a page must be there.
 const TRIES: u32 = 8;
@@ -205,6 +205,19 @@ impl<R: RawMutex> World<R> {
         panic!("{vpn:?} faults for ever");
     }
 
+    /// What a program's write to a page that is there does.
+    fn unprotect(&mut self, vpn: Vpn) {
+        for _ in 0..self.tries {
+            if !self.mm.machine().protected.borrow().contains(&vpn) {
+                return;
+            }
+            let waiting = Waiting::begin(self.mm.machine(), vpn);
+            let fault = self.mm.write_fault(vpn);
+            waiting.end(self.mm.machine(), fault);
+        }
+        panic!("{vpn:?} is protected for ever");
+    }
+
     /// Mostly the page above or below the last one that a fault of another thread began at: windows of several threads overlap then.
     fn near_the_last(&mut self, seed: u64, vpn: Vpn) -> Vpn {
         let at = self.last_served.number() - BASE;
@@ -266,6 +279,7 @@ impl<R: RawMutex> World<R> {
     /// Write these bytes to a page.
     pub fn write_bytes(&mut self, vpn: Vpn, bytes: Vec<u8>) {
         self.touch(vpn);
+        self.unprotect(vpn);
         self.mm
             .machine()
             .pages
@@ -287,6 +301,7 @@ impl<R: RawMutex> World<R> {
     pub fn forget(&mut self, range: PageRange) {
         let is_elsewhere = |vpn: &Vpn| !range.contains(*vpn);
         self.mm.machine().pages.borrow_mut().retain(|vpn, _| is_elsewhere(vpn));
+        self.mm.machine().protected.borrow_mut().retain(is_elsewhere);
         self.shadow.retain(|vpn, _| is_elsewhere(vpn));
     }
 
@@ -296,11 +311,15 @@ impl<R: RawMutex> World<R> {
         let key = |vpn: Vpn| to.add(vpn.number() - from.start.number());
         let mut pages = self.mm.machine().pages.borrow_mut();
         let moved: Vec<_> = pages.keys().copied().filter(|vpn| from.contains(*vpn)).collect();
+        let mut protected = self.mm.machine().protected.borrow_mut();
         for vpn in moved {
             let page = pages.remove(&vpn).unwrap();
             pages.insert(key(vpn), page);
+            if protected.remove(&vpn) {
+                protected.insert(key(vpn));
+            }
         }
-        drop(pages);
+        drop((pages, protected));
         let moved: Vec<_> = self.shadow.keys().copied().filter(|vpn| from.contains(*vpn)).collect();
         for vpn in moved {
             let page = self.shadow.remove(&vpn).unwrap();
@@ -359,7 +378,8 @@ impl<R: RawMutex> World<R> {
         let len = len.min(PAGES - page);
         match op {
             0..=3 => self.write(vpn, seed),
-            4..=6 => self.check(vpn),
+            4 | 5 => self.check(vpn),
+            6 => self.go_over(vpn, seed),
             7 => self.remove(PageRange::new(vpn, len)),
             8 => drop(self.mm.shrink(
                 &mut self.worker,
@@ -387,6 +407,7 @@ impl<R: RawMutex> World<R> {
                     self.mm.unpin(pin);
                 }
             }
+            15 if seed.is_multiple_of(3) => self.mm.set_pool_limit(u64::MAX, u64::MAX),
             15 => self.mm.set_pool_limit(seed % 12, seed % 10),
             16 => drop(self.mm.compact(seed % 4)),
             17 => self.mm.set_writeback(seed.is_multiple_of(2)),
@@ -413,6 +434,8 @@ impl<R: RawMutex> World<R> {
                 let vpn = self.near_the_last(seed >> 8, vpn);
                 self.serve(seed as usize % self.servers.len(), vpn);
             }
+            // As in a forked child.
+            28 => self.mm.machine().protected.borrow_mut().clear(),
             _ => drop(self.mm.set_pool(PoolKind {
                 zpool: ZpoolType::from_word(seed % 3),
                 compressor: Compressor {
@@ -420,6 +443,19 @@ impl<R: RawMutex> World<R> {
                     is_parallel: seed.is_multiple_of(2),
                 },
             })),
+        }
+    }
+
+    /// Read everything from `vpn` on, in sequence, and write to one page in eight, with little of it resident: blocks are kept.
+    fn go_over(&mut self, vpn: Vpn, seed: u64) {
+        for vpn in PageRange::new(vpn, BASE + PAGES - vpn.number()).iter() {
+            self.check(vpn);
+            if (vpn.number() + seed).is_multiple_of(8) {
+                self.write(vpn, seed);
+            }
+            if vpn.number().is_multiple_of(8) {
+                self.mm.shrink(&mut self.worker, 32, Effort::Requested);
+            }
         }
     }
 
