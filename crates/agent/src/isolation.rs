@@ -221,7 +221,10 @@ impl AgentMachine {
         let mut moved = 0;
         let mut last = None;
         for _ in 0..DROP_TRIES {
-            let (from, to) = (self.staging().addr() + offset + moved, self.trash.addr() + offset + moved);
+            let (from, to) = (
+                self.staging().addr() + offset + moved,
+                self.trash.addr() + offset + moved,
+            );
             let filled = trash.move_pages(to, from, len - moved, false);
             moved += self.in_truth(filled, len - moved, to, true).bytes;
             if moved == len {

@@ -32,6 +32,7 @@ use crate::arena::PoolArena;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::{self, InOrder};
 use crate::isolation::{self, CopyOut, Isolation};
+use crate::servers::HELPERS;
 use crate::swap_file::{SwapBuffer, SwapFile};
 use crate::vigil::VIGIL;
 use crate::{pager, resched};
@@ -482,6 +483,10 @@ impl Machine for AgentMachine {
 
     fn spread<L: Send>(&self, lanes: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
         CREW.spread(lanes, |lane| work(lane, self));
+    }
+
+    fn spread_load<L: Send>(&self, parts: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
+        HELPERS.spread(parts, |part| work(part, self));
     }
 
     fn now_ns(&self) -> u64 {

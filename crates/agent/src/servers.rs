@@ -31,7 +31,7 @@ const HELPER_SPIN_NS: u64 = 50_000;
 /// Faults that one round reads at most; more wait in the kernel.
 pub(crate) const INBOX: usize = 4096;
 
-static HELPERS: Crew = Crew::new(c"uzswap-server", || thread::go_before_others(FAULT_NICE));
+pub(crate) static HELPERS: Crew = Crew::new(c"uzswap-server", || thread::go_before_others(FAULT_NICE));
 
 /// What one server works with. All of it is taken when it is made: nothing is allocated while faults are served.
 pub(crate) struct Seat {

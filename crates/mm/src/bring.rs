@@ -82,12 +82,12 @@ pub(crate) struct Load {
     pub(crate) is_last: bool,
 }
 
-/// What was mapped: so many, from the first page on.
-pub(crate) struct Brought {
-    done: Done,
-    /// Pages that were decompressed.
-    loaded: usize,
-    is_read: bool,
+/// What was mapped.
+pub(crate) enum Brought {
+    /// So many, from the first page on.
+    Zeros(Done),
+    /// What the worker says.
+    Load { is_read: bool },
 }
 
 /// Slots of a device to be read.
@@ -142,46 +142,27 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             mapped += u64::from(done.pages);
             stop = done.stop.or((done.pages == 0).then_some(Stop::Again));
         }
-        Brought {
-            done: Done {
-                pages: mapped as u32,
-                stop,
-            },
-            loaded: 0,
-            is_read: true,
-        }
+        Brought::Zeros(Done {
+            pages: mapped as u32,
+            stop,
+        })
     }
 
     /// Read, decompress, map.
     fn load(&self, worker: &mut Worker<M>, load: Load) -> Brought {
         let is_read = load.read.is_none_or(|read| self.read(worker, read));
-        let loaded = if is_read { worker.decompress_loads() } else { 0 };
-        let done = match loaded {
-            0 => Done::none(Stop::Missing),
-            _ => self.map_loads(worker, loaded, load),
-        };
-        Brought { done, loaded, is_read }
-    }
-
-    /// Map the first `loaded` pages of a load, until one is refused.
-    fn map_loads(&self, worker: &Worker<M>, loaded: usize, load: Load) -> Done {
-        let (mut pages, mut stop) = (0, None);
-        for (before, run) in worker.load_runs(loaded) {
-            let end = before + run.pages() as usize;
-            let bytes = worker.io_bytes(before * PAGE_SIZE, end * PAGE_SIZE);
-            // Whoever waits for another page of it will be told that it is there.
-            let wake = run.contains(load.wanted);
-            let done = match load.keep.has_room() {
-                true => self.machine.copy_in_protected(run.start, bytes, wake),
-                false => self.machine.copy_in(run.start, bytes, wake),
-            };
-            pages += done.pages;
-            stop = done.stop;
-            if u64::from(done.pages) < run.pages() {
-                break;
-            }
+        match is_read {
+            true => worker.bring_loads(&self.machine, |machine, run, bytes| {
+                // Whoever waits for another page of it will be told that it is there.
+                let wake = run.contains(load.wanted);
+                match load.keep.has_room() {
+                    true => machine.copy_in_protected(run.start, bytes, wake),
+                    false => machine.copy_in(run.start, bytes, wake),
+                }
+            }),
+            false => worker.bring_nothing(),
         }
-        Done { pages, stop }
+        Brought::Load { is_read }
     }
 
     /// Read from the device what the worker is to load.
@@ -199,9 +180,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub(crate) fn publish_brought(&self, worker: &mut Worker<M>, bring: Bring, brought: Brought) -> Step {
         self.with_for_fault(|inner| {
             inner.underway.end(worker.server());
-            let step = match bring {
-                Bring::Zeros(zeros) => Step::Done(inner.publish_zeros(self, zeros, brought.done)),
-                Bring::Load(load) => inner.publish_load(self, worker, load, brought),
+            let step = match (bring, brought) {
+                (Bring::Zeros(zeros), Brought::Zeros(done)) => Step::Done(inner.publish_zeros(self, zeros, done)),
+                (Bring::Load(load), Brought::Load { is_read }) => inner.publish_load(self, worker, load, is_read),
+                (Bring::Zeros(_), Brought::Load { .. }) | (Bring::Load(_), Brought::Zeros(_)) => {
+                    unreachable!("what was brought is what was to be brought")
+                }
             };
             if let Step::Bring(again) = step {
                 inner.underway.begin(worker.server(), again);
@@ -236,24 +220,24 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// If the run cannot be read or mapped, only the page that is wanted is tried again, read anew: what was torn on
     /// the way may be whole then.
-    fn publish_load<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, load: Load, brought: Brought) -> Step
+    fn publish_load<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, load: Load, is_read: bool) -> Step
     where
         M: Machine<Arena = A>,
     {
-        let (wanted, done) = (load.wanted, brought.done);
-        let pages = done.pages as usize;
-        self.publish_loaded(mm, worker, pages, load);
-        if worker.load_pages()[..pages].contains(&wanted) {
+        let wanted = load.wanted;
+        self.publish_loaded(mm, worker, load);
+        if worker.has_brought(wanted) {
             return Step::Done(Fault::Served);
         }
-        Step::Done(match done.stop {
+        let piece = worker.piece_of(wanted);
+        Step::Done(match piece.and_then(|piece| piece.stop) {
             _ if self.frozen.is_some() => Fault::Retry,
             Some(Stop::Again | Stop::NoMemory) => Fault::Retry,
             // Something in front of it stands in the way or is damaged, or the run spans two mappings, which the kernel
             // refuses as a whole.
             _ if !load.is_last => return self.load_alone(mm, worker, wanted),
-            _ if brought.loaded == 0 => {
-                let item = if brought.is_read {
+            _ if piece.is_none_or(|piece| piece.loaded == 0) => {
+                let item = if is_read {
                     Item::DecompressFail
                 } else {
                     Item::SwapReadFail
@@ -287,36 +271,42 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }))
     }
 
-    /// The first pages of a load are mapped.
-    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, pages: usize, load: Load)
+    /// Pages of a load are mapped.
+    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, load: Load)
     where
         M: Machine<Arena = A>,
     {
-        let is_swapped = load.read.is_some();
-        for (_, run) in worker.load_runs(pages) {
-            match self.frozen {
-                Some(_) => self.publish_mapped(run),
-                None => self.publish_loaded_run(run, load.keep),
-            }
-            for (_, order) in run.folios(MAX_ORDER) {
-                mm.stat.add_folio(OrderItem::SwpIn, order);
-            }
-        }
-        if self.frozen.is_none() {
-            for (page, note) in worker.raw_among(pages) {
-                if let Slot::Resident { order, tag, .. } = self.table.lookup(page) {
-                    self.table.publish(page, Slot::Resident { order, tag, note });
+        let mut loaded = 0;
+        for pages in worker.brought() {
+            for run in worker.load_runs(pages.clone()) {
+                match self.frozen {
+                    Some(_) => self.publish_mapped(run),
+                    None => self.publish_loaded_run(run, load.keep),
+                }
+                for (_, order) in run.folios(MAX_ORDER) {
+                    mm.stat.add_folio(OrderItem::SwpIn, order);
                 }
             }
+            if self.frozen.is_none() {
+                for (page, note) in worker.raw_among(pages.clone()) {
+                    if let Slot::Resident { order, tag, .. } = self.table.lookup(page) {
+                        self.table.publish(page, Slot::Resident { order, tag, note });
+                    }
+                }
+            }
+            let (zeros, filled) = worker.filled_among(pages.clone());
+            let item = if load.read.is_some() {
+                Item::PswpIn
+            } else {
+                Item::ZswpIn
+            };
+            mm.stat.add(Item::SwpInZero, zeros);
+            mm.stat.add(item, pages.len() as u64 - filled);
+            loaded += pages.len() as u64;
         }
-        let (zeros, filled) = worker.filled_among(pages);
-        let item = if is_swapped { Item::PswpIn } else { Item::ZswpIn };
-        let pages = pages as u64;
-        self.disk_swapins += if is_swapped { pages } else { 0 };
-        mm.stat.add(Item::SwpInZero, zeros);
-        mm.stat.add(item, pages - filled);
-        mm.stat.add(Item::RefaultAnon, pages);
-        mm.stat.add(Item::SwapRa, pages.saturating_sub(1));
+        self.disk_swapins += if load.read.is_some() { loaded } else { 0 };
+        mm.stat.add(Item::RefaultAnon, loaded);
+        mm.stat.add(Item::SwapRa, loaded.saturating_sub(1));
     }
 
     /// Pages were mapped without the lock: publish them, or leave that to the thaw if a fork's freeze began meanwhile.

@@ -189,6 +189,12 @@ pub trait Machine {
     /// Do `work` on every lane, each by one thread, and return when all are done. Every thread gets at the machine.
     fn spread<L: Send>(&self, lanes: &mut [L], work: impl Fn(&mut L, &Self) + Sync);
 
+    /// As [`spread`](Self::spread), for the parts of a load, of which the first is wanted most; by this thread alone where all others that serve faults
+    /// are at work.
+    fn spread_load<L: Send>(&self, parts: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
+        parts.iter_mut().for_each(|part| work(part, self));
+    }
+
     /// Nanoseconds on a clock that never goes back.
     fn now_ns(&self) -> u64;
 

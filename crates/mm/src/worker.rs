@@ -9,9 +9,13 @@ use uzswap_acomp::{Algorithm, Codec, Compressor, Context};
 use crate::checksum;
 use crate::lane::{COMPRESSED_MAX, Lane, Outcome, context};
 use crate::machine::{IoBuffer, Machine};
-use crate::page::{PAGE_SIZE, PageRange, Vpn, fingerprint};
+use crate::page::{PAGE_SIZE, Vpn};
 use crate::swap_table::entry::Blob;
 use crate::zpool::{Block, PoolKind};
+
+mod load;
+
+use load::{Load, PIECES_MAX, Piece};
 
 /// Pages of a worker's I/O buffer at least.
 pub(crate) const IO_PAGES: usize = 64;
@@ -46,26 +50,10 @@ pub struct Worker<M: Machine> {
     pub(crate) outcomes: Vec<Outcome>,
     /// At least one, whose contexts loads are decompressed with too.
     lanes: Vec<Lane>,
-}
-
-/// One page of a load.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Load {
-    /// So many bytes in `blocks`, behind those of the loads before; of a page as it was in the pool, its fingerprint.
-    Block(Codec, usize, Option<u32>),
-    /// This word over and over.
-    Filled(u32),
-    /// Not what was written to the device.
-    Damaged,
-}
-
-impl Load {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Block(_, len, _) => *len,
-            Self::Filled(_) | Self::Damaged => 0,
-        }
-    }
+    /// Contexts for the pieces of a load but the first, if it may have more than one.
+    piece_contexts: Vec<Vec<Context>>,
+    /// What was brought of each piece of the current load.
+    pieces: Vec<Piece>,
 }
 
 /// Fill a page with one word.
@@ -73,12 +61,6 @@ fn fill(page: &mut [u8], word: u32) {
     for bytes in page.as_chunks_mut::<4>().0 {
         *bytes = word.to_ne_bytes();
     }
-}
-
-/// Put `bytes` behind the first `len` of a buffer.
-fn append(buffer: &mut impl IoBuffer, len: &mut usize, bytes: &[u8]) {
-    let before = core::mem::replace(len, *len + bytes.len());
-    buffer.bytes_mut(*len)[before..].copy_from_slice(bytes);
 }
 
 /// Fill `page` from a stored block. False: the block is damaged. A page that lay on the device as it is has no fingerprint: there
@@ -109,7 +91,12 @@ impl<M: Machine> Worker<M> {
     /// As [`new`](Self::new), where several serve faults, each with a number below [`SERVERS_MAX`](crate::SERVERS_MAX).
     pub fn for_server(config: &crate::Config, machine: &M, server: usize) -> Self {
         let worker = Self::with_room(config, machine, 1 << config.load_order_max());
-        Self { server, ..worker }
+        let mut worker = Self { server, ..worker };
+        if machine.lanes() > 1 {
+            worker.piece_contexts.resize_with(PIECES_MAX - 1, Vec::new);
+            worker.prepare(config.pool.compressor, machine);
+        }
+        worker
     }
 
     /// As [`new`](Self::new), for a thread that does anything but that: it looks at a few pages at a time.
@@ -138,6 +125,8 @@ impl<M: Machine> Worker<M> {
             batch: config.store_batch as usize,
             outcomes: Vec::with_capacity(folio),
             lanes: Vec::new(),
+            piece_contexts: Vec::new(),
+            pieces: Vec::with_capacity(PIECES_MAX),
         };
         worker.prepare(config.pool.compressor, machine);
         worker
@@ -153,6 +142,9 @@ impl<M: Machine> Worker<M> {
         for lane in &mut self.lanes[..lanes] {
             context(&mut lane.contexts, compressor.algorithm);
             lane.reserve(batch.div_ceil(lanes));
+        }
+        for contexts in &mut self.piece_contexts {
+            context(contexts, compressor.algorithm);
         }
     }
 
@@ -293,125 +285,6 @@ impl<M: Machine> Worker<M> {
         (0..2).any(|_| machine.read_swap(device, first, self.io.bytes_mut(bytes)).is_ok())
     }
 
-    /// Take along a blob that will be in the I/O buffer when the device was read: [`take_reads`](Self::take_reads).
-    pub(crate) fn push_read(&mut self, page: Vpn, blob: Blob) {
-        self.load_pages.push(page);
-        self.reads.push(blob);
-        self.loads.push(Load::Block(blob.codec, blob.len as usize, None));
-    }
-
-    /// The I/O buffer holds slots of the device from `first` on: open those that blobs of this load lie in and take the blobs
-    /// out of them.
-    pub(crate) fn take_reads(&mut self, machine: &M, device: u8, first: u32) {
-        self.opened.clear();
-        self.opened.resize(self.io_pages, false);
-        for (blob, load) in self.reads.iter().zip(&mut self.loads) {
-            let is_open = open(machine, device, &mut self.io, &mut self.opened, blob, first);
-            append(&mut self.blocks, &mut self.blocks_len, slice(&self.io, blob, first));
-            if !is_open {
-                // Nothing behind it is loaded, so its place in `blocks` does not matter.
-                *load = Load::Damaged;
-            }
-        }
-    }
-
-    /// Forget the blocks of the last load.
-    pub(crate) fn begin_loads(&mut self) {
-        self.loads.clear();
-        self.load_pages.clear();
-        self.reads.clear();
-        self.blocks_len = 0;
-    }
-
-    /// Take along a stored block.
-    pub(crate) fn push_load(&mut self, page: Vpn, block: Block<'_>) {
-        self.load_pages.push(page);
-        append(&mut self.blocks, &mut self.blocks_len, block.bytes);
-        self.loads
-            .push(Load::Block(block.codec, block.bytes.len(), block.fingerprint));
-    }
-
-    /// Take along a page of one word over and over.
-    pub(crate) fn push_filled(&mut self, page: Vpn, word: u32) {
-        self.load_pages.push(page);
-        self.loads.push(Load::Filled(word));
-    }
-
-    /// Pages that a load may have.
-    pub(crate) fn load_room(&self) -> usize {
-        self.load_room
-    }
-
-    /// Blocks of this load.
-    pub(crate) fn loads(&self) -> u64 {
-        self.loads.len() as u64
-    }
-
-    /// The pages of this load.
-    pub(crate) fn load_pages(&self) -> &[Vpn] {
-        &self.load_pages
-    }
-
-    /// The first `pages` pages of this load, those that are neighbours together, each run with how many come before it.
-    pub(crate) fn load_runs(&self, pages: usize) -> impl Iterator<Item = (usize, PageRange)> {
-        let mut at = 0;
-        self.load_pages[..pages]
-            .chunk_by(|page, next| page.add(1) == *next)
-            .map(move |run| {
-                at += run.len();
-                (at - run.len(), PageRange::new(run[0], run.len() as u64))
-            })
-    }
-
-    /// How many of the first `pages` pages of this load are zeros, and how many were no block.
-    pub(crate) fn filled_among(&self, pages: usize) -> (u64, u64) {
-        let zeros = self.loads[..pages].iter().filter(|load| **load == Load::Filled(0));
-        let filled = self.loads[..pages].iter().filter(|load| load.bytes() == 0);
-        (zeros.count() as u64, filled.count() as u64)
-    }
-
-    /// Those of the first `pages` pages of this load that were stored as they are, with their fingerprints.
-    pub(crate) fn raw_among(&self, pages: usize) -> impl Iterator<Item = (Vpn, u32)> {
-        let bytes = self.io.bytes(pages * PAGE_SIZE);
-        let raw = self
-            .load_pages
-            .iter()
-            .zip(&self.loads)
-            .zip(bytes.chunks_exact(PAGE_SIZE));
-        raw.filter_map(|((vpn, load), bytes)| match load {
-            Load::Block(Codec::Raw, _, known) => Some((*vpn, known.unwrap_or_else(|| fingerprint(bytes)))),
-            _ => None,
-        })
-    }
-
-    /// Decompress the blocks into the I/O buffer. Returns how many came out whole before the first that is damaged.
-    pub(crate) fn decompress_loads(&mut self) -> usize {
-        let mut at = 0;
-        let blocks = self.blocks.bytes(self.blocks_len);
-        let pages = self
-            .io
-            .bytes_mut(self.loads.len() * PAGE_SIZE)
-            .chunks_exact_mut(PAGE_SIZE);
-        for (i, (load, page)) in self.loads.iter().zip(pages).enumerate() {
-            match *load {
-                Load::Filled(word) => fill(page, word),
-                Load::Damaged => return i,
-                Load::Block(codec, len, fingerprint) => {
-                    let block = Block {
-                        codec,
-                        bytes: &blocks[at..at + len],
-                        fingerprint,
-                    };
-                    if !decompress(&mut self.lanes[0].contexts, block, page) {
-                        return i;
-                    }
-                }
-            }
-            at += load.bytes();
-        }
-        self.loads.len()
-    }
-
     /// Copy the worker's page to byte `at` of the I/O buffer.
     pub(crate) fn page_to_io(&mut self, at: usize) {
         self.io.bytes_mut(at + PAGE_SIZE)[at..].copy_from_slice(&self.page[..]);
@@ -426,11 +299,6 @@ impl<M: Machine> Worker<M> {
     /// Pages of the I/O buffer.
     pub(crate) fn io_pages(&self) -> usize {
         self.io_pages
-    }
-
-    /// Bytes of the I/O buffer, which a load is decompressed into.
-    pub(crate) fn io_bytes(&self, from: usize, to: usize) -> &[u8] {
-        &self.io.bytes(to)[from..]
     }
 
     /// The I/O buffer, to be written to.
