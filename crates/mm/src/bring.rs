@@ -152,10 +152,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     fn load(&self, worker: &mut Worker<M>, load: Load) -> Brought {
         let is_read = load.read.is_none_or(|read| self.read(worker, read));
         match is_read {
-            true => worker.bring_loads(&self.machine, |machine, run, bytes| {
+            true => worker.bring_loads(&self.machine, self.may_spread(load), |machine, run, bytes| {
                 // Whoever waits for another page of it will be told that it is there.
                 let wake = run.contains(load.wanted);
-                match load.keep.has_room() {
+                match load.keep.protects() {
                     true => machine.copy_in_protected(run.start, bytes, wake),
                     false => machine.copy_in(run.start, bytes, wake),
                 }
@@ -163,6 +163,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             false => worker.bring_nothing(),
         }
         Brought::Load { is_read }
+    }
+
+    /// Whether other threads may help with a load. What is not kept is to be compressed again, and what is not protected to be compared: that has
+    /// the other core busy where there are two.
+    fn may_spread(&self, load: Load) -> bool {
+        load.keep.protects() || self.machine.lanes() > 2
     }
 
     /// Read from the device what the worker is to load.

@@ -114,7 +114,7 @@ use page::{PAGE_SIZE, Vpn};
 use range_set::RangeSet;
 use readahead::Streams;
 use staging::Staging;
-use swap_cache::{Keeping, Kept};
+use swap_cache::{Kept, Worth};
 use swap_slots::SwapSlots;
 use swap_table::SwapTable;
 use swap_table::entry::{CachedEntry, Slot, ZTAG_BITS, ZswapEntry};
@@ -182,7 +182,9 @@ pub struct Inner<R, A: Arena> {
     /// Forked relatives have pages of this process; when the pool began to be one of them, if it still is.
     shares: bool,
     pool_shared_since: Option<u64>,
-    keeping: Keeping,
+    /// To keep blocks, and to protect pages whose blocks are kept.
+    keeping: Worth,
+    protecting: Worth,
     incompressible: u64,
     /// Entries carry the `writeback` mark: of one writeback or recompression at a time.
     is_writing_back: bool,
@@ -222,7 +224,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             unevictable: 0,
             shares: false,
             pool_shared_since: None,
-            keeping: Keeping::default(),
+            keeping: Worth::default(),
+            protecting: Worth::default(),
             incompressible: 0,
             is_writing_back: false,
             writes_plain: config.writes_plain,

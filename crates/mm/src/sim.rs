@@ -1,9 +1,11 @@
 //! A machine of vectors: a program's memory, staging slots and a disk, each step of which can fail. For tests and Miri.
 
 mod fault_attr;
+
 mod world;
 
 pub use fault_attr::FaultAttr;
+
 pub use world::{BASE, OPS, PAGES, World, contents};
 
 use alloc::boxed::Box;

@@ -52,12 +52,15 @@ const STREAM_MIN: usize = 8;
 /// Blocks dropped under one hold of the lock.
 const DROP_PIECE: u64 = 64;
 /// log2 of the pages that a write unprotects: what is written to in sequence would fault page by page. Those of them that are not written to
-/// have to be compared.
-const UNPROTECT_ORDER: u32 = 4;
-/// Unwritten pages are worth one point, written ones cost one; blocks are kept from 0 points on, and of one in so many loads
-/// below that, to see whether it would be worth it again.
-const POINTS: i32 = 256;
+/// have to be compared. The second: where protection is only probed.
+const UNPROTECT_ORDERS: [u32; 2] = [4, 7];
+/// Blocks are kept, or pages protected, from 0 points on, and of one in so many loads below that, to see whether it would be worth it
+/// again.
+const POINTS: i32 = 1024;
 const PROBE_EVERY: u32 = 16;
+/// A page that leaves unwritten is worth one point, one that was written to costs one. A write that has to wait costs as much as is gained by a window
+/// (measured, docs/speed.md): the thread that has to let it is as likely as not bringing the rest of the window.
+const WRITE_FAULT_POINTS: i32 = 128;
 
 /// Where a block is and how long: in a word, since every staging slot has room for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,33 +121,39 @@ pub(crate) struct Keep {
     is_on: bool,
     /// The pool has room for blocks that may not be needed.
     has_room: bool,
+    /// Pages whose blocks are kept are mapped protected.
+    protects: bool,
 }
 
 impl Keep {
-    /// Whether the blocks of what is loaded are kept for the sake of leaving again, which whether it is written to matters for.
-    pub(crate) fn has_room(self) -> bool {
-        self.has_room
+    /// Whether what is loaded is mapped protected from writing.
+    pub(crate) fn protects(self) -> bool {
+        self.protects
     }
 }
 
-/// Whether it is worth keeping blocks.
+/// Whether something that some loads may do pays.
 #[derive(Default)]
-pub(crate) struct Keeping {
+pub(crate) struct Worth {
     points: i32,
     loads: u32,
 }
 
-impl Keeping {
-    /// A page whose block was kept leaves, unwritten or not.
-    pub(crate) fn note(&mut self, is_unwritten: bool) {
-        let point = if is_unwritten { 1 } else { -1 };
-        self.points = (self.points + point).clamp(-POINTS, POINTS);
+impl Worth {
+    /// It gained so much, or cost so much (below 0).
+    fn note(&mut self, points: i32) {
+        self.points = (self.points + points).clamp(-POINTS, POINTS);
     }
 
-    /// A run is loaded: whether its blocks are to be kept.
-    fn is_worthwhile(&mut self) -> bool {
+    /// Whether it is done to all loads.
+    fn is_proven(&self) -> bool {
+        self.points >= 0
+    }
+
+    /// A run is loaded: whether to do it.
+    fn is_due(&mut self) -> bool {
         self.loads = self.loads.wrapping_add(1);
-        self.points >= 0 || self.loads.is_multiple_of(PROBE_EVERY)
+        self.is_proven() || self.loads.is_multiple_of(PROBE_EVERY)
     }
 }
 
@@ -159,7 +168,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn write_fault(&self, vpn: Vpn) -> Fault {
         self.stat.add(Item::PgFault, 1);
         self.with_for_fault(|inner| {
-            let around = Window::around(vpn, UNPROTECT_ORDER).range();
+            let order = UNPROTECT_ORDERS[usize::from(!inner.protecting.is_proven())];
+            let around = Window::around(vpn, order).range();
+            inner.protecting.note(-WRITE_FAULT_POINTS);
             let mut stop = self.machine.unprotect(around);
             if matches!(stop, Some(Stop::Unmovable | Stop::Missing)) {
                 // It spans mappings, and not all is ours.
@@ -183,6 +194,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         Keep {
             is_on,
             has_room: is_on && !is_full && pool_pages <= limit / 16 * POOL_SIXTEENTHS,
+            protects: false,
         }
     }
 }
@@ -190,8 +202,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// So many pages are loaded together: whether their blocks are kept, if they may be.
     pub(crate) fn keeps(&mut self, keep: Keep, pages: usize) -> Keep {
+        let has_room = keep.has_room && pages >= STREAM_MIN && self.keeping.is_due();
         Keep {
-            has_room: keep.has_room && pages >= STREAM_MIN && self.keeping.is_worthwhile(),
+            has_room,
+            protects: has_room && self.protecting.is_due(),
             ..keep
         }
     }
@@ -226,9 +240,19 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// A page is about to be written to: its block is of no use any more.
     fn note_written(&mut self, vpn: Vpn) {
         if self.frozen.is_none() && matches!(self.table.lookup(vpn), Slot::Cached(_)) {
-            self.keeping.note(false);
+            self.note_leaving(false);
             self.publish_resident(vpn);
         }
+    }
+
+    /// A page whose block was kept leaves, or will have to: unwritten or not.
+    pub(crate) fn note_leaving(&mut self, is_unwritten: bool) {
+        self.keeping.note(if is_unwritten { 1 } else { -1 });
+    }
+
+    /// A page that was isolated is known not to have been written to.
+    pub(crate) fn note_protected(&mut self) {
+        self.protecting.note(1);
     }
 
     /// The block of a stored page, if it would be made in the same way again.
@@ -280,11 +304,11 @@ mod test {
 
     #[test]
     fn what_is_written_is_soon_not_kept() {
-        let mut keeping = Keeping::default();
-        assert!((0..100).all(|_| keeping.is_worthwhile()));
-        (0..1000).for_each(|_| keeping.note(false));
-        assert_eq!((0..160).filter(|_| keeping.is_worthwhile()).count(), 10);
-        (0..POINTS).for_each(|_| keeping.note(true));
-        assert!(keeping.is_worthwhile());
+        let mut keeping = Worth::default();
+        assert!((0..100).all(|_| keeping.is_due()));
+        (0..2 * POINTS).for_each(|_| keeping.note(-1));
+        assert_eq!((0..160).filter(|_| keeping.is_due()).count(), 10);
+        (0..POINTS).for_each(|_| keeping.note(1));
+        assert!(keeping.is_due());
     }
 }

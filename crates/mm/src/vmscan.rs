@@ -343,7 +343,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
         for (slot, vpn) in (slot..).zip(PageRange::new(run, pages).iter()) {
             self.publish_staged(vpn, slot, false);
-            self.staging.set_unwritten(slot, unwritten.holds(vpn));
+            let is_unwritten = unwritten.holds(vpn) && self.staging.kept(slot).is_some();
+            self.staging.set_unwritten(slot, is_unwritten);
+            if is_unwritten {
+                self.note_protected();
+            }
         }
     }
 

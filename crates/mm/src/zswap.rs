@@ -293,7 +293,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             let kept = self.staging.kept(slot);
             if let (Some(_), Outcome::Stored { .. } | Outcome::Filled(_)) = (kept, outcome) {
                 mm.stat.add(Item::SwpOutDirty, 1);
-                self.keeping.note(false);
+                self.note_leaving(false);
             }
             let tag = |inner: &mut Self| folio.unwrap_or_else(|| inner.zswap_lru_add(vpn, 0));
             let word = match *outcome {
@@ -314,7 +314,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 // put it since, is the block that was compared.
                 Outcome::Unwritten if let Some(kept) = kept => {
                     unwritten += 1;
-                    self.keeping.note(true);
+                    self.note_leaving(true);
                     let tag = tag(self);
                     Slot::Zswap(ZswapEntry { tag, ..kept.entry() })
                 }

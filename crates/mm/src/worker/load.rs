@@ -222,10 +222,15 @@ impl<M: Machine> Worker<M> {
         decompress_all(&self.loads, blocks, io, &mut self.lanes[0].contexts)
     }
 
-    /// Decompress the load and map it with `map`, by pieces: the first page of a run and its bytes. [`brought`](Self::brought) and
+    /// Decompress the load and map it with `map`, by pieces if others may help (`spreads`): the first page of a run and its bytes. [`brought`](Self::brought) and
     /// [`piece_of`](Self::piece_of) say how far that came.
-    pub(crate) fn bring_loads(&mut self, machine: &M, map: impl Fn(&M, PageRange, &[u8]) -> Done + Sync) {
-        let each = self.piece_pages();
+    pub(crate) fn bring_loads(
+        &mut self,
+        machine: &M,
+        spreads: bool,
+        map: impl Fn(&M, PageRange, &[u8]) -> Done + Sync,
+    ) {
+        let each = self.piece_pages(spreads);
         let Self {
             loads,
             load_pages,
@@ -266,8 +271,9 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Pages of each piece of the load.
-    fn piece_pages(&self) -> usize {
-        let pieces = (self.loads.len() / PIECE_MIN).clamp(1, 1 + self.piece_contexts.len());
+    fn piece_pages(&self, spreads: bool) -> usize {
+        let most = if spreads { 1 + self.piece_contexts.len() } else { 1 };
+        let pieces = (self.loads.len() / PIECE_MIN).clamp(1, most);
         self.loads.len().div_ceil(pieces).max(1)
     }
 
