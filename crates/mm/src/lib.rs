@@ -6,7 +6,7 @@
 //! # The chains
 //! ```text
 //! fault      Mm::fault -> begin_fault: SwapTable::lookup -> staged: Machine::move_in | zswap, device: take_along | nothing: zeros, UNDERWAY
-//!              -> bring: (Machine::read_swap, open_swap,) Worker::decompress_loads, Machine::copy_in -> publish_brought: SwapTable::publish
+//!              -> bring: (Machine::read_swap, open_swap,) Worker::bring_loads, Machine::copy_in -> publish_brought: SwapTable::publish
 //! reclaim    Mm::shrink -> isolate (LruList, Machine::move_out, publish STAGED) -> store_oldest (Worker::compress_batch,
 //!              Pools::store, publish ZSWAP, give_up_spent, Machine::drop_staged)
 //! swap-out   Mm::shrink, zswap shut -> swap_out_oldest -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
