@@ -179,9 +179,10 @@ impl AgentMachine {
         filled_in(filled)
     }
 
-    /// Whether it can be told here who writes to a page. Where pages are copied, protection is for those that leave.
+    /// Whether it can be told here who writes to a page. Where pages are copied, protection is for those that leave. What KSM merges forgets that it was
+    /// protected, so that it might be written to between our look and the move.
     pub(crate) fn protects(&self) -> bool {
-        !self.copies() && self.fds().managed.protects()
+        self.fds().managed.protects() && !self.copies() && !hook::merges() && !merges()
     }
 
     /// `unprotect`.
@@ -198,21 +199,17 @@ impl AgentMachine {
         })
     }
 
-    /// `unwritten`. What KSM merges forgets that it was protected, and may be written to between our look and the move: where it may, nothing is
-    /// believed.
+    /// `unwritten`.
     pub(crate) fn unwritten_of(&self, run: PageRange) -> Unwritten {
         let mut unwritten = Unwritten::NONE;
-        if !self.protects() || hook::merges() || merges() {
-            return unwritten;
-        }
-        let len = run.pages() as usize * PAGE_SIZE;
+        let (addr, len) = (run.start.addr(), run.pages() as usize * PAGE_SIZE);
         let push = |start, end| unwritten.push(PageRange::of_bytes(start, end));
-        // An error leaves them to be compared.
-        let _ = self
-            .fds()
-            .proc
-            .protected_runs::<{ Unwritten::RUNS }>(run.start.addr(), len, push);
-        unwritten
+        let scanned = self.fds().proc.protected_runs::<{ Unwritten::RUNS }>(addr, len, push);
+        // Asked last: since when, does not matter then.
+        match scanned {
+            Ok(()) if self.protects() => unwritten,
+            Ok(()) | Err(_) => Unwritten::NONE,
+        }
     }
 
     /// Move the frames of these slots to the same place of the trash range.

@@ -439,6 +439,8 @@ impl Kswapd {
         let pager = self.pager;
         pager.is_unsharing.store(true, Ordering::SeqCst);
         for range in shared {
+            // To break the sharing is a write to the kernel.
+            pager.mm.unprotect(*range);
             if unshare(range.start.addr(), range.pages() as usize * PAGE_SIZE).is_ok() {
                 pager.mm.isolate_range(*range);
                 pager.mm.stat().add(Item::Unshared, range.pages());

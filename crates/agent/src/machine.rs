@@ -184,7 +184,8 @@ impl AgentMachine {
     /// What the registrations answer.
     pub(crate) fn start(&self, fds: Fds) -> Result<(), Errno> {
         if let Isolation::Move(trash) = &fds.isolation {
-            fds.managed.register(self.staging.addr(), self.staging.len())?;
+            // What is protected when it moves may stay so, in swap of the kernel's: whoever would have to let us write is us.
+            fds.managed.register_missing(self.staging.addr(), self.staging.len())?;
             trash.register(self.trash.addr(), self.trash.len())?;
         }
         self.fds.set(fds);

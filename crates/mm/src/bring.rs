@@ -74,7 +74,7 @@ pub(crate) struct Load {
     pub(crate) window: Window,
     /// The device has to be read first.
     pub(crate) read: Option<Read>,
-    /// Which blocks are kept; pages whose block is are mapped protected.
+    /// Which blocks are kept, and whether the pages are mapped protected.
     pub(crate) keep: Keep,
     /// The page that faulted.
     pub(crate) wanted: Vpn,
@@ -271,7 +271,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         Step::Bring(Bring::Load(Load {
             window,
             read,
-            keep: self.keeps(mm.keep(self.pool.charged_pages()), worker.load_pages().len()),
+            keep: self.keeps(mm.keep(self.pool.charged_pages()), 1, read.is_none()),
             wanted,
             is_last: true,
         }))

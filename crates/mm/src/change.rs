@@ -13,7 +13,7 @@ use crate::fork::Log;
 use crate::lru::Lru;
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
-use crate::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
+use crate::swap_table::entry::{Slot, ZswapEntry};
 use crate::zpool::Arena;
 use crate::{Inner, Mm};
 
@@ -174,10 +174,25 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
+    /// No block is kept of mapped pages any more. A page that moves takes its protection along (`swap_cache`), and raw system calls of several threads
+    /// may be reported in any order: were a word to come to lie at another page that is protected, that one would be taken for unwritten.
+    fn drop_blocks(&mut self, range: PageRange) {
+        let mut cached = Vec::new();
+        self.table.for_each(range, |_, vpn, slot| {
+            if matches!(slot, Slot::Cached(_)) {
+                cached.push(vpn);
+            }
+        });
+        for vpn in cached {
+            self.publish_resident(vpn);
+        }
+    }
+
     /// Re-key the words of `from` to `to`. LRU entries name page numbers, so moved pages get new ones.
     fn move_words(&mut self, from: PageRange, to: Vpn) {
         let target = PageRange::new(to, from.pages());
         self.drop_words(target);
+        self.drop_blocks(from);
         let mut moved = Vec::new();
         self.table.for_each(from, |table, vpn, slot| {
             table.publish(vpn, Slot::None);
@@ -191,10 +206,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     tag: self.lru_add(Lru::of_resident(tag), vpn, 0),
                     note,
                 },
-                Slot::Cached(entry) => Slot::Cached(CachedEntry {
-                    tag: self.lru_add(Lru::Cached, vpn, 0),
-                    ..entry
-                }),
                 // A writeback in flight finds its mark gone and gives its slots back.
                 Slot::Zswap(entry) => Slot::Zswap(ZswapEntry {
                     writeback: false,
@@ -205,7 +216,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     self.staging.set_owner(slot, vpn);
                     word
                 }
-                Slot::None | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => word,
+                Slot::None | Slot::Cached(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => word,
             };
             self.replace_word(vpn, slot);
         }

@@ -245,7 +245,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         Step::Bring(Bring::Load(Load {
             window,
             read,
-            keep: self.keeps(mm.keep(self.pool.charged_pages()), worker.load_pages().len()),
+            keep: self.keeps(
+                mm.keep(self.pool.charged_pages()),
+                worker.load_pages().len(),
+                read.is_none(),
+            ),
             wanted: vpn,
             is_last: false,
         }))

@@ -14,8 +14,8 @@
 //! A CACHED word promises nothing but that the block is a whole one of some page; what is mapped may differ, and wins. Whether the block still
 //! holds what the page holds is seen when the page is isolated:
 //!
-//! * It was mapped protected from writing (UFFDIO_COPY_MODE_WP), as all pages are that are loaded with a block to be kept. A page that is
-//!   protected still was not written to. That is asked right before the page moves, under the engine's lock, and nothing takes
+//! * It was mapped protected from writing (UFFDIO_COPY_MODE_WP), as those of a load are whose blocks are kept, as long as that proves worth it ([`Worth`]). A page
+//!   that is protected still was not written to. That is asked right before the page moves, under the engine's lock, and nothing takes
 //!   protection away but [`Mm::write_fault`], under that lock: so it cannot be written to in between. The kernel, not a word, says whether it is: what loses its
 //!   protection in other ways (a forked child's memory does when its parent's userfaultfd is closed; KSM forgets it) was written to, as far as
 //!   anybody knows. (Asynchronous write protection would spare the fault, but a write between the question and the move would go unseen.)
@@ -58,8 +58,8 @@ const UNPROTECT_ORDERS: [u32; 2] = [4, 7];
 /// again.
 const POINTS: i32 = 1024;
 const PROBE_EVERY: u32 = 16;
-/// A page that leaves unwritten is worth one point, one that was written to costs one. A write that has to wait costs as much as is gained by a window
-/// (measured, docs/speed.md): the thread that has to let it is as likely as not bringing the rest of the window.
+/// A page that leaves unwritten is worth one point, one that was written to costs one. A write that has to wait costs the time that a whole window of
+/// protected pages gains (docs/speed.md): whoever has to let it is as likely as not bringing the rest of the window.
 const WRITE_FAULT_POINTS: i32 = 128;
 
 /// Where a block is and how long: in a word, since every staging slot has room for one.
@@ -168,14 +168,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn write_fault(&self, vpn: Vpn) -> Fault {
         self.stat.add(Item::PgFault, 1);
         self.with_for_fault(|inner| {
-            let order = UNPROTECT_ORDERS[usize::from(!inner.protecting.is_proven())];
-            let around = Window::around(vpn, order).range();
-            inner.protecting.note(-WRITE_FAULT_POINTS);
-            let mut stop = self.machine.unprotect(around);
-            if matches!(stop, Some(Stop::Unmovable | Stop::Missing)) {
-                // It spans mappings, and not all is ours.
-                stop = self.machine.unprotect(PageRange::new(vpn, 1));
-            }
+            let stop = inner.unprotect_around(self, vpn);
             match stop {
                 None => inner.note_written(vpn),
                 Some(Stop::Again | Stop::NoMemory) => return Fault::Retry,
@@ -184,6 +177,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             }
             Fault::Served
         })
+    }
+
+    /// What comes next writes to these pages, or looks as if it did: nobody is to wait for each of them.
+    pub fn unprotect(&self, run: PageRange) {
+        // What is refused is asked for one by one.
+        let _ = self.with(|_| self.machine.unprotect(run));
     }
 
     /// Whether blocks may be kept, with so many pages in the pool.
@@ -200,9 +199,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// So many pages are loaded together: whether their blocks are kept, if they may be.
-    pub(crate) fn keeps(&mut self, keep: Keep, pages: usize) -> Keep {
-        let has_room = keep.has_room && pages >= STREAM_MIN && self.keeping.is_due();
+    /// So many pages are loaded together, from the pool or not: whether their blocks are kept, if they may be.
+    pub(crate) fn keeps(&mut self, keep: Keep, pages: usize, of_pool: bool) -> Keep {
+        let has_room = keep.has_room && of_pool && pages >= STREAM_MIN && self.keeping.is_due();
         Keep {
             has_room,
             protects: has_room && self.protecting.is_due(),
@@ -234,6 +233,27 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 };
                 self.publish(page, word);
             }
+        }
+    }
+
+    /// Unprotect a page and what is protected around it. What stopped it, if anything did.
+    fn unprotect_around<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Option<Stop>
+    where
+        M: Machine<Arena = A>,
+    {
+        let page = PageRange::new(vpn, 1);
+        let order = UNPROTECT_ORDERS[usize::from(!self.protecting.is_proven())];
+        // Another thread's fault may have been served for this one too.
+        if mm.machine.unwritten(page).holds(vpn) {
+            self.protecting.note(-WRITE_FAULT_POINTS);
+        }
+        // The kernel does not ask whose protection it takes away: a program may have a userfaultfd of its own for what lies beside.
+        let around = Window::around(vpn, order).range();
+        let run = if self.managed.covers(around) { around } else { page };
+        match mm.machine.unprotect(run) {
+            // Not one mapping, or not any more.
+            Some(Stop::Unmovable) if run != page => mm.machine.unprotect(page),
+            stop => stop,
         }
     }
 

@@ -309,7 +309,8 @@ pub fn drop_pages(addr: usize, len: usize) -> Result<()> {
     unsafe { mm::madvise(addr as *mut c_void, len, Advice::LinuxDontNeed) }
 }
 
-/// Whether the kernel may merge any page of this process with others of the same contents (KSM; `PR_GET_MEMORY_MERGE`, Linux 6.4).
+/// Whether the kernel may merge any page of this process with others of the same contents (KSM; `PR_GET_MEMORY_MERGE`, Linux 6.4), as far as it lets us
+/// know.
 pub fn merges() -> bool {
     const GET_MEMORY_MERGE: usize = 68;
     // SAFETY: takes no pointer, changes nothing.
@@ -319,7 +320,7 @@ pub fn merges() -> bool {
             [GET_MEMORY_MERGE, 0, 0, 0, 0, 0],
         )
     };
-    merges.is_ok_and(|merges| merges != 0)
+    !matches!(merges, Ok(0) | Err(Errno::INVAL))
 }
 
 /// The ranges mapped by this copy of the library: an agent must never manage its own memory.

@@ -177,18 +177,30 @@ impl Uffd {
     /// # Errors
     /// EINVAL: not (only) private anonymous memory; EBUSY: another userfaultfd has it; ENOMEM: unmapped.
     pub fn register(&self, addr: usize, len: usize) -> Result<()> {
+        self.register_with_mode(
+            addr,
+            len,
+            match self.protects {
+                true => REGISTER_MODE_MISSING | REGISTER_MODE_WP,
+                false => REGISTER_MODE_MISSING,
+            },
+        )
+    }
+
+    /// Have missing pages of `[addr, addr + len)` reported here, and nothing else.
+    ///
+    /// # Errors
+    /// As for [`register`](Self::register).
+    pub fn register_missing(&self, addr: usize, len: usize) -> Result<()> {
+        self.register_with_mode(addr, len, REGISTER_MODE_MISSING)
+    }
+
+    fn register_with_mode(&self, addr: usize, len: usize, mode: u64) -> Result<()> {
         let range = raw::uffdio_range {
             start: addr as u64,
             len: len as u64,
         };
-        let mut arg = raw::uffdio_register {
-            range,
-            mode: match self.protects {
-                true => REGISTER_MODE_MISSING | REGISTER_MODE_WP,
-                false => REGISTER_MODE_MISSING,
-            },
-            ioctls: 0,
-        };
+        let mut arg = raw::uffdio_register { range, mode, ioctls: 0 };
         self.update::<REGISTER, _>(&mut arg)
     }
 

@@ -10,7 +10,7 @@ use crate::zpool::{PoolKind, ZpoolType};
 use crate::{Effort, Idle, SwapOut};
 
 /// What [`World::step`] can do.
-pub const OPS: u8 = 30;
+pub const OPS: u8 = 31;
 
 impl<R: RawMutex> World<R> {
     /// One thing that a program, its pager or its machine may do.
@@ -78,6 +78,10 @@ impl<R: RawMutex> World<R> {
             }
             // As in a forked child.
             28 => self.mm.machine().protected.borrow_mut().clear(),
+            // Late, or nobody's.
+            29 => {
+                self.mm.write_fault(vpn);
+            }
             _ => drop(self.mm.set_pool(PoolKind {
                 zpool: ZpoolType::from_word(seed % 3),
                 compressor: Compressor {
