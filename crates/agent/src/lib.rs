@@ -53,6 +53,7 @@ mod spin;
 mod swap_file;
 mod vigil;
 mod vma;
+mod wake;
 
 // The bundled C code can call the program's malloc and core refers to the unwinder; neither happens here (contexts
 // come from our heap, panics abort). Hidden traps in their place: nothing of the program is bound, and if one

@@ -107,6 +107,8 @@ pub(crate) struct AgentMachine {
     pub(crate) fail: &'static FaultAttr,
     /// Cores that a parallel compressor spreads a batch over.
     lanes: usize,
+    /// Threads that serve faults.
+    servers: usize,
     pub(crate) copy_out: CopyOut,
     /// A page that is never registered: a fill of it can only fail, which tells why others would.
     nowhere: &'static Mapping,
@@ -150,11 +152,12 @@ const TABLE_MIN: usize = 256 << 20;
 const TABLE_MAX: usize = 4 << 30;
 
 impl AgentMachine {
-    /// Reserve staging and trash ranges of `slots` pages and register them. Pools get `pool_bytes` of address space each.
+    /// Reserve staging and trash ranges of `slots` pages and register them. Pools get `pool_bytes` of address space each. `servers` threads
+    /// serve faults.
     ///
     /// # Errors
     /// What `mmap` and the registrations answer.
-    pub(crate) fn new(fds: Fds, slots: u32, pool_bytes: usize) -> Result<Self, Errno> {
+    pub(crate) fn new(fds: Fds, slots: u32, pool_bytes: usize, servers: usize) -> Result<Self, Errno> {
         let reserve = || {
             Ok::<_, Errno>(
                 Mapping::reserve(slots as usize * PAGE_SIZE)?
@@ -171,6 +174,7 @@ impl AgentMachine {
             table_bytes: (pool_bytes / 8).clamp(TABLE_MIN, TABLE_MAX).next_power_of_two(),
             fail: &FAULT_ATTR,
             lanes: thread::cores().min(HELPERS_MAX + 1),
+            servers,
             copy_out: CopyOut::default(),
             nowhere,
         };
@@ -252,38 +256,6 @@ impl AgentMachine {
 }
 
 impl AgentMachine {
-    /// Wake whoever waits for pages of `run`. What is protected stays so.
-    pub(crate) fn wake_missing(&self, run: PageRange) {
-        let pages = run.pages() as usize;
-        self.fds().managed.wake(run.start.addr(), pages * PAGE_SIZE);
-    }
-
-    /// Wake whoever waits for pages that were filled, by the vigil if it has a `beat`.
-    fn wake_filled(&self, beat: Option<u64>, vpn: Vpn, pages: u32) {
-        let (run, wake) = (PageRange::new(vpn, pages.into()), |run| self.wake_missing(run));
-        match beat {
-            _ if pages == 0 => {}
-            Some(beat) => VIGIL.wake(beat, run, wake),
-            None => wake(run),
-        }
-    }
-
-    /// Map pages at `vpn` with `copy`, which is told whether it is to wake who waits for them.
-    fn fill(&self, vpn: Vpn, wake: bool, copy: impl FnOnce(&Uffd, bool) -> Filled) -> Done {
-        let beat = if wake { VIGIL.beat() } else { None };
-        let done = filled_in(copy(&self.fds().managed, wake && beat.is_none()));
-        match beat {
-            Some(_) => self.wake_filled(beat, vpn, done.pages),
-            None => self.settle_errand(),
-        }
-        done
-    }
-
-    /// Before what takes long, or when nothing is left to the vigil: nobody is left waiting for it.
-    pub(crate) fn settle_errand(&self) {
-        VIGIL.settle(|run| self.wake_missing(run));
-    }
-
     /// Whether there is address space for another server's I/O buffer.
     pub(crate) fn has_room_for_io(&self) -> bool {
         AlignedBuf::new(1 << MAX_ORDER).is_ok()
@@ -486,8 +458,12 @@ impl Machine for AgentMachine {
         CREW.spread(lanes, |lane| work(lane, self));
     }
 
-    fn spread_load<L: Send>(&self, parts: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
-        HELPERS.spread(parts, |part| work(part, self));
+    fn servers(&self) -> usize {
+        self.servers
+    }
+
+    fn spread_load<L: Send>(&self, pieces: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
+        HELPERS.spread(pieces, |piece| work(piece, self));
     }
 
     fn now_ns(&self) -> u64 {

@@ -239,7 +239,8 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     fds.swap = SwapFile::of_group(group, swap_pages(group));
     let config = config(group, fds.swap.as_ref());
     let pool = (group.get(Key::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
-    let machine = AgentMachine::new(fds, config.staging_slots, pool).map_err(|e| ("the staging range", e))?;
+    let servers = servers::threads(group);
+    let machine = AgentMachine::new(fds, config.staging_slots, pool, servers).map_err(|e| ("the staging range", e))?;
     let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
     let worker = || Mutex::new(Worker::for_reclaim(&config, &machine));
     let (seats, kswapd_worker) = (Seats::new(Worker::new(&config, &machine)), worker());
@@ -294,7 +295,7 @@ impl Pager {
             });
         }
         if self.memcg.group().get(Key::Spin) != 0 {
-            VIGIL.begin(|run| self.mm.machine().wake_missing(run));
+            VIGIL.begin(|run| self.mm.machine().wake_run(run));
         }
         servers::start_helpers(self);
         // Last: it looks for the program's memory, and must find all of ours known as such.

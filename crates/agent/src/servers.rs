@@ -2,8 +2,8 @@
 //!
 //! One of them, the fault thread, reads the userfaultfd and applies changes. Where several threads of the program fault, it deals what one
 //! read brought among itself and its helpers, and reads on when all of it was served: no change is applied while a fault is
-//! being served, which is what [`Mm::fault`](uzswap_mm::Mm::fault) asks for. A program whose faults come one by one pays for helpers that
-//! sleep, no more: kswapd makes their working memory once there were two faults at a time.
+//! being served, which is what [`Mm::fault`](uzswap_mm::Mm::fault) asks for. Where faults come one by one, helpers bring pieces of what a large one brings
+//! (`spread_load`); kswapd makes the working memory that they need for faults of their own once there were two at a time.
 //!
 //! ```text
 //! fault thread   read_events -> deal -> serve its own, and what no helper has taken -> all served -> read_events
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use lock_api::{MappedMutexGuard, Mutex, MutexGuard};
-use uzswap_ctl::Key;
+use uzswap_ctl::{Group, Key};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{SERVERS_MAX, Worker};
 use uzswap_sys::crew::Crew;
@@ -111,8 +111,8 @@ impl Seats {
 }
 
 /// Threads of each process that serve faults.
-fn threads(pager: &Pager) -> usize {
-    (pager.memcg.group().get(Key::FaultThreads) as usize).clamp(1, SERVERS_MAX)
+pub(crate) fn threads(group: Group) -> usize {
+    (group.get(Key::FaultThreads) as usize).clamp(1, SERVERS_MAX)
 }
 
 /// Start the helpers, which sleep. Now: the program may forbid new threads later. Called by the fault thread, which lends them its descriptors.
@@ -120,7 +120,7 @@ pub(crate) fn start_helpers(pager: &Pager) {
     if pager.memcg.group().get(Key::Spin) != 0 {
         HELPERS.set_spin(HELPER_SPIN_NS);
     }
-    HELPERS.grow(threads(pager) - 1);
+    HELPERS.grow(threads(pager.memcg.group()) - 1);
 }
 
 /// Give the helpers something to work with, if they are wanted. Called by kswapd.
@@ -129,7 +129,13 @@ pub(crate) fn provide(pager: &Pager) {
     if !seats.is_wanted.swap(false, Ordering::Relaxed) {
         return;
     }
-    for (number, seat) in seats.seats.iter().enumerate().take(threads(pager)).skip(1) {
+    for (number, seat) in seats
+        .seats
+        .iter()
+        .enumerate()
+        .take(threads(pager.memcg.group()))
+        .skip(1)
+    {
         // Taken already, by the fault thread.
         let Some(mut seat) = seat.try_lock() else { continue };
         if seat.is_none() && !pager.mm.machine().has_room_for_io() {

@@ -108,7 +108,7 @@ pub(crate) struct RunOptions {
     /// Background compression threads of each process [default: the cores beyond the second, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=8))]
     pub(crate) kcompressd: Option<u64>,
-    /// Threads of each process that serve faults, where several threads of it fault [default: one, and one for every two cores, 4 at most]
+    /// Threads of each process that serve faults, where several threads of it fault or a fault brings much [default: one, and one for every two cores, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SERVERS_MAX as u64))]
     pub(crate) fault_threads: Option<u64>,
     /// Whether threads keep cores awake while faults follow each other closely; auto: unless the container has a processor quota

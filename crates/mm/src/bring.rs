@@ -152,9 +152,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     fn load(&self, worker: &mut Worker<M>, load: Load) -> Brought {
         let is_read = load.read.is_none_or(|read| self.read(worker, read));
         match is_read {
-            true => worker.bring_loads(&self.machine, self.may_spread(load), |machine, run, bytes| {
-                // Whoever waits for another page of it will be told that it is there.
-                let wake = run.contains(load.wanted);
+            true => worker.bring_loads(&self.machine, self.may_spread(load), |machine, run, bytes, is_piece| {
+                // Whoever waits for another page will be told that it is there; but who goes on while other pieces are brought waits for those next.
+                let wake = is_piece || run.contains(load.wanted);
                 match load.keep.protects() {
                     true => machine.copy_in_protected(run.start, bytes, wake),
                     false => machine.copy_in(run.start, bytes, wake),
@@ -165,8 +165,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         Brought::Load { is_read }
     }
 
-    /// Whether other threads may help with a load. What is not kept is to be compressed again, and what is not protected to be compared: that has
-    /// the other core busy where there are two.
+    /// Whether other threads may help with a load. Of two cores the other one has enough to do, with compressing what was loaded again, or comparing it,
+    /// unless it is kept and protected.
     fn may_spread(&self, load: Load) -> bool {
         load.keep.protects() || self.machine.lanes() > 2
     }
@@ -282,12 +282,13 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
+        let keep = load.keep.and(mm.keep(self.pool.charged_pages()));
         let mut loaded = 0;
         for pages in worker.brought() {
             for run in worker.load_runs(pages.clone()) {
                 match self.frozen {
                     Some(_) => self.publish_mapped(run),
-                    None => self.publish_loaded_run(run, load.keep),
+                    None => self.publish_loaded_run(run, keep),
                 }
                 for (_, order) in run.folios(MAX_ORDER) {
                     mm.stat.add_folio(OrderItem::SwpIn, order);

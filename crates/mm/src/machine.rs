@@ -189,10 +189,16 @@ pub trait Machine {
     /// Do `work` on every lane, each by one thread, and return when all are done. Every thread gets at the machine.
     fn spread<L: Send>(&self, lanes: &mut [L], work: impl Fn(&mut L, &Self) + Sync);
 
-    /// As [`spread`](Self::spread), for the parts of a load, of which the first is wanted most; by this thread alone where all others that serve faults
-    /// are at work.
-    fn spread_load<L: Send>(&self, parts: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
-        parts.iter_mut().for_each(|part| work(part, self));
+    /// Pages of a piece of a load at least: bringing it takes some times as long as waking a thread.
+    const PIECE_MIN: usize = 16;
+    /// How many threads [`spread_load`](Self::spread_load) uses at most.
+    fn servers(&self) -> usize {
+        1
+    }
+    /// As [`spread`](Self::spread), for the pieces of a load: with the other threads that serve faults, unless faults are just being dealt out among
+    /// them.
+    fn spread_load<L: Send>(&self, pieces: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
+        pieces.iter_mut().for_each(|piece| work(piece, self));
     }
 
     /// Nanoseconds on a clock that never goes back.

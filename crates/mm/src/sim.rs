@@ -406,6 +406,17 @@ impl Machine for SimMachine {
         lanes.iter_mut().for_each(|lane| work(lane, self));
     }
 
+    const PIECE_MIN: usize = 4;
+
+    fn servers(&self) -> usize {
+        3
+    }
+
+    /// Backward: they may be brought in any order.
+    fn spread_load<L: Send>(&self, pieces: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
+        pieces.iter_mut().rev().for_each(|piece| work(piece, self));
+    }
+
     fn now_ns(&self) -> u64 {
         self.clock.set(self.clock.get() + 100);
         self.clock.get()

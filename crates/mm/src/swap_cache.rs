@@ -126,6 +126,15 @@ pub(crate) struct Keep {
 }
 
 impl Keep {
+    /// What was decided before the load, as far as it holds still.
+    pub(crate) fn and(self, now: Self) -> Self {
+        Self {
+            is_on: self.is_on && now.is_on,
+            has_room: self.has_room && now.has_room,
+            ..self
+        }
+    }
+
     /// Whether what is loaded is mapped protected from writing.
     pub(crate) fn protects(self) -> bool {
         self.protects

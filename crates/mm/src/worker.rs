@@ -50,7 +50,7 @@ pub struct Worker<M: Machine> {
     pub(crate) outcomes: Vec<Outcome>,
     /// At least one, whose contexts loads are decompressed with too.
     lanes: Vec<Lane>,
-    /// Contexts for the pieces of a load but the first, if it may have more than one.
+    /// Contexts to decompress the pieces of a load with but the first, one for each thread that may help.
     piece_contexts: Vec<Vec<Context>>,
     /// What was brought of each piece of the current load.
     pieces: Vec<Piece>,
@@ -92,8 +92,10 @@ impl<M: Machine> Worker<M> {
     pub fn for_server(config: &crate::Config, machine: &M, server: usize) -> Self {
         let worker = Self::with_room(config, machine, 1 << config.load_order_max());
         let mut worker = Self { server, ..worker };
-        if machine.lanes() > 1 {
-            worker.piece_contexts.resize_with(PIECES_MAX - 1, Vec::new);
+        // The others only serve what was dealt out to them.
+        if server == 0 {
+            let helpers = machine.servers().min(PIECES_MAX) - 1;
+            worker.piece_contexts.resize_with(helpers, Vec::new);
             worker.prepare(config.pool.compressor, machine);
         }
         worker
@@ -144,7 +146,7 @@ impl<M: Machine> Worker<M> {
             lane.reserve(batch.div_ceil(lanes));
         }
         for contexts in &mut self.piece_contexts {
-            context(contexts, compressor.algorithm);
+            context_for(contexts, compressor.algorithm);
         }
     }
 

@@ -2,24 +2,24 @@
 //!
 //! A load of many pages is cut into pieces that several threads bring side by side, if there are any that have nothing else to do
 //! ([`Machine::spread_load`]). Each is decompressed, then mapped from its first page on until one is damaged or refused: what is mapped in the end
-//! are the first pages of every piece. Whoever waits for a page is woken when its piece is there.
+//! are the first pages of every piece. Whoever waits for a page is woken when its run is there: the program goes on with the first piece while the others
+//! are brought, and may soon wait for one of them.
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use uzswap_acomp::{Codec, Context};
 
 use super::{Worker, decompress, fill, open, slice};
+use crate::bring::SERVERS_MAX;
 use crate::machine::{Done, IoBuffer, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn, fingerprint};
 use crate::swap_table::entry::Blob;
 use crate::zpool::Block;
 
 /// Pieces of a load at most.
-pub(super) const PIECES_MAX: usize = 4;
-/// Pages of a piece at least: it takes some times as long as to wake a thread. (The simulator's windows are as small as that.)
-const PIECE_MIN: usize = if cfg!(test) { 4 } else { 16 };
+pub(super) const PIECES_MAX: usize = SERVERS_MAX;
 
-use alloc::vec::Vec;
 /// One page of a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Load {
@@ -48,7 +48,7 @@ pub(crate) struct Piece {
     /// Pages, from its first on, that came out whole, and that were mapped.
     pub(crate) loaded: usize,
     mapped: usize,
-    /// What the page after these met.
+    /// What the page after these met. `None` as well where the machine did only a part: that shows when the rest is tried again.
     pub(crate) stop: Option<Stop>,
 }
 
@@ -222,13 +222,13 @@ impl<M: Machine> Worker<M> {
         decompress_all(&self.loads, blocks, io, &mut self.lanes[0].contexts)
     }
 
-    /// Decompress the load and map it with `map`, by pieces if others may help (`spreads`): the first page of a run and its bytes. [`brought`](Self::brought) and
+    /// Decompress the load and map it with `map`, by pieces if others may help (`spreads`): a run, its bytes, and whether it is of one of several pieces. [`brought`](Self::brought) and
     /// [`piece_of`](Self::piece_of) say how far that came.
     pub(crate) fn bring_loads(
         &mut self,
         machine: &M,
         spreads: bool,
-        map: impl Fn(&M, PageRange, &[u8]) -> Done + Sync,
+        map: impl Fn(&M, PageRange, &[u8], bool) -> Done + Sync,
     ) {
         let each = self.piece_pages(spreads);
         let Self {
@@ -263,7 +263,7 @@ impl<M: Machine> Worker<M> {
         let count = bringing.iter().flatten().count();
         machine.spread_load(&mut bringing[..count], |bringing, machine| {
             if let Some(bringing) = bringing {
-                bringing.bring(|run, bytes| map(machine, run, bytes));
+                bringing.bring(|run, bytes| map(machine, run, bytes, count > 1));
             }
         });
         pieces.clear();
@@ -273,7 +273,7 @@ impl<M: Machine> Worker<M> {
     /// Pages of each piece of the load.
     fn piece_pages(&self, spreads: bool) -> usize {
         let most = if spreads { 1 + self.piece_contexts.len() } else { 1 };
-        let pieces = (self.loads.len() / PIECE_MIN).clamp(1, most);
+        let pieces = (self.loads.len() / M::PIECE_MIN).clamp(1, most);
         self.loads.len().div_ceil(pieces).max(1)
     }
 
@@ -304,5 +304,69 @@ impl<M: Machine> Worker<M> {
     pub(crate) fn piece_of(&self, page: Vpn) -> Option<Piece> {
         let at = self.load_pages.iter().position(|of_load| *of_load == page)?;
         self.pieces.iter().rev().find(|piece| piece.first <= at).copied()
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::sim::{ARENA_PAGES, BASE, SimMachine, World};
+
+    /// A worker that is to load twelve pages, as they are, of which the third is damaged: three pieces of four.
+    fn loading(world: &World<parking_lot::RawMutex>) -> Worker<SimMachine> {
+        let mut worker = Worker::new(world.mm.config(), world.mm.machine());
+        worker.begin_loads();
+        for i in 0..12u8 {
+            let bytes = [i + 1; PAGE_SIZE];
+            let damage = u32::from(i == 2);
+            worker.push_load(
+                Vpn::new(BASE + u64::from(i)),
+                Block {
+                    codec: Codec::Raw,
+                    bytes: &bytes,
+                    fingerprint: Some(fingerprint(&bytes) ^ damage),
+                },
+            );
+        }
+        worker
+    }
+
+    #[test]
+    fn each_piece_comes_as_far_as_it_can() {
+        let world = World::new(0, ARENA_PAGES);
+        let mut worker = loading(&world);
+        let refused = Vpn::new(BASE + 5);
+        worker.bring_loads(world.mm.machine(), true, |_, run, bytes, is_piece| {
+            assert!(is_piece);
+            for (page, bytes) in run.iter().zip(bytes.chunks(PAGE_SIZE)) {
+                assert_eq!(u64::from(bytes[0]), page.number() - BASE + 1);
+            }
+            match run.contains(refused) {
+                true => Done {
+                    pages: (refused.number() - run.start.number()) as u32,
+                    stop: Some(Stop::Present),
+                },
+                false => Done::all(run.pages() as u32),
+            }
+        });
+        assert_eq!(worker.brought().collect::<Vec<_>>(), [0..2, 4..5, 8..12]);
+        let at = |n: u64| worker.piece_of(Vpn::new(BASE + n)).unwrap();
+        assert_eq!((at(3).loaded, at(3).stop), (2, None));
+        assert_eq!((at(7).loaded, at(7).stop), (4, Some(Stop::Present)));
+        assert!(worker.has_brought(Vpn::new(BASE + 8)) && !worker.has_brought(refused));
+        assert_eq!(worker.raw_among(8..12).count(), 4);
+    }
+
+    #[test]
+    fn pieces_that_came_whole_are_one() {
+        let world = World::new(0, ARENA_PAGES);
+        let mut worker = loading(&world);
+        worker.bring_loads(world.mm.machine(), true, |_, run, _, _| Done::all(run.pages() as u32));
+        assert_eq!(worker.brought().collect::<Vec<_>>(), [0..2, 4..12]);
+        worker.bring_loads(world.mm.machine(), false, |_, run, _, is_piece| {
+            assert!(!is_piece);
+            Done::all(run.pages() as u32)
+        });
+        assert_eq!(worker.brought().collect::<Vec<_>>(), [0..2]);
     }
 }
