@@ -14,11 +14,12 @@
 //! A CACHED word promises nothing but that the block is a whole one of some page; what is mapped may differ, and wins. Whether the block still
 //! holds what the page holds is seen when the page is isolated:
 //!
-//! * It was mapped protected from writing (UFFDIO_COPY_MODE_WP), as those of a load are whose blocks are kept, as long as that proves worth it ([`Worth`]). A page
-//!   that is protected still was not written to. That is asked right before the page moves, under the engine's lock, and nothing takes
-//!   protection away but [`Mm::write_fault`], under that lock: so it cannot be written to in between. The kernel, not a word, says whether it is: what loses its
-//!   protection in other ways (a forked child's memory does when its parent's userfaultfd is closed; KSM forgets it) was written to, as far as
-//!   anybody knows. (Asynchronous write protection would spare the fault, but a write between the question and the move would go unseen.)
+//! * Loads whose blocks are kept are mapped protected from writing (UFFDIO_COPY_MODE_WP), as long as that proves worth it ([`Worth`]). A page
+//!   that is protected still was not written to. That is asked right before it moves, under the engine's lock, and protection is
+//!   taken away under that lock only ([`Mm::write_fault`], [`Mm::unprotect`]): so it cannot be written to in between. The kernel, not a word,
+//!   says whether a page is protected: what loses its protection in other ways (a forked child's memory does when its parent's
+//!   userfaultfd is closed; KSM forgets it) was written to, as far as anybody knows. (Asynchronous write protection would spare the
+//!   fault, but a write between the question and the move would go unseen.)
 //! * Of any other it is seen when its turn comes, by comparing the page with the checksum behind the block and, if that holds, with
 //!   what the block decompresses to. The page is in staging while it is compared, where nobody writes to it; the block is compared in a copy made
 //!   under the lock.
@@ -177,8 +178,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn write_fault(&self, vpn: Vpn) -> Fault {
         self.stat.add(Item::PgFault, 1);
         self.with_for_fault(|inner| {
-            let stop = inner.unprotect_around(self, vpn);
-            match stop {
+            match inner.unprotect_around(self, vpn) {
                 None => inner.note_written(vpn),
                 Some(Stop::Again | Stop::NoMemory) => return Fault::Retry,
                 // Unmapped or replaced since: the thread looks again and finds what is there now.

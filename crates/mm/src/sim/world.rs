@@ -388,11 +388,12 @@ impl<R: RawMutex> World<R> {
         if self.mm.config().swap_pages >= PAGES {
             // Straight to the device, where there is room for all: what stays is on no list.
             self.mm.set_pool_limit(0, 0);
-            // Not until one round comes to nothing: the first may find the staging range full of what was taken back.
+            // Not until rounds come to nothing: the first may find the staging range full of what was taken back, a run each.
             let mut fruitless = 0;
             while fruitless < 3 {
                 let scan = self.mm.shrink(&mut self.worker, 32, Effort::Urgent);
-                fruitless = if scan.reclaimed > 0 { 0 } else { fruitless + 1 };
+                let is_fruitful = scan.reclaimed > 0 || scan.isolated > 0;
+                fruitless = if is_fruitful { 0 } else { fruitless + 1 };
             }
             let gauges = self.mm.gauges();
             assert_eq!(gauges.resident + gauges.staged, 0, "every page can be reclaimed");
