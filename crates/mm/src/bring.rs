@@ -82,12 +82,12 @@ pub(crate) struct Load {
     pub(crate) is_last: bool,
 }
 
-/// What was mapped.
+/// What was brought, and how far that came.
 pub(crate) enum Brought {
-    /// So many, from the first page on.
-    Zeros(Done),
-    /// What the worker says.
-    Load { is_read: bool },
+    /// So many were mapped, from the first page on.
+    Zeros(Zeros, Done),
+    /// The worker says what was mapped, if all could be read.
+    Load(Load, bool),
 }
 
 /// Slots of a device to be read.
@@ -127,13 +127,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Without the lock.
     pub(crate) fn bring(&self, worker: &mut Worker<M>, bring: Bring) -> Brought {
         match bring {
-            Bring::Zeros(zeros) => self.map_zeros(zeros.range),
-            Bring::Load(load) => self.load(worker, load),
+            Bring::Zeros(zeros) => Brought::Zeros(zeros, self.map_zeros(zeros.range)),
+            Bring::Load(load) => Brought::Load(load, self.load(worker, load)),
         }
     }
 
     /// Map zeros at `range`, which has no words, a unit at a time.
-    fn map_zeros(&self, range: PageRange) -> Brought {
+    fn map_zeros(&self, range: PageRange) -> Done {
         let (mut mapped, mut stop) = (0, None);
         while mapped < range.pages() && stop.is_none() {
             let pages = (range.pages() - mapped).min(u64::from(crate::UNIT));
@@ -142,14 +142,14 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             mapped += u64::from(done.pages);
             stop = done.stop.or((done.pages == 0).then_some(Stop::Again));
         }
-        Brought::Zeros(Done {
+        Done {
             pages: mapped as u32,
             stop,
-        })
+        }
     }
 
-    /// Read, decompress, map.
-    fn load(&self, worker: &mut Worker<M>, load: Load) -> Brought {
+    /// Read, decompress, map. False: it cannot be read.
+    fn load(&self, worker: &mut Worker<M>, load: Load) -> bool {
         let is_read = load.read.is_none_or(|read| self.read(worker, read));
         match is_read {
             true => worker.bring_loads(&self.machine, self.may_spread(load), |machine, run, bytes, is_piece| {
@@ -162,7 +162,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             }),
             false => worker.bring_nothing(),
         }
-        Brought::Load { is_read }
+        is_read
     }
 
     /// Whether other threads may help with a load. Of two cores the other one has enough to do, with compressing what was loaded again, or comparing it,
@@ -183,15 +183,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// What was brought is published; what is next.
-    pub(crate) fn publish_brought(&self, worker: &mut Worker<M>, bring: Bring, brought: Brought) -> Step {
+    pub(crate) fn publish_brought(&self, worker: &mut Worker<M>, brought: Brought) -> Step {
         self.with_for_fault(|inner| {
             inner.underway.end(worker.server());
-            let step = match (bring, brought) {
-                (Bring::Zeros(zeros), Brought::Zeros(done)) => Step::Done(inner.publish_zeros(self, zeros, done)),
-                (Bring::Load(load), Brought::Load { is_read }) => inner.publish_load(self, worker, load, is_read),
-                (Bring::Zeros(_), Brought::Load { .. }) | (Bring::Load(_), Brought::Zeros(_)) => {
-                    unreachable!("what was brought is what was to be brought")
-                }
+            let step = match brought {
+                Brought::Zeros(zeros, done) => Step::Done(inner.publish_zeros(self, zeros, done)),
+                Brought::Load(load, is_read) => inner.publish_load(self, worker, load, is_read),
             };
             if let Step::Bring(again) = step {
                 inner.underway.begin(worker.server(), again);
@@ -354,10 +351,10 @@ mod test {
         assert_eq!((first.load_pages().len(), second.load_pages().len()), (4, 12));
         world.mm.machine().boundary.set(Some(page(46)));
         let brought = world.mm.bring(&mut first, one);
-        let step = world.mm.publish_brought(&mut first, one, brought);
+        let step = world.mm.publish_brought(&mut first, brought);
         assert!(matches!(step, Step::Done(Fault::Retry)));
         let brought = world.mm.bring(&mut second, other);
-        world.mm.publish_brought(&mut second, other, brought);
+        world.mm.publish_brought(&mut second, brought);
         (0..PAGES).for_each(|n| world.check(page(n)));
     }
 }

@@ -43,7 +43,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 Step::Done(fault) => break fault,
                 Step::Bring(bring) => {
                     let brought = self.bring(worker, bring);
-                    step = self.publish_brought(worker, bring, brought);
+                    step = self.publish_brought(worker, brought);
                 }
             }
         };

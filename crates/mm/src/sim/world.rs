@@ -68,7 +68,7 @@ enum Serving {
     #[default]
     Idle,
     Begun(Waiting, Bring),
-    Brought(Waiting, Bring, Brought),
+    Brought(Waiting, Brought),
 }
 
 /// A page that is waited for, and how often whoever waits for it had been woken when its fault began.
@@ -239,10 +239,10 @@ impl<R: RawMutex> World<R> {
             Serving::Idle => (Waiting::begin(mm.machine(), vpn), mm.begin_fault(worker, vpn)),
             Serving::Begun(waiting, bring) => {
                 let brought = mm.bring(worker, bring);
-                *serving = Serving::Brought(waiting, bring, brought);
+                *serving = Serving::Brought(waiting, brought);
                 return;
             }
-            Serving::Brought(waiting, bring, brought) => (waiting, mm.publish_brought(worker, bring, brought)),
+            Serving::Brought(waiting, brought) => (waiting, mm.publish_brought(worker, brought)),
         };
         match step {
             Step::Bring(bring) => *serving = Serving::Begun(waiting, bring),
