@@ -205,7 +205,7 @@ impl AgentMachine {
         let (addr, len) = (run.start.addr(), run.pages() as usize * PAGE_SIZE);
         let push = |start, end| unwritten.push(PageRange::of_bytes(start, end));
         let scanned = self.fds().proc.protected_runs::<{ Unwritten::RUNS }>(addr, len, push);
-        // Asked last: since when, does not matter then.
+        // Asked after the scan: what may be merged from now on was seen while it was protected.
         match scanned {
             Ok(()) if self.protects() => unwritten,
             Ok(()) | Err(_) => Unwritten::NONE,
@@ -228,7 +228,7 @@ impl AgentMachine {
                 return;
             }
             last = filled.stop.or(last);
-            // Shared with a forked child: make it ours. The page is there, so this raises no fault.
+            // Shared with a forked child: make it ours. The page is there, and is not of a range that is protected, so this raises no fault.
             match filled.stop {
                 Some(Errno::BUSY) => drop(unshare(from, PAGE_SIZE)),
                 // The process is being locked as a whole (mlockall), and one of the two ranges is unlocked again.

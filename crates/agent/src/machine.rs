@@ -327,20 +327,14 @@ impl Machine for AgentMachine {
     }
 
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
-        if let Some(done) = self.fail.stop(&[Stop::Again, Stop::NoMemory]) {
-            return done;
-        }
         self.fill(vpn, wake, |uffd, wake| uffd.copy(vpn.addr(), bytes, wake))
     }
 
     fn copy_in_protected(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
-        if !self.protects() {
-            return self.copy_in(vpn, bytes, wake);
+        match self.protects() {
+            true => self.fill(vpn, wake, |uffd, wake| uffd.copy_protected(vpn.addr(), bytes, wake)),
+            false => self.copy_in(vpn, bytes, wake),
         }
-        if let Some(done) = self.fail.stop(&[Stop::Again, Stop::NoMemory]) {
-            return done;
-        }
-        self.fill(vpn, wake, |uffd, wake| uffd.copy_protected(vpn.addr(), bytes, wake))
     }
 
     fn unprotect(&self, run: PageRange) -> Option<Stop> {

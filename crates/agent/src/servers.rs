@@ -129,13 +129,8 @@ pub(crate) fn provide(pager: &Pager) {
     if !seats.is_wanted.swap(false, Ordering::Relaxed) {
         return;
     }
-    for (number, seat) in seats
-        .seats
-        .iter()
-        .enumerate()
-        .take(threads(pager.memcg.group()))
-        .skip(1)
-    {
+    let threads = threads(pager.memcg.group());
+    for (number, seat) in seats.seats.iter().enumerate().take(threads).skip(1) {
         // Taken already, by the fault thread.
         let Some(mut seat) = seat.try_lock() else { continue };
         if seat.is_none() && !pager.mm.machine().has_room_for_io() {

@@ -1,6 +1,6 @@
 //! Pages are mapped, and whoever waits for them is woken: by the vigil, if it is there.
 
-use uzswap_mm::machine::Done;
+use uzswap_mm::machine::{Done, Stop};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_sys::uffd::{Filled, Uffd};
 
@@ -26,6 +26,9 @@ impl AgentMachine {
 
     /// Map pages at `vpn` with `copy`, which is told whether it is to wake who waits for them.
     pub(crate) fn fill(&self, vpn: Vpn, wake: bool, copy: impl FnOnce(&Uffd, bool) -> Filled) -> Done {
+        if let Some(done) = self.fail.stop(&[Stop::Again, Stop::NoMemory]) {
+            return done;
+        }
         let beat = if wake { VIGIL.beat() } else { None };
         let done = filled_in(copy(&self.fds().managed, wake && beat.is_none()));
         match beat {

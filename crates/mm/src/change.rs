@@ -216,6 +216,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     self.staging.set_owner(slot, vpn);
                     word
                 }
+                // CACHED: none any more.
                 Slot::None | Slot::Cached(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => word,
             };
             self.replace_word(vpn, slot);

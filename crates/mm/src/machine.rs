@@ -107,6 +107,8 @@ pub trait Machine {
     type Io: IoBuffer;
     /// Held while pages are isolated.
     type Isolation;
+    /// Pages of a piece of a load at least: bringing it takes some times as long as waking a thread.
+    const PIECE_MIN: usize = 16;
 
     /// Ask to take pages out of their mapping; without the engine's lock. `None`: not now, or not by this thread.
     fn begin_isolation(&self) -> Option<Self::Isolation>;
@@ -189,8 +191,6 @@ pub trait Machine {
     /// Do `work` on every lane, each by one thread, and return when all are done. Every thread gets at the machine.
     fn spread<L: Send>(&self, lanes: &mut [L], work: impl Fn(&mut L, &Self) + Sync);
 
-    /// Pages of a piece of a load at least: bringing it takes some times as long as waking a thread.
-    const PIECE_MIN: usize = 16;
     /// How many threads [`spread_load`](Self::spread_load) uses at most.
     fn servers(&self) -> usize {
         1

@@ -1,11 +1,9 @@
 //! A machine of vectors: a program's memory, staging slots and a disk, each step of which can fail. For tests and Miri.
 
 mod fault_attr;
-
 mod world;
 
 pub use fault_attr::FaultAttr;
-
 pub use world::{BASE, OPS, PAGES, World, contents};
 
 use alloc::boxed::Box;
@@ -226,6 +224,7 @@ impl Machine for SimMachine {
     type Arena = VecArena;
     type Io = VecIo;
     type Isolation = ();
+    const PIECE_MIN: usize = 4;
 
     fn begin_isolation(&self) -> Option<()> {
         Some(())
@@ -405,8 +404,6 @@ impl Machine for SimMachine {
     fn spread<L: Send>(&self, lanes: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
         lanes.iter_mut().for_each(|lane| work(lane, self));
     }
-
-    const PIECE_MIN: usize = 4;
 
     fn servers(&self) -> usize {
         3
