@@ -6,7 +6,7 @@
 //! can tell. docs/compatibility.md says so.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use uzswap_mm::machine::{Done, Machine, Stop, Unwritten};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
@@ -58,12 +58,52 @@ pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
             proc: ProcSelf::open().map_err(|e| ("/proc/self", e))?,
             isolation: Isolation::Move(Uffd::open(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?),
         }),
-        Err(Errno::INVAL) => Ok(Opened {
-            managed: Uffd::open(uffd::FEATURE_WP | events).map_err(|e| ("userfaultfd with fork events", e))?,
-            proc: ProcSelf::open_without_queries().map_err(|e| ("/proc/self", e))?,
-            isolation: Isolation::Copy(ProcMem::open().map_err(|e| ("/proc/self/mem", e))?),
-        }),
+        Err(Errno::INVAL) => {
+            let managed = Uffd::open(uffd::FEATURE_WP | events).map_err(|e| ("userfaultfd with fork events", e))?;
+            managed.begin_protecting();
+            Ok(Opened {
+                managed,
+                proc: ProcSelf::open_without_queries().map_err(|e| ("/proc/self", e))?,
+                isolation: Isolation::Copy(ProcMem::open().map_err(|e| ("/proc/self/mem", e))?),
+            })
+        }
         Err(errno) => Err(("userfaultfd with move and fork events", errno)),
+    }
+}
+
+/// Whether pages that are loaded can be protected. Only once some are to be, since forks cost more from then on ([`Uffd::begin_protecting`]): a load
+/// wants it and goes on without, kswapd turns it on.
+#[derive(Default)]
+pub(crate) struct Protection(AtomicU8);
+
+const UNWANTED: u8 = 0;
+const WANTED: u8 = 1;
+const ON: u8 = 2;
+
+impl Protection {
+    /// Of a process that has loaded nothing yet.
+    pub(crate) fn reset(&self) {
+        self.0.store(UNWANTED, Ordering::Relaxed);
+    }
+
+    fn want(&self) {
+        // Refused when it is wanted or on already.
+        let _ = self
+            .0
+            .compare_exchange(UNWANTED, WANTED, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == WANTED
+    }
+
+    /// All memory is registered for it.
+    pub(crate) fn turn_on(&self) {
+        self.0.store(ON, Ordering::Release);
+    }
+
+    fn is_on(&self) -> bool {
+        self.0.load(Ordering::Acquire) == ON
     }
 }
 
@@ -182,7 +222,14 @@ impl AgentMachine {
     /// Whether it can be told here who writes to a page. Where pages are copied, protection is for those that leave. What KSM merges forgets that it was
     /// protected, so that it might be written to between our look and the move.
     pub(crate) fn protects(&self) -> bool {
-        self.fds().managed.protects() && !self.copies() && !hook::merges() && !merges()
+        self.protection.is_on() && !hook::merges() && !merges()
+    }
+
+    /// Have kswapd make that possible, if it can be.
+    pub(crate) fn want_protection(&self) {
+        if self.fds().managed.can_protect() && !self.copies() {
+            self.protection.want();
+        }
     }
 
     /// `unprotect`.

@@ -253,6 +253,7 @@ impl Kswapd {
         }
         self.quiet = self.quiet.saturating_add(1);
         self.sizes = sizes;
+        self.protect_if_wanted();
         servers::provide(pager);
         self.change_pool();
         if self.ticks.is_multiple_of(SLOW_TICK) {
@@ -263,6 +264,14 @@ impl Kswapd {
             self.look_at_shares();
         }
         pager.memcg.sample(sizes.anon, counted, self.shared);
+    }
+
+    /// A load wants pages protected, for the first time.
+    fn protect_if_wanted(&self) {
+        let protection = &self.pager.mm.machine().protection;
+        if protection.is_wanted() && vma::watch_writes(self.pager, self.pager.fds()) {
+            protection.turn_on();
+        }
     }
 
     /// How much relatives share with us now.
@@ -387,6 +396,7 @@ impl Kswapd {
                 pager.kcompressd_mail.post(kcompressd::WORK);
             }
             self.affinity.keep_off(VIGIL.kept_core(), VIGIL.fault_thread());
+            self.protect_if_wanted();
             let scan = pager.shrink(&mut self.worker, batch, Effort::Background);
             if scan.again {
                 pause(50_000);

@@ -31,7 +31,7 @@ use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
 use crate::arena::PoolArena;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::{self, InOrder};
-use crate::isolation::{self, CopyOut, Isolation};
+use crate::isolation::{self, CopyOut, Isolation, Protection};
 use crate::servers::HELPERS;
 use crate::swap_file::{SwapBuffer, SwapFile};
 use crate::vigil::VIGIL;
@@ -110,6 +110,7 @@ pub(crate) struct AgentMachine {
     /// Threads that serve faults.
     servers: usize,
     pub(crate) copy_out: CopyOut,
+    pub(crate) protection: Protection,
     /// A page that is never registered: a fill of it can only fail, which tells why others would.
     nowhere: &'static Mapping,
 }
@@ -176,6 +177,7 @@ impl AgentMachine {
             lanes: thread::cores().min(HELPERS_MAX + 1),
             servers,
             copy_out: CopyOut::default(),
+            protection: Protection::default(),
             nowhere,
         };
         machine.start(fds)?;
@@ -192,6 +194,7 @@ impl AgentMachine {
             fds.managed.register_missing(self.staging.addr(), self.staging.len())?;
             trash.register(self.trash.addr(), self.trash.len())?;
         }
+        self.protection.reset();
         self.fds.set(fds);
         Ok(())
     }
@@ -333,7 +336,10 @@ impl Machine for AgentMachine {
     fn copy_in_protected(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
         match self.protects() {
             true => self.fill(vpn, wake, |uffd, wake| uffd.copy_protected(vpn.addr(), bytes, wake)),
-            false => self.copy_in(vpn, bytes, wake),
+            false => {
+                self.want_protection();
+                self.copy_in(vpn, bytes, wake)
+            }
         }
     }
 

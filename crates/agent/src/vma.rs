@@ -285,6 +285,30 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
     })
 }
 
+/// Have writes to protected pages reported of all that is managed, and of all that will be. False: not now.
+///
+/// Mappings are registered whole: two halves registered for different things would be two for mremap. It is our turn to change mappings, so none is
+/// joined or moved meanwhile. What raw system calls change, and what refuses, stays as it is: pages cannot be protected there.
+pub(crate) fn watch_writes(pager: &Pager, fds: &Fds) -> bool {
+    let Some(_turn) = hook::InOrder::attempt() else {
+        return false;
+    };
+    fds.managed.begin_protecting();
+    for range in pager.mm.managed() {
+        let mut at = range.start.addr();
+        while let Ok(Some(vma)) = fds.proc.vma_at_or_after(at)
+            && vma.start < range.end.addr()
+        {
+            // Something else may lie there by now.
+            if vma.is_private_anonymous() && !is_excluded(vma.start, vma.end) {
+                let _ = fds.managed.register(vma.start, vma.end - vma.start);
+            }
+            at = vma.end;
+        }
+    }
+    true
+}
+
 fn present_pages(fds: &Fds, start: usize, end: usize) -> Vec<PageRange> {
     let mut present = Vec::new();
     // Pages that are missed stay unknown until a later scan: they are merely not reclaimed.

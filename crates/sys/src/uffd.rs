@@ -6,6 +6,7 @@
 //! a byte count or as a negative errno, depending on its version; both are decoded in one place.
 
 use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::general as raw;
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -95,7 +96,9 @@ pub const BATCH: usize = 16;
 pub struct Uffd {
     fd: OwnedFd,
     /// Opened with [`FEATURE_WP`].
-    protects: bool,
+    can_protect: bool,
+    /// Memory is registered for writes to protected pages as well.
+    protects: AtomicBool,
 }
 
 /// `USERFAULTFD_IOC_NEW` on `/dev/userfaultfd`: an integer argument, a descriptor as the result.
@@ -155,7 +158,8 @@ impl Uffd {
         };
         let uffd = Self {
             fd,
-            protects: features & FEATURE_WP != 0,
+            can_protect: features & FEATURE_WP != 0,
+            protects: AtomicBool::new(false),
         };
         let mut api = raw::uffdio_api {
             api: u64::from(raw::UFFD_API),
@@ -172,7 +176,8 @@ impl Uffd {
         unsafe { ioctl::ioctl(self, ioctl::Updater::<OP, T>::new(value)) }
     }
 
-    /// Have missing pages of `[addr, addr + len)` reported here, and writes to protected ones.
+    /// Have missing pages of `[addr, addr + len)` reported here, and writes to protected ones from [`begin_protecting`](Self::begin_protecting) on.
+    /// What is registered already may be registered for more.
     ///
     /// # Errors
     /// EINVAL: not (only) private anonymous memory; EBUSY: another userfaultfd has it; ENOMEM: unmapped.
@@ -180,7 +185,7 @@ impl Uffd {
         self.register_with_mode(
             addr,
             len,
-            match self.protects {
+            match self.protects() {
                 true => REGISTER_MODE_MISSING | REGISTER_MODE_WP,
                 false => REGISTER_MODE_MISSING,
             },
@@ -236,14 +241,25 @@ impl Uffd {
         self.update::<PROTECT, _>(&mut raw::uffdio_writeprotect { range, mode })
     }
 
-    /// Whether pages can be protected.
+    /// Whether pages of this process can be protected.
+    pub fn can_protect(&self) -> bool {
+        self.can_protect
+    }
+
+    /// Whether pages of what is registered from now on can be protected.
     pub fn protects(&self) -> bool {
-        self.protects
+        self.protects.load(Ordering::Relaxed)
+    }
+
+    /// Register for protection from now on, if it can be had. It is not free: when the descriptor of a forked child is closed, the kernel walks the
+    /// child's page tables for pages that are protected (8 ms a GiB).
+    pub fn begin_protecting(&self) {
+        self.protects.store(self.can_protect, Ordering::Relaxed);
     }
 
     /// Wake the threads that wait for pages of the range; they look again. Those that wait to write to a protected page can then.
     pub fn unprotect_and_wake(&self, addr: usize, len: usize) {
-        if self.protects {
+        if self.protects() {
             // Refused while events wait: then they fault again, and are woken again.
             let _ = self.unprotect(addr, len);
         }
@@ -339,7 +355,7 @@ impl Uffd {
                         .as_chunks::<MESSAGE>()
                         .0
                         .iter()
-                        .filter_map(|message| decode(message, self.protects))
+                        .filter_map(|message| decode(message, self.protects()))
                         .for_each(&mut f);
                     return Ok(n == messages.len());
                 }
@@ -371,7 +387,8 @@ fn decode(msg: &[u8; MESSAGE], protects: bool) -> Option<Event> {
         raw::UFFD_EVENT_FORK => Some(Event::Fork(Uffd {
             // SAFETY: the kernel installed this descriptor in our table when it delivered the message.
             fd: unsafe { OwnedFd::from_raw_fd(word(0) as u32 as i32) },
-            protects,
+            can_protect: protects,
+            protects: AtomicBool::new(protects),
         })),
         raw::UFFD_EVENT_REMAP => Some(Event::Remap {
             from: word(0),
