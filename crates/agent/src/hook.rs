@@ -52,6 +52,7 @@ const MAP_ANONYMOUS: c_int = 0x20;
 const MAP_GROWSDOWN: c_int = 0x100;
 const MAP_STACK: c_int = 0x20000;
 const MAP_HUGETLB: c_int = 0x40000;
+const PROT_WRITE: c_int = 2;
 const PROT_EXEC: c_int = 4;
 
 unsafe extern "C" {
@@ -210,7 +211,7 @@ pub(crate) extern "C" fn mmap(
             if let Some(change) = &stack {
                 change.add(start, start + len);
             } else if is_ours(len, prot, flags) {
-                memcg::note_growth(len);
+                memcg::note_growth(len, prot & PROT_WRITE != 0);
             }
             core::ptr::with_exposed_provenance_mut(start)
         }
@@ -349,7 +350,7 @@ pub(crate) extern "C" fn mremap(
     match result {
         Ok(start) => {
             if new_len > old_len {
-                memcg::note_growth(new_len - old_len);
+                memcg::note_growth(new_len - old_len, true);
             }
             core::ptr::with_exposed_provenance_mut(start)
         }
@@ -433,7 +434,7 @@ pub(crate) extern "C" fn brk(addr: *mut c_void) -> c_int {
         return -1;
     }
     if before != 0 && now > before {
-        memcg::note_growth(now - before);
+        memcg::note_growth(now - before, true);
     }
     0
 }

@@ -58,7 +58,7 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
     // SAFETY: the three handlers are extern "C" functions of this library, which is never unloaded (see build.rs).
     unsafe { __register_atfork(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
     // SAFETY: as for find_env.
-    memcg::note_growth(unsafe { zero_bytes(envp) });
+    memcg::note_growth(unsafe { zero_bytes(envp) }, true);
 }
 
 const AT_PHDR: usize = 3;

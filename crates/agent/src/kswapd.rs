@@ -5,6 +5,7 @@
 //! anonymous memory grew without our doing, are the mappings gone through.
 
 mod request;
+mod scan;
 
 use core::sync::atomic::Ordering;
 
@@ -249,7 +250,10 @@ impl Kswapd {
         let grown = sizes.anon.saturating_sub(counted) > self.unknown + DRIFT_BYTES;
         if asked || grown || sizes.virt != self.sizes.virt || memcg::has_unseen() {
             self.quiet = 0;
-            self.scan();
+            self.scan_unless_deferred(sizes);
+        } else if memcg::is_deferred() {
+            // What others use changes.
+            self.scan_unless_deferred(sizes);
         }
         self.quiet = self.quiet.saturating_add(1);
         self.sizes = sizes;
@@ -323,30 +327,6 @@ impl Kswapd {
         mm.set_swap_cache(group.get(Key::SwapCache) != 0);
         mm.set_balance(group.get(Key::Balance) != 0);
         mm.set_shrinker(group.get(Key::ShrinkerEnabled) != 0);
-    }
-
-    fn scan(&mut self) {
-        let pager = self.pager;
-        let mut is_complete = false;
-        for _ in 0..8 {
-            let ticket = pager.scan_ticket();
-            memcg::begin_scan();
-            let scanned = vma::scan(pager, pager.fds());
-            is_complete = !scanned.again;
-            if is_complete {
-                pager.finish_scan(ticket);
-                break;
-            }
-            // Whoever has the turn may be waiting for us.
-            self.is_waited_for();
-            pause(50_000);
-        }
-        if !is_complete {
-            memcg::scan_again();
-        }
-        pager.finish_scan(pager.scan_ticket());
-        let anon = pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon);
-        self.unknown = anon.saturating_sub(pager.mm.usage_pages() as usize * PAGE_SIZE);
     }
 
     /// Whether somebody waits for more than a join, which is done on the spot: it takes microseconds, and programs that map over

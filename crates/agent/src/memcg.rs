@@ -6,8 +6,21 @@
 //!
 //! Until a process has mapped [`ACTIVATE_BYTES`] it has no pager and is not charged: a shell or a compiler
 //! driver costs nothing.
+//!
+//! # Deferral
+//! A page that its own core clears is warm in its cache, and nobody waits for another thread. So a process has a pager but nothing under its
+//! care as long as the group has room for all that its processes have mapped, touched or not. What a deferred process may touch unseen
+//! (`Field::Unseen`) counts where it is asked whether there is room, but is not charged.
+//!
+//! ```text
+//! deferred  no memory is registered, nothing of it can leave; its growth is sampled
+//!    |      the group has no room for more, a mapping is big ([`BIG_BYTES`]: its first touches are faster in large folios), reclaim is asked for,
+//!    v      a fork (in the child)
+//! managed   for good: kswapd goes through the mappings now and whenever they change
+//! ```
+//! Whoever maps memory looks, and kswapd at every tick. A mapping that does not fit ends it before the program can touch it.
 
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
 use uzswap_ctl::{Field, Group, Key};
 use uzswap_mm::machine::Machine;
@@ -17,7 +30,7 @@ use uzswap_sys::time::now_ns;
 use crate::pager::{self, Pager};
 
 /// What a process is charged: bytes of memory, pages of the pool, slots of the device.
-const CHARGES: [Field; 3] = [Field::Charge, Field::PoolCharge, Field::SwapCharge];
+const CHARGES: [Field; 4] = [Field::Charge, Field::PoolCharge, Field::SwapCharge, Field::Unseen];
 
 /// Who waits for room says so more often than this.
 const LACK_NS: u64 = 1_000_000_000;
@@ -32,29 +45,50 @@ pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;
 /// MADV_POPULATE_WRITE fill a mapping faster than anybody looks.
 const UNSEEN_SHARE: u64 = 4;
 
+/// Nothing is deferred in a process that has a mapping as large as this.
+const BIG_BYTES: usize = 8 << 20;
+
+/// Of `memory.max` so much is left free where anything is deferred: what is touched without having been mapped is seen late.
+const DEFERRAL_SHARE: u64 = 16;
+
+/// Bytes mapped so far.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
+/// Nothing is under our care yet, on purpose.
+static IS_DEFERRED: AtomicBool = AtomicBool::new(true);
+/// It cannot be any longer.
+static IS_BIG: AtomicBool = AtomicBool::new(false);
 /// Bytes mapped since the last scan: they may be touched without our seeing it.
 static UNSEEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The program mapped `len` bytes. Called in its own thread, by the replaced wrappers.
-pub(crate) fn note_growth(len: usize) {
-    if pager::active().is_none() {
-        MAPPED.fetch_add(len, Ordering::Relaxed);
-        activate_if_big();
+/// The program mapped `len` bytes, which it may touch at once if `is_usable`. Called in its own thread, by the replaced wrappers.
+pub(crate) fn note_growth(len: usize, is_usable: bool) {
+    MAPPED.fetch_add(len, Ordering::Relaxed);
+    if is_usable && len >= BIG_BYTES {
+        IS_BIG.store(true, Ordering::Relaxed);
     }
+    activate_if_big();
     let Some(pager) = pager::active() else { return };
     let unseen = UNSEEN.fetch_add(len, Ordering::Relaxed) + len;
-    if pager.memcg.headroom(pager) / UNSEEN_SHARE < unseen as u64 {
-        // The limit is near: no page of the new mapping may be touched unseen.
+    let is_near = match is_deferred() {
+        true => !pager.memcg.has_room_for_unseen(pager),
+        false => pager.memcg.headroom(pager) / UNSEEN_SHARE < unseen as u64,
+    };
+    if is_near {
+        // No page of the new mapping may be touched unseen.
         pager.request_scan();
     }
 }
 
 /// Start the pager of a process that has mapped enough.
 pub(crate) fn activate_if_big() {
-    if MAPPED.load(Ordering::Relaxed) >= ACTIVATE_BYTES {
+    if pager::active().is_none() && MAPPED.load(Ordering::Relaxed) >= ACTIVATE_BYTES {
         pager::activate();
     }
+}
+
+/// Whether nothing is under our care yet.
+pub(crate) fn is_deferred() -> bool {
+    IS_DEFERRED.load(Ordering::Relaxed)
 }
 
 /// A scan begins: what was mapped before it will be seen by it.
@@ -67,14 +101,16 @@ pub(crate) fn scan_again() {
     UNSEEN.fetch_max(1, Ordering::Relaxed);
 }
 
-/// Whether anything was mapped since the last scan.
+/// Whether anything was mapped since the last scan, so that a mapping may be half registered.
 pub(crate) fn has_unseen() -> bool {
-    UNSEEN.load(Ordering::Relaxed) != 0
+    UNSEEN.load(Ordering::Relaxed) != 0 && !is_deferred()
 }
 
 /// A forked child starts as small as its parent was big: it is charged for what it has, not for what was mapped.
 pub(crate) fn reset_in_child() {
     UNSEEN.store(0, Ordering::Relaxed);
+    // It may write to all that it shares, which nobody has mapped for it.
+    IS_DEFERRED.store(false, Ordering::Relaxed);
 }
 
 /// One process's account.
@@ -83,6 +119,8 @@ pub(crate) struct Memcg {
     slot: AtomicUsize,
     /// `RssAnon` beyond what the engine counts, less what is shared with relatives; bytes.
     beyond: AtomicI64,
+    /// Of the program's memory, while it is deferred; sampled, bytes.
+    touched: AtomicUsize,
     /// 1: a forked relative may share pages with us.
     shares: AtomicU8,
     /// Pages of the pool that we were forked with and whoever stored them is charged for, as long as we share.
@@ -95,6 +133,7 @@ impl Memcg {
             group,
             slot: AtomicUsize::new(slot),
             beyond: AtomicI64::new(0),
+            touched: AtomicUsize::new(0),
             shares: AtomicU8::new(0),
             pool_inherited: AtomicU64::new(0),
         }
@@ -135,6 +174,11 @@ impl Memcg {
         self.beyond.store(beyond, Ordering::Relaxed);
     }
 
+    /// Sampled: so many bytes of the program's memory are touched.
+    pub(crate) fn note_touched(&self, bytes: usize) {
+        self.touched.store(bytes, Ordering::Relaxed);
+    }
+
     /// In a forked child, until the first sample: everything is the parent's.
     pub(crate) fn assume_shared(&self, pager: &Pager) {
         let counted = (pager.mm.usage_pages() as usize * PAGE_SIZE) as i64;
@@ -155,6 +199,28 @@ impl Memcg {
     pub(crate) fn current(&self, pager: &Pager) -> u64 {
         self.charge(pager);
         self.group.current()
+    }
+
+    /// Whether the group has room for all that its processes may touch unseen, [deferred](self#deferral) processes that is. Said to the group first: of two
+    /// that map the last of it at the same moment, each sees the other's.
+    pub(crate) fn has_room_for_unseen(&self, pager: &Pager) -> bool {
+        let touched = self.touched.load(Ordering::Relaxed);
+        let unseen = MAPPED.load(Ordering::Relaxed).saturating_sub(touched);
+        self.group.set_field(self.slot(), Field::Unseen, unseen as u64);
+        fence(Ordering::SeqCst);
+        let margin = self.group.get(Key::MemoryMax) / DEFERRAL_SHARE;
+        !IS_BIG.load(Ordering::Relaxed) && self.headroom(pager) >= margin
+    }
+
+    /// All that is mapped is under our care from now on.
+    pub(crate) fn end_deferral(&self) {
+        IS_DEFERRED.store(false, Ordering::Relaxed);
+        self.group.set_field(self.slot(), Field::Unseen, 0);
+    }
+
+    /// The group's charge, with what may be added to it any moment. Bytes.
+    fn committed(&self, pager: &Pager) -> u64 {
+        self.current(pager).saturating_add(self.group.sum(Field::Unseen))
     }
 
     /// `memory.high`: where background reclaim starts.
@@ -181,12 +247,12 @@ impl Memcg {
 
     /// Bytes that may still be charged before background reclaim starts.
     pub(crate) fn headroom(&self, pager: &Pager) -> u64 {
-        self.high().saturating_sub(self.current(pager))
+        self.high().saturating_sub(self.committed(pager))
     }
 
     /// Bytes by which `want` more would exceed the limit.
     pub(crate) fn excess(&self, pager: &Pager, want: u64) -> u64 {
-        (self.current(pager) + want).saturating_sub(self.group.get(Key::MemoryMax))
+        (self.committed(pager) + want).saturating_sub(self.group.get(Key::MemoryMax))
     }
 
     /// A fault waits until `room` bytes are free; 0: none waits. All processes of the group hear of it, since it may be they who have

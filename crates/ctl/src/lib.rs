@@ -32,7 +32,7 @@ pub use fail_kind::FailKind;
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 9;
+const VERSION: u64 = 10;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 
@@ -170,6 +170,8 @@ pub enum Field {
     Lacks = 13,
     /// When that was said last, nanoseconds of CLOCK_MONOTONIC.
     LackedAt = 14,
+    /// Bytes that are mapped, under nobody's care and not touched yet.
+    Unseen = 15,
 }
 
 /// A group file's words, with names.

@@ -5,6 +5,7 @@ use uzswap_mm::Effort;
 use uzswap_mm::page::PAGE_SIZE;
 
 use super::Kswapd;
+use crate::memcg;
 
 /// Piece of a request that a process takes on at a time.
 const REQUEST_BYTES: u64 = 1 << 20;
@@ -14,6 +15,9 @@ impl Kswapd {
     pub(super) fn reclaim_on_request(&mut self) {
         let pager = self.pager;
         let group = pager.memcg.group();
+        if group.get(Key::ReclaimAsked) > 0 && memcg::is_deferred() {
+            self.scan();
+        }
         while group.get(Key::ReclaimAsked) > 0 && !self.is_waited_for() {
             // Busy before taken: whoever waits for the end must see one or the other.
             group.add(Key::ReclaimBusy, 1);
