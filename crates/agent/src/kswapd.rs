@@ -267,7 +267,7 @@ impl Kswapd {
         if self.look_in == 0 && self.ticks >= FIRST_SHARE_TICK && self.ticks.is_multiple_of(SHARE_TICK) {
             self.look_at_shares();
         }
-        pager.memcg.sample(sizes.anon, counted, self.shared);
+        self.sample();
     }
 
     /// A load wants pages protected, for the first time.

@@ -174,6 +174,12 @@ impl Memcg {
         self.beyond.store(beyond, Ordering::Relaxed);
     }
 
+    /// So many pages were sampled as beyond what the engine counts, which counts them now.
+    pub(crate) fn note_adopted(&self, pages: u64) {
+        self.beyond
+            .fetch_sub((pages as usize * PAGE_SIZE) as i64, Ordering::Relaxed);
+    }
+
     /// Sampled: so many bytes of the program's memory are touched.
     pub(crate) fn note_touched(&self, bytes: usize) {
         self.touched.store(bytes, Ordering::Relaxed);

@@ -265,7 +265,8 @@ fn manage(pager: &Pager, fds: &Fds, vma: &Vma, start: usize, end: usize) -> bool
 ///    would bring its old contents back.
 fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usize) -> bool {
     let (start, end) = (range.start.addr(), range.end.addr());
-    pager.mm.with_changes(|changes| {
+    let mut adopted = 0;
+    let is_settled = pager.mm.with_changes(|changes| {
         if changes.gaps(range).is_empty() {
             return true;
         }
@@ -279,10 +280,13 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
         }
         changes.settle();
         for gap in changes.gaps(range) {
-            changes.manage(gap, &present_pages(fds, gap.start.addr(), gap.end.addr()), false);
+            let present = present_pages(fds, gap.start.addr(), gap.end.addr());
+            adopted += changes.manage(gap, &present, false);
         }
         true
-    })
+    });
+    pager.memcg.note_adopted(adopted);
+    is_settled
 }
 
 /// Have writes to protected pages reported of all that is managed, and of all that will be. False: not now.

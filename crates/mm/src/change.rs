@@ -70,12 +70,10 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
 
     /// Take `range` under our care. Pages without a word that `present` names are mapped already: they are adopted.
     /// With `present_wins`, pages that are mapped are adopted whatever their word says: only under the same hold of
-    /// the lock as the look at what is present, and not while pages are staged and busy.
-    pub fn manage(&mut self, range: PageRange, present: &[PageRange], present_wins: bool) {
+    /// the lock as the look at what is present, and not while pages are staged and busy. Returns how many were adopted.
+    pub fn manage(&mut self, range: PageRange, present: &[PageRange], present_wins: bool) -> u64 {
         self.0.managed.insert(range);
-        for run in present {
-            self.0.adopt(*run, present_wins);
-        }
+        present.iter().map(|run| self.0.adopt(*run, present_wins)).sum()
     }
 
     /// The fork happened: what was logged so far is older than the child, the rest is not its business.
@@ -231,8 +229,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    fn adopt(&mut self, run: PageRange, present_wins: bool) {
-        let mut start = run.start;
+    fn adopt(&mut self, run: PageRange, present_wins: bool) -> u64 {
+        let (mut start, mut adopted) = (run.start, 0);
         while start < run.end {
             let adoptable = |inner: &Self, vpn| match inner.table.lookup(vpn) {
                 Slot::None => true,
@@ -244,6 +242,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 end = end.add(1);
             }
             let pages = end.number() - start.number();
+            adopted += pages;
             if pages > 0 {
                 // Folios of at most one staging unit: adopted memory is of unknown temperature.
                 for chunk in (0..pages).step_by(crate::UNIT as usize) {
@@ -252,5 +251,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
             start = end.add(u64::from(pages == 0));
         }
+        adopted
     }
 }
