@@ -347,6 +347,7 @@ impl Kswapd {
     fn reclaim(&mut self) {
         let pager = self.pager;
         if pager.memcg.headroom(pager) > 0 && !pager.lacks_room() {
+            pager.memcg.is_others_turn(pager);
             return;
         }
         self.pager.memcg.return_charges(self.pager);
@@ -357,6 +358,7 @@ impl Kswapd {
         while (pager.memcg.current(pager) > low || pager.lacks_room())
             && fruitless < FRUITLESS_MAX
             && !self.is_waited_for()
+            && (!pager.memcg.is_others_turn(pager) || pager.lacks_room())
         {
             rounds += 1;
             if rounds % TELL_ROUNDS == 0 {

@@ -50,7 +50,7 @@ const PATH_WORDS: usize = 88;
 const STAT: usize = 128;
 const FAILURES: usize = 960;
 const SLOTS: usize = 1024;
-const SLOT_WORDS: usize = 16;
+const SLOT_WORDS: usize = 24;
 /// Processes that a group can hold at a time.
 pub const PROCESSES: usize = 1024;
 const LAST_WORDS: usize = SLOTS + PROCESSES * SLOT_WORDS;
@@ -172,6 +172,10 @@ pub enum Field {
     LackedAt = 14,
     /// Bytes that are mapped, under nobody's care and not touched yet.
     Unseen = 15,
+    /// Since when the pages that would leave next have been where they are, nanoseconds of CLOCK_MONOTONIC; 0: there are none.
+    Oldest = 16,
+    /// When that was said last.
+    OldestAt = 17,
 }
 
 /// A group file's words, with names.
@@ -342,6 +346,21 @@ impl Group {
             .map(|slot| self.field(slot, Field::Lacks))
             .max()
             .unwrap_or(0)
+    }
+
+    /// The pages of the process in this slot that would leave next are so old, at `now`.
+    pub fn set_oldest(&self, slot: usize, oldest: u64, now: u64) {
+        self.set_field(slot, Field::Oldest, oldest);
+        self.set_field(slot, Field::OldestAt, now);
+    }
+
+    /// The oldest that any process but the one in `slot` has said since `then`.
+    pub fn oldest_of_others(&self, slot: usize, then: u64) -> Option<u64> {
+        self.used()
+            .filter(|other| *other != slot && self.field(*other, Field::OldestAt) >= then)
+            .map(|other| self.field(other, Field::Oldest))
+            .filter(|oldest| *oldest != 0)
+            .min()
     }
 
     /// `memory.current`: the charges of all processes.

@@ -109,6 +109,16 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
+    /// When what [`pop_coldest`](Self::pop_coldest) takes next was added.
+    pub(crate) fn oldest(&mut self) -> Option<u64> {
+        let mut of = |lru: Lru| self.lru[lru as usize].oldest().map(|(_, time)| time);
+        let evictable = self.resident - self.unevictable;
+        match (evictable - self.active) * ACTIVE_SHARE < evictable {
+            true => of(Lru::Active),
+            false => [of(Lru::Inactive), of(Lru::Cached)].into_iter().flatten().min(),
+        }
+    }
+
     /// Take the folio whose turn it is to leave off its list; one that does not compress if nothing else is left and the caller
     /// is desperate. The caller checks its words.
     pub(crate) fn pop_coldest(&mut self, is_desperate: bool) -> Option<(Lru, LruEntry)> {

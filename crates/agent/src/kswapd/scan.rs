@@ -23,7 +23,8 @@ impl Kswapd {
         let pager = self.pager;
         let own = pager.mm.gauges().table_bytes as usize + crate::HEAP.live_bytes();
         pager.memcg.sample(sizes.anon, 0, self.shared);
-        pager.memcg.note_touched(sizes.anon.saturating_sub(own));
+        // What relatives share may be written to, and is ours then.
+        pager.memcg.note_touched(sizes.anon.saturating_sub(own + self.shared));
         pager.memcg.has_room_for_unseen(pager) || {
             // Perhaps it is the dead that have it.
             pager.memcg.return_charges(pager);
@@ -47,7 +48,7 @@ impl Kswapd {
             self.is_waited_for();
             pause(50_000);
         }
-        pager.memcg.end_deferral();
+        pager.memcg.note_seen();
         if !is_complete {
             memcg::scan_again();
         }
