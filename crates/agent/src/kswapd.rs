@@ -28,8 +28,7 @@ use crate::machine::{AgentMachine, CREW};
 use crate::mailbox::mail;
 use crate::pager::{Pager, pause};
 use crate::vigil::VIGIL;
-use crate::{fork, servers, vma};
-use crate::{kcompressd, memcg};
+use crate::{fork, kcompressd, memcg, servers, turn, vma};
 
 /// How long a fork waits for room at most.
 const CHILD_ROOM_NS: u64 = 2_000_000;
@@ -87,6 +86,8 @@ struct Kswapd {
     /// Ticks until the first look at what a new child shares.
     look_in: u32,
     quiet: u32,
+    /// Nothing came of the last rounds of reclaim.
+    is_barren: bool,
     /// When recompression had its share last, and nanoseconds that it may still take.
     recompressed: u64,
     allowance: u64,
@@ -114,6 +115,7 @@ pub(crate) fn run(pager: &'static Pager) {
         look_in: 0,
         ticks: 0,
         quiet: 0,
+        is_barren: false,
         recompressed: time::now_ns(),
         allowance: 0,
         trainer: Trainer::new(),
@@ -347,7 +349,8 @@ impl Kswapd {
     fn reclaim(&mut self) {
         let pager = self.pager;
         if pager.memcg.headroom(pager) > 0 && !pager.lacks_room() {
-            pager.memcg.is_others_turn(pager);
+            self.is_barren = false;
+            turn::is_elsewhere(pager, false);
             return;
         }
         self.pager.memcg.return_charges(self.pager);
@@ -355,11 +358,7 @@ impl Kswapd {
         let low = pager.memcg.low();
         let batch = self.batch();
         let (mut fruitless, mut rounds) = (0, 0u32);
-        while (pager.memcg.current(pager) > low || pager.lacks_room())
-            && fruitless < FRUITLESS_MAX
-            && !self.is_waited_for()
-            && (!pager.memcg.is_others_turn(pager) || pager.lacks_room())
-        {
+        while self.has_turn(low) && fruitless < FRUITLESS_MAX && !self.is_waited_for() {
             rounds += 1;
             if rounds % TELL_ROUNDS == 0 {
                 // Or what the dead were charged would be reclaimed for ever.
@@ -400,6 +399,7 @@ impl Kswapd {
             }
             if scan.reclaimed > 0 {
                 fruitless = 0;
+                self.is_barren = false;
                 continue;
             }
             fruitless += u32::from(scan.isolated == 0);
@@ -411,6 +411,14 @@ impl Kswapd {
                 fruitless = if urgent.reclaimed > 0 { 0 } else { fruitless };
             }
         }
+        self.is_barren |= fruitless >= FRUITLESS_MAX;
+    }
+
+    /// Whether there is something to reclaim for, and we are the ones to do it.
+    fn has_turn(&self, low: u64) -> bool {
+        let pager = self.pager;
+        let is_elsewhere = turn::is_elsewhere(pager, self.is_barren);
+        pager.lacks_room() || pager.memcg.current(pager) > low && !is_elsewhere
     }
 
     /// Others wait for room in the pools of the group: our part of it goes to the device.

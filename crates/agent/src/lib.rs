@@ -51,6 +51,7 @@ mod seal;
 mod servers;
 mod spin;
 mod swap_file;
+mod turn;
 mod vigil;
 mod vma;
 mod wake;

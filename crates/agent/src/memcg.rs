@@ -35,11 +35,6 @@ const CHARGES: [Field; 4] = [Field::Charge, Field::PoolCharge, Field::SwapCharge
 /// Who waits for room says so more often than this.
 const LACK_NS: u64 = 1_000_000_000;
 
-/// What a process says of its oldest pages holds for so long.
-const OLDEST_NS: u64 = 30_000_000;
-/// Pages are older if by more than that.
-const OLDER_NS: u64 = 20_000_000;
-
 /// Room that is not worth making for a child.
 const CHILD_ROOM_MIN: u64 = 1 << 20;
 
@@ -262,21 +257,6 @@ impl Memcg {
     /// Bytes by which `want` more would exceed the limit.
     pub(crate) fn excess(&self, pager: &Pager, want: u64) -> u64 {
         (self.current(pager) + want).saturating_sub(self.group.get(Key::MemoryMax))
-    }
-
-    /// Whether another process has pages that are older than what would leave here, so that it is its turn to reclaim in the background.
-    pub(crate) fn is_others_turn(&self, pager: &Pager) -> bool {
-        let now = now_ns();
-        let oldest = pager.mm.oldest();
-        self.group.set_oldest(self.slot(), oldest.unwrap_or(0), now);
-        let others = self.group.oldest_of_others(self.slot(), now.saturating_sub(OLDEST_NS));
-        match (oldest, others) {
-            (Some(ours), Some(others)) => {
-                let age = |at: u64| now.saturating_sub(at);
-                age(others) > age(ours) + age(ours) / 4 + OLDER_NS
-            }
-            _ => false,
-        }
     }
 
     /// A fault waits until `room` bytes are free; 0: none waits. All processes of the group hear of it, since it may be they who have

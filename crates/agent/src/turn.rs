@@ -1,0 +1,32 @@
+//! Whose turn it is to reclaim. The kernel has one list of all pages of a group; here each process has its own, and only its kswapd gets at
+//! it. So each says how old the pages are that would leave next, and kswapd reclaims in the background while no other process has much older
+//! ones: else a compiler that has just begun would give up what it works on, since it is the one that allocates, and one that is nearly done keep
+//! what it is done with.
+//!
+//! The process with the oldest pages reclaims at its next tick. What others say is a hint: who is stopped says nothing new, who gets nothing for its
+//! work says that it has nothing to give, as do forked relatives (what they share frees nothing); and a fault that finds no room is served
+//! by direct reclaim of its own process's pages, whoever's turn it is.
+
+use uzswap_sys::time::now_ns;
+
+use crate::pager::Pager;
+
+/// What a process says holds for so long: more than two ticks of an idle kswapd.
+const HOLDS_NS: u64 = 50_000_000;
+/// Pages are much older that are older by a quarter and this.
+const OLDER_SHARE: u64 = 4;
+const OLDER_NS: u64 = 20_000_000;
+
+/// Say how old our oldest pages are, and whether another process has much older ones. `is_barren`: ours do not leave.
+pub(crate) fn is_elsewhere(pager: &Pager, is_barren: bool) -> bool {
+    let (group, slot, now) = (pager.memcg.group(), pager.memcg.slot(), now_ns());
+    let may_tell = !is_barren && !pager.memcg.shares();
+    let oldest = may_tell.then(|| pager.mm.oldest()).flatten();
+    group.set_oldest(slot, oldest.unwrap_or(0), now);
+    let others = group.oldest_of_others(slot, now.saturating_sub(HOLDS_NS));
+    let (Some(ours), Some(others)) = (oldest, others) else {
+        return false;
+    };
+    let age = |since: u64| now.saturating_sub(since);
+    age(others) > age(ours) + age(ours) / OLDER_SHARE + OLDER_NS
+}
