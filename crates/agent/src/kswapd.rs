@@ -28,7 +28,7 @@ use crate::machine::{AgentMachine, CREW};
 use crate::mailbox::mail;
 use crate::pager::{Pager, pause};
 use crate::vigil::VIGIL;
-use crate::{fork, kcompressd, memcg, servers, turn, vma};
+use crate::{fork, kcompressd, memcg, oldest, servers, vma};
 
 /// How long a fork waits for room at most.
 const CHILD_ROOM_NS: u64 = 2_000_000;
@@ -250,11 +250,12 @@ impl Kswapd {
         // Both sides of the read: what was counted at either moment is not unknown.
         let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
         let grown = sizes.anon.saturating_sub(counted) > self.unknown + DRIFT_BYTES;
-        if asked || grown || sizes.virt != self.sizes.virt || memcg::has_unseen() {
+        let has_changed = asked || grown || sizes.virt != self.sizes.virt || memcg::has_unseen();
+        if has_changed {
             self.quiet = 0;
-            self.scan_unless_deferred(sizes);
-        } else if memcg::is_deferred() {
-            // What others use changes.
+        }
+        // What is deferred depends on what others use, too.
+        if has_changed || memcg::is_deferred() {
             self.scan_unless_deferred(sizes);
         }
         self.quiet = self.quiet.saturating_add(1);
@@ -350,7 +351,7 @@ impl Kswapd {
         let pager = self.pager;
         if pager.memcg.headroom(pager) > 0 && !pager.lacks_room() {
             self.is_barren = false;
-            turn::is_elsewhere(pager, false);
+            oldest::is_elsewhere(pager, false);
             return;
         }
         self.pager.memcg.return_charges(self.pager);
@@ -358,7 +359,7 @@ impl Kswapd {
         let low = pager.memcg.low();
         let batch = self.batch();
         let (mut fruitless, mut rounds) = (0, 0u32);
-        while self.has_turn(low) && fruitless < FRUITLESS_MAX && !self.is_waited_for() {
+        while self.is_ours_to_reclaim(low) && fruitless < FRUITLESS_MAX && !self.is_waited_for() {
             rounds += 1;
             if rounds % TELL_ROUNDS == 0 {
                 // Or what the dead were charged would be reclaimed for ever.
@@ -415,9 +416,9 @@ impl Kswapd {
     }
 
     /// Whether there is something to reclaim for, and we are the ones to do it.
-    fn has_turn(&self, low: u64) -> bool {
+    fn is_ours_to_reclaim(&self, low: u64) -> bool {
         let pager = self.pager;
-        let is_elsewhere = turn::is_elsewhere(pager, self.is_barren);
+        let is_elsewhere = oldest::is_elsewhere(pager, self.is_barren);
         pager.lacks_room() || pager.memcg.current(pager) > low && !is_elsewhere
     }
 

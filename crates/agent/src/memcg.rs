@@ -14,8 +14,8 @@
 //!
 //! ```text
 //! deferred  no memory is registered, nothing of it can leave; its growth is sampled
-//!    |      the group has no room for more, a mapping is big ([`BIG_BYTES`]: its first touches are faster in large folios), reclaim is asked for,
-//!    v      a fork (in the child)
+//!    |      the group has no room for more, a mapping is big ([`BIG_BYTES`]: its first touches are faster in large folios),
+//!    v      reclaim is asked for
 //! managed   for good: kswapd goes through the mappings now and whenever they change
 //! ```
 //! Whoever maps memory looks, and kswapd at every tick. A mapping that does not fit ends it before the program can touch it.
@@ -88,12 +88,12 @@ pub(crate) fn activate_if_big() {
 
 /// Whether nothing is under our care yet.
 pub(crate) fn is_deferred() -> bool {
-    IS_DEFERRED.load(Ordering::Relaxed)
+    IS_DEFERRED.load(Ordering::SeqCst)
 }
 
 /// A scan begins: what was mapped before it will be seen by it, and what is mapped from now on may lie beside memory that is under our care.
 pub(crate) fn begin_scan() {
-    IS_DEFERRED.store(false, Ordering::Relaxed);
+    IS_DEFERRED.store(false, Ordering::SeqCst);
     UNSEEN.store(0, Ordering::Relaxed);
 }
 
@@ -212,7 +212,12 @@ impl Memcg {
         let touched = self.touched.load(Ordering::Relaxed);
         let unseen = MAPPED.load(Ordering::Relaxed).saturating_sub(touched);
         self.group.set_field(self.slot(), Field::Unseen, unseen as u64);
+        // Our claim before the look at others'; and before the look at whether a scan has begun meanwhile, which withdraws it at its end (pairs with
+        // `begin_scan` and `note_seen`).
         fence(Ordering::SeqCst);
+        if !is_deferred() {
+            self.note_seen();
+        }
         let margin = self.group.get(Key::MemoryMax) / DEFERRAL_SHARE;
         !IS_BIG.load(Ordering::Relaxed) && self.headroom(pager) >= margin
     }
