@@ -146,3 +146,20 @@ fn a_small_program_gets_no_pager() {
     assert_eq!(run.status(), 0);
     assert_eq!(run.count("pgfault"), 0);
 }
+
+/// Much memory in small mappings: charged in any case, under our care only where it does not fit.
+#[test]
+fn what_fits_is_left_alone() {
+    if !can_manage() {
+        return;
+    }
+    let cmd = ["sh", "-c", "yes no page is like another | nl | head -c 60M | tail -c 40M | cksum"];
+    let fits = run("fits", &["--memory-max", "8G"], &cmd);
+    let does_not = run("does-not", &["--memory-max", "16M"], &cmd);
+    assert_eq!((fits.status(), does_not.status()), (0, 0), "{}{}", fits.stderr(), does_not.stderr());
+    assert_eq!(fits.stdout(), does_not.stdout());
+    assert_eq!(fits.count("pgfault"), 0);
+    assert!(fits.count("memory.peak") > 40 << 20, "{:#}", fits.counters);
+    assert!(does_not.count("zswpout") > 5000, "{:#}", does_not.counters);
+    assert!(does_not.count("memory.peak") <= 16 << 20, "{:#}", does_not.counters);
+}

@@ -414,4 +414,17 @@ mod test {
         group.lack(0, 0, 30);
         assert_eq!(group.lacked(5), 1 << 20);
     }
+
+    #[test]
+    fn the_oldest_pages_are_those_of_processes_that_say_so_still() {
+        let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        let group = Group::create(Box::leak(words.into_boxed_slice()));
+        (0..4).for_each(|slot| group.take_slot(slot, 100 + slot as i32));
+        group.set_oldest(0, 3, 50);
+        group.set_oldest(1, 5, 100);
+        group.set_oldest(2, 0, 100);
+        group.set_oldest(3, 9, 100);
+        assert_eq!((group.oldest_of_others(3, 40), group.oldest_of_others(3, 60)), (Some(3), Some(5)));
+        assert_eq!((group.oldest_of_others(1, 60), group.oldest_of_others(3, 101)), (Some(9), None));
+    }
 }

@@ -178,6 +178,20 @@ fn a_stored_page_is_its_own_shadow() {
 }
 
 #[test]
+fn who_has_nothing_resident_has_no_oldest_pages() {
+    let mut world = World::new(0, ARENA_PAGES);
+    assert_eq!(world.mm.oldest(), None);
+    world.mm.tick();
+    let began = world.mm.machine().now_ns();
+    world.write(Vpn::new(BASE), 5);
+    world.mm.tick();
+    world.write(Vpn::new(BASE + 1), 5);
+    assert!(world.mm.oldest().is_some_and(|oldest| oldest >= began));
+    while world.mm.shrink(&mut world.worker, 32, Effort::Urgent).reclaimed > 0 {}
+    assert_eq!(world.mm.oldest(), None);
+}
+
+#[test]
 fn a_second_chance_costs_no_compression() {
     let mut world = World::new(0, ARENA_PAGES);
     for page in 0..16 {
