@@ -90,7 +90,8 @@ impl InOrder {
     /// Perhaps `[start, end)` was mapped in the middle of a mapping that is registered. The kernel joins the two only if it is
     /// registered as well before it is touched, and the program's next mremap takes one mapping: so have kswapd do it now.
     fn join(&self, start: usize, end: usize) {
-        if let Some(pager) = pager::active().filter(|_| self.0) {
+        // While nothing is registered there is nothing to join. No scan registers any: it needs our turn.
+        if let Some(pager) = pager::active().filter(|_| self.0 && !memcg::is_deferred()) {
             pager.request_join(start, end);
         }
     }

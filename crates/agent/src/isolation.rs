@@ -81,7 +81,7 @@ const WANTED: u8 = 1;
 const ON: u8 = 2;
 
 impl Protection {
-    /// Of a process that has loaded nothing yet.
+    /// Of a process that has a new userfaultfd: what was protected by another is not any more.
     pub(crate) fn reset(&self) {
         self.0.store(UNWANTED, Ordering::Relaxed);
     }
@@ -227,7 +227,7 @@ impl AgentMachine {
 
     /// Have kswapd make that possible, if it can be.
     pub(crate) fn want_protection(&self) {
-        if self.fds().managed.can_protect() && !self.copies() {
+        if self.fds().managed.can_protect() && !self.copies() && !hook::merges() && !merges() {
             self.protection.want();
         }
     }

@@ -1,8 +1,8 @@
 //! The reclaim thread: keeps the group under `memory.high`, finds new mappings, keeps the accounts.
 //!
 //! It sleeps on its mailbox and wakes when memory is short, when a thread mapped memory close to the limit, when a fork
-//! is coming, and on a tick. A tick reads one line of `/proc/self/statm`; only when the address space has changed, or
-//! anonymous memory grew without our doing, are the mappings gone through.
+//! is coming, and on a tick. A tick reads the sizes of the process twice; only when the address space has changed, or
+//! anonymous memory grew without our doing, are the mappings gone through, and not while that is deferred (`memcg`).
 
 mod request;
 mod scan;
@@ -125,6 +125,8 @@ pub(crate) fn run(pager: &'static Pager) {
         CREW.grow(pager.mm.machine().lanes() - 1);
     }
     pager.mm.machine().copy_out.take_on();
+    // What is adopted first is not as old as the machine.
+    pager.mm.tick();
     kswapd.obey();
     loop {
         kswapd.round();
@@ -249,6 +251,7 @@ impl Kswapd {
         let Ok(sizes) = pager.fds().proc.sizes() else { return };
         // Both sides of the read: what was counted at either moment is not unknown.
         let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
+        pager.memcg.sample(sizes.anon, counted, self.shared);
         let grown = sizes.anon.saturating_sub(counted) > self.unknown + DRIFT_BYTES;
         let has_changed = asked || grown || sizes.virt != self.sizes.virt || memcg::has_unseen();
         if has_changed {
@@ -351,7 +354,7 @@ impl Kswapd {
         let pager = self.pager;
         if pager.memcg.headroom(pager) > 0 && !pager.lacks_room() {
             self.is_barren = false;
-            oldest::is_elsewhere(pager, false);
+            oldest::tell(pager, false);
             return;
         }
         self.pager.memcg.return_charges(self.pager);
@@ -364,6 +367,7 @@ impl Kswapd {
             if rounds % TELL_ROUNDS == 0 {
                 // Or what the dead were charged would be reclaimed for ever.
                 pager.memcg.return_charges(pager);
+                pager.mm.tick();
                 self.tell();
                 servers::provide(pager);
                 // A program that keeps us busy is one whose pages are stored.
@@ -415,11 +419,13 @@ impl Kswapd {
         self.is_barren |= fruitless >= FRUITLESS_MAX;
     }
 
-    /// Whether there is something to reclaim for, and we are the ones to do it.
+    /// Whether there is something to reclaim for, and we are the ones to do it: in any case where a fault waits, here or elsewhere.
     fn is_ours_to_reclaim(&self, low: u64) -> bool {
         let pager = self.pager;
-        let is_elsewhere = oldest::is_elsewhere(pager, self.is_barren);
-        pager.lacks_room() || pager.memcg.current(pager) > low && !is_elsewhere
+        let oldest = oldest::tell(pager, self.is_barren);
+        let is_waited_for = pager.lacks_room() || pager.memcg.excess(pager, pager.room()) > 0;
+        is_waited_for
+            || pager.memcg.current(pager) > low && !oldest.is_some_and(|ours| oldest::is_elsewhere(pager, ours))
     }
 
     /// Others wait for room in the pools of the group: our part of it goes to the device.

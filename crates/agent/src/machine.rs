@@ -193,6 +193,9 @@ impl AgentMachine {
             // What is protected when it moves may stay so, in swap of the kernel's: whoever would have to let us write is us.
             fds.managed.register_missing(self.staging.addr(), self.staging.len())?;
             trash.register(self.trash.addr(), self.trash.len())?;
+        } else {
+            // A fork raises an event only if something is registered, and nothing of the program's may be yet.
+            fds.managed.register_missing(self.trash.addr(), PAGE_SIZE)?;
         }
         self.protection.reset();
         self.fds.set(fds);

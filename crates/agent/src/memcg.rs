@@ -18,7 +18,9 @@
 //!    v      reclaim is asked for
 //! managed   for good: kswapd goes through the mappings now and whenever they change
 //! ```
-//! Whoever maps memory looks, and kswapd at every tick. A mapping that does not fit ends it before the program can touch it.
+//! Whoever maps memory looks, and kswapd at every tick. Where a mapping does not fit, `mmap` returns when it is under our care (but for MAP_POPULATE, and
+//! where kswapd is kept from it for a tenth of a second). What a process may touch is reckoned from what it ever mapped, so one that maps and unmaps again
+//! and again is deferred for less long; and from what it has in all, so what it touches on stacks makes it seem less.
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -45,10 +47,10 @@ pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;
 /// MADV_POPULATE_WRITE fill a mapping faster than anybody looks.
 const UNSEEN_SHARE: u64 = 4;
 
-/// Nothing is deferred in a process that has a mapping as large as this.
+/// A process that maps as much at once is deferred no longer.
 const BIG_BYTES: usize = 8 << 20;
 
-/// Of `memory.max` so much is left free where anything is deferred: what is touched without having been mapped is seen late.
+/// Of `memory.high` so much is left free where anything is deferred: what is touched without having been mapped is seen late.
 const DEFERRAL_SHARE: u64 = 16;
 
 /// Bytes mapped so far.
@@ -70,8 +72,8 @@ pub(crate) fn note_growth(len: usize, is_usable: bool) {
     let Some(pager) = pager::active() else { return };
     let unseen = UNSEEN.fetch_add(len, Ordering::Relaxed) + len;
     let is_near = match is_deferred() {
-        true => !pager.memcg.has_room_for_unseen(pager),
-        false => pager.memcg.headroom(pager) / UNSEEN_SHARE < unseen as u64,
+        true => !pager.memcg.claim_unseen(pager),
+        false => pager.memcg.unclaimed(pager) / UNSEEN_SHARE < unseen as u64,
     };
     if is_near {
         // No page of the new mapping may be touched unseen.
@@ -118,7 +120,7 @@ pub(crate) struct Memcg {
     slot: AtomicUsize,
     /// `RssAnon` beyond what the engine counts, less what is shared with relatives; bytes.
     beyond: AtomicI64,
-    /// Of the program's memory, while it is deferred; sampled, bytes.
+    /// Of the program's memory, while that is deferred; sampled, bytes.
     touched: AtomicUsize,
     /// 1: a forked relative may share pages with us.
     shares: AtomicU8,
@@ -206,30 +208,34 @@ impl Memcg {
         self.group.current()
     }
 
-    /// Whether the group has room for all that its processes may touch unseen, [deferred](self#deferral) processes that is. Said to the group first: of two
-    /// that map the last of it at the same moment, each sees the other's.
-    pub(crate) fn has_room_for_unseen(&self, pager: &Pager) -> bool {
+    /// Claim room for all that this process, which is deferred, may touch unseen. Said to the group before it is known whether there is any: of two that
+    /// map the last of it at the same moment, each sees the other's claim. False: there is none, and nothing is claimed; what was mapped has to come
+    /// under our care before it is touched.
+    pub(crate) fn claim_unseen(&self, pager: &Pager) -> bool {
+        if IS_BIG.load(Ordering::Relaxed) {
+            return false;
+        }
         let touched = self.touched.load(Ordering::Relaxed);
         let unseen = MAPPED.load(Ordering::Relaxed).saturating_sub(touched);
         self.group.set_field(self.slot(), Field::Unseen, unseen as u64);
         // Our claim before the look at others'; and before the look at whether a scan has begun meanwhile, which withdraws it at its end (pairs with
         // `begin_scan` and `note_seen`).
         fence(Ordering::SeqCst);
-        if !is_deferred() {
+        let has_room = is_deferred() && self.unclaimed(pager) >= self.high() / DEFERRAL_SHARE;
+        if !has_room {
             self.note_seen();
         }
-        let margin = self.group.get(Key::MemoryMax) / DEFERRAL_SHARE;
-        !IS_BIG.load(Ordering::Relaxed) && self.headroom(pager) >= margin
+        has_room
     }
 
-    /// All that was mapped is under our care.
+    /// All that was mapped is under our care, or about to be.
     pub(crate) fn note_seen(&self) {
         self.group.set_field(self.slot(), Field::Unseen, 0);
     }
 
-    /// The group's charge, with what may be added to it any moment. Bytes.
-    fn committed(&self, pager: &Pager) -> u64 {
-        self.current(pager).saturating_add(self.group.sum(Field::Unseen))
+    /// As [`headroom`](Self::headroom), less what deferred processes may touch any moment.
+    fn unclaimed(&self, pager: &Pager) -> u64 {
+        self.headroom(pager).saturating_sub(self.group.sum(Field::Unseen))
     }
 
     /// `memory.high`: where background reclaim starts.
@@ -256,7 +262,7 @@ impl Memcg {
 
     /// Bytes that may still be charged before background reclaim starts.
     pub(crate) fn headroom(&self, pager: &Pager) -> u64 {
-        self.high().saturating_sub(self.committed(pager))
+        self.high().saturating_sub(self.current(pager))
     }
 
     /// Bytes by which `want` more would exceed the limit.

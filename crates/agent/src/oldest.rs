@@ -17,16 +17,20 @@ const HOLDS_NS: u64 = 50_000_000;
 const OLDER_SHARE: u64 = 4;
 const OLDER_NS: u64 = 20_000_000;
 
-/// Say how old our oldest pages are, and whether another process has much older ones. `is_barren`: ours do not leave.
-pub(crate) fn is_elsewhere(pager: &Pager, is_barren: bool) -> bool {
-    let (group, slot, now) = (pager.memcg.group(), pager.memcg.slot(), now_ns());
+/// Tell the group how old our oldest pages are: since when they have been where they are. `is_barren`: they do not leave. `None`: we have nothing to
+/// tell.
+pub(crate) fn tell(pager: &Pager, is_barren: bool) -> Option<u64> {
     let may_tell = !is_barren && !pager.memcg.shares();
     let oldest = may_tell.then(|| pager.mm.oldest()).flatten();
-    group.set_oldest(slot, oldest.unwrap_or(0), now);
-    let others = group.oldest_of_others(slot, now.saturating_sub(HOLDS_NS));
-    let (Some(ours), Some(others)) = (oldest, others) else {
-        return false;
-    };
+    let (group, slot) = (pager.memcg.group(), pager.memcg.slot());
+    group.set_oldest(slot, oldest.unwrap_or(0), now_ns());
+    oldest
+}
+
+/// Whether another process has pages that are much older than `ours`.
+pub(crate) fn is_elsewhere(pager: &Pager, ours: u64) -> bool {
+    let (group, slot, now) = (pager.memcg.group(), pager.memcg.slot(), now_ns());
     let age = |since: u64| now.saturating_sub(since);
-    age(others) > age(ours) + age(ours) / OLDER_SHARE + OLDER_NS
+    let others = group.oldest_of_others(slot, now.saturating_sub(HOLDS_NS));
+    others.is_some_and(|others| age(others) > age(ours) + age(ours) / OLDER_SHARE + OLDER_NS)
 }

@@ -300,9 +300,12 @@ pub(crate) fn watch_writes(pager: &Pager, fds: &Fds) -> bool {
     fds.managed.begin_protecting();
     for range in pager.mm.managed() {
         let mut at = range.start.addr();
-        while let Ok(Some(vma)) = fds.proc.vma_at_or_after(at)
-            && vma.start < range.end.addr()
-        {
+        loop {
+            let vma = match fds.proc.vma_at_or_after(at) {
+                Ok(Some(vma)) if vma.start < range.end.addr() => vma,
+                Ok(_) => break,
+                Err(_) => return false,
+            };
             // Something else may lie there by now.
             if vma.is_private_anonymous() && !is_excluded(vma.start, vma.end) {
                 let _ = fds.managed.register(vma.start, vma.end - vma.start);

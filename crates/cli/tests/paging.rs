@@ -147,16 +147,47 @@ fn a_small_program_gets_no_pager() {
     assert_eq!(run.count("pgfault"), 0);
 }
 
+/// Nothing of the parent's is registered.
+#[test]
+fn what_is_left_alone_may_fork() {
+    if !can_manage() {
+        return;
+    }
+    let script = "v=$(head -c 5M /dev/zero | tr '\\0' x); (echo ${#v}); (w=$v$v; (echo ${#w}))";
+    let run = run(
+        "deferred-forks",
+        &["--memory-max", "8G"],
+        &["timeout", "60", "sh", "-c", script],
+    );
+    assert_eq!(
+        (run.status(), run.stdout().as_str()),
+        (0, "5242880\n10485760\n"),
+        "{}",
+        run.stderr()
+    );
+    assert!(run.count("forks") >= 2, "{:#}", run.counters);
+}
+
 /// Much memory in small mappings: charged in any case, under our care only where it does not fit.
 #[test]
 fn what_fits_is_left_alone() {
     if !can_manage() {
         return;
     }
-    let cmd = ["sh", "-c", "yes no page is like another | nl | head -c 60M | tail -c 40M | cksum"];
+    let cmd = [
+        "sh",
+        "-c",
+        "yes no page is like another | nl | head -c 60M | tail -c 40M | cksum",
+    ];
     let fits = run("fits", &["--memory-max", "8G"], &cmd);
     let does_not = run("does-not", &["--memory-max", "16M"], &cmd);
-    assert_eq!((fits.status(), does_not.status()), (0, 0), "{}{}", fits.stderr(), does_not.stderr());
+    assert_eq!(
+        (fits.status(), does_not.status()),
+        (0, 0),
+        "{}{}",
+        fits.stderr(),
+        does_not.stderr()
+    );
     assert_eq!(fits.stdout(), does_not.stdout());
     assert_eq!(fits.count("pgfault"), 0);
     assert!(fits.count("memory.peak") > 40 << 20, "{:#}", fits.counters);

@@ -5,7 +5,7 @@
 //! words   40 .. 127     where the swap file goes (bytes of a path)
 //! words  128 .. 959     counters and histograms (uzswap_mm::vmstat)
 //! words  960 .. 1023    for tests: which failures are made to happen, and how often each was
-//! words 1024 ..         one slot of 16 words for each process
+//! words 1024 ..         one slot of 24 words for each process
 //! then                  the last words of a pager that had to stop its process, as text
 //! ```
 //! Each word stands alone and is read and written atomically; a process that scribbles over them can spoil the
@@ -170,7 +170,7 @@ pub enum Field {
     Lacks = 13,
     /// When that was said last, nanoseconds of CLOCK_MONOTONIC.
     LackedAt = 14,
-    /// Bytes that are mapped, under nobody's care and not touched yet.
+    /// Bytes that a process may touch unseen, as nothing of it is under its pager's care.
     Unseen = 15,
     /// Since when the pages that would leave next have been where they are, nanoseconds of CLOCK_MONOTONIC; 0: there are none.
     Oldest = 16,
@@ -424,7 +424,13 @@ mod test {
         group.set_oldest(1, 5, 100);
         group.set_oldest(2, 0, 100);
         group.set_oldest(3, 9, 100);
-        assert_eq!((group.oldest_of_others(3, 40), group.oldest_of_others(3, 60)), (Some(3), Some(5)));
-        assert_eq!((group.oldest_of_others(1, 60), group.oldest_of_others(3, 101)), (Some(9), None));
+        assert_eq!(
+            (group.oldest_of_others(3, 40), group.oldest_of_others(3, 60)),
+            (Some(3), Some(5))
+        );
+        assert_eq!(
+            (group.oldest_of_others(1, 60), group.oldest_of_others(3, 101)),
+            (Some(9), None)
+        );
     }
 }

@@ -14,7 +14,7 @@
 //! A CACHED word promises nothing but that the block is a whole one of some page; what is mapped may differ, and wins. Whether the block still
 //! holds what the page holds is seen when the page is isolated:
 //!
-//! * Loads whose blocks are kept are mapped protected from writing (UFFDIO_COPY_MODE_WP), as long as that proves worth it ([`Worth`]). A page
+//! * Loads whose blocks are kept are mapped protected from writing (UFFDIO_COPY_MODE_WP), as long as that proves worth it ([`Worth`]) and the machine can. A page
 //!   that is protected still was not written to. That is asked right before it moves, under the engine's lock, and protection is
 //!   taken away under that lock only ([`Mm::write_fault`], [`Mm::unprotect`]): so it cannot be written to in between. The kernel, not a word,
 //!   says whether a page is protected: what loses its protection in other ways (a forked child's memory does when its parent's

@@ -6,7 +6,7 @@
 //! pool ([`READ_COST`]). So the former lets reclaim send on a few entries of the pool instead of taking resident pages, and the latter
 //! takes many back. A pool whose oldest entries are as warm as the youngest stays as it is, in a scan as well as at random; one full of what
 //! nobody needs gives way until the hot pages fit. A read from the device counts as much as it is likely to be of a page that was sent on for
-//! this: others were sent on before it was known what is hot.
+//! this: others were sent on before it was known what is hot. Where next to nothing speaks for the pool as it is, it gives way faster.
 
 use core::sync::atomic::Ordering;
 
@@ -23,6 +23,11 @@ use crate::{Inner, Mm};
 const ENTRIES_PER_REFAULT: i64 = 8;
 /// Loads from the pool that a read from the device costs.
 const READ_COST: i64 = 6;
+/// Where what is gained is so many times as much as what is lost, so many times as many are sent on.
+const CLEAR: i64 = 4;
+const HASTE: i64 = 4;
+/// Loads that this is seen by.
+const REMEMBERED: i64 = 1024;
 /// Of the pool, the part that is weighed at either end: one in so many.
 const PART: u64 = 8;
 /// Parts that pages on the device are counted in, as chances are taken of them.
@@ -39,6 +44,9 @@ const LEAST: i64 = -4 * MOST;
 #[derive(Default)]
 pub(crate) struct Balance {
     owed: i64,
+    /// What was seen at the young end and at the old one, as loads that it was worth; what was long ago counts little.
+    gained: i64,
+    lost: i64,
     /// Pages on the device that were sent there for this, in parts of [`SENT_PART`].
     sent: u64,
     /// Entries that left the pool for the device, for whatever reason, since it was compacted.
@@ -48,9 +56,24 @@ pub(crate) struct Balance {
 impl Balance {
     /// A page of the pool is faulted, which is one of the youngest, one of the oldest, or both.
     fn note_load(&mut self, is_youngest: bool, is_oldest: bool) {
-        let gain = ENTRIES_PER_REFAULT * i64::from(is_youngest);
-        let loss = ENTRIES_PER_REFAULT * READ_COST * i64::from(is_oldest);
-        self.owed = (self.owed + gain - loss).clamp(LEAST, MOST);
+        let (gain, loss) = (i64::from(is_youngest), READ_COST * i64::from(is_oldest));
+        self.remember(gain, loss);
+        let entries = ENTRIES_PER_REFAULT * if self.is_clear() { HASTE } else { 1 };
+        self.owed = (self.owed + entries * gain - ENTRIES_PER_REFAULT * loss).clamp(LEAST, MOST);
+    }
+
+    fn remember(&mut self, gain: i64, loss: i64) {
+        self.gained += gain;
+        self.lost += loss;
+        if self.gained + self.lost >= REMEMBERED {
+            self.gained /= 2;
+            self.lost /= 2;
+        }
+    }
+
+    /// Whether next to nothing speaks for the pool as it is.
+    fn is_clear(&self) -> bool {
+        self.gained >= REMEMBERED / 4 && self.lost < self.gained / CLEAR
     }
 
     /// A page is read from the device, which holds about `on_device`: as likely as they are many it was one of those that were sent on.
@@ -58,6 +81,7 @@ impl Balance {
         let all = (on_device * SENT_PART).max(self.sent).max(1);
         let loss = ENTRIES_PER_REFAULT * READ_COST * (self.sent * SENT_PART / all) as i64 / SENT_PART as i64;
         self.owed = (self.owed - loss).max(LEAST);
+        self.remember(0, loss / ENTRIES_PER_REFAULT);
         self.sent -= self.sent * SENT_PART / all;
     }
 
@@ -157,6 +181,22 @@ mod test {
         (0..1000).for_each(|n| balance.note_load(n % 8 == 0, n % 8 == 1));
         (0..1000).for_each(|_| balance.note_load(true, true));
         assert_eq!(balance.due(), 0);
+    }
+
+    #[test]
+    fn what_nothing_speaks_for_goes_in_haste() {
+        let entries = |balance: &mut Balance, loads: usize| {
+            balance.owed = 0;
+            (0..loads).for_each(|_| balance.note_load(true, false));
+            balance.owed
+        };
+        let mut balance = Balance::default();
+        assert_eq!(entries(&mut balance, 10), 10 * ENTRIES_PER_REFAULT);
+        entries(&mut balance, 1000);
+        assert_eq!(entries(&mut balance, 10), 10 * ENTRIES_PER_REFAULT * HASTE);
+        // Each of these is worth as much as six of the others.
+        (0..30).for_each(|_| balance.note_load(false, true));
+        assert_eq!(entries(&mut balance, 10), 10 * ENTRIES_PER_REFAULT);
     }
 
     #[test]

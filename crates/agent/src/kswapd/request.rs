@@ -15,7 +15,7 @@ impl Kswapd {
     pub(super) fn reclaim_on_request(&mut self) {
         let pager = self.pager;
         let group = pager.memcg.group();
-        if group.get(Key::ReclaimAsked) > 0 && memcg::is_deferred() {
+        if group.get(Key::ReclaimAsked) > 0 && group.get(Key::ReclaimZswap) == 0 && memcg::is_deferred() {
             self.scan();
         }
         while group.get(Key::ReclaimAsked) > 0 && !self.is_waited_for() {

@@ -12,26 +12,27 @@ impl Kswapd {
     pub(super) fn scan_unless_deferred(&mut self, sizes: Sizes) {
         let pager = self.pager;
         let ticket = pager.scan_ticket();
-        if !(memcg::is_deferred() && self.has_room_for_unseen(sizes)) {
+        if !(memcg::is_deferred() && self.defers(sizes)) {
             return self.scan();
         }
         self.unknown = sizes.anon;
         pager.finish_scan(ticket);
     }
 
-    fn has_room_for_unseen(&self, sizes: Sizes) -> bool {
+    /// Whether there is room for all that the program may touch unseen.
+    fn defers(&self, sizes: Sizes) -> bool {
         let pager = self.pager;
         let own = pager.mm.gauges().table_bytes as usize + crate::HEAP.live_bytes();
-        pager.memcg.sample(sizes.anon, 0, self.shared);
         // What relatives share may be written to, and is ours then.
         pager.memcg.note_touched(sizes.anon.saturating_sub(own + self.shared));
-        pager.memcg.has_room_for_unseen(pager) || {
+        pager.memcg.claim_unseen(pager) || {
             // Perhaps it is the dead that have it.
             pager.memcg.return_charges(pager);
-            pager.memcg.has_room_for_unseen(pager)
+            pager.memcg.claim_unseen(pager)
         }
     }
 
+    /// Go through the mappings.
     pub(super) fn scan(&mut self) {
         let pager = self.pager;
         let mut is_complete = false;
