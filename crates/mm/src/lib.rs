@@ -338,11 +338,6 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         });
     }
 
-    /// When the resident pages that would leave next came, or proved that they are wanted, by the clock of the machine.
-    pub fn oldest(&self) -> Option<u64> {
-        self.with(|inner| inner.oldest())
-    }
-
     /// Give the space of empty clusters of the swap device back to the filesystem. To be called now and then, by one thread.
     pub fn discard_swap(&self) {
         while let Some(first) = self.with(|inner| inner.slots.begin_discard()) {

@@ -17,11 +17,12 @@
 
 use lock_api::RawMutex;
 
-use crate::Inner;
 use crate::list_lru::{LruEntry, LruList, Tags};
+use crate::machine::Machine;
 use crate::page::{MAX_ORDER, PageRange, Vpn};
 use crate::swap_table::entry::{CTAG_BITS, Slot, TAG_BITS};
 use crate::zpool::Arena;
+use crate::{Inner, Mm};
 
 /// All lists but the cached one divide the tags of a RESIDENT word among them.
 const INACTIVE_TAGS: Tags = Tags {
@@ -87,6 +88,13 @@ impl Lru {
             }
             Self::Cached => slot.is_cached_as(entry.tag),
         }
+    }
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// When the resident pages that would leave next came, or proved that they are wanted, by the clock of the machine.
+    pub fn oldest(&self) -> Option<u64> {
+        self.with(|inner| inner.oldest())
     }
 }
 
