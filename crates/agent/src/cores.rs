@@ -13,7 +13,7 @@
 //! counts as being displaced: arriving, and waking a thread on another core; and kswapd, which puts frames back now and then, uses a guess up. A wrong one costs
 //! the difference, nothing else.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use uzswap_sys::affinity::current_core;
 
@@ -39,6 +39,10 @@ pub(crate) struct Cores {
     crowd: AtomicU32,
     /// Servers that reclaim themselves.
     reclaiming: AtomicU32,
+    /// One more than the core where the fault thread is with the program; 0: none.
+    followed: AtomicUsize,
+    /// A thread that takes no place of its own.
+    unbound: AtomicI32,
 }
 
 impl Cores {
@@ -52,6 +56,8 @@ impl Cores {
             used: AtomicU64::new(0),
             crowd: AtomicU32::new(0),
             reclaiming: AtomicU32::new(0),
+            followed: AtomicUsize::new(0),
+            unbound: AtomicI32::new(0),
         }
     }
 
@@ -101,9 +107,28 @@ impl Cores {
         self.reclaiming.load(Ordering::Relaxed) == 0 && self.fault_thread() == current_core()
     }
 
-    /// In a forked child: nobody reclaims.
+    /// In a forked child: nobody reclaims, and no thread is followed.
     pub(crate) fn reset(&self) {
         self.reclaiming.store(0, Ordering::Relaxed);
+        self.note_followed(None);
+    }
+
+    /// Where the program runs and the fault thread waits, if that follows it.
+    pub(crate) fn followed(&self) -> Option<usize> {
+        self.followed.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(crate) fn note_followed(&self, core: Option<usize>) {
+        self.followed.store(core.map_or(0, |core| core + 1), Ordering::Relaxed);
+    }
+
+    /// Whose affinity is what is set for all from outside.
+    pub(crate) fn unbound(&self) -> i32 {
+        self.unbound.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_unbound(&self, tid: i32) {
+        self.unbound.store(tid, Ordering::Relaxed);
     }
 
     pub(crate) fn fault_thread(&self) -> usize {

@@ -25,7 +25,6 @@ use crate::mailbox::mail;
 use crate::pager::{self, Pager};
 use crate::servers::{INBOX, Servers};
 use crate::spin::Spin;
-use crate::vigil::VIGIL;
 use crate::vma;
 
 /// Pages that direct reclaim takes in one round.
@@ -53,7 +52,6 @@ pub(crate) struct FaultThread {
 
 impl FaultThread {
     pub(crate) fn new(pager: &'static Pager) -> Self {
-        VIGIL.note_fault_thread(thread::tid());
         Self {
             pager,
             servers: Servers::new(pager).expect("its seat is made with the pager"),
@@ -94,6 +92,7 @@ impl FaultThread {
             None => spin.wait(
                 |timeout| forks.wait(fds, timeout),
                 || pager.mm.machine().settle_errand(),
+                &fds.proc,
             ),
         }
         if is_forking {
@@ -104,7 +103,7 @@ impl FaultThread {
         // Read before the events are: a fork that has returned has had its event read.
         let parent_returned = pager.handover.parent_returned();
         let (worker, inbox) = servers.reading();
-        read_events(pager, worker, inbox, forks);
+        read_events(pager, worker, inbox, forks, |thread| spin.follower.note_fault(thread));
         if servers.is_idle() && !is_forking {
             // Woken for a codec, perhaps, or too late for one. Cleared before the next look at what is wanted, never after.
             fds.wake.clear();
@@ -120,13 +119,24 @@ impl FaultThread {
 }
 
 /// Read and apply all there is, under one hold of the engine's lock.
-fn read_events(pager: &Pager, worker: &mut Worker<AgentMachine>, inbox: &mut Vec<Waiting>, forks: &mut ForkServer) {
+fn read_events(
+    pager: &Pager,
+    worker: &mut Worker<AgentMachine>,
+    inbox: &mut Vec<Waiting>,
+    forks: &mut ForkServer,
+    mut note_fault: impl FnMut(i32),
+) {
     let fds = pager.fds();
     pager.mm.with_changes(|changes| {
         vma::settle_in(pager, changes);
         while changes.has_room() && inbox.len() + BATCH < INBOX {
             let more = fds.managed.read_events(|event| match event {
-                Event::Fault { addr, is_protected } => {
+                Event::Fault {
+                    addr,
+                    is_protected,
+                    thread,
+                } => {
+                    note_fault(thread);
                     let addr = addr & !(PAGE_SIZE - 1);
                     inbox.push(Waiting { addr, is_protected });
                 }

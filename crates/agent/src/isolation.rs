@@ -40,7 +40,7 @@ pub(crate) struct Opened {
 /// # Errors
 /// The step that failed and what the system answered.
 pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
-    let events = uffd::FEATURE_EVENT_FORK | uffd::FEATURE_EVENTS_MM;
+    let events = uffd::FEATURE_EVENT_FORK | uffd::FEATURE_EVENTS_MM | uffd::FEATURE_THREAD_ID;
     let moves = match copies {
         true => Err(Errno::INVAL),
         false => {

@@ -17,13 +17,15 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::PoolKind;
 use uzswap_mm::{Effort, Idle, Worker};
-use uzswap_sys::affinity::Affinity;
+use uzswap_sys::affinity::{Affinity, Place};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::Sizes;
 use uzswap_sys::{thread, time};
 
+use crate::cores::CORES;
 use crate::dictionary::Trainer;
+use crate::follow::Watch;
 use crate::machine::{AgentMachine, CREW};
 use crate::mailbox::mail;
 use crate::pager::{Pager, pause};
@@ -93,6 +95,7 @@ struct Kswapd {
     allowance: u64,
     trainer: Trainer,
     affinity: Affinity,
+    watch: Watch,
 }
 
 /// Of the core: threads that a fault has woken are not to wait behind the compressor. 0.1 ms is the shortest that there is.
@@ -120,6 +123,7 @@ pub(crate) fn run(pager: &'static Pager) {
         allowance: 0,
         trainer: Trainer::new(),
         affinity: Affinity::default(),
+        watch: Watch::default(),
     };
     if kswapd.pool.compressor.is_parallel {
         CREW.grow(pager.mm.machine().lanes() - 1);
@@ -150,7 +154,7 @@ impl Kswapd {
             fork::freeze_until_forked(pager);
             self.look_in = LOOK_AFTER;
         }
-        self.affinity.keep_off(VIGIL.kept_core(), VIGIL.fault_thread());
+        self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
         self.tick(bits & mail::SCAN != 0);
         self.reclaim();
         self.drain_pool();
@@ -206,7 +210,7 @@ impl Kswapd {
             return;
         }
         // New threads of a crew may run where this one may.
-        self.affinity.keep_off(None, VIGIL.fault_thread());
+        self.affinity.take(Place::Anywhere, CORES.unbound());
         if self.pager.change_pool(kind) {
             self.pool = kind;
         }
@@ -246,6 +250,7 @@ impl Kswapd {
     fn tick(&mut self, asked: bool) {
         let pager = self.pager;
         self.ticks = self.ticks.wrapping_add(1);
+        self.watch.tick(pager.fds());
         vma::settle(pager);
         let before = pager.mm.usage_pages();
         let Ok(sizes) = pager.fds().proc.sizes() else { return };
@@ -381,7 +386,7 @@ impl Kswapd {
             if !pager.kcompressd_workers.is_empty() {
                 pager.kcompressd_mail.post(kcompressd::WORK);
             }
-            self.affinity.keep_off(VIGIL.kept_core(), VIGIL.fault_thread());
+            self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
             self.protect_if_wanted();
             let scan = pager.shrink(&mut self.worker, batch, Effort::Background);
             if scan.again {

@@ -36,6 +36,7 @@ mod cores;
 mod dictionary;
 mod fault;
 mod fault_attr;
+mod follow;
 mod fork;
 mod hook;
 mod init;

@@ -285,9 +285,10 @@ impl Pager {
     /// Start the watchdog and the reclaim and compression threads, which share the fault thread's descriptors. Called by the fault thread.
     pub(crate) fn start_kswapd(&'static self) -> Result<(), (&'static str, Errno)> {
         // First: none of the others is unwatched.
-        WATCHDOG_THREAD
+        let watchdog = WATCHDOG_THREAD
             .spawn(c"uzswap-watchdog", Descriptors::Shared, || watch())
             .map_err(|e| ("a thread", e))?;
+        CORES.note_unbound(watchdog);
         for (thread, worker) in KCOMPRESSD_THREADS.iter().zip(&self.kcompressd_workers) {
             // One fewer is slower, nothing else.
             let _ = thread.spawn(c"uzswap-kcompressd", Descriptors::Shared, move || {

@@ -5,10 +5,12 @@
 //! a while before it sleeps. It yields between two looks, so that whoever can use the core does, and if somebody did, it sleeps:
 //! a machine whose cores are busy has none to spin on. `--spin off`, or a processor quota, has it sleep at once.
 
+use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 
 use crate::cores::CORES;
+use crate::follow::Follower;
 use crate::vigil::VIGIL;
 
 /// How long to look, at most.
@@ -36,6 +38,8 @@ pub(crate) struct Spin {
     /// When the last wait was over.
     ended: u64,
     has_cores: bool,
+    /// Where it waits otherwise.
+    pub(crate) follower: Follower,
 }
 
 impl Spin {
@@ -46,17 +50,20 @@ impl Spin {
             service_ns: 0,
             ended: 0,
             has_cores: allowed && thread::cores() > 1,
+            follower: Follower::new(),
         }
     }
 
     /// Wait with `wait`, which is given a timeout in nanoseconds (`None`: for ever) and says whether there is anything to do. Before this
     /// sleeps it calls `settle`: whoever the vigil may have left waiting is woken.
-    pub(crate) fn wait(&mut self, wait: impl Fn(Option<u64>) -> bool, settle: impl Fn()) {
+    pub(crate) fn wait(&mut self, wait: impl Fn(Option<u64>) -> bool, settle: impl Fn(), proc: &ProcSelf) {
         let began = now_ns();
         let (mut found, mut was_lent) = (false, false);
         let served = (began - self.ended).min(SLOW_NS);
         self.service_ns = (self.service_ns * u64::from(WEIGHT - 1) + served) / u64::from(WEIGHT);
-        if self.is_worthwhile() {
+        let spins = self.is_worthwhile();
+        let follows = self.follower.follows(spins, began);
+        if spins && !follows {
             let mut now = began;
             while !found && now - began < MOST_NS {
                 found = wait(Some(0));
@@ -66,6 +73,7 @@ impl Spin {
                     now = now_ns();
                     was_lent = now - yielded > LENT_NS;
                     if now - yielded > YIELD_NS {
+                        self.follower.note_busy(now);
                         break;
                     }
                 }
@@ -74,13 +82,19 @@ impl Spin {
         if !found {
             was_lent = true;
             settle();
+            if follows {
+                self.follower.go(proc);
+            }
             wait(None);
         }
         let now = now_ns();
+        if follows {
+            self.follower.note_slept(now - began);
+        }
         let short = if now - began < MOST_NS { SCALE } else { 0 };
         self.short = (self.short * (WEIGHT - 1) + short) / WEIGHT;
         CORES.note_fault(was_lent);
-        if self.is_worthwhile() {
+        if !follows && self.is_worthwhile() {
             VIGIL.extend(now);
         }
         self.ended = now;

@@ -16,10 +16,10 @@
 //! The vigil may lose its core between TAKEN and the wake-up, for as long as others want it. To wake twice does no harm, so whoever
 //! finds an errand TAKEN, with another to post or somebody to wake itself, or before it sleeps or works for long ([`Vigil::settle`]), wakes that range too.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use uzswap_mm::page::{PageRange, Vpn};
-use uzswap_sys::affinity::{Affinity, current_core};
+use uzswap_sys::affinity::{Affinity, Place, current_core};
 use uzswap_sys::futex::Mailbox;
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use uzswap_sys::time::now_ns;
@@ -52,7 +52,6 @@ pub(crate) struct Vigil {
     /// Counts while the thread runs: whoever sees two values knows that it does.
     beat: AtomicU64,
     errand: AtomicU64,
-    fault_thread: AtomicI32,
     /// When it ran last.
     seen: AtomicU64,
     until: AtomicU64,
@@ -65,7 +64,6 @@ impl Vigil {
         Self {
             beat: AtomicU64::new(0),
             errand: AtomicU64::new(NONE),
-            fault_thread: AtomicI32::new(0),
             seen: AtomicU64::new(0),
             until: AtomicU64::new(0),
             is_there: AtomicBool::new(false),
@@ -91,19 +89,11 @@ impl Vigil {
         }
     }
 
-    /// The core that is kept awake for the program, if it is or was a moment ago: kswapd is in the way there.
-    pub(crate) fn kept_core(&self) -> Option<usize> {
+    /// Where kswapd is not in the way: off the core where the program is followed, or that is kept awake for it, or was a moment ago.
+    pub(crate) fn out_of_the_way(&self) -> Place {
         let is_kept = now_ns() < self.seen.load(Ordering::Relaxed) + KEEP_NS;
-        is_kept.then(|| CORES.vigil())
-    }
-
-    /// Whose affinity the others' follow.
-    pub(crate) fn note_fault_thread(&self, tid: i32) {
-        self.fault_thread.store(tid, Ordering::Relaxed);
-    }
-
-    pub(crate) fn fault_thread(&self) -> i32 {
-        self.fault_thread.load(Ordering::Relaxed)
+        let core = CORES.followed().or_else(|| is_kept.then(|| CORES.vigil()));
+        core.map_or(Place::Anywhere, Place::Off)
     }
 
     /// In a forked child: nobody is there, and its errands were the parent's.
@@ -198,7 +188,7 @@ impl Vigil {
     fn stay_apart(&self, affinity: &mut Affinity) {
         let fault_core = CORES.fault_thread();
         if current_core() == fault_core {
-            affinity.keep_off(Some(fault_core), self.fault_thread());
+            affinity.take(Place::Off(fault_core), CORES.unbound());
         }
     }
 

@@ -1,5 +1,6 @@
-//! Which cores a thread of ours keeps off.
+//! On which cores a thread of ours runs.
 
+use rustix::io::Result;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::thread::is_filtered;
@@ -9,34 +10,66 @@ pub fn current_core() -> usize {
     sched_getcpu()
 }
 
+/// Of the cores that a thread may use, those where it is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// All of them.
+    #[default]
+    Anywhere,
+    /// All but this one, if there is another.
+    Off(usize),
+    /// This one.
+    On(usize),
+}
+
 /// Where one thread, which calls this, may run.
 #[derive(Default)]
 pub struct Affinity {
-    kept_off: Option<usize>,
+    place: Place,
 }
 
 impl Affinity {
-    /// Run where thread `like` may, but not on this core, if there is another; `None`: wherever it may. That thread keeps off none, so what
-    /// is set for all from outside (taskset, cpusets) holds here too, as of the last call with another core.
-    pub fn keep_off(&mut self, core: Option<usize>, like: i32) {
-        if core == self.kept_off {
-            return;
+    /// Run at `place`, of where thread `like` may. That thread has no place of its own, so what is set for all from outside (taskset,
+    /// cpusets) holds here too, as of the last call with another place. False: that is not allowed, and where it runs is as it was.
+    pub fn take(&mut self, place: Place, like: i32) -> bool {
+        if place == self.place {
+            return true;
         }
-        self.kept_off = core;
-        if is_filtered() {
-            return;
+        let is_taken = !is_filtered() && place_of(like, place).is_ok_and(|set| set_if_any(None, &set));
+        // What was refused once is not asked for each time; a core that it was to be on would be believed to be its.
+        if is_taken || !matches!(place, Place::On(_)) {
+            self.place = place;
         }
-        let Ok(mut set) = sched_getaffinity(Pid::from_raw(like)) else {
-            return;
-        };
-        if let Some(core) = core.filter(|core| *core < CpuSet::MAX_CPU) {
-            set.unset(core);
-        }
-        if set.count() > 0 {
-            // Refused: it may run where it is not wanted, nothing else.
-            let _ = sched_setaffinity(None, &set);
+        is_taken
+    }
+}
+
+/// Have another thread run anywhere that thread `like` may, whatever place it took.
+pub fn release(thread: i32, like: i32) {
+    if let Ok(set) = place_of(like, Place::Anywhere) {
+        set_if_any(Pid::from_raw(thread), &set);
+    }
+}
+
+fn place_of(like: i32, place: Place) -> Result<CpuSet> {
+    let mut set = sched_getaffinity(Pid::from_raw(like))?;
+    match place {
+        Place::Anywhere => {}
+        Place::Off(core) if core < CpuSet::MAX_CPU => set.unset(core),
+        Place::Off(_) => {}
+        Place::On(core) => {
+            let may = core < CpuSet::MAX_CPU && set.is_set(core);
+            set.clear();
+            if may {
+                set.set(core);
+            }
         }
     }
+    Ok(set)
+}
+
+fn set_if_any(thread: Option<Pid>, set: &CpuSet) -> bool {
+    set.count() > 0 && sched_setaffinity(thread, set).is_ok()
 }
 
 #[cfg(all(test, not(miri)))]
@@ -45,23 +78,45 @@ mod test {
 
     use super::*;
 
-    #[test]
-    fn a_thread_keeps_off_a_core_and_comes_back() {
-        let before = sched_getaffinity(None).unwrap();
-        let mut affinity = Affinity::default();
+    /// With the id of a thread that has no place of its own.
+    fn beside(f: impl FnOnce(i32)) {
         let (done, wait) = std::sync::mpsc::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();
         let other = std::thread::spawn(move || {
             tell.send(crate::thread::tid()).unwrap();
             let _ = wait.recv();
         });
-        let like = told.recv().unwrap();
-        affinity.keep_off(Some(current_core()), like);
-        let now = sched_getaffinity(None).unwrap();
-        assert_eq!(now.count(), before.count().saturating_sub(1).max(1));
-        affinity.keep_off(None, like);
-        assert!(sched_getaffinity(None).unwrap() == before);
+        f(told.recv().unwrap());
         drop(done);
         other.join().unwrap();
+    }
+
+    #[test]
+    fn a_thread_keeps_off_a_core_and_comes_back() {
+        let before = sched_getaffinity(None).unwrap();
+        let mut affinity = Affinity::default();
+        beside(|like| {
+            affinity.take(Place::Off(current_core()), like);
+            let now = sched_getaffinity(None).unwrap();
+            assert_eq!(now.count(), before.count().saturating_sub(1).max(1));
+            affinity.take(Place::Anywhere, like);
+            assert!(sched_getaffinity(None).unwrap() == before);
+        });
+    }
+
+    #[test]
+    fn a_thread_goes_to_a_core_that_it_may_use_and_is_released() {
+        let before = sched_getaffinity(None).unwrap();
+        let mut affinity = Affinity::default();
+        beside(|like| {
+            let core = current_core();
+            assert!(affinity.take(Place::On(core), like));
+            let now = sched_getaffinity(None).unwrap();
+            assert!(now.count() == 1 && now.is_set(core));
+            assert!(!affinity.take(Place::On(CpuSet::MAX_CPU - 1), like));
+            assert!(sched_getaffinity(None).unwrap() == now);
+            release(crate::thread::tid(), like);
+            assert!(sched_getaffinity(None).unwrap() == before);
+        });
     }
 }

@@ -10,10 +10,12 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::{self, Errno, Result};
 use rustix::ioctl::{self, Opcode, opcode};
+use rustix::path::DecInt;
 
 use crate::PAGE_SIZE;
 use crate::maps::Maps;
 pub use crate::maps::{Vma, for_each_wiped_on_fork};
+use crate::thread::is_filtered;
 
 const SCAN: Opcode = opcode::read_write::<raw::pm_scan_arg>(b'f', 16);
 
@@ -56,6 +58,7 @@ pub struct ProcSelf {
     pagemap: OwnedFd,
     statm: OwnedFd,
     smaps: OwnedFd,
+    tasks: OwnedFd,
     /// PAGEMAP_SCAN (Linux 6.7) may be used.
     scans: bool,
 }
@@ -86,6 +89,7 @@ impl ProcSelf {
             pagemap: open(c"/proc/self/pagemap")?,
             statm: open(c"/proc/self/statm")?,
             smaps: open(c"/proc/self/smaps_rollup")?,
+            tasks: open(c"/proc/self/task")?,
             scans: false,
         })
     }
@@ -256,6 +260,55 @@ impl ProcSelf {
         };
         Ok(field(b"Anonymous:").saturating_sub(field(b"Pss_Anon:")))
     }
+
+    /// How a thread of this process is scheduled. `None`: there is none, or a filter of system calls may not allow to look.
+    pub fn scheduling(&self, thread: i32) -> Option<Scheduling> {
+        const NAME: &[u8] = b"/stat";
+        if is_filtered() {
+            return None;
+        }
+        let id = DecInt::new(thread);
+        let id = id.as_bytes();
+        let mut path = [0; 32];
+        path[..id.len()].copy_from_slice(id);
+        path[id.len()..][..NAME.len()].copy_from_slice(NAME);
+        let path = CStr::from_bytes_until_nul(&path).ok()?;
+        let stat = fs::openat(&self.tasks, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let mut buf = [0; 1024];
+        let n = io::pread(&stat, &mut buf, 0).ok()?;
+        Scheduling::parse(&buf[..n])
+    }
+}
+
+/// Of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheduling {
+    /// It runs, or would if it had a core.
+    pub is_runnable: bool,
+    /// Where it runs, or ran until it fell asleep.
+    pub core: usize,
+    /// As usual: SCHED_OTHER or SCHED_BATCH.
+    pub is_fair: bool,
+}
+
+impl Scheduling {
+    /// Of a line of `/proc/PID/stat` (proc_pid_stat(5)).
+    fn parse(stat: &[u8]) -> Option<Self> {
+        const STATE: usize = 3;
+        const PROCESSOR: usize = 39;
+        const POLICY: usize = 41;
+        // The name in the second field may hold anything.
+        let begin = stat.iter().rposition(|&b| b == b')')? + 2;
+        let mut fields = stat.get(begin..)?.split(|&b| b == b' ');
+        let is_runnable = fields.next()? == b"R";
+        let core = number(fields.nth(PROCESSOR - STATE - 1)?);
+        let policy = number(fields.nth(POLICY - PROCESSOR - 1)?) as u32;
+        Some(Self {
+            is_runnable,
+            core,
+            is_fair: matches!(policy, raw::SCHED_NORMAL | raw::SCHED_BATCH),
+        })
+    }
 }
 
 /// `/proc/self/mem`: memory of the program, read without waiting for anything.
@@ -320,6 +373,26 @@ mod test {
 
     use super::*;
     use crate::mapping::Mapping;
+
+    #[test]
+    fn a_thread_is_where_it_says() {
+        let proc = ProcSelf::open().unwrap();
+        let found = (0..100).any(|_| {
+            let core = crate::affinity::current_core();
+            let scheduling = proc.scheduling(crate::thread::tid()).unwrap();
+            scheduling.is_runnable && scheduling.is_fair && scheduling.core == core
+        });
+        assert!(found);
+        assert_eq!(proc.scheduling(0), None);
+        let stat = alloc::format!("7 (a) b) S{} 5 0 {} 0\n", " 1".repeat(35), raw::SCHED_FIFO);
+        let parsed = Scheduling {
+            is_runnable: false,
+            core: 5,
+            is_fair: false,
+        };
+        assert_eq!(Scheduling::parse(stat.as_bytes()), Some(parsed));
+        assert_eq!(Scheduling::parse(b"7 (a"), None);
+    }
 
     #[test]
     fn pages_are_found_with_and_without_queries() {

@@ -39,6 +39,8 @@ pub const FEATURE_MOVE: u64 = raw::UFFD_FEATURE_MOVE as u64;
 pub const FEATURE_POISON: u64 = raw::UFFD_FEATURE_POISON as u64;
 /// Writes to pages that were protected are reported (Linux 5.7).
 pub const FEATURE_WP: u64 = raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP as u64;
+/// A fault says which thread waits (Linux 4.14).
+pub const FEATURE_THREAD_ID: u64 = raw::UFFD_FEATURE_THREAD_ID as u64;
 /// A fork hands the child's own userfaultfd to the reader (needs CAP_SYS_PTRACE).
 pub const FEATURE_EVENT_FORK: u64 = raw::UFFD_FEATURE_EVENT_FORK as u64;
 /// mremap, madvise and munmap are reported.
@@ -48,8 +50,12 @@ pub const FEATURE_EVENTS_MM: u64 =
 /// What a read of the descriptor tells. Addresses and lengths are bytes.
 #[derive(Debug)]
 pub enum Event {
-    /// A thread waits for the page at `addr`, or, if that `is_protected`, to write to it.
-    Fault { addr: usize, is_protected: bool },
+    /// `thread` (0 without [`FEATURE_THREAD_ID`]) waits for the page at `addr`, or, if that `is_protected`, to write to it.
+    Fault {
+        addr: usize,
+        is_protected: bool,
+        thread: i32,
+    },
     /// The process forked: the child's ranges belong to this descriptor.
     Fork(Uffd),
     /// `[from, from + len)` is at `to` now.
@@ -383,6 +389,7 @@ fn decode(msg: &[u8; MESSAGE], protects: bool) -> Option<Event> {
         raw::UFFD_EVENT_PAGEFAULT => Some(Event::Fault {
             addr: word(1),
             is_protected: word(0) & raw::UFFD_PAGEFAULT_FLAG_WP as usize != 0,
+            thread: word(2) as u32 as i32,
         }),
         raw::UFFD_EVENT_FORK => Some(Event::Fork(Uffd {
             // SAFETY: the kernel installed this descriptor in our table when it delivered the message.

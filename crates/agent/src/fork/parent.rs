@@ -238,6 +238,7 @@ fn serve_child(
         Event::Fault {
             addr,
             is_protected: true,
+            ..
         } => child.unprotect_and_wake(*addr & !(PAGE_SIZE - 1), PAGE_SIZE),
         Event::Fault { addr, .. } => inbox.push(*addr & !(PAGE_SIZE - 1)),
         // A fork by a child that has not finished forking: its descriptor closes, its memory was copied whole.
