@@ -17,18 +17,16 @@
 //! ([`FAULT_NICE`](crate::pager::FAULT_NICE)) it has; beside one that may not, it does if its faults are some 20 us apart. Else it is woken on
 //! an idle core, and on another each time if it is followed at once. Hence RESTING.
 //!
-//! A thread that is bound to one core can be kept from it for ever by one of real-time priority. So programs of such a thread are not followed, and
-//! kswapd, where it finds faults to be read and a fault thread that has not moved for a tick, sets it free ([`Watch`]).
+//! A thread that is bound to one core can be kept from it by one of real-time priority. So such threads are not followed, and kswapd sets a fault thread
+//! free that does not get on ([`Watch`]), unless it waits for a lock that the fault thread has: then it takes what the system leaves to others on
+//! that core, 50 ms of each second (`sched_rt_runtime_us`; the fair server of Linux 6.12).
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-use uzswap_sys::AsFd;
 use uzswap_sys::affinity::{self, Affinity, Place};
 use uzswap_sys::procfs::ProcSelf;
-use uzswap_sys::uffd::wait_readable;
 
 use crate::cores::CORES;
-use crate::machine::Fds;
 
 /// Faults of one thread, with none of others between, that have it followed.
 const STREAK: u32 = 4;
@@ -173,23 +171,22 @@ impl Follower {
     }
 }
 
-/// Looks of kswapd at the fault thread: whether it moves.
+/// Looks of kswapd at the fault thread: whether it gets its core.
 #[derive(Default)]
 pub(crate) struct Watch {
     sleeps: u32,
-    faults_waited: bool,
+    was_runnable: bool,
 }
 
 impl Watch {
-    /// A tick is over. Faults that wait, as at the last tick, with a fault thread that would run but has not slept since: it does not get the core that it is
-    /// bound to.
-    pub(crate) fn tick(&mut self, fds: &Fds) {
-        let sleeps = SLEEPS.load(Ordering::Relaxed);
-        let faults_wait = CORES.followed().is_some() && wait_readable(&[fds.managed.as_fd()], Some(0));
-        let has_moved = core::mem::replace(&mut self.sleeps, sleeps) != sleeps;
-        let waited = core::mem::replace(&mut self.faults_waited, faults_wait);
-        let thread = THREAD.load(Ordering::Relaxed);
-        if waited && faults_wait && !has_moved && fds.proc.scheduling(thread).is_some_and(|it| it.is_runnable) {
+    /// A tick is over. A fault thread that would have run at its beginning, and would now, and has not slept since, does not get the core that it is bound
+    /// to, or has work for more than a tick: in either case it is better off anywhere.
+    pub(crate) fn tick(&mut self, proc: &ProcSelf) {
+        let (thread, sleeps) = (THREAD.load(Ordering::Relaxed), SLEEPS.load(Ordering::Relaxed));
+        let has_slept = core::mem::replace(&mut self.sleeps, sleeps) != sleeps;
+        let would_run = CORES.followed().is_some() && proc.scheduling(thread).is_some_and(|it| it.is_runnable);
+        let would_have = core::mem::replace(&mut self.was_runnable, would_run);
+        if would_have && would_run && !has_slept {
             WAS_FREED.store(true, Ordering::Relaxed);
             affinity::release(thread, CORES.unbound());
         }
