@@ -250,7 +250,7 @@ impl Kswapd {
     fn tick(&mut self, asked: bool) {
         let pager = self.pager;
         self.ticks = self.ticks.wrapping_add(1);
-        self.watch.tick(&pager.fds().proc);
+        self.watch.look(&pager.fds().proc);
         vma::settle(pager);
         let before = pager.mm.usage_pages();
         let Ok(sizes) = pager.fds().proc.sizes() else { return };

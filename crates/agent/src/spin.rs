@@ -58,7 +58,7 @@ impl Spin {
     /// sleeps it calls `settle`: whoever the vigil may have left waiting is woken.
     pub(crate) fn wait(&mut self, wait: impl Fn(Option<u64>) -> bool, settle: impl Fn(), proc: &ProcSelf) {
         let began = now_ns();
-        let (mut found, mut was_lent) = (false, false);
+        let (mut found, mut was_lent, mut is_there) = (false, false, false);
         let served = (began - self.ended).min(SLOW_NS);
         self.service_ns = (self.service_ns * u64::from(WEIGHT - 1) + served) / u64::from(WEIGHT);
         let spins = self.is_worthwhile();
@@ -82,13 +82,11 @@ impl Spin {
         if !found {
             was_lent = true;
             settle();
-            if follows {
-                self.follower.go(proc);
-            }
+            is_there = follows && self.follower.go(proc);
             wait(None);
         }
         let now = now_ns();
-        if follows {
+        if is_there {
             self.follower.note_slept(now - began);
         }
         let short = if now - began < MOST_NS { SCALE } else { 0 };

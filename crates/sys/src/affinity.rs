@@ -26,20 +26,22 @@ pub enum Place {
 #[derive(Default)]
 pub struct Affinity {
     place: Place,
+    /// Not asked for again until it has taken another.
+    refused: Option<Place>,
 }
 
 impl Affinity {
     /// Run at `place`, of where thread `like` may. That thread has no place of its own, so what is set for all from outside (taskset,
-    /// cpusets) holds here too, as of the last call with another place. False: that is not allowed, and where it runs is as it was.
+    /// cpusets) holds here too, as of the last call with another place. False: that is not allowed, and this thread stays where it was.
     pub fn take(&mut self, place: Place, like: i32) -> bool {
-        if place == self.place {
-            return true;
+        if place == self.place || self.refused == Some(place) {
+            return place == self.place;
         }
         let is_taken = !is_filtered() && place_of(like, place).is_ok_and(|set| set_if_any(None, &set));
-        // What was refused once is not asked for each time; a core that it was to be on would be believed to be its.
-        if is_taken || !matches!(place, Place::On(_)) {
+        if is_taken {
             self.place = place;
         }
+        self.refused = (!is_taken).then_some(place);
         is_taken
     }
 }

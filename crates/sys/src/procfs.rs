@@ -58,7 +58,8 @@ pub struct ProcSelf {
     pagemap: OwnedFd,
     statm: OwnedFd,
     smaps: OwnedFd,
-    tasks: OwnedFd,
+    /// Only for hints.
+    tasks: Option<OwnedFd>,
     /// PAGEMAP_SCAN (Linux 6.7) may be used.
     scans: bool,
 }
@@ -89,7 +90,7 @@ impl ProcSelf {
             pagemap: open(c"/proc/self/pagemap")?,
             statm: open(c"/proc/self/statm")?,
             smaps: open(c"/proc/self/smaps_rollup")?,
-            tasks: open(c"/proc/self/task")?,
+            tasks: open(c"/proc/self/task").ok(),
             scans: false,
         })
     }
@@ -273,7 +274,13 @@ impl ProcSelf {
         path[..id.len()].copy_from_slice(id);
         path[id.len()..][..NAME.len()].copy_from_slice(NAME);
         let path = CStr::from_bytes_until_nul(&path).ok()?;
-        let stat = fs::openat(&self.tasks, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let stat = fs::openat(
+            self.tasks.as_ref()?,
+            path,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .ok()?;
         let mut buf = [0; 1024];
         let n = io::pread(&stat, &mut buf, 0).ok()?;
         Scheduling::parse(&buf[..n])
