@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! ANYWHERE  one thread faults, and to spin (`spin`) is not worth it, or was cut short in the last BUSY_NS  -> FOLLOWING
-//! FOLLOWING spinning is worth it, another thread faults too, or kswapd sets it free                        -> ANYWHERE
+//! FOLLOWING spinning is worth it, another thread faults too, or the vigil sets it free                      -> ANYWHERE
 //! FOLLOWING the program changes its core more often than is made up for by faults on one core              -> RESTING
 //! RESTING   so many waits are over                                                                         -> ANYWHERE
 //! ```
@@ -18,8 +18,7 @@
 //! an idle core, and on another each time if it is followed at once. Hence RESTING.
 //!
 //! A thread that is bound to one core can be kept from it by one of real-time priority. So such threads are not followed, nor is any for long after its
-//! last fault, and kswapd sets a fault thread free that does not get on ([`Watch`]). Where kswapd waits for it, for the engine's lock or in a fork,
-//! that is left to the system, which gives others 50 ms of each second on such a core (`sched_rt_runtime_us`, or the fair server of Linux 6.12).
+//! last fault, and the vigil, which waits for no lock, sets a fault thread free that does not get on ([`Watch`]).
 
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
@@ -28,6 +27,7 @@ use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::{thread, time};
 
 use crate::cores::CORES;
+use crate::vigil::VIGIL;
 
 /// Faults of one thread after which it is followed, with none of others between.
 const STREAK: u32 = 5;
@@ -50,7 +50,7 @@ const MOST: i32 = 128;
 const REST: u32 = 256;
 const REST_MOST: u32 = 16 * 1024;
 
-/// What kswapd and the fault thread tell each other. Hints, hence Relaxed: at worst the fault thread is free for a while, or bound for one.
+/// What the vigil and the fault thread tell each other. Hints, hence Relaxed: at worst the fault thread is free for a while, or bound for one.
 static THREAD: AtomicI32 = AtomicI32::new(0);
 static SLEEPS: AtomicU32 = AtomicU32::new(0);
 static FREED: AtomicU32 = AtomicU32::new(NOT_FREED);
@@ -144,8 +144,12 @@ impl Follower {
         let is_there = core.is_some_and(|core| self.points > 0 && self.affinity.take(Place::On(core), CORES.unbound()));
         match is_there {
             true => {
+                let begins = self.core.is_none();
                 self.core = core;
                 CORES.note_followed(core);
+                if begins {
+                    VIGIL.watch();
+                }
             }
             false => self.rest(),
         }
@@ -182,11 +186,13 @@ impl Follower {
     }
 }
 
-/// Between two looks, at least; after so many without a sleep between it is set free. Nanoseconds.
-const LOOK_NS: u64 = 5_000_000;
+/// Between two looks, at most and at least. Nanoseconds.
+pub(crate) const LOOK_NS: u64 = 10_000_000;
+const LOOK_LEAST_NS: u64 = 5_000_000;
+/// After so many without a sleep between it is set free.
 const IDLE_LOOKS: u32 = 8;
 
-/// kswapd's looks at the fault thread: whether it gets its core, and needs it.
+/// The vigil's looks at the fault thread: whether it gets its core, and needs it.
 #[derive(Default)]
 pub(crate) struct Watch {
     looked: u64,
@@ -197,26 +203,27 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// To be called now and then. A fault thread that was to run at the last look, and is now, without a sleep between, does not get the core that it is
+    /// To be called every [`LOOK_NS`] while it follows. A fault thread that was to run at the last look, and is now, without a sleep between, does not get the core that it is
     /// bound to, or has work for that long: in either case it is better off anywhere. So is one that has slept for long when it is woken at last.
     pub(crate) fn look(&mut self, proc: &ProcSelf) {
         let now = time::now_ns();
-        if CORES.followed().is_none() || now < self.looked + LOOK_NS {
+        let Some(core) = CORES.followed().filter(|_| now >= self.looked + LOOK_LEAST_NS) else {
             return;
-        }
+        };
         self.looked = now;
         let (thread, sleeps) = (THREAD.load(Ordering::Relaxed), SLEEPS.load(Ordering::Relaxed));
         let has_slept = core::mem::replace(&mut self.sleeps, sleeps) != sleeps;
         let is_runnable = !has_slept && proc.scheduling(thread).is_some_and(|it| it.is_runnable);
         let was_runnable = core::mem::replace(&mut self.was_runnable, is_runnable);
         self.idle = if has_slept { 0 } else { self.idle + 1 };
-        let why = match is_runnable {
-            true if was_runnable => FREED_STARVED,
-            false if self.idle >= IDLE_LOOKS => FREED_IDLE,
+        let (why, place) = match is_runnable {
+            // Anywhere would be there: who is ready to run stays in the queue.
+            true if was_runnable => (FREED_STARVED, Place::Off(core)),
+            false if self.idle >= IDLE_LOOKS => (FREED_IDLE, Place::Anywhere),
             _ => return,
         };
         FREED.store(why, Ordering::Relaxed);
-        affinity::release(thread, CORES.unbound());
+        affinity::put(thread, place, CORES.unbound());
         CORES.note_followed(None);
     }
 }

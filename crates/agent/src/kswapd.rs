@@ -25,7 +25,6 @@ use uzswap_sys::{thread, time};
 
 use crate::cores::CORES;
 use crate::dictionary::Trainer;
-use crate::follow::Watch;
 use crate::machine::{AgentMachine, CREW};
 use crate::mailbox::mail;
 use crate::pager::{Pager, pause};
@@ -95,7 +94,6 @@ struct Kswapd {
     allowance: u64,
     trainer: Trainer,
     affinity: Affinity,
-    watch: Watch,
 }
 
 /// Of the core: threads that a fault has woken are not to wait behind the compressor. 0.1 ms is the shortest that there is.
@@ -123,7 +121,6 @@ pub(crate) fn run(pager: &'static Pager) {
         allowance: 0,
         trainer: Trainer::new(),
         affinity: Affinity::default(),
-        watch: Watch::default(),
     };
     if kswapd.pool.compressor.is_parallel {
         CREW.grow(pager.mm.machine().lanes() - 1);
@@ -250,7 +247,6 @@ impl Kswapd {
     fn tick(&mut self, asked: bool) {
         let pager = self.pager;
         self.ticks = self.ticks.wrapping_add(1);
-        self.watch.look(&pager.fds().proc);
         vma::settle(pager);
         let before = pager.mm.usage_pages();
         let Ok(sizes) = pager.fds().proc.sizes() else { return };

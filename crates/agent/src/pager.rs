@@ -27,6 +27,7 @@ use crate::arena::PoolArena;
 use crate::codecs::Codecs;
 use crate::config::{config, swap_pages};
 use crate::cores::CORES;
+use crate::follow::Watch;
 use crate::fork::Handover;
 use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
@@ -295,9 +296,11 @@ impl Pager {
                 kcompressd::run(self, worker)
             });
         }
-        if self.memcg.group().get(Key::Spin) != 0 {
-            VIGIL.begin(|run| self.mm.machine().wake_run(run));
-        }
+        let mut watch = Watch::default();
+        VIGIL.begin(
+            |run| self.mm.machine().wake_run(run),
+            move || watch.look(&self.fds().proc),
+        );
         servers::start_helpers(self);
         // Last: it looks for the program's memory, and must find all of ours known as such.
         KSWAPD_THREAD

@@ -25,13 +25,15 @@ use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use uzswap_sys::time::now_ns;
 
 use crate::cores::CORES;
+use crate::follow::LOOK_NS;
 
 /// How long it stays after a fault.
 const LINGER_NS: u64 = 100_000;
 /// How long others keep off its core after that.
 const KEEP_NS: u64 = 20_000_000;
-/// Bit of the mail.
+/// Bits of the mail: keep the core awake; look after a fault thread that follows.
 const COME: u32 = 1;
+const WATCH: u32 = 2;
 
 /// Looks at an errand before it is taken back: about a microsecond.
 const TAKE_SPINS: u32 = 60;
@@ -144,43 +146,56 @@ impl Vigil {
         }
     }
 
-    /// Start the thread, where there is a core for it. Without it faults are slower, nothing else. `wake` wakes whoever waits for a page.
-    pub(crate) fn begin(&'static self, wake: impl Fn(PageRange) + Send + 'static) {
+    /// The fault thread has begun to follow.
+    pub(crate) fn watch(&self) {
+        self.mail.post(WATCH);
+    }
+
+    /// Start the thread, where there is a core for it. Without it faults are slower, nothing else. `wake` wakes whoever waits for a page, `look` looks after
+    /// a fault thread that follows.
+    pub(crate) fn begin(&'static self, wake: impl Fn(PageRange) + Send + 'static, look: impl FnMut() + Send + 'static) {
         if thread::cores() > 1 {
-            let _ = THREAD.spawn(c"uzswap-vigil", Descriptors::Shared, move || self.run(wake));
+            let _ = THREAD.spawn(c"uzswap-vigil", Descriptors::Shared, move || self.run(wake, look));
         }
     }
 
     /// Watch for ever.
-    fn run(&self, wake: impl Fn(PageRange)) {
-        if !thread::give_way_to_all() {
-            // It would take the core from somebody.
-            loop {
-                self.mail.wait(0, None);
-            }
-        }
+    fn run(&self, wake: impl Fn(PageRange), mut look: impl FnMut()) {
+        // Else it would take the core from somebody.
+        let gives_way = thread::give_way_to_all();
         let mut affinity = Affinity::default();
         loop {
-            self.mail.wait(COME, None);
-            self.is_there.store(true, Ordering::SeqCst);
-            let mut last = 0;
-            loop {
-                let now = now_ns();
-                CORES.note_vigil(now - last);
-                last = now;
-                if now >= self.until.load(Ordering::SeqCst) {
-                    break;
-                }
-                self.seen.store(now, Ordering::Relaxed);
-                self.beat.fetch_add(1, Ordering::Relaxed);
-                self.do_errand(&wake);
-                self.stay_apart(&mut affinity);
-                core::hint::spin_loop();
+            let mail = self.mail.wait(COME | WATCH, CORES.followed().map(|_| LOOK_NS));
+            if mail & COME != 0 && gives_way {
+                self.keep_awake(&wake, &mut affinity);
             }
-            self.is_there.store(false, Ordering::SeqCst);
-            if now_ns() < self.until.load(Ordering::SeqCst) {
-                self.mail.post(COME);
+            if let Some(core) = CORES.followed() {
+                // Where it is not kept waiting by the same thread as the fault thread.
+                affinity.take(Place::Off(core), CORES.unbound());
+                look();
             }
+        }
+    }
+
+    fn keep_awake(&self, wake: &impl Fn(PageRange), affinity: &mut Affinity) {
+        self.is_there.store(true, Ordering::SeqCst);
+        let mut last = 0;
+        loop {
+            let now = now_ns();
+            CORES.note_vigil(now - last);
+            last = now;
+            if now >= self.until.load(Ordering::SeqCst) {
+                break;
+            }
+            self.seen.store(now, Ordering::Relaxed);
+            self.beat.fetch_add(1, Ordering::Relaxed);
+            self.do_errand(wake);
+            self.stay_apart(affinity);
+            core::hint::spin_loop();
+        }
+        self.is_there.store(false, Ordering::SeqCst);
+        if now_ns() < self.until.load(Ordering::SeqCst) {
+            self.mail.post(COME);
         }
     }
 

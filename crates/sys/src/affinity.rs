@@ -46,9 +46,12 @@ impl Affinity {
     }
 }
 
-/// Have another thread run anywhere that thread `like` may, whatever place it took.
-pub fn release(thread: i32, like: i32) {
-    if let Ok(set) = place_of(like, Place::Anywhere) {
+/// Have another thread run at `place`, of where thread `like` may, whatever place it took; at once, if it is not there and would run.
+pub fn put(thread: i32, place: Place, like: i32) {
+    if is_filtered() {
+        return;
+    }
+    if let Ok(set) = place_of(like, place) {
         set_if_any(Pid::from_raw(thread), &set);
     }
 }
@@ -107,7 +110,7 @@ mod test {
     }
 
     #[test]
-    fn a_thread_goes_to_a_core_that_it_may_use_and_is_released() {
+    fn a_thread_goes_to_a_core_that_it_may_use_and_is_put_back() {
         let before = sched_getaffinity(None).unwrap();
         let mut affinity = Affinity::default();
         beside(|like| {
@@ -117,7 +120,7 @@ mod test {
             assert!(now.count() == 1 && now.is_set(core));
             assert!(!affinity.take(Place::On(CpuSet::MAX_CPU - 1), like));
             assert!(sched_getaffinity(None).unwrap() == now);
-            release(crate::thread::tid(), like);
+            put(crate::thread::tid(), Place::Anywhere, like);
             assert!(sched_getaffinity(None).unwrap() == before);
         });
     }
