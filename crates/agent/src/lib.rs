@@ -13,7 +13,7 @@
 //! | `fault` | the fault thread: events and faults |
 //! | `servers` | the threads that help it where several threads fault |
 //! | `codecs` | what may be stored with, since those can read it |
-//! | `spin`, `vigil` | what keeps a fault from waiting for cores to wake |
+//! | `spin`, `follow`, `vigil`, `cores` | what keeps a fault from waiting for cores to wake: how and where the fault thread waits |
 //! | `kswapd` | the reclaim thread: background reclaim, finding mappings, accounting |
 //! | `vma` | which mappings are ours to manage |
 //! | `memcg` | charging the group and enforcing its limit |
