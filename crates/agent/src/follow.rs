@@ -1,7 +1,7 @@
 //! A fault thread that waits where the program runs.
 //!
 //! A fault that is served on another core takes two wake-ups from core to core, which may cost ten times as much as serving it. On one core the two
-//! threads take turns (docs/speed.md, What a fault costs here). So the fault thread, before it sleeps, goes to the core of the thread that faulted last:
+//! threads take turns (docs/speed.md, One core for two threads). So the fault thread, before it sleeps, goes to the core of the thread that faulted last:
 //!
 //! ```text
 //! ANYWHERE  one thread faults, and to spin (`spin`) is not worth it, or was cut short in the last BUSY_NS  -> FOLLOWING
@@ -113,10 +113,13 @@ impl Follower {
 
     /// Whether to follow, in the wait that begins at `now`, rather than to spin, if that is `worthwhile`.
     pub(crate) fn follows(&mut self, worthwhile: bool, now: u64) -> bool {
-        match FREED.swap(NOT_FREED, Ordering::Relaxed) {
-            NOT_FREED => {}
-            FREED_STARVED => self.rest(),
-            _ => self.leave(),
+        let freed = FREED.swap(NOT_FREED, Ordering::Relaxed);
+        if freed != NOT_FREED {
+            self.affinity.lose();
+            self.leave();
+        }
+        if freed == FREED_STARVED {
+            self.rest();
         }
         let may = self.has_cores && self.streak >= STREAK && (!worthwhile || now < self.busy_until);
         if may && self.resting == 0 {
@@ -179,10 +182,10 @@ impl Follower {
 
     fn leave(&mut self) {
         if self.core.take().is_some() {
-            // Refused by a filter that was set since: it stays there, which is slower where several threads fault, nothing else.
-            self.affinity.take(Place::Anywhere, CORES.unbound());
             CORES.note_followed(None);
         }
+        // Refused by a filter that was set since: it stays there, which is slower where several threads fault, nothing else.
+        self.affinity.take(Place::Anywhere, CORES.unbound());
     }
 }
 
@@ -203,8 +206,9 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// To be called every [`LOOK_NS`] while it follows. A fault thread that was to run at the last look, and is now, without a sleep between, does not get the core that it is
-    /// bound to, or has work for that long: in either case it is better off anywhere. So is one that has slept for long when it is woken at last.
+    /// To be called every [`LOOK_NS`] while it follows. A fault thread that was to run at the last look, and is now, without a sleep between, does
+    /// not get the core that it is bound to, or has work for that long: in either case it is better off elsewhere. So is one that has slept for long when it
+    /// is woken at last.
     pub(crate) fn look(&mut self, proc: &ProcSelf) {
         let now = time::now_ns();
         let Some(core) = CORES.followed().filter(|_| now >= self.looked + LOOK_LEAST_NS) else {

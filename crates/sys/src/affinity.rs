@@ -23,23 +23,37 @@ pub enum Place {
 }
 
 /// Where one thread, which calls this, may run.
-#[derive(Default)]
 pub struct Affinity {
-    place: Place,
+    /// `None`: not known.
+    place: Option<Place>,
     /// Not asked for again until it has taken another.
     refused: Option<Place>,
 }
 
+impl Default for Affinity {
+    fn default() -> Self {
+        Self {
+            place: Some(Place::Anywhere),
+            refused: None,
+        }
+    }
+}
+
 impl Affinity {
+    /// This thread was [put](put) somewhere.
+    pub fn lose(&mut self) {
+        self.place = None;
+    }
+
     /// Run at `place`, of where thread `like` may. That thread has no place of its own, so what is set for all from outside (taskset,
     /// cpusets) holds here too, as of the last call with another place. False: that is not allowed, and this thread stays where it was.
     pub fn take(&mut self, place: Place, like: i32) -> bool {
-        if place == self.place || self.refused == Some(place) {
-            return place == self.place;
+        if self.place == Some(place) || self.refused == Some(place) {
+            return self.place == Some(place);
         }
         let is_taken = !is_filtered() && place_of(like, place).is_ok_and(|set| set_if_any(None, &set));
         if is_taken {
-            self.place = place;
+            self.place = Some(place);
         }
         self.refused = (!is_taken).then_some(place);
         is_taken
