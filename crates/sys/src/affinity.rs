@@ -11,10 +11,9 @@ pub fn current_core() -> usize {
 }
 
 /// Of the cores that a thread may use, those where it is to be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// All of them.
-    #[default]
     Anywhere,
     /// All but this one, if there is another.
     Off(usize),
