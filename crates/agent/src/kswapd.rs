@@ -6,6 +6,7 @@
 
 mod request;
 mod scan;
+mod shares;
 
 use core::sync::atomic::Ordering;
 
@@ -21,7 +22,7 @@ use uzswap_sys::affinity::{Affinity, Place};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::Sizes;
-use uzswap_sys::{thread, time};
+use uzswap_sys::{robust, thread, time};
 
 use crate::cores::CORES;
 use crate::dictionary::Trainer;
@@ -126,6 +127,8 @@ pub(crate) fn run(pager: &'static Pager) {
         CREW.grow(pager.mm.machine().lanes() - 1);
     }
     pager.mm.machine().copy_out.take_on();
+    // If it cannot say so, an end is seen when all is over.
+    let _ = robust::confess_end(pager.memcg.group().word(pager.memcg.slot(), Field::Teller));
     // What is adopted first is not as old as the machine.
     pager.mm.tick();
     kswapd.obey();
@@ -285,27 +288,6 @@ impl Kswapd {
         }
     }
 
-    /// How much relatives share with us now.
-    fn look_at_shares(&mut self) {
-        let memcg = &self.pager.memcg;
-        if memcg.shares() {
-            self.shared = self.pager.fds().proc.shared_anon().unwrap_or(self.shared);
-            if self.shared == 0 {
-                memcg.end_sharing();
-                self.pager.mm.end_sharing();
-            }
-        }
-    }
-
-    fn sample(&self) {
-        let pager = self.pager;
-        let before = pager.mm.usage_pages();
-        if let Ok(sizes) = pager.fds().proc.sizes() {
-            let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
-            pager.memcg.sample(sizes.anon, counted, self.shared);
-        }
-    }
-
     fn slow_tick(&mut self) {
         let pager = self.pager;
         pager.mm.settle_sharing();
@@ -317,7 +299,7 @@ impl Kswapd {
         fork::release_pins(pager);
         pager.mm.discard_swap();
         self.obey();
-        self.pager.memcg.return_charges(self.pager);
+        self.return_charges();
     }
 
     /// Take over the limits and tunables that may change at run time.
@@ -358,7 +340,7 @@ impl Kswapd {
             oldest::tell(pager, false);
             return;
         }
-        self.pager.memcg.return_charges(self.pager);
+        self.return_charges();
         self.quiet = 0;
         let low = pager.memcg.low();
         let batch = self.batch();
@@ -367,7 +349,7 @@ impl Kswapd {
             rounds += 1;
             if rounds % TELL_ROUNDS == 0 {
                 // Or what the dead were charged would be reclaimed for ever.
-                pager.memcg.return_charges(pager);
+                self.return_charges();
                 pager.mm.tick();
                 self.tell();
                 servers::provide(pager);
@@ -458,7 +440,7 @@ impl Kswapd {
     }
 
     /// Tell the group how we are.
-    fn tell(&self) {
+    fn tell(&mut self) {
         let pager = self.pager;
         let (group, slot) = (pager.memcg.group(), pager.memcg.slot());
         let gauges = pager.mm.gauges();
@@ -480,7 +462,7 @@ impl Kswapd {
         }
         if pager.memcg.current(pager) > group.get(Key::MemoryPeak) {
             // Those who have just died would make a peak of their own.
-            self.pager.memcg.return_charges(self.pager);
+            self.return_charges();
             group.raise(Key::MemoryPeak, pager.memcg.current(pager));
         }
     }

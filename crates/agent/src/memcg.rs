@@ -27,6 +27,7 @@ use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize
 use uzswap_ctl::{Field, Group, Key};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
+use uzswap_sys::robust;
 use uzswap_sys::time::now_ns;
 
 use crate::pager::{self, Pager};
@@ -112,6 +113,15 @@ pub(crate) fn has_unseen() -> bool {
 /// A forked child starts as small as its parent was big: it is charged for what it has, not for what was mapped.
 pub(crate) fn reset_in_child() {
     UNSEEN.store(0, Ordering::Relaxed);
+}
+
+/// How far a process is.
+#[derive(Clone, Copy)]
+enum Life {
+    /// Its threads are no more, or about to be: its memory is given back.
+    Ending,
+    /// So is all it had.
+    Dead,
 }
 
 /// One process's account.
@@ -306,16 +316,35 @@ impl Memcg {
         pager.mm.set_pool_limit(max, accept);
     }
 
-    /// What the dead were charged is nobody's. Only leases tell who lives.
+    /// What the dead were charged is nobody's.
     pub(crate) fn return_charges(&self, pager: &Pager) {
-        let group = self.group;
-        for slot in 0..group.high_water() {
-            let is_other = slot != self.slot() && group.field(slot, Field::Pid) != 0;
-            let is_charged = CHARGES.iter().any(|charge| group.field(slot, *charge) != 0);
-            if is_other && is_charged && !pager.fds().group.is_leased(slot) {
-                CHARGES.iter().for_each(|charge| group.set_field(slot, *charge, 0));
-            }
+        for slot in self.charged(pager, Life::Dead) {
+            CHARGES.iter().for_each(|charge| self.group.set_field(slot, *charge, 0));
         }
+    }
+
+    /// Whether anything is charged to the dead.
+    pub(crate) fn has_dead(&self, pager: &Pager) -> bool {
+        self.charged(pager, Life::Dead).next().is_some()
+    }
+
+    /// Whether another process, which is charged still, is giving back its memory for good.
+    pub(crate) fn is_one_ending(&self, pager: &Pager) -> bool {
+        self.charged(pager, Life::Ending).next().is_some()
+    }
+
+    /// The slots of others that are charged anything. Only leases tell who lives, and they end last of all.
+    fn charged(&self, pager: &Pager, life: Life) -> impl Iterator<Item = usize> {
+        let (group, own) = (self.group, self.slot());
+        let is_charged = move |slot: &usize| CHARGES.iter().any(|charge| group.field(*slot, *charge) != 0);
+        let is_leased = |slot: &usize| pager.fds().group.is_leased(*slot);
+        (0..group.high_water())
+            .filter(move |slot| *slot != own && group.field(*slot, Field::Pid) != 0)
+            .filter(is_charged)
+            .filter(move |slot| match life {
+                Life::Ending => robust::has_ended(group.field(*slot, Field::Teller)) && is_leased(slot),
+                Life::Dead => !is_leased(slot),
+            })
     }
 
     /// What the pool's limit, which is the group's, leaves to us: the most pages, and to how many it is drained once it had them.

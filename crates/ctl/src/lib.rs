@@ -32,7 +32,7 @@ pub use fail_kind::FailKind;
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 10;
+const VERSION: u64 = 11;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 
@@ -176,6 +176,8 @@ pub enum Field {
     Oldest = 16,
     /// When that was said last.
     OldestAt = 17,
+    /// The thread that tells all this; says when it has ended (`uzswap_sys::robust`).
+    Teller = 18,
 }
 
 /// A group file's words, with names.
@@ -303,14 +305,19 @@ impl Group {
         self.text(PATH, PATH_WORDS)
     }
 
+    /// A process's word, for whoever has to write more to it than a value.
+    pub fn word(&self, slot: usize, field: Field) -> &'static AtomicU64 {
+        &self.0[SLOTS + slot % PROCESSES * SLOT_WORDS + field as usize]
+    }
+
     /// A process's word.
     pub fn field(&self, slot: usize, field: Field) -> u64 {
-        self.0[SLOTS + slot % PROCESSES * SLOT_WORDS + field as usize].load(Ordering::Relaxed)
+        self.word(slot, field).load(Ordering::Relaxed)
     }
 
     /// Set a process's word.
     pub fn set_field(&self, slot: usize, field: Field, value: u64) {
-        self.0[SLOTS + slot % PROCESSES * SLOT_WORDS + field as usize].store(value, Ordering::Relaxed);
+        self.word(slot, field).store(value, Ordering::Relaxed);
     }
 
     /// Forget a process: its charge is returned.

@@ -37,6 +37,7 @@ pub mod mapping;
 mod maps;
 pub mod procfs;
 pub mod random;
+pub mod robust;
 pub mod shared;
 pub mod spans;
 #[cfg(feature = "testing")]

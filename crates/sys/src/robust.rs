@@ -1,0 +1,44 @@
+//! A word in shared memory in which the kernel says that a thread has ended: the owner bit of a robust futex (`man set_robust_list`).
+//!
+//! The bit is set when the thread lets go of the process's memory, before any of that is freed, whether the thread ends, the process is
+//! killed or replaces its image. A lease ([`crate::shared`]) ends after all of it is freed, which takes a large process a good while.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use linux_raw_sys::general as raw;
+use rustix::io::{Errno, Result};
+
+use crate::thread::{self, is_filtered, syscall};
+
+/// Set by the kernel in the low half of the word, which holds the thread's id until then.
+const OWNER_DIED: u64 = raw::FUTEX_OWNER_DIED as u64;
+
+/// `struct robust_list_head`, and behind it the only entry of the list: its pointer to the next, which is the head.
+static LIST: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+const NEXT: usize = 0;
+const OFFSET: usize = 1;
+const ENTRY: usize = 3;
+
+/// Have the kernel say in `word` that the calling thread has ended; one thread of a process at a time, a forked child anew.
+///
+/// # Errors
+/// What `set_robust_list` answers; EPERM where a filter of the program decides which system calls there are. The word never says so then.
+pub fn confess_end(word: &'static AtomicU64) -> Result<()> {
+    if is_filtered() {
+        return Err(Errno::PERM);
+    }
+    word.store(thread::tid() as u64, Ordering::Relaxed);
+    let (head, entry) = (LIST.as_ptr() as usize, &raw const LIST[ENTRY] as usize);
+    LIST[NEXT].store(entry, Ordering::Relaxed);
+    LIST[ENTRY].store(head, Ordering::Relaxed);
+    LIST[OFFSET].store((word.as_ptr() as usize).wrapping_sub(entry), Ordering::Relaxed);
+    let length = size_of::<raw::robust_list_head>();
+    // SAFETY: the list is static and well formed: one entry, whose word lives as long as the process and belongs to this thread. Threads
+    // made here are unknown to libc, so it has no list of its own for this one.
+    unsafe { syscall(raw::__NR_set_robust_list as usize, [head, length, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// Whether `word` says that its thread has ended.
+pub fn has_ended(word: u64) -> bool {
+    word & OWNER_DIED != 0
+}
