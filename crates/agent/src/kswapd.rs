@@ -153,6 +153,8 @@ impl Kswapd {
             self.make_room_for_child();
             fork::freeze_until_forked(pager);
             self.look_in = LOOK_AFTER;
+            // Before the child does.
+            self.quiet = 0;
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
         self.tick(bits & mail::SCAN != 0);
@@ -359,7 +361,6 @@ impl Kswapd {
             if pager.memcg.shares() && (rounds % SHARE_ROUNDS == 0 || core::mem::take(&mut self.look_in) > 0) {
                 // Giving up a page that a relative has as well frees nothing: look, instead of counting on.
                 self.look_at_shares();
-                self.sample();
             }
             if !pager.kcompressd_workers.is_empty() {
                 pager.kcompressd_mail.post(kcompressd::WORK);

@@ -42,3 +42,24 @@ pub fn confess_end(word: &'static AtomicU64) -> Result<()> {
 pub fn has_ended(word: u64) -> bool {
     word & OWNER_DIED != 0
 }
+
+#[cfg(test)]
+mod test {
+    extern crate std;
+
+    use super::*;
+
+    static WORD: AtomicU64 = AtomicU64::new(0);
+
+    #[test]
+    fn a_thread_that_ends_is_known_to_have() {
+        std::thread::spawn(|| {
+            confess_end(&WORD).unwrap();
+            assert!(!has_ended(WORD.load(Ordering::Relaxed)));
+        })
+        .join()
+        .unwrap();
+        assert!(has_ended(WORD.load(Ordering::Relaxed)));
+        assert!(!has_ended(0));
+    }
+}

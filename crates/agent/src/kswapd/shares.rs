@@ -9,7 +9,7 @@ use uzswap_mm::page::PAGE_SIZE;
 use super::Kswapd;
 
 impl Kswapd {
-    /// How much relatives share with us now.
+    /// How much relatives share with us now; with that the dead are charged nothing any more.
     pub(super) fn look_at_shares(&mut self) {
         let (pager, memcg) = (self.pager, &self.pager.memcg);
         if !memcg.shares() {
@@ -25,6 +25,8 @@ impl Kswapd {
             memcg.end_sharing();
             pager.mm.end_sharing();
         }
+        self.sample();
+        memcg.return_charges(pager);
     }
 
     pub(super) fn sample(&self) {
@@ -39,10 +41,10 @@ impl Kswapd {
     /// What the dead were charged is nobody's, or ours, if they shared it with us.
     pub(super) fn return_charges(&mut self) {
         let (pager, memcg) = (self.pager, &self.pager.memcg);
-        if memcg.shares() && memcg.has_dead(pager) {
+        if !memcg.shares() {
+            memcg.return_charges(pager);
+        } else if memcg.has_dead(pager) {
             self.look_at_shares();
-            self.sample();
         }
-        memcg.return_charges(pager);
     }
 }
