@@ -3,6 +3,7 @@
 use lock_api::RawMutex;
 
 use crate::bring::{Bring, Load, Read, ZEROS, Zeros};
+use crate::locality::Span;
 use crate::machine::{Done, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::readahead::{Ahead, Window};
@@ -223,7 +224,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let slot = self.table.lookup(vpn);
         let is_swapped = matches!(slot, Slot::Swap(_));
         if self.locality.note_load(vpn) {
-            self.locality.judge(self.stored());
+            self.locality.judge(self.span());
         }
         let ahead = self.follow(vpn, mm.config.load_order_max());
         let window = match ahead.is_expected() {
@@ -271,10 +272,15 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         };
         if adjoining.pages() > 1 && self.locality.is_probe() {
             self.take_along(worker, vpn, Window::of(adjoining));
-            self.locality.watch(vpn, worker.load_pages(), self.stored());
+            self.locality.watch(vpn, worker.load_pages(), self.span());
             return Window::around(vpn, 0);
         }
         Window::of(self.locality.narrow(adjoining, vpn, is_swapped))
+    }
+
+    /// What is stored, and what leaves before a page that is mapped now.
+    fn span(&self) -> Span {
+        Span::new(self.stored(), self.resident - self.active - self.unevictable)
     }
 
     /// Whether a page is on the device, or in the pool or of one word, and no other thread brings it.

@@ -7,7 +7,9 @@
 //! In the long run every page is touched, and one that is brought early takes the place of another. So what counts is how many more
 //! of the neighbours are faulted than chance would have it, were all stored pages as likely as each other. A page from the pool is brought with its
 //! neighbours if many of them are wanted soon; one from the device already if neighbours are wanted more than others, since the wait for it costs as much
-//! as many pages that were brought for nothing: hot pages lie beside each other, though which is touched next is nobody's guess.
+//! as many pages that were brought for nothing: hot pages lie beside each other, though which is touched next is nobody's guess. But what is
+//! wanted only after it has left again was brought for nothing in any case, so nobody looks for longer than a page stays that nothing is known of
+//! ([`Span`]): a page that is touched now and then has others like it beside it, and they fill memory where the hot ones are there already.
 
 use crate::page::{PageRange, Vpn};
 
@@ -16,6 +18,8 @@ const PROBES: usize = 64;
 /// One is watched for as many faults as one part in so many of the stored pages, of which there are so many at least.
 const HORIZON: u64 = 8;
 const STORED_LEAST: u64 = 1024;
+/// It is watched for as many times as long as a page stays.
+const STAYS: u64 = 4;
 /// Faults from one probe to the next at least (a prime: patterns have periods).
 const EVERY_LEAST: u64 = 17;
 /// Faults after which a probe has a say.
@@ -26,6 +30,31 @@ const JUDGE_EVERY: u64 = 16;
 const WATCHED_LEAST: f32 = 32.0;
 /// log2 of the pages of an aligned folio that are near to each other.
 const NEAR_ORDER: u32 = 2;
+/// A read is worth its neighbours if one in so many is wanted as long as it stays.
+const READ_SHARE: f32 = 20.0;
+
+/// What faults are counted against.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    stored: u64,
+    /// How long a page stays that is brought along.
+    stay: u64,
+}
+
+impl Span {
+    /// About `stored` pages are, and so many resident ones leave before one that is mapped now, unless it proves that it is wanted.
+    pub(crate) fn new(stored: u64, before: u64) -> Self {
+        Self {
+            stored: stored.max(STORED_LEAST),
+            stay: (before >> NEAR_ORDER).max(AGE_LEAST),
+        }
+    }
+
+    /// For how many faults a probe is watched.
+    fn watch(self) -> u64 {
+        (self.stored / HORIZON).min(self.stay * STAYS)
+    }
+}
 
 /// Which neighbours are worth bringing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +72,8 @@ struct Probe {
     wanted: [u64; 2],
     /// Faults before it was.
     since: u64,
+    /// Faults that it is watched for.
+    stay: u64,
 }
 
 impl Probe {
@@ -63,6 +94,8 @@ struct Seen {
     watched: f32,
     wanted: f32,
     by_chance: f32,
+    /// Of those watched and those wanted, how many were watched for as long as they would have stayed.
+    stayed: [f32; 2],
 }
 
 impl Seen {
@@ -73,6 +106,10 @@ impl Seen {
 
     /// So many more than by chance that it is none, or so few that there is nothing to it.
     fn is_worth_a_read(self) -> Option<bool> {
+        let [watched, wanted] = self.stayed;
+        if watched >= WATCHED_LEAST && wanted * READ_SHARE < watched {
+            return Some(false);
+        }
         if self.wanted >= self.by_chance * 1.6 + 4.0 {
             return Some(true);
         }
@@ -109,7 +146,8 @@ impl Locality {
     pub(crate) fn note_load(&mut self, vpn: Vpn) -> bool {
         self.faults += 1;
         for probe in self.probes.iter_mut().flatten() {
-            if probe.run.contains(vpn) && vpn != probe.own {
+            let stays = self.faults - probe.since <= probe.stay;
+            if stays && probe.run.contains(vpn) && vpn != probe.own {
                 probe.wanted[usize::from(!probe.is_near(vpn))] += 1;
             }
         }
@@ -122,38 +160,42 @@ impl Locality {
     }
 
     /// `vpn`, one of `pages` neighbours, is loaded alone, to see whether the others are faulted.
-    pub(crate) fn watch(&mut self, vpn: Vpn, pages: &[Vpn], stored: u64) {
+    pub(crate) fn watch(&mut self, vpn: Vpn, pages: &[Vpn], span: Span) {
         let (Some(first), true) = (pages.first(), pages.len() > 1) else {
             return;
         };
-        self.next = self.faults + (stored / HORIZON / PROBES as u64).max(EVERY_LEAST);
+        self.next = self.faults + (span.watch() / PROBES as u64).max(EVERY_LEAST);
         self.probes[self.hand] = Some(Probe {
             own: vpn,
             run: PageRange::new(*first, pages.len() as u64),
             wanted: [0; 2],
             since: self.faults,
+            stay: span.stay,
         });
         self.hand = (self.hand + 1) % PROBES;
     }
 
-    /// Whether neighbours are worth it, where about `stored` pages are.
-    pub(crate) fn judge(&mut self, stored: u64) {
-        let stored = stored.max(STORED_LEAST);
+    /// Whether neighbours are worth it.
+    pub(crate) fn judge(&mut self, span: Span) {
         let (now, mut seen) = (self.faults, [Seen::default(); 2]);
         for probe in &mut self.probes {
             // Of a scan there are many faults and no probes: those from before it would be full of what it has passed.
-            let _ = probe.take_if(|probe| now - probe.since > stored / HORIZON * 2);
+            let _ = probe.take_if(|probe| now - probe.since > span.watch() * 2);
         }
         for probe in self.probes.iter().flatten() {
             let age = now - probe.since;
             if age < AGE_LEAST {
                 continue;
             }
-            let chance = age as f32 / stored as f32;
+            let chance = age.min(probe.stay) as f32 / span.stored as f32;
             for ((seen, neighbours), wanted) in seen.iter_mut().zip(probe.neighbours()).zip(probe.wanted) {
                 seen.watched += neighbours as f32;
                 seen.wanted += wanted.min(neighbours) as f32;
                 seen.by_chance += neighbours as f32 * chance;
+                if age >= probe.stay {
+                    seen.stayed[0] += neighbours as f32;
+                    seen.stayed[1] += wanted.min(neighbours) as f32;
+                }
             }
         }
         if let Some(verdict) = seen[0].is_worth_a_load() {
@@ -195,17 +237,21 @@ mod test {
     use super::*;
 
     const STORED: u64 = 20_000;
+    const SPAN: Span = Span {
+        stored: STORED,
+        stay: STORED / 4,
+    };
 
     /// Loads of `next()`, each a probe of what is left of its eight pages when it is its turn.
     fn loads(locality: &mut Locality, n: u32, mut next: impl FnMut() -> u64) {
         for _ in 0..n {
             let vpn = Vpn::new(next());
             if locality.note_load(vpn) {
-                locality.judge(STORED);
+                locality.judge(SPAN);
             }
             if locality.is_probe() {
                 let pages: Vec<Vpn> = PageRange::new(vpn, 8 - vpn.number() % 8).iter().collect();
-                locality.watch(vpn, &pages, STORED);
+                locality.watch(vpn, &pages, SPAN);
             }
         }
     }
