@@ -68,6 +68,8 @@ struct Probe {
     /// The page that was loaded alone, and it with its neighbours.
     own: Vpn,
     run: PageRange,
+    /// The near ones, and the others.
+    neighbours: [u64; 2],
     /// Of the near ones, and of the others.
     wanted: [u64; 2],
     /// Faults before it was.
@@ -76,16 +78,8 @@ struct Probe {
     stay: u64,
 }
 
-impl Probe {
-    fn is_near(&self, page: Vpn) -> bool {
-        page.number() >> NEAR_ORDER == self.own.number() >> NEAR_ORDER
-    }
-
-    /// The near neighbours, and the others.
-    fn neighbours(&self) -> [u64; 2] {
-        let near = self.run.iter().filter(|page| self.is_near(*page)).count() as u64;
-        [near - 1, self.run.pages() - near]
-    }
+fn is_near(own: Vpn, page: Vpn) -> bool {
+    page.number() >> NEAR_ORDER == own.number() >> NEAR_ORDER
 }
 
 /// What became of neighbours that are watched.
@@ -146,9 +140,8 @@ impl Locality {
     pub(crate) fn note_load(&mut self, vpn: Vpn) -> bool {
         self.faults += 1;
         for probe in self.probes.iter_mut().flatten() {
-            let stays = self.faults - probe.since <= probe.stay;
-            if stays && probe.run.contains(vpn) && vpn != probe.own {
-                probe.wanted[usize::from(!probe.is_near(vpn))] += 1;
+            if probe.run.contains(vpn) && vpn != probe.own && self.faults - probe.since <= probe.stay {
+                probe.wanted[usize::from(!is_near(probe.own, vpn))] += 1;
             }
         }
         self.faults.is_multiple_of(JUDGE_EVERY)
@@ -165,9 +158,12 @@ impl Locality {
             return;
         };
         self.next = self.faults + (span.watch() / PROBES as u64).max(EVERY_LEAST);
+        let run = PageRange::new(*first, pages.len() as u64);
+        let near = run.iter().filter(|page| is_near(vpn, *page)).count() as u64;
         self.probes[self.hand] = Some(Probe {
             own: vpn,
-            run: PageRange::new(*first, pages.len() as u64),
+            run,
+            neighbours: [near - 1, run.pages() - near],
             wanted: [0; 2],
             since: self.faults,
             stay: span.stay,
@@ -188,7 +184,7 @@ impl Locality {
                 continue;
             }
             let chance = age.min(probe.stay) as f32 / span.stored as f32;
-            for ((seen, neighbours), wanted) in seen.iter_mut().zip(probe.neighbours()).zip(probe.wanted) {
+            for ((seen, neighbours), wanted) in seen.iter_mut().zip(probe.neighbours).zip(probe.wanted) {
                 seen.watched += neighbours as f32;
                 seen.wanted += wanted.min(neighbours) as f32;
                 seen.by_chance += neighbours as f32 * chance;
@@ -243,15 +239,19 @@ mod test {
     };
 
     /// Loads of `next()`, each a probe of what is left of its eight pages when it is its turn.
-    fn loads(locality: &mut Locality, n: u32, mut next: impl FnMut() -> u64) {
+    fn loads(locality: &mut Locality, n: u32, next: impl FnMut() -> u64) {
+        loads_of(locality, SPAN, n, next);
+    }
+
+    fn loads_of(locality: &mut Locality, span: Span, n: u32, mut next: impl FnMut() -> u64) {
         for _ in 0..n {
             let vpn = Vpn::new(next());
             if locality.note_load(vpn) {
-                locality.judge(SPAN);
+                locality.judge(span);
             }
             if locality.is_probe() {
                 let pages: Vec<Vpn> = PageRange::new(vpn, 8 - vpn.number() % 8).iter().collect();
-                locality.watch(vpn, &pages, SPAN);
+                locality.watch(vpn, &pages, span);
             }
         }
     }
@@ -283,6 +283,23 @@ mod test {
         });
         assert_eq!(locality.worth(false), Worth::Near);
         assert_ne!(locality.worth(true), Worth::None);
+    }
+
+    #[test]
+    fn what_is_wanted_after_it_has_left_again_is_not_brought() {
+        let (mut locality, mut x) = (Locality::default(), 1);
+        // One cluster in five, of which each page is loaded once in 4,000 times.
+        let mut warm = || {
+            let cluster = random(&mut x) % (STORED / 20);
+            cluster * 20 + random(&mut x) % 4
+        };
+        loads(&mut locality, 20_000, &mut warm);
+        assert_eq!(locality.worth(true), Worth::Near);
+        let hot_ones_are_there = Span { stay: 100, ..SPAN };
+        loads_of(&mut locality, hot_ones_are_there, 2000, &mut warm);
+        assert_eq!(locality.worth(true), Worth::None);
+        loads(&mut locality, 20_000, &mut warm);
+        assert_eq!(locality.worth(true), Worth::Near);
     }
 
     #[test]
