@@ -15,10 +15,10 @@ use crate::page::{PageRange, Vpn};
 
 /// Probes that are watched at a time.
 const PROBES: usize = 64;
-/// One is watched for as many faults as one part in so many of the stored pages, of which there are so many at least.
+/// They follow each other in as many faults as one part in so many of the stored pages, of which there are so many at least, or in so many
+/// times as many as a page stays for, if that is less.
 const HORIZON: u64 = 8;
 const STORED_LEAST: u64 = 1024;
-/// It is watched for as many times as long as a page stays.
 const STAYS: u64 = 4;
 /// Faults from one probe to the next at least (a prime: patterns have periods).
 const EVERY_LEAST: u64 = 17;
@@ -30,7 +30,7 @@ const JUDGE_EVERY: u64 = 16;
 const WATCHED_LEAST: f32 = 32.0;
 /// log2 of the pages of an aligned folio that are near to each other.
 const NEAR_ORDER: u32 = 2;
-/// A read is worth its neighbours if one in so many is wanted as long as it stays.
+/// A neighbour that is read along is worth it if one in so many is wanted while it stays.
 const READ_SHARE: f32 = 20.0;
 
 /// What faults are counted against.
@@ -50,8 +50,8 @@ impl Span {
         }
     }
 
-    /// For how many faults a probe is watched.
-    fn watch(self) -> u64 {
+    /// In how many faults as many probes follow each other as are watched at a time.
+    fn horizon(self) -> u64 {
         (self.stored / HORIZON).min(self.stay * STAYS)
     }
 }
@@ -74,7 +74,7 @@ struct Probe {
     wanted: [u64; 2],
     /// Faults before it was.
     since: u64,
-    /// Faults that it is watched for.
+    /// For how many faults its neighbours would have stayed.
     stay: u64,
 }
 
@@ -157,7 +157,7 @@ impl Locality {
         let (Some(first), true) = (pages.first(), pages.len() > 1) else {
             return;
         };
-        self.next = self.faults + (span.watch() / PROBES as u64).max(EVERY_LEAST);
+        self.next = self.faults + (span.horizon() / PROBES as u64).max(EVERY_LEAST);
         let run = PageRange::new(*first, pages.len() as u64);
         let near = run.iter().filter(|page| is_near(vpn, *page)).count() as u64;
         self.probes[self.hand] = Some(Probe {
@@ -176,7 +176,7 @@ impl Locality {
         let (now, mut seen) = (self.faults, [Seen::default(); 2]);
         for probe in &mut self.probes {
             // Of a scan there are many faults and no probes: those from before it would be full of what it has passed.
-            let _ = probe.take_if(|probe| now - probe.since > span.watch() * 2);
+            let _ = probe.take_if(|probe| now - probe.since > span.horizon() * 2);
         }
         for probe in self.probes.iter().flatten() {
             let age = now - probe.since;
