@@ -87,6 +87,8 @@ struct Kswapd {
     ticks: u32,
     /// Ticks until the first look at what a new child shares.
     look_in: u32,
+    /// Since when no look was of use, as a process of the group was ending.
+    unseen_since: Option<u64>,
     quiet: u32,
     /// Nothing came of the last rounds of reclaim.
     is_barren: bool,
@@ -115,6 +117,7 @@ pub(crate) fn run(pager: &'static Pager) {
             false => 0,
         },
         look_in: 0,
+        unseen_since: None,
         ticks: 0,
         quiet: 0,
         is_barren: false,
@@ -153,7 +156,7 @@ impl Kswapd {
             self.make_room_for_child();
             fork::freeze_until_forked(pager);
             self.look_in = LOOK_AFTER;
-            // Before the child does.
+            // The next ticks come closely: to look before the child does, as a rule.
             self.quiet = 0;
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());

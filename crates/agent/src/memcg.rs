@@ -24,7 +24,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
-use uzswap_ctl::{Field, Group, Key};
+use uzswap_ctl::{Field, Group, Key, PROCESSES};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::robust;
@@ -118,10 +118,33 @@ pub(crate) fn reset_in_child() {
 /// How far a process is.
 #[derive(Clone, Copy)]
 enum Life {
-    /// Its threads are no more, or about to be: its memory is given back.
+    /// Its pager's threads have let go of its memory, as have the others or they are about to.
     Ending,
-    /// So is all it had.
+    /// The last of its pager's threads is gone. Unless it replaced its image, or a thread of the program took longer to go, so is its memory.
     Dead,
+}
+
+/// Slots of the group.
+#[derive(Default)]
+pub(crate) struct Slots([u64; PROCESSES / 64]);
+
+impl Slots {
+    fn add(&mut self, slot: usize) {
+        self.0[slot / 64] |= 1 << (slot % 64);
+    }
+
+    fn holds(&self, slot: usize) -> bool {
+        self.0[slot / 64] >> (slot % 64) & 1 != 0
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|slots| *slots == 0)
+    }
+}
+
+/// Whether the process in this slot is charged anything.
+pub(crate) fn is_charged(group: Group, slot: usize) -> bool {
+    CHARGES.iter().any(|charge| group.field(slot, *charge) != 0)
 }
 
 /// One process's account.
@@ -318,29 +341,35 @@ impl Memcg {
 
     /// What the dead were charged is nobody's.
     pub(crate) fn return_charges(&self, pager: &Pager) {
-        for slot in self.charged(pager, Life::Dead) {
+        self.return_charges_of(&self.dead(pager));
+    }
+
+    /// Those who are dead now and charged anything.
+    pub(crate) fn dead(&self, pager: &Pager) -> Slots {
+        let mut dead = Slots::default();
+        self.charged(pager, Life::Dead).for_each(|slot| dead.add(slot));
+        dead
+    }
+
+    /// What these dead were charged is nobody's.
+    pub(crate) fn return_charges_of(&self, dead: &Slots) {
+        for slot in (0..self.group.high_water()).filter(|slot| dead.holds(*slot)) {
             CHARGES.iter().for_each(|charge| self.group.set_field(slot, *charge, 0));
         }
     }
 
-    /// Whether anything is charged to the dead.
-    pub(crate) fn has_dead(&self, pager: &Pager) -> bool {
-        self.charged(pager, Life::Dead).next().is_some()
-    }
-
-    /// Whether another process, which is charged still, is giving back its memory for good.
+    /// Whether another process of the group, which is charged still, is giving back its memory for good.
     pub(crate) fn is_one_ending(&self, pager: &Pager) -> bool {
         self.charged(pager, Life::Ending).next().is_some()
     }
 
-    /// The slots of others that are charged anything. Only leases tell who lives, and they end last of all.
+    /// The slots of others that are charged anything. Only leases tell who lives.
     fn charged(&self, pager: &Pager, life: Life) -> impl Iterator<Item = usize> {
         let (group, own) = (self.group, self.slot());
-        let is_charged = move |slot: &usize| CHARGES.iter().any(|charge| group.field(*slot, *charge) != 0);
         let is_leased = |slot: &usize| pager.fds().group.is_leased(*slot);
         (0..group.high_water())
             .filter(move |slot| *slot != own && group.field(*slot, Field::Pid) != 0)
-            .filter(is_charged)
+            .filter(move |slot| is_charged(group, *slot))
             .filter(move |slot| match life {
                 Life::Ending => robust::has_ended(group.field(*slot, Field::Teller)) && is_leased(slot),
                 Life::Dead => !is_leased(slot),

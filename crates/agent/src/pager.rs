@@ -236,7 +236,7 @@ pub(crate) fn inherited() -> Option<&'static Pager> {
 fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
     let mut fds = Fds::open(path, group.get(Key::Copies) != 0)?;
-    let slot = take_slot(&fds, group)?;
+    let slot = take_slot(&fds, group, |_| true)?;
     fds.swap = SwapFile::of_group(group, swap_pages(group));
     let config = config(group, fds.swap.as_ref());
     let pool = (group.get(Key::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
@@ -273,10 +273,15 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     Ok(pager)
 }
 
-/// Lease a process slot of the group.
-pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str, Errno)> {
+/// Lease a process slot of the group, one that is `preferred` if there is any.
+pub(crate) fn take_slot(
+    fds: &Fds,
+    group: Group,
+    preferred: impl Fn(usize) -> bool,
+) -> Result<usize, (&'static str, Errno)> {
     let slot = (0..PROCESSES)
-        .find(|slot| fds.group.try_lease(*slot))
+        .find(|slot| preferred(*slot) && fds.group.try_lease(*slot))
+        .or_else(|| (0..PROCESSES).find(|slot| fds.group.try_lease(*slot)))
         .ok_or(("a process slot of the group", Errno::NOSPC))?;
     group.take_slot(slot, thread::pid());
     Ok(slot)

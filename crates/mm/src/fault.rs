@@ -280,7 +280,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// What is stored, and what leaves before a page that is mapped now.
     fn span(&self) -> Span {
-        Span::new(self.stored(), self.resident - self.active - self.unevictable)
+        let leave_last = self.active + self.unevictable + if self.shares { self.shared } else { 0 };
+        Span::new(self.stored(), self.resident - leave_last)
     }
 
     /// Whether a page is on the device, or in the pool or of one word, and no other thread brings it.

@@ -42,7 +42,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// About `stored` pages are, and so many resident ones leave before one that is mapped now, unless it proves that it is wanted.
+    /// About `stored` pages are, and so many resident ones leave before one that is mapped now, unless it proves that it is wanted: four with each
+    /// fault, since that is what is to be judged. Where they are more than half of the stored ones no probe is watched for so long.
     pub(crate) fn new(stored: u64, before: u64) -> Self {
         Self {
             stored: stored.max(STORED_LEAST),

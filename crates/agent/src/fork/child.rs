@@ -107,7 +107,8 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     fds.inherited = inherit_files(pager)?;
     // As many as the parent's: the engine goes on with what it was made for.
     fds.swap = SwapFile::of_group(group, pager.mm.config().swap_pages);
-    let slot = pager::take_slot(&fds, group)?;
+    // What a brother who has died is charged is for our parent to return, once it has seen what it inherits.
+    let slot = pager::take_slot(&fds, group, |slot| !memcg::is_charged(group, slot))?;
     Ok((fds, slot))
 }
 
