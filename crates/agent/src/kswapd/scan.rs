@@ -20,14 +20,14 @@ impl Kswapd {
     }
 
     /// Whether there is room for all that the program may touch unseen.
-    fn defers(&self, sizes: Sizes) -> bool {
+    fn defers(&mut self, sizes: Sizes) -> bool {
         let pager = self.pager;
         let own = pager.mm.gauges().table_bytes as usize + crate::HEAP.live_bytes();
         // What relatives share may be written to, and is ours then.
         pager.memcg.note_touched(sizes.anon.saturating_sub(own + self.shared));
         pager.memcg.claim_unseen(pager) || {
             // Perhaps it is the dead that have it.
-            pager.memcg.return_charges(pager);
+            self.return_charges();
             pager.memcg.claim_unseen(pager)
         }
     }
