@@ -14,7 +14,6 @@ use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};
 use uzswap_sys::Errno;
-use uzswap_sys::thread;
 use uzswap_sys::uffd::{BATCH, Event, Uffd};
 
 use crate::Line;
