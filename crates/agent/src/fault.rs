@@ -19,6 +19,7 @@ use uzswap_sys::uffd::{BATCH, Event, Uffd};
 use crate::Line;
 use crate::cores::CORES;
 use crate::fork::{self, ForkServer};
+use crate::io_poll::IO_POLL;
 use crate::machine::AgentMachine;
 use crate::mailbox::mail;
 use crate::pager::{self, Pager};
@@ -51,11 +52,13 @@ pub(crate) struct FaultThread {
 
 impl FaultThread {
     pub(crate) fn new(pager: &'static Pager) -> Self {
+        let may_spin = pager.memcg.group().get(Key::Spin) != 0;
+        IO_POLL.begin(may_spin);
         Self {
             pager,
             servers: Servers::new(pager).expect("its seat is made with the pager"),
             forks: ForkServer::default(),
-            spin: Spin::new(pager.memcg.group().get(Key::Spin) != 0),
+            spin: Spin::new(may_spin),
         }
     }
 

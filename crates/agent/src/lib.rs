@@ -40,6 +40,7 @@ mod follow;
 mod fork;
 mod hook;
 mod init;
+mod io_poll;
 mod isolation;
 mod kcompressd;
 mod kswapd;

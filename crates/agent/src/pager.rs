@@ -29,6 +29,7 @@ use crate::config::{config, swap_pages};
 use crate::cores::CORES;
 use crate::follow::Watch;
 use crate::fork::Handover;
+use crate::io_poll::IO_POLL;
 use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
@@ -419,6 +420,7 @@ impl Pager {
         self.kcompressd_mail.reset();
         VIGIL.reset();
         CORES.reset();
+        IO_POLL.reset();
         self.replies.reset();
         self.scan_done
             .store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);

@@ -9,6 +9,7 @@ use uzswap_sys::Errno;
 use uzswap_sys::file::{AlignedBuf, File};
 use uzswap_sys::thread;
 
+use crate::io_poll::IO_POLL;
 use crate::seal::Seal;
 
 /// Our own, or one that we inherited.
@@ -70,7 +71,9 @@ impl SwapFile {
 
     /// Read whole pages as they lie there.
     pub(crate) fn read(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
-        self.file.read_at(bytes, place(slot)).map_err(|_| IoError::Failed)
+        IO_POLL
+            .read(&self.file, bytes, place(slot))
+            .map_err(|_| IoError::Failed)
     }
 
     /// Open a page that was read. False: it is not what was written.

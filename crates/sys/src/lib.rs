@@ -26,6 +26,7 @@
 extern crate alloc;
 
 pub mod affinity;
+pub mod aio;
 pub mod cell;
 pub mod crew;
 pub mod file;
