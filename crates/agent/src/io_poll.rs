@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! READY  several threads fault                                -> sleeps for this one
-//!        looking was interrupted for AWAY_NS: somebody else's -> sleeps for BUSY_NS
+//!        somebody else took the core meanwhile                -> sleeps for BUSY_NS
 //!        most reads take longer than MOST_NS                  -> sleeps, until they do not
 //! ```
 //! What it takes ([`Aio`]) delays the end of the process, so it is made once that many reads have been slept for that it is made up for.
@@ -24,10 +24,8 @@ use crate::cores::CORES;
 
 /// How long to look for the end of a read, at most.
 const MOST_NS: u64 = 250_000;
-/// Longer than this between two looks: somebody else had the core.
-const AWAY_NS: u64 = 30_000;
-/// How long reads are slept for after that.
-const BUSY_NS: u64 = 20_000_000;
+/// How long reads are slept for after somebody had it.
+const BUSY_NS: u64 = 5_000_000;
 /// Reads that are slept for first: each loses some 100 us, the end of a process that polls 30 ms.
 const FIRST_SLEPT: u32 = 300;
 /// Of the last reads so many parts must have been brief; each has one part in so many of the say.
@@ -117,17 +115,12 @@ impl State {
         let Some(aio) = is_worthwhile.then(|| self.ready()).flatten() else {
             return 0;
         };
-        // To submit takes a while, too.
-        let (mut last, mut busy_until) = (None, 0);
-        let looks = || {
-            let now = now_ns();
-            if last.replace(now).is_some_and(|last| now > last + AWAY_NS) {
-                busy_until = now + BUSY_NS;
-            }
-            busy_until == 0 && now - began < MOST_NS
-        };
-        let read = aio.read_at(file, bytes, offset, looks);
-        self.busy_until = busy_until;
+        let preemptions = thread::preemptions();
+        let read = aio.read_at(file, bytes, offset, || now_ns() - began < MOST_NS);
+        // A while without a look may as well be the host's; and by now whoever had the core is gone again.
+        if thread::preemptions() != preemptions {
+            self.busy_until = began + BUSY_NS;
+        }
         if let Err(Errno::PERM | Errno::ACCESS | Errno::NOSYS) = read {
             self.aio = Context::Never;
         }

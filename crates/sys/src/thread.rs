@@ -262,6 +262,20 @@ pub(crate) fn is_filtered() -> bool {
     rustix::thread::secure_computing_mode() != Ok(rustix::thread::SecureComputingMode::Disabled)
 }
 
+/// How often another thread took the core from this one. 0 if the program decides which system calls there are.
+pub fn preemptions() -> u64 {
+    const RUSAGE_THREAD: usize = 1;
+    if is_filtered() {
+        return 0;
+    }
+    let mut usage = core::mem::MaybeUninit::<raw::rusage>::zeroed();
+    let args = [RUSAGE_THREAD, usage.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel writes one `rusage` to where there is room for it.
+    let _ = unsafe { syscall(raw::__NR_getrusage as usize, args) };
+    // SAFETY: numbers, zeros at least.
+    unsafe { usage.assume_init() }.ru_nivcsw as u64
+}
+
 /// Have this thread ask for the core again after so many nanoseconds (a slice, `kernel/sched/fair.c`), so that whoever wakes there waits
 /// that long at most, and not for the 3 ms that are usual. Not if the program has it scheduled in a way of its own.
 pub fn take_short_turns(slice_ns: u64) {
