@@ -229,6 +229,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     {
         let wanted = load.wanted;
         self.publish_loaded(mm, worker, load);
+        self.publish_along(mm, worker);
         if worker.has_brought(wanted) {
             return Step::Done(Fault::Served);
         }
@@ -260,7 +261,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     {
         self.streams.narrow(wanted);
         let window = Window::around(wanted, 0);
-        let read = self.take_along(worker, wanted, window);
+        let read = self.take_along(worker, wanted, window, false);
         if worker.loads() == 0 {
             // It lies in the window of another thread: when that is over.
             return Step::Done(Fault::Retry);

@@ -3,7 +3,7 @@
 use lock_api::RawMutex;
 
 use crate::bring::{Bring, Load, Read, ZEROS, Zeros};
-use crate::locality::Span;
+use crate::locality::{Span, Worth};
 use crate::machine::{Done, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::readahead::{Ahead, Window};
@@ -227,11 +227,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             self.locality.judge(self.span());
         }
         let ahead = self.follow(vpn, mm.config.load_order_max());
-        let window = match ahead.is_expected() {
-            true => ahead.window(vpn),
+        let (window, worth) = match ahead.is_expected() {
+            true => (ahead.window(vpn), Worth::All),
             false => self.neighbours(mm, worker, vpn, is_swapped),
         };
-        let read = self.take_along(worker, vpn, window);
+        let read = self.take_along(worker, vpn, window, worth == Worth::Pool);
         self.streams.advance(ahead, window);
         if worker.loads() < window.pages() {
             mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
@@ -258,7 +258,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// What is worth bringing with a page that follows no pattern: at most what adjoins it, since what is in between is there because it is of another
     /// kind.
-    fn neighbours<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> Window
+    fn neighbours<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> (Window, Worth)
     where
         M: Machine<Arena = A>,
     {
@@ -271,11 +271,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             end: last.add(1),
         };
         if adjoining.pages() > 1 && self.locality.is_probe() {
-            self.take_along(worker, vpn, Window::of(adjoining));
+            self.take_along(worker, vpn, Window::of(adjoining), false);
             self.locality.watch(vpn, worker.load_pages(), self.span());
-            return Window::around(vpn, 0);
+            return (Window::around(vpn, 0), Worth::None);
         }
-        Window::of(self.locality.narrow(adjoining, vpn, is_swapped))
+        let worth = self.locality.worth(is_swapped);
+        (Window::of(self.locality.narrow(adjoining, vpn, is_swapped)), worth)
     }
 
     /// What is stored, and what leaves before a page that is mapped now.
@@ -295,12 +296,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// Have the worker load `vpn` and what else of the window is where it is: in the pool, or near it on the device, and that no
-    /// other thread brings; nothing if `vpn` alone is wanted and is none of these. What is to be read, if it is on the device.
+    /// other thread brings; nothing if `vpn` alone is wanted and is none of these. What is to be read, if it is on the device; `to_pool`: then the others are
+    /// only [read along](crate::read_along).
     pub(crate) fn take_along<M: Machine<Arena = A>>(
         &self,
         worker: &mut Worker<M>,
         vpn: Vpn,
         window: Window,
+        to_pool: bool,
     ) -> Option<Read> {
         worker.begin_loads();
         let read = match self.table.lookup(vpn) {
@@ -320,6 +323,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             match self.table.lookup(page) {
                 Slot::Zswap(entry) => self.pool.with_block(&entry, |block| worker.push_load(page, block)),
                 Slot::Filled { word } => worker.push_filled(page, word),
+                Slot::Swap(blob) if to_pool && page != vpn => worker.push_along(page, blob),
                 Slot::Swap(blob) => worker.push_read(page, blob),
                 // Not stored, so not there.
                 Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => {}

@@ -62,6 +62,7 @@ mod lru;
 pub mod machine;
 pub mod page;
 mod range_set;
+mod read_along;
 mod readahead;
 mod recompress;
 mod shared;

@@ -9,7 +9,8 @@
 //! neighbours if many of them are wanted soon; one from the device already if neighbours are wanted more than others, since the wait for it costs as much
 //! as many pages that were brought for nothing: hot pages lie beside each other, though which is touched next is nobody's guess. But what is
 //! wanted only after it has left again was brought for nothing in any case, so nobody looks for longer than a page stays that nothing is known of
-//! ([`Span`]): a page that is touched now and then has others like it beside it, and they fill memory where the hot ones are there already.
+//! ([`Span`]): a page that is touched now and then has others like it beside it, and they fill memory where the hot ones are there already. Those are
+//! read, as one read costs as much as another, but not mapped: they go to the pool ([`read_along`](crate::read_along)).
 
 use crate::page::{PageRange, Vpn};
 
@@ -61,6 +62,8 @@ impl Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worth {
     None,
+    /// The near ones are worth reading, but not the memory: they go to the pool.
+    Pool,
     Near,
     All,
 }
@@ -99,12 +102,17 @@ impl Seen {
         (self.watched >= WATCHED_LEAST).then_some(self.wanted - self.by_chance >= self.watched * 0.4)
     }
 
-    /// So many more than by chance that it is none, or so few that there is nothing to it.
+    /// Whether they are wanted while they stay, and at all.
     fn is_worth_a_read(self) -> Option<bool> {
         let [watched, wanted] = self.stayed;
-        if watched >= WATCHED_LEAST && wanted * READ_SHARE < watched {
-            return Some(false);
+        match watched >= WATCHED_LEAST && wanted * READ_SHARE < watched {
+            true => Some(false),
+            false => self.is_warm(),
         }
+    }
+
+    /// So many more than by chance that it is none, or so few that there is nothing to it.
+    fn is_warm(self) -> Option<bool> {
         if self.wanted >= self.by_chance * 1.6 + 4.0 {
             return Some(true);
         }
@@ -121,6 +129,7 @@ pub(crate) struct Locality {
     is_near_worth_a_load: bool,
     /// The near ones, and the others.
     are_worth_a_read: [bool; 2],
+    is_near_warm: bool,
 }
 
 impl Default for Locality {
@@ -132,6 +141,7 @@ impl Default for Locality {
             hand: 0,
             is_near_worth_a_load: true,
             are_worth_a_read: [true; 2],
+            is_near_warm: true,
         }
     }
 }
@@ -198,6 +208,7 @@ impl Locality {
         if let Some(verdict) = seen[0].is_worth_a_load() {
             self.is_near_worth_a_load = verdict;
         }
+        self.is_near_warm = seen[0].is_warm().unwrap_or(self.is_near_warm);
         for (worth, seen) in self.are_worth_a_read.iter_mut().zip(seen) {
             *worth = seen.is_worth_a_read().unwrap_or(*worth);
         }
@@ -208,6 +219,7 @@ impl Locality {
         match (is_on_device, self.are_worth_a_read, self.is_near_worth_a_load) {
             (true, [true, true], _) => Worth::All,
             (true, [true, false], _) | (false, _, true) => Worth::Near,
+            (true, [false, _], _) if self.is_near_warm => Worth::Pool,
             (true, [false, _], _) | (false, _, false) => Worth::None,
         }
     }
@@ -218,7 +230,7 @@ impl Locality {
         let near = PageRange::new(Vpn::new(start), 1 << NEAR_ORDER);
         match self.worth(is_on_device) {
             Worth::All => window,
-            Worth::Near => PageRange {
+            Worth::Near | Worth::Pool => PageRange {
                 start: window.start.max(near.start),
                 end: window.end.min(near.end),
             },
@@ -298,7 +310,7 @@ mod test {
         assert_eq!(locality.worth(true), Worth::Near);
         let hot_ones_are_there = Span { stay: 100, ..SPAN };
         loads_of(&mut locality, hot_ones_are_there, 2000, &mut warm);
-        assert_eq!(locality.worth(true), Worth::None);
+        assert_eq!(locality.worth(true), Worth::Pool);
         loads(&mut locality, 20_000, &mut warm);
         assert_eq!(locality.worth(true), Worth::Near);
     }

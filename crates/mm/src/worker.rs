@@ -10,6 +10,7 @@ use crate::checksum;
 use crate::lane::{COMPRESSED_MAX, Lane, Outcome, context};
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, Vpn};
+use crate::read_along::Along;
 use crate::swap_table::entry::Blob;
 use crate::zpool::{Block, PoolKind};
 
@@ -36,6 +37,8 @@ pub struct Worker<M: Machine> {
     load_pages: Vec<Vpn>,
     /// Those of them that are read from a device, which are all or none.
     reads: Vec<Blob>,
+    /// What is read along with them.
+    along: Vec<Along>,
     /// Which of the slots that were read are open.
     opened: Vec<bool>,
     io: M::Io,
@@ -119,6 +122,7 @@ impl<M: Machine> Worker<M> {
             loads: Vec::with_capacity(load_pages),
             load_pages: Vec::with_capacity(load_pages),
             reads: Vec::with_capacity(load_pages),
+            along: Vec::with_capacity(load_pages),
             opened: Vec::with_capacity(io_pages),
             io: machine.io_buffer(io_pages),
             io_pages,

@@ -44,6 +44,8 @@ const LEAST: i64 = -4 * MOST;
 #[derive(Default)]
 pub(crate) struct Balance {
     owed: i64,
+    /// Entries that came from the device and were no faults ([`crate::read_along`]): as many of the oldest go there in their place.
+    exchanged: i64,
     /// What was seen at the young end and at the old one, as loads that it was worth; what was long ago counts little.
     gained: i64,
     lost: i64,
@@ -85,14 +87,27 @@ impl Balance {
         self.sent -= self.sent * SENT_PART / all;
     }
 
+    /// So many entries came from the device that nobody has asked for.
+    pub(crate) fn note_along(&mut self, entries: u64) {
+        self.exchanged = (self.exchanged + entries as i64).min(MOST);
+    }
+
     /// Entries to send on in this round of reclaim.
     fn due(&self) -> u32 {
-        if self.owed < ROUND { 0 } else { ROUND as u32 }
+        if self.owed.max(self.exchanged) < ROUND {
+            0
+        } else {
+            ROUND as u32
+        }
     }
 
     /// So many were sent on.
     fn note_sent(&mut self, pages: u64) {
         // What cannot be sent now cannot be soon.
+        if self.exchanged >= ROUND {
+            self.exchanged -= ROUND;
+            return;
+        }
         self.owed -= ROUND;
         self.sent += pages * SENT_PART;
     }

@@ -1,0 +1,73 @@
+//! Neighbours of a page that is read from the device, which go to the pool as they are, compressed, and are not mapped.
+//!
+//! They are warmer than what else is on the device, or they would not be read along ([`locality`](crate::locality)), but not warm enough for memory. The
+//! next one of them that is wanted costs a load instead of a read, and since they are the youngest of the pool, what is sent on in their place is colder.
+//! The slots that they lay in are free again.
+//!
+//! ```text
+//! take_along        lock: their blobs are read with those of the load; they are in its window, so no other thread brings them
+//! take_reads        no lock: opened, and laid behind the blocks of the load
+//! publish_along     lock: those whose word is still the same are stored and published; the others stay on the device
+//! ```
+//! They stay there as well if they cannot be read or opened (whoever wants them will be told), while a fork's freeze lasts, if the pool takes nothing now or is another
+//! one, and for good if they are stored as they are: a whole page is no bargain.
+
+use core::sync::atomic::Ordering;
+
+use lock_api::RawMutex;
+
+use crate::config::SwapOut;
+use crate::machine::Machine;
+use crate::page::Vpn;
+use crate::swap_cache::Kept;
+use crate::swap_table::entry::{Blob, Slot, ZswapEntry};
+use crate::vmstat::Item;
+use crate::worker::Worker;
+use crate::zpool::Arena;
+use crate::{Inner, Mm};
+
+/// A page that is read along.
+pub(crate) struct Along {
+    pub(crate) page: Vpn,
+    pub(crate) blob: Blob,
+    /// Where its block begins, behind those of the load, once it was read and opened.
+    pub(crate) at: Option<usize>,
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Whether a pool of so many pages takes what was read along.
+    fn takes_along(&self, pages: u64) -> bool {
+        let is_in_use = self.is_enabled() && self.swap_out() != SwapOut::Direct;
+        let is_full = self.pool_reached_full.load(Ordering::Relaxed);
+        is_in_use && !is_full && pages < self.pool_limit.load(Ordering::Relaxed)
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// What was read along with a load is put into the pool.
+    pub(crate) fn publish_along<M>(&mut self, mm: &Mm<R, M>, worker: &Worker<M>)
+    where
+        M: Machine<Arena = A>,
+    {
+        // What a relative has too would stay on the device for it.
+        if self.frozen.is_some() || self.shares_pool() || !self.drains() {
+            return;
+        }
+        let codec = self.pool.current().compressor.algorithm.codec();
+        let mut stored = 0;
+        for (page, blob, block) in worker.along() {
+            let is_there = blob.codec == codec && self.table.lookup(page) == Slot::Swap(blob);
+            if !is_there || !mm.takes_along(self.pool.pages()) {
+                continue;
+            }
+            let Ok(handle) = self.pool.store(block) else { break };
+            let tag = self.zswap_lru_add(page, 0);
+            let entry = Kept::new(handle, blob.len).entry();
+            self.publish(page, Slot::Zswap(ZswapEntry { tag, ..entry }));
+            stored += 1;
+        }
+        self.balance.note_along(stored);
+        mm.stat.add(Item::PswpIn, stored);
+        mm.stat.add(Item::SwapRaZswap, stored);
+    }
+}
