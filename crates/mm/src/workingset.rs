@@ -87,6 +87,11 @@ impl Balance {
         self.sent -= self.sent * SENT_PART / all;
     }
 
+    /// Second chances.
+    pub(crate) fn note_restored(&mut self, pages: u64) {
+        (0..pages).for_each(|_| self.note_load(true, false));
+    }
+
     /// So many entries came from the device that nobody has asked for.
     pub(crate) fn note_along(&mut self, entries: u64) {
         self.exchanged = (self.exchanged + entries as i64).min(MOST);
