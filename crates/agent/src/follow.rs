@@ -37,7 +37,7 @@ const BUSY_NS: u64 = 20_000_000;
 const SHORT_NS: u64 = 30_000;
 const SPARSE_NS: u64 = 1_000_000;
 /// The program's core is asked for, for 2 us, once in so many sleeps by how long the last one took: a short one, one that is not, a sparse one.
-const ASK_EVERY: [u32; 3] = [16, 4, 1];
+const ASK_EVERY: [u32; 3] = [16, 4, 4];
 /// Points. What a sleep is worth: a short one that spinning would have spared most of, or another; what it costs to begin, and to go from core to core.
 const SHORT: i32 = 1;
 const LONG: i32 = 4;
