@@ -198,7 +198,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         mm.stat.add(Item::PgMajFault, 1);
         mm.stat.add(Item::RestoreAnon, pages);
         if pages == 1 && self.drains() && !self.shares_pool() {
-            self.balance.note_restored(1);
+            self.balance.note_restored();
         }
         match done.pages {
             // Busy with us, shared after a fork, or the mapping is read-only now: copy. The frame goes with its run.

@@ -49,6 +49,9 @@ pub(crate) struct Balance {
     /// What was seen at the young end and at the old one, as loads that it was worth; what was long ago counts little.
     gained: i64,
     lost: i64,
+    /// Of the pages that reclaim took, those that were stored, and those that were taken back before; what was long ago counts little.
+    stored: i64,
+    restored: i64,
     /// Pages on the device that were sent there for this, in parts of [`SENT_PART`].
     sent: u64,
     /// Entries that left the pool for the device, for whatever reason, since it was compacted.
@@ -60,6 +63,10 @@ impl Balance {
     fn note_load(&mut self, is_youngest: bool, is_oldest: bool) {
         let (gain, loss) = (i64::from(is_youngest), READ_COST * i64::from(is_oldest));
         self.remember(gain, loss);
+        self.owe(gain, loss);
+    }
+
+    fn owe(&mut self, gain: i64, loss: i64) {
         let entries = ENTRIES_PER_REFAULT * if self.is_clear() { HASTE } else { 1 };
         self.owed = (self.owed + entries * gain - ENTRIES_PER_REFAULT * loss).clamp(LEAST, MOST);
     }
@@ -87,9 +94,22 @@ impl Balance {
         self.sent -= self.sent * SENT_PART / all;
     }
 
-    /// Second chances.
-    pub(crate) fn note_restored(&mut self, pages: u64) {
-        (0..pages).for_each(|_| self.note_load(true, false));
+    /// A staged page has had its second chance. Where more of them do than do not, it would better be the pool that gives way.
+    pub(crate) fn note_restored(&mut self) {
+        self.note_taken(0, 1);
+        if self.restored > self.stored {
+            self.owe(1, 0);
+        }
+    }
+
+    /// So many pages that reclaim took were stored or taken back.
+    pub(crate) fn note_taken(&mut self, stored: u64, restored: u64) {
+        self.stored += stored as i64;
+        self.restored += restored as i64;
+        while self.stored + self.restored >= REMEMBERED {
+            self.stored /= 2;
+            self.restored /= 2;
+        }
     }
 
     /// So many entries came from the device that nobody has asked for.

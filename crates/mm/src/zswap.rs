@@ -332,6 +332,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             self.publish(vpn, word);
             stored.pages += 1;
         }
+        self.balance.note_taken(stored.pages, 0);
         mm.stat.add(Item::ZswpOut, blocks);
         mm.stat.add(Item::SwpOutClean, unwritten);
         let item = if is_whole {
