@@ -197,8 +197,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.streams.advance(ahead, Window::of(PageRange::new(vpn, pages)));
         mm.stat.add(Item::PgMajFault, 1);
         mm.stat.add(Item::RestoreAnon, pages);
-        if pages == 1 && self.drains() && !self.shares_pool() {
-            self.balance.note_restored();
+        if pages == 1 {
+            self.weigh_restored();
         }
         match done.pages {
             // Busy with us, shared after a fork, or the mapping is read-only now: copy. The frame goes with its run.

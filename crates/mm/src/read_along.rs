@@ -71,3 +71,96 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         mm.stat.add(Item::SwapRaZswap, stored);
     }
 }
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::Effort;
+    use crate::bring::{Bring, Load};
+    use crate::fault::{Fault, Step};
+    use crate::readahead::Window;
+    use crate::sim::{ARENA_PAGES, BASE, PAGES, World};
+
+    type Sim = World<parking_lot::RawMutex>;
+
+    fn page(n: u64) -> Vpn {
+        Vpn::new(BASE + n)
+    }
+
+    /// All pages on the device.
+    fn written_back() -> Sim {
+        let mut world = Sim::new(1000, ARENA_PAGES);
+        (0..PAGES).for_each(|n| world.write(page(n), n * 12 + 5));
+        while world.mm.shrink(&mut world.worker, 16, Effort::Urgent).reclaimed > 0 {}
+        while world.mm.writeback(&mut world.worker, 64) > 0 {}
+        world
+    }
+
+    /// Load page 17, and read the three beside it along.
+    fn begin(world: &mut Sim) -> Bring {
+        let window = Window::around(page(17), 2);
+        world.mm.with(|inner| {
+            let read = inner.take_along(&mut world.worker, page(17), window, true);
+            assert!(read.is_some() && world.worker.load_pages() == [page(17)]);
+            let bring = Bring::Load(Load {
+                window,
+                read,
+                keep: inner.keeps(world.mm.keep(inner.pool.charged_pages()), 1, false),
+                wanted: page(17),
+                is_last: false,
+            });
+            inner.underway.begin(0, bring);
+            bring
+        })
+    }
+
+    fn finish(world: &mut Sim, bring: Bring) -> Fault {
+        let brought = world.mm.bring(&mut world.worker, bring);
+        match world.mm.publish_brought(&mut world.worker, brought) {
+            Step::Done(fault) => fault,
+            Step::Bring(again) => finish(world, again),
+        }
+    }
+
+    fn in_pool(world: &Sim, pages: core::ops::Range<u64>) -> usize {
+        let is_in_pool = |n: &u64| {
+            world
+                .mm
+                .with(|inner| matches!(inner.table.lookup(page(*n)), Slot::Zswap(_)))
+        };
+        pages.filter(is_in_pool).count()
+    }
+
+    #[test]
+    fn neighbours_go_to_the_pool_and_are_what_they_were() {
+        let mut world = written_back();
+        assert_eq!(in_pool(&world, 0..PAGES), 0);
+        let bring = begin(&mut world);
+        assert_eq!(finish(&mut world, bring), Fault::Served);
+        assert_eq!((in_pool(&world, 16..20), in_pool(&world, 0..PAGES)), (3, 3));
+        (0..PAGES).for_each(|n| world.check(page(n)));
+    }
+
+    #[test]
+    fn they_stay_where_they_are_if_the_pool_takes_nothing() {
+        let mut world = written_back();
+        world.mm.pool_limit.store(0, Ordering::Relaxed);
+        let bring = begin(&mut world);
+        assert_eq!(finish(&mut world, bring), Fault::Served);
+        assert_eq!(in_pool(&world, 0..PAGES), 0);
+        (0..PAGES).for_each(|n| world.check(page(n)));
+    }
+
+    #[test]
+    fn no_other_thread_brings_them_meanwhile() {
+        let mut world = written_back();
+        let mut other = Worker::for_server(world.mm.config(), world.mm.machine(), 1);
+        let bring = begin(&mut world);
+        for n in [16, 18, 19] {
+            assert_eq!(world.mm.fault(&mut other, page(n)), Fault::Retry);
+        }
+        assert_eq!(finish(&mut world, bring), Fault::Served);
+        assert_eq!(world.mm.fault(&mut other, page(18)), Fault::Served);
+        (0..PAGES).for_each(|n| world.check(page(n)));
+    }
+}

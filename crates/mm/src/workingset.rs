@@ -7,6 +7,9 @@
 //! takes many back. A pool whose oldest entries are as warm as the youngest stays as it is, in a scan as well as at random; one full of what
 //! nobody needs gives way until the hot pages fit. A read from the device counts as much as it is likely to be of a page that was sent on for
 //! this: others were sent on before it was known what is hot. Where next to nothing speaks for the pool as it is, it gives way faster.
+//!
+//! There are no youngest pages to be seen where the hot ones nearly fit: what reclaim takes is wanted again while it is staged. So where more is taken
+//! back than is stored, that counts as well. And what came from the device without a fault ([`crate::read_along`]) has as many of the oldest go there.
 
 use core::sync::atomic::Ordering;
 
@@ -63,10 +66,6 @@ impl Balance {
     fn note_load(&mut self, is_youngest: bool, is_oldest: bool) {
         let (gain, loss) = (i64::from(is_youngest), READ_COST * i64::from(is_oldest));
         self.remember(gain, loss);
-        self.owe(gain, loss);
-    }
-
-    fn owe(&mut self, gain: i64, loss: i64) {
         let entries = ENTRIES_PER_REFAULT * if self.is_clear() { HASTE } else { 1 };
         self.owed = (self.owed + entries * gain - ENTRIES_PER_REFAULT * loss).clamp(LEAST, MOST);
     }
@@ -94,22 +93,20 @@ impl Balance {
         self.sent -= self.sent * SENT_PART / all;
     }
 
-    /// A staged page has had its second chance. Where more of them do than do not, it would better be the pool that gives way.
-    pub(crate) fn note_restored(&mut self) {
+    /// A staged page was taken back. Where more of them are than are stored, each counts as one of the youngest.
+    fn note_restored(&mut self) {
         self.note_taken(0, 1);
         if self.restored > self.stored {
-            self.owe(1, 0);
+            self.note_load(true, false);
         }
     }
 
     /// So many pages that reclaim took were stored or taken back.
     pub(crate) fn note_taken(&mut self, stored: u64, restored: u64) {
-        self.stored += stored as i64;
-        self.restored += restored as i64;
-        while self.stored + self.restored >= REMEMBERED {
-            self.stored /= 2;
-            self.restored /= 2;
-        }
+        let all = self.stored + self.restored + (stored + restored) as i64;
+        let part = if all >= REMEMBERED { 2 } else { 1 };
+        self.stored = (self.stored + stored as i64) / part;
+        self.restored = (self.restored + restored as i64) / part;
     }
 
     /// So many entries came from the device that nobody has asked for.
@@ -119,11 +116,8 @@ impl Balance {
 
     /// Entries to send on in this round of reclaim.
     fn due(&self) -> u32 {
-        if self.owed.max(self.exchanged) < ROUND {
-            0
-        } else {
-            ROUND as u32
-        }
+        let is_due = self.owed.max(self.exchanged) >= ROUND;
+        if is_due { ROUND as u32 } else { 0 }
     }
 
     /// So many were sent on.
@@ -168,6 +162,13 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Stored pages but those of one word; those on the device are a guess.
     pub(crate) fn stored(&self) -> u64 {
         self.pool.objects() + self.slots.in_use() * PAGES_PER_SLOT
+    }
+
+    /// A staged page had its second chance.
+    pub(crate) fn weigh_restored(&mut self) {
+        if self.drains() && !self.shares_pool() {
+            self.balance.note_restored();
+        }
     }
 
     /// A stored page is faulted: `slot` says where it was.
@@ -237,6 +238,26 @@ mod test {
         // Each of these is worth as much as six of the others.
         (0..30).for_each(|_| balance.note_load(false, true));
         assert_eq!(entries(&mut balance, 10), 10 * ENTRIES_PER_REFAULT);
+    }
+
+    #[test]
+    fn second_chances_count_where_they_are_most_of_what_reclaim_gets() {
+        let mut balance = Balance::default();
+        balance.note_taken(500, 0);
+        (0..400).for_each(|_| balance.note_restored());
+        assert_eq!(balance.due(), 0);
+        (0..400).for_each(|_| balance.note_restored());
+        assert_eq!(balance.due(), 32);
+    }
+
+    #[test]
+    fn what_came_along_is_made_up_for() {
+        let mut balance = Balance::default();
+        (0..100).for_each(|_| balance.note_load(false, true));
+        balance.note_along(40);
+        assert_eq!(balance.due(), 32);
+        balance.note_sent(32);
+        assert_eq!((balance.due(), balance.sent), (0, 0));
     }
 
     #[test]
