@@ -46,14 +46,9 @@ struct State {
     /// Part of the reads that were brief lately, in parts of [`SCALE`].
     brief: u32,
     busy_until: u64,
-    aio: Context,
-}
-
-enum Context {
-    NotYet,
-    Ready(Aio),
+    aio: Aio,
     /// It cannot be had.
-    Never,
+    is_refused: bool,
 }
 
 impl IoPoll {
@@ -64,7 +59,8 @@ impl IoPoll {
                 slept: 0,
                 brief: SCALE,
                 busy_until: 0,
-                aio: Context::NotYet,
+                aio: Aio::new(),
+                is_refused: false,
             }),
         }
     }
@@ -77,14 +73,12 @@ impl IoPoll {
     /// In a forked child: the context was the parent's.
     pub(crate) fn reset(&self) {
         if self.state.is_locked() {
-            // SAFETY: locked by a thread of the parent's, which does not exist here.
+            // SAFETY: locked by a thread of the parent's, which does not exist here. What it may have been writing then are words, each one valid.
             unsafe { self.state.force_unlock() };
         }
         let mut state = self.state.lock();
         state.slept = 0;
-        if let Context::Ready(aio) = core::mem::replace(&mut state.aio, Context::NotYet) {
-            aio.abandon();
-        }
+        state.aio.abandon();
     }
 
     /// Fill `bytes` from `offset` of `file`.
@@ -122,7 +116,7 @@ impl State {
             self.busy_until = began + BUSY_NS;
         }
         if let Err(Errno::PERM | Errno::ACCESS | Errno::NOSYS) = read {
-            self.aio = Context::Never;
+            self.is_refused = true;
         }
         read.unwrap_or(0)
     }
@@ -132,13 +126,8 @@ impl State {
             self.slept += 1;
             return None;
         }
-        if let Context::NotYet = self.aio {
-            self.aio = Aio::new().map_or(Context::Never, Context::Ready);
-        }
-        match &mut self.aio {
-            Context::Ready(aio) => Some(aio),
-            Context::NotYet | Context::Never => None,
-        }
+        self.is_refused = self.is_refused || self.aio.make().is_err();
+        (!self.is_refused).then_some(&mut self.aio)
     }
 
     fn note_read(&mut self, ns: u64) {

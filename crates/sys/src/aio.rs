@@ -3,7 +3,7 @@
 //! Completions appear in a ring that the kernel maps into the process, so to look costs no system call. They are taken out of it by hand as well, which the
 //! kernel provides for: a read is over when its completion is seen, and not before, and that must not depend on a call that a filter may refuse by then.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
@@ -58,47 +58,73 @@ struct Ring {
 const MAGIC: u32 = 0xa10a_10a1;
 
 /// A context for one read at a time. It lives as long as the process, whose end it delays by tens of milliseconds: the kernel waits for an RCU grace period.
+///
+/// One word says whether it is there, so that a process that is forked meanwhile has either none or one to [`abandon`](Self::abandon).
+#[derive(Default)]
 pub struct Aio {
-    /// The address of its ring, which is also its number.
-    ring: usize,
+    /// The address of its ring, which is also its number. 0: not made.
+    ring: AtomicUsize,
+    /// Of the ring, in bytes.
+    len: usize,
 }
 
 impl Aio {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self {
+            ring: AtomicUsize::new(0),
+            len: 0,
+        }
+    }
+
+    /// Whether it is made.
+    pub fn is_made(&self) -> bool {
+        self.number() != 0
+    }
+
+    fn number(&self) -> usize {
+        self.ring.load(Ordering::Relaxed)
+    }
+
+    /// Make it, if it is not.
+    ///
     /// # Errors
     /// EAGAIN where the system has no more of them (fs.aio-max-nr), ENOSYS, EPERM where a filter decides which system calls there are, ENOTSUP for a ring
     /// that is of another kind.
-    pub fn new() -> Result<Self> {
+    pub fn make(&mut self) -> Result<()> {
+        if self.is_made() {
+            return Ok(());
+        }
         if is_filtered() {
             return Err(Errno::PERM);
         }
         let mut ring: usize = 0;
         // SAFETY: writes the context's number.
         unsafe { syscall(raw::__NR_io_setup as usize, [1, &raw mut ring as usize, 0, 0, 0, 0])? };
-        let aio = Self { ring };
-        let Ring {
-            nr,
-            magic,
-            incompat_features,
-            header_length,
-            ..
-        } = aio.ring();
-        if (*magic, *incompat_features, *header_length as usize) != (MAGIC, 0, size_of::<Ring>()) || *nr == 0 {
-            // SAFETY: nothing was submitted.
+        // SAFETY: mapped and aligned to a page since io_setup.
+        let header = unsafe { &*(ring as *const Ring) };
+        let is_known = (header.magic, header.incompat_features) == (MAGIC, 0);
+        if !is_known || header.header_length as usize != size_of::<Ring>() || header.nr == 0 {
+            // SAFETY: nothing was submitted, and nobody looks at the ring any more.
             let _ = unsafe { syscall(raw::__NR_io_destroy as usize, [ring, 0, 0, 0, 0, 0]) };
             return Err(Errno::NOTSUP);
         }
-        Ok(aio)
+        let events = header.nr as usize * size_of::<IoEvent>();
+        self.len = (size_of::<Ring>() + events).next_multiple_of(PAGE_SIZE);
+        self.ring.store(ring, Ordering::Release);
+        Ok(())
     }
 
+    /// Of a context that is made.
     fn ring(&self) -> &Ring {
         // SAFETY: mapped and aligned to a page since io_setup, until `abandon`. What the kernel writes later are the atomics and the events.
-        unsafe { &*(self.ring as *const Ring) }
+        unsafe { &*(self.number() as *const Ring) }
     }
 
     /// Read into `bytes` from `offset` of `file`, looking for the end while `looks`, then sleeping. How many bytes.
     ///
     /// # Errors
-    /// What `io_submit` answers, nothing was read then; EPERM where a filter came meanwhile; what the read itself does.
+    /// What `io_submit` answers, nothing was read then; EPERM where a filter came meanwhile, EINVAL where it is not made; what the read itself does.
     pub fn read_at(
         &mut self,
         file: &File,
@@ -106,6 +132,9 @@ impl Aio {
         offset: u64,
         looks: impl FnMut() -> bool,
     ) -> Result<usize> {
+        if !self.is_made() {
+            return Err(Errno::INVAL);
+        }
         if is_filtered() {
             return Err(Errno::PERM);
         }
@@ -120,7 +149,7 @@ impl Aio {
         let iocbs = [&raw const iocb];
         let submit = raw::__NR_io_submit as usize;
         // SAFETY: the kernel reads one iocb, and writes to `bytes` until its completion is seen, which `wait` below is there for.
-        match unsafe { syscall(submit, [self.ring, 1, iocbs.as_ptr() as usize, 0, 0, 0])? } {
+        match unsafe { syscall(submit, [self.number(), 1, iocbs.as_ptr() as usize, 0, 0, 0])? } {
             1 => {}
             _ => return Err(Errno::AGAIN),
         }
@@ -151,7 +180,7 @@ impl Aio {
         if ring.tail.load(Ordering::Acquire) == head {
             return None;
         }
-        let event = self.ring + size_of::<Ring>() + (head % nr) as usize * size_of::<IoEvent>();
+        let event = self.number() + size_of::<Ring>() + (head % nr) as usize * size_of::<IoEvent>();
         // SAFETY: in the ring, complete, and not written to again until the head is behind it.
         let result = unsafe { (*(event as *const IoEvent)).res };
         ring.head.store((head + 1) % nr, Ordering::Release);
@@ -166,7 +195,7 @@ impl Aio {
             res2: 0,
         };
         loop {
-            let args = [self.ring, 1, 1, &raw mut event as usize, 0, 0];
+            let args = [self.number(), 1, 1, &raw mut event as usize, 0, 0];
             // SAFETY: writes one event at most.
             match unsafe { syscall(raw::__NR_io_getevents as usize, args) } {
                 Ok(1) => return event.res,
@@ -180,10 +209,14 @@ impl Aio {
         }
     }
 
-    /// In a forked child, where there is a mapping of the ring but no context.
-    pub fn abandon(self) {
-        // SAFETY: a page or a few of the kernel's that nobody else knows of; one is enough for the events of one read.
-        let _ = unsafe { syscall(raw::__NR_munmap as usize, [self.ring, PAGE_SIZE, 0, 0, 0, 0]) };
+    /// In a forked child, where there is a mapping of the ring but no context: none is made.
+    pub fn abandon(&mut self) {
+        if !self.is_made() {
+            return;
+        }
+        // SAFETY: whole pages of a mapping of the kernel's making, which nobody else knows of.
+        let _ = unsafe { syscall(raw::__NR_munmap as usize, [self.number(), self.len, 0, 0, 0, 0]) };
+        self.ring.store(0, Ordering::Relaxed);
     }
 }
 
@@ -202,11 +235,15 @@ mod test {
             buf.bytes_mut(PAGE_SIZE).fill(slot as u8);
             file.write_at(buf.bytes(PAGE_SIZE), slot * PAGE_SIZE as u64).unwrap();
         }
-        let mut aio = match Aio::new() {
-            Ok(aio) => aio,
+        let mut aio = Aio::new();
+        assert_eq!(
+            aio.read_at(&file, buf.bytes_mut(PAGE_SIZE), 0, || true),
+            Err(Errno::INVAL)
+        );
+        if let Err(errno) = aio.make() {
             // Under a filter of system calls, as most containers have one.
-            Err(errno) => return assert_eq!(errno, Errno::PERM),
-        };
+            return assert_eq!(errno, Errno::PERM);
+        }
         // More than there are events in the ring.
         for slot in 0..199u64 {
             let (bytes, offset) = (buf.bytes_mut(2 * PAGE_SIZE), slot * PAGE_SIZE as u64);

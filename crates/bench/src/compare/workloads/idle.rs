@@ -15,6 +15,8 @@ const TOTAL_PERCENT: u64 = 40;
 /// `uzswap workload idle`.
 pub(super) struct Idle {
     mib: u64,
+    /// Before what is timed: seconds of a program that runs for days. Each hot page has to be seen to be hot by then.
+    settle_touches: u64,
     touches: u64,
 }
 
@@ -22,7 +24,8 @@ impl Idle {
     pub(super) fn new(context: &Context) -> Self {
         Self {
             mib: context.full_or(1024, 256),
-            touches: context.full_or(400_000, 150_000),
+            settle_touches: context.full_or(4_000_000, 150_000),
+            touches: context.full_or(1_200_000, 150_000),
         }
     }
 }
@@ -39,9 +42,9 @@ impl Workload for Idle {
     fn description(&self) -> String {
         format!(
             "A heap of {} MiB, of which 20 % is hot, 10 % touched once in a thousand times and 70 % never, in clusters of 16 KiB. \
-             {TOTAL_PERCENT} % of it for resident memory and pool together. What is timed is {} visits of a page that check \
-             all of its bytes, after as many that are not timed.",
-            self.mib, self.touches
+             {TOTAL_PERCENT} % of it for resident memory and pool together. Settling is {} visits of a page that check \
+             all of its bytes, work {} more.",
+            self.mib, self.settle_touches, self.touches
         )
     }
 
@@ -77,7 +80,7 @@ impl Workload for Idle {
             "--touches".to_owned(),
             self.touches.to_string(),
             "--settle-touches".to_owned(),
-            self.touches.to_string(),
+            self.settle_touches.to_string(),
         ];
         let measured = session.run(&session.workload_program(&args), None)?;
         let stdout = String::from_utf8_lossy(&measured.output.stdout).into_owned();
