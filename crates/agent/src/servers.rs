@@ -33,7 +33,7 @@ pub(crate) const INBOX: usize = 4096;
 
 pub(crate) static HELPERS: Crew = Crew::new(c"uzswap-server", || thread::go_before_others(FAULT_NICE));
 
-/// What one server works with. All of it is taken when it is made: nothing is allocated while faults are served.
+/// What one server works with. All of it is taken when it is made: what is allocated while faults are served is the pool's and the lists'.
 pub(crate) struct Seat {
     number: usize,
     worker: Worker<AgentMachine>,

@@ -261,7 +261,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     {
         self.streams.narrow(wanted);
         let window = Window::around(wanted, 0);
-        let read = self.take_along(worker, wanted, window, false);
+        let read = self.take_along(worker, wanted, window, None);
         if worker.loads() == 0 {
             // It lies in the window of another thread: when that is over.
             return Step::Done(Fault::Retry);

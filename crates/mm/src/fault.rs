@@ -1,6 +1,7 @@
 //! Faults: give a page back.
 
 use lock_api::RawMutex;
+use uzswap_acomp::Codec;
 
 use crate::bring::{Bring, Load, Read, ZEROS, Zeros};
 use crate::locality::{Span, Worth};
@@ -197,9 +198,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.streams.advance(ahead, Window::of(PageRange::new(vpn, pages)));
         mm.stat.add(Item::PgMajFault, 1);
         mm.stat.add(Item::RestoreAnon, pages);
-        if pages == 1 {
-            self.weigh_restored();
-        }
         match done.pages {
             // Busy with us, shared after a fork, or the mapping is read-only now: copy. The frame goes with its run.
             0 => match mm
@@ -209,11 +207,15 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             {
                 None => {
                     self.publish_active_run(vpn, 1);
+                    self.weigh_restored(1);
                     Fault::Served
                 }
                 Some(stop) => self.not_mapped(mm, vpn, stop, true),
             },
-            _ => Fault::Served,
+            pages => {
+                self.weigh_restored(pages.into());
+                Fault::Served
+            }
         }
     }
 
@@ -234,9 +236,15 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             true => (ahead.window(vpn), Worth::All),
             false => self.neighbours(mm, worker, vpn, is_swapped),
         };
-        let read = self.take_along(worker, vpn, window, worth == Worth::Pool);
-        self.streams.advance(ahead, window);
-        if worker.loads() < window.pages() {
+        let along = (worth == Worth::Pool).then(|| self.pool_codec());
+        let read = self.take_along(worker, vpn, window, along);
+        let mapped = if along.is_some() {
+            Window::around(vpn, 0)
+        } else {
+            window
+        };
+        self.streams.advance(ahead, mapped);
+        if worker.loads() < mapped.pages() {
             mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
         }
         if let Some(distance) = self.refault_distance(slot) {
@@ -274,12 +282,15 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             end: last.add(1),
         };
         if adjoining.pages() > 1 && self.locality.is_probe() {
-            self.take_along(worker, vpn, Window::of(adjoining), false);
+            self.take_along(worker, vpn, Window::of(adjoining), None);
             self.locality.watch(vpn, worker.load_pages(), self.span());
             return (Window::around(vpn, 0), Worth::None);
         }
-        let worth = self.locality.worth(is_swapped);
-        (Window::of(self.locality.narrow(adjoining, vpn, is_swapped)), worth)
+        let worth = match self.locality.worth(is_swapped) {
+            Worth::Pool if !self.reads_along(mm) => Worth::None,
+            worth => worth,
+        };
+        (Window::of(worth.narrow(adjoining, vpn)), worth)
     }
 
     /// What is stored, and what leaves before a page that is mapped now.
@@ -299,19 +310,19 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// Have the worker load `vpn` and what else of the window is where it is: in the pool, or near it on the device, and that no
-    /// other thread brings; nothing if `vpn` alone is wanted and is none of these. What is to be read, if it is on the device; `to_pool`: then the others are
-    /// only [read along](crate::read_along).
+    /// other thread brings; nothing if `vpn` alone is wanted and is none of these. What is to be read, if it is on the device; `along`: then the others are
+    /// only [read along](crate::read_along), if they are of this codec.
     pub(crate) fn take_along<M: Machine<Arena = A>>(
         &self,
         worker: &mut Worker<M>,
         vpn: Vpn,
         window: Window,
-        to_pool: bool,
+        along: Option<Codec>,
     ) -> Option<Read> {
         worker.begin_loads();
         let read = match self.table.lookup(vpn) {
             Slot::Zswap(_) | Slot::Filled { .. } => None,
-            Slot::Swap(blob) => Some(self.swap_run(vpn, blob, window, worker.io_pages() as u32)),
+            Slot::Swap(blob) => Some(self.swap_run(vpn, blob, window, along, worker.io_pages() as u32)),
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => return None,
         };
         let range = read.map_or(window.range(), |(range, _)| range);
@@ -326,8 +337,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             match self.table.lookup(page) {
                 Slot::Zswap(entry) => self.pool.with_block(&entry, |block| worker.push_load(page, block)),
                 Slot::Filled { word } => worker.push_filled(page, word),
-                Slot::Swap(blob) if to_pool && page != vpn => worker.push_along(page, blob),
-                Slot::Swap(blob) => worker.push_read(page, blob),
+                Slot::Swap(blob) if page == vpn || along.is_none() => worker.push_read(page, blob),
+                Slot::Swap(blob) if along == Some(blob.codec) => worker.push_along(page, blob),
+                Slot::Swap(_) => {}
                 // Not stored, so not there.
                 Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => {}
             }
@@ -337,12 +349,15 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// The pages of the window around `vpn` that lie so near to it on the device that reading all of them costs no more
     /// than a slot for each, as the range of those, and what has to be read: at most `most` slots.
-    fn swap_run(&self, vpn: Vpn, blob: Blob, window: Window, most: u32) -> (PageRange, Read) {
+    fn swap_run(&self, vpn: Vpn, blob: Blob, window: Window, of: Option<Codec>, most: u32) -> (PageRange, Read) {
         let (mut range, mut read, mut pages) = (PageRange::new(vpn, 1), Read::of(&blob), 1);
         let mut grow = |page: Vpn| {
             let Slot::Swap(blob) = self.table.lookup(page) else {
                 return None;
             };
+            if of.is_some_and(|codec| codec != blob.codec) {
+                return Some(());
+            }
             let more = read.with(&blob)?;
             let is_near = more.slots() <= pages + 2 && more.slots() <= most;
             (range, read, pages) = is_near.then(|| {

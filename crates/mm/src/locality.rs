@@ -223,18 +223,20 @@ impl Locality {
             (true, [false, _], _) | (false, _, false) => Worth::None,
         }
     }
+}
 
+impl Worth {
     /// The part of `window` around `vpn` that is worth bringing.
-    pub(crate) fn narrow(&self, window: PageRange, vpn: Vpn, is_on_device: bool) -> PageRange {
+    pub(crate) fn narrow(self, window: PageRange, vpn: Vpn) -> PageRange {
         let start = vpn.number() >> NEAR_ORDER << NEAR_ORDER;
         let near = PageRange::new(Vpn::new(start), 1 << NEAR_ORDER);
-        match self.worth(is_on_device) {
-            Worth::All => window,
-            Worth::Near | Worth::Pool => PageRange {
+        match self {
+            Self::All => window,
+            Self::Near | Self::Pool => PageRange {
                 start: window.start.max(near.start),
                 end: window.end.min(near.end),
             },
-            Worth::None => PageRange::new(vpn, 1),
+            Self::None => PageRange::new(vpn, 1),
         }
     }
 }

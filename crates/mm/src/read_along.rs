@@ -9,12 +9,13 @@
 //! take_reads        no lock: opened, and laid behind the blocks of the load
 //! publish_along     lock: those whose word is still the same are stored and published; the others stay on the device
 //! ```
-//! They stay there as well if they cannot be read or opened (whoever wants them will be told), while a fork's freeze lasts, if the pool takes nothing now or is another
-//! one, and for good if they are stored as they are: a whole page is no bargain.
+//! They stay there as well if they cannot be read or opened (whoever wants them will be told), or a fork's freeze began meanwhile. Nothing is read along while the pool
+//! takes nothing or a relative has it too, and never what is compressed in another way, or not at all: a whole page is no bargain.
 
 use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
+use uzswap_acomp::Codec;
 
 use crate::config::SwapOut;
 use crate::machine::Machine;
@@ -35,29 +36,40 @@ pub(crate) struct Along {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Whether a pool of so many pages takes what was read along.
+    /// Whether a pool of so many pages takes what is read along, and gives as many pages away for it.
     fn takes_along(&self, pages: u64) -> bool {
-        let is_in_use = self.is_enabled() && self.swap_out() != SwapOut::Direct;
+        let is_in_use =
+            self.is_enabled() && self.swap_out() != SwapOut::Direct && self.balances.load(Ordering::Relaxed);
         let is_full = self.pool_reached_full.load(Ordering::Relaxed);
         is_in_use && !is_full && pages < self.pool_limit.load(Ordering::Relaxed)
     }
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// How blocks are compressed that go into the pool now.
+    pub(crate) fn pool_codec(&self) -> Codec {
+        self.pool.current().compressor.algorithm.codec()
+    }
+
+    /// Whether what is read along could be put into the pool.
+    pub(crate) fn reads_along<M>(&self, mm: &Mm<R, M>) -> bool
+    where
+        M: Machine<Arena = A>,
+    {
+        // What a relative has too would stay on the device for it.
+        self.frozen.is_none() && !self.shares_pool() && self.drains() && mm.takes_along(self.pool.pages())
+    }
+
     /// What was read along with a load is put into the pool.
     pub(crate) fn publish_along<M>(&mut self, mm: &Mm<R, M>, worker: &Worker<M>)
     where
         M: Machine<Arena = A>,
     {
-        // What a relative has too would stay on the device for it.
-        if self.frozen.is_some() || self.shares_pool() || !self.drains() {
-            return;
-        }
-        let codec = self.pool.current().compressor.algorithm.codec();
-        let mut stored = 0;
+        let (codec, mut stored) = (self.pool_codec(), 0);
         for (page, blob, block) in worker.along() {
+            // Another pool may have become the current one.
             let is_there = blob.codec == codec && self.table.lookup(page) == Slot::Swap(blob);
-            if !is_there || !mm.takes_along(self.pool.pages()) {
+            if !is_there || !self.reads_along(mm) {
                 continue;
             }
             let Ok(handle) = self.pool.store(block) else { break };
@@ -100,7 +112,8 @@ mod test {
     fn begin(world: &mut Sim) -> Bring {
         let window = Window::around(page(17), 2);
         world.mm.with(|inner| {
-            let read = inner.take_along(&mut world.worker, page(17), window, true);
+            let along = Some(inner.pool_codec());
+            let read = inner.take_along(&mut world.worker, page(17), window, along);
             assert!(read.is_some() && world.worker.load_pages() == [page(17)]);
             let bring = Bring::Load(Load {
                 window,

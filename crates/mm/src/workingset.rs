@@ -94,9 +94,10 @@ impl Balance {
     }
 
     /// A staged page was taken back. Where more of them are than are stored, each counts as one of the youngest.
-    fn note_restored(&mut self) {
-        self.note_taken(0, 1);
-        if self.restored > self.stored {
+    fn note_restored(&mut self, pages: u64) {
+        self.note_taken(0, pages);
+        // A run of them is a scan that has turned round, and one fault.
+        if pages == 1 && self.restored > self.stored {
             self.note_load(true, false);
         }
     }
@@ -164,10 +165,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.pool.objects() + self.slots.in_use() * PAGES_PER_SLOT
     }
 
-    /// A staged page had its second chance.
-    pub(crate) fn weigh_restored(&mut self) {
+    /// Staged pages had their second chance.
+    pub(crate) fn weigh_restored(&mut self, pages: u64) {
         if self.drains() && !self.shares_pool() {
-            self.balance.note_restored();
+            self.balance.note_restored(pages);
         }
     }
 
@@ -244,9 +245,9 @@ mod test {
     fn second_chances_count_where_they_are_most_of_what_reclaim_gets() {
         let mut balance = Balance::default();
         balance.note_taken(500, 0);
-        (0..400).for_each(|_| balance.note_restored());
+        (0..400).for_each(|_| balance.note_restored(1));
         assert_eq!(balance.due(), 0);
-        (0..400).for_each(|_| balance.note_restored());
+        (0..400).for_each(|_| balance.note_restored(1));
         assert_eq!(balance.due(), 32);
     }
 

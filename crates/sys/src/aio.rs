@@ -138,7 +138,7 @@ impl Aio {
         if is_filtered() {
             return Err(Errno::PERM);
         }
-        let iocb = Iocb {
+        let mut iocb = Iocb {
             opcode: PREAD,
             fd: file.number() as u32,
             buf: bytes.as_mut_ptr() as u64,
@@ -146,9 +146,9 @@ impl Aio {
             offset: offset as i64,
             ..Iocb::default()
         };
-        let iocbs = [&raw const iocb];
+        let iocbs = [&raw mut iocb];
         let submit = raw::__NR_io_submit as usize;
-        // SAFETY: the kernel reads one iocb, and writes to `bytes` until its completion is seen, which `wait` below is there for.
+        // SAFETY: the kernel reads one iocb, and writes its key back, until the call returns; it writes to `bytes` until its completion is seen, which `wait` below is there for.
         match unsafe { syscall(submit, [self.number(), 1, iocbs.as_ptr() as usize, 0, 0, 0])? } {
             1 => {}
             _ => return Err(Errno::AGAIN),
@@ -195,16 +195,19 @@ impl Aio {
             res2: 0,
         };
         loop {
+            if let Some(result) = self.take_completion() {
+                return result;
+            }
+            if is_filtered() {
+                yield_now();
+                continue;
+            }
             let args = [self.number(), 1, 1, &raw mut event as usize, 0, 0];
             // SAFETY: writes one event at most.
             match unsafe { syscall(raw::__NR_io_getevents as usize, args) } {
                 Ok(1) => return event.res,
                 Err(Errno::INTR) => {}
-                // By now a filter forbids it.
                 _ => yield_now(),
-            }
-            if let Some(result) = self.take_completion() {
-                return result;
             }
         }
     }
