@@ -36,7 +36,8 @@ const BUSY_NS: u64 = 20_000_000;
 /// Sleeps below this are short: the program wants the next page at once. Nanoseconds.
 const SHORT_NS: u64 = 30_000;
 const SPARSE_NS: u64 = 1_000_000;
-/// The program's core is asked for, for 2 us, once in so many sleeps by how long the last one took: a short one, one that is not, a sparse one.
+/// The program's core is asked for, for 2 us (8 to 20 where caches are cold), once in so many sleeps by how long the last one took: a short one, one
+/// that is not, a sparse one.
 const ASK_EVERY: [u32; 3] = [16, 4, 4];
 /// Points. What a sleep is worth: a short one that spinning would have spared most of, or another; what it costs to begin, and to go from core to core.
 const SHORT: i32 = 1;

@@ -24,7 +24,7 @@ use crate::cores::CORES;
 
 /// How long to look for the end of a read, at most.
 const MOST_NS: u64 = 250_000;
-/// How long reads are slept for after somebody had it.
+/// How long reads are slept for after somebody else had the core.
 const BUSY_NS: u64 = 5_000_000;
 /// Reads that are slept for first: each loses some 100 us, the end of a process that polls 30 ms.
 const FIRST_SLEPT: u32 = 300;

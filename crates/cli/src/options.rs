@@ -111,7 +111,7 @@ pub(crate) struct RunOptions {
     /// Threads of each process that serve faults, where several threads of it fault or a fault brings much [default: one, and one for every two cores, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SERVERS_MAX as u64))]
     pub(crate) fault_threads: Option<u64>,
-    /// Whether threads keep cores awake while faults follow each other closely; auto: unless the container has a processor quota
+    /// Whether threads keep cores awake while faults follow each other closely or the swap file is read; auto: unless the container has a processor quota
     #[arg(long, value_name = "auto|on|off", default_value = "auto", value_parser = ["auto", "on", "off"])]
     pub(crate) spin: String,
     /// Largest folio: the most memory that one fault maps [default: a 512th of --memory-max, 512K at most]

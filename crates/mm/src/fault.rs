@@ -198,25 +198,18 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.streams.advance(ahead, Window::of(PageRange::new(vpn, pages)));
         mm.stat.add(Item::PgMajFault, 1);
         mm.stat.add(Item::RestoreAnon, pages);
-        match done.pages {
+        if done.pages == 0 {
             // Busy with us, shared after a fork, or the mapping is read-only now: copy. The frame goes with its run.
-            0 => match mm
+            let copied = mm
                 .machine
-                .with_staged(&[slot], |pages| mm.machine.copy_in(vpn, pages[0], true))
-                .stop
-            {
-                None => {
-                    self.publish_active_run(vpn, 1);
-                    self.weigh_restored(1);
-                    Fault::Served
-                }
-                Some(stop) => self.not_mapped(mm, vpn, stop, true),
-            },
-            pages => {
-                self.weigh_restored(pages.into());
-                Fault::Served
+                .with_staged(&[slot], |pages| mm.machine.copy_in(vpn, pages[0], true));
+            if let Some(stop) = copied.stop {
+                return self.not_mapped(mm, vpn, stop, true);
             }
+            self.publish_active_run(vpn, 1);
         }
+        self.weigh_restored(pages);
+        Fault::Served
     }
 
     /// A stored page and what is stored of its window, taken along as it is. The window grows while faults follow a pattern, up to a
