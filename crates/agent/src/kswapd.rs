@@ -24,6 +24,7 @@ use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::Sizes;
 use uzswap_sys::{robust, thread, time};
 
+use self::shares::Shares;
 use crate::cores::CORES;
 use crate::dictionary::Trainer;
 use crate::machine::{AgentMachine, CREW};
@@ -83,12 +84,10 @@ struct Kswapd {
     pool: PoolKind,
     /// `RssAnon` that the engine did not know after the last scan.
     unknown: usize,
-    shared: usize,
+    shares: Shares,
     ticks: u32,
     /// Ticks until the first look at what a new child shares.
     look_in: u32,
-    /// Since when no look was of use, as a process of the group was ending.
-    unseen_since: Option<u64>,
     quiet: u32,
     /// Nothing came of the last rounds of reclaim.
     is_barren: bool,
@@ -112,12 +111,11 @@ pub(crate) fn run(pager: &'static Pager) {
         pool: pager.mm.pool().0,
         unknown: 0,
         // A child's, until it looks: what it has now.
-        shared: match pager.memcg.shares() {
+        shares: Shares::new(match pager.memcg.shares() {
             true => pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon),
             false => 0,
-        },
+        }),
         look_in: 0,
-        unseen_since: None,
         ticks: 0,
         quiet: 0,
         is_barren: false,
@@ -156,6 +154,7 @@ impl Kswapd {
             self.make_room_for_child();
             fork::freeze_until_forked(pager);
             self.look_in = LOOK_AFTER;
+            self.expect_news();
             // The next ticks come closely: to look before the child does, as a rule.
             self.quiet = 0;
         }
@@ -260,7 +259,7 @@ impl Kswapd {
         let Ok(sizes) = pager.fds().proc.sizes() else { return };
         // Both sides of the read: what was counted at either moment is not unknown.
         let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
-        pager.memcg.sample(sizes.anon, counted, self.shared);
+        pager.memcg.sample(sizes.anon, counted, self.known_shared());
         let grown = sizes.anon.saturating_sub(counted) > self.unknown + DRIFT_BYTES;
         let has_changed = asked || grown || sizes.virt != self.sizes.virt || memcg::has_unseen();
         if has_changed {
@@ -280,7 +279,7 @@ impl Kswapd {
         }
         self.look_in = self.look_in.saturating_sub(1);
         if self.look_in == 0 && self.ticks >= FIRST_SHARE_TICK && self.ticks.is_multiple_of(SHARE_TICK) {
-            self.look_at_shares();
+            self.look_if_due();
         }
         self.sample();
     }
@@ -347,7 +346,7 @@ impl Kswapd {
         }
         self.return_charges();
         self.quiet = 0;
-        let low = pager.memcg.low();
+        let low = pager.memcg.low(pager);
         let batch = self.batch();
         let (mut fruitless, mut rounds) = (0, 0u32);
         while self.is_ours_to_reclaim(low) && fruitless < FRUITLESS_MAX && !self.is_waited_for() {
@@ -363,7 +362,7 @@ impl Kswapd {
             }
             if pager.memcg.shares() && (rounds % SHARE_ROUNDS == 0 || core::mem::take(&mut self.look_in) > 0) {
                 // Giving up a page that a relative has as well frees nothing: look, instead of counting on.
-                self.look_at_shares();
+                self.look_if_due();
             }
             if !pager.kcompressd_workers.is_empty() {
                 pager.kcompressd_mail.post(kcompressd::WORK);

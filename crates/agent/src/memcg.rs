@@ -159,6 +159,9 @@ pub(crate) struct Memcg {
     shares: AtomicU8,
     /// Pages of the pool that we were forked with and whoever stored them is charged for, as long as we share.
     pool_inherited: AtomicU64,
+    is_settled: AtomicBool,
+    /// Faults of this process, and of the one that forked it before that.
+    faults: AtomicU64,
 }
 
 impl Memcg {
@@ -170,6 +173,8 @@ impl Memcg {
             touched: AtomicUsize::new(0),
             shares: AtomicU8::new(0),
             pool_inherited: AtomicU64::new(0),
+            is_settled: AtomicBool::new(false),
+            faults: AtomicU64::new(0),
         }
     }
 
@@ -194,6 +199,27 @@ impl Memcg {
     /// A child was forked, or we are one.
     pub(crate) fn begin_sharing(&self) {
         self.shares.store(1, Ordering::Relaxed);
+    }
+
+    /// What relatives share with us is what it was, or is not.
+    pub(crate) fn settle_shares(&self, is_settled: bool) {
+        self.is_settled.store(is_settled, Ordering::Relaxed);
+    }
+
+    /// Whether relatives share pages with us, and what is known of them holds. What is shared does not leave, so what is left to work with may be little:
+    /// then less of it is kept free.
+    fn has_settled_shares(&self) -> bool {
+        self.shares() && self.is_settled.load(Ordering::Relaxed)
+    }
+
+    /// The program waits for a page.
+    pub(crate) fn note_fault(&self) {
+        self.faults.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it has.
+    pub(crate) fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
     }
 
     /// No relative has pages of ours any more.
@@ -254,7 +280,7 @@ impl Memcg {
         // Our claim before the look at others'; and before the look at whether a scan has begun meanwhile, which withdraws it at its end (pairs with
         // `begin_scan` and `note_seen`).
         fence(Ordering::SeqCst);
-        let has_room = is_deferred() && self.unclaimed(pager) >= self.high() / DEFERRAL_SHARE;
+        let has_room = is_deferred() && self.unclaimed(pager) >= self.high(pager) / DEFERRAL_SHARE;
         if !has_room {
             self.note_seen();
         }
@@ -272,16 +298,21 @@ impl Memcg {
     }
 
     /// `memory.high`: where background reclaim starts.
-    pub(crate) fn high(&self) -> u64 {
+    pub(crate) fn high(&self, pager: &Pager) -> u64 {
         let max = self.group.get(Key::MemoryMax);
         let step = (max / 32).clamp(1 << 20, 64 << 20);
+        let step = match self.has_settled_shares() {
+            true => step.min((pager.room() * 2).max(max / 64)),
+            false => step,
+        };
         self.group.get(Key::MemoryHigh).min(max.saturating_sub(step))
     }
 
     /// Where background reclaim stops.
-    pub(crate) fn low(&self) -> u64 {
-        let high = self.high();
-        high.saturating_sub((self.group.get(Key::MemoryMax) / 64).clamp(1 << 19, 32 << 20))
+    pub(crate) fn low(&self, pager: &Pager) -> u64 {
+        let high = self.high(pager);
+        let share = if self.has_settled_shares() { 256 } else { 64 };
+        high.saturating_sub((self.group.get(Key::MemoryMax) / share).clamp(1 << 19, 32 << 20))
     }
 
     /// Whether a child that is forked now would have next to no memory that it does not share.
@@ -295,7 +326,7 @@ impl Memcg {
 
     /// Bytes that may still be charged before background reclaim starts.
     pub(crate) fn headroom(&self, pager: &Pager) -> u64 {
-        self.high().saturating_sub(self.current(pager))
+        self.high(pager).saturating_sub(self.current(pager))
     }
 
     /// Bytes by which `want` more would exceed the limit.

@@ -132,6 +132,8 @@ pub enum Key {
     FaultThreads = 35,
     /// Whether threads may keep a core awake for a fault that is expected: 1: they may.
     Spin = 36,
+    /// How often relatives found that they share other pages than they thought.
+    Unshared = 37,
     /// How they fail: a set of [`FailKind`]s.
     FailKinds = 960,
 }

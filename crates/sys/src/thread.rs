@@ -265,15 +265,25 @@ pub(crate) fn is_filtered() -> bool {
 /// How often another thread took the core from this one. 0 if the program decides which system calls there are.
 pub fn preemptions() -> u64 {
     const RUSAGE_THREAD: usize = 1;
+    usage_of(RUSAGE_THREAD).map_or(0, |usage| usage.ru_nivcsw as u64)
+}
+
+/// Page faults of all threads of this process for which nothing was read, so far. `None`: a filter of system calls may not allow to ask.
+pub fn minor_faults() -> Option<u64> {
+    const RUSAGE_SELF: usize = 0;
+    usage_of(RUSAGE_SELF).map(|usage| usage.ru_minflt as u64)
+}
+
+fn usage_of(who: usize) -> Option<raw::rusage> {
     if is_filtered() {
-        return 0;
+        return None;
     }
     let mut usage = core::mem::MaybeUninit::<raw::rusage>::zeroed();
-    let args = [RUSAGE_THREAD, usage.as_mut_ptr() as usize, 0, 0, 0, 0];
+    let args = [who, usage.as_mut_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: the kernel writes one `rusage` to where there is room for it.
     let _ = unsafe { syscall(raw::__NR_getrusage as usize, args) };
     // SAFETY: numbers, zeros at least.
-    unsafe { usage.assume_init() }.ru_nivcsw as u64
+    Some(unsafe { usage.assume_init() })
 }
 
 /// Have this thread ask for the core again after so many nanoseconds (a slice, `kernel/sched/fair.c`), so that whoever wakes there waits

@@ -24,7 +24,9 @@ impl Kswapd {
         let pager = self.pager;
         let own = pager.mm.gauges().table_bytes as usize + crate::HEAP.live_bytes();
         // What relatives share may be written to, and is ours then.
-        pager.memcg.note_touched(sizes.anon.saturating_sub(own + self.shared));
+        pager
+            .memcg
+            .note_touched(sizes.anon.saturating_sub(own + self.known_shared()));
         pager.memcg.claim_unseen(pager) || {
             // Perhaps it is the dead that have it.
             self.return_charges();
