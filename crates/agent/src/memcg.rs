@@ -159,6 +159,7 @@ pub(crate) struct Memcg {
     shares: AtomicU8,
     /// Pages of the pool that we were forked with and whoever stored them is charged for, as long as we share.
     pool_inherited: AtomicU64,
+    /// What is known of that holds.
     is_settled: AtomicBool,
     /// Faults of this process, and of the one that forked it before that.
     faults: AtomicU64,
@@ -198,6 +199,7 @@ impl Memcg {
 
     /// A child was forked, or we are one.
     pub(crate) fn begin_sharing(&self) {
+        self.settle_shares(false);
         self.shares.store(1, Ordering::Relaxed);
     }
 

@@ -156,7 +156,8 @@ fn progress(what: &str, done: u64, of: u64) {
     let step = (of / 20).max(1);
     if (done + 1).is_multiple_of(step) || done + 1 == of {
         let end = if done + 1 == of { "\n" } else { "\r" };
-        eprint!("  {what:<18} {:>3} %{end}", (done + 1) * 100 / of);
-        let _ = std::io::stderr().flush();
+        // In one write: several processes share a pipe.
+        let line = format!("  {what:<18} {:>3} %{end}", (done + 1) * 100 / of);
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }
