@@ -27,7 +27,7 @@ const LOOK_SHARE: u64 = 16;
 /// What is known of it.
 pub(super) struct Shares {
     /// Bytes charged to relatives, as the last look found them.
-    pub(super) seen: usize,
+    seen: usize,
     /// Copies until then, beginning anywhere; `None`: nobody knows.
     copies: Option<i64>,
     /// How long looks wait, and until when the next one does. Nanoseconds.
@@ -50,6 +50,12 @@ impl Shares {
             unshared: 0,
             unseen_since: None,
         }
+    }
+
+    /// What is charged to relatives when there were so many copies: those since the last look are charged to us.
+    fn known(&self, copies: Option<i64>) -> usize {
+        let since = self.copies.zip(copies).map_or(0, |(then, now)| (now - then).max(0));
+        self.seen.saturating_sub(since as usize * PAGE_SIZE)
     }
 
     /// A look that began at `began` found `seen` bytes where `known` were known. Whether that is news.
@@ -95,7 +101,7 @@ impl Kswapd {
         }
         // Before the look, and asked again after it: whoever ends during the look has given back some of what was looked at.
         let (dead, copies, began) = (memcg.dead(pager), self.copies(), time::now_ns());
-        let known = self.known_shared();
+        let known = self.shares.known(copies);
         let shared = pager.fds().proc.shared_anon().unwrap_or(known);
         if self.is_to_wait() {
             return;
@@ -119,9 +125,9 @@ impl Kswapd {
 
     /// Bytes charged to relatives now, as far as it is known.
     pub(super) fn known_shared(&self) -> usize {
-        let Shares { seen, copies, .. } = self.shares;
-        let since = copies.filter(|_| seen > 0).and_then(|then| Some(self.copies()? - then));
-        seen.saturating_sub(since.map_or(0, |pages| pages.max(0) as usize * PAGE_SIZE))
+        // Nothing is shared, as a rule: nobody is asked then.
+        let copies = (self.shares.seen > 0).then(|| self.copies()).flatten();
+        self.shares.known(copies)
     }
 
     /// How many pages were copied as somebody wrote to them, beginning anywhere.
