@@ -1,6 +1,7 @@
 //! The memory of the compressed pool.
 
 use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use uzswap_mm::Arena;
 use uzswap_mm::page::PAGE_SIZE;
@@ -18,6 +19,14 @@ pub(crate) struct PoolArena(Spans);
 /// Less than this is no block, but a link between free ones.
 const BLOCK_MIN: usize = 16;
 const SPAN_LEN: usize = SPAN_PAGES * PAGE_SIZE;
+
+/// Pages given back to the system, of all processes before this one and of this.
+static RELEASED: AtomicU64 = AtomicU64::new(0);
+
+/// How many pages of pools were given back to the system so far, beginning anywhere.
+pub(crate) fn released() -> u64 {
+    RELEASED.load(Ordering::Relaxed)
+}
 
 impl PoolArena {
     /// Reserve `bytes`, or as much as the address space holds.
@@ -54,6 +63,7 @@ impl Arena for PoolArena {
     }
 
     fn release(&self, span: &mut Span, pages: Range<usize>) {
+        RELEASED.fetch_add(pages.len() as u64, Ordering::Relaxed);
         self.0.discard(span, pages.start * PAGE_SIZE..pages.end * PAGE_SIZE);
     }
 }

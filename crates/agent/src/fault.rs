@@ -139,7 +139,9 @@ fn read_events(
                     thread,
                 } => {
                     note_fault(thread);
-                    pager.memcg.note_fault();
+                    if !is_protected {
+                        pager.memcg.note_fault();
+                    }
                     let addr = addr & !(PAGE_SIZE - 1);
                     inbox.push(Waiting { addr, is_protected });
                 }

@@ -110,11 +110,7 @@ pub(crate) fn run(pager: &'static Pager) {
         sizes: Sizes::default(),
         pool: pager.mm.pool().0,
         unknown: 0,
-        // A child's, until it looks: what it has now.
-        shares: Shares::new(match pager.memcg.shares() {
-            true => pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon),
-            false => 0,
-        }),
+        shares: Shares::new(pager),
         look_in: 0,
         ticks: 0,
         quiet: 0,
@@ -361,7 +357,7 @@ impl Kswapd {
                 self.train();
             }
             if pager.memcg.shares() && (rounds % SHARE_ROUNDS == 0 || core::mem::take(&mut self.look_in) > 0) {
-                // Giving up a page that a relative has as well frees nothing: look, instead of counting on.
+                // Giving up a page that a relative has as well frees nothing: look or sample, instead of counting on.
                 self.look_if_due();
             }
             if !pager.kcompressd_workers.is_empty() {
@@ -440,6 +436,10 @@ impl Kswapd {
             }
         }
         pager.is_unsharing.store(false, Ordering::SeqCst);
+        if !shared.is_empty() {
+            // The copies are ours alone.
+            self.sample();
+        }
     }
 
     /// Tell the group how we are.

@@ -161,7 +161,7 @@ pub(crate) struct Memcg {
     pool_inherited: AtomicU64,
     /// What is known of that holds.
     is_settled: AtomicBool,
-    /// Faults of this process, and of the one that forked it before that.
+    /// Faults of this process that brought what the engine counts, and of the one that forked it before that.
     faults: AtomicU64,
 }
 
@@ -214,7 +214,7 @@ impl Memcg {
         self.shares() && self.is_settled.load(Ordering::Relaxed)
     }
 
-    /// The program waits for a page.
+    /// The program waits for a page that is missing.
     pub(crate) fn note_fault(&self) {
         self.faults.fetch_add(1, Ordering::Relaxed);
     }
@@ -238,6 +238,7 @@ impl Memcg {
 
     /// So many pages were sampled as beyond what the engine counts, which counts them now.
     pub(crate) fn note_adopted(&self, pages: u64) {
+        self.faults.fetch_add(pages, Ordering::Relaxed);
         self.beyond
             .fetch_sub((pages as usize * PAGE_SIZE) as i64, Ordering::Relaxed);
     }
@@ -384,8 +385,11 @@ impl Memcg {
         dead
     }
 
-    /// What these dead were charged is nobody's.
+    /// What these dead were charged is nobody's, or their relatives', who are to look.
     pub(crate) fn return_charges_of(&self, dead: &Slots) {
+        if !dead.is_empty() {
+            self.group.add(Key::Unshared, 1);
+        }
         for slot in (0..self.group.high_water()).filter(|slot| dead.holds(*slot)) {
             CHARGES.iter().for_each(|charge| self.group.set_field(slot, *charge, 0));
         }

@@ -36,7 +36,7 @@ use crate::memcg::Memcg;
 use crate::servers::{self, Seats};
 use crate::swap_file::SwapFile;
 use crate::vigil::VIGIL;
-use crate::{fault, kcompressd, kswapd, vma};
+use crate::{fault, kcompressd, kswapd, memcg, vma};
 
 const IDLE: u32 = 0;
 const STARTING: u32 = 1;
@@ -284,6 +284,10 @@ pub(crate) fn take_slot(
         .find(|slot| preferred(*slot) && fds.group.try_lease(*slot))
         .or_else(|| (0..PROCESSES).find(|slot| fds.group.try_lease(*slot)))
         .ok_or(("a process slot of the group", Errno::NOSPC))?;
+    if memcg::is_charged(group, slot) {
+        // Whoever shared memory with its last owner has that alone now.
+        group.add(Key::Unshared, 1);
+    }
     group.take_slot(slot, thread::pid());
     Ok(slot)
 }

@@ -268,10 +268,10 @@ pub fn preemptions() -> u64 {
     usage_of(RUSAGE_THREAD).map_or(0, |usage| usage.ru_nivcsw as u64)
 }
 
-/// Page faults of all threads of this process for which nothing was read, so far. `None`: a filter of system calls may not allow to ask.
-pub fn minor_faults() -> Option<u64> {
+/// Page faults of all threads of this process so far, minor and major: one that waited for somebody may be either. `None`: a filter of system calls may not allow to ask.
+pub fn faults() -> Option<u64> {
     const RUSAGE_SELF: usize = 0;
-    usage_of(RUSAGE_SELF).map(|usage| usage.ru_minflt as u64)
+    usage_of(RUSAGE_SELF).map(|usage| (usage.ru_minflt + usage.ru_majflt) as u64)
 }
 
 fn usage_of(who: usize) -> Option<raw::rusage> {

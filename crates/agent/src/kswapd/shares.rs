@@ -7,20 +7,29 @@
 //! their next look. Under a filter of system calls nobody learns who is ending (`uzswap_sys::robust`): then it counts twice.
 //!
 //! A look walks all page tables, milliseconds. Where it finds what was known already (a child that only reads) the next one waits twice as long, until looks take one part in
-//! [`LOOK_SHARE`] of the time; whoever finds something else has all of the group look at once, since relatives share it. Between two looks who writes to a shared page is
-//! charged for all of the copy, as the relatives do not know yet that theirs has become their own: of the kernel's count of minor faults, so many were waits for us and so many brought memory;
-//! what is left are copies. Under a filter of system calls that is not known, and nobody waits longer.
+//! [`LOOK_SHARE`] of the time; whoever finds something else, or that somebody is dead, has all of the group look at once, since relatives share it. Between two looks who writes to a
+//! shared page is charged for all of the copy, as the relatives do not know yet that theirs has become their own: of the kernel's count of faults, so many were waits for us and so
+//! many brought memory; what is left are copies, and other faults that bring nothing (of files, of zeros that are read). So copies are charged more than there are rather than less; but
+//! not more of them than was charged to relatives, and who gives up shared memory is charged too little: where much has changed by one or the other, no look waits for more than the time
+//! that one takes. Where copies are not known (a filter of system calls; pages that are copied out, each a fault of ours; huge pages of what is deferred) none waits for more either.
 
 use uzswap_ctl::Key;
+use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::{thread, time};
 
 use super::Kswapd;
+use crate::pager::Pager;
+use crate::{arena, memcg};
 
-/// How long an ending process keeps others from looking: what they write to meanwhile is copied, and not counted. Nanoseconds.
+/// How long an ending process keeps others from looking. Nanoseconds.
 const UNSEEN_NS: u64 = 100_000_000;
-/// A look that finds no more than this is like the one before. Bytes.
+/// A look that finds no more than this is like the one before, nor where that is one part in [`NEWS_SHARE`] of what is shared. Bytes: what is counted at different moments differs by
+/// a window or two.
 const NEWS_BYTES: usize = 512 << 10;
+const NEWS_SHARE: usize = 64;
+/// If so much of what was charged to relatives may have changed, a look is due.
+const DOUBT_SHARE: usize = 8;
 /// At most one part in so many of the time is spent on looks that find nothing new.
 const LOOK_SHARE: u64 = 16;
 
@@ -28,68 +37,113 @@ const LOOK_SHARE: u64 = 16;
 pub(super) struct Shares {
     /// Bytes charged to relatives, as the last look found them.
     seen: usize,
-    /// Copies until then, beginning anywhere; `None`: nobody knows.
-    copies: Option<i64>,
-    /// How long looks wait, and until when the next one does. Nanoseconds.
+    at: Moment,
+    /// When that was, how long it took, and how long the next one waits. Nanoseconds.
+    looked: u64,
+    took: u64,
     rest: u64,
-    rests_until: u64,
     /// [`Key::Unshared`] as far as it is heeded.
     unshared: u64,
     /// Since when no look was of use, as a process of the group was ending.
     unseen_since: Option<u64>,
 }
 
+/// What may say that memory is not shared any more.
+#[derive(Clone, Copy, Default)]
+struct Moment {
+    /// `RssAnon`, bytes.
+    anon: usize,
+    /// Pages that were copied as somebody wrote to them, beginning anywhere; `None`: nobody knows.
+    copies: Option<i64>,
+}
+
 impl Shares {
-    /// So many bytes are charged to relatives until the first look.
-    pub(super) fn new(seen: usize) -> Self {
+    /// Nobody has looked, and nothing is shared or all.
+    pub(super) fn new(pager: &Pager) -> Self {
+        let at = Moment::now(pager);
         Self {
-            seen,
-            copies: None,
+            // A child's, until it looks: what it has now.
+            seen: if pager.memcg.shares() { at.anon } else { 0 },
+            at,
+            looked: 0,
+            took: 0,
             rest: 0,
-            rests_until: 0,
             unshared: 0,
             unseen_since: None,
         }
     }
 
-    /// What is charged to relatives when there were so many copies: those since the last look are charged to us.
-    fn known(&self, copies: Option<i64>) -> usize {
-        let since = self.copies.zip(copies).map_or(0, |(then, now)| (now - then).max(0));
+    /// What is charged to relatives, at that moment: copies since the last look are charged to us.
+    fn known(&self, at: Moment) -> usize {
+        let since = self
+            .at
+            .copies
+            .zip(at.copies)
+            .map_or(0, |(then, now)| (now - then).max(0));
         self.seen.saturating_sub(since as usize * PAGE_SIZE)
     }
 
-    /// A look that began at `began` found `seen` bytes where `known` were known. Whether that is news.
-    fn note_look(&mut self, seen: usize, known: usize, began: u64) -> bool {
-        let now = time::now_ns();
-        let took = now - began;
-        let is_news = seen.abs_diff(known) > NEWS_BYTES;
-        self.rest = match is_news || self.copies.is_none() {
-            true => took,
-            false => (self.rest * 2).clamp(took, took * LOOK_SHARE),
+    /// Whether much may have changed since the last look.
+    fn is_doubtful(&self, at: Moment) -> bool {
+        let margin = NEWS_BYTES.max(self.seen / DOUBT_SHARE);
+        self.known(at) + margin < self.seen || at.anon + margin < self.at.anon
+    }
+
+    /// Whether a look is due, at a moment which is now.
+    fn is_due(&self, at: Moment) -> bool {
+        let rest = if self.is_doubtful(at) { self.took } else { self.rest };
+        time::now_ns() >= self.looked + rest
+    }
+
+    /// A look that began at `began`, and at that moment, found `seen` bytes; `is_news`: not what was known.
+    fn note_look(&mut self, seen: usize, at: Moment, began: u64, is_news: bool) {
+        self.looked = time::now_ns();
+        self.took = self.looked - began;
+        self.rest = match is_news || at.copies.is_none() {
+            true => self.took,
+            false => (self.rest * 2).clamp(self.took, self.took * LOOK_SHARE),
         };
-        self.rests_until = now + self.rest;
-        self.seen = seen;
+        (self.seen, self.at) = (seen, at);
         self.unseen_since = None;
-        is_news
+    }
+}
+
+impl Moment {
+    fn now(pager: &Pager) -> Self {
+        let before = pager.mm.usage_pages();
+        let Ok(sizes) = pager.fds().proc.sizes() else {
+            return Self::default();
+        };
+        let counted = before.max(pager.mm.usage_pages());
+        // What the engine does not count, and of what it does, what nobody had to wait for.
+        let brought = (sizes.anon / PAGE_SIZE) as i64 - counted as i64 + pager.mm.gauges().pool as i64;
+        let explained = (pager.memcg.faults() + arena::released()) as i64;
+        let is_known = !pager.mm.machine().copies() && !memcg::is_deferred();
+        let faults = is_known.then(thread::faults).flatten();
+        Self {
+            anon: sizes.anon,
+            copies: faults.map(|faults| faults as i64 - explained - brought),
+        }
     }
 }
 
 impl Kswapd {
     /// The next looks come closely.
     pub(super) fn expect_news(&mut self) {
-        (self.shares.rest, self.shares.rests_until) = (0, 0);
+        (self.shares.rest, self.shares.took) = (0, 0);
         self.pager.memcg.settle_shares(false);
     }
 
-    /// Look again, unless nothing new is expected.
+    /// Look again, unless nothing new is expected; what is known is charged then.
     pub(super) fn look_if_due(&mut self) {
         let found = self.pager.memcg.group().get(Key::Unshared);
         if found != self.shares.unshared {
             self.shares.unshared = found;
             self.expect_news();
         }
-        if time::now_ns() >= self.shares.rests_until {
-            self.look_at_shares();
+        match self.shares.is_due(Moment::now(self.pager)) {
+            true => self.look_at_shares(),
+            false => self.sample(),
         }
     }
 
@@ -100,19 +154,23 @@ impl Kswapd {
             return;
         }
         // Before the look, and asked again after it: whoever ends during the look has given back some of what was looked at.
-        let (dead, copies, began) = (memcg.dead(pager), self.copies(), time::now_ns());
-        let known = self.shares.known(copies);
-        let shared = pager.fds().proc.shared_anon().unwrap_or(known);
+        let (dead, at, began) = (memcg.dead(pager), Moment::now(pager), time::now_ns());
+        let Ok(shared) = pager.fds().proc.shared_anon() else {
+            (self.shares.looked, self.shares.took) = (began, UNSEEN_NS);
+            return;
+        };
         if self.is_to_wait() {
             return;
         }
-        self.shares.copies = copies;
-        let is_news = self.shares.note_look(shared, known, began);
+        let margin = NEWS_BYTES.max(shared / NEWS_SHARE);
+        let is_news = shared.abs_diff(self.shares.known(at)) > margin;
+        let is_settled = !is_news && at.copies.is_some() && !self.shares.is_doubtful(at);
+        self.shares.note_look(shared, at, began, is_news);
         if is_news {
             self.shares.unshared += 1;
             memcg.group().add(Key::Unshared, 1);
         }
-        memcg.settle_shares(!is_news && copies.is_some());
+        memcg.settle_shares(is_settled);
         if shared == 0 {
             memcg.end_sharing();
             pager.mm.end_sharing();
@@ -126,18 +184,10 @@ impl Kswapd {
     /// Bytes charged to relatives now, as far as it is known.
     pub(super) fn known_shared(&self) -> usize {
         // Nothing is shared, as a rule: nobody is asked then.
-        let copies = (self.shares.seen > 0).then(|| self.copies()).flatten();
-        self.shares.known(copies)
-    }
-
-    /// How many pages were copied as somebody wrote to them, beginning anywhere.
-    fn copies(&self) -> Option<i64> {
-        let pager = self.pager;
-        let minor = thread::minor_faults()? as i64;
-        let sizes = pager.fds().proc.sizes().ok()?;
-        // What the engine does not count, and of what it does, what nobody had to wait for.
-        let brought = (sizes.anon / PAGE_SIZE) as i64 - pager.mm.usage_pages() as i64 + pager.mm.gauges().pool as i64;
-        Some(minor - pager.memcg.faults() as i64 - brought)
+        match self.shares.seen {
+            0 => 0,
+            _ => self.shares.known(Moment::now(self.pager)),
+        }
     }
 
     /// Whether a process is ending, and has not been for long.
