@@ -64,6 +64,9 @@ const DRIFT_BYTES: usize = 1 << 20;
 /// Folios taken at a time (SWAP_CLUSTER_MAX), and pages at most.
 const FOLIOS_MAX: u32 = 32;
 const BATCH_MAX: u32 = 512;
+/// How long a process whose pages are all shared is short of memory before it breaks sharing: each page that it takes so costs the group memory at first, until
+/// every relative has taken its own, and relatives may have something to give. Nanoseconds.
+const NEED_AFTER_NS: u64 = 10_000_000;
 /// Rounds of reclaim that may come to nothing before the next tick.
 const FRUITLESS_MAX: u32 = 16;
 
@@ -91,6 +94,8 @@ struct Kswapd {
     quiet: u32,
     /// Nothing came of the last rounds of reclaim.
     is_barren: bool,
+    /// Since when memory is short, and nothing left but what is shared.
+    short_since: Option<u64>,
     /// When recompression had its share last, and nanoseconds that it may still take.
     recompressed: u64,
     allowance: u64,
@@ -115,6 +120,7 @@ pub(crate) fn run(pager: &'static Pager) {
         ticks: 0,
         quiet: 0,
         is_barren: false,
+        short_since: None,
         recompressed: time::now_ns(),
         allowance: 0,
         trainer: Trainer::new(),
@@ -336,7 +342,7 @@ impl Kswapd {
     fn reclaim(&mut self) {
         let pager = self.pager;
         if pager.memcg.headroom(pager) > 0 && !pager.lacks_room() {
-            self.is_barren = false;
+            (self.is_barren, self.short_since) = (false, None);
             oldest::tell(pager, false);
             return;
         }
@@ -377,7 +383,11 @@ impl Kswapd {
                     fruitless = 0;
                     continue;
                 }
-                let need = is_stuck && (pager.memcg.excess(pager, pager.room()) > 0 || pager.lacks_room());
+                let is_short = is_stuck && (pager.memcg.excess(pager, pager.room()) > 0 || pager.lacks_room());
+                let need = is_short && self.is_short_for_long();
+                if !is_short {
+                    self.short_since = None;
+                }
                 let shared = pager.mm.take_shared(need);
                 if shared.is_empty() && is_stuck && !need {
                     break;
@@ -399,6 +409,12 @@ impl Kswapd {
             }
         }
         self.is_barren |= fruitless >= FRUITLESS_MAX;
+    }
+
+    /// Memory is short now.
+    fn is_short_for_long(&mut self) -> bool {
+        let now = time::now_ns();
+        now - *self.short_since.get_or_insert(now) >= NEED_AFTER_NS
     }
 
     /// Whether there is something to reclaim for, and we are the ones to do it: in any case where a fault waits, here or elsewhere.
