@@ -196,7 +196,7 @@ pub(crate) fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, waiting: W
     if pager.mm.machine().is_staging(addr) {
         panic!("an empty staging slot was read at {addr:#x}");
     }
-    if !make_room(pager, worker, stall) {
+    if !make_room(pager, worker, addr, stall) {
         return false;
     }
     match pager.mm.fault(worker, Vpn::of_addr(addr)) {
@@ -241,8 +241,8 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
     errno != Errno::AGAIN
 }
 
-/// Direct reclaim: before a page is mapped there must be room ([`Pager::room`]). False: not now, read events and try again.
-fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall) -> bool {
+/// Direct reclaim: before the page at `addr` is mapped there must be room ([`Pager::room`]). False: not now, read events and try again.
+fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stall: &mut Stall) -> bool {
     let room = pager.room();
     if pager.is_freezing.load(Ordering::SeqCst) {
         return true;
@@ -263,11 +263,8 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, stall: &mut Stall
             continue;
         }
         pager.memcg.lack(room);
-        if pager.is_unsharing.load(Ordering::SeqCst) || pager.mm.machine().copy_out.is_kept_out() {
-            // kswapd may wait for this very fault to free memory.
-            return true;
-        }
-        return false;
+        // kswapd may wait for this very fault to free memory.
+        return pager.unsharing.holds(addr) || pager.mm.machine().copy_out.is_kept_out();
     }
     stall.note_room();
     true

@@ -442,8 +442,8 @@ impl Kswapd {
     /// The turn has come to shared pages: break the sharing and take them.
     fn unshare(&mut self, shared: &[uzswap_mm::page::PageRange]) {
         let pager = self.pager;
-        pager.is_unsharing.store(true, Ordering::SeqCst);
         for range in shared {
+            pager.unsharing.begin(*range);
             // To break the sharing is a write to the kernel.
             pager.mm.unprotect(*range);
             if unshare(range.start.addr(), range.pages() as usize * PAGE_SIZE).is_ok() {
@@ -451,7 +451,7 @@ impl Kswapd {
                 pager.mm.stat().add(Item::Unshared, range.pages());
             }
         }
-        pager.is_unsharing.store(false, Ordering::SeqCst);
+        pager.unsharing.end();
         if !shared.is_empty() {
             // The copies are ours alone.
             self.sample();

@@ -54,6 +54,7 @@ mod seal;
 mod servers;
 mod spin;
 mod swap_file;
+mod unsharing;
 mod vigil;
 mod vma;
 mod wake;

@@ -35,6 +35,7 @@ use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
 use crate::servers::{self, Seats};
 use crate::swap_file::SwapFile;
+use crate::unsharing::Unsharing;
 use crate::vigil::VIGIL;
 use crate::{fault, kcompressd, kswapd, memcg, vma};
 
@@ -69,8 +70,8 @@ pub(crate) struct Pager {
     /// Pages taken out of their mapping and pages reclaimed, ever (wrapping): whoever waits for memory sees what comes of it.
     isolated: AtomicU32,
     reclaimed: AtomicU32,
-    /// kswapd is breaking copy-on-write sharing: its faults must be served even over the limit.
-    pub(crate) is_unsharing: AtomicBool,
+    /// Where kswapd is breaking copy-on-write sharing.
+    pub(crate) unsharing: Unsharing,
     pub(crate) handover: Handover,
     pub(crate) seats: Seats,
     /// Working memory of kswapd, locked by it for good. Made before it runs.
@@ -261,7 +262,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         reclaimers: AtomicU32::new(0),
         isolated: AtomicU32::new(0),
         reclaimed: AtomicU32::new(0),
-        is_unsharing: AtomicBool::new(false),
+        unsharing: Unsharing::default(),
         handover: Handover::new(),
         seats,
         kswapd_worker,
@@ -412,7 +413,7 @@ impl Pager {
     /// In a forked child: the threads that reclaimed do not exist here.
     pub(crate) fn reset_in_child(&self) {
         self.reclaimers.store(0, Ordering::SeqCst);
-        self.is_unsharing.store(false, Ordering::SeqCst);
+        self.unsharing.end();
         CREW.reset();
         self.seats.reset();
         for worker in [&self.kswapd_worker].into_iter().chain(&self.kcompressd_workers) {

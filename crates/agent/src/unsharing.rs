@@ -1,0 +1,34 @@
+//! Where kswapd is breaking copy-on-write sharing.
+//!
+//! It does so as a program would, by writing. A page of the range that has left meanwhile is a fault of kswapd's own, which would wait for
+//! room that only kswapd makes: so faults of the range are served over the limit, and no others.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use uzswap_mm::page::PageRange;
+
+/// A range of addresses. While it changes a fault may be taken for one of it that is none, or the other way round: what has to wait is tried
+/// again.
+#[derive(Default)]
+pub(crate) struct Unsharing {
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+impl Unsharing {
+    /// By kswapd, before it writes.
+    pub(crate) fn begin(&self, range: PageRange) {
+        self.start.store(range.start.addr(), Ordering::SeqCst);
+        self.end.store(range.end.addr(), Ordering::SeqCst);
+    }
+
+    /// It waits for nothing, or a forked child has no such thread.
+    pub(crate) fn end(&self) {
+        self.end.store(0, Ordering::SeqCst);
+    }
+
+    /// Whether it may be waiting for a fault at `addr`.
+    pub(crate) fn holds(&self, addr: usize) -> bool {
+        (self.start.load(Ordering::SeqCst)..self.end.load(Ordering::SeqCst)).contains(&addr)
+    }
+}
