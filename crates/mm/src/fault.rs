@@ -241,7 +241,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
         }
         if let Some(distance) = self.refault_distance(slot) {
-            mm.stat.add(Item::ActivateAnon, u64::from(distance <= self.resident));
+            mm.stat.add(Item::ActivateAnon, u64::from(distance <= self.reclaimable()));
         }
         self.weigh(slot);
         if !is_swapped && self.drains() {
@@ -288,8 +288,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// What is stored, and what leaves before a page that is mapped now.
     fn span(&self) -> Span {
-        let leave_last = self.active + self.unevictable + if self.shares { self.shared } else { 0 };
-        Span::new(self.stored(), self.resident - leave_last)
+        Span::new(self.stored(), self.reclaimable() - self.active - self.unevictable)
     }
 
     /// Whether a page is on the device, or in the pool or of one word, and no other thread brings it.

@@ -117,11 +117,25 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
+    /// Resident pages but for those that do not leave because a relative has them: what memory there is to work with.
+    pub(crate) fn reclaimable(&self) -> u64 {
+        match self.shares {
+            true => self.resident - self.shared,
+            false => self.resident,
+        }
+    }
+
+    /// Whether active pages leave next: the others are few.
+    fn is_active_due(&self) -> bool {
+        let evictable = self.reclaimable() - self.unevictable;
+        (evictable - self.active) * ACTIVE_SHARE < evictable
+    }
+
     /// When what [`pop_coldest`](Self::pop_coldest) takes next was added.
     pub(crate) fn oldest(&mut self) -> Option<u64> {
+        let is_active_due = self.is_active_due();
         let mut of = |lru: Lru| self.lru[lru as usize].oldest().map(|(_, time)| time);
-        let evictable = self.resident - self.unevictable;
-        match (evictable - self.active) * ACTIVE_SHARE < evictable {
+        match is_active_due {
             true => of(Lru::Active),
             false => [of(Lru::Inactive), of(Lru::Cached)].into_iter().flatten().min(),
         }
@@ -141,9 +155,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         {
             return Some((Lru::Unevictable, entry));
         }
-        let evictable = self.resident - self.unevictable;
-        let is_active_due = (evictable - self.active) * ACTIVE_SHARE < evictable;
-        let [first, last] = if is_active_due {
+        let [first, last] = if self.is_active_due() {
             [Lru::Active, Lru::Inactive]
         } else {
             [Lru::Inactive, Lru::Active]
@@ -157,7 +169,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn pop_from(&mut self, lru: Lru) -> Option<(Lru, LruEntry)> {
         let lru = match lru {
             Lru::Active | Lru::Shared | Lru::Unevictable => lru,
-            Lru::Inactive | Lru::Cached if self.cached * CACHED_SHARE > self.resident => Lru::Cached,
+            Lru::Inactive | Lru::Cached if self.cached * CACHED_SHARE > self.reclaimable() => Lru::Cached,
             Lru::Inactive | Lru::Cached => {
                 let [inactive, cached] = [Lru::Inactive, Lru::Cached].map(|lru| self.lru[lru as usize].oldest());
                 match (inactive, cached) {

@@ -229,7 +229,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 let kept = self.keepable(slot);
                 let is_shared = |kept: &Kept| self.pool.is_inherited(kept.handle(), kept.len() as usize);
                 let costs_nothing = keep.is_on && self.shares && kept.as_ref().is_some_and(is_shared);
-                let word = if !costs_nothing && distance.is_some_and(|distance| distance <= self.resident) {
+                let word = if !costs_nothing && distance.is_some_and(|distance| distance <= self.reclaimable()) {
                     let tag = *active.get_or_insert_with(|| self.lru_add(Lru::Active, vpn, order));
                     Slot::Resident { order, tag, note: 0 }
                 } else if let Some(kept) = kept.filter(|_| keep.has_room || costs_nothing) {
