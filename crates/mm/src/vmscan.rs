@@ -21,6 +21,8 @@ use crate::{Inner, Mm, SwapOut, UNIT};
 const CLUSTER_MAX: u32 = 32;
 /// Slots of the run that isolated pages are packed into.
 const BATCH_SLOTS: u32 = UNIT * 4;
+/// At most one in so many pages that can leave waits in staging.
+const STAGED_SHARE: u64 = 4;
 /// How long pages are isolated under one hold of the lock, at least one entry, and how many pages of one entry end it. Each run costs a TLB flush, which is
 /// 15 to 20 us while a thread of the process is on another core and 1.5 us while none is. A program with one thread is on none while its
 /// fault waits for the lock, so what leaves page by page leaves together.
@@ -86,7 +88,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
         let has_looked = self.isolate(want.clamp(CLUSTER_MAX, UNIT * 32), &mut scan);
         let target = match effort {
-            Effort::Background => self.config.staged_target,
+            Effort::Background => self.with(|inner| inner.staged_target(self.config.staged_target)),
             Effort::Requested | Effort::Urgent => 0,
         };
         let mut spent = Spent::default();
@@ -126,7 +128,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Store the run that has been staged longest, if more frames are staged than wait for a second chance and zswap takes any.
     /// Returns how many pages were stored.
     pub fn store_staged(&self, worker: &mut Worker<M>) -> u64 {
-        let waits = self.with(|inner| inner.staging.frames()) > self.config.staged_target;
+        let waits = self.with(|inner| inner.staging.frames() > inner.staged_target(self.config.staged_target));
         let takes = !self.bypasses_zswap() && self.is_enabled() && !self.is_pool_full();
         let mut spent = Spent::default();
         let stored = (waits && takes)
@@ -233,6 +235,11 @@ impl Batch {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// How many staged frames wait: `most`, or fewer where that is much of the memory that there is to work with, as in relatives.
+    fn staged_target(&self, most: u64) -> u64 {
+        most.min((self.reclaimable() + self.staging.frames()) / STAGED_SHARE)
+    }
+
     /// Isolate from the oldest entries, at most `budget` of them, for [`HOLD_NS`]. Whether there is more to isolate after that: fewer than `want`
     /// pages were, and more can be.
     fn isolate<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, budget: &mut usize, want: u32, scan: &mut Scan) -> bool
