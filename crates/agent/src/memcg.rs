@@ -214,6 +214,11 @@ impl Memcg {
         self.shares() && self.is_settled.load(Ordering::Relaxed)
     }
 
+    /// Whether relatives share pages with us, and which is not known: pages that would leave may be theirs as well.
+    pub(crate) fn has_unsettled_shares(&self) -> bool {
+        self.shares() && !self.is_settled.load(Ordering::Relaxed)
+    }
+
     /// The program waits for a page that is missing.
     pub(crate) fn note_fault(&self) {
         self.faults.fetch_add(1, Ordering::Relaxed);

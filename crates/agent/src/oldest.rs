@@ -20,7 +20,7 @@ const OLDER_NS: u64 = 20_000_000;
 /// Tell the group how old our oldest pages are: since when they have been where they are. `is_barren`: they do not leave. `None`: we have nothing to
 /// tell.
 pub(crate) fn tell(pager: &Pager, is_barren: bool) -> Option<u64> {
-    let may_tell = !is_barren && !pager.memcg.shares();
+    let may_tell = !is_barren && !pager.memcg.has_unsettled_shares();
     let oldest = may_tell.then(|| pager.mm.oldest()).flatten();
     let (group, slot) = (pager.memcg.group(), pager.memcg.slot());
     group.set_oldest(slot, oldest.unwrap_or(0), now_ns());
