@@ -284,6 +284,7 @@ impl Kswapd {
             self.look_if_due();
         }
         self.sample();
+        pager.memcg.fit(pager);
     }
 
     /// A load wants pages protected, for the first time.
@@ -335,7 +336,7 @@ impl Kswapd {
 
     /// Pages to take at a time: as many folios as the kernel does, of the size that they are made in.
     fn batch(&self) -> u32 {
-        (FOLIOS_MAX << self.pager.mm.config().folio_order_max).min(BATCH_MAX)
+        (FOLIOS_MAX << self.pager.mm.portions().folio_order).min(BATCH_MAX)
     }
 
     /// Reclaim from `memory.high` down to the low watermark.
@@ -365,6 +366,7 @@ impl Kswapd {
             if pager.memcg.shares() && (rounds % SHARE_ROUNDS == 0 || core::mem::take(&mut self.look_in) > 0) {
                 // Giving up a page that a relative has as well frees nothing: look or sample, instead of counting on.
                 self.look_if_due();
+                pager.memcg.fit(pager);
             }
             if !pager.kcompressd_workers.is_empty() {
                 pager.kcompressd_mail.post(kcompressd::WORK);

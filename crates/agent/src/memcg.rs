@@ -161,6 +161,8 @@ pub(crate) struct Memcg {
     pool_inherited: AtomicU64,
     /// What is known of that holds.
     is_settled: AtomicBool,
+    /// Memory that what is shared leaves to work with, if that is known; else [`u64::MAX`]. Bytes.
+    workable: AtomicU64,
     /// Faults of this process that brought what the engine counts, and of the one that forked it before that.
     faults: AtomicU64,
 }
@@ -175,6 +177,7 @@ impl Memcg {
             shares: AtomicU8::new(0),
             pool_inherited: AtomicU64::new(0),
             is_settled: AtomicBool::new(false),
+            workable: AtomicU64::new(u64::MAX),
             faults: AtomicU64::new(0),
         }
     }
@@ -208,10 +211,20 @@ impl Memcg {
         self.is_settled.store(is_settled, Ordering::Relaxed);
     }
 
-    /// Whether relatives share pages with us, and what is known of them holds. What is shared does not leave, so what is left to work with may be little:
-    /// then less of it is kept free.
+    /// Whether relatives share pages with us, and what is known of them holds.
     fn has_settled_shares(&self) -> bool {
         self.shares() && self.is_settled.load(Ordering::Relaxed)
+    }
+
+    /// What is shared does not leave, so what is left to work with may be little: then less of it is kept free, and less moves at a time.
+    pub(crate) fn fit(&self, pager: &Pager) {
+        let max = self.group.get(Key::MemoryMax);
+        let workable = match self.has_settled_shares() {
+            true => max.saturating_sub(self.current(pager)) + pager.mm.workable_pages() * PAGE_SIZE as u64,
+            false => max,
+        };
+        self.workable.store(workable, Ordering::Relaxed);
+        pager.mm.fit_portions(workable / PAGE_SIZE as u64);
     }
 
     /// Whether relatives share pages with us, and which is not known: pages that would leave may be theirs as well.
@@ -308,19 +321,18 @@ impl Memcg {
     /// `memory.high`: where background reclaim starts.
     pub(crate) fn high(&self, pager: &Pager) -> u64 {
         let max = self.group.get(Key::MemoryMax);
-        let step = (max / 32).clamp(1 << 20, 64 << 20);
-        let step = match self.has_settled_shares() {
-            true => step.min((pager.room() * 2).max(max / 64)),
-            false => step,
-        };
+        let workable = self.workable.load(Ordering::Relaxed);
+        let step = |bytes: u64| (bytes / 32).clamp(1 << 20, 64 << 20);
+        // Small steps leave no more than room.
+        let step = step(max).min(step(workable).max(pager.room() * 2));
         self.group.get(Key::MemoryHigh).min(max.saturating_sub(step))
     }
 
     /// Where background reclaim stops.
     pub(crate) fn low(&self, pager: &Pager) -> u64 {
         let high = self.high(pager);
-        let share = if self.has_settled_shares() { 256 } else { 64 };
-        high.saturating_sub((self.group.get(Key::MemoryMax) / share).clamp(1 << 19, 32 << 20))
+        let workable = self.workable.load(Ordering::Relaxed).min(self.group.get(Key::MemoryMax));
+        high.saturating_sub((workable / 64).clamp(1 << 19, 32 << 20))
     }
 
     /// Whether a child that is forked now would have next to no memory that it does not share.

@@ -322,8 +322,8 @@ impl Pager {
 
     /// Bytes that one fault maps at most.
     fn window(&self) -> u64 {
-        let config = self.mm.config();
-        (PAGE_SIZE as u64) << config.folio_order_max.max(config.page_cluster)
+        let order = self.mm.portions_expected().folio_order;
+        (PAGE_SIZE as u64) << order.max(self.mm.config().page_cluster)
     }
 
     /// What must be free before a page is mapped: room for what each server maps, for the folio that each thread may be storing, and for what
@@ -331,7 +331,7 @@ impl Pager {
     pub(crate) fn room(&self) -> u64 {
         let servers = self.seats.servers();
         self.window() * (servers + self.storing_threads())
-            + (1 + servers) * Mm::<RawLock, AgentMachine>::bytes(self.mm.config().give_up_batch)
+            + (1 + servers) * Mm::<RawLock, AgentMachine>::bytes(self.mm.portions_expected().give_up.into())
     }
 
     /// Whether faults wait for room that those who serve them may not be able to make: another process of the group has the memory,

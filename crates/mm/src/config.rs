@@ -1,5 +1,6 @@
 //! What an engine is told when it starts, and how folios leave.
 
+use crate::portions::Portions;
 use crate::zpool::PoolKind;
 
 /// How folios leave (`--swapout`): for comparison, as the kernel can be built with and without THP_SWAP.
@@ -42,8 +43,8 @@ impl SwapOut {
 /// What is fixed when an engine starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// log2 of the pages that a fault maps at most at once (`--folio-max`).
-    pub folio_order_max: u32,
+    /// How much moves at a time at most (`--folio-max`).
+    pub portions: Portions,
     /// log2 of the pages read from the swap device, or loaded from zswap, at once (`--page-cluster`).
     pub page_cluster: u32,
     /// Pages compressed between two publications (`--batch`).
@@ -52,8 +53,6 @@ pub struct Config {
     pub staging_slots: u32,
     /// Frames that wait for a second chance in steady state.
     pub staged_target: u64,
-    /// Slots whose frames are given up together.
-    pub give_up_batch: u64,
     /// Pages stored in a segment of the lists of stored folios: refault distances are told apart up to 512 of them.
     pub zswap_segment: u64,
     /// Pages of the swap device; 0: there is none.
@@ -77,11 +76,11 @@ impl Config {
         }
     }
 
-    /// log2 of the pages that one fault loads at most: a cluster of neighbours, or as many as a folio has while faults follow a pattern.
+    /// log2 of the pages that one fault ever loads at most.
     pub(crate) fn load_order_max(&self) -> u32 {
         match self.page_cluster {
             0 => 0,
-            cluster => cluster.max(self.folio_order_max),
+            cluster => cluster.max(self.portions.folio_order),
         }
     }
 }

@@ -101,7 +101,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
         let order_max = match mm.machine.may_have_guards() {
             true => 0,
-            false => mm.config.folio_order_max,
+            false => mm.portions().folio_order,
         };
         let ahead = self.follow(vpn, order_max);
         let untouched = |inner: &Self, range: PageRange| {
@@ -175,7 +175,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let Slot::Staged { slot, busy, .. } = self.table.lookup(vpn) else {
             return Fault::Retry;
         };
-        let ahead = self.follow(vpn, mm.config.folio_order_max);
+        let ahead = self.follow(vpn, mm.portions().folio_order);
         // What moves is one run, from `vpn` on.
         let order = ahead.folio_order().min(vpn.alignment());
         let wanted = |inner: &Self, i: u64| {
@@ -224,7 +224,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         if self.locality.note_load(vpn) {
             self.locality.judge(self.span());
         }
-        let ahead = self.follow(vpn, mm.config.load_order_max());
+        let ahead = self.follow(vpn, mm.load_order_max());
         let (window, worth) = match ahead.is_expected() {
             true => (ahead.window(vpn), Worth::All),
             false => self.neighbours(mm, worker, vpn, is_swapped),

@@ -61,6 +61,7 @@ mod lock;
 mod lru;
 pub mod machine;
 pub mod page;
+mod portions;
 mod range_set;
 mod read_along;
 mod readahead;
@@ -92,6 +93,7 @@ pub use config::{Config, SwapOut};
 pub use dictionary::DictionaryTraining;
 pub use fault::Fault;
 pub use gauges::Gauges;
+pub use portions::Portions;
 pub use recompress::Idle;
 pub use staging::UNIT;
 pub use swap_slots::PinId;
@@ -137,6 +139,7 @@ pub struct Mm<R, M: Machine> {
     machine: M,
     stat: Vmstat,
     config: Config,
+    portions: portions::Current,
     /// resident + staged + pool, in pages, as of the last change; read without the lock by the limit checks.
     usage: AtomicU64,
     /// Faults that want the lock: reclaim, which takes it again and again, lets them go first.
@@ -243,6 +246,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             inner: Mutex::new(inner),
             machine,
             stat,
+            portions: portions::Current::new(config.portions),
             config,
             usage: AtomicU64::new(0),
             waiting_faults: AtomicU32::new(0),

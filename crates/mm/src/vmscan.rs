@@ -320,7 +320,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             run.len += done.pages;
             let order_max = match mm.swap_out() {
                 SwapOut::Split => 0,
-                SwapOut::Whole | SwapOut::Direct => mm.config.folio_order_max,
+                SwapOut::Whole | SwapOut::Direct => mm.portions().folio_order,
             };
             self.publish_staged_run(slot, vpn, u64::from(done.pages), order_max, &unwritten);
             if mm.machine.copies() {

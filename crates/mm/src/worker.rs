@@ -111,7 +111,7 @@ impl<M: Machine> Worker<M> {
 
     fn with_room(config: &crate::Config, machine: &M, load_pages: usize) -> Self {
         let io_pages = load_pages.max(IO_PAGES);
-        let folio = (1 << config.folio_order_max).max(config.store_batch as usize);
+        let folio = (1 << config.portions.folio_order).max(config.store_batch as usize);
         let mut worker = Self {
             server: 0,
             page: Box::new([0; PAGE_SIZE]),

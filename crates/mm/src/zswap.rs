@@ -154,7 +154,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub(crate) fn give_up(&self, run: StagedRun, refused: bool, spent: &mut Spent) {
         if !refused {
             spent.push(run);
-            if spent.slots() >= self.config.give_up_batch {
+            if spent.slots() >= self.portions().give_up.into() {
                 self.give_up_spent(spent);
             }
             return;

@@ -6,7 +6,7 @@ use uzswap_mm::sim::{SimMachine, VecArena};
 use uzswap_mm::swap_table::{CLUSTER_PAGES, TableMemory};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::{PoolKind, ZpoolType};
-use uzswap_mm::{Config, Effort, Fault, Mm, Worker};
+use uzswap_mm::{Config, Effort, Fault, Mm, Portions, Worker};
 
 use super::trace::Trace;
 
@@ -107,12 +107,14 @@ impl Space {
 fn config(capacity: usize) -> Config {
     let staged_target = (capacity / STAGED_SHARE).max(STAGED_MIN);
     Config {
-        folio_order_max: 0,
+        portions: Portions {
+            folio_order: 0,
+            give_up: 1,
+        },
         page_cluster: 0,
         store_batch: 8,
         staging_slots: staged_target as u32 * 2 + 2048,
         staged_target: staged_target as u64,
-        give_up_batch: 1,
         zswap_segment: (capacity / SEGMENT_SHARE) as u64,
         swap_pages: 0,
         writes_plain: false,

@@ -14,7 +14,7 @@ use crate::fault::Step;
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::vmstat::Item;
 use crate::zpool::{PoolKind, ZpoolType};
-use crate::{Change, Config, Effort, Fault, Mm, SERVERS_MAX, SwapOut, Worker};
+use crate::{Change, Config, Effort, Fault, Mm, Portions, SERVERS_MAX, SwapOut, Worker};
 
 mod steps;
 
@@ -32,12 +32,14 @@ const TRIES_WHILE_FAILING: u32 = 1000;
 
 fn config(swap_pages: u64) -> Config {
     Config {
-        folio_order_max: 4,
+        portions: Portions {
+            folio_order: 4,
+            give_up: 32,
+        },
         page_cluster: 3,
         store_batch: 8,
         staging_slots: 64,
         staged_target: 16,
-        give_up_batch: 32,
         zswap_segment: 64,
         swap_pages,
         writes_plain: swap_pages == 20,

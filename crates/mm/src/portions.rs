@@ -1,0 +1,139 @@
+//! How much moves at a time.
+//!
+//! A folio is in the pool before its frames are given up, and what a fault maps must fit below the limit as a whole; so memory is kept free for the
+//! largest that may come. Where there is little memory to work with, because the limit is small or relatives share most of it and what they share
+//! does not leave (`shared`), large folios would keep more of it free than they could use.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use lock_api::RawMutex;
+
+use crate::Mm;
+use crate::machine::Machine;
+
+/// Folios that the memory to work with must hold at least.
+const FOLIOS_MIN: u64 = 64;
+/// The part of it that may be frames whose pages are in the pool already, and the most pages of that.
+const GIVE_UP_SHARE: u64 = 256;
+const GIVE_UP_MAX: u64 = 256;
+
+/// How much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Portions {
+    /// log2 of the pages that a fault maps at most at once.
+    pub folio_order: u32,
+    /// Slots whose frames are given up together.
+    pub give_up: u32,
+}
+
+impl Portions {
+    /// Where `pages` are there to work with.
+    pub fn of(pages: u64) -> Self {
+        Self {
+            folio_order: (pages / FOLIOS_MIN).max(1).ilog2(),
+            give_up: (pages / GIVE_UP_SHARE).clamp(1, GIVE_UP_MAX) as u32,
+        }
+    }
+
+    /// The lesser of either.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        Self {
+            folio_order: self.folio_order.min(other.folio_order),
+            give_up: self.give_up.min(other.give_up),
+        }
+    }
+
+    /// The greater of either.
+    #[must_use]
+    fn max(self, other: Self) -> Self {
+        Self {
+            folio_order: self.folio_order.max(other.folio_order),
+            give_up: self.give_up.max(other.give_up),
+        }
+    }
+
+    fn to_word(self) -> u64 {
+        u64::from(self.folio_order) << 32 | u64::from(self.give_up)
+    }
+
+    fn from_word(word: u64) -> Self {
+        Self {
+            folio_order: (word >> 32) as u32,
+            give_up: word as u32,
+        }
+    }
+}
+
+/// What they are now, and were before. While they grow room must be left for the greater before anybody takes it; while they shrink, for as long as
+/// somebody may have begun with it. So who takes heeds the lesser of the two, who leaves room the greater.
+pub(crate) struct Current {
+    now: AtomicU64,
+    before: AtomicU64,
+}
+
+impl Current {
+    pub(crate) fn new(portions: Portions) -> Self {
+        Self {
+            now: AtomicU64::new(portions.to_word()),
+            before: AtomicU64::new(portions.to_word()),
+        }
+    }
+
+    fn both(&self) -> [Portions; 2] {
+        // Relaxed: each holds for as long as it takes to say the next.
+        [&self.now, &self.before].map(|word| Portions::from_word(word.load(Ordering::Relaxed)))
+    }
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// `pages` are there to work with, from the next time on that this is said, if it is more than before. To be said now and then, by one thread.
+    pub fn fit_portions(&self, pages: u64) {
+        let portions = Portions::of(pages).min(self.config.portions);
+        let Current { now, before } = &self.portions;
+        before.store(now.load(Ordering::Relaxed), Ordering::Relaxed);
+        now.store(portions.to_word(), Ordering::Relaxed);
+    }
+
+    /// Pages mapped that can leave, and staged.
+    pub fn workable_pages(&self) -> u64 {
+        self.with(|inner| inner.reclaimable() + inner.staging.frames())
+    }
+
+    /// How much may move at a time.
+    pub fn portions(&self) -> Portions {
+        let [now, before] = self.portions.both();
+        now.min(before)
+    }
+
+    /// How much room must be left for.
+    pub fn portions_expected(&self) -> Portions {
+        let [now, before] = self.portions.both();
+        now.max(before)
+    }
+
+    /// log2 of the pages that one fault loads at most: a cluster of neighbours, or as many as a folio has while faults follow a pattern.
+    pub(crate) fn load_order_max(&self) -> u32 {
+        match self.config.page_cluster {
+            0 => 0,
+            cluster => cluster.max(self.portions().folio_order),
+        }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn little_memory_moves_in_small_portions() {
+        let of = |pages| {
+            let Portions { folio_order, give_up } = Portions::of(pages);
+            (folio_order, give_up)
+        };
+        assert_eq!((of(0), of(64), of(1 << 12)), ((0, 1), (0, 1), (6, 16)));
+        assert_eq!(of(1 << 30), (24, 256));
+        let portions = Portions::of(1 << 12);
+        assert_eq!(Portions::from_word(portions.to_word()), portions);
+    }
+}
