@@ -21,7 +21,7 @@ use crate::{Inner, Mm, SwapOut, UNIT};
 const CLUSTER_MAX: u32 = 32;
 /// Slots of the run that isolated pages are packed into.
 const BATCH_SLOTS: u32 = UNIT * 4;
-/// At most one in so many pages that can leave waits in staging.
+/// Of what relatives do not share, at most one in so many pages waits in staging.
 const STAGED_SHARE: u64 = 4;
 /// How long pages are isolated under one hold of the lock, at least one entry, and how many pages of one entry end it. Each run costs a TLB flush, which is
 /// 15 to 20 us while a thread of the process is on another core and 1.5 us while none is. A program with one thread is on none while its
@@ -235,9 +235,12 @@ impl Batch {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// How many staged frames wait: `most`, or fewer where that is much of the memory that there is to work with, as in relatives.
+    /// How many staged frames wait: `most`, or fewer where what is shared leaves little memory to work with.
     fn staged_target(&self, most: u64) -> u64 {
-        most.min((self.reclaimable() + self.staging.frames()) / STAGED_SHARE)
+        match self.shares {
+            true => most.min((self.reclaimable() + self.staging.frames()) / STAGED_SHARE),
+            false => most,
+        }
     }
 
     /// Isolate from the oldest entries, at most `budget` of them, for [`HOLD_NS`]. Whether there is more to isolate after that: fewer than `want`
