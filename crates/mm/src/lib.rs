@@ -186,6 +186,8 @@ pub struct Inner<R, A: Arena> {
     /// Forked relatives have pages of this process; when the pool began to be one of them, if it still is.
     shares: bool,
     pool_shared_since: Option<u64>,
+    /// When the next of them may leave for having been shared for long.
+    shared_due: u64,
     /// To keep blocks, and to protect pages whose blocks are kept.
     keeping: Worth,
     protecting: Worth,
@@ -228,6 +230,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             unevictable: 0,
             shares: false,
             pool_shared_since: None,
+            shared_due: 0,
             keeping: Worth::default(),
             protecting: Worth::default(),
             incompressible: 0,

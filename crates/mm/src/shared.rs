@@ -24,6 +24,10 @@ use crate::zpool::{Arena, PoolRef};
 use crate::{Inner, Mm};
 
 const PATIENCE_NS: u64 = 15_000_000_000;
+/// How long it then takes at least until most are gone, and a page at most. Each that one has taken costs memory until its relatives have taken theirs,
+/// and what both work with is to be left to them.
+const DRAIN_NS: u64 = 60_000_000_000;
+const DRAIN_PAGE_NS_MAX: u64 = 1_000_000;
 /// Pages taken at once, but for those of a folio.
 const AT_ONCE: u64 = 32;
 
@@ -95,7 +99,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             let Some((entry, since)) = self.lru[Lru::Shared as usize].oldest() else {
                 break;
             };
-            if !need && now.saturating_sub(since) < PATIENCE_NS {
+            if !need && (now.saturating_sub(since) < PATIENCE_NS || now < self.shared_due) {
                 break;
             }
             self.lru[Lru::Shared as usize].pop_oldest();
@@ -109,6 +113,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     }
                 }
             }
+        }
+        if pages > 0 {
+            self.shared_due = now + (DRAIN_NS / self.shared.max(1)).min(DRAIN_PAGE_NS_MAX) * pages;
         }
         ranges
     }
