@@ -331,7 +331,10 @@ impl Memcg {
     /// Where background reclaim stops.
     pub(crate) fn low(&self, pager: &Pager) -> u64 {
         let high = self.high(pager);
-        let workable = self.workable.load(Ordering::Relaxed).min(self.group.get(Key::MemoryMax));
+        let workable = self
+            .workable
+            .load(Ordering::Relaxed)
+            .min(self.group.get(Key::MemoryMax));
         high.saturating_sub((workable / 64).clamp(1 << 19, 32 << 20))
     }
 

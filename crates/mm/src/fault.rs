@@ -241,7 +241,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
         }
         if let Some(distance) = self.refault_distance(slot) {
-            mm.stat.add(Item::ActivateAnon, u64::from(distance <= self.reclaimable()));
+            mm.stat
+                .add(Item::ActivateAnon, u64::from(distance <= self.reclaimable()));
         }
         self.weigh(slot);
         if !is_swapped && self.drains() {

@@ -1,19 +1,22 @@
 //! Pages that a forked relative has as well.
 //!
 //! Such a page does not move (EBUSY), and taking it frees nothing until each relative has taken its own, which costs each a copy, a
-//! compression and room in its pool. A child that writes a snapshot is gone before that pays. So a page that refuses is put on a list of
+//! compression and room in its pool: of two, next to all of what is gained. A child that writes a snapshot is gone before that pays. So a page that refuses is put on a list of
 //! its own, and what is not shared leaves first. Those of the list have their sharing broken and leave
 //! * when nothing else could be taken;
-//! * when they have been there for [`PATIENCE_NS`]: relatives that stay are no snapshots;
+//! * when they have been there for [`PATIENCE_NS`], a few at a time ([`DRAIN_NS`]): relatives that stay are no snapshots, and what is cold may go to the
+//!   device;
 //! * when nothing is shared any more: then they are pages like others, and the oldest.
 //!
-//! The pool is shared as well, and for [`PATIENCE_NS`] after a fork its pages are not written, or they would be copied
+//! The pool is shared as well, and after a fork its pages are not written, or they would be copied
 //! (`Zpool::inherit`); to free a block in them frees nothing. So the block of a page that is loaded from there is kept (`swap_cache`), however it was loaded: a child that only
-//! reads goes over all its memory without storing a page anew.
+//! reads goes over all its memory without storing a page anew. They are written again, a few at a time, [`PATIENCE_NS`] after the fork once no resident page is
+//! left that is known to be shared, or the pool has reached its limit.
 //!
 //! That the program has written to a page, which ends its sharing, is not seen: it waits with the others.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
 
@@ -41,30 +44,35 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// No relative has pages of ours any more. By the thread that [`compact`](Self::compact)s.
     pub fn end_sharing(&self) {
         self.with(|inner| inner.shares = false);
-        self.reopen_pools();
+        while self.reopen_some() {}
     }
 
     /// To be called now and then, by the thread that [`compact`](Self::compact)s: relatives that stay must not keep the pool from being
     /// written for ever.
     pub fn settle_sharing(&self) {
         let now = self.machine.now_ns();
-        let is_long_ago = |inner: &mut Inner<R, M::Arena>| {
+        let is_full = self.pool_reached_full.load(Ordering::Relaxed);
+        let is_due = |inner: &mut Inner<R, M::Arena>| {
             let shared = inner.pool_shared_since.filter(|_| inner.frozen.is_none());
-            shared.is_some_and(|since| now.saturating_sub(since) >= PATIENCE_NS)
+            let is_needed = is_full || !inner.has_shared();
+            is_needed && shared.is_some_and(|since| now.saturating_sub(since) >= PATIENCE_NS)
         };
-        if self.with(is_long_ago) {
-            self.reopen_pools();
+        if self.with(is_due) {
+            self.reopen_some();
         }
     }
 
-    /// Class by class, under its lock alone: each free on paper is written now.
-    fn reopen_pools(&self) {
-        let pools = self.with(|inner| {
-            inner.pool_shared_since = None;
-            inner.pool.get_all()
+    /// Have some of the pool written again, under the lock of a class alone; false: that was all of it.
+    fn reopen_some(&self) -> bool {
+        let pools = self.with(|inner| inner.pool.get_all());
+        let goes_on = pools.iter().any(PoolRef::reopen_some);
+        self.with(|inner| {
+            if !goes_on {
+                inner.pool_shared_since = None;
+            }
+            pools.into_iter().for_each(|pool| inner.pool.put(pool));
         });
-        pools.iter().for_each(PoolRef::reopen);
-        self.with(|inner| pools.into_iter().for_each(|pool| inner.pool.put(pool)));
+        goes_on
     }
 
     /// Shared pages whose turn it is to leave, or with `need` in any case. The caller breaks their sharing, without the lock, and calls

@@ -353,8 +353,9 @@ impl<R: RawMutex, A: Arena, const N: usize> Zpool for Buddies<R, A, N> {
         pages.pages[pages.object(place).0 as usize].is_inherited
     }
 
-    fn reopen(&self) {
+    fn reopen_some(&self) -> bool {
         self.0.lock().reopen();
+        false
     }
 
     #[cfg(test)]

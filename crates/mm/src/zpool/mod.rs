@@ -161,8 +161,9 @@ trait Zpool {
     }
     /// Whether an object lies in such a page: to free it frees nothing.
     fn is_inherited(&self, place: Place, len: usize) -> bool;
-    /// The pages in use are not shared any more: they are written again.
-    fn reopen(&self);
+    /// Have some of the pages in use written again, and write what was freed in them: of those that are shared still, 64 or so are copied. False:
+    /// none was left.
+    fn reopen_some(&self) -> bool;
     /// Choose what compaction would empty and return how many pages that would free. From now on nothing is stored there,
     /// and [`relocate`](Self::relocate) moves what is, until [`end_compaction`](Self::end_compaction).
     fn begin_compaction(&self) -> u64 {

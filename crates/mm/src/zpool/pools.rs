@@ -61,9 +61,9 @@ impl<R: RawMutex, A: Arena> PoolRef<R, A> {
         self.pool.zpool().begin_compaction()
     }
 
-    /// As `Zpool::reopen`.
-    pub fn reopen(&self) {
-        self.pool.zpool().reopen();
+    /// As `Zpool::reopen_some`.
+    pub fn reopen_some(&self) -> bool {
+        self.pool.zpool().reopen_some()
     }
 
     /// As `Zpool::end_compaction`.

@@ -108,7 +108,7 @@ proptest! {
             } else if op == 1 && byte < 4 {
                 pool.inherit();
             } else if op == 1 && byte < 8 {
-                pool.reopen();
+                while pool.reopen_some() {}
             } else {
                 live.push((pool.store(&vec![byte; len], None).unwrap(), len, byte));
             }
@@ -149,7 +149,8 @@ proptest! {
                     prop_assert!(pool.is_valid());
                 }
                 6 if byte < 8 => pool.inherit(),
-                6 if byte < 24 => pool.reopen(),
+                6 if byte < 12 => drop(pool.reopen_some()),
+                6 if byte < 24 => while pool.reopen_some() {},
                 // Few lengths, so that zspages of many objects fill.
                 _ => {
                     let len = [40, 400, 1100, 2500][n % 4];

@@ -65,6 +65,8 @@ pub(super) struct Class<A: Arena> {
     pub(super) remnant: Option<Box<Remnant>>,
     /// Objects that were freed while their zspage was inherited, or is a zspage no more.
     unwritten: Vec<Object>,
+    /// Zspages may be inherited.
+    inherits: bool,
     /// Of pages that are stored as they are.
     fingerprints: Fingerprints,
 }
@@ -79,6 +81,7 @@ impl<A: Arena> Class<A> {
             groups: [NIL; GROUPS],
             remnant: None,
             unwritten: Vec::new(),
+            inherits: false,
             fingerprints: Fingerprints::default(),
         }
     }
@@ -361,6 +364,7 @@ impl<A: Arena> Class<A> {
 
     /// After a fork: what is there is shared, and is left as it is.
     pub(super) fn inherit(&mut self) {
+        self.inherits = true;
         self.groups = [NIL; GROUPS];
         let zspages = &self.zspages;
         // Of those whose numbers other zspages have by now, nothing is left.
@@ -381,9 +385,12 @@ impl<A: Arena> Class<A> {
         self.zspages[object.zspage() as usize].state == State::Inherited
     }
 
-    /// Nothing is shared any more: free what was freed on paper; all zspages take objects again. False: there is more to free. Each
+    /// What is there is written again: free some of what was freed on paper; after the last of it all zspages take objects again. False: there was nothing to do. Each
     /// may copy a page that a relative has still, and faults wait for the lock.
-    pub(super) fn reopen<R: RawMutex>(&mut self, backing: &Backing<R, A>) -> bool {
+    pub(super) fn reopen_some<R: RawMutex>(&mut self, backing: &Backing<R, A>) -> bool {
+        if !self.inherits {
+            return false;
+        }
         let left = self.unwritten.len().saturating_sub(REOPEN_PIECE);
         for object in self.unwritten.split_off(left) {
             if self.is_inherited(object) {
@@ -391,9 +398,9 @@ impl<A: Arena> Class<A> {
             }
         }
         if left > 0 {
-            return false;
+            return true;
         }
-        self.unwritten = Vec::new();
+        (self.inherits, self.unwritten) = (false, Vec::new());
         for id in 0..self.zspages.len() as u32 {
             let zspage = &mut self.zspages[id as usize];
             if zspage.state == State::Inherited {

@@ -136,11 +136,12 @@ impl<R: RawMutex, A: Arena> Zpool for Zsmalloc<R, A> {
         self.class(len).lock().is_inherited(Object(place))
     }
 
-    fn reopen(&self) {
-        for class in &self.classes {
-            while !class.lock().reopen(&self.backing) {}
+    fn reopen_some(&self) -> bool {
+        if self.classes.iter().any(|class| class.lock().reopen_some(&self.backing)) {
+            return true;
         }
         self.backing.set_inherited(0);
+        false
     }
 
     fn begin_compaction(&self) -> u64 {
