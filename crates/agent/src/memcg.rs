@@ -219,10 +219,11 @@ impl Memcg {
     /// What is shared does not leave, so what is left to work with may be little: then less of it is kept free, and less moves at a time.
     pub(crate) fn fit(&self, pager: &Pager) {
         let max = self.group.get(Key::MemoryMax);
-        let workable = match self.has_settled_shares() {
-            true => max.saturating_sub(self.current(pager)) + pager.mm.workable_pages() * PAGE_SIZE as u64,
-            false => max,
-        };
+        let is_settled = self.has_settled_shares();
+        let pages = is_settled.then(|| pager.mm.workable_pages()).flatten();
+        let workable = pages.map_or(max, |pages| {
+            max.saturating_sub(self.current(pager)) + pages * PAGE_SIZE as u64
+        });
         self.workable.store(workable, Ordering::Relaxed);
         pager.mm.fit_portions(workable / PAGE_SIZE as u64);
     }

@@ -95,9 +95,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         now.store(portions.to_word(), Ordering::Relaxed);
     }
 
-    /// Pages mapped that can leave, and staged.
-    pub fn workable_pages(&self) -> u64 {
-        self.with(|inner| inner.reclaimable() + inner.staging.frames())
+    /// Pages mapped that can leave, and staged. `None`: too many are staged, so that some were in the portions of before, and are stored so.
+    pub fn workable_pages(&self) -> Option<u64> {
+        self.with(|inner| {
+            let (reclaimable, staged) = (inner.reclaimable(), inner.staging.frames());
+            (staged <= reclaimable).then_some(reclaimable + staged)
+        })
     }
 
     /// How much may move at a time.
