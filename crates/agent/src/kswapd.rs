@@ -45,8 +45,7 @@ const IDLE_AFTER: u32 = 20;
 /// Ticks between looks at who has died, and at what relatives share with us while they may.
 const SLOW_TICK: u32 = 10;
 const SHARE_TICK: u32 = 2;
-/// A forked child charges half of what is shared once it has looked. By then its parent must have, or both are charged too much; until
-/// then the child is charged for what it has alone.
+/// A forked child is charged half of what is shared once it has looked. By then its parent must have, or both are charged too much.
 const FIRST_SHARE_TICK: u32 = 4;
 /// Ticks that a parent leaves a new child in peace: looking walks all page tables. It looks before it reclaims, however.
 const LOOK_AFTER: u32 = 2;
@@ -154,6 +153,7 @@ impl Kswapd {
         }
         if bits & mail::FREEZE != 0 {
             self.make_room_for_child();
+            self.expect_child();
             fork::freeze_until_forked(pager);
             self.look_in = LOOK_AFTER;
             self.expect_news();
@@ -261,7 +261,8 @@ impl Kswapd {
         let Ok(sizes) = pager.fds().proc.sizes() else { return };
         // Both sides of the read: what was counted at either moment is not unknown.
         let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
-        pager.memcg.sample(sizes.anon, counted, self.known_shared());
+        let shared = self.known_shared();
+        pager.memcg.sample(sizes.anon, counted, shared);
         let grown = sizes.anon.saturating_sub(counted) > self.unknown + DRIFT_BYTES;
         let has_changed = asked || grown || sizes.virt != self.sizes.virt || memcg::has_unseen();
         if has_changed {
@@ -367,6 +368,8 @@ impl Kswapd {
                 // Giving up a page that a relative has as well frees nothing: look or sample, instead of counting on.
                 self.look_if_due();
                 pager.memcg.fit(pager);
+            } else if self.is_charged_for_child() {
+                self.sample();
             }
             if !pager.kcompressd_workers.is_empty() {
                 pager.kcompressd_mail.post(kcompressd::WORK);

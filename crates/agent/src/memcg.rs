@@ -38,6 +38,9 @@ const CHARGES: [Field; 4] = [Field::Charge, Field::PoolCharge, Field::SwapCharge
 /// Who waits for room says so more often than this.
 const LACK_NS: u64 = 1_000_000_000;
 
+/// How long a parent is charged at most for a child that does not look at what they share.
+const CHILD_LOOKS_NS: u64 = 1_000_000_000;
+
 /// Room that is not worth making for a child.
 const CHILD_ROOM_MIN: u64 = 1 << 20;
 
@@ -247,6 +250,25 @@ impl Memcg {
     pub(crate) fn end_sharing(&self) {
         self.shares.store(0, Ordering::Relaxed);
         self.pool_inherited.store(0, Ordering::Relaxed);
+    }
+
+    /// In a forked child, which has the parent's slot still: what both share is charged to the parent until the child in `slot` has looked.
+    pub(crate) fn charge_to_parent(&self, slot: usize) {
+        self.group.charge_to(slot, self.slot(), now_ns() + CHILD_LOOKS_NS);
+    }
+
+    /// In that child: it has, and is charged for its share.
+    pub(crate) fn charge_to_self(&self) {
+        // Whoever sees this sees the charge (pairs with `is_charged_for_child`).
+        fence(Ordering::Release);
+        self.group.set_field(self.slot(), Field::ChargedTo, 0);
+    }
+
+    /// Whether we are charged for a child that has not looked.
+    pub(crate) fn is_charged_for_child(&self) -> bool {
+        let is_charged = self.shares() && self.group.is_charged_for_child(self.slot(), now_ns());
+        fence(Ordering::Acquire);
+        is_charged
     }
 
     /// Sampled: `rss_anon` bytes, of which the engine counted `counted` and `shared` are charged to relatives.

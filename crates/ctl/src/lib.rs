@@ -32,7 +32,7 @@ pub use fail_kind::FailKind;
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 11;
+const VERSION: u64 = 12;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 
@@ -180,6 +180,10 @@ pub enum Field {
     OldestAt = 17,
     /// The thread that tells all this; says when it has ended (`uzswap_sys::robust`).
     Teller = 18,
+    /// Slot of the process that forked this one, and 1, as long as it is charged for all that they share; 0: not any more.
+    ChargedTo = 19,
+    /// Until when at most, nanoseconds of CLOCK_MONOTONIC.
+    ChargedToUntil = 20,
 }
 
 /// A group file's words, with names.
@@ -389,6 +393,20 @@ impl Group {
         self.0[18].fetch_max(slot as u64 + 1, Ordering::Relaxed);
     }
 
+    /// The child in `slot` leaves what it shares with its parent to be charged to that, until a time at most.
+    pub fn charge_to(&self, slot: usize, parent: usize, until: u64) {
+        self.set_field(slot, Field::ChargedToUntil, until);
+        self.set_field(slot, Field::ChargedTo, parent as u64 + 1);
+    }
+
+    /// Whether a child of the process in `slot` does so now.
+    pub fn is_charged_for_child(&self, slot: usize, now: u64) -> bool {
+        let parent = slot as u64 + 1;
+        (0..self.high_water()).any(|child| {
+            self.field(child, Field::ChargedTo) == parent && self.field(child, Field::ChargedToUntil) > now
+        })
+    }
+
     /// The most pages that the pool may take.
     pub fn pool_limit_bytes(&self) -> u64 {
         let share = u128::from(self.get(Key::MemoryMax)) * u128::from(self.get(Key::MaxPoolPercent)) / 100;
@@ -422,6 +440,18 @@ mod test {
         );
         group.lack(0, 0, 30);
         assert_eq!(group.lacked(5), 1 << 20);
+    }
+
+    #[test]
+    fn a_parent_is_charged_for_its_child_until_that_has_looked() {
+        let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        let group = Group::create(Box::leak(words.into_boxed_slice()));
+        (0..3).for_each(|slot| group.take_slot(slot, 100 + slot as i32));
+        group.charge_to(2, 0, 50);
+        assert!(group.is_charged_for_child(0, 49) && !group.is_charged_for_child(1, 49));
+        assert!(!group.is_charged_for_child(0, 50));
+        group.set_field(2, Field::ChargedTo, 0);
+        assert!(!group.is_charged_for_child(0, 49));
     }
 
     #[test]

@@ -109,6 +109,8 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     fds.swap = SwapFile::of_group(group, pager.mm.config().swap_pages);
     // What a brother who has died is charged is for our parent to return, once it has seen what it inherits.
     let slot = pager::take_slot(&fds, group, |slot| !memcg::is_charged(group, slot))?;
+    // Before our parent goes on, which then looks at what we share.
+    pager.memcg.charge_to_parent(slot);
     Ok((fds, slot))
 }
 

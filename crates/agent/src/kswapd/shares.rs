@@ -6,6 +6,9 @@
 //! charge come together. Where several relatives live on, the first to look returns the charge, and the others have their part of it after
 //! their next look. Under a filter of system calls nobody learns who is ending (`uzswap_sys::robust`): then it counts twice.
 //!
+//! A new child is charged for what it has alone until its first look. Its parent, which may have looked before, is charged for the child's share until then:
+//! or the group would have room that is none. The child says that it has looked once it is charged (`Field::ChargedTo`), so for a moment both are.
+//!
 //! A look walks all page tables, milliseconds. Where it finds what was known already (a child that only reads) the next one waits twice as long, until looks take one part in
 //! [`LOOK_SHARE`] of the time; whoever finds something else, or that somebody is dead, has all of the group look at once, since relatives share it. Between two looks who writes to a
 //! shared page is charged for all of the copy, as the relatives do not know yet that theirs has become their own: of the kernel's count of faults, so many were waits for us and so
@@ -37,6 +40,8 @@ const LOOK_SHARE: u64 = 16;
 pub(super) struct Shares {
     /// Bytes charged to relatives, as the last look found them.
     seen: usize,
+    /// No more is, as a new child is not charged yet.
+    most: Option<usize>,
     at: Moment,
     /// When that was, how long it took, and how long the next one waits. Nanoseconds.
     looked: u64,
@@ -64,6 +69,7 @@ impl Shares {
         Self {
             // A child's, until it looks: what it has now.
             seen: if pager.memcg.shares() { at.anon } else { 0 },
+            most: None,
             at,
             looked: 0,
             took: 0,
@@ -164,7 +170,8 @@ impl Kswapd {
         }
         let margin = NEWS_BYTES.max(shared / NEWS_SHARE);
         let is_news = shared.abs_diff(self.shares.known(at)) > margin;
-        let is_settled = !is_news && at.copies.is_some() && !self.shares.is_doubtful(at);
+        let is_settled =
+            !is_news && at.copies.is_some() && !self.shares.is_doubtful(at) && !self.is_charged_for_child();
         self.shares.note_look(shared, at, began, is_news);
         if is_news {
             self.shares.unshared += 1;
@@ -176,18 +183,32 @@ impl Kswapd {
             pager.mm.end_sharing();
         }
         self.sample();
-        // Ours is told first: nobody may take for room what we inherit.
+        // Ours is told first: nobody may take for room what we inherit, nor what our parent is charged no longer.
         memcg.charge(pager);
+        memcg.charge_to_self();
         memcg.return_charges_of(&dead);
     }
 
+    /// A child is about to be forked, or somebody tries to.
+    pub(super) fn expect_child(&mut self) {
+        let known = self.known_shared();
+        self.shares.most = Some(self.shares.most.map_or(known, |most| most.min(known)));
+    }
+
+    /// Whether a new child's share may be charged to us.
+    pub(super) fn is_charged_for_child(&self) -> bool {
+        self.shares.most.is_some() && self.pager.memcg.is_charged_for_child()
+    }
+
     /// Bytes charged to relatives now, as far as it is known.
-    pub(super) fn known_shared(&self) -> usize {
+    pub(super) fn known_shared(&mut self) -> usize {
         // Nothing is shared, as a rule: nobody is asked then.
-        match self.shares.seen {
-            0 => 0,
-            _ => self.shares.known(Moment::now(self.pager)),
+        if self.shares.seen == 0 {
+            return 0;
         }
+        self.shares.most = self.shares.most.filter(|_| self.pager.memcg.is_charged_for_child());
+        let known = self.shares.known(Moment::now(self.pager));
+        self.shares.most.map_or(known, |most| most.min(known))
     }
 
     /// Whether a process is ending, and has not been for long.
@@ -200,12 +221,13 @@ impl Kswapd {
         now - *self.shares.unseen_since.get_or_insert(now) < UNSEEN_NS
     }
 
-    pub(super) fn sample(&self) {
+    pub(super) fn sample(&mut self) {
         let pager = self.pager;
         let before = pager.mm.usage_pages();
         if let Ok(sizes) = pager.fds().proc.sizes() {
             let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
-            pager.memcg.sample(sizes.anon, counted, self.known_shared());
+            let shared = self.known_shared();
+            pager.memcg.sample(sizes.anon, counted, shared);
         }
     }
 
