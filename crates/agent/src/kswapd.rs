@@ -49,8 +49,6 @@ const SHARE_TICK: u32 = 2;
 const FIRST_SHARE_TICK: u32 = 4;
 /// Ticks that a parent leaves a new child in peace: looking walks all page tables. It looks before it reclaims, however.
 const LOOK_AFTER: u32 = 2;
-/// Rounds of reclaim between looks at what relatives share.
-const SHARE_ROUNDS: u32 = 16;
 /// Rounds of reclaim between two reports to the group, while it goes on and on.
 const TELL_ROUNDS: u32 = 32;
 /// Ticks between looks at what compaction would free (a multiple of `SLOW_TICK`), and what it must free at least: a share of
@@ -60,9 +58,10 @@ const COMPACT_SHARE: u64 = 16;
 const COMPACT_MIN: u64 = 64;
 /// Anonymous memory that appears without our doing before the mappings are searched for it.
 const DRIFT_BYTES: usize = 1 << 20;
-/// Folios taken at a time (SWAP_CLUSTER_MAX), and pages at most.
+/// Folios taken at a time (SWAP_CLUSTER_MAX), pages at most, and the part of the memory to work with that they are at most.
 const FOLIOS_MAX: u32 = 32;
 const BATCH_MAX: u32 = 512;
+const BATCH_SHARE: u64 = 16;
 /// How long a process whose pages are all shared is short of memory before it breaks sharing: each page that it takes so costs the group memory at first, until
 /// every relative has taken its own, and relatives may have something to give. Nanoseconds.
 const NEED_AFTER_NS: u64 = 10_000_000;
@@ -335,9 +334,10 @@ impl Kswapd {
         self.pager.mail.peek(mail::SCAN | mail::FREEZE) != 0
     }
 
-    /// Pages to take at a time: as many folios as the kernel does, of the size that they are made in.
+    /// Pages to take at a time: as many folios as the kernel does, of the size that they are made in, but not much of what there is to work with.
     fn batch(&self) -> u32 {
-        (FOLIOS_MAX << self.pager.mm.portions().folio_order).min(BATCH_MAX)
+        let share = (self.pager.memcg.workable_pages() / BATCH_SHARE).min(BATCH_MAX.into()) as u32;
+        (FOLIOS_MAX << self.pager.mm.portions().folio_order).min(share.max(FOLIOS_MAX))
     }
 
     /// Reclaim from `memory.high` down to the low watermark.
@@ -351,7 +351,6 @@ impl Kswapd {
         self.return_charges();
         self.quiet = 0;
         let low = pager.memcg.low(pager);
-        let batch = self.batch();
         let (mut fruitless, mut rounds) = (0, 0u32);
         while self.is_ours_to_reclaim(low) && fruitless < FRUITLESS_MAX && !self.is_waited_for() {
             rounds += 1;
@@ -364,18 +363,18 @@ impl Kswapd {
                 // A program that keeps us busy is one whose pages are stored.
                 self.train();
             }
-            if pager.memcg.shares() && (rounds % SHARE_ROUNDS == 0 || core::mem::take(&mut self.look_in) > 0) {
+            if pager.memcg.shares() {
                 // Giving up a page that a relative has as well frees nothing: look or sample, instead of counting on.
+                self.look_in = 0;
                 self.look_if_due();
                 pager.memcg.fit(pager);
-            } else if self.is_charged_for_child() {
-                self.sample();
             }
             if !pager.kcompressd_workers.is_empty() {
                 pager.kcompressd_mail.post(kcompressd::WORK);
             }
             self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
             self.protect_if_wanted();
+            let batch = self.batch();
             let scan = pager.shrink(&mut self.worker, batch, Effort::Background);
             if scan.again {
                 pause(50_000);

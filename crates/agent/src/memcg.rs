@@ -344,21 +344,28 @@ impl Memcg {
     /// `memory.high`: where background reclaim starts.
     pub(crate) fn high(&self, pager: &Pager) -> u64 {
         let max = self.group.get(Key::MemoryMax);
-        let workable = self.workable.load(Ordering::Relaxed);
         let step = |bytes: u64| (bytes / 32).clamp(1 << 20, 64 << 20);
         // Small steps leave no more than room.
-        let step = step(max).min(step(workable).max(pager.room() * 2));
+        let step = step(max).min(step(self.workable()).max(pager.room() * 2));
         self.group.get(Key::MemoryHigh).min(max.saturating_sub(step))
     }
 
     /// Where background reclaim stops.
     pub(crate) fn low(&self, pager: &Pager) -> u64 {
         let high = self.high(pager);
-        let workable = self
-            .workable
+        high.saturating_sub((self.workable() / 64).clamp(1 << 19, 32 << 20))
+    }
+
+    /// Memory to work with, as far as it is known that it is less than memory.max. Bytes.
+    fn workable(&self) -> u64 {
+        self.workable
             .load(Ordering::Relaxed)
-            .min(self.group.get(Key::MemoryMax));
-        high.saturating_sub((workable / 64).clamp(1 << 19, 32 << 20))
+            .min(self.group.get(Key::MemoryMax))
+    }
+
+    /// As [`workable`](Self::workable), in pages.
+    pub(crate) fn workable_pages(&self) -> u64 {
+        self.workable() / PAGE_SIZE as u64
     }
 
     /// Whether a child that is forked now would have next to no memory that it does not share.

@@ -105,7 +105,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             };
             let Some(stored) = stored else { break };
             scan.reclaimed += stored;
-            let is_enough = effort != Effort::Background && scan.reclaimed >= u64::from(want);
+            // In the background as many as are isolated, as a rule, or many more, where fewer are to wait than did.
+            let most = if effort == Effort::Background { want * 2 } else { want };
+            let is_enough = scan.reclaimed >= u64::from(most);
             // Nothing stored, and no frame given up either: what was refused now would be refused again.
             let before = core::mem::replace(&mut left, staged(&spent));
             let is_stuck = stored == 0 && left >= before;
