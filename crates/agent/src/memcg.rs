@@ -257,18 +257,21 @@ impl Memcg {
         self.group.charge_to(slot, self.slot(), now_ns() + CHILD_LOOKS_NS);
     }
 
-    /// In that child: it has, and is charged for its share.
-    pub(crate) fn charge_to_self(&self) {
-        // Whoever sees this sees the charge (pairs with `is_charged_for_child`).
-        fence(Ordering::Release);
-        self.group.set_field(self.slot(), Field::ChargedTo, 0);
+    /// We have looked, share so much with relatives and are charged for our part of it: if we are a child whose parent has not heeded that yet, not twice.
+    pub(crate) fn charge_share(&self, shared: u64) {
+        if self.group.field(self.slot(), Field::ChargedTo) != 0 {
+            self.group.charge_share(self.slot(), shared, now_ns());
+        }
     }
 
-    /// Whether we are charged for a child that has not looked.
+    /// Whether we are charged for what a new child shares.
     pub(crate) fn is_charged_for_child(&self) -> bool {
-        let is_charged = self.shares() && self.group.is_charged_for_child(self.slot(), now_ns());
-        fence(Ordering::Acquire);
-        is_charged
+        self.shares() && self.group.is_charged_for_child(self.slot())
+    }
+
+    /// We have looked, and our charge is our own share from now on. False: there are children that have not.
+    pub(crate) fn settle_children(&self) -> bool {
+        self.group.settle_children(self.slot(), now_ns())
     }
 
     /// Sampled: `rss_anon` bytes, of which the engine counted `counted` and `shared` are charged to relatives.
@@ -441,6 +444,8 @@ impl Memcg {
             self.group.add(Key::Unshared, 1);
         }
         for slot in (0..self.group.high_water()).filter(|slot| dead.holds(*slot)) {
+            self.group.settle_children(slot, u64::MAX);
+            self.group.set_field(slot, Field::ChargedTo, 0);
             CHARGES.iter().for_each(|charge| self.group.set_field(slot, *charge, 0));
         }
     }

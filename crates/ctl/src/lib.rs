@@ -184,6 +184,8 @@ pub enum Field {
     ChargedTo = 19,
     /// Until when at most, nanoseconds of CLOCK_MONOTONIC.
     ChargedToUntil = 20,
+    /// Bytes of the charge for which that one is charged as well.
+    ChargedTwice = 21,
 }
 
 /// A group file's words, with names.
@@ -378,7 +380,16 @@ impl Group {
 
     /// `memory.current`: the charges of all processes.
     pub fn current(&self) -> u64 {
-        self.sum(Field::Charge)
+        // Of the children first: their parents, who take this off both, begin with what is charged to themselves.
+        let twice: u64 = self.used().map(|slot| self.charged_twice(slot)).sum();
+        self.sum(Field::Charge).saturating_sub(twice)
+    }
+
+    fn charged_twice(&self, slot: usize) -> u64 {
+        match self.field(slot, Field::ChargedTo) {
+            0 => 0,
+            _ => self.field(slot, Field::ChargedTwice),
+        }
     }
 
     /// One more than the highest slot ever used.
@@ -393,18 +404,44 @@ impl Group {
         self.0[18].fetch_max(slot as u64 + 1, Ordering::Relaxed);
     }
 
-    /// The child in `slot` leaves what it shares with its parent to be charged to that, until a time at most.
+    /// What the child in `slot` shares with its parent is charged to that, until a time at most.
     pub fn charge_to(&self, slot: usize, parent: usize, until: u64) {
         self.set_field(slot, Field::ChargedToUntil, until);
         self.set_field(slot, Field::ChargedTo, parent as u64 + 1);
     }
 
-    /// Whether a child of the process in `slot` does so now.
-    pub fn is_charged_for_child(&self, slot: usize, now: u64) -> bool {
+    /// The child in `slot` is charged for its share from now on. Until its parent heeds it ([`settle_children`](Self::settle_children)) that is
+    /// charged too, and it does not count twice.
+    pub fn charge_share(&self, slot: usize, bytes: u64, now: u64) {
+        if now >= self.field(slot, Field::ChargedToUntil) {
+            self.set_field(slot, Field::ChargedTo, 0);
+        }
+        self.set_field(slot, Field::ChargedTwice, bytes);
+    }
+
+    /// Whether the process in `slot` is charged for what a child of it shares.
+    pub fn is_charged_for_child(&self, slot: usize) -> bool {
+        self.children(slot).next().is_some()
+    }
+
+    /// The process in `slot` is charged for its own share alone from now on, or has died: so do its children charge theirs, once all of them have
+    /// looked or it was waited for them long enough. False: it is too early.
+    pub fn settle_children(&self, slot: usize, now: u64) -> bool {
+        let is_awaited = |child: usize| {
+            self.field(child, Field::ChargedTwice) == 0 && now < self.field(child, Field::ChargedToUntil)
+        };
+        let is_due = !self.children(slot).any(is_awaited);
+        if is_due {
+            self.children(slot)
+                .for_each(|child| self.set_field(child, Field::ChargedTo, 0));
+        }
+        is_due
+    }
+
+    /// Slots of those whose share is charged to the process in `slot`.
+    fn children(&self, slot: usize) -> impl Iterator<Item = usize> {
         let parent = slot as u64 + 1;
-        (0..self.high_water()).any(|child| {
-            self.field(child, Field::ChargedTo) == parent && self.field(child, Field::ChargedToUntil) > now
-        })
+        (0..self.high_water()).filter(move |child| self.field(*child, Field::ChargedTo) == parent)
     }
 
     /// The most pages that the pool may take.
@@ -443,15 +480,31 @@ mod test {
     }
 
     #[test]
-    fn a_parent_is_charged_for_its_child_until_that_has_looked() {
+    fn what_a_child_shares_is_charged_once() {
         let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         let group = Group::create(Box::leak(words.into_boxed_slice()));
         (0..3).for_each(|slot| group.take_slot(slot, 100 + slot as i32));
+        group.set_field(0, Field::Charge, 10);
         group.charge_to(2, 0, 50);
-        assert!(group.is_charged_for_child(0, 49) && !group.is_charged_for_child(1, 49));
-        assert!(!group.is_charged_for_child(0, 50));
-        group.set_field(2, Field::ChargedTo, 0);
-        assert!(!group.is_charged_for_child(0, 49));
+        assert!(group.is_charged_for_child(0) && !group.is_charged_for_child(1));
+        assert!(!group.settle_children(0, 40));
+        // The child has looked, and half is its own.
+        group.set_field(2, Field::Charge, 5);
+        group.charge_share(2, 5, 40);
+        assert_eq!(group.current(), 10);
+        assert!(group.settle_children(0, 40) && !group.is_charged_for_child(0));
+        group.set_field(0, Field::Charge, 5);
+        assert_eq!(group.current(), 10);
+        // Its parent does nothing.
+        group.charge_to(2, 0, 50);
+        group.charge_share(2, 5, 49);
+        assert_eq!(group.current(), 5);
+        group.charge_share(2, 5, 50);
+        assert_eq!(group.current(), 10);
+        // Nor does the child.
+        group.charge_to(2, 0, 60);
+        group.set_field(2, Field::ChargedTwice, 0);
+        assert!(group.settle_children(0, 60));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! their next look. Under a filter of system calls nobody learns who is ending (`uzswap_sys::robust`): then it counts twice.
 //!
 //! A new child is charged for what it has alone until its first look. Its parent, which may have looked before, is charged for the child's share until then:
-//! or the group would have room that is none. The child says that it has looked once it is charged (`Field::ChargedTo`), so for a moment both are.
+//! or the group would have room that is none. Then the child's share is charged to both, and counts once, until the parent heeds that (`Field::ChargedTo`).
 //!
 //! A look walks all page tables, milliseconds. Where it finds what was known already (a child that only reads) the next one waits twice as long, until looks take one part in
 //! [`LOOK_SHARE`] of the time; whoever finds something else, or that somebody is dead, has all of the group look at once, since relatives share it. Between two looks who writes to a
@@ -40,8 +40,9 @@ const LOOK_SHARE: u64 = 16;
 pub(super) struct Shares {
     /// Bytes charged to relatives, as the last look found them.
     seen: usize,
-    /// No more is, as a new child is not charged yet.
+    /// No more is, as a new child is not charged yet; and whether we have looked since that was forked.
     most: Option<usize>,
+    has_looked: bool,
     at: Moment,
     /// When that was, how long it took, and how long the next one waits. Nanoseconds.
     looked: u64,
@@ -70,6 +71,7 @@ impl Shares {
             // A child's, until it looks: what it has now.
             seen: if pager.memcg.shares() { at.anon } else { 0 },
             most: None,
+            has_looked: false,
             at,
             looked: 0,
             took: 0,
@@ -109,7 +111,7 @@ impl Shares {
             true => self.took,
             false => (self.rest * 2).clamp(self.took, self.took * LOOK_SHARE),
         };
-        (self.seen, self.at) = (seen, at);
+        (self.seen, self.at, self.has_looked) = (seen, at, true);
         self.unseen_since = None;
     }
 }
@@ -185,7 +187,7 @@ impl Kswapd {
         self.sample();
         // Ours is told first: nobody may take for room what we inherit, nor what our parent is charged no longer.
         memcg.charge(pager);
-        memcg.charge_to_self();
+        memcg.charge_share(shared as u64);
         memcg.return_charges_of(&dead);
     }
 
@@ -193,6 +195,7 @@ impl Kswapd {
     pub(super) fn expect_child(&mut self) {
         let known = self.known_shared();
         self.shares.most = Some(self.shares.most.map_or(known, |most| most.min(known)));
+        self.shares.has_looked = false;
     }
 
     /// Whether a new child's share may be charged to us.
@@ -206,7 +209,9 @@ impl Kswapd {
         if self.shares.seen == 0 {
             return 0;
         }
-        self.shares.most = self.shares.most.filter(|_| self.pager.memcg.is_charged_for_child());
+        if self.shares.most.is_some() && self.shares.has_looked && self.pager.memcg.settle_children() {
+            self.shares.most = None;
+        }
         let known = self.shares.known(Moment::now(self.pager));
         self.shares.most.map_or(known, |most| most.min(known))
     }
