@@ -260,8 +260,7 @@ impl Kswapd {
         let Ok(sizes) = pager.fds().proc.sizes() else { return };
         // Both sides of the read: what was counted at either moment is not unknown.
         let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
-        let shared = self.known_shared();
-        pager.memcg.sample(sizes.anon, counted, shared);
+        self.charge_sample(sizes.anon, counted);
         let grown = sizes.anon.saturating_sub(counted) > self.unknown + DRIFT_BYTES;
         let has_changed = asked || grown || sizes.virt != self.sizes.virt || memcg::has_unseen();
         if has_changed {

@@ -269,9 +269,16 @@ impl Memcg {
         self.shares() && self.group.is_charged_for_child(self.slot())
     }
 
-    /// We have looked, and our charge is our own share from now on. False: there are children that have not.
-    pub(crate) fn settle_children(&self) -> bool {
-        self.group.settle_children(self.slot(), now_ns())
+    /// Whether such a child has not looked, and is not late.
+    pub(crate) fn awaits_children(&self) -> bool {
+        self.group.awaits_children(self.slot(), now_ns())
+    }
+
+    /// We are charged for our own share alone, as our children are for theirs.
+    pub(crate) fn settle_children(&self, pager: &Pager) {
+        // In this order: what counts twice for a moment would have somebody reclaim.
+        self.charge(pager);
+        self.group.settle_children(self.slot());
     }
 
     /// Sampled: `rss_anon` bytes, of which the engine counted `counted` and `shared` are charged to relatives.
@@ -444,7 +451,7 @@ impl Memcg {
             self.group.add(Key::Unshared, 1);
         }
         for slot in (0..self.group.high_water()).filter(|slot| dead.holds(*slot)) {
-            self.group.settle_children(slot, u64::MAX);
+            self.group.settle_children(slot);
             self.group.set_field(slot, Field::ChargedTo, 0);
             CHARGES.iter().for_each(|charge| self.group.set_field(slot, *charge, 0));
         }

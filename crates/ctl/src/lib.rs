@@ -424,18 +424,16 @@ impl Group {
         self.children(slot).next().is_some()
     }
 
-    /// The process in `slot` is charged for its own share alone from now on, or has died: so do its children charge theirs, once all of them have
-    /// looked or it was waited for them long enough. False: it is too early.
-    pub fn settle_children(&self, slot: usize, now: u64) -> bool {
-        let is_awaited = |child: usize| {
-            self.field(child, Field::ChargedTwice) == 0 && now < self.field(child, Field::ChargedToUntil)
-        };
-        let is_due = !self.children(slot).any(is_awaited);
-        if is_due {
-            self.children(slot)
-                .for_each(|child| self.set_field(child, Field::ChargedTo, 0));
-        }
-        is_due
+    /// Whether one of them has not looked, and is not late.
+    pub fn awaits_children(&self, slot: usize, now: u64) -> bool {
+        self.children(slot)
+            .any(|child| self.field(child, Field::ChargedTwice) == 0 && now < self.field(child, Field::ChargedToUntil))
+    }
+
+    /// The process in `slot` is charged for its own share alone now, or has died: all that its children are charged counts.
+    pub fn settle_children(&self, slot: usize) {
+        self.children(slot)
+            .for_each(|child| self.set_field(child, Field::ChargedTo, 0));
     }
 
     /// Slots of those whose share is charged to the process in `slot`.
@@ -487,12 +485,14 @@ mod test {
         group.set_field(0, Field::Charge, 10);
         group.charge_to(2, 0, 50);
         assert!(group.is_charged_for_child(0) && !group.is_charged_for_child(1));
-        assert!(!group.settle_children(0, 40));
+        assert!(group.awaits_children(0, 40));
         // The child has looked, and half is its own.
         group.set_field(2, Field::Charge, 5);
         group.charge_share(2, 5, 40);
         assert_eq!(group.current(), 10);
-        assert!(group.settle_children(0, 40) && !group.is_charged_for_child(0));
+        assert!(!group.awaits_children(0, 40));
+        group.settle_children(0);
+        assert!(!group.is_charged_for_child(0));
         group.set_field(0, Field::Charge, 5);
         assert_eq!(group.current(), 10);
         // Its parent does nothing.
@@ -504,7 +504,7 @@ mod test {
         // Nor does the child.
         group.charge_to(2, 0, 60);
         group.set_field(2, Field::ChargedTwice, 0);
-        assert!(group.settle_children(0, 60));
+        assert!(group.awaits_children(0, 59) && !group.awaits_children(0, 60));
     }
 
     #[test]

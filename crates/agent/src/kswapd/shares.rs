@@ -184,10 +184,10 @@ impl Kswapd {
             memcg.end_sharing();
             pager.mm.end_sharing();
         }
-        self.sample();
-        // Ours is told first: nobody may take for room what we inherit, nor what our parent is charged no longer.
-        memcg.charge(pager);
         memcg.charge_share(shared as u64);
+        self.sample();
+        // Ours is told first: nobody may take for room what we inherit.
+        memcg.charge(pager);
         memcg.return_charges_of(&dead);
     }
 
@@ -204,13 +204,10 @@ impl Kswapd {
     }
 
     /// Bytes charged to relatives now, as far as it is known.
-    pub(super) fn known_shared(&mut self) -> usize {
+    pub(super) fn known_shared(&self) -> usize {
         // Nothing is shared, as a rule: nobody is asked then.
         if self.shares.seen == 0 {
             return 0;
-        }
-        if self.shares.most.is_some() && self.shares.has_looked && self.pager.memcg.settle_children() {
-            self.shares.most = None;
         }
         let known = self.shares.known(Moment::now(self.pager));
         self.shares.most.map_or(known, |most| most.min(known))
@@ -231,8 +228,20 @@ impl Kswapd {
         let before = pager.mm.usage_pages();
         if let Ok(sizes) = pager.fds().proc.sizes() {
             let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
-            let shared = self.known_shared();
-            pager.memcg.sample(sizes.anon, counted, shared);
+            self.charge_sample(sizes.anon, counted);
+        }
+    }
+
+    /// `anon` bytes were sampled, of which the engine counted `counted`.
+    pub(super) fn charge_sample(&mut self, anon: usize, counted: usize) {
+        let (pager, memcg) = (self.pager, &self.pager.memcg);
+        let is_settled = self.shares.most.is_some() && self.shares.has_looked && !memcg.awaits_children();
+        if is_settled {
+            self.shares.most = None;
+        }
+        memcg.sample(anon, counted, self.known_shared());
+        if is_settled {
+            memcg.settle_children(pager);
         }
     }
 
