@@ -4,7 +4,7 @@
 //! what it is done with.
 //!
 //! The process with the oldest pages reclaims at its next tick. What others say is a hint: who is stopped says nothing new, who gets nothing for its
-//! work says that it has nothing to give, as do forked relatives (what they share frees nothing); and a fault that finds no room is served
+//! work says that it has nothing to give, as do forked relatives until they know what they share (it frees nothing); and a fault that finds no room is served
 //! by direct reclaim of its own process's pages, whoever has older ones.
 
 use uzswap_sys::time::now_ns;

@@ -67,6 +67,7 @@ impl<R: RawMutex> World<R> {
                     self.mm.end_sharing();
                 }
                 self.mm.settle_sharing();
+                self.mm.fit_portions(seed % 2048);
                 for range in self.mm.take_shared(seed.is_multiple_of(3)) {
                     self.mm.isolate_range(range);
                 }
