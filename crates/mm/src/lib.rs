@@ -62,6 +62,7 @@ mod lru;
 pub mod machine;
 pub mod page;
 mod portions;
+mod publish;
 mod range_set;
 mod read_along;
 mod readahead;
@@ -111,16 +112,15 @@ use departing::Departing;
 use leaving::Leaving;
 use list_lru::{LruEntry, LruList, SEGMENT_PAGES, Tags};
 use locality::Locality;
-use lru::Lru;
 use machine::Machine;
 use page::{PAGE_SIZE, Vpn};
 use range_set::RangeSet;
 use readahead::Streams;
 use staging::Staging;
-use swap_cache::{Kept, Worth};
+use swap_cache::Worth;
 use swap_slots::SwapSlots;
 use swap_table::SwapTable;
-use swap_table::entry::{CachedEntry, Slot, ZTAG_BITS, ZswapEntry};
+use swap_table::entry::{Slot, ZTAG_BITS, ZswapEntry};
 use vmstat::{Item, Vmstat};
 use workingset::Balance;
 use zpool::{PoolKind, Pools};
@@ -401,63 +401,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.slots.is_present() && self.may_write_back
     }
 
-    /// Replace the word of a page; what the old word pointed to is given up, but for a block that the new one keeps.
-    fn publish(&mut self, vpn: Vpn, slot: Slot) {
-        match slot {
-            Slot::Resident { tag, .. } => {
-                self.resident += 1;
-                self.active += u64::from(Lru::of_resident(tag) == Lru::Active);
-                self.shared += u64::from(Lru::of_resident(tag) == Lru::Shared);
-                self.unevictable += u64::from(Lru::of_resident(tag) == Lru::Unevictable);
-            }
-            Slot::Cached(_) => {
-                self.resident += 1;
-                self.cached += 1;
-            }
-            Slot::Zswap(entry) => self.incompressible += u64::from(entry.len as usize == PAGE_SIZE),
-            Slot::None | Slot::Staged { .. } | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => {}
-        }
-        let block = match self.replace_word(vpn, slot) {
-            Slot::Resident { tag, .. } => {
-                self.resident -= 1;
-                self.active -= u64::from(Lru::of_resident(tag) == Lru::Active);
-                self.shared -= u64::from(Lru::of_resident(tag) == Lru::Shared);
-                self.unevictable -= u64::from(Lru::of_resident(tag) == Lru::Unevictable);
-                None
-            }
-            Slot::Cached(CachedEntry { handle, len, .. }) => {
-                self.resident -= 1;
-                self.cached -= 1;
-                Some(Kept::new(handle, len))
-            }
-            Slot::Zswap(ZswapEntry { handle, len, .. }) => {
-                self.incompressible -= u64::from(len as usize == PAGE_SIZE);
-                Some(Kept::new(handle, len))
-            }
-            Slot::Swap(blob) if blob.device == 0 => {
-                self.slots.free(&blob);
-                None
-            }
-            // The frame of a staged page stays in its slot until the run is stored; the run finds the word changed.
-            Slot::Staged { slot, .. } => self.staging.take_kept(slot),
-            Slot::Swap(_) | Slot::None | Slot::Filled { .. } | Slot::Bad => None,
-        };
-        match (block, slot) {
-            (Some(kept), Slot::Staged { slot, .. }) => self.staging.keep(slot, kept),
-            (Some(kept), slot) if Kept::of(slot) != Some(kept) => {
-                self.pool.free(kept.handle(), kept.len() as usize);
-            }
-            (Some(_) | None, _) => {}
-        }
-    }
-
-    /// Replace a word. Whoever does so without [`publish`](Self::publish) keeps the contents where they are, and the page as resident as it was.
-    fn replace_word(&mut self, vpn: Vpn, slot: Slot) -> Slot {
-        let before = self.table.publish(vpn, slot);
-        self.ages.note(before, slot);
-        before
-    }
-
     /// Put a folio that is in the pool on the list of stored folios; returns the tag for its words.
     fn zswap_lru_add(&mut self, vpn: Vpn, order: u32) -> u32 {
         if self.zswap_lru.needs_sweep() {
@@ -488,12 +431,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     fn nothing_stored(&self) -> bool {
         self.zswap_cold.is_empty() && self.zswap_lru.is_empty()
-    }
-
-    /// The page's frame is in staging slot `slot`; what is known of its contents stays known.
-    fn publish_staged(&mut self, vpn: Vpn, slot: u32, busy: bool) {
-        let note = self.table.lookup(vpn).note();
-        self.publish(vpn, Slot::Staged { slot, busy, note });
     }
 }
 
