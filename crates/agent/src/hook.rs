@@ -21,7 +21,8 @@ use uzswap_sys::mapping;
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::thread::{self, syscall};
 
-use crate::{memcg, pager, vma};
+use crate::memcg::deferral;
+use crate::{pager, vma};
 
 const SYS_MMAP: usize = 9;
 const SYS_MUNMAP: usize = 11;
@@ -91,7 +92,7 @@ impl InOrder {
     /// registered as well before it is touched, and the program's next mremap takes one mapping: so have kswapd do it now.
     fn join(&self, start: usize, end: usize) {
         // While nothing is registered there is nothing to join. No scan registers any: it needs our turn.
-        if let Some(pager) = pager::active().filter(|_| self.0 && !memcg::is_deferred()) {
+        if let Some(pager) = pager::active().filter(|_| self.0 && !deferral::is_deferred()) {
             pager.request_join(start, end);
         }
     }
@@ -212,7 +213,7 @@ pub(crate) extern "C" fn mmap(
             if let Some(change) = &stack {
                 change.add(start, start + len);
             } else if is_ours(len, prot, flags) {
-                memcg::note_growth(len, prot & PROT_WRITE != 0);
+                deferral::note_growth(len, prot & PROT_WRITE != 0);
             }
             core::ptr::with_exposed_provenance_mut(start)
         }
@@ -338,7 +339,7 @@ pub(crate) extern "C" fn mremap(
         unsafe { syscall(SYS_MREMAP, args) }
     };
     let is_fixed = flags & MREMAP_FIXED != 0;
-    if let (true, Some(pager)) = (is_fixed && memcg::has_unseen(), pager::active()) {
+    if let (true, Some(pager)) = (is_fixed && deferral::has_unseen(), pager::active()) {
         // What is two mappings only because a part is not registered yet would be refused, perhaps after the target was unmapped.
         pager.request_scan();
     }
@@ -351,7 +352,7 @@ pub(crate) extern "C" fn mremap(
     match result {
         Ok(start) => {
             if new_len > old_len {
-                memcg::note_growth(new_len - old_len, true);
+                deferral::note_growth(new_len - old_len, true);
             }
             core::ptr::with_exposed_provenance_mut(start)
         }
@@ -435,7 +436,7 @@ pub(crate) extern "C" fn brk(addr: *mut c_void) -> c_int {
         return -1;
     }
     if before != 0 && now > before {
-        memcg::note_growth(now - before, true);
+        deferral::note_growth(now - before, true);
     }
     0
 }

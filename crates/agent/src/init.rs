@@ -7,7 +7,8 @@ use uzswap_ctl::{ENV_GROUP, Group, WORDS};
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::text;
 
-use crate::{fork, hook, memcg, pager};
+use crate::memcg::deferral;
+use crate::{fork, hook, pager};
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -58,7 +59,7 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
     // SAFETY: the three handlers are extern "C" functions of this library, which is never unloaded (see build.rs).
     unsafe { __register_atfork(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
     // SAFETY: as for find_env.
-    memcg::note_growth(unsafe { zero_bytes(envp) }, true);
+    deferral::note_growth(unsafe { zero_bytes(envp) }, true);
 }
 
 const AT_PHDR: usize = 3;

@@ -2,13 +2,11 @@
 //!
 //! It sleeps on its mailbox and wakes when memory is short, when a thread mapped memory close to the limit, when a fork
 //! is coming, and on a tick. A tick reads the sizes of the process twice; only when the address space has changed, or
-//! anonymous memory grew without our doing, are the mappings gone through, and not while that is deferred (`memcg`).
+//! anonymous memory grew without our doing, are the mappings gone through, and not while that is deferred (`memcg::deferral`).
 
 mod request;
 mod scan;
 mod shares;
-
-use core::sync::atomic::Ordering;
 
 use lock_api::MutexGuard;
 use uzswap_acomp::Algorithm;
@@ -29,9 +27,10 @@ use crate::cores::CORES;
 use crate::dictionary::Trainer;
 use crate::machine::{AgentMachine, CREW};
 use crate::mailbox::mail;
+use crate::memcg::deferral;
 use crate::pager::{Pager, pause};
 use crate::vigil::VIGIL;
-use crate::{fork, kcompressd, memcg, oldest, servers, vma};
+use crate::{fork, kcompressd, oldest, servers, vma};
 
 /// How long a fork waits for room at most.
 const CHILD_ROOM_NS: u64 = 2_000_000;
@@ -262,12 +261,12 @@ impl Kswapd {
         let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
         self.charge_sample(sizes.anon, counted);
         let grown = sizes.anon.saturating_sub(counted) > self.unknown + DRIFT_BYTES;
-        let has_changed = asked || grown || sizes.virt != self.sizes.virt || memcg::has_unseen();
+        let has_changed = asked || grown || sizes.virt != self.sizes.virt || deferral::has_unseen();
         if has_changed {
             self.quiet = 0;
         }
         // What is deferred depends on what others use, too.
-        if has_changed || memcg::is_deferred() {
+        if has_changed || deferral::is_deferred() {
             self.scan_unless_deferred(sizes);
         }
         self.quiet = self.quiet.saturating_add(1);

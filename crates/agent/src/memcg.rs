@@ -4,23 +4,8 @@
 //! counts them, exact at any moment, plus everything else in `RssAnon` (its unmanaged memory and the agent's
 //! own), sampled by kswapd. Pages shared with a forked relative are charged by the share that the kernel reckons.
 //!
-//! Until a process has mapped [`ACTIVATE_BYTES`] it has no pager and is not charged: a shell or a compiler
+//! Until a process has mapped [`deferral::ACTIVATE_BYTES`] it has no pager and is not charged: a shell or a compiler
 //! driver costs nothing.
-//!
-//! # Deferral
-//! A page that its own core clears is warm in its cache, and nobody waits for another thread. So a process has a pager but nothing under its
-//! care as long as the group has room for all that its processes have mapped, touched or not. What a deferred process may touch unseen
-//! (`Field::Unseen`) counts where it is asked whether there is room, but is not charged.
-//!
-//! ```text
-//! deferred  no memory is registered, nothing of it can leave; its growth is sampled
-//!    |      the group has no room for more, a mapping is big ([`BIG_BYTES`]: its first touches are faster in large folios),
-//!    v      reclaim is asked for
-//! managed   for good: kswapd goes through the mappings now and whenever they change
-//! ```
-//! Whoever maps memory looks, and kswapd at every tick. Where a mapping does not fit, `mmap` returns when it is under our care (but for MAP_POPULATE, and
-//! where kswapd is kept from it for a tenth of a second). What a process may touch is reckoned from what it ever mapped, so one that maps and unmaps again
-//! and again is deferred for less long; and from what it has in all, so what it touches on stacks makes it seem less.
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -30,7 +15,9 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::robust;
 use uzswap_sys::time::now_ns;
 
-use crate::pager::{self, Pager};
+use crate::pager::Pager;
+
+pub(crate) mod deferral;
 
 /// What a process is charged: bytes of memory, pages of the pool, slots of the device.
 const CHARGES: [Field; 4] = [Field::Charge, Field::PoolCharge, Field::SwapCharge, Field::Unseen];
@@ -43,80 +30,6 @@ const CHILD_LOOKS_NS: u64 = 1_000_000_000;
 
 /// Room that is not worth making for a child.
 const CHILD_ROOM_MIN: u64 = 1 << 20;
-
-/// Mappings in total, of memory that may come under our care, at which a process gets its pager.
-pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;
-
-/// Of the room that is left, a process may map one part in so many unseen: others may be doing the same, and MAP_POPULATE or
-/// MADV_POPULATE_WRITE fill a mapping faster than anybody looks.
-const UNSEEN_SHARE: u64 = 4;
-
-/// A process that maps as much at once is deferred no longer.
-const BIG_BYTES: usize = 8 << 20;
-
-/// Of `memory.high` so much is left free where anything is deferred: what is touched without having been mapped is seen late.
-const DEFERRAL_SHARE: u64 = 16;
-
-/// Bytes mapped so far.
-static MAPPED: AtomicUsize = AtomicUsize::new(0);
-/// Nothing is under our care yet, on purpose.
-static IS_DEFERRED: AtomicBool = AtomicBool::new(true);
-/// It cannot be any longer.
-static IS_BIG: AtomicBool = AtomicBool::new(false);
-/// Bytes mapped since the last scan: they may be touched without our seeing it.
-static UNSEEN: AtomicUsize = AtomicUsize::new(0);
-
-/// The program mapped `len` bytes, which it may touch at once if `is_usable`. Called in its own thread, by the replaced wrappers.
-pub(crate) fn note_growth(len: usize, is_usable: bool) {
-    MAPPED.fetch_add(len, Ordering::Relaxed);
-    if is_usable && len >= BIG_BYTES {
-        IS_BIG.store(true, Ordering::Relaxed);
-    }
-    activate_if_big();
-    let Some(pager) = pager::active() else { return };
-    let unseen = UNSEEN.fetch_add(len, Ordering::Relaxed) + len;
-    let is_near = match is_deferred() {
-        true => !pager.memcg.claim_unseen(pager),
-        false => pager.memcg.unclaimed(pager) / UNSEEN_SHARE < unseen as u64,
-    };
-    if is_near {
-        // No page of the new mapping may be touched unseen.
-        pager.request_scan();
-    }
-}
-
-/// Start the pager of a process that has mapped enough.
-pub(crate) fn activate_if_big() {
-    if pager::active().is_none() && MAPPED.load(Ordering::Relaxed) >= ACTIVATE_BYTES {
-        pager::activate();
-    }
-}
-
-/// Whether nothing is under our care yet.
-pub(crate) fn is_deferred() -> bool {
-    IS_DEFERRED.load(Ordering::SeqCst)
-}
-
-/// A scan begins: what was mapped before it will be seen by it, and what is mapped from now on may lie beside memory that is under our care.
-pub(crate) fn begin_scan() {
-    IS_DEFERRED.store(false, Ordering::SeqCst);
-    UNSEEN.store(0, Ordering::Relaxed);
-}
-
-/// The scan could not see all of it.
-pub(crate) fn scan_again() {
-    UNSEEN.fetch_max(1, Ordering::Relaxed);
-}
-
-/// Whether anything was mapped since the last scan, so that a mapping may be half registered.
-pub(crate) fn has_unseen() -> bool {
-    UNSEEN.load(Ordering::Relaxed) != 0 && !is_deferred()
-}
-
-/// A forked child starts as small as its parent was big: it is charged for what it has, not for what was mapped.
-pub(crate) fn reset_in_child() {
-    UNSEEN.store(0, Ordering::Relaxed);
-}
 
 /// How far a process is.
 #[derive(Clone, Copy)]
@@ -319,36 +232,6 @@ impl Memcg {
     pub(crate) fn current(&self, pager: &Pager) -> u64 {
         self.charge(pager);
         self.group.current()
-    }
-
-    /// Claim room for all that this process, which is deferred, may touch unseen. Said to the group before it is known whether there is any: of two that
-    /// map the last of it at the same moment, each sees the other's claim. False: there is none, and nothing is claimed; what was mapped has to come
-    /// under our care before it is touched.
-    pub(crate) fn claim_unseen(&self, pager: &Pager) -> bool {
-        if IS_BIG.load(Ordering::Relaxed) {
-            return false;
-        }
-        let touched = self.touched.load(Ordering::Relaxed);
-        let unseen = MAPPED.load(Ordering::Relaxed).saturating_sub(touched);
-        self.group.set_field(self.slot(), Field::Unseen, unseen as u64);
-        // Our claim before the look at others'; and before the look at whether a scan has begun meanwhile, which withdraws it at its end (pairs with
-        // `begin_scan` and `note_seen`).
-        fence(Ordering::SeqCst);
-        let has_room = is_deferred() && self.unclaimed(pager) >= self.high(pager) / DEFERRAL_SHARE;
-        if !has_room {
-            self.note_seen();
-        }
-        has_room
-    }
-
-    /// All that was mapped is under our care, or about to be.
-    pub(crate) fn note_seen(&self) {
-        self.group.set_field(self.slot(), Field::Unseen, 0);
-    }
-
-    /// As [`headroom`](Self::headroom), less what deferred processes may touch any moment.
-    fn unclaimed(&self, pager: &Pager) -> u64 {
-        self.headroom(pager).saturating_sub(self.group.sum(Field::Unseen))
     }
 
     /// `memory.high`: where background reclaim starts.

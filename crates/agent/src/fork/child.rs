@@ -13,6 +13,7 @@ use uzswap_sys::thread;
 
 use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
 use crate::machine::Fds;
+use crate::memcg::deferral;
 use crate::pager::{self, Pager};
 use crate::swap_file::SwapFile;
 use crate::{hook, memcg, vma};
@@ -23,7 +24,7 @@ pub(crate) extern "C" fn child() {
     pager::release_start();
     vma::reset_in_child();
     hook::reset_in_child();
-    memcg::reset_in_child();
+    deferral::reset_in_child();
     let Some(pager) = pager::inherited() else { return };
     if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {
         return;

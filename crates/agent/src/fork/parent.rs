@@ -16,8 +16,9 @@ use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
 use crate::machine::{AgentMachine, Fds};
 use crate::mailbox::{mail, reply};
+use crate::memcg::deferral;
 use crate::pager::{self, Pager, pause};
-use crate::{fault, hook, memcg, vma};
+use crate::{fault, hook, vma};
 
 /// How often, and how long each time, a fork waits for late events.
 const EXPECTING_MAX: u32 = 400;
@@ -28,7 +29,7 @@ pub(crate) extern "C" fn prepare() {
     pager::hold_start();
     let Some(pager) = pager::active() else { return };
     let handover = &pager.handover;
-    if memcg::has_unseen() {
+    if deferral::has_unseen() {
         // What is two mappings only because it is half registered would stay two in the child for ever.
         pager.request_scan();
     }
@@ -47,7 +48,7 @@ pub(crate) extern "C" fn prepare() {
 /// After a fork, in the parent.
 pub(crate) extern "C" fn parent() {
     if pager::release_start() {
-        memcg::activate_if_big();
+        deferral::activate_if_big();
         return;
     }
     let Some(pager) = pager::active() else { return };

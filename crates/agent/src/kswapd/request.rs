@@ -5,7 +5,7 @@ use uzswap_mm::Effort;
 use uzswap_mm::page::PAGE_SIZE;
 
 use super::Kswapd;
-use crate::memcg;
+use crate::memcg::deferral;
 
 /// Piece of a request that a process takes on at a time.
 const REQUEST_BYTES: u64 = 1 << 20;
@@ -15,7 +15,7 @@ impl Kswapd {
     pub(super) fn reclaim_on_request(&mut self) {
         let pager = self.pager;
         let group = pager.memcg.group();
-        if group.get(Key::ReclaimAsked) > 0 && group.get(Key::ReclaimZswap) == 0 && memcg::is_deferred() {
+        if group.get(Key::ReclaimAsked) > 0 && group.get(Key::ReclaimZswap) == 0 && deferral::is_deferred() {
             self.scan();
         }
         while group.get(Key::ReclaimAsked) > 0 && !self.is_waited_for() {

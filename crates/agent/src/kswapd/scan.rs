@@ -4,15 +4,16 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::procfs::Sizes;
 
 use super::Kswapd;
+use crate::memcg::deferral;
 use crate::pager::pause;
-use crate::{memcg, vma};
+use crate::vma;
 
 impl Kswapd {
     /// Take what was mapped under our care, unless that is deferred still.
     pub(super) fn scan_unless_deferred(&mut self, sizes: Sizes) {
         let pager = self.pager;
         let ticket = pager.scan_ticket();
-        if !(memcg::is_deferred() && self.defers(sizes)) {
+        if !(deferral::is_deferred() && self.defers(sizes)) {
             return self.scan();
         }
         self.unknown = sizes.anon;
@@ -40,7 +41,7 @@ impl Kswapd {
         let mut is_complete = false;
         for _ in 0..8 {
             let ticket = pager.scan_ticket();
-            memcg::begin_scan();
+            deferral::begin_scan();
             let scanned = vma::scan(pager, pager.fds());
             is_complete = !scanned.again;
             if is_complete {
@@ -53,7 +54,7 @@ impl Kswapd {
         }
         pager.memcg.note_seen();
         if !is_complete {
-            memcg::scan_again();
+            deferral::scan_again();
         }
         pager.finish_scan(pager.scan_ticket());
         let anon = pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon);

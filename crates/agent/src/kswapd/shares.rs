@@ -22,8 +22,9 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::{thread, time};
 
 use super::Kswapd;
+use crate::arena;
+use crate::memcg::deferral;
 use crate::pager::Pager;
-use crate::{arena, memcg};
 
 /// How long an ending process keeps others from looking. Nanoseconds.
 const UNSEEN_NS: u64 = 100_000_000;
@@ -126,7 +127,7 @@ impl Moment {
         // What the engine does not count, and of what it does, what nobody had to wait for.
         let brought = (sizes.anon / PAGE_SIZE) as i64 - counted as i64 + pager.mm.gauges().pool as i64;
         let explained = (pager.memcg.faults() + arena::released()) as i64;
-        let is_known = !pager.mm.machine().copies() && !memcg::is_deferred();
+        let is_known = !pager.mm.machine().copies() && !deferral::is_deferred();
         let faults = is_known.then(thread::faults).flatten();
         Self {
             anon: sizes.anon,
