@@ -86,6 +86,11 @@ mod test {
         assert_eq!(group.current(), 5);
         group.charge_share(2, 5, 50);
         assert_eq!(group.current(), 10);
+        // It has died, and another process has its slot.
+        group.charge_to(2, 0, 50);
+        group.charge_share(2, 5, 40);
+        group.take_slot(0, 103);
+        assert_eq!(group.current(), 5);
         // Nor does the child.
         group.charge_to(2, 0, 60);
         group.set_field(2, Field::ChargedTwice, 0);

@@ -393,6 +393,8 @@ impl Group {
 
     /// A process took `slot`.
     pub fn take_slot(&self, slot: usize, pid: i32) {
+        // Of its last owner, who died before anybody returned its charge: the new one would never heed them.
+        self.settle_children(slot);
         self.clear_slot(slot);
         self.set_field(slot, Field::Pid, pid as u64);
         self.0[18].fetch_max(slot as u64 + 1, Ordering::Relaxed);
