@@ -10,7 +10,7 @@ use uzswap_ctl::{FailKind, Field, Group, Key, PROCESSES, WORDS};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::ZpoolType;
 
-const KEYS: [Key; 32] = [
+const KEYS: [Key; 35] = [
     Key::MemoryMax,
     Key::MemoryHigh,
     Key::SwapMax,
@@ -43,6 +43,9 @@ const KEYS: [Key; 32] = [
     Key::Balance,
     Key::FailPerMille,
     Key::FailKinds,
+    Key::Census,
+    Key::Unmanaged,
+    Key::OuterMax,
 ];
 
 const FIELDS: [Field; 9] = [
@@ -85,7 +88,7 @@ fn read_all(group: Group, word: u64) {
         assert!(group.sum(field) >= group.field(0, field).min(group.sum(field)));
         group.field(word as usize, field);
     }
-    assert_eq!(group.current(), group.sum(Field::Charge));
+    assert_eq!(group.current(), group.sum(Field::Charge).saturating_add(group.get(Key::Census)));
     assert!(group.swap_path().len() <= Group::PATH_MAX + 1);
     group.last_words();
     let stat = group.vmstat();
@@ -116,7 +119,7 @@ fuzz_target!(|bytes: &[u8]| {
         let (at, word) = entry.split_at(2);
         // Mostly the header and the first processes.
         let at = usize::from(u16::from_le_bytes([at[0], at[1]]));
-        let at = [at % 32, at % 1024, 1024 + at % 64, at % WORDS][at % 4];
+        let at = [at % 64, at % 1152, 1152 + at % 64, at % WORDS][at % 4];
         last = u64::from_le_bytes(word.try_into().expect("8 bytes"));
         words[at].store(last, Ordering::Relaxed);
     }

@@ -13,7 +13,7 @@ pub(crate) fn swap_pages(group: Group) -> u64 {
 
 /// What the engine of a process is made for.
 pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
-    let pages = group.get(Key::MemoryMax) / PAGE_SIZE as u64;
+    let pages = group.memory_max() / PAGE_SIZE as u64;
     let staged_target = (pages / 32).clamp(64, 4096);
     let order_max = group.get(Key::FolioOrder).min(9) as u32;
     let portions = Portions::of(pages);

@@ -134,7 +134,7 @@ impl Memcg {
 
     /// What is shared does not leave, so what is left to work with may be little: then less of it is kept free, and less moves at a time.
     pub(crate) fn fit(&self, pager: &Pager) {
-        let max = self.group.get(Key::MemoryMax);
+        let max = self.group.memory_max();
         let is_settled = self.has_settled_shares();
         let pages = is_settled.then(|| pager.mm.workable_pages()).flatten();
         let workable = pages.map_or(max, |pages| {
@@ -236,7 +236,7 @@ impl Memcg {
 
     /// `memory.high`: where background reclaim starts.
     pub(crate) fn high(&self, pager: &Pager) -> u64 {
-        let max = self.group.get(Key::MemoryMax);
+        let max = self.group.memory_max();
         let step = |bytes: u64| (bytes / 32).clamp(1 << 20, 64 << 20);
         // Small steps leave no more than room.
         let step = step(max).min(step(self.workable()).max(pager.room() * 2));
@@ -251,9 +251,7 @@ impl Memcg {
 
     /// Memory to work with, as far as it is known that it is less than memory.max. Bytes.
     fn workable(&self) -> u64 {
-        self.workable
-            .load(Ordering::Relaxed)
-            .min(self.group.get(Key::MemoryMax))
+        self.workable.load(Ordering::Relaxed).min(self.group.memory_max())
     }
 
     /// As [`workable`](Self::workable), in pages.
@@ -263,7 +261,7 @@ impl Memcg {
 
     /// Whether a child that is forked now would have next to no memory that it does not share.
     pub(crate) fn lacks_room_for_child(&self, pager: &Pager) -> bool {
-        let room = (self.group.get(Key::MemoryMax) / 16).min(16 << 20);
+        let room = (self.group.memory_max() / 16).min(16 << 20);
         // Of a small process in a big group little is shared. Where there are relatives already, most of what leaves is shared with
         // them. Where pages are copied out, the thread that forks has the turn that it takes.
         let room = room.min(self.charge(pager) / 8);
@@ -277,7 +275,7 @@ impl Memcg {
 
     /// Bytes by which `want` more would exceed the limit.
     pub(crate) fn excess(&self, pager: &Pager, want: u64) -> u64 {
-        (self.current(pager) + want).saturating_sub(self.group.get(Key::MemoryMax))
+        (self.current(pager) + want).saturating_sub(self.group.memory_max())
     }
 
     /// A fault waits until `room` bytes are free; 0: none waits. All processes of the group hear of it, since it may be they who have

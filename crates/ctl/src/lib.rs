@@ -1,11 +1,11 @@
 //! The group file: an array of 64-bit words that the launcher and every agent of a run map.
 //!
 //! ```text
-//! words    0 .. 39      header: magic, version, limits, tunables, peak, the record of an OOM kill
-//! words   40 .. 127     where the swap file goes (bytes of a path)
-//! words  128 .. 959     counters and histograms (uzswap_mm::vmstat)
-//! words  960 .. 1023    for tests: which failures are made to happen, and how often each was
-//! words 1024 ..         one slot of 24 words for each process
+//! words    0 .. 167     header: magic, version, limits, tunables, peak, the record of an OOM kill
+//! words  168 .. 255     where the swap file goes (bytes of a path)
+//! words  256 .. 1087    counters and histograms (uzswap_mm::vmstat)
+//! words 1088 .. 1151    for tests: which failures are made to happen, and how often each was
+//! words 1152 ..         one slot of 32 words for each process
 //! then                  the last words of a pager that had to stop its process, as text
 //! ```
 //! Each word stands alone and is read and written atomically; a process that scribbles over them can spoil the
@@ -33,7 +33,7 @@ pub use fail_kind::FailKind;
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 12;
+const VERSION: u64 = 13;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 
@@ -46,12 +46,12 @@ pub fn keeper_path(group: &[u8]) -> Vec<u8> {
 /// Of [`Key::Swap`].
 pub const SWAP_ENCRYPTED: u64 = 2;
 
-const PATH: usize = 40;
+const PATH: usize = 168;
 const PATH_WORDS: usize = 88;
-const STAT: usize = 128;
-const FAILURES: usize = 960;
-const SLOTS: usize = 1024;
-const SLOT_WORDS: usize = 24;
+const STAT: usize = 256;
+const FAILURES: usize = 1088;
+const SLOTS: usize = 1152;
+const SLOT_WORDS: usize = 32;
 /// Processes that a group can hold at a time.
 pub const PROCESSES: usize = 1024;
 const LAST_WORDS: usize = SLOTS + PROCESSES * SLOT_WORDS;
@@ -135,8 +135,39 @@ pub enum Key {
     Spin = 36,
     /// How often relatives found that they share other pages than they thought.
     Unshared = 37,
+    /// Bytes of members that charge nothing themselves, having no agent or one that is idle. The launcher's census keeps it.
+    Census = 38,
+    /// Of those, the bytes of members without an agent.
+    Unmanaged = 39,
+    /// The most that they ever had.
+    UnmanagedPeak = 40,
+    /// Members without an agent that were seen, ever.
+    UnmanagedProcesses = 41,
+    /// Shared memory that all members have mapped: not charged.
+    Shmem = 42,
+    /// The most that they ever had.
+    ShmemPeak = 43,
+    /// What the group that this launcher runs in leaves to this one, and 1; 0: it runs in none.
+    OuterMax = 44,
+    /// Process that was chosen to be killed and is not gone yet; 0: none.
+    OomVictim = 45,
+    /// When it was, nanoseconds of CLOCK_MONOTONIC.
+    OomSince = 46,
+    /// What the last victim had.
+    OomSize = 47,
+    /// The first half of its name, as bytes; the other follows.
+    OomName = 48,
+    /// When the census last looked, nanoseconds of CLOCK_MONOTONIC.
+    CensusAt = 50,
+    /// A process asks the census to apply the OOM rule, which it may not do itself: bytes that it lacks; 0: none asks.
+    OomAsked = 51,
+    // 52 .. 63 are the census's.
+    /// 1: what cannot be managed runs on without limit.
+    AllowUnmanaged = 64,
+    // 65 .. 71 are the launcher's, 72 .. 79 of leases and charges, 80 .. 87 of threads, 88 .. 95 of scale, 96 .. 103 of hooks and swap files,
+    // 104 .. 167 nobody's.
     /// How they fail: a set of [`FailKind`]s.
-    FailKinds = 960,
+    FailKinds = 1088,
 }
 
 /// Words of a process slot.
@@ -379,11 +410,20 @@ impl Group {
             .min()
     }
 
-    /// `memory.current`: the charges of all processes.
+    /// `memory.current`: the charges of all processes, and what the census charges for others.
     pub fn current(&self) -> u64 {
         // Of the children first: their parents, who take this off both, begin with what is charged to themselves.
         let twice: u64 = self.used().map(|slot| self.charged_twice(slot)).sum();
-        self.sum(Field::Charge).saturating_sub(twice)
+        let charges = self.sum(Field::Charge).saturating_sub(twice);
+        charges.saturating_add(self.get(Key::Census))
+    }
+
+    /// The limit that holds now: `memory.max`, or what the group around this one leaves if that is less.
+    pub fn memory_max(&self) -> u64 {
+        match self.get(Key::OuterMax) {
+            0 => self.get(Key::MemoryMax),
+            outer => self.get(Key::MemoryMax).min(outer - 1),
+        }
     }
 
     /// One more than the highest slot ever used.
@@ -402,7 +442,7 @@ impl Group {
 
     /// The most pages that the pool may take.
     pub fn pool_limit_bytes(&self) -> u64 {
-        let share = u128::from(self.get(Key::MemoryMax)) * u128::from(self.get(Key::MaxPoolPercent)) / 100;
+        let share = u128::from(self.memory_max()) * u128::from(self.get(Key::MaxPoolPercent)) / 100;
         u64::try_from(share).unwrap_or(u64::MAX).min(self.get(Key::ZswapMax))
     }
 
@@ -433,6 +473,22 @@ mod test {
         );
         group.lack(0, 0, 30);
         assert_eq!(group.lacked(5), 1 << 20);
+    }
+
+    #[test]
+    fn a_group_inside_another_has_what_that_leaves() {
+        let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        let group = Group::create(Box::leak(words.into_boxed_slice()));
+        group.set(Key::MemoryMax, 50);
+        assert_eq!(group.memory_max(), 50);
+        group.set(Key::OuterMax, 1 + 20);
+        assert_eq!(group.memory_max(), 20);
+        group.set(Key::OuterMax, 1 + 70);
+        assert_eq!(group.memory_max(), 50);
+        group.take_slot(0, 100);
+        group.set_field(0, Field::Charge, 10);
+        group.set(Key::Census, 5);
+        assert_eq!(group.current(), 15);
     }
 
     #[test]
