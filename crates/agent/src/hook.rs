@@ -69,30 +69,46 @@ fn set_errno(errno: Errno) {
 
 /// Held over a system call that raises events, and over a fork. Reset in forked children.
 static ORDER: RawLock = RawLock::INIT;
-/// Thread that holds [`ORDER`]: a signal handler may have interrupted the very call that holds it, and
-/// must not wait for itself.
+/// Thread that holds [`ORDER`]: a handler of a signal that the call itself raised (SIGSYS) must not wait for itself.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Looks at [`ORDER`] without and with sleeping between them before giving up, after ten seconds: a program that
-/// left a handler in the middle of such a call by siglongjmp never gives it back.
+/// Looks at [`ORDER`] without and with sleeping between them before giving up, after ten seconds.
 const SPINS: u32 = 2_000;
 const PAUSES: u32 = 200_000;
 const PAUSE_NS: u64 = 50_000;
+/// Looks between two at whether the owner lives: a system call filter may end it in the middle of the call.
+const LOOKS_AT_OWNER: u32 = 1_000;
 
 /// This thread's turn to change mappings.
-pub(crate) struct InOrder(bool);
+///
+/// A handler of the program never runs in it: one that left by siglongjmp would keep the turn for ever, as would a thread
+/// that is cancelled asynchronously. So signals are blocked from before the turn until after it; those that come are handled then.
+pub(crate) struct InOrder {
+    has_turn: bool,
+    mask: Option<u64>,
+}
 
 impl InOrder {
     /// Wait for our turn if there is a pager. In a vfork child there is none: its parent's must not wait for it.
     fn begin() -> Self {
-        Self(pager::active().is_some() && take_turn())
+        if pager::active().is_none() {
+            return Self {
+                has_turn: false,
+                mask: None,
+            };
+        }
+        let mask = thread::block_asynchronous_signals();
+        Self {
+            has_turn: take_turn(),
+            mask,
+        }
     }
 
     /// Perhaps `[start, end)` was mapped in the middle of a mapping that is registered. The kernel joins the two only if it is
     /// registered as well before it is touched, and the program's next mremap takes one mapping: so have kswapd do it now.
     fn join(&self, start: usize, end: usize) {
         // While nothing is registered there is nothing to join. No scan registers any: it needs our turn.
-        if let Some(pager) = pager::active().filter(|_| self.0 && !deferral::is_deferred()) {
+        if let Some(pager) = pager::active().filter(|_| self.has_turn && !deferral::is_deferred()) {
             pager.request_join(start, end);
         }
     }
@@ -102,7 +118,10 @@ impl InOrder {
         for _ in 0..SPINS {
             if ORDER.try_lock() {
                 OWNER.store(thread::tid(), Ordering::Relaxed);
-                return Some(Self(true));
+                return Some(Self {
+                    has_turn: true,
+                    mask: None,
+                });
             }
             core::hint::spin_loop();
         }
@@ -113,8 +132,11 @@ impl InOrder {
 impl Drop for InOrder {
     fn drop(&mut self) {
         // Not if a handler forked in the middle of the call: in the child the turn was ended already.
-        if self.0 && OWNER.load(Ordering::Relaxed) == thread::tid() {
+        if self.has_turn && OWNER.load(Ordering::Relaxed) == thread::tid() {
             end_turn();
+        }
+        if let Some(mask) = self.mask {
+            thread::restore_signals(mask);
         }
     }
 }
@@ -126,8 +148,12 @@ fn take_turn() -> bool {
             OWNER.store(me, Ordering::Relaxed);
             return true;
         }
-        if OWNER.load(Ordering::Relaxed) == me {
+        let owner = OWNER.load(Ordering::Relaxed);
+        if owner == me {
             return false;
+        }
+        if is_orphaned(owner, i) && inherit_turn(owner, me) {
+            return true;
         }
         if i < SPINS {
             core::hint::spin_loop()
@@ -136,6 +162,17 @@ fn take_turn() -> bool {
         }
     }
     false
+}
+
+/// Whether the turn is that of a thread that does not exist any more.
+fn is_orphaned(owner: i32, looks: u32) -> bool {
+    owner != 0 && looks > SPINS && looks.is_multiple_of(LOOKS_AT_OWNER) && !thread::is_alive(owner)
+}
+
+fn inherit_turn(owner: i32, me: i32) -> bool {
+    OWNER
+        .compare_exchange(owner, me, Ordering::Relaxed, Ordering::Relaxed)
+        .is_ok()
 }
 
 fn end_turn() {

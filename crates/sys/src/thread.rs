@@ -193,24 +193,50 @@ const SIG_SETMASK: usize = 2;
 
 /// Block every signal for this thread; returns the mask to restore.
 pub fn block_signals() -> u64 {
-    let (all, mut old) = (u64::MAX, 0u64);
-    // SAFETY: both masks are 8 bytes, as the last argument says.
-    let _ = unsafe {
-        let (new, old) = (&raw const all as usize, &raw mut old as usize);
-        syscall(raw::__NR_rt_sigprocmask as usize, [SIG_SETMASK, new, old, 8, 0, 0])
+    set_mask(u64::MAX).unwrap_or(0)
+}
+
+/// Block the signals that come from elsewhere, not those that this thread raises by what it does: they cannot be blocked, only end
+/// the process. Returns the mask to restore. `None`: a filter of the program refuses, and nothing is blocked.
+pub fn block_asynchronous_signals() -> Option<u64> {
+    const RAISED: [u32; 6] = [
+        raw::SIGILL,
+        raw::SIGTRAP,
+        raw::SIGBUS,
+        raw::SIGFPE,
+        raw::SIGSEGV,
+        raw::SIGSYS,
+    ];
+    const MASK: u64 = {
+        let (mut mask, mut i) = (u64::MAX, 0);
+        while i < RAISED.len() {
+            mask &= !(1 << (RAISED[i] - 1));
+            i += 1;
+        }
+        mask
     };
-    old
+    set_mask(MASK).ok()
 }
 
 /// Undo [`block_signals`].
 pub fn restore_signals(mask: u64) {
-    // SAFETY: the mask is 8 bytes, as the last argument says.
-    let _ = unsafe {
-        syscall(
-            raw::__NR_rt_sigprocmask as usize,
-            [SIG_SETMASK, &raw const mask as usize, 0, 8, 0, 0],
-        )
-    };
+    let _ = set_mask(mask);
+}
+
+/// Block the signals of `mask`, and no others. Returns those that were blocked.
+fn set_mask(mask: u64) -> Result<u64> {
+    let mut old = 0u64;
+    let (new, place) = (&raw const mask as usize, &raw mut old as usize);
+    // SAFETY: both masks are 8 bytes, as the last argument says.
+    unsafe { syscall(raw::__NR_rt_sigprocmask as usize, [SIG_SETMASK, new, place, 8, 0, 0])? };
+    Ok(old)
+}
+
+/// Whether this process has a thread of this id.
+pub fn is_alive(thread: i32) -> bool {
+    // SAFETY: tgkill(2) takes three integers; signal 0 only asks.
+    let asked = unsafe { syscall(raw::__NR_tgkill as usize, [pid() as usize, thread as usize, 0, 0, 0, 0]) };
+    asked != Err(Errno::SRCH)
 }
 
 /// Close every descriptor of this thread's table. Only for a thread with a private table, before it opens its own.

@@ -30,6 +30,19 @@ pub fn temp(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("uzswap-test-{}-{name}", std::process::id()))
 }
 
+/// The C program `programs/NAME.c`, compiled: an executable of our own, to be removed by the caller.
+pub fn compile(name: &str) -> PathBuf {
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+    let program = temp(&format!("{name}-{:?}", std::thread::current().id()).replace(['(', ')'], ""));
+    let status = Command::new("cc")
+        .args(["-O2", "-pthread", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status();
+    assert!(status.expect("cc").success(), "compiling {name}.c");
+    program
+}
+
 /// What a managed run came to.
 pub struct Run {
     pub output: Output,
