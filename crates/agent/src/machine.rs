@@ -23,7 +23,7 @@ use uzswap_sys::file::{AlignedBuf, WakeEvent};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::{Discard, Mapping, discard_words, words};
 use uzswap_sys::procfs::ProcSelf;
-use uzswap_sys::shared::SharedWords;
+use uzswap_sys::shared::Leases;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Filled, Uffd, wait_readable};
 use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
@@ -48,7 +48,7 @@ pub(crate) struct Fds {
     isolation: Isolation,
     pub(crate) proc: ProcSelf,
     pub(crate) wake: WakeEvent,
-    pub(crate) group: SharedWords,
+    pub(crate) leases: Leases,
     pub(crate) swap: Option<SwapFile>,
     /// Swap files of the processes that we were forked from, by device number less one, each with the byte that our
     /// lease on it locks.
@@ -74,7 +74,7 @@ impl Fds {
             isolation: opened.isolation,
             proc: opened.proc,
             wake: WakeEvent::new().map_err(|e| ("eventfd", e))?,
-            group: SharedWords::open(group_path, uzswap_ctl::WORDS).map_err(|e| ("the group file", e))?,
+            leases: Leases::open(group_path).map_err(|e| ("the group file", e))?,
             swap: None,
             inherited: Vec::new(),
         })

@@ -346,7 +346,7 @@ impl Memcg {
     /// The slots of others that are charged anything. Only leases tell who lives.
     fn charged(&self, pager: &Pager, life: Life) -> impl Iterator<Item = usize> {
         let (group, own) = (self.group, self.slot());
-        let is_leased = |slot: &usize| pager.fds().group.is_leased(*slot);
+        let is_leased = |slot: &usize| pager.fds().leases.is_held(*slot);
         (0..group.high_water())
             .filter(move |slot| *slot != own && group.field(*slot, Field::Pid) != 0)
             .filter(move |slot| is_charged(group, *slot))

@@ -282,8 +282,8 @@ pub(crate) fn take_slot(
     preferred: impl Fn(usize) -> bool,
 ) -> Result<usize, (&'static str, Errno)> {
     let slot = (0..PROCESSES)
-        .find(|slot| preferred(*slot) && fds.group.try_lease(*slot))
-        .or_else(|| (0..PROCESSES).find(|slot| fds.group.try_lease(*slot)))
+        .find(|slot| preferred(*slot) && fds.leases.try_take(*slot))
+        .or_else(|| (0..PROCESSES).find(|slot| fds.leases.try_take(*slot)))
         .ok_or(("a process slot of the group", Errno::NOSPC))?;
     if memcg::is_charged(group, slot) {
         // Whoever shared memory with its last owner has that alone now.

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use uzswap_ctl::{Field, Group, WORDS};
-use uzswap_sys::shared::SharedWords;
+use uzswap_sys::shared::{Leases, SharedWords};
 
 use crate::Failure;
 use crate::agent::runtime_dir;
@@ -19,7 +19,7 @@ const SUFFIX: &str = ".group";
 pub(crate) struct OpenGroup {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
-    pub(crate) file: SharedWords,
+    pub(crate) leases: Leases,
     pub(crate) group: Group,
 }
 
@@ -37,16 +37,18 @@ impl OpenGroup {
         if is_left_over(&path)? {
             let _ = std::fs::remove_file(&path);
         }
-        let file = SharedWords::create(&c_path(&path)?, WORDS).map_err(|e| match e {
+        let c = c_path(&path)?;
+        let file = SharedWords::create(&c, WORDS).map_err(|e| match e {
             uzswap_sys::Errno::EXIST => Failure::new(format!("--name {name}: a group of that name is running")),
             e => Failure::new(format!("{}: {e}", path.display())),
         })?;
         let group = Group::create(file.words());
-        file.try_lease(LAUNCHER_LEASE);
+        let leases = Leases::open(&c).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+        leases.try_take(LAUNCHER_LEASE);
         Ok(Self {
             name,
             path,
-            file,
+            leases,
             group,
         })
     }
@@ -54,24 +56,25 @@ impl OpenGroup {
     /// Open a group file. `None`: it is not one of ours.
     pub(crate) fn open(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();
-        let file = SharedWords::open(&c_path(path).ok()?, WORDS).ok()?;
-        let group = Group::open(file.words())?;
+        let c = c_path(path).ok()?;
+        let group = Group::open(SharedWords::open(&c, WORDS).ok()?.words())?;
+        let leases = Leases::open(&c).ok()?;
         Some(Self {
             name,
             path: path.to_owned(),
-            file,
+            leases,
             group,
         })
     }
 
     /// Whether the launcher or any process of the group lives.
     pub(crate) fn is_alive(&self) -> bool {
-        self.file.is_leased(LAUNCHER_LEASE) || self.processes().next().is_some()
+        self.leases.is_held(LAUNCHER_LEASE) || self.processes().next().is_some()
     }
 
     /// Slots of living processes with a pager.
     pub(crate) fn processes(&self) -> impl Iterator<Item = usize> {
-        let used = |slot: &usize| self.group.field(*slot, Field::Pid) != 0 && self.file.is_leased(*slot);
+        let used = |slot: &usize| self.group.field(*slot, Field::Pid) != 0 && self.leases.is_held(*slot);
         (0..self.group.high_water()).filter(used)
     }
 }
@@ -83,7 +86,7 @@ const LAUNCHER_LEASE: usize = uzswap_ctl::PROCESSES;
 fn is_left_over(path: &Path) -> Result<bool, Failure> {
     Ok(match OpenGroup::open(path) {
         Some(old) => !old.is_alive(),
-        None => !SharedWords::is_leased_in(&c_path(path)?, LAUNCHER_LEASE),
+        None => Leases::open(&c_path(path)?).is_ok_and(|leases| !leases.is_held(LAUNCHER_LEASE)),
     })
 }
 

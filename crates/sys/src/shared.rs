@@ -13,11 +13,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::file;
 
-/// A mapped group file. The mapping lives as long as the process: forked children inherit it, nothing unmaps it.
-pub struct SharedWords {
-    fd: OwnedFd,
-    words: &'static [AtomicU64],
-}
+/// A mapped group file. The mapping lives as long as the process: forked children inherit it, nothing unmaps it. So the open
+/// file description that it is made from holds no lock, which would outlive its process with them: [`Leases`] has another.
+#[derive(Clone, Copy)]
+pub struct SharedWords(&'static [AtomicU64]);
 
 impl SharedWords {
     /// Create `path` (0600, must not exist) with `count` zero words.
@@ -28,7 +27,7 @@ impl SharedWords {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
         fs::ftruncate(&fd, (count * 8) as u64)?;
-        Self::map(fd, count)
+        Self::map(&fd, count)
     }
 
     /// Open an existing file of at least `count` words.
@@ -36,21 +35,14 @@ impl SharedWords {
     /// # Errors
     /// What `open` and `mmap` answer; EINVAL when the file is too short to hold `count` words.
     pub fn open(path: &CStr, count: usize) -> Result<Self> {
-        let fd = fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+        let fd = open(path)?;
         if (fs::fstat(&fd)?.st_size as usize) < count * 8 {
             return Err(Errno::INVAL);
         }
-        Self::map(fd, count)
+        Self::map(&fd, count)
     }
 
-    /// As [`is_leased`](Self::is_leased), of a file that is not open. True also when that cannot be known.
-    pub fn is_leased_in(path: &CStr, index: usize) -> bool {
-        fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
-            .and_then(|fd| file::ofd_is_locked(fd.as_fd(), index as i64))
-            .unwrap_or(true)
-    }
-
-    fn map(fd: OwnedFd, count: usize) -> Result<Self> {
+    fn map(fd: &OwnedFd, count: usize) -> Result<Self> {
         // SAFETY: a fresh shared mapping; the file holds at least count words (created or checked by the callers).
         let base = unsafe {
             mmap(
@@ -58,31 +50,50 @@ impl SharedWords {
                 count * 8,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED,
-                &fd,
+                fd,
                 0,
             )?
         };
         // SAFETY: page aligned, count * 8 bytes long, never unmapped, and every process accesses it atomically.
-        let words = unsafe { core::slice::from_raw_parts(base.cast::<AtomicU64>(), count) };
-        Ok(Self { fd, words })
+        Ok(Self(unsafe {
+            core::slice::from_raw_parts(base.cast::<AtomicU64>(), count)
+        }))
     }
 
     /// The words.
     pub fn words(&self) -> &'static [AtomicU64] {
-        self.words
+        self.0
+    }
+}
+
+fn open(path: &CStr) -> Result<OwnedFd> {
+    fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// Leases on the slots of a group: locks on bytes of its file, by an open file description that is never mapped and in one
+/// descriptor table alone, so that nothing but the threads of that table keeps it.
+pub struct Leases(OwnedFd);
+
+impl Leases {
+    /// Of the group file `path`; none is held.
+    ///
+    /// # Errors
+    /// What `open` answers.
+    pub fn open(path: &CStr) -> Result<Self> {
+        open(path).map(Self)
     }
 
-    /// Take the exclusive lock on byte `index` for as long as this value (its open file description) lives.
+    /// Take the exclusive lock on byte `index` for as long as this value lives.
     ///
     /// The kernel drops it when the process dies or replaces its image, whatever the cause: that is how the others
     /// learn that the charge of slot `index` is no one's. False: somebody holds it.
-    pub fn try_lease(&self, index: usize) -> bool {
-        file::ofd_try_lock(self.fd.as_fd(), index as i64, file::Lock::Exclusive).unwrap_or(false)
+    pub fn try_take(&self, index: usize) -> bool {
+        file::ofd_try_lock(self.0.as_fd(), index as i64, file::Lock::Exclusive).unwrap_or(false)
     }
 
-    /// Whether somebody else holds the lease on `index`.
-    pub fn is_leased(&self, index: usize) -> bool {
-        file::ofd_is_locked(self.fd.as_fd(), index as i64).unwrap_or(true)
+    /// Whether somebody else holds the lease on `index`. True also when that cannot be known.
+    pub fn is_held(&self, index: usize) -> bool {
+        file::ofd_is_locked(self.0.as_fd(), index as i64).unwrap_or(true)
     }
 }
 

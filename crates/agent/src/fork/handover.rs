@@ -6,7 +6,7 @@ use lock_api::RawMutex;
 use uzswap_mm::Change;
 use uzswap_mm::page::{PageRange, Vpn};
 use uzswap_sys::futex::RawLock;
-use uzswap_sys::shared::{FamilyWords, SharedWords};
+use uzswap_sys::shared::{FamilyWords, Leases};
 use uzswap_sys::thread;
 
 use crate::pager::{Pager, pause};
@@ -94,7 +94,7 @@ impl Handover {
         while self.get(STATE) < state {
             let parent_lives = match thread::parent_pid() {
                 // In another PID namespace. The slot is still the parent's, and so is the lease on it.
-                0 => SharedWords::is_leased_in(pager.group_path, pager.memcg.slot()),
+                0 => Leases::open(pager.group_path).map_or(true, |leases| leases.is_held(pager.memcg.slot())),
                 pid => pid == self.parent.load(Ordering::SeqCst),
             };
             if !parent_lives {
