@@ -14,6 +14,7 @@ use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};
 use uzswap_sys::Errno;
+use uzswap_sys::thread;
 use uzswap_sys::uffd::{BATCH, Event, Uffd};
 
 use crate::Line;
@@ -62,9 +63,9 @@ impl FaultThread {
         }
     }
 
-    /// Serve this process's faults for ever.
-    pub(crate) fn run(mut self) -> ! {
-        loop {
+    /// Serve this process's faults until the program is over.
+    pub(crate) fn run(mut self) {
+        while !thread::is_over() {
             self.round();
         }
     }
@@ -218,17 +219,17 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
         pager::say_last(
             Line::of(format_args!(
                 "uzswap: process {} is stopped: its page at {addr:#x} is lost, its stored copy is damaged or cannot be read\n",
-                uzswap_sys::thread::pid()
+                thread::pid()
             ))
             .as_str(),
         );
-        uzswap_sys::thread::kill_self();
+        thread::kill_self();
     }
     // Said and counted first: its reader may be dead of it before we are back. No heap: this may happen while the engine is frozen.
     let line = Line::of(format_args!(
         "uzswap: process {}: the page at {addr:#x} is lost, its stored copy is damaged or cannot be read; whoever reads it \
          gets SIGBUS\n",
-        uzswap_sys::thread::pid()
+        thread::pid()
     ));
     pager.memcg.group().set_last_words(line.as_str());
     pager.mm.stat().add(Item::Poisoned, 1);

@@ -17,11 +17,11 @@ pub(crate) const THREADS_MAX: usize = 8;
 /// Bit of [`Pager::kcompressd_mail`].
 pub(crate) const WORK: u32 = 1;
 
-/// Compress for ever.
+/// Compress until the program is over.
 pub(crate) fn run(pager: &Pager, worker: &Mutex<RawLock, Worker<AgentMachine>>) {
     thread::take_short_turns(kswapd::SLICE_NS);
     let mut worker = worker.lock();
-    loop {
+    while !thread::is_over() {
         pager.kcompressd_mail.wait(WORK, None);
         while pager.store_staged(&mut worker) > 0 {}
     }

@@ -19,7 +19,7 @@ use uzswap_mm::{Effort, Idle, Worker};
 use uzswap_sys::affinity::{Affinity, Place};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
-use uzswap_sys::procfs::Sizes;
+use uzswap_sys::procfs::{Life, Sizes};
 use uzswap_sys::{robust, thread, time};
 
 use self::shares::Shares;
@@ -91,6 +91,8 @@ struct Kswapd {
     quiet: u32,
     /// Nothing came of the last rounds of reclaim.
     is_barren: bool,
+    /// The program's first thread was seen to have ended before another.
+    is_leaderless: bool,
     /// Since when memory is short, and nothing left but what is shared.
     short_since: Option<u64>,
     /// When recompression had its share last, and nanoseconds that it may still take.
@@ -103,7 +105,7 @@ struct Kswapd {
 /// Of the core: threads that a fault has woken are not to wait behind the compressor. 0.1 ms is the shortest that there is.
 pub(crate) const SLICE_NS: u64 = 100_000;
 
-/// Reclaim for ever.
+/// Reclaim until the program is over.
 pub(crate) fn run(pager: &'static Pager) {
     thread::take_short_turns(SLICE_NS);
     let mut kswapd = Kswapd {
@@ -117,6 +119,7 @@ pub(crate) fn run(pager: &'static Pager) {
         ticks: 0,
         quiet: 0,
         is_barren: false,
+        is_leaderless: false,
         short_since: None,
         recompressed: time::now_ns(),
         allowance: 0,
@@ -132,12 +135,26 @@ pub(crate) fn run(pager: &'static Pager) {
     // What is adopted first is not as old as the machine.
     pager.mm.tick();
     kswapd.obey();
-    loop {
+    while !thread::is_over() {
         kswapd.round();
     }
 }
 
 impl Kswapd {
+    /// Whether the program has no thread any more. The pager's end then, with the status of the one that was the last: the first thread's, if no
+    /// other was seen without it; else 0, with which libc has threads end, as theirs is told to nobody.
+    fn is_over(&mut self) -> bool {
+        match self.pager.fds().proc.life(thread::count()) {
+            Life::Led => return false,
+            Life::Leaderless => {
+                self.is_leaderless = true;
+                return false;
+            }
+            Life::Over(status) => self.pager.end(if self.is_leaderless { 0 } else { status }),
+        }
+        true
+    }
+
     fn round(&mut self) {
         let pager = self.pager;
         let tick = if self.quiet > IDLE_AFTER {
@@ -157,6 +174,9 @@ impl Kswapd {
             self.expect_news();
             // The next ticks come closely: to look before the child does, as a rule.
             self.quiet = 0;
+        }
+        if self.is_over() {
+            return;
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
         self.tick(bits & mail::SCAN != 0);

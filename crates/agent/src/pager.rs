@@ -33,7 +33,7 @@ use crate::io_poll::IO_POLL;
 use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
-use crate::servers::{self, Seats};
+use crate::servers::{self, HELPERS, Seats};
 use crate::swap_file::SwapFile;
 use crate::unsharing::Unsharing;
 use crate::vigil::VIGIL;
@@ -201,8 +201,11 @@ static KCOMPRESSD_THREADS: [ThreadMemory; kcompressd::THREADS_MAX] =
 /// Stop the process if one of the pager's threads ends: nobody would serve its faults, and with the last of them the kernel would
 /// forget the managed ranges, which read as zeros then. A system call filter of the program may end a thread alone
 /// (SECCOMP_RET_KILL_THREAD). The watchdog shares their descriptors, so the ranges are managed as long as it lives.
-fn watch() -> ! {
+fn watch() {
     thread::wait_for_an_end();
+    if thread::is_over() {
+        return;
+    }
     if let Some((group, _)) = IDLE_GROUP.get() {
         group.set_last_words(
             "uzswap: stopping the process: a thread of its pager was ended, by a system call filter perhaps\n",
@@ -318,6 +321,17 @@ impl Pager {
             .spawn(c"uzswap-kswapd", Descriptors::Shared, move || kswapd::run(self))
             .map_err(|e| ("a thread", e))?;
         Ok(())
+    }
+
+    /// The program's last thread has ended by the exit system call, which ends no other: so do the pager's, each by itself, as before Linux 5.17
+    /// the status is that of the first thread if they do.
+    pub(crate) fn end(&self, status: i32) {
+        thread::end_all(status);
+        self.kcompressd_mail.post(kcompressd::WORK);
+        CREW.dismiss();
+        HELPERS.dismiss();
+        VIGIL.dismiss();
+        self.fds().wake.set();
     }
 
     /// Bytes that one fault maps at most.

@@ -159,12 +159,17 @@ impl Vigil {
         }
     }
 
-    /// Watch for ever.
+    /// Have the thread look whether it is to end ([`thread::is_over`]).
+    pub(crate) fn dismiss(&self) {
+        self.mail.post(WATCH);
+    }
+
+    /// Watch until the program is over.
     fn run(&self, wake: impl Fn(PageRange), mut look: impl FnMut()) {
         // Else it would take the core from somebody.
         let gives_way = thread::give_way_to_all();
         let mut affinity = Affinity::default();
-        loop {
+        while !thread::is_over() {
             let mail = self.mail.wait(COME | WATCH, CORES.followed().map(|_| LOOK_NS));
             if mail & COME != 0 && gives_way {
                 self.keep_awake(&wake, &mut affinity);

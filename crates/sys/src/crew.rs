@@ -12,7 +12,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::futex;
-use crate::thread::{Descriptors, ThreadMemory, yield_now};
+use crate::thread::{Descriptors, ThreadMemory, is_over, yield_now};
 use crate::time::now_ns;
 
 /// Most helpers of a crew.
@@ -96,6 +96,12 @@ impl Crew {
         }
     }
 
+    /// Have the helpers look whether they are to end ([`is_over`]).
+    pub fn dismiss(&self) {
+        self.bell.fetch_add(1, Ordering::Release);
+        futex::wake(&self.bell, u32::MAX >> 1, false);
+    }
+
     /// In a forked child: the helpers, and who they worked for, do not exist here.
     pub fn reset(&self) {
         self.helpers.store(0, Ordering::Relaxed);
@@ -169,9 +175,9 @@ impl Crew {
         futex::wait(word, value, None, false);
     }
 
-    fn help(&self) -> ! {
+    fn help(&self) {
         let mut heard = 0;
-        loop {
+        while !is_over() {
             self.wait_while(&self.bell, heard);
             heard = self.bell.load(Ordering::Acquire);
             let join = |state: u32| (state & OPEN != 0).then_some(state + 1);

@@ -1,7 +1,8 @@
 //! What `/proc/self` tells about this process's memory.
 //!
 //! The files are opened once, by the thread that will read them: they stay bound to this address space whatever the
-//! program does to its root directory, identity or descriptors later.
+//! program does to its root directory, identity or descriptors later. They are that thread's (`/proc/thread-self`): those of a process
+//! whose first thread has ended say that it has no memory.
 
 use core::ffi::CStr;
 
@@ -52,20 +53,44 @@ impl Categories {
     }
 }
 
+/// What threads a process has, beside those of its pager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Its first one, at least.
+    Led,
+    /// Others, but not its first one.
+    Leaderless,
+    /// None. The first one ended with this status.
+    Over(i32),
+}
+
 /// The open files.
 pub struct ProcSelf {
     maps: Maps,
     pagemap: OwnedFd,
     statm: OwnedFd,
     smaps: OwnedFd,
-    /// Only for hints.
+    /// For hints, and to know whether the program has ended.
     tasks: Option<OwnedFd>,
+    /// `statm` and `stat` of the process's first thread.
+    leader: Option<[OwnedFd; 2]>,
     /// PAGEMAP_SCAN (Linux 6.7) may be used.
     scans: bool,
 }
 
 fn open(path: &CStr) -> Result<OwnedFd> {
     fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Those of [`ProcSelf::leader`].
+fn open_leader() -> Result<[OwnedFd; 2]> {
+    Ok([open(c"/proc/self/statm")?, open(c"/proc/self/stat")?])
+}
+
+/// What a thread passed to the exit system call, of its line of `stat`.
+fn exit_status(stat: &[u8]) -> i32 {
+    let code = stat.trim_ascii().rsplit(|&b| b == b' ').next().map_or(0, number);
+    (code >> 8 & 0xff) as i32
 }
 
 impl ProcSelf {
@@ -87,10 +112,11 @@ impl ProcSelf {
     pub fn open_without_queries() -> Result<Self> {
         Ok(Self {
             maps: Maps::open(false)?,
-            pagemap: open(c"/proc/self/pagemap")?,
-            statm: open(c"/proc/self/statm")?,
-            smaps: open(c"/proc/self/smaps_rollup")?,
+            pagemap: open(c"/proc/thread-self/pagemap")?,
+            statm: open(c"/proc/thread-self/statm")?,
+            smaps: open(c"/proc/thread-self/smaps_rollup")?,
             tasks: open(c"/proc/self/task").ok(),
+            leader: open_leader().ok(),
             scans: false,
         })
     }
@@ -262,6 +288,28 @@ impl ProcSelf {
         Ok(field(b"Anonymous:").saturating_sub(field(b"Pss_Anon:")))
     }
 
+    /// How far the end of this process is, which has `ours` threads beside the program's. The last thread that libc knows ends all of them; by the exit
+    /// system call each ends alone.
+    pub fn life(&self, ours: u32) -> Life {
+        /// What links a directory has without any in it.
+        const LINKS: u64 = 2;
+        let (Some(tasks), Some([statm, stat])) = (&self.tasks, &self.leader) else {
+            return Life::Led;
+        };
+        let mut buf = [0; 1024];
+        let has_leader = io::pread(statm, &mut buf, 0).map_or(true, |n| !buf[..n].starts_with(b"0 "));
+        // The first thread counts as long as there are others.
+        let threads = fs::fstat(tasks).map_or(u64::MAX, |of| of.st_nlink - LINKS);
+        match has_leader {
+            true => Life::Led,
+            false if threads > 1 + u64::from(ours) => Life::Leaderless,
+            false => {
+                let n = io::pread(stat, &mut buf, 0).unwrap_or(0);
+                Life::Over(exit_status(&buf[..n]))
+            }
+        }
+    }
+
     /// How a thread of this process is scheduled. `None`: there is none, or a filter of system calls may not allow to look.
     pub fn scheduling(&self, thread: i32) -> Option<Scheduling> {
         const NAME: &[u8] = b"/stat";
@@ -318,7 +366,7 @@ impl Scheduling {
     }
 }
 
-/// `/proc/self/mem`: memory of the program, read without waiting for anything.
+/// `/proc/thread-self/mem`: memory of the program, read without waiting for anything.
 pub struct ProcMem(OwnedFd);
 
 impl ProcMem {
@@ -327,7 +375,7 @@ impl ProcMem {
     /// # Errors
     /// ENOENT when /proc is not mounted.
     pub fn open() -> Result<Self> {
-        open(c"/proc/self/mem").map(Self)
+        open(c"/proc/thread-self/mem").map(Self)
     }
 
     /// Copy memory from `addr` on. Returns the bytes copied, up to the first page that is not there: where a thread of the program

@@ -9,7 +9,7 @@
 use alloc::boxed::Box;
 use core::arch::asm;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
@@ -57,8 +57,9 @@ extern "C" fn enter(body: *mut c_void) -> ! {
     // SAFETY: `ThreadMemory::spawn` passed a boxed Body made by Box::into_raw, to this thread only.
     let body = unsafe { Box::from_raw(body.cast::<Body>()) };
     body();
+    let status = STATUS.load(Ordering::Relaxed) as usize;
     // SAFETY: ends this thread only. Its stack is leaked on purpose: pager threads live as long as the process.
-    let _ = unsafe { syscall(raw::__NR_exit as usize, [0; 6]) };
+    let _ = unsafe { syscall(raw::__NR_exit as usize, [status, 0, 0, 0, 0, 0]) };
     unreachable!("exit returned");
 }
 
@@ -77,6 +78,42 @@ const ALL_LIVE: u32 = 1;
 /// Whether a thread made here has ended.
 pub fn has_one_ended() -> bool {
     LIFE.load(Ordering::Acquire) != ALL_LIVE
+}
+
+/// Threads made here: the process that they belong to above, how many below. A forked child has none.
+static THREADS: AtomicU64 = AtomicU64::new(0);
+
+fn count_one(process: i32) {
+    let counted = |threads: u64| match (threads >> 32) as i32 == process {
+        true => Some(threads + 1),
+        false => Some((process as u64) << 32 | 1),
+    };
+    let _ = THREADS.fetch_update(Ordering::AcqRel, Ordering::Acquire, counted);
+}
+
+/// Threads made here that this process has, or one fewer while one is being made.
+pub fn count() -> u32 {
+    let threads = THREADS.load(Ordering::Acquire);
+    if (threads >> 32) as i32 == pid() { threads as u32 } else { 0 }
+}
+
+/// The program has no thread any more: those made here end as well, by themselves.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+/// With this status. Since Linux 5.17 a process has that of the thread that ends last, before that of its first.
+static STATUS: AtomicI32 = AtomicI32::new(0);
+
+/// Whether the threads made here are to end: asked whenever one has waited for work.
+pub fn is_over() -> bool {
+    IS_OVER.load(Ordering::Acquire)
+}
+
+/// Have the threads made here end with `status` as soon as they look. The caller wakes them, but for who waits for an end.
+pub fn end_all(status: i32) {
+    STATUS.store(status, Ordering::Relaxed);
+    // Before the first of them ends: that is no end to be told of.
+    IS_OVER.store(true, Ordering::Release);
+    LIFE.store(!ALL_LIVE, Ordering::Release);
+    futex::wake(&LIFE, u32::MAX >> 1, true);
 }
 
 /// Sleep until a thread made here ends. Nothing in between enters the kernel, so a system call filter that ends the others does
@@ -137,9 +174,11 @@ impl ThreadMemory {
         // (`owner`); `arg` is a Body for `enter` alone.
         let result = unsafe { clone(flags as usize, top, thread_pointer, enter, arg.cast()) };
         restore_signals(old_mask);
-        if result.is_err() {
+        match result {
+            // Now and not before: who counts one that is not there yet would take a thread of the program for it.
+            Ok(_) => count_one(me),
             // SAFETY: no thread was made, so the box is still ours.
-            drop(unsafe { Box::from_raw(arg) });
+            Err(_) => drop(unsafe { Box::from_raw(arg) }),
         }
         result.map(|tid| tid as i32)
     }
