@@ -3,12 +3,12 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use uzswap_ctl::{ENV_GROUP, Group, WORDS};
+use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, Key, MEMBERSHIP, WORDS};
 use uzswap_sys::shared::SharedWords;
-use uzswap_sys::text;
+use uzswap_sys::{Errno, file, text};
 
 use crate::memcg::deferral;
-use crate::{fork, hook, pager};
+use crate::{fork, hook, pager, unmanaged};
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -43,19 +43,25 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
     let Some(path) = (unsafe { find_env(envp, ENV_GROUP) }) else {
         return;
     };
-    let group = match SharedWords::open(path, WORDS) {
-        Ok(file) => Group::open(file.words()),
-        Err(_) => None,
-    };
-    let Some(group) = group else {
-        pager::say("uzswap: this process is not managed: its group file is gone or of another version\n");
-        return;
-    };
-    pager::start_idle(group, path);
-    if !replace_wrappers() {
-        pager::say("uzswap: this process is not managed: the system forbids changing libc's mmap wrapper\n");
-        return;
+    // SAFETY: as above.
+    if unsafe { find_env(envp, ENV_ALLOW_UNMANAGED) }.is_some() {
+        unmanaged::allow();
     }
+    file::note_stderr();
+    let group = match SharedWords::join(path, WORDS, MEMBERSHIP) {
+        Ok(file) => Group::open(file.words()).ok_or(None),
+        Err(errno) => Err(Some(errno)),
+    };
+    let group = match group {
+        Ok(group) => group,
+        Err(error) => return unmanaged::lacks_group(path, error),
+    };
+    // First: a part of them may be replaced when one cannot be, and those must find no pager.
+    if let Err(errno) = replace_wrappers() {
+        return unmanaged::lacks_hooks(path, errno);
+    }
+    pager::start_idle(group, path);
+    group.add(Key::Joined, 1);
     // SAFETY: the three handlers are extern "C" functions of this library, which is never unloaded (see build.rs).
     unsafe { __register_atfork(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
     // SAFETY: as for find_env.
@@ -138,8 +144,8 @@ unsafe fn find_env(envp: *const *const c_char, name: &str) -> Option<&'static CS
     None
 }
 
-/// Replace the wrappers that mappings are made with. False: none was replaced.
-fn replace_wrappers() -> bool {
+/// Replace the wrappers that mappings are made with.
+fn replace_wrappers() -> Result<(), Errno> {
     let wrappers: [(&CStr, *const c_void); 6] = [
         (c"mmap", hook::mmap as *const c_void),
         (c"munmap", hook::munmap as *const c_void),
@@ -151,10 +157,7 @@ fn replace_wrappers() -> bool {
     for (name, replacement) in wrappers {
         // SAFETY: dlsym of a name that libc defines. Its entry is longer than the patch (checked on glibc 2.36; each
         // is a syscall with errno handling), no other thread runs yet, and the replacement does the same and more.
-        let replaced = unsafe { text::replace(dlsym(RTLD_NEXT, name.as_ptr()), replacement) };
-        if replaced.is_err() {
-            return false;
-        }
+        unsafe { text::replace(dlsym(RTLD_NEXT, name.as_ptr()), replacement)? };
     }
-    true
+    Ok(())
 }

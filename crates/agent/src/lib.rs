@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `init` | the constructor: reads the environment, replaces libc's mapping functions, registers the fork handlers |
 //! | `hook` | the replacements |
+//! | `unmanaged` | what becomes of a process that cannot be managed |
 //! | `pager` | the state of an active agent: engine, descriptors, mailboxes |
 //! | `machine` | the engine's machine: userfaultfd, staging range, swap file |
 //! | `fault` | the fault thread: events and faults |
@@ -54,6 +55,7 @@ mod seal;
 mod servers;
 mod spin;
 mod swap_file;
+mod unmanaged;
 mod unsharing;
 mod vigil;
 mod vma;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! IDLE --activate--> STARTING --fault thread is ready--> ACTIVE
-//!                            \--something is missing---> FAILED   (the program runs on, unmanaged, with one line said)
+//!                            \--something is missing---> FAILED   (the process ends, or runs on: `unmanaged` says which)
 //! ACTIVE --fork, in the child--> STARTING --child has its own pager--> ACTIVE
 //!                                         \--it cannot have one------> FAILED   (the parent mapped all that was out)
 //! IDLE --fork--> HELD --fork is over, in both--> IDLE
@@ -37,7 +37,7 @@ use crate::servers::{self, HELPERS, Seats};
 use crate::swap_file::SwapFile;
 use crate::unsharing::Unsharing;
 use crate::vigil::VIGIL;
-use crate::{fault, kcompressd, kswapd, memcg, vma};
+use crate::{fault, kcompressd, kswapd, memcg, unmanaged, vma};
 
 const IDLE: u32 = 0;
 const STARTING: u32 = 1;
@@ -85,9 +85,19 @@ pub(crate) struct Pager {
     pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
 }
 
-/// Say one line on the program's stderr. Only from a thread with the program's descriptors, or as last words.
+/// Say one line on the stderr that the program was started with. What the program has at its number by now may be a file of its
+/// own, and a thread of the pager has there what is the pager's: then the launcher says it, when CMD has ended.
 pub(crate) fn say(line: &str) {
-    uzswap_sys::file::write_stderr(line);
+    if !uzswap_sys::file::write_stderr(line)
+        && let Some(group) = group()
+    {
+        group.set_last_words(line);
+    }
+}
+
+/// The group, once the constructor has joined it.
+pub(crate) fn group() -> Option<Group> {
+    IDLE_GROUP.get().map(|(group, _)| *group)
 }
 
 /// Last words, from any thread: to the launcher, and to stderr if this thread has one.
@@ -119,8 +129,9 @@ pub(crate) fn activate() {
     if STATE
         .compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Relaxed)
         .is_ok()
+        && let Err((what, errno)) = start(start_fresh)
     {
-        start(start_fresh);
+        unmanaged::lacks_pager(IDLE_GROUP.get().map(|(_, path)| *path), what, errno);
     }
 }
 
@@ -153,8 +164,11 @@ pub(crate) fn release_start() -> bool {
 /// core behind kswapd and whoever else runs, up to a slice of 3 ms for 5 us of work.
 pub(crate) const FAULT_NICE: i32 = 10;
 
-/// Run `body` as the fault thread and wait until it has made the pager active, or failed and said why.
-fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
+/// Run `body` as the fault thread and wait until it has made the pager active.
+///
+/// # Errors
+/// What was missing, and what the system answered.
+fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) -> Result<(), (&'static str, Errno)> {
     let spawned = FAULT_THREAD.spawn(c"uzswap-fault", Descriptors::Private, move || {
         thread::close_all_descriptors();
         match body() {
@@ -182,12 +196,9 @@ fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) {
             settle(FAILED);
         }
     }
-    if STATE.load(Ordering::Acquire) == FAILED {
-        let (what, errno) = FAILURE.get().copied().unwrap_or(("its pager", Errno::NOSYS));
-        say(&alloc::format!(
-            "uzswap: process {} is not managed: {what}: {errno}; `uzswap doctor` says more\n",
-            thread::pid()
-        ));
+    match STATE.load(Ordering::Acquire) {
+        FAILED => Err(FAILURE.get().copied().unwrap_or(("its pager", Errno::NOSYS))),
+        _ => Ok(()),
     }
 }
 
@@ -221,11 +232,15 @@ fn settle(state: u32) {
     futex::wake(&STATE, u32::MAX >> 1, false);
 }
 
-/// In a forked child whose parent had a pager: start our own. False: it could not be.
-pub(crate) fn start_in_child(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) -> bool {
+/// In a forked child whose parent had a pager: start our own.
+///
+/// # Errors
+/// What was missing.
+pub(crate) fn start_in_child(
+    body: fn() -> Result<&'static Pager, (&'static str, Errno)>,
+) -> Result<(), (&'static str, Errno)> {
     STATE.store(STARTING, Ordering::Release);
-    start(body);
-    STATE.load(Ordering::Acquire) == ACTIVE
+    start(body)
 }
 
 /// In any forked child: the process id is new. An idle agent stays idle, an active one is not until it was restarted.

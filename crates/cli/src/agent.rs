@@ -1,29 +1,66 @@
-//! The agent library: embedded here, written where every process of a group can load it.
+//! The agent library: embedded here, and put where every process of a group can load it.
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::Failure;
+use uzswap_sys::{Errno, OwnedFd, file};
+
+use crate::group::c_path;
+use crate::{Failure, describe};
 
 /// The library, as built by build.rs.
 const IMAGE: &[u8] = include_bytes!(env!("UZSWAP_AGENT"));
 
+/// What is in the name of the library wherever it is mapped from.
+pub(crate) const NAME: &str = "agent-";
+
 /// Of the library, by build.rs: names the file; the contents are compared as well.
 const FINGERPRINT: &str = env!("UZSWAP_AGENT_FINGERPRINT");
 
-fn uid() -> Result<u32, Failure> {
-    fs::metadata("/proc/self")
-        .map(|meta| meta.uid())
-        .map_err(|e| Failure::new(format!("/proc/self: {e}; mount /proc")))
+/// Where our directory may be: where the user says, or else where most systems have one that can be written.
+fn places() -> Vec<PathBuf> {
+    let mut places = vec![std::env::temp_dir()];
+    for place in ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from) {
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places
 }
 
-/// Our directory `/tmp/uzswap-UID`: readable by programs that change their user, writable by us alone.
+/// Our directory `uzswap-UID` in the first place that can have it: readable by programs that change their user, writable by us alone.
 pub(crate) fn runtime_dir() -> Result<PathBuf, Failure> {
-    let uid = uid()?;
-    let dir = std::env::temp_dir().join(format!("uzswap-{uid}"));
+    let mut first = None;
+    for place in places() {
+        match directory_in(&place) {
+            Ok(dir) => return Ok(dir),
+            Err(failure) => drop(first.get_or_insert(failure)),
+        }
+    }
+    Err(first.unwrap_or_else(|| Failure::new("no directory for temporary files")))
+}
+
+fn directory_in(place: &Path) -> Result<PathBuf, Failure> {
+    let uid = uzswap_sys::thread::effective_user();
+    // Programs of the group look for it from their own directories.
+    let dir = std::path::absolute(place)
+        .map_err(|e| Failure::new(format!("{}: {e}", place.display())))?
+        .join(format!("uzswap-{uid}"));
     let fail = |what: String| Failure::new(format!("{}: {what}", dir.display()));
+    if dir
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|b| b.is_ascii_whitespace() || *b == b':')
+    {
+        return Err(fail(
+            "LD_PRELOAD takes no path with a space or a colon; set TMPDIR to another directory".into(),
+        ));
+    }
     match fs::DirBuilder::new().mode(0o755).create(&dir) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
             return Err(fail(format!("{e}; set TMPDIR to a directory you can write")));
@@ -36,24 +73,95 @@ pub(crate) fn runtime_dir() -> Result<PathBuf, Failure> {
             "is not a directory that only you can write; remove it or set TMPDIR".into(),
         ));
     }
+    // It may have been made while the file system could be written.
+    file::may_write(&c_path(&dir)?)
+        .map_err(|e| fail(format!("{}; set TMPDIR to a directory you can write", describe(e))))?;
     Ok(dir)
 }
 
-/// Put the library in place, unless it is there already, and return its path.
-pub(crate) fn install() -> Result<PathBuf, Failure> {
-    let dir = runtime_dir()?;
-    let path = dir.join(format!("agent-{FINGERPRINT}.so"));
-    if is_intact(&path) {
-        return Ok(path);
+/// The library, where programs can load it.
+pub(crate) enum Library {
+    /// A file.
+    File(PathBuf),
+    /// A file in memory, as no directory that we may write holds what may be executed. It goes by the name of a link to this
+    /// process's descriptor.
+    Memory { memory: OwnedFd, link: PathBuf },
+}
+
+impl Library {
+    /// What programs load it by.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::File(path) | Self::Memory { link: path, .. } => path,
+        }
+    }
+
+    /// The descriptor that has to stay open as long as programs are started.
+    pub(crate) fn memory(&self) -> Option<&OwnedFd> {
+        match self {
+            Self::File(_) => None,
+            Self::Memory { memory, .. } => Some(memory),
+        }
+    }
+
+    /// Put the library where programs of `group` can load it.
+    pub(crate) fn install(group: &Path) -> Result<Self, Failure> {
+        let dir = runtime_dir()?;
+        let path = dir.join(format!("agent-{FINGERPRINT}.so"));
+        put(&dir, &path)?;
+        if file::may_execute(&c_path(&path)?) {
+            return Ok(Self::File(path));
+        }
+        let fail = |e| {
+            Failure::new(format!(
+                "{} may not be executed there, and a file in memory cannot be had: {}; mount {} without noexec, or set TMPDIR",
+                path.display(),
+                describe(e),
+                dir.display()
+            ))
+        };
+        let library = Self::Memory {
+            memory: file::sealed(c"uzswap-agent-memory", IMAGE).map_err(fail)?,
+            link: link_path(group),
+        };
+        library.link()?;
+        if !file::may_execute(&c_path(library.path())?) {
+            return Err(fail(Errno::ACCESS));
+        }
+        Ok(library)
+    }
+
+    /// Have the link point to the descriptor of this process, which may be a copy of the one that made it.
+    pub(crate) fn link(&self) -> Result<(), Failure> {
+        let Self::Memory { memory, link } = self else {
+            return Ok(());
+        };
+        let target = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
+        let new = link.with_extension("new");
+        let _ = fs::remove_file(&new);
+        std::os::unix::fs::symlink(target, &new)
+            .and_then(|()| fs::rename(&new, link))
+            .map_err(|e| Failure::new(format!("{}: {e}", link.display())))
+    }
+}
+
+/// Where a group has the link to its library, if it needs one.
+pub(crate) fn link_path(group: &Path) -> PathBuf {
+    group.with_extension("agent.so")
+}
+
+/// Put the library in place, unless it is there already.
+fn put(dir: &Path, path: &Path) -> Result<(), Failure> {
+    if is_intact(path) {
+        return Ok(());
     }
     let temporary = dir.join(format!(".agent-{}", std::process::id()));
     write(&temporary)
-        .and_then(|()| fs::rename(&temporary, &path))
+        .and_then(|()| fs::rename(&temporary, path))
         .map_err(|e| {
             let _ = fs::remove_file(&temporary);
             Failure::new(format!("writing the agent to {}: {e}", path.display()))
-        })?;
-    Ok(path)
+        })
 }
 
 /// In pieces: every start of a program waits for this, and fresh memory for all of it costs more than the comparison.

@@ -10,6 +10,7 @@ use uzswap_workload::heap::{PAGE_SIZE, Rng, fill_page, page_matches, prepare};
 
 use crate::Failure;
 use crate::options::{DemoChildOptions, DemoOptions};
+use crate::output::say;
 use crate::size::Size;
 
 const SEED: u64 = 42;
@@ -31,12 +32,10 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     let exe = std::env::current_exe().map_err(|e| Failure::new(format!("finding this executable: {e}")))?;
     let json = std::env::temp_dir().join(format!("uzswap-demo-{}.json", std::process::id()));
 
-    println!(
-        "A program that fills {data} MiB with heap-like data, reads it in order and at random, checking every byte."
-    );
-    println!("\nwithout uzswap:");
+    say!("A program that fills {data} MiB with heap-like data, reads it in order and at random, checking every byte.");
+    say!("\nwithout uzswap:");
     let plain = child_of(Command::new(&exe).args(["demo-child", &data.to_string()]))?;
-    println!("\nuzswap run --memory-max {limit}:");
+    say!("\nuzswap run --memory-max {limit}:");
     let mut command = Command::new(&exe);
     command
         .args(["run", "--memory-max", &limit.0.to_string(), "--stat-json"])
@@ -51,38 +50,39 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
         &managed,
         limit,
         &serde_json::from_str(&text).unwrap_or(Value::Null),
-    );
+    )?;
     // The peak is of all resident memory, mapped files included; the limit is about anonymous memory.
     Ok(u8::from(managed.peak > limit.0 + limit.0 / 20))
 }
 
-fn print_result(plain: &Outcome, managed: &Outcome, limit: Size, counters: &Value) {
+fn print_result(plain: &Outcome, managed: &Outcome, limit: Size, counters: &Value) -> Result<(), Failure> {
     let mib = |bytes: u64| format!("{} MiB", bytes / MIB);
     let count = |key: &str| counters[key].as_u64().unwrap_or(0);
     let (stored, pool) = (count("zswapped"), count("pool_total_size").max(1));
-    println!("\n{:<28}{:>14}{:>14}", "", "without", "with uzswap");
-    println!(
+    say!("\n{:<28}{:>14}{:>14}", "", "without", "with uzswap");
+    say!(
         "{:<28}{:>14}{:>14}",
         "peak resident memory",
         mib(plain.peak),
         mib(managed.peak)
     );
-    println!("{:<28}{:>14}{:>14}", "limit", "none", limit.to_string());
-    println!("{:<28}{:>13.1}s{:>13.1}s", "time", plain.seconds, managed.seconds);
-    println!("{:<28}{:>14}{:>14}", "faults served", "", count("pgfault"));
-    println!(
+    say!("{:<28}{:>14}{:>14}", "limit", "none", limit.to_string());
+    say!("{:<28}{:>13.1}s{:>13.1}s", "time", plain.seconds, managed.seconds);
+    say!("{:<28}{:>14}{:>14}", "faults served", "", count("pgfault"));
+    say!(
         "{:<28}{:>14}{:>14.2}",
         "compression ratio at the end",
         "",
         stored as f64 / pool as f64
     );
-    println!(
+    say!(
         "{:<28}{:>14}{:>14}",
         "pages stored / loaded",
         "",
         format!("{}/{}", count("zswpout"), count("zswpin"))
     );
-    println!("{:<28}{:>14}{:>14}", "every byte", "right", "right");
+    say!("{:<28}{:>14}{:>14}", "every byte", "right", "right");
+    Ok(())
 }
 
 /// Run a child that reports one line on stdout; its progress goes to our stderr.
@@ -106,7 +106,7 @@ fn child_of(command: &mut Command) -> Result<Outcome, Failure> {
 }
 
 /// The child: fill, read in order, read at random. Status 1 and a line when a page is wrong.
-pub(crate) fn child(options: &DemoChildOptions) -> u8 {
+pub(crate) fn child(options: &DemoChildOptions) -> Result<u8, Failure> {
     let pages = options.megabytes * MIB / PAGE_SIZE as u64;
     prepare();
     let mut memory = vec![0u8; pages as usize * PAGE_SIZE];
@@ -131,16 +131,16 @@ pub(crate) fn child(options: &DemoChildOptions) -> u8 {
         progress("reading at random", i, touches);
     }
     if bad > 0 {
-        println!("{bad} pages read back different");
-        return 1;
+        say!("{bad} pages read back different");
+        return Ok(1);
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak: u64 = peak
         .and_then(|kib| kib.trim().trim_end_matches(" kB").parse().ok())
         .unwrap_or(0);
-    println!("peak {}", peak * 1024);
-    0
+    say!("peak {}", peak * 1024);
+    Ok(0)
 }
 
 /// Do nothing until `path` exists.

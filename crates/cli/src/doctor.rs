@@ -4,7 +4,8 @@ use uzswap_sys::Errno;
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::uffd::{FEATURE_EVENT_FORK, FEATURE_EVENTS_MM, FEATURE_MOVE, FEATURE_POISON, FEATURE_WP, Uffd};
 
-use crate::{Failure, agent};
+use crate::output::print;
+use crate::{Failure, agent, describe};
 
 /// One thing to look at: what it is, whether it is there, and what to do if not.
 struct Check {
@@ -13,39 +14,88 @@ struct Check {
     is_needed: bool,
 }
 
-/// What the open of a userfaultfd tells.
-fn userfaultfd(features: u64) -> Result<String, String> {
-    let fix = |errno| {
-        match errno {
-        Errno::NOENT => "no /dev/userfaultfd: `modprobe userfaultfd` or a kernel with CONFIG_USERFAULTFD; in a container pass --device /dev/userfaultfd".into(),
-        Errno::ACCESS => "/dev/userfaultfd is not yours to open: `chmod 666 /dev/userfaultfd` or a udev rule, as root".into(),
-        Errno::PERM => "fork events need CAP_SYS_PTRACE: run as root, or `setcap cap_sys_ptrace+ep` on the program".into(),
-        Errno::INVAL => "this kernel's userfaultfd lacks a feature: Linux 5.7 or later has all of them".into(),
-        errno => format!("{errno}"),
+/// What the machine allows of userfaultfd, each looked at only if what it needs is there.
+struct Userfaultfd {
+    opens: Result<(), Errno>,
+    moves: Result<(), Errno>,
+    maps: Result<(), Errno>,
+    forks: Result<(), Errno>,
+}
+
+impl Userfaultfd {
+    /// `copies`: pages are not to be moved, even if they can be.
+    fn look(copies: bool) -> Self {
+        let open = |features| Uffd::open(features).map(drop);
+        let opens = open(0);
+        let unless_closed = |features| opens.and_then(|()| open(features));
+        let moves = unless_closed(FEATURE_MOVE | FEATURE_POISON);
+        let way = match moves.is_err() || copies {
+            false => FEATURE_MOVE | FEATURE_POISON,
+            true => FEATURE_WP,
+        };
+        Self {
+            opens,
+            moves,
+            maps: unless_closed(FEATURE_EVENTS_MM),
+            forks: unless_closed(way | FEATURE_EVENTS_MM | FEATURE_EVENT_FORK),
+        }
     }
-    };
-    Uffd::open(features).map(|_| "ok".to_owned()).map_err(fix)
+
+    /// All that is needed, and the fix for what is missing.
+    fn needed(&self) -> Result<(), String> {
+        self.opens.map_err(|errno| closed(errno, is_root()))?;
+        self.maps.and(self.forks).map_err(|errno| lacking(errno, is_root()))
+    }
 }
 
-/// Whether pages can move; where they cannot, they are copied.
-fn moves() -> bool {
-    Uffd::open(FEATURE_MOVE | FEATURE_POISON).is_ok()
+fn is_root() -> bool {
+    uzswap_sys::thread::effective_user() == 0
 }
 
-/// All that taking pages out needs, one way or the other.
-fn isolation(copies: bool) -> Result<String, String> {
-    let way = match copies {
-        false => FEATURE_MOVE | FEATURE_POISON,
-        true => FEATURE_WP,
-    };
-    userfaultfd(way | FEATURE_EVENTS_MM | FEATURE_EVENT_FORK)
+/// userfaultfd cannot be opened at all.
+fn closed(errno: Errno, is_root: bool) -> String {
+    match errno {
+        Errno::NOENT | Errno::NXIO => {
+            "no /dev/userfaultfd: `modprobe userfaultfd` or a kernel with CONFIG_USERFAULTFD; in a container pass --device /dev/userfaultfd".into()
+        }
+        Errno::ACCESS if is_root => {
+            "/dev/userfaultfd may not be opened, even by this root: it lacks CAP_DAC_OVERRIDE and does not own it; `chmod 666 /dev/userfaultfd` \
+             outside"
+                .into()
+        }
+        Errno::ACCESS => "/dev/userfaultfd is not yours to open: `chmod 666 /dev/userfaultfd` or a udev rule, as root".into(),
+        Errno::PERM => {
+            "/dev/userfaultfd is there, but the container may not use it: pass --device /dev/userfaultfd".into()
+        }
+        errno => format!("/dev/userfaultfd: {}", describe(errno)),
+    }
+}
+
+/// userfaultfd can be opened, but not with all that is needed.
+fn lacking(errno: Errno, is_root: bool) -> String {
+    match errno {
+        Errno::PERM if is_root => {
+            "fork events need CAP_SYS_PTRACE, which this root has not: in a container pass --cap-add SYS_PTRACE".into()
+        }
+        Errno::PERM => "fork events need CAP_SYS_PTRACE: run as root, or with the capability as an ambient one (setpriv --inh-caps \
+                        +sys_ptrace --ambient-caps +sys_ptrace, systemd's AmbientCapabilities)"
+            .into(),
+        Errno::INVAL => "this kernel's userfaultfd lacks a feature: Linux 5.7 or later has all of them".into(),
+        errno => format!("userfaultfd: {}", describe(errno)),
+    }
 }
 
 fn proc_files() -> Result<String, String> {
     let look = || ProcSelf::open()?.vma_at_or_after(0);
-    look()
-        .map(|_| "ok".to_owned())
-        .map_err(|e| format!("/proc: {e}; mount it"))
+    let fix = |errno| match errno {
+        Errno::NOENT => format!("/proc: {}; mount it: mount -t proc proc /proc", describe(errno)),
+        Errno::ACCESS | Errno::PERM => format!(
+            "/proc/self: {}; it must let a process look at its own maps and pagemap",
+            describe(errno)
+        ),
+        errno => format!("/proc/self: {}", describe(errno)),
+    };
+    look().map(|_| "ok".to_owned()).map_err(fix)
 }
 
 fn first_line(path: &str) -> Option<String> {
@@ -87,61 +137,80 @@ fn needed() -> Vec<Check> {
         result,
         is_needed: true,
     };
-    vec![
-        need("userfaultfd", userfaultfd(0)),
-        Check {
+    let found = Userfaultfd::look(false);
+    let ok = || "ok".to_owned();
+    let open = found.opens.map(|()| ok()).map_err(|errno| closed(errno, is_root()));
+    let mut checks = vec![need("userfaultfd", open)];
+    if found.opens.is_ok() {
+        let moves = found.moves.map(|()| ok()).map_err(|errno| match errno {
+            Errno::INVAL => {
+                "Linux 6.8 or later has it; pages are copied instead, which is slower, and direct I/O is not safe"
+                    .to_owned()
+            }
+            errno => format!("{}; pages are copied instead", describe(errno)),
+        });
+        checks.push(Check {
             what: "UFFDIO_MOVE",
-            result: match moves() {
-                true => Ok("ok".into()),
-                false => Err(
-                    "Linux 6.8 or later has it; pages are copied instead, which is slower, and direct I/O is not safe"
-                        .into(),
-                ),
-            },
+            result: moves,
             is_needed: false,
-        },
-        need("mapping events", userfaultfd(FEATURE_EVENTS_MM)),
-        need("fork events", isolation(!moves())),
-        need("/proc", proc_files()),
-        need(
-            "agent directory",
-            agent::runtime_dir()
-                .map(|dir| dir.display().to_string())
-                .map_err(|Failure(line)| line),
-        ),
-    ]
+        });
+        let events = |result: Result<(), Errno>| result.map(|()| ok()).map_err(|errno| lacking(errno, is_root()));
+        checks.push(need("mapping events", events(found.maps)));
+        checks.push(need("fork events", events(found.forks)));
+    }
+    checks.push(need("/proc", proc_files()));
+    let dir = agent::runtime_dir().map_err(|Failure(line)| line);
+    checks.push(need("agent directory", dir.map(|dir| dir.display().to_string())));
+    checks
 }
 
 /// Refuse early and clearly what every process of the group would stumble over. `copies`: pages are not to be moved.
 pub(crate) fn check_machine(copies: bool) -> Result<(), Failure> {
-    isolation(copies || !moves())
-        .and_then(|_| proc_files())
+    Userfaultfd::look(copies)
+        .needed()
+        .and_then(|()| proc_files())
         .map(drop)
         .map_err(|fix| Failure::new(format!("{fix} (`uzswap doctor` shows everything)")))
 }
 
 /// Print the findings. Status 1 when something that is needed is missing.
-pub(crate) fn doctor() -> u8 {
+pub(crate) fn doctor() -> Result<u8, Failure> {
     let release = first_line("/proc/sys/kernel/osrelease").unwrap_or_default();
-    println!("Linux {release}");
+    let mut text = format!("Linux {release}\n");
     let mut is_ready = true;
     for check in needed().into_iter().chain(surroundings()) {
-        match check.result {
-            Ok(text) => println!("  ok       {:<16} {text}", check.what),
+        let (word, what) = match check.result {
+            Ok(what) => ("ok", what),
             Err(fix) if check.is_needed => {
                 is_ready = false;
-                println!("  MISSING  {:<16} {fix}", check.what);
+                ("MISSING", fix)
             }
-            Err(fix) => println!("  note     {:<16} {fix}", check.what),
-        }
+            Err(fix) => ("note", fix),
+        };
+        text += &format!("  {word:<8} {:<16} {what}\n", check.what);
     }
-    println!(
-        "{}",
-        if is_ready {
-            "Programs can be managed here."
-        } else {
-            "Programs cannot be managed here yet."
+    text += match is_ready {
+        true => "Programs can be managed here.\n",
+        false => "Programs cannot be managed here yet.\n",
+    };
+    print(&text)?;
+    Ok(u8::from(!is_ready))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn root_is_not_told_to_be_root() {
+        for errno in [Errno::PERM, Errno::ACCESS] {
+            assert!(!closed(errno, true).contains("as root") && !lacking(errno, true).contains("run as root"));
         }
-    );
-    u8::from(!is_ready)
+        assert!(lacking(Errno::PERM, true).contains("SYS_PTRACE"));
+    }
+
+    #[test]
+    fn few_descriptors_are_called_that() {
+        assert!(closed(Errno::MFILE, false).contains("ulimit -n"));
+    }
 }

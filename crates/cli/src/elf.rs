@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use object::elf::{EM_X86_64, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, elf};
+use uzswap_sys::file;
+
+use crate::group::c_path;
 
 /// What stands in the way.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,16 +33,22 @@ pub(crate) fn inspect(cmd: &OsStr) -> Found {
     }
 }
 
+/// Where `cmd` may be, in the order of `execvp`.
+pub(crate) fn candidates(cmd: &OsStr) -> Vec<PathBuf> {
+    if cmd.as_bytes().contains(&b'/') {
+        return vec![PathBuf::from(cmd)];
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    std::env::split_paths(&path).map(|dir| dir.join(cmd)).collect()
+}
+
 fn find(cmd: &OsStr) -> Option<PathBuf> {
     if cmd.as_bytes().contains(&b'/') {
         let path = PathBuf::from(cmd);
         return path.exists().then_some(path);
     }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let candidates: Vec<PathBuf> = std::env::split_paths(&path)
-        .map(|dir| dir.join(cmd))
-        .filter(|p| p.is_file())
-        .collect();
+    let mut candidates = candidates(cmd);
+    candidates.retain(|p| p.is_file());
     candidates
         .iter()
         .find(|p| is_executable(p))
@@ -70,12 +79,23 @@ fn inspect_file(path: &Path, depth: u32) -> Found {
             _ => Found::Manageable,
         };
     }
-    if path.metadata().is_ok_and(|meta| meta.mode() & 0o6000 != 0) {
+    if path.metadata().is_ok_and(|meta| changes_user(&meta)) {
         return Found::Unmanageable(format!(
             "{name} is set-uid or set-gid, so the loader ignores LD_PRELOAD; run it as its owner"
         ));
     }
+    if c_path(path).is_ok_and(|path| file::grants_capabilities(&path)) {
+        return Found::Unmanageable(format!(
+            "{name} has capabilities of its own (getcap), so the loader ignores LD_PRELOAD; run a copy of it without"
+        ));
+    }
     inspect_elf(&bytes, path)
+}
+
+/// Whether the program of this file runs as another user or group than we do.
+fn changes_user(meta: &std::fs::Metadata) -> bool {
+    let (user, group) = file::real_ids();
+    (meta.mode() & 0o4000 != 0 && meta.uid() != user) || (meta.mode() & 0o2010 == 0o2010 && meta.gid() != group)
 }
 
 /// Look at the bytes of a file that is no script.

@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use uzswap_ctl::{Field, Group, WORDS};
+use uzswap_ctl::{Field, Group, MEMBERSHIP, WORDS};
 use uzswap_sys::shared::{Leases, SharedWords};
 
 use crate::Failure;
-use crate::agent::runtime_dir;
-use crate::keeper;
+use crate::agent::{self, runtime_dir};
+use crate::{describe, keeper};
 
 const SUFFIX: &str = ".group";
 
@@ -31,26 +31,42 @@ pub(crate) fn c_path(path: &Path) -> Result<CString, Failure> {
 impl OpenGroup {
     /// Make the file of a new group, and hold the launcher's lease on it.
     pub(crate) fn create(name: Option<&str>) -> Result<Self, Failure> {
-        let name = name.map_or_else(|| std::process::id().to_string(), str::to_owned);
-        let path = runtime_dir()?.join(format!("{name}{SUFFIX}"));
+        let dir = runtime_dir()?;
         let _names = lock_names()?;
-        if is_left_over(&path)? {
-            let _ = std::fs::remove_file(&path);
+        // Members of a group outlive its launcher, whose process id may be another's by now.
+        let own = (0..).map(|n| match n {
+            0 => std::process::id().to_string(),
+            n => format!("{}-{n}", std::process::id()),
+        });
+        let names: Box<dyn Iterator<Item = String>> = match name {
+            Some(name) => Box::new(std::iter::once(name.to_owned())),
+            None => Box::new(own),
+        };
+        for name in names {
+            let path = dir.join(format!("{name}{SUFFIX}"));
+            if is_left_over(&path)? {
+                let _ = std::fs::remove_file(&path);
+            }
+            let fail = |e| Failure::new(format!("{}: {}", path.display(), describe(e)));
+            let c = c_path(&path)?;
+            let file = match SharedWords::create(&c, WORDS) {
+                Err(uzswap_sys::Errno::EXIST) => continue,
+                made => made.map_err(fail)?,
+            };
+            let group = Group::create(file.words());
+            let leases = Leases::open(&c).map_err(fail)?;
+            leases.try_take(LAUNCHER_LEASE);
+            return Ok(Self {
+                name,
+                path,
+                leases,
+                group,
+            });
         }
-        let c = c_path(&path)?;
-        let file = SharedWords::create(&c, WORDS).map_err(|e| match e {
-            uzswap_sys::Errno::EXIST => Failure::new(format!("--name {name}: a group of that name is running")),
-            e => Failure::new(format!("{}: {e}", path.display())),
-        })?;
-        let group = Group::create(file.words());
-        let leases = Leases::open(&c).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
-        leases.try_take(LAUNCHER_LEASE);
-        Ok(Self {
-            name,
-            path,
-            leases,
-            group,
-        })
+        Err(Failure::new(format!(
+            "--name {}: a group of that name is running",
+            name.unwrap_or_default()
+        )))
     }
 
     /// Open a group file. `None`: it is not one of ours.
@@ -69,7 +85,23 @@ impl OpenGroup {
 
     /// Whether the launcher or any process of the group lives.
     pub(crate) fn is_alive(&self) -> bool {
-        self.leases.is_held(LAUNCHER_LEASE) || self.processes().next().is_some()
+        self.leases.is_held(LAUNCHER_LEASE) || self.has_members()
+    }
+
+    /// Whether any process lives that has the agent.
+    pub(crate) fn has_members(&self) -> bool {
+        self.leases.is_held(MEMBERSHIP) || self.processes().next().is_some()
+    }
+
+    /// Remove what this group has in the directory. It is over.
+    pub(crate) fn remove_files(&self) {
+        for path in [
+            keeper::path(&self.path),
+            agent::link_path(&self.path),
+            self.path.clone(),
+        ] {
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     /// Slots of living processes with a pager.
@@ -106,8 +138,7 @@ pub(crate) fn running() -> Result<Vec<OpenGroup>, Failure> {
         if group.is_alive() {
             alive.push(group);
         } else if names.is_ok() && is_left_over(&group.path)? {
-            let _ = std::fs::remove_file(keeper::path(&group.path));
-            let _ = std::fs::remove_file(&group.path);
+            group.remove_files();
         }
     }
     Ok(alive)

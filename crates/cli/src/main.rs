@@ -9,6 +9,7 @@ mod elf;
 mod group;
 mod keeper;
 mod options;
+mod output;
 mod quota;
 mod reclaim;
 mod report;
@@ -16,10 +17,12 @@ mod run;
 mod setting;
 mod size;
 mod top;
+mod watch;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use uzswap_sys::Errno;
 
 use options::{Cli, Command};
 
@@ -33,6 +36,16 @@ pub(crate) struct Failure(String);
 impl Failure {
     pub(crate) fn new(line: impl Into<String>) -> Self {
         Self(line.into())
+    }
+}
+
+/// What the system answered, and what helps where that is the same whatever was tried.
+pub(crate) fn describe(errno: Errno) -> String {
+    let error = std::io::Error::from_raw_os_error(errno.raw_os_error());
+    match errno {
+        Errno::MFILE => format!("{error}; raise `ulimit -n`"),
+        Errno::FBIG => format!("{error}; raise `ulimit -f`"),
+        _ => error.to_string(),
     }
 }
 
@@ -58,15 +71,15 @@ fn main() -> ExitCode {
         Command::Top(options) => top::top(&options),
         Command::Reclaim(options) => reclaim::reclaim(&options),
         Command::Set(options) => report::set(&options),
-        Command::Doctor => Ok(doctor::doctor()),
+        Command::Doctor => doctor::doctor(),
         Command::Demo(options) => demo::demo(&options),
         Command::Bench(options) => bench(&options),
         Command::Workload(options) => return uzswap_workload::program::run(&options.args),
-        Command::DemoChild(options) => Ok(demo::child(&options)),
+        Command::DemoChild(options) => demo::child(&options),
     };
     result.map_or_else(
         |Failure(line)| {
-            eprintln!("uzswap: {line}");
+            output::warn_line!("uzswap: {line}");
             ExitCode::from(FAILED)
         },
         ExitCode::from,

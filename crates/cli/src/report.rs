@@ -8,6 +8,7 @@ use uzswap_mm::vmstat::{BUCKETS, Item, OrderItem};
 use crate::Failure;
 use crate::group::{self, OpenGroup};
 use crate::options::{RunOptions, SetOptions, StatOptions};
+use crate::output::{print, warn_line};
 use crate::setting;
 use crate::size::Size;
 
@@ -95,21 +96,22 @@ fn percentile(buckets: &[u64; BUCKETS], share: f64) -> u64 {
     buckets.iter().position(reaches).map_or(0, |i| 1 << (i + 6))
 }
 
-/// CMD has ended: write what was asked for.
-pub(crate) fn finish(group: &OpenGroup, options: &RunOptions) -> Result<(), Failure> {
+/// CMD has ended: write what was asked for. Where that cannot be done a line says so: the exit status is CMD's.
+pub(crate) fn finish(group: &OpenGroup, options: &RunOptions) {
     if let Some(path) = &options.stat_json {
         let text = format!("{:#}\n", Value::Object(counters(&group.name, &group.group)));
-        std::fs::write(path, text).map_err(|e| Failure::new(format!("--stat-json {}: {e}", path.display())))?;
+        if let Err(e) = std::fs::write(path, text) {
+            warn_line!("uzswap: no report: --stat-json {}: {e}", path.display());
+        }
     }
     let swap_error = group.group.get(Key::SwapError);
     if swap_error != 0 && !options.quiet {
         let error = std::io::Error::from_raw_os_error(swap_error as i32 - 1);
-        eprintln!("uzswap: a process of the group ran without a swap file: {error}");
+        warn_line!("uzswap: a process of the group ran without a swap file: {error}");
     }
     if options.summary {
         summary(&group.name, &group.group);
     }
-    Ok(())
 }
 
 fn summary(name: &str, group: &Group) {
@@ -117,26 +119,26 @@ fn summary(name: &str, group: &Group) {
     let [load, store] = stat.histograms();
     let get = |item| stat.get(item);
     let mib = |pages: u64| pages * PAGE_SIZE as u64 / (1 << 20);
-    eprintln!(
+    warn_line!(
         "uzswap: group {name}: peak {} of {}",
         Size(group.get(Key::MemoryPeak)),
         Size(group.get(Key::MemoryMax))
     );
-    eprintln!(
+    warn_line!(
         "  out: {} MiB to zswap ({}), {} MiB zeros, {} MiB written back",
         mib(get(Item::ZswpOut)),
         group.pool().compressor,
         mib(get(Item::SwpOutZero)),
         mib(get(Item::ZswpWb)),
     );
-    eprintln!(
+    warn_line!(
         "  in:  {} MiB from zswap, {} MiB zeros, {} MiB from swap, {} MiB second chances",
         mib(get(Item::ZswpIn)),
         mib(get(Item::SwpInZero)),
         mib(get(Item::PswpIn)),
         mib(get(Item::RestoreAnon)),
     );
-    eprintln!(
+    warn_line!(
         "  faults: {} (p50 < {} us, p99 < {} us), {} had to reclaim; a page stored in p50 < {} us",
         get(Item::PgFault),
         percentile(&load, 0.5) / 1000,
@@ -150,29 +152,29 @@ fn summary(name: &str, group: &Group) {
 pub(crate) fn stat(options: &StatOptions) -> Result<u8, Failure> {
     let group = group::find(options.group.as_deref())?;
     let counters = counters(&group.name, &group.group);
-    if options.json {
-        println!("{:#}", Value::Object(counters));
+    let text = if options.json {
+        format!("{:#}\n", Value::Object(counters))
     } else {
-        for (key, value) in counters {
-            println!(
-                "{key} {}",
-                value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-            );
-        }
-    }
+        let line = |(key, value): (String, Value)| {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            format!("{key} {value}\n")
+        };
+        counters.into_iter().map(line).collect()
+    };
+    print(&text)?;
     Ok(0)
 }
 
 /// `uzswap list`
 pub(crate) fn list() -> Result<u8, Failure> {
-    println!(
-        "{:<20} {:>6} {:>10} {:>10} {:>10} {:>10}",
+    let mut text = format!(
+        "{:<20} {:>6} {:>10} {:>10} {:>10} {:>10}\n",
         "GROUP", "PROCS", "CURRENT", "MAX", "POOL", "STORED"
     );
     for open in group::running()? {
         let group = &open.group;
-        println!(
-            "{:<20} {:>6} {:>10} {:>10} {:>10} {:>10}",
+        text += &format!(
+            "{:<20} {:>6} {:>10} {:>10} {:>10} {:>10}\n",
             open.name,
             open.processes().count(),
             Size(group.current()).to_string(),
@@ -181,6 +183,7 @@ pub(crate) fn list() -> Result<u8, Failure> {
             Size(group.sum(Field::Stored) * PAGE_SIZE as u64).to_string(),
         );
     }
+    print(&text)?;
     Ok(0)
 }
 

@@ -1,20 +1,28 @@
 //! `uzswap run`: check everything, set up the group, start CMD, wait, report.
 
+use std::ffi::{CString, OsString};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 
-use uzswap_ctl::{ENV_GROUP, Group, Key, PROCESSES, SWAP_ENCRYPTED};
+use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, Key, SWAP_ENCRYPTED};
 use uzswap_mm::SERVERS_MAX;
 use uzswap_mm::page::PAGE_SIZE;
+use uzswap_sys::Errno;
 use uzswap_sys::file::{File, is_memory_backed};
-use uzswap_sys::keep::Keeper;
+use uzswap_sys::launch::{self, Program, Signal, Signals};
 
+use crate::agent::{self, Library};
 use crate::elf::{self, Found};
 use crate::group::{OpenGroup, c_path};
 use crate::options::{MEMORY_MAX_LEAST, RunOptions};
+use crate::output::warn_line;
 use crate::size::Size;
-use crate::{Failure, agent, keeper, quota, report};
+use crate::watch::{self, Watch};
+use crate::{FAILED, Failure, describe, quota, report};
 
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -31,8 +39,8 @@ enum Swap {
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let memory_max = check_limits(options)?;
     check_report(options)?;
-    match elf::inspect(&options.cmd[0]) {
-        Found::Manageable => {}
+    let unmanageable = match elf::inspect(&options.cmd[0]) {
+        Found::Manageable => None,
         Found::Missing => {
             return Ok(refuse(
                 NOT_FOUND,
@@ -40,58 +48,104 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
             ));
         }
         Found::NotExecutable(line) => return Ok(refuse(NOT_EXECUTABLE, &line)),
-        Found::Unmanageable(line) if options.allow_unmanaged => eprintln!("uzswap: running unmanaged: {line}"),
-        Found::Unmanageable(line) => {
+        Found::Unmanageable(line) => Some(line),
+    };
+    match &unmanageable {
+        Some(line) if options.allow_unmanaged => warn_line!("uzswap: running unmanaged: {line}"),
+        Some(line) => {
             return Err(Failure::new(format!(
                 "cannot manage this program: {line}, or run it with --allow-unmanaged"
             )));
         }
+        None => {}
     }
-    crate::doctor::check_machine(options.isolate == "copy")?;
     let swap = choose_swap(options)?;
-    let library = agent::install()?;
-    let group = OpenGroup::create(options.name.as_deref())?;
-    configure(&group.group, options, memory_max, &swap);
-    if let Err(Failure(line)) = keeper::start(&group.path)
-        && !options.quiet
-    {
-        eprintln!(
-            "uzswap: what a process is writing when it is killed may end in zeros: {line}; set TMPDIR to a short path on a disk"
-        );
-    }
-
-    let outcome = start(options, &library, &group.path).map(|child| {
-        // CMD has its limits already; we keep descriptors for all its processes.
-        Keeper::make_room(PROCESSES as u64);
-        wait(child, &group.group)
-    });
-    let _ = std::fs::remove_file(keeper::path(&group.path));
-    let status = match outcome {
-        Ok(status) => {
-            report::finish(&group, options)?;
-            exit_status(status)
+    // From here on: a limit of file sizes is told by SIGXFSZ too, which would end us without a word.
+    let signals = Signals::begin().map_err(|e| Failure::new(format!("signals: {}", describe(e))))?;
+    let watch = match set_up(options, memory_max, &swap) {
+        Ok(watch) => Some(watch),
+        Err(Failure(line)) if options.allow_unmanaged => {
+            warn_line!("uzswap: running unmanaged: {line}");
+            None
         }
-        Err(error) => refuse_exec(&error, &options.cmd[0].to_string_lossy()),
+        Err(Failure(line)) => return Err(Failure(format!("{line}, or run it with --allow-unmanaged"))),
     };
-    // Members that outlive CMD keep the file; whoever lists the groups later removes it.
-    if group.processes().next().is_none() {
-        let _ = std::fs::remove_file(&group.path);
+    if options.memory_max.is_none() && !options.quiet {
+        warn_line!("uzswap: nothing is limited: there is no --memory-max");
     }
-    Ok(status)
+    let must_load = unmanageable.is_none() && !options.allow_unmanaged;
+    supervise(options, watch, &signals, must_load)
+}
+
+/// All that a managed program needs.
+fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap) -> Result<Watch, Failure> {
+    crate::doctor::check_machine(options.isolate == "copy")?;
+    let group = OpenGroup::create(options.name.as_deref())?;
+    configure(&group.group, options, memory_max, swap);
+    match Library::install(&group.path) {
+        Ok(library) => Ok(Watch::begin(group, library, options.quiet)),
+        Err(failure) => {
+            group.remove_files();
+            Err(failure)
+        }
+    }
+}
+
+/// Start CMD, wait for its end, report.
+fn supervise(
+    options: &RunOptions,
+    mut watch: Option<Watch>,
+    signals: &Signals,
+    must_load: bool,
+) -> Result<u8, Failure> {
+    let name = options.cmd[0].to_string_lossy();
+    let started = program(options, watch.as_ref()).map(|program| launch::start(&program, signals));
+    let cmd = match started {
+        Ok(Ok(cmd)) => cmd,
+        failed => {
+            if let Some(watch) = &watch {
+                watch.group.remove_files();
+            }
+            return Ok(refuse_exec(failed?.err().unwrap_or(Errno::NOENT), &name));
+        }
+    };
+    if let Some(watch) = &watch {
+        // CMD has its limits already; we keep descriptors for all its processes.
+        watch.make_room();
+    }
+    let ended = wait(cmd, signals, watch.as_mut(), must_load);
+    let Some(watch) = watch else {
+        return Ok(ended.map_or(FAILED, exit_status));
+    };
+    if let Some(status) = ended {
+        last_words(&watch.group.group, &name, status);
+        report::finish(&watch.group, options);
+    }
+    watch.end(cmd);
+    Ok(match ended {
+        Some(status) => exit_status(status),
+        None => refuse(
+            FAILED,
+            &format!(
+                "{name} was ended, since it did not load the agent: the loader says why above, or the program was given rights that it \
+                 is not trusted with; `uzswap doctor` looks at the rest, or run it with --allow-unmanaged"
+            ),
+        ),
+    })
 }
 
 fn refuse(status: u8, line: &str) -> u8 {
-    eprintln!("uzswap: {line}");
+    warn_line!("uzswap: {line}");
     status
 }
 
-fn refuse_exec(error: &std::io::Error, cmd: &str) -> u8 {
-    let status = if error.kind() == std::io::ErrorKind::NotFound {
+fn refuse_exec(error: Errno, cmd: &str) -> u8 {
+    let status = if error == Errno::NOENT {
         NOT_FOUND
     } else {
         NOT_EXECUTABLE
     };
-    refuse(status, &format!("{cmd}: {error}"))
+    refuse(status, &format!("{cmd}: {}", describe(error)))
 }
 
 fn check_limits(options: &RunOptions) -> Result<u64, Failure> {
@@ -165,10 +219,6 @@ fn choose_swap(options: &RunOptions) -> Result<Swap, Failure> {
     Ok(swap)
 }
 
-fn describe(errno: uzswap_sys::Errno) -> std::io::Error {
-    std::io::Error::from_raw_os_error(errno.raw_os_error())
-}
-
 /// $TMPDIR or /var/tmp, whichever is writable and on a disk.
 fn default_swap() -> Swap {
     let candidates = std::env::var_os("TMPDIR")
@@ -206,6 +256,7 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Key::PageCluster, options.page_cluster),
         (Key::StoreBatch, options.batch),
         (Key::Enabled, 1),
+        (Key::AllowUnmanaged, u64::from(options.allow_unmanaged)),
         (Key::FailPerMille, options.fail_per_mille),
         (Key::Copies, u64::from(options.isolate == "copy")),
         (Key::FailKinds, options.fail_kinds),
@@ -259,71 +310,147 @@ fn may_spin(option: &str) -> bool {
     }
 }
 
-fn start(options: &RunOptions, library: &Path, group: &Path) -> std::io::Result<Child> {
-    let mut preload = library.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
-        preload.push(":");
-        preload.push(others);
+/// CMD as it is to be started, in the group if there is one.
+fn program(options: &RunOptions, watch: Option<&Watch>) -> Result<Program, Failure> {
+    let string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| Failure::new("an argument with a zero byte"));
+    let args = options.cmd.iter().map(|arg| string(arg.as_bytes().to_vec()));
+    let paths = elf::candidates(&options.cmd[0]);
+    let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    env.retain(|(name, _)| name != ENV_ALLOW_UNMANAGED);
+    let mut set = |name: &str, value: OsString| match env.iter_mut().find(|(other, _)| other == name) {
+        Some((_, old)) => *old = value,
+        None => env.push((name.into(), value)),
+    };
+    if let Some(watch) = watch {
+        let mut preload = watch.library().as_os_str().to_owned();
+        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
+            preload.push(":");
+            preload.push(others);
+        }
+        set("LD_PRELOAD", preload);
+        set(ENV_GROUP, watch.group.path.as_os_str().to_owned());
     }
-    Command::new(&options.cmd[0])
-        .args(&options.cmd[1..])
-        .env("LD_PRELOAD", preload)
-        .env(ENV_GROUP, group)
-        .spawn()
+    if options.allow_unmanaged {
+        set(ENV_ALLOW_UNMANAGED, "1".into());
+    }
+    let env = env
+        .iter()
+        .map(|(name, value)| string([name.as_bytes(), b"=", value.as_bytes()].concat()));
+    Ok(Program {
+        paths: paths.iter().map(|path| c_path(path)).collect::<Result<_, _>>()?,
+        args: args.collect::<Result<_, _>>()?,
+        env: env.collect::<Result<_, _>>()?,
+    })
 }
 
-/// Wait for CMD, passing on the signals that ask for it. Those of the terminal reach CMD by themselves.
-fn wait(mut child: Child, group: &Group) -> ExitStatus {
-    let pid = child.id() as i32;
-    let (passed_on, from_terminal) = ([1, 10, 12, 15], [2, 3]);
-    let caught = passed_on
-        .iter()
-        .chain(&from_terminal)
-        .filter(|signal| !is_ignored(**signal));
-    if let Ok(mut signals) = signal_hook::iterator::Signals::new(caught) {
-        std::thread::spawn(move || {
-            for signal in signals.forever().filter(|signal| passed_on.contains(signal)) {
-                uzswap_sys::thread::signal(pid, signal);
-            }
-        });
-    }
-    let status = loop {
-        match child.wait() {
-            Ok(status) => break status,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => break ExitStatus::from_raw(0),
+/// How long CMD may take until it has loaded the agent, where nothing can be seen of it but that it has not.
+const LOADS_WITHIN: Duration = Duration::from_secs(60);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Wait for CMD, passing on the signals that are sent to this process. `None`: CMD had to be ended, since it `must_load` the agent
+/// and did not. Orphans that come to this process (the first of a namespace, a subreaper) are waited for as well.
+fn wait(cmd: i32, signals: &Signals, mut watch: Option<&mut Watch>, must_load: bool) -> Option<ExitStatus> {
+    let leads_session = launch::leads_session();
+    let started = Instant::now();
+    let mut is_loading = must_load;
+    loop {
+        while let Some(signal) = signals.next() {
+            attend(signal, cmd, leads_session);
         }
-    };
+        let ended = std::iter::from_fn(launch::reap).find(|(pid, _)| *pid == cmd);
+        let group = watch.as_ref().map(|watch| watch.group.group);
+        is_loading &= group.is_some_and(|group| group.get(Key::Joined) == 0);
+        if let Some((_, status)) = ended {
+            let status = ExitStatus::from_raw(status);
+            if is_loading && status.success() {
+                warn_line!("uzswap: CMD was not managed: it ended without having loaded the agent");
+            }
+            return Some(status);
+        }
+        if is_loading && (lacks_agent(cmd) || started.elapsed() > LOADS_WITHIN) && group_is_empty(group) {
+            uzswap_sys::thread::signal(cmd, launch::SIGKILL);
+            while !std::iter::from_fn(launch::reap).any(|(pid, _)| pid == cmd) {
+                watch::sleep(Some(signals.as_fd()), None);
+                while signals.next().is_some() {}
+            }
+            return None;
+        }
+        let time = is_loading.then_some(LOOK);
+        match &mut watch {
+            Some(watch) => watch.step(Some(signals.as_fd()), time),
+            None => watch::sleep(Some(signals.as_fd()), None),
+        }
+    }
+}
+
+/// Looked at once more: the agent may have come since.
+fn group_is_empty(group: Option<Group>) -> bool {
+    group.is_some_and(|group| group.get(Key::Joined) == 0)
+}
+
+/// Whether the program of this process has its libc, but not the agent, which comes first.
+fn lacks_agent(pid: i32) -> bool {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.contains("/libc.so.6") && !maps.contains(agent::NAME)
+}
+
+/// Do for CMD what a signal to this process asks for.
+fn attend(signal: Signal, cmd: i32, leads_session: bool) {
+    let is_sent = is_for_cmd(signal, cmd, leads_session);
+    if is_sent {
+        launch::pass_on(signal, cmd);
+    }
+    if signal.number == launch::SIGTSTP {
+        launch::stop();
+        if is_sent {
+            uzswap_sys::thread::signal(cmd, launch::SIGCONT);
+        }
+    }
+}
+
+/// Whether a signal that came here has to be sent to CMD too. Those of the terminal reach CMD by themselves, being for the whole process
+/// group; but that the terminal has gone is told to the leader of the session alone. What CMD sends to its process group it has itself.
+fn is_for_cmd(signal: Signal, cmd: i32, leads_session: bool) -> bool {
+    let is_own = [cmd, uzswap_sys::thread::pid()].contains(&signal.sender);
+    match signal.code {
+        _ if signal.number == launch::SIGCHLD => false,
+        launch::SI_KERNEL => signal.number == launch::SIGHUP && leads_session,
+        _ => !is_own,
+    }
+}
+
+/// Say what pagers had to say when they stopped their processes, and why CMD ended if that is not for itself to say.
+fn last_words(group: &Group, cmd: &str, status: ExitStatus) {
     let last_words = group.last_words();
     if !last_words.is_empty() {
-        eprintln!("{}", String::from_utf8_lossy(&last_words).trim_end());
+        warn_line!("{}", String::from_utf8_lossy(&last_words).trim_end());
+    }
+    if status.signal() == Some(launch::SIGSYS) {
+        warn_line!(
+            "uzswap: {cmd} was ended by a filter of system calls; if that lets it run without uzswap, allow userfaultfd's and the \
+             others that docs/compatibility.md lists"
+        );
     }
     if group.get(Key::OomPid) != 0 {
-        eprintln!(
+        warn_line!(
             "uzswap: process {} killed: it outgrew --memory-max {} with nothing left to reclaim (the group used {}); raise \
              the limit{}",
             group.get(Key::OomPid),
             Size(group.get(Key::MemoryMax)),
             Size(group.get(Key::OomUsage)),
-            if group.get(Key::Swap) == 0 {
-                " or give it a swap file"
-            } else {
-                " or --swap-max"
-            },
+            oom_advice(group.get(Key::Swap) != 0, group.get(Key::SwapMax) != u64::MAX),
         );
     }
-    status
 }
 
-/// Whether we were started with this signal ignored (nohup): CMD must inherit that, so it is not caught.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .unwrap_or("0")
-        .trim();
-    u64::from_str_radix(mask, 16).unwrap_or(0) & 1 << (signal - 1) != 0
+/// What helps besides a higher limit.
+fn oom_advice(has_swap: bool, has_swap_max: bool) -> &'static str {
+    match (has_swap, has_swap_max) {
+        (false, _) => " or give it a swap file",
+        (true, true) => " or --swap-max",
+        (true, false) => "",
+    }
 }
 
 /// As the shell tells it: the code, or 128 and the signal.
@@ -331,6 +458,44 @@ fn exit_status(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
         (None, Some(signal)) => 128 + signal as u8,
-        (None, None) => crate::FAILED,
+        (None, None) => FAILED,
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    const CMD: i32 = 77;
+
+    fn signal(number: i32, code: i32, sender: i32) -> Signal {
+        Signal {
+            number,
+            code,
+            sender,
+            value: 0,
+        }
+    }
+
+    #[test]
+    fn what_was_sent_here_alone_is_for_cmd() {
+        for number in [1, 2, 3, 10, 12, 15, 28, 40] {
+            assert!(is_for_cmd(signal(number, 0, 5), CMD, false), "{number}");
+            assert!(!is_for_cmd(signal(number, 0, CMD), CMD, false), "{number}");
+            assert!(
+                !is_for_cmd(signal(number, launch::SI_KERNEL, 0), CMD, false),
+                "{number}"
+            );
+        }
+        assert!(is_for_cmd(signal(1, launch::SI_KERNEL, 0), CMD, true));
+        assert!(!is_for_cmd(signal(2, launch::SI_KERNEL, 0), CMD, true));
+        assert!(!is_for_cmd(signal(17, 1, 5), CMD, true));
+    }
+
+    #[test]
+    fn a_limit_that_was_never_set_is_not_to_be_raised() {
+        assert!(!oom_advice(true, false).contains("swap-max"));
+        assert!(oom_advice(true, true).contains("--swap-max"));
+        assert!(oom_advice(false, false).contains("swap file"));
     }
 }

@@ -36,6 +36,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 const VERSION: u64 = 13;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
+/// Set: what cannot be managed runs on ([`Key::AllowUnmanaged`]), also where the group file cannot be read.
+pub const ENV_ALLOW_UNMANAGED: &str = "UZSWAP_ALLOW_UNMANAGED";
 
 /// Where the launcher of the group of this file (a path) keeps descriptors for its processes (`uzswap_sys::keep`).
 pub fn keeper_path(group: &[u8]) -> Vec<u8> {
@@ -54,6 +56,9 @@ const SLOTS: usize = 1152;
 const SLOT_WORDS: usize = 32;
 /// Processes that a group can hold at a time.
 pub const PROCESSES: usize = 1024;
+/// The byte of the file that members lock, all together, as long as they have it mapped (`uzswap_sys::shared`). The leases on the slots
+/// come first, and the launcher's.
+pub const MEMBERSHIP: usize = PROCESSES + 1;
 const LAST_WORDS: usize = SLOTS + PROCESSES * SLOT_WORDS;
 const LAST_WORDS_WORDS: usize = 64;
 /// Words of a group file.
@@ -164,7 +169,9 @@ pub enum Key {
     // 52 .. 63 are the census's.
     /// 1: what cannot be managed runs on without limit.
     AllowUnmanaged = 64,
-    // 65 .. 71 are the launcher's, 72 .. 79 of leases and charges, 80 .. 87 of threads, 88 .. 95 of scale, 96 .. 103 of hooks and swap files,
+    /// How many programs have been loaded with the agent, ever.
+    Joined = 65,
+    // 66 .. 71 are the launcher's, 72 .. 79 of leases and charges, 80 .. 87 of threads, 88 .. 95 of scale, 96 .. 103 of hooks and swap files,
     // 104 .. 167 nobody's.
     /// How they fail: a set of [`FailKind`]s.
     FailKinds = 1088,

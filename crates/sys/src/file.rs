@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, FallocateFlags, Mode, OFlags};
@@ -117,19 +118,8 @@ impl File {
     ///
     /// # Errors
     /// ENOSPC, EIO, ...; part of the bytes may have been written then.
-    pub fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> Result<()> {
-        while !bytes.is_empty() {
-            match io::pwrite(&self.0, bytes, offset) {
-                Ok(0) => return Err(Errno::IO),
-                Ok(n) => {
-                    bytes = &bytes[n..];
-                    offset += n as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        write_all_at(&self.0, bytes, offset)
     }
 
     /// Fill `bytes` from `offset`.
@@ -161,6 +151,22 @@ impl File {
             len,
         );
     }
+}
+
+/// Write all of `bytes` at `offset` of `fd`.
+pub(crate) fn write_all_at(fd: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<()> {
+    while !bytes.is_empty() {
+        match io::pwrite(fd, bytes, offset) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(n) => {
+                bytes = &bytes[n..];
+                offset += n as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }
 
 fn hex(value: u64) -> Vec<u8> {
@@ -198,11 +204,108 @@ impl AsFd for WakeEvent {
     }
 }
 
-/// Write a line to a descriptor of the program's own table (the agent's last words), ignoring errors.
-pub fn write_stderr(line: &str) {
-    // SAFETY: descriptor 2 is borrowed for one write; if the program closed it the write fails, harmlessly.
-    let stderr = unsafe { BorrowedFd::borrow_raw(2) };
-    let _ = io::write(stderr, line.as_bytes());
+/// Who owns the file `path`.
+///
+/// # Errors
+/// What `stat` answers.
+pub fn owner(path: &CStr) -> Result<u32> {
+    fs::stat(path).map(|stat| stat.st_uid)
+}
+
+/// Whether this process may write to `path`, as its effective user.
+///
+/// # Errors
+/// EROFS, EACCES, ...
+pub fn may_write(path: &CStr) -> Result<()> {
+    fs::accessat(
+        fs::CWD,
+        path,
+        fs::Access::WRITE_OK | fs::Access::EXEC_OK,
+        fs::AtFlags::EACCESS,
+    )
+}
+
+/// Whether code of the file `path` may be executed: not where it is mounted noexec.
+pub fn may_execute(path: &CStr) -> bool {
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    let probe = || -> Result<()> {
+        let fd = fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let prot = ProtFlags::READ | ProtFlags::EXEC;
+        // SAFETY: a fresh mapping, which nobody looks at, is gone again.
+        unsafe {
+            let page = mmap(core::ptr::null_mut(), PAGE_SIZE, prot, MapFlags::PRIVATE, &fd, 0)?;
+            munmap(page, PAGE_SIZE)
+        }
+    };
+    probe().is_ok()
+}
+
+/// A file in memory. That it may not be run as a program says nothing about mapping it.
+///
+/// # Errors
+/// EMFILE, ENFILE, ENOMEM; EPERM where a filter forbids it.
+pub(crate) fn in_memory(name: &CStr) -> Result<OwnedFd> {
+    let flags = fs::MemfdFlags::CLOEXEC | fs::MemfdFlags::ALLOW_SEALING;
+    match fs::memfd_create(name, flags | fs::MemfdFlags::NOEXEC_SEAL) {
+        // Before Linux 6.3.
+        Err(Errno::INVAL) => fs::memfd_create(name, flags),
+        made => made,
+    }
+}
+
+/// A file in memory that holds `bytes` and that nobody can change.
+///
+/// # Errors
+/// As for `memfd_create`, and ENOMEM or ENOSPC for its contents.
+pub fn sealed(name: &CStr, bytes: &[u8]) -> Result<OwnedFd> {
+    let fd = in_memory(name)?;
+    write_all_at(&fd, bytes, 0)?;
+    let seals = fs::SealFlags::SEAL | fs::SealFlags::SHRINK | fs::SealFlags::GROW | fs::SealFlags::WRITE;
+    fs::fcntl_add_seals(&fd, seals)?;
+    Ok(fd)
+}
+
+/// The user and the group that this process is of, whoever it acts as.
+pub fn real_ids() -> (u32, u32) {
+    (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
+}
+
+/// Whether running the program `path` gives it capabilities of the file.
+pub fn grants_capabilities(path: &CStr) -> bool {
+    let mut value = [0u8; 64];
+    let is_marked = fs::getxattr(path, c"security.capability", &mut value[..]).is_ok();
+    is_marked && !rustix::process::geteuid().is_root() && !rustix::thread::no_new_privs().unwrap_or(false)
+}
+
+/// Device and file number of what stderr was when the process began; zeros: closed.
+static STDERR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+fn stderr() -> Option<(BorrowedFd<'static>, [u64; 2])> {
+    // SAFETY: borrowed for a call or two, which fail, harmlessly, if the program closes it meanwhile.
+    let fd = unsafe { BorrowedFd::borrow_raw(2) };
+    fs::fstat(fd).ok().map(|stat| (fd, [stat.st_dev, stat.st_ino]))
+}
+
+/// Remember what stderr is now.
+pub fn note_stderr() {
+    let now = stderr().map_or([0; 2], |(_, now)| now);
+    STDERR
+        .iter()
+        .zip(now)
+        .for_each(|(word, now)| word.store(now, Ordering::Relaxed));
+}
+
+/// Write a line to stderr, ignoring errors. False: its number stands for something else than when [`note_stderr`] looked, a file of
+/// the program perhaps, and nothing was written.
+pub fn write_stderr(line: &str) -> bool {
+    let then = [0, 1].map(|i| STDERR[i].load(Ordering::Relaxed));
+    match stderr() {
+        Some((fd, now)) if now == then && now != [0; 2] => {
+            let _ = io::write(fd, line.as_bytes());
+            true
+        }
+        _ => false,
+    }
 }
 
 /// The kinds of byte-range locks.

@@ -109,11 +109,17 @@ impl Keeper {
         self.kept.len()
     }
 
-    /// Wait for something to happen, take what is handed over and drop what nobody needs any more.
+    /// The descriptors that it works with.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let kept = self.kept.iter().flat_map(|kept| &kept.fds);
+        core::iter::once(&self.socket).chain(kept).map(AsFd::as_fd)
+    }
+
+    /// Wait for something to happen, here or to `also`, for `wait_ns` at most, take what is handed over and drop what nobody needs any more.
     ///
     /// # Errors
     /// What `poll` answers, but for an interruption.
-    pub fn step(&mut self) -> Result<()> {
+    pub fn step(&mut self, also: Option<BorrowedFd<'_>>, wait_ns: Option<u64>) -> Result<()> {
         let watched = self.kept.iter().flat_map(|kept| [&kept.fds[1], &kept.fds[2]]);
         let mut polled: Vec<_> = core::iter::once(&self.socket)
             .chain(watched)
@@ -124,15 +130,19 @@ impl Keeper {
         for (i, kept) in self.kept.iter().enumerate().filter(|(_, kept)| is_orphan(kept)) {
             polled[2 + 2 * i] = PollFd::new(&kept.fds[1], PollFlags::IN);
         }
-        let timeout = self.kept.iter().any(is_orphan).then_some(Timespec {
-            tv_sec: 0,
-            tv_nsec: (GRACE_NS / 10) as _,
+        let look = self.kept.iter().any(is_orphan).then_some(GRACE_NS / 10);
+        let wait_ns = look.into_iter().chain(wait_ns).min();
+        let timeout = wait_ns.map(|ns| Timespec {
+            tv_sec: (ns / 1_000_000_000) as _,
+            tv_nsec: (ns % 1_000_000_000) as _,
         });
+        let own = polled.len();
+        polled.extend(also.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
-        let seen: Vec<bool> = polled[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
+        let seen: Vec<bool> = polled[1..own].iter().map(|fd| !fd.revents().is_empty()).collect();
         let now = now_ns();
         for (kept, seen) in self.kept.iter_mut().zip(seen.chunks_exact(2)) {
             if seen[1] {
@@ -180,11 +190,11 @@ mod test {
         assert_eq!(hand_over(path, event.as_fd()).map(drop), Err(Errno::NOENT));
         let mut keeper = Keeper::bind(path).unwrap();
         let lifeline = hand_over(path, event.as_fd()).unwrap();
-        keeper.step().unwrap();
+        keeper.step(None, None).unwrap();
         assert_eq!(keeper.kept(), 1);
         drop(lifeline);
         while keeper.kept() > 0 {
-            keeper.step().unwrap();
+            keeper.step(None, None).unwrap();
         }
         rustix::fs::unlink(path).unwrap();
     }

@@ -19,6 +19,7 @@
 //! | [`shared`] | a file of 64-bit words that all processes of a group map |
 //! | [`cell`] | values set once and read without a lock |
 //! | [`keep`] | descriptors that the launcher holds until a process is gone |
+//! | `launch` | starting programs, and what reaches the launcher (only there) |
 //! | [`lz4`] | liblz4 through its allocation-free interface |
 
 #![no_std]
@@ -33,6 +34,8 @@ pub mod file;
 pub mod futex;
 pub mod heap;
 pub mod keep;
+#[cfg(feature = "launcher")]
+pub mod launch;
 pub mod lz4;
 pub mod mapping;
 mod maps;

@@ -6,7 +6,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
@@ -14,7 +14,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use crate::file;
 
 /// A mapped group file. The mapping lives as long as the process: forked children inherit it, nothing unmaps it. So the open
-/// file description that it is made from holds no lock, which would outlive its process with them: [`Leases`] has another.
+/// file description that it is made from holds no lease, which would outlive its process with them: [`Leases`] has another.
 #[derive(Clone, Copy)]
 pub struct SharedWords(&'static [AtomicU64]);
 
@@ -26,7 +26,16 @@ impl SharedWords {
     pub fn create(path: &CStr, count: usize) -> Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
-        fs::ftruncate(&fd, (count * 8) as u64)?;
+        let len = (count * 8) as u64;
+        fs::ftruncate(&fd, len)?;
+        // Where there is no room for it nobody can write to it later: that would be a SIGBUS.
+        match fs::fallocate(&fd, fs::FallocateFlags::empty(), 0, len) {
+            Err(error @ Errno::NOSPC) => {
+                let _ = fs::unlink(path);
+                return Err(error);
+            }
+            _ => {}
+        }
         Self::map(&fd, count)
     }
 
@@ -39,6 +48,21 @@ impl SharedWords {
         if (fs::fstat(&fd)?.st_size as usize) < count * 8 {
             return Err(Errno::INVAL);
         }
+        Self::map(&fd, count)
+    }
+
+    /// Open an existing file, as a member: the lock on byte `membership` is shared by all that have the file mapped by this, forked
+    /// children too, until the last of them has ended or runs another program.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open), and what `fcntl` answers.
+    pub fn join(path: &CStr, count: usize, membership: usize) -> Result<Self> {
+        let fd = open(path)?;
+        if (fs::fstat(&fd)?.st_size as usize) < count * 8 {
+            return Err(Errno::INVAL);
+        }
+        // The mapping keeps the open file description, and so its lock, when the descriptor is closed.
+        file::ofd_try_lock(fd.as_fd(), membership as i64, file::Lock::Shared)?;
         Self::map(&fd, count)
     }
 
@@ -94,6 +118,12 @@ impl Leases {
     /// Whether somebody else holds the lease on `index`. True also when that cannot be known.
     pub fn is_held(&self, index: usize) -> bool {
         file::ofd_is_locked(self.0.as_fd(), index as i64).unwrap_or(true)
+    }
+}
+
+impl AsFd for Leases {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -196,7 +196,7 @@ fn reserve() -> Result<(Mapping, Mapping)> {
 
 /// # Safety
 /// `stack_top` must be 16-aligned with a stack below it, `tls` a thread pointer, and `arg` what `entry` wants.
-unsafe fn clone(
+pub(crate) unsafe fn clone(
     flags: usize,
     stack_top: usize,
     tls: usize,
@@ -290,6 +290,18 @@ pub fn close_all_descriptors() {
             let _ = unsafe { syscall(raw::__NR_close as usize, [fd as usize, 0, 0, 0, 0, 0]) };
         }
     }
+}
+
+/// The user that this thread acts as.
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// End this process with `status` at once: no handler of the program runs.
+pub fn end_process(status: u8) -> ! {
+    // SAFETY: ends all threads; takes an integer.
+    let _ = unsafe { syscall(raw::__NR_exit_group as usize, [status.into(), 0, 0, 0, 0, 0]) };
+    kill_self()
 }
 
 /// The process id, from the kernel.

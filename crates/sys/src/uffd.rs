@@ -155,11 +155,13 @@ impl Uffd {
     /// (EVENT_FORK without CAP_SYS_PTRACE); EINVAL: this kernel lacks one of the features.
     pub fn open(features: u64) -> Result<Self> {
         let fd = match new_by_device() {
-            // Linux before 6.1, or nobody made the device.
-            Err(Errno::NOENT) => new_by_syscall().map_err(|errno| match errno {
-                Errno::PERM | Errno::NOSYS => Errno::NOENT,
-                errno => errno,
-            })?,
+            // Linux before 6.1, or nobody made the device, or not for us.
+            Err(error @ (Errno::NOENT | Errno::ACCESS | Errno::PERM | Errno::NXIO)) => {
+                new_by_syscall().map_err(|errno| match errno {
+                    Errno::PERM | Errno::NOSYS | Errno::ACCESS => error,
+                    errno => errno,
+                })?
+            }
             fd => fd?,
         };
         let uffd = Self {

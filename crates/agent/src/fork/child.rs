@@ -16,7 +16,7 @@ use crate::machine::Fds;
 use crate::memcg::deferral;
 use crate::pager::{self, Pager};
 use crate::swap_file::SwapFile;
-use crate::{hook, memcg, vma};
+use crate::{hook, memcg, unmanaged, vma};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
@@ -54,12 +54,15 @@ fn attach(pager: &Pager) {
     unsafe { pager.handover.lock.unlock() };
     pager.mm.unlock_all(&Orphaned);
     pager.reset_in_child();
-    let is_managed = pager::start_in_child(take_over);
+    let Err((what, errno)) = pager::start_in_child(take_over) else {
+        return;
+    };
     // The parent has seen to the memory of a child that asked to be left unmanaged; any other failure is fatal.
-    if !is_managed && pager.handover.state() != RELEASED_UNMANAGED {
+    if pager.handover.state() != RELEASED_UNMANAGED {
         pager::say("uzswap: a forked child lost its pager before it had its own and is stopped\n");
         thread::kill_self();
     }
+    unmanaged::lacks_pager(Some(pager.group_path), what, errno);
 }
 
 /// The child's new fault thread: everything up to serving.

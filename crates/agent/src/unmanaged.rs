@@ -1,0 +1,104 @@
+//! What becomes of a process that has the agent and cannot be managed. It ends, with one line that says why and what helps: it would
+//! exceed the limit unseen. It runs on, with a line as well, where `--allow-unmanaged` says so, and where another user has taken it over,
+//! whom the group is closed to: the launcher's census sees that one.
+
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use uzswap_ctl::Key;
+use uzswap_sys::{Errno, file, thread};
+
+use crate::{Line, pager};
+
+/// As the launcher's, when it cannot do what was asked for.
+const STATUS: u8 = 125;
+
+/// Said in the environment, for processes that cannot read it in the group's file.
+static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
+
+/// The launcher was given `--allow-unmanaged`.
+pub(crate) fn allow() {
+    IS_ALLOWED.store(true, Ordering::Relaxed);
+}
+
+fn is_allowed() -> bool {
+    let by_group = || pager::group().is_some_and(|group| group.get(Key::AllowUnmanaged) != 0);
+    IS_ALLOWED.load(Ordering::Relaxed) || by_group()
+}
+
+/// The file at `path` is not the group's: `error`, or it is there and of another version. In the constructor.
+pub(crate) fn lacks_group(path: &CStr, error: Option<Errno>) {
+    const UNSET: &str = "unset LD_PRELOAD and UZSWAP_GROUP to run it without a limit";
+    let (cause, fix) = match error {
+        None => ("the file of its group is of another version of uzswap", UNSET),
+        Some(Errno::NOENT | Errno::NOTDIR) => ("its group has ended, or its file is not to be seen here", UNSET),
+        Some(Errno::MFILE | Errno::NFILE) => ("no descriptor is left for the file of its group", "raise `ulimit -n`"),
+        Some(Errno::NOMEM) => ("the file of its group could not be mapped", "raise `ulimit -v`"),
+        Some(Errno::ACCESS | Errno::PERM) => ("the file of its group may not be opened", "give it back to its owner"),
+        Some(_) => ("the file of its group could not be opened", UNSET),
+    };
+    run_on_or_end(Some(path), cause, error, fix);
+}
+
+/// The pager of this process did not start: `what` was missing. In a thread of the program.
+pub(crate) fn lacks_pager(path: Option<&CStr>, what: &str, errno: Errno) {
+    let fix = match (what, errno) {
+        (_, Errno::MFILE | Errno::NFILE) => "raise `ulimit -n`",
+        ("a thread", Errno::AGAIN) => {
+            "raise the limit of threads by ten a process (`ulimit -u`, pids.max of the container)"
+        }
+        (_, Errno::NOMEM) => "raise `ulimit -v`, or vm.overcommit_memory forbids large mappings",
+        ("a process slot of the group", _) => "it holds 1024 processes: put some into another",
+        _ => "`uzswap doctor`, in the same place, says more",
+    };
+    run_on_or_end(path, what, Some(errno), fix);
+}
+
+/// libc's wrappers could not be replaced. In the constructor.
+pub(crate) fn lacks_hooks(path: &CStr, errno: Errno) {
+    let (cause, fix) = match errno {
+        Errno::INVAL => ("this libc lacks a wrapper of mmap's kind", "run it with glibc"),
+        _ => (
+            "the system lets no code of libc be replaced",
+            "allow executable mappings of a memfd (SELinux execmem, noexec of memfd)",
+        ),
+    };
+    run_on_or_end(Some(path), cause, Some(errno), fix);
+}
+
+/// The process is another user's than the group is, so it may open neither its file nor what the pager needs.
+fn is_another_users(path: &CStr, error: Option<Errno>) -> Option<(u32, u32)> {
+    let me = thread::effective_user();
+    let owner = file::owner(path).ok()?;
+    (matches!(error, Some(Errno::ACCESS | Errno::PERM)) && me != owner).then_some((me, owner))
+}
+
+fn run_on_or_end(path: Option<&CStr>, cause: &str, error: Option<Errno>, fix: &str) {
+    let pid = thread::pid();
+    if let Some((me, owner)) = path.and_then(|path| is_another_users(path, error)) {
+        return pager::say(
+            Line::of(format_args!(
+                "uzswap: process {pid} is not managed and counts as it is: it runs as user {me}, and its group is user {owner}'s; change the \
+                 user first and run uzswap as that one (setpriv --reuid {me} ... uzswap run ...)\n"
+            ))
+            .as_str(),
+        );
+    }
+    let error = error.map(|errno| Line::of(format_args!(": {errno}")));
+    let error = error.as_ref().map_or("", Line::as_str);
+    if is_allowed() {
+        return pager::say(
+            Line::of(format_args!(
+                "uzswap: process {pid} runs on unmanaged, which is allowed: {cause}{error}; {fix}\n"
+            ))
+            .as_str(),
+        );
+    }
+    pager::say(
+        Line::of(format_args!(
+            "uzswap: process {pid} is ended, since it cannot be managed: {cause}{error}; {fix}, or allow it with --allow-unmanaged\n"
+        ))
+        .as_str(),
+    );
+    thread::end_process(STATUS);
+}

@@ -1,0 +1,35 @@
+//! Printing that never ends the launcher: whoever reads may have gone, and a disk may be full.
+
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write};
+
+use crate::Failure;
+
+/// One line on stderr, in one write. Where it goes nowhere that is so.
+pub(crate) fn warn(line: Arguments<'_>) {
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// What was asked for, on stdout.
+///
+/// # Errors
+/// It could not be written. A reader that has gone wants no more, which is no error.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Failure::new(format!("standard output: {e}"))),
+        _ => Ok(()),
+    }
+}
+
+/// A line on stderr: `eprintln!` panics where stderr is a pipe that nobody reads.
+macro_rules! warn_line {
+    ($($arg:tt)*) => { $crate::output::warn(format_args!($($arg)*)) };
+}
+
+/// A line on stdout, with the newline; an error is returned from the caller.
+macro_rules! say {
+    ($($arg:tt)*) => { $crate::output::print(&(format!($($arg)*) + "\n"))? };
+}
+
+pub(crate) use {say, warn_line};

@@ -1,0 +1,148 @@
+//! What has to be looked after as long as anybody of a group lives: descriptors that outlive their processes (`uzswap_sys::keep`), the
+//! agent where it is a file in memory, the group's name. The launcher does it while CMD runs. What has left CMD behind by then, a
+//! daemon, is looked after by a copy of the launcher in the background, so that the launcher can end with CMD as CMD would.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use uzswap_ctl::{ENV_GROUP, PROCESSES};
+use uzswap_sys::keep::Keeper;
+use uzswap_sys::launch;
+use uzswap_sys::thread::pid;
+
+use crate::agent::Library;
+use crate::group::OpenGroup;
+use crate::keeper;
+use crate::output::warn_line;
+
+/// How soon, and how often at least, the copy in the background looks whether anybody is left.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+const LAST_LOOK: Duration = Duration::from_millis(250);
+
+/// A group that is looked after.
+pub(crate) struct Watch {
+    pub(crate) group: OpenGroup,
+    library: Library,
+    keeper: Option<Keeper>,
+}
+
+impl Watch {
+    /// Look after `group`, whose programs load `library`.
+    pub(crate) fn begin(group: OpenGroup, library: Library, is_quiet: bool) -> Self {
+        let keeper = keeper::bind(&group.path)
+            .inspect_err(|failure| {
+                if !is_quiet {
+                    let line = &failure.0;
+                    warn_line!(
+                        "uzswap: what a process is writing when it is killed may end in zeros: {line}; set TMPDIR to a short path on a disk"
+                    );
+                }
+            })
+            .ok();
+        Self { group, library, keeper }
+    }
+
+    /// What programs of the group load.
+    pub(crate) fn library(&self) -> &std::path::Path {
+        self.library.path()
+    }
+
+    /// Have room for the descriptors of a whole group, which children started from now on inherit.
+    pub(crate) fn make_room(&self) {
+        Keeper::make_room(PROCESSES as u64);
+    }
+
+    /// Sleep until something happens, to `also` perhaps, for `time` at most, and do what there is to do.
+    pub(crate) fn step(&mut self, also: Option<BorrowedFd<'_>>, time: Option<Duration>) {
+        let time = time.map(|time| time.as_nanos() as u64);
+        let is_done = self
+            .keeper
+            .as_mut()
+            .is_some_and(|keeper| keeper.step(also, time).is_ok());
+        if !is_done {
+            self.keeper = None;
+            sleep(also, time);
+        }
+    }
+
+    /// Whether nobody of the group lives. `cmd` has ended.
+    pub(crate) fn is_over(&self, cmd: i32) -> bool {
+        !self.group.has_members() && !self.is_entered(cmd)
+    }
+
+    /// Whether a process that began after `cmd` is in the group by its environment: one that has just been loaded, whose agent does
+    /// not lock its membership yet, or one without an agent.
+    fn is_entered(&self, cmd: i32) -> bool {
+        // The last process id that was given out, at its end.
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let newest = load.split_whitespace().last().and_then(|pid| pid.parse::<i32>().ok());
+        if newest == Some(cmd) {
+            return false;
+        }
+        // Process ids begin again behind the highest.
+        let is_newer = |pid: &i32| *pid > cmd || newest.is_none_or(|newest| newest < cmd);
+        let mine = [ENV_GROUP.as_bytes(), b"=", self.group.path.as_os_str().as_bytes()].concat();
+        let is_mine = |pid: i32| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|entry| entry == mine)
+        };
+        let Ok(processes) = std::fs::read_dir("/proc") else {
+            return false;
+        };
+        processes
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|process| is_newer(process) && *process != pid())
+            .any(is_mine)
+    }
+
+    /// CMD has ended. Remove the group, or leave a copy of this process behind that does so when the last of the group has gone.
+    pub(crate) fn end(mut self, cmd: i32) {
+        if self.is_over(cmd) {
+            return self.group.remove_files();
+        }
+        // With the first process of its namespace all others end.
+        if pid() == 1 {
+            return;
+        }
+        let keep: Vec<_> = self.descriptors().map(launch::number).collect();
+        if launch::fork_to_background(&keep) == Ok(true) {
+            self.stay(cmd);
+            // Nothing of the launcher's is to be done once more.
+            std::process::exit(0);
+        }
+    }
+
+    fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let kept = self.keeper.iter().flat_map(Keeper::descriptors);
+        kept.chain(self.library.memory().map(AsFd::as_fd))
+            .chain([self.group.leases.as_fd()])
+    }
+
+    /// The copy in the background.
+    fn stay(&mut self, cmd: i32) {
+        let _ = self.library.link();
+        let mut time = FIRST_LOOK;
+        while !self.is_over(cmd) {
+            self.step(None, Some(time));
+            time = (time * 2).min(LAST_LOOK);
+        }
+        self.group.remove_files();
+    }
+}
+
+/// Sleep until `also` can be read, for so many nanoseconds at most.
+pub(crate) fn sleep(also: Option<BorrowedFd<'_>>, time: Option<u64>) {
+    let mut polled: Vec<_> = also
+        .as_ref()
+        .map(|fd| PollFd::new(fd, PollFlags::IN))
+        .into_iter()
+        .collect();
+    let time = time.map(|ns| rustix::event::Timespec {
+        tv_sec: (ns / 1_000_000_000) as _,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    });
+    let _ = poll(&mut polled, time.as_ref());
+}

@@ -1,0 +1,389 @@
+//! Starting a program as if nobody stood between it and whoever started the launcher: with the dispositions and the mask of signals
+//! and the standard descriptors that the launcher was started with itself; and what reaches the launcher while it runs.
+
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr::null;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+
+use linux_raw_sys::general as raw;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, Result};
+
+use crate::mapping::Mapping;
+use crate::thread::{block_signals, clone, restore_signals, syscall};
+
+const SIG_DFL: usize = 0;
+const SIG_IGN: usize = 1;
+/// Bytes of a mask of signals.
+const MASK: usize = 8;
+
+/// Which of the standard descriptors were closed when this process began, one bit each.
+static CLOSED: AtomicU32 = AtomicU32::new(0);
+/// How SIGPIPE was disposed of then.
+static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Before `main`: Rust's runtime, which runs there, opens /dev/null where a standard descriptor is closed, and ignores SIGPIPE.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static RECORD: extern "C" fn() = record;
+
+extern "C" fn record() {
+    const F_GETFD: usize = 1;
+    for fd in 0..3 {
+        // SAFETY: asks for the flags of a descriptor, if there is one.
+        let flags = unsafe { syscall(raw::__NR_fcntl as usize, [fd, F_GETFD, 0, 0, 0, 0]) };
+        CLOSED.fetch_or(u32::from(flags == Err(Errno::BADF)) << fd, Ordering::Relaxed);
+    }
+    PIPE_IGNORED.store(dispose(raw::SIGPIPE, None) == SIG_IGN, Ordering::Relaxed);
+}
+
+/// `struct kernel_sigaction`.
+#[repr(C)]
+#[derive(Default)]
+struct Action {
+    handler: usize,
+    flags: usize,
+    restorer: usize,
+    mask: u64,
+}
+
+/// Dispose of a signal in another way, if one is given; returns how it was.
+fn dispose(signal: u32, handler: Option<usize>) -> usize {
+    let mut old = Action::default();
+    let new = handler.map(|handler| Action {
+        handler,
+        ..Action::default()
+    });
+    let new = new.as_ref().map_or(null(), core::ptr::from_ref) as usize;
+    let args = [signal as usize, new, &raw mut old as usize, MASK, 0, 0];
+    // SAFETY: the new disposition is to ignore the signal or the default, neither of which runs code; the old one has room.
+    let _ = unsafe { syscall(raw::__NR_rt_sigaction as usize, args) };
+    old.handler
+}
+
+/// A signal that was sent to this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Its number.
+    pub number: i32,
+    /// Where it came from: `si_code`.
+    pub code: i32,
+    /// The process that sent it, if one did.
+    pub sender: i32,
+    /// What `sigqueue` sent along.
+    pub value: u64,
+}
+
+/// Sent by the kernel, for the terminal perhaps.
+pub const SI_KERNEL: i32 = 0x80;
+/// Sent by `sigqueue`.
+const SI_QUEUE: i32 = -1;
+
+/// `struct signalfd_siginfo`: its size, and where it has what is used here.
+const INFO: usize = 128;
+const NUMBER: usize = 0;
+const CODE: usize = 8;
+const SENDER: usize = 12;
+const VALUE: usize = 48;
+
+/// Not waited for: those that a mistake of this process raises, those that nobody can block, those that stop and continue it (as
+/// the terminal wants; [`stop`] has what was sent otherwise), and two of libc's own.
+const LEFT_ALONE: [u32; 12] = [
+    raw::SIGILL,
+    raw::SIGTRAP,
+    raw::SIGBUS,
+    raw::SIGFPE,
+    raw::SIGKILL,
+    raw::SIGSEGV,
+    raw::SIGSTOP,
+    raw::SIGCONT,
+    raw::SIGTTIN,
+    raw::SIGTTOU,
+    raw::SIGSYS,
+    32,
+];
+const LIBC_SETXID: u32 = 33;
+
+const fn bit(signal: u32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Signals of this process, blocked and read one by one.
+pub struct Signals {
+    fd: OwnedFd,
+    /// The mask that this process was started with.
+    inherited: u64,
+    child_ignored: bool,
+}
+
+impl Signals {
+    /// Have all signals wait that may.
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE, ENOMEM.
+    pub fn begin() -> Result<Self> {
+        let left_alone = LEFT_ALONE
+            .iter()
+            .fold(bit(LIBC_SETXID), |mask, signal| mask | bit(*signal));
+        let mask = !left_alone;
+        let args = [usize::MAX, &raw const mask as usize, MASK, FLAGS, 0, 0];
+        const FLAGS: usize = (raw::O_CLOEXEC | raw::O_NONBLOCK) as usize;
+        // SAFETY: reads the mask; -1 asks for a new descriptor.
+        let fd = unsafe { syscall(raw::__NR_signalfd4 as usize, args)? };
+        // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        let inherited = block_signals();
+        restore_signals(inherited | mask);
+        // Who ignores its children never hears of their end.
+        let child_ignored = dispose(raw::SIGCHLD, Some(SIG_DFL)) == SIG_IGN;
+        Ok(Self {
+            fd,
+            inherited,
+            child_ignored,
+        })
+    }
+
+    /// The next one, if one waits.
+    pub fn next(&self) -> Option<Signal> {
+        let mut info = [0u8; INFO];
+        match rustix::io::read(&self.fd, &mut info) {
+            Ok(INFO) => {}
+            _ => return None,
+        }
+        let word = |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+        Some(Signal {
+            number: word(NUMBER) as i32,
+            code: word(CODE) as i32,
+            sender: word(SENDER) as i32,
+            value: u64::from(word(VALUE)) | u64::from(word(VALUE + 4)) << 32,
+        })
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Send a signal on to `pid`, with its value if it has one; a process that is gone is no error.
+pub fn pass_on(signal: Signal, pid: i32) {
+    if signal.code != SI_QUEUE {
+        return crate::thread::signal(pid, signal.number);
+    }
+    /// The part of `siginfo_t` that `sigqueue` fills.
+    #[repr(C)]
+    struct Info {
+        number: i32,
+        errno: i32,
+        code: i32,
+        padding: i32,
+        pid: i32,
+        uid: u32,
+        value: u64,
+        rest: [u64; 12],
+    }
+    let info = Info {
+        number: signal.number,
+        errno: 0,
+        code: SI_QUEUE,
+        padding: 0,
+        pid: crate::thread::pid(),
+        uid: rustix::process::getuid().as_raw(),
+        value: signal.value,
+        rest: [0; 12],
+    };
+    const _: () = assert!(size_of::<Info>() == 128);
+    let args = [pid as usize, signal.number as usize, &raw const info as usize, 0, 0, 0];
+    // SAFETY: the kernel reads one `siginfo_t`, 128 bytes.
+    let _ = unsafe { syscall(raw::__NR_rt_sigqueueinfo as usize, args) };
+}
+
+/// SIGTSTP.
+pub const SIGTSTP: i32 = raw::SIGTSTP as i32;
+/// SIGCONT.
+pub const SIGCONT: i32 = raw::SIGCONT as i32;
+/// SIGCHLD.
+pub const SIGCHLD: i32 = raw::SIGCHLD as i32;
+/// SIGHUP.
+pub const SIGHUP: i32 = raw::SIGHUP as i32;
+/// SIGKILL.
+pub const SIGKILL: i32 = raw::SIGKILL as i32;
+/// SIGSYS.
+pub const SIGSYS: i32 = raw::SIGSYS as i32;
+
+/// Stop this process as SIGTSTP would if it were not read from a descriptor; returns when it was continued.
+pub fn stop() {
+    let mask = block_signals();
+    crate::thread::signal(crate::thread::pid(), SIGTSTP);
+    restore_signals(mask & !bit(raw::SIGTSTP));
+    restore_signals(mask);
+}
+
+/// Whether this process leads its session: the kernel tells it alone that the terminal is gone.
+pub fn leads_session() -> bool {
+    rustix::process::getsid(None).is_ok_and(|sid| sid == rustix::process::getpid())
+}
+
+/// A child of this process that has ended, and its status as `wait` gives it.
+pub fn reap() -> Option<(i32, i32)> {
+    const WNOHANG: usize = 1;
+    let mut status: c_int = 0;
+    let args = [usize::MAX, &raw mut status as usize, WNOHANG, 0, 0, 0];
+    // SAFETY: writes one integer.
+    let pid = unsafe { syscall(raw::__NR_wait4 as usize, args) };
+    pid.ok().filter(|pid| *pid != 0).map(|pid| (pid as i32, status))
+}
+
+/// What is to be started.
+pub struct Program {
+    /// Tried in this order, as `execvp` does.
+    pub paths: Vec<CString>,
+    /// With its own name first.
+    pub args: Vec<CString>,
+    /// NAME=VALUE.
+    pub env: Vec<CString>,
+}
+
+/// What the child needs, prepared: it runs in this process's memory and allocates nothing.
+struct Order<'a> {
+    paths: &'a [CString],
+    args: Vec<*const c_char>,
+    /// For a script that does not say whose: the shell, the script, its arguments.
+    shell_args: Vec<*const c_char>,
+    env: Vec<*const c_char>,
+    signals: &'a Signals,
+    error: AtomicI32,
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([null()]).collect()
+}
+
+/// Start a program; returns its process id. Descriptors that are not closed on exec are its own too.
+///
+/// # Errors
+/// What `clone` and `execve` answer.
+pub fn start(program: &Program, signals: &Signals) -> Result<i32> {
+    let args = pointers(&program.args);
+    let mut shell_args = Vec::from([c"/bin/sh".as_ptr(), null()]);
+    shell_args.extend_from_slice(&args[1..]);
+    let mut order = Order {
+        paths: &program.paths,
+        args,
+        shell_args,
+        env: pointers(&program.env),
+        signals,
+        error: AtomicI32::new(0),
+    };
+    const STACK: usize = 64 << 10;
+    let stack = Mapping::reserve(STACK)?;
+    let flags = (raw::CLONE_VM | raw::CLONE_VFORK) as usize | raw::SIGCHLD as usize;
+    let order_at = (&raw mut order).cast::<c_void>();
+    // SAFETY: this thread waits until the child runs another program or has ended, so the stack and the order outlive its use of
+    // them, and nobody else looks at them meanwhile. Signals are blocked: no handler runs in the child.
+    let pid = unsafe { clone(flags, stack.addr() + STACK - 64, 0, become_program, order_at)? };
+    match order.error.load(Ordering::Relaxed) {
+        0 => Ok(pid as i32),
+        errno => {
+            let args = [pid, 0, 0, 0, 0, 0];
+            // SAFETY: waits for the child, which is ending; writes nothing.
+            let _ = unsafe { syscall(raw::__NR_wait4 as usize, args) };
+            Err(Errno::from_raw_os_error(errno))
+        }
+    }
+}
+
+/// The child.
+extern "C" fn become_program(order: *mut c_void) -> ! {
+    // SAFETY: what `start` passed, whose thread waits.
+    let order = unsafe { &mut *order.cast::<Order<'_>>() };
+    let ignored = |is_ignored| Some(if is_ignored { SIG_IGN } else { SIG_DFL });
+    dispose(raw::SIGPIPE, ignored(PIPE_IGNORED.load(Ordering::Relaxed)));
+    dispose(raw::SIGCHLD, ignored(order.signals.child_ignored));
+    for fd in (0..3).filter(|fd| CLOSED.load(Ordering::Relaxed) & 1 << fd != 0) {
+        // SAFETY: the child's own table; what Rust's runtime opened at this number is nobody's.
+        let _ = unsafe { syscall(raw::__NR_close as usize, [fd, 0, 0, 0, 0, 0]) };
+    }
+    restore_signals(order.signals.inherited);
+    let mut denied = None;
+    let mut last = Errno::NOENT;
+    for path in order.paths {
+        last = execute(path.as_ptr(), &order.args, &order.env);
+        if last == Errno::NOEXEC {
+            order.shell_args[1] = path.as_ptr();
+            last = execute(c"/bin/sh".as_ptr(), &order.shell_args, &order.env);
+        }
+        match last {
+            Errno::NOENT | Errno::NOTDIR => {}
+            Errno::ACCESS => denied = Some(last),
+            _ => break,
+        }
+    }
+    let error = match last {
+        Errno::NOENT | Errno::NOTDIR => denied.unwrap_or(last),
+        other => other,
+    };
+    order.error.store(error.raw_os_error(), Ordering::Relaxed);
+    // SAFETY: ends this process alone: it has one thread, in a thread group of its own.
+    let _ = unsafe { syscall(raw::__NR_exit as usize, [127, 0, 0, 0, 0, 0]) };
+    unreachable!("exit returned")
+}
+
+fn execute(path: *const c_char, args: &[*const c_char], env: &[*const c_char]) -> Errno {
+    let args = [path as usize, args.as_ptr() as usize, env.as_ptr() as usize, 0, 0, 0];
+    // SAFETY: C strings and arrays of them that end with null pointers.
+    let result = unsafe { syscall(raw::__NR_execve as usize, args) };
+    result.err().unwrap_or(Errno::INVAL)
+}
+
+unsafe extern "C" {
+    fn fork() -> c_int;
+}
+
+/// Have a copy of this process, which has no other thread, go on in the background: in a session of its own, with no terminal, none
+/// of the caller's descriptors but those to be kept, no directory in use, and signals as a program finds them. True: this is it.
+///
+/// # Errors
+/// EAGAIN: no more processes; ENOMEM.
+pub fn fork_to_background(keep: &[RawFd]) -> Result<bool> {
+    // SAFETY: libc's, so what it knows of its thread is right in the copy. There is one thread: no lock is anybody else's.
+    match unsafe { fork() } {
+        -1 => return Err(Errno::AGAIN),
+        0 => {}
+        _ => return Ok(false),
+    }
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir("/");
+    let _ = rustix::thread::set_name(c"uzswap-watch");
+    if let Ok(nothing) = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty()) {
+        let _ = rustix::stdio::dup2_stdin(&nothing);
+        let _ = rustix::stdio::dup2_stdout(&nothing);
+        let _ = rustix::stdio::dup2_stderr(&nothing);
+    }
+    close_all_but(keep);
+    restore_signals(0);
+    Ok(true)
+}
+
+/// Close all descriptors but the standard ones and those to be kept.
+fn close_all_but(keep: &[RawFd]) {
+    let mut keep: Vec<usize> = keep.iter().map(|fd| *fd as usize).collect();
+    keep.sort_unstable();
+    let mut from = 3;
+    for fd in keep.into_iter().chain([u32::MAX as usize]) {
+        if fd > from {
+            // SAFETY: descriptors that this process inherited, or of values that it does not use any more.
+            let _ = unsafe { syscall(raw::__NR_close_range as usize, [from, fd - 1, 0, 0, 0, 0]) };
+        }
+        from = from.max(fd + 1);
+    }
+}
+
+/// The number of a descriptor.
+pub fn number(fd: impl AsFd) -> RawFd {
+    fd.as_fd().as_raw_fd()
+}
