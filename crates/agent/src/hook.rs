@@ -11,12 +11,13 @@
 //! (`mm/departing.rs`), as far as that can be known.
 
 use core::ffi::{c_int, c_long, c_void};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
 use lock_api::RawMutex;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
 use uzswap_sys::futex::RawLock;
+use uzswap_sys::libc::Function;
 use uzswap_sys::mapping;
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::thread::{self, syscall};
@@ -24,13 +25,13 @@ use uzswap_sys::thread::{self, syscall};
 use crate::memcg::deferral;
 use crate::{pager, vma};
 
-const SYS_MMAP: usize = 9;
-const SYS_MUNMAP: usize = 11;
-const SYS_BRK: usize = 12;
-const SYS_MREMAP: usize = 25;
-const SYS_MADVISE: usize = 28;
+pub(crate) const SYS_MMAP: usize = 9;
+pub(crate) const SYS_MUNMAP: usize = 11;
+pub(crate) const SYS_BRK: usize = 12;
+pub(crate) const SYS_MREMAP: usize = 25;
+pub(crate) const SYS_MADVISE: usize = 28;
 const SYS_MLOCK: usize = 149;
-const SYS_MLOCKALL: usize = 151;
+pub(crate) const SYS_MLOCKALL: usize = 151;
 
 /// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events. MADV_GUARD_INSTALL should.
 const DROPPING_ADVICE: [c_int; 5] = [MADV_DONTNEED, MADV_FREE, 9, 24, MADV_GUARD_INSTALL];
@@ -56,15 +57,27 @@ const MAP_HUGETLB: c_int = 0x40000;
 const PROT_WRITE: c_int = 2;
 const PROT_EXEC: c_int = 4;
 
-unsafe extern "C" {
-    fn __errno_location() -> *mut c_int;
-    /// libc's record of the program break; `sbrk` computes from it.
-    static mut __curbrk: *mut c_void;
+/// libc's `__errno_location`, which a program may define, too.
+static ERRNO_LOCATION: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Before any wrapper is replaced.
+pub(crate) fn find_errno(location: &Function) {
+    ERRNO_LOCATION.store(location.entry, Ordering::Relaxed);
 }
 
 fn set_errno(errno: Errno) {
+    // SAFETY: set before any of the replacements could run, to libc's function of this type.
+    let location: extern "C" fn() -> *mut c_int =
+        unsafe { core::mem::transmute(ERRNO_LOCATION.load(Ordering::Relaxed)) };
     // SAFETY: libc's errno of the calling thread, which is one of the program's.
-    unsafe { *__errno_location() = errno.raw_os_error() };
+    unsafe { *location() = errno.raw_os_error() };
+}
+
+/// libc's record of the program break, where libc itself takes it from: `sbrk` computes from it. A weak symbol, so that a libc
+/// without it can load this library, and refuse it in words.
+#[unsafe(naked)]
+extern "C" fn current_break() -> *mut *mut c_void {
+    core::arch::naked_asm!(".weak __curbrk", "mov rax, [rip + __curbrk@GOTPCREL]", "ret")
 }
 
 /// Held over a system call that raises events, and over a fork. Reset in forked children.
@@ -466,7 +479,7 @@ pub(crate) extern "C" fn brk(addr: *mut c_void) -> c_int {
     // SAFETY: exactly the call that the program makes; it answers with the break, changed or not.
     let now = unsafe { syscall(SYS_BRK, [addr as usize, 0, 0, 0, 0, 0]) }.unwrap_or(0);
     // SAFETY: libc's own variable, set as its wrapper sets it; libc serialises changes of the break.
-    unsafe { __curbrk = core::ptr::with_exposed_provenance_mut(now) };
+    unsafe { *current_break() = core::ptr::with_exposed_provenance_mut(now) };
     let before = BREAK.swap(now, Ordering::Relaxed);
     if now < addr as usize {
         set_errno(Errno::NOMEM);

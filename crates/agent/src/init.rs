@@ -4,6 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, Key, MEMBERSHIP, WORDS};
+use uzswap_sys::libc::{Function, Headers, Libc};
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::{Errno, file, text};
 
@@ -11,18 +12,12 @@ use crate::memcg::deferral;
 use crate::{fork, hook, pager, unmanaged};
 
 unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    fn __register_atfork(
-        prepare: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-        dso: *mut c_void,
-    ) -> c_int;
     static __dso_handle: *mut c_void;
 }
 
-/// `RTLD_NEXT`: the definition after this library, libc's own.
-const RTLD_NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
+type Handler = Option<extern "C" fn()>;
+/// `__register_atfork`: prepare, parent, child, and the library that they belong to.
+type RegisterAtFork = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
 
 /// An address on the main thread's stack: the mapping that holds it is never managed.
 static MAIN_STACK: AtomicUsize = AtomicUsize::new(0);
@@ -56,32 +51,42 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
         Ok(group) => group,
         Err(error) => return unmanaged::lacks_group(path, error),
     };
-    // First: a part of them may be replaced when one cannot be, and those must find no pager.
-    if let Err(errno) = replace_wrappers() {
-        return unmanaged::lacks_hooks(path, errno);
-    }
+    uzswap_sys::string::choose();
+    // SAFETY: envp is what the kernel put on the stack.
+    let program = unsafe { headers(envp) };
+    // Before there is a pager: a part of them may be replaced when one cannot be, and those must find none.
+    let register = match replace_functions(program) {
+        Ok(register) => register,
+        Err(errno) => return unmanaged::lacks_hooks(path, errno),
+    };
     pager::start_idle(group, path);
     group.add(Key::Joined, 1);
     // SAFETY: the three handlers are extern "C" functions of this library, which is never unloaded (see build.rs).
-    unsafe { __register_atfork(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
-    // SAFETY: as for find_env.
-    deferral::note_growth(unsafe { zero_bytes(envp) }, true);
+    unsafe { register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
+    deferral::note_growth(program.map_or(0, |program| program.zero_bytes()), true);
+}
+
+/// Have libc's wrappers lead here; libc's way to register handlers of forks. INVAL: libc is not glibc. NOSYS: a wrapper is more than
+/// that.
+fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> {
+    let libc = program.and_then(Libc::find).ok_or(Errno::INVAL)?;
+    let function = |name: &CStr| libc.function(name).ok_or(Errno::INVAL);
+    let register = function(c"__register_atfork")?;
+    hook::find_errno(&function(c"__errno_location")?);
+    replace_wrappers(function)?;
+    // SAFETY: libc's function of this name has this type.
+    Ok(unsafe { core::mem::transmute::<*mut c_void, RegisterAtFork>(register.entry) })
 }
 
 const AT_PHDR: usize = 3;
-const AT_PHENT: usize = 4;
 const AT_PHNUM: usize = 5;
-const PT_LOAD: u32 = 1;
-/// Where `Elf64_Phdr` has the sizes in the file and in memory.
-const P_FILESZ: usize = 32;
-const P_MEMSZ: usize = 40;
 
-/// Bytes of the program's image that are not in its file (.bss): memory that it has without mapping any.
+/// Where the kernel says that the program's headers are.
 ///
 /// # Safety
 /// `envp` must be what the kernel put on the stack: the environment up to a null pointer, and the auxiliary vector behind it.
-unsafe fn zero_bytes(envp: *const *const c_char) -> usize {
-    let (mut headers, mut size, mut count) = (core::ptr::null::<u8>(), 0, 0);
+unsafe fn headers(envp: *const *const c_char) -> Option<Headers> {
+    let (mut first, mut count) = (0, 0);
     let mut at = envp;
     // SAFETY: inside the environment, at most at its final null.
     while !unsafe { *at }.is_null() {
@@ -90,37 +95,16 @@ unsafe fn zero_bytes(envp: *const *const c_char) -> usize {
     let mut aux = at.wrapping_add(1).cast::<[usize; 2]>();
     loop {
         // SAFETY: inside the auxiliary vector, at most at its final pair, whose kind is 0.
-        let [kind, value] = unsafe { *aux };
-        match kind {
-            0 => break,
-            AT_PHDR => headers = core::ptr::with_exposed_provenance(value),
-            AT_PHENT => size = value,
-            AT_PHNUM => count = value,
+        match unsafe { *aux } {
+            [0, _] => break,
+            [AT_PHDR, value] => first = value,
+            [AT_PHNUM, value] => count = value,
             _ => {}
         }
         aux = aux.wrapping_add(1);
     }
-    if headers.is_null() {
-        return 0;
-    }
-    (0..count)
-        .map(|i| headers.wrapping_add(i * size))
-        .map(|header| {
-            // SAFETY: one of the program headers that the kernel mapped, `size` bytes long.
-            let (kind, filesz, memsz) = unsafe {
-                (
-                    header.cast::<u32>().read_unaligned(),
-                    header.wrapping_add(P_FILESZ).cast::<usize>().read_unaligned(),
-                    header.wrapping_add(P_MEMSZ).cast::<usize>().read_unaligned(),
-                )
-            };
-            if kind == PT_LOAD {
-                memsz.saturating_sub(filesz)
-            } else {
-                0
-            }
-        })
-        .sum()
+    // SAFETY: the kernel's values; a program's image stays.
+    unsafe { Headers::new(first, count) }
 }
 
 /// # Safety
@@ -145,19 +129,18 @@ unsafe fn find_env(envp: *const *const c_char, name: &str) -> Option<&'static CS
 }
 
 /// Replace the wrappers that mappings are made with.
-fn replace_wrappers() -> Result<(), Errno> {
-    let wrappers: [(&CStr, *const c_void); 6] = [
-        (c"mmap", hook::mmap as *const c_void),
-        (c"munmap", hook::munmap as *const c_void),
-        (c"mremap", hook::mremap as *const c_void),
-        (c"madvise", hook::madvise as *const c_void),
-        (c"brk", hook::brk as *const c_void),
-        (c"mlockall", hook::mlockall as *const c_void),
+fn replace_wrappers(function: impl Fn(&CStr) -> Result<Function, Errno>) -> Result<(), Errno> {
+    let wrappers: [(&CStr, usize, *const c_void); 6] = [
+        (c"mmap", hook::SYS_MMAP, hook::mmap as *const c_void),
+        (c"munmap", hook::SYS_MUNMAP, hook::munmap as *const c_void),
+        (c"mremap", hook::SYS_MREMAP, hook::mremap as *const c_void),
+        (c"madvise", hook::SYS_MADVISE, hook::madvise as *const c_void),
+        (c"brk", hook::SYS_BRK, hook::brk as *const c_void),
+        (c"mlockall", hook::SYS_MLOCKALL, hook::mlockall as *const c_void),
     ];
-    for (name, replacement) in wrappers {
-        // SAFETY: dlsym of a name that libc defines. Its entry is longer than the patch (checked on glibc 2.36; each
-        // is a syscall with errno handling), no other thread runs yet, and the replacement does the same and more.
-        unsafe { text::replace(dlsym(RTLD_NEXT, name.as_ptr()), replacement)? };
+    for (name, number, replacement) in wrappers {
+        // SAFETY: libc's function, no other thread runs yet, and the replacement does the same and more.
+        unsafe { text::replace(&function(name)?, number as u8, replacement)? };
     }
     Ok(())
 }

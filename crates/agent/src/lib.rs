@@ -73,6 +73,35 @@ core::arch::global_asm!(
     "ud2",
 );
 
+// zstd's hooks for tracing, which it calls where the program has them: nobody has.
+core::arch::global_asm!(
+    ".irp name, compress_begin, compress_end, decompress_begin, decompress_end",
+    ".weak ZSTD_trace_\\name",
+    ".hidden ZSTD_trace_\\name",
+    ".endr",
+);
+
+// The compilers' own calls, and the C code's: to `sys::string`, whatever the program has under these names.
+core::arch::global_asm!(
+    ".macro ours name, function",
+    ".globl \\name",
+    ".hidden \\name",
+    ".type \\name, @function",
+    "\\name: jmp \\function",
+    ".endm",
+    "ours memcpy, {copy}",
+    "ours memmove, {copy}",
+    "ours memset, {fill}",
+    "ours memcmp, {compare}",
+    "ours bcmp, {compare}",
+    "ours strlen, {length}",
+    ".purgem ours",
+    copy = sym uzswap_sys::string::copy,
+    fill = sym uzswap_sys::string::fill,
+    compare = sym uzswap_sys::string::compare,
+    length = sym uzswap_sys::string::length,
+);
+
 #[global_allocator]
 static HEAP: uzswap_sys::heap::Heap = uzswap_sys::heap::Heap::new();
 

@@ -58,6 +58,10 @@ pub(crate) fn lacks_pager(path: Option<&CStr>, what: &str, errno: Errno) {
 pub(crate) fn lacks_hooks(path: &CStr, errno: Errno) {
     let (cause, fix) = match errno {
         Errno::INVAL => ("this libc lacks a wrapper of mmap's kind", "run it with glibc"),
+        Errno::NOSYS => (
+            "a wrapper of a system call in this libc is not that alone",
+            "run it with an unchanged glibc",
+        ),
         _ => (
             "the system lets no code of libc be replaced",
             "allow executable mappings of a memfd (SELinux execmem, noexec of memfd)",

@@ -25,13 +25,15 @@ fn managed(program: &Path, args: &[&str], options: &[&str]) -> Output {
 
 /// Its output and status are those of an unmanaged run.
 fn is_as_unmanaged(program: &Path, args: &[&str], options: &[&str]) {
-    let (twin, managed) = (
-        run(Command::new(program).args(args)),
-        managed(program, args, options),
-    );
+    let (twin, managed) = (run(Command::new(program).args(args)), managed(program, args, options));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let name = program.display();
-    assert_eq!(managed.status, twin.status, "{name} {args:?}: {}", text(&managed.stderr));
+    assert_eq!(
+        managed.status,
+        twin.status,
+        "{name} {args:?}: {}",
+        text(&managed.stderr)
+    );
     assert_eq!(text(&managed.stdout), text(&twin.stdout), "{name} {args:?}");
     assert_eq!(text(&managed.stderr), text(&twin.stderr), "{name} {args:?}");
 }

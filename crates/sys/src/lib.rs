@@ -14,12 +14,14 @@
 //! | [`futex`] | locks and mailboxes, private to a process or shared by a group |
 //! | [`crew`] | threads that share the pieces of one job |
 //! | [`thread`] | threads outside libc, with a descriptor table of their own |
+//! | [`string`] | `memcpy` and its like, which no program can define for us |
 //! | [`text`] | replacing the first instructions of a libc function |
 //! | [`heap`] | the agent's allocator over one reserved range |
 //! | [`shared`] | a file of 64-bit words that all processes of a group map |
 //! | [`cell`] | values set once and read without a lock |
 //! | [`keep`] | descriptors that the launcher holds until a process is gone |
 //! | `launch` | starting programs, and what reaches the launcher (only there) |
+//! | [`libc`] | libc's own functions, whoever else defines their names |
 //! | [`lz4`] | liblz4 through its allocation-free interface |
 
 #![no_std]
@@ -36,6 +38,7 @@ pub mod heap;
 pub mod keep;
 #[cfg(feature = "launcher")]
 pub mod launch;
+pub mod libc;
 pub mod lz4;
 pub mod mapping;
 mod maps;
@@ -44,6 +47,7 @@ pub mod random;
 pub mod robust;
 pub mod shared;
 pub mod spans;
+pub mod string;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod text;

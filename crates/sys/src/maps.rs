@@ -72,7 +72,11 @@ impl Maps {
     /// # Errors
     /// ENOENT when /proc is not mounted.
     pub(crate) fn open(may_query: bool) -> Result<Self> {
-        let file = fs::open(c"/proc/thread-self/maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let file = fs::open(
+            c"/proc/thread-self/maps",
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         let queries = may_query && query(&file, 0) != Err(Errno::NOTTY);
         Ok(Self {
             file,
@@ -160,7 +164,11 @@ fn for_each_line(file: &OwnedFd, mut found: impl FnMut(&[u8]) -> bool) -> Result
 /// # Errors
 /// What the system answers; ENOENT where /proc is not mounted.
 pub fn for_each_wiped_on_fork(mut found: impl FnMut(usize, usize)) -> Result<()> {
-    let file = fs::open(c"/proc/thread-self/smaps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let file = fs::open(
+        c"/proc/thread-self/smaps",
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let mut mapping: Option<Vma> = None;
     for_each_line(&file, |line| {
         match line.strip_prefix(b"VmFlags:") {

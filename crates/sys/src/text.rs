@@ -3,7 +3,7 @@
 //! glibc's malloc maps memory through internal calls that no interposed symbol sees, so the wrapper itself is
 //! replaced: its first bytes become a jump. The functions replaced (`brk`, `mmap`, `munmap`) are thin wrappers of one
 //! system call, which the replacements make themselves; so nothing of the original needs to be kept or
-//! relocated, and no symbol of the program is shadowed.
+//! relocated, and no symbol of the program is shadowed. That they are such wrappers is checked ([`is_wrapper`]).
 
 use core::ffi::c_void;
 
@@ -11,27 +11,56 @@ use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect};
 
 use crate::PAGE_SIZE;
+use crate::libc::Function;
 
 /// `jmp [rip + 0]` followed by the 64-bit target.
 const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 const PATCH: usize = JUMP.len() + 8;
 
-/// Make `function` continue at `replacement`.
+/// Whether `code` is what is taken for granted of the wrapper of system call `number`: long enough for the jump, makes that call
+/// and no other, and never branches back to where the jump will be.
+pub fn is_wrapper(code: &[u8], number: u8) -> bool {
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    // `mov eax, number`
+    let load = [0xb8, number, 0, 0, 0];
+    let calls = code.windows(2).filter(|bytes| *bytes == SYSCALL).count();
+    code.len() >= PATCH && calls == 1 && code.windows(5).any(|bytes| bytes == load) && !branches_into_patch(code)
+}
+
+/// Whether anything in `code` may be a branch to its first bytes. (At any byte, since instructions are not told apart: rather one
+/// too many is refused.) Its very beginning is fine: it goes to the replacement then.
+fn branches_into_patch(code: &[u8]) -> bool {
+    let enters = |end: usize, offset: i64| (1..PATCH as i64).contains(&(end as i64 + offset));
+    let short = code.windows(2).enumerate().any(|(at, bytes)| {
+        matches!(bytes[0], 0x70..=0x7f | 0xe0..=0xe3 | 0xeb) && enters(at + 2, i64::from(bytes[1] as i8))
+    });
+    let near = code.windows(5).enumerate().any(|(at, bytes)| {
+        let offset = i32::from_le_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]);
+        matches!(bytes[0], 0x80..=0x8f | 0xe9) && enters(at + 5, i64::from(offset))
+    });
+    short || near
+}
+
+/// Make `function` continue at `replacement`, if it is what it should be ([`is_wrapper`]).
 ///
 /// # Errors
-/// EACCES, EPERM: the system forbids changing program text, and running it from a copy; nothing was changed then.
+/// NOSYS: it is something else. EACCES, EPERM: the system forbids changing program text, and running it from a copy. Nothing was
+/// changed then.
 ///
 /// # Safety
-/// 1. `function` is the entry of code at least 14 bytes long that no thread is executing now;
-/// 2. `replacement` has the same C signature and does all that callers expect of the original;
+/// 1. `function` is a function of libc that no thread is executing now;
+/// 2. `replacement` has the same C signature and does all that callers expect of a wrapper of system call `number`;
 /// 3. no other thread changes the mappings that `function` lies in.
-pub unsafe fn replace(function: *mut c_void, replacement: *const c_void) -> Result<()> {
-    if function.is_null() {
-        return Err(Errno::INVAL);
+pub unsafe fn replace(function: &Function, number: u8, replacement: *const c_void) -> Result<()> {
+    let Function { entry, len } = *function;
+    // SAFETY: code of libc, which is readable, and stays as long as the process.
+    let code = unsafe { core::slice::from_raw_parts(entry.cast_const().cast(), len) };
+    if !is_wrapper(code, number) {
+        return Err(Errno::NOSYS);
     }
-    let first = function as usize & !(PAGE_SIZE - 1);
-    let len = (function as usize + PATCH).next_multiple_of(PAGE_SIZE) - first;
-    let pages = function.wrapping_byte_sub(function as usize - first);
+    let first = entry as usize & !(PAGE_SIZE - 1);
+    let len = (entry as usize + PATCH).next_multiple_of(PAGE_SIZE) - first;
+    let pages = entry.wrapping_byte_sub(entry as usize - first);
     let mut patch = [0u8; PATCH];
     patch[..JUMP.len()].copy_from_slice(&JUMP);
     patch[JUMP.len()..].copy_from_slice(&(replacement as u64).to_ne_bytes());
@@ -39,16 +68,16 @@ pub unsafe fn replace(function: *mut c_void, replacement: *const c_void) -> Resu
     // SAFETY: whole pages of program text, which stay readable and executable.
     match unsafe { mprotect(pages, len, writable) } {
         Ok(()) => {
-            // SAFETY: writable now; written within the function's own bytes (promise 1), and executable again before anybody runs
+            // SAFETY: writable now; written within the function's own bytes (is_wrapper), and executable again before anybody runs
             // them; this code lives in another mapping.
             unsafe {
-                core::ptr::copy_nonoverlapping(patch.as_ptr(), function.cast(), PATCH);
+                core::ptr::copy_nonoverlapping(patch.as_ptr(), entry.cast(), PATCH);
                 let _ = mprotect(pages, len, MprotectFlags::READ | MprotectFlags::EXEC);
             }
             Ok(())
         }
         // SAFETY: the caller's promises.
-        Err(Errno::ACCESS | Errno::PERM) => unsafe { replace_pages(pages, len, function as usize - first, &patch) },
+        Err(Errno::ACCESS | Errno::PERM) => unsafe { replace_pages(pages, len, entry as usize - first, &patch) },
         Err(errno) => Err(errno),
     }
 }
@@ -64,7 +93,7 @@ unsafe fn replace_pages(pages: *mut c_void, len: usize, at: usize, patch: &[u8; 
     let text = unsafe { core::slice::from_raw_parts(pages.cast::<u8>(), len) };
     crate::file::write_all_at(&copy, text, 0)?;
     crate::file::write_all_at(&copy, patch, at as u64)?;
-    // SAFETY: the same bytes at the same addresses but for the patch (promise 1); this code lives in another mapping. A failure of
+    // SAFETY: the same bytes at the same addresses but for the patch (is_wrapper); this code lives in another mapping. A failure of
     // a mapping in place of a file's leaves that as it is.
     unsafe {
         mmap(
@@ -77,4 +106,34 @@ unsafe fn replace_pages(pages: *mut c_void, len: usize, at: usize, patch: &[u8; 
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// glibc's madvise: `mov eax, 28; syscall; cmp rax, -4095; jae; ret; ...`
+    const MADVISE: [u8; 33] = [
+        0xb8, 0x1c, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x73, 0x01, 0xc3, 0x48, 0x8b, 0x0d, 0xc9,
+        0x12, 0x0d, 0, 0xf7, 0xd8, 0x64, 0x89, 0x01, 0x48, 0x83, 0xc8, 0xff, 0xc3,
+    ];
+
+    #[test]
+    fn a_wrapper_makes_one_call_and_does_not_branch_back() {
+        assert!(is_wrapper(&MADVISE, 28));
+        assert!(!is_wrapper(&MADVISE, 9), "another call");
+        assert!(!is_wrapper(&MADVISE[..13], 28), "too short");
+        let mut loops = MADVISE;
+        // `jmp` to the syscall again.
+        loops[31..].copy_from_slice(&[0xeb, 5u8.wrapping_sub(33)]);
+        assert!(!is_wrapper(&loops, 28), "branches back");
+        loops[31..].copy_from_slice(&[0xeb, 0u8.wrapping_sub(33)]);
+        assert!(is_wrapper(&loops, 28), "to the entry is fine");
+        let mut far = MADVISE;
+        far[20..26].copy_from_slice(&[0x0f, 0x84, (5i8 - 26) as u8, 0xff, 0xff, 0xff]);
+        assert!(!is_wrapper(&far, 28), "branches back from far");
+        let mut twice = MADVISE;
+        twice[20..22].copy_from_slice(&[0x0f, 0x05]);
+        assert!(!is_wrapper(&twice, 28), "two calls");
+    }
 }

@@ -94,7 +94,11 @@ fn count_one(process: i32) {
 /// Threads made here that this process has, or one fewer while one is being made.
 pub fn count() -> u32 {
     let threads = THREADS.load(Ordering::Acquire);
-    if (threads >> 32) as i32 == pid() { threads as u32 } else { 0 }
+    if (threads >> 32) as i32 == pid() {
+        threads as u32
+    } else {
+        0
+    }
 }
 
 /// The program has no thread any more: those made here end as well, by themselves.

@@ -1,0 +1,267 @@
+//! libc's own functions, whoever else defines their names.
+//!
+//! `dlsym` gives what comes first: a program's `mmap`, or that of a sanitizer. It is looked up here in libc's image itself, which
+//! the dynamic linker's list of images leads to. Nothing is called on the way.
+
+use core::ffi::{CStr, c_char, c_void};
+
+const PT_DYNAMIC: u32 = 2;
+const PT_LOAD: u32 = 1;
+
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
+const DT_SONAME: usize = 14;
+const DT_DEBUG: usize = 21;
+const DT_GNU_HASH: usize = 0x6fff_fef5;
+const DT_VERSYM: usize = 0x6fff_fff0;
+
+/// `st_info` of functions; an indirect one is not what it seems.
+const STT_FUNC: u8 = 2;
+/// Of `DT_VERSYM`: not the version that a name without one means.
+const HIDDEN: u16 = 0x8000;
+
+/// What glibc calls itself.
+const SONAME: &CStr = c"libc.so.6";
+
+/// Images that are looked through at most: a list that is longer goes round in a circle.
+const IMAGES_MAX: usize = 1 << 16;
+
+/// `Elf64_Phdr`.
+#[repr(C)]
+struct Segment {
+    kind: u32,
+    flags: u32,
+    offset: usize,
+    address: usize,
+    physical: usize,
+    bytes_in_file: usize,
+    bytes: usize,
+    align: usize,
+}
+
+/// `Elf64_Sym`.
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: usize,
+    size: usize,
+}
+
+/// `struct r_debug`, as debuggers read it.
+#[repr(C)]
+struct Debug {
+    version: i32,
+    images: *const LinkMap,
+}
+
+/// The public part of `struct link_map`.
+#[repr(C)]
+struct LinkMap {
+    base: usize,
+    name: *const c_char,
+    dynamic: *const [usize; 2],
+    next: *const LinkMap,
+}
+
+/// The program's headers, as the kernel tells them: `AT_PHDR` and `AT_PHNUM`.
+#[derive(Clone, Copy)]
+pub struct Headers {
+    first: *const Segment,
+    count: usize,
+}
+
+impl Headers {
+    /// # Safety
+    /// `first` and `count` are what the kernel passed, and the image is mapped for good.
+    pub unsafe fn new(first: usize, count: usize) -> Option<Self> {
+        let first: *const Segment = core::ptr::with_exposed_provenance(first);
+        (!first.is_null()).then_some(Self { first, count })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &'static Segment> + use<> {
+        let Self { first, count } = *self;
+        // SAFETY: inside the headers, by the promise of `new`.
+        (0..count).map(move |i| unsafe { &*first.add(i) })
+    }
+
+    /// Bytes of the image that are not in its file (.bss): memory that the program has without mapping any.
+    pub fn zero_bytes(&self) -> usize {
+        self.iter()
+            .filter(|segment| segment.kind == PT_LOAD)
+            .map(|segment| segment.bytes.saturating_sub(segment.bytes_in_file))
+            .sum()
+    }
+
+    /// The program's dynamic section: as far from its headers as they say.
+    fn dynamic(&self) -> Option<*const [usize; 2]> {
+        const PT_PHDR: u32 = 6;
+        let base = self.iter().find(|segment| segment.kind == PT_PHDR);
+        let base = (self.first as usize).wrapping_sub(base?.address);
+        let dynamic = self.iter().find(|segment| segment.kind == PT_DYNAMIC)?;
+        Some(core::ptr::with_exposed_provenance(base.wrapping_add(dynamic.address)))
+    }
+}
+
+/// The value of an entry of a dynamic section.
+///
+/// # Safety
+/// `dynamic` is one, and mapped.
+unsafe fn entry(dynamic: *const [usize; 2], tag: usize) -> Option<usize> {
+    let mut at = dynamic;
+    loop {
+        // SAFETY: inside the section, at most at its last entry, whose tag is 0.
+        match unsafe { *at } {
+            [0, _] => return None,
+            [found, value] if found == tag => return Some(value),
+            _ => at = at.wrapping_add(1),
+        }
+    }
+}
+
+/// A function of libc.
+#[derive(Clone, Copy, Debug)]
+pub struct Function {
+    /// Where it begins.
+    pub entry: *mut c_void,
+    /// How long its code is.
+    pub len: usize,
+}
+
+/// libc's image.
+pub struct Libc {
+    base: usize,
+    symbols: *const Symbol,
+    names: *const c_char,
+    versions: *const u16,
+    hash: *const u32,
+}
+
+impl Libc {
+    /// libc, if it is glibc.
+    pub fn find(program: Headers) -> Option<Self> {
+        let dynamic = program.dynamic()?;
+        // SAFETY: the program's dynamic section (promise of Headers); the dynamic linker keeps its list's address there for debuggers,
+        // and this runs when the list is complete and nobody changes it: in a constructor.
+        unsafe {
+            let debug: *const Debug = core::ptr::with_exposed_provenance(entry(dynamic, DT_DEBUG)?);
+            let mut map = (!debug.is_null()).then(|| (*debug).images)?;
+            for _ in 0..IMAGES_MAX {
+                if map.is_null() {
+                    break;
+                }
+                if let Some(libc) = Self::of(&*map).filter(|libc| libc.is_named(&*map)) {
+                    return Some(libc);
+                }
+                map = (*map).next;
+            }
+        }
+        None
+    }
+
+    /// # Safety
+    /// An entry of the dynamic linker's list.
+    unsafe fn of(map: &LinkMap) -> Option<Self> {
+        if map.dynamic.is_null() {
+            return None;
+        }
+        // SAFETY: by the caller's promise a dynamic section.
+        let address = |tag| unsafe { entry(map.dynamic, tag) }.map(|value| absolute(map.base, value));
+        Some(Self {
+            base: map.base,
+            symbols: core::ptr::with_exposed_provenance(address(DT_SYMTAB)?),
+            names: core::ptr::with_exposed_provenance(address(DT_STRTAB)?),
+            versions: core::ptr::with_exposed_provenance(address(DT_VERSYM)?),
+            hash: core::ptr::with_exposed_provenance(address(DT_GNU_HASH)?),
+        })
+    }
+
+    /// # Safety
+    /// `map` is the entry that `self` was made of.
+    unsafe fn is_named(&self, map: &LinkMap) -> bool {
+        // SAFETY: a dynamic section, and a name in its table.
+        unsafe { entry(map.dynamic, DT_SONAME).is_some_and(|at| CStr::from_ptr(self.names.add(at)) == SONAME) }
+    }
+
+    /// A function that libc exports, in the version that new programs get.
+    pub fn function(&self, name: &CStr) -> Option<Function> {
+        // SAFETY: tables of an image that the dynamic linker has loaded and uses in the same way.
+        unsafe {
+            let [buckets, first, bloom_words] = [*self.hash, *self.hash.add(1), *self.hash.add(2)];
+            // The filter's words have 64 bits.
+            let bucket = self.hash.add(4 + 2 * bloom_words as usize);
+            let chain = bucket.add(buckets as usize);
+            let hash = gnu_hash(name.to_bytes());
+            let mut index = *bucket.add((hash % buckets) as usize);
+            if index < first {
+                return None;
+            }
+            loop {
+                let found = *chain.add((index - first) as usize);
+                let symbol = &*self.symbols.add(index as usize);
+                let is_default = *self.versions.add(index as usize) & HIDDEN == 0;
+                if found | 1 == hash | 1
+                    && is_default
+                    && symbol.info & 0xf == STT_FUNC
+                    && symbol.section != 0
+                    && CStr::from_ptr(self.names.add(symbol.name as usize)) == name
+                {
+                    return Some(Function {
+                        entry: core::ptr::with_exposed_provenance_mut(self.base + symbol.value),
+                        len: symbol.size,
+                    });
+                }
+                if found & 1 != 0 {
+                    return None;
+                }
+                index += 1;
+            }
+        }
+    }
+}
+
+/// glibc's dynamic linker makes these addresses absolute, others leave them as they are in the file.
+fn absolute(base: usize, value: usize) -> usize {
+    if value < base { base + value } else { value }
+}
+
+fn gnu_hash(name: &[u8]) -> u32 {
+    name.iter().fold(5381, |hash: u32, byte| {
+        hash.wrapping_mul(33).wrapping_add(u32::from(*byte))
+    })
+}
+
+#[cfg(all(test, not(miri)))]
+mod test {
+    use super::*;
+    use crate::procfs::ProcSelf;
+
+    unsafe extern "C" {
+        fn getauxval(kind: usize) -> usize;
+        fn mlockall(flags: i32) -> i32;
+    }
+
+    fn headers() -> Headers {
+        // SAFETY: the kernel's values.
+        unsafe { Headers::new(getauxval(3), getauxval(5)) }.expect("programs have headers")
+    }
+
+    #[test]
+    fn finds_functions_of_libc() {
+        let libc = Libc::find(headers()).expect("tests run with glibc");
+        let function = libc.function(c"mlockall").expect("it has that");
+        assert_eq!(function.entry.addr(), mlockall as *const () as usize);
+        assert!((20..100).contains(&function.len), "{} bytes", function.len);
+        assert!(libc.function(c"mlockal").is_none());
+        // Which code it is depends on the processor.
+        assert!(libc.function(c"memcpy").is_none());
+    }
+
+    #[test]
+    fn the_program_s_zeros_are_fewer_than_its_memory() {
+        let size = ProcSelf::open().unwrap().sizes().unwrap().virt;
+        assert!((1..size).contains(&headers().zero_bytes()));
+    }
+}
