@@ -1,5 +1,5 @@
 //! How pages leave the program's mapping: moved, where the kernel can (UFFDIO_MOVE, Linux 6.8), else copied
-//! (`uzswap_mm::leaving` has the states).
+//! (`uzswap_mm::leaving` has the states). The kernel moves no page of memory that is read-only or executable: kswapd copies those.
 //!
 //! Copying knows nothing of pins: what the kernel holds for direct I/O that is under way, or for buffers registered with
 //! io_uring, is written to behind the protection, and a copy made before that is old. A move refuses such pages; here nothing
@@ -12,7 +12,7 @@ use uzswap_mm::machine::{Done, Machine, Stop, Unwritten};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_sys::Errno;
 use uzswap_sys::mapping::{Discard, drop_pages, merges, own, unshare};
-use uzswap_sys::procfs::{ProcMem, ProcSelf};
+use uzswap_sys::procfs::{ProcMem, ProcSelf, Vma};
 use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 use uzswap_sys::uffd::{self, Uffd};
@@ -22,8 +22,8 @@ use crate::machine::{AgentMachine, done, filled_in, stop};
 
 /// What each way needs.
 pub(crate) enum Isolation {
-    /// A userfaultfd for the trash range.
-    Move(Uffd),
+    /// A userfaultfd for the trash range; and where read-only memory is read, if it can be.
+    Move(Uffd, Option<ProcMem>),
     /// Where the program's memory is read.
     Copy(ProcMem),
 }
@@ -56,7 +56,10 @@ pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
         Ok(managed) => Ok(Opened {
             managed,
             proc: ProcSelf::open().map_err(|e| ("/proc/self", e))?,
-            isolation: Isolation::Move(Uffd::open(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?),
+            isolation: Isolation::Move(
+                Uffd::open(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?,
+                ProcMem::open().ok(),
+            ),
         }),
         Err(Errno::INVAL) => {
             let managed = Uffd::open(uffd::FEATURE_WP | events).map_err(|e| ("userfaultfd with fork events", e))?;
@@ -106,6 +109,9 @@ impl Protection {
         self.0.load(Ordering::Acquire) == ON
     }
 }
+
+/// Bytes that are copied from read-only memory at a time, over the stack.
+const COPY_PIECE: usize = 8 * PAGE_SIZE;
 
 /// How often a frame of our own that refuses to leave its slot is tried before giving up on the process.
 const DROP_TRIES: u32 = 10_000;
@@ -183,21 +189,24 @@ impl CopyOut {
 }
 
 impl AgentMachine {
-    /// `move_out` by copying: protect, copy, and see that the mapping is still the one that was protected.
-    pub(crate) fn copy_out(&self, memory: &ProcMem, vpn: Vpn, slot: u32, pages: u32) -> Done {
+    /// `copy_out`: protect, copy, and see that the mapping is still the one that was protected.
+    pub(crate) fn copy_run(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
         let (addr, len) = (vpn.addr(), pages as usize * PAGE_SIZE);
         let managed = &self.fds().managed;
         match managed.protect(addr, len) {
             Ok(()) => {}
             // It spans mappings, not all of which are registered.
-            Err(Errno::NOENT) if pages > 1 => return self.copy_out(memory, vpn, slot, 1),
+            Err(Errno::NOENT) if pages > 1 => return self.copy_run(vpn, slot, 1),
             Err(Errno::NOENT) => return Done::none(Stop::Unmovable),
             Err(errno) => return Done::none(stop(errno)),
         }
-        let copied = self.staging().fill(slot as usize * PAGE_SIZE, len, memory, addr) / PAGE_SIZE * PAGE_SIZE;
+        let copied = self.fill_slots(slot, len, addr);
         // What was replaced before this would have been reported since the protection, which was refused if it was earlier.
         let is_changing = managed.is_changing(self.nowhere());
         let taken = if is_changing { 0 } else { copied };
+        if taken < copied {
+            self.drop_staged(&[(slot, (copied / PAGE_SIZE) as u32)]);
+        }
         if taken < len {
             // If that is refused, whoever writes is woken one by one.
             managed.unprotect_and_wake(addr + taken, len - taken);
@@ -209,6 +218,37 @@ impl AgentMachine {
                 false => (taken < len).then_some(Stop::Missing),
             },
         }
+    }
+
+    /// Fill slots with copies of the program's memory from `addr` on. Returns the bytes of whole pages copied, up to the first page that is
+    /// not there.
+    fn fill_slots(&self, slot: u32, len: usize, addr: usize) -> usize {
+        let offset = slot as usize * PAGE_SIZE;
+        match &self.fds().isolation {
+            Isolation::Copy(memory) => self.staging().fill(offset, len, memory, addr) / PAGE_SIZE * PAGE_SIZE,
+            Isolation::Move(_, Some(memory)) => {
+                // Whoever touched a slot would wait for itself.
+                let mut piece = [0; COPY_PIECE];
+                let mut copied = 0;
+                while copied < len {
+                    let want = COPY_PIECE.min(len - copied);
+                    let read = memory.read(addr + copied, &mut piece[..want]) / PAGE_SIZE * PAGE_SIZE;
+                    let to = self.staging().addr() + offset + copied;
+                    let filled = self.fds().managed.copy(to, &piece[..read], false).bytes;
+                    copied += filled;
+                    if filled < want {
+                        break;
+                    }
+                }
+                copied
+            }
+            Isolation::Move(_, None) => 0,
+        }
+    }
+
+    /// Whether pages of this mapping refuse to move for what may be done with it, and can be copied.
+    pub(crate) fn can_copy(&self, vma: &Vma) -> bool {
+        matches!(self.fds().isolation, Isolation::Move(_, Some(_))) && !vma.is_plain_data()
     }
 
     /// `move_in` by copying.

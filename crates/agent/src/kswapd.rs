@@ -12,7 +12,7 @@ use lock_api::MutexGuard;
 use uzswap_acomp::Algorithm;
 use uzswap_ctl::{FailKind, Field, Key};
 use uzswap_mm::machine::Machine;
-use uzswap_mm::page::PAGE_SIZE;
+use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::PoolKind;
 use uzswap_mm::{Effort, Idle, Worker};
@@ -25,6 +25,7 @@ use uzswap_sys::{robust, thread, time};
 use self::shares::Shares;
 use crate::cores::CORES;
 use crate::dictionary::Trainer;
+use crate::hook::InOrder;
 use crate::machine::{AgentMachine, CREW};
 use crate::mailbox::mail;
 use crate::memcg::deferral;
@@ -316,6 +317,7 @@ impl Kswapd {
     fn slow_tick(&mut self) {
         let pager = self.pager;
         pager.mm.settle_sharing();
+        pager.mm.forget_unmovable();
         if self.ticks.is_multiple_of(COMPACT_TICK) {
             pager
                 .mm
@@ -416,7 +418,7 @@ impl Kswapd {
                 }
                 self.unshare(&shared);
             }
-            if scan.reclaimed > 0 {
+            if scan.reclaimed > 0 || self.copy_out(&scan.unmovable) > 0 {
                 fruitless = 0;
                 self.is_barren = false;
                 continue;
@@ -462,15 +464,18 @@ impl Kswapd {
     }
 
     /// The turn has come to shared pages: break the sharing and take them.
-    fn unshare(&mut self, shared: &[uzswap_mm::page::PageRange]) {
+    fn unshare(&mut self, shared: &[PageRange]) {
         let pager = self.pager;
         for range in shared {
             pager.unsharing.begin(*range);
             // To break the sharing is a write to the kernel.
             pager.mm.unprotect(*range);
-            if unshare(range.start.addr(), range.pages() as usize * PAGE_SIZE).is_ok() {
-                pager.mm.isolate_range(*range);
+            let is_unshared = unshare(range.start.addr(), range.pages() as usize * PAGE_SIZE).is_ok();
+            if is_unshared {
                 pager.mm.stat().add(Item::Unshared, range.pages());
+            }
+            if !is_unshared || pager.mm.isolate_range(*range) == 0 {
+                self.copy_out(&[*range]);
             }
         }
         pager.unsharing.end();
@@ -478,6 +483,38 @@ impl Kswapd {
             // The copies are ours alone.
             self.sample();
         }
+    }
+
+    /// Take what refused to move for being read-only, by copying. Returns how many pages were isolated.
+    fn copy_out(&mut self, refused: &[PageRange]) -> u64 {
+        let pager = self.pager;
+        let (fds, machine) = (pager.fds(), pager.mm.machine());
+        if refused.is_empty() {
+            return 0;
+        }
+        // Copies are protected from writing until they are alone.
+        machine.want_protection();
+        self.protect_if_wanted();
+        if machine.copies() || !machine.protects() {
+            return 0;
+        }
+        let (mut isolated, enough) = (0, u64::from(self.batch()));
+        for range in refused {
+            let vma = fds.proc.vma_at_or_after(range.start.addr()).ok().flatten();
+            let Some(vma) = vma.filter(|vma| vma.start <= range.start.addr() && machine.can_copy(vma)) else {
+                // Locked, perhaps, or writable by now.
+                pager.mm.forget_unmovable();
+                continue;
+            };
+            pager.mm.note_unmovable(PageRange::of_bytes(vma.start, vma.end));
+            // The turn of a thread that changes mappings does not last; whoever has it may wait for us.
+            let Some(turn) = InOrder::attempt().filter(|_| isolated < enough) else {
+                break;
+            };
+            let range = PageRange::of_bytes(range.start.addr(), range.end.addr().min(vma.end));
+            isolated += pager.mm.isolate_by_copy(&Some(turn), range);
+        }
+        isolated
     }
 
     /// Tell the group how we are.

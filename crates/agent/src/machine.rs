@@ -45,7 +45,7 @@ pub(crate) struct Fds {
     /// Open as long as any of the pager's threads lives (`uzswap_sys::keep`).
     _lifeline: Option<OwnedFd>,
     pub(crate) managed: Uffd,
-    isolation: Isolation,
+    pub(crate) isolation: Isolation,
     pub(crate) proc: ProcSelf,
     pub(crate) wake: WakeEvent,
     pub(crate) leases: Leases,
@@ -189,7 +189,7 @@ impl AgentMachine {
     /// # Errors
     /// What the registrations answer.
     pub(crate) fn start(&self, fds: Fds) -> Result<(), Errno> {
-        if let Isolation::Move(trash) = &fds.isolation {
+        if let Isolation::Move(trash, _) = &fds.isolation {
             // What is protected when it moves may stay so, in swap of the kernel's: whoever would have to let us write is us.
             fds.managed.register_missing(self.staging.addr(), self.staging.len())?;
             trash.register(self.trash.addr(), self.trash.len())?;
@@ -276,7 +276,7 @@ impl Machine for AgentMachine {
 
     fn begin_isolation(&self) -> Option<Option<InOrder>> {
         match self.fds().isolation {
-            Isolation::Move(_) => Some(None),
+            Isolation::Move(..) => Some(None),
             Isolation::Copy(_) => self.copy_out.begin().map(Some),
         }
     }
@@ -304,13 +304,20 @@ impl Machine for AgentMachine {
         {
             return done;
         }
-        if let Isolation::Copy(memory) = &self.fds().isolation {
-            return self.copy_out(memory, vpn, slot, pages);
-        }
         VIGIL.leave();
         let (to, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
         let filled = self.fds().managed.move_pages(to, vpn.addr(), len, false);
         done(self.in_truth(filled, len, to, true))
+    }
+
+    fn copy_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
+        match self
+            .fail
+            .stop(&[Stop::Busy, Stop::Again, Stop::NoMemory, Stop::Unmovable])
+        {
+            Some(done) => done,
+            None => self.copy_run(vpn, slot, pages),
+        }
     }
 
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
@@ -375,7 +382,7 @@ impl Machine for AgentMachine {
         let (Some((first, _)), Some((last, pages))) = (runs.first(), runs.last()) else {
             return;
         };
-        let Isolation::Move(trash) = &self.fds().isolation else {
+        let Isolation::Move(trash, _) = &self.fds().isolation else {
             return runs.iter().for_each(|(slot, pages)| self.discard_slots(*slot, *pages));
         };
         runs.iter()

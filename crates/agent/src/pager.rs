@@ -393,6 +393,7 @@ impl Pager {
         self.count_scan(self.unless_freezing(|mm| Scan {
             // Freed here: as soon as a fork may begin this thread leaves the heap alone.
             shared: Vec::new(),
+            unmovable: Vec::new(),
             ..mm.shrink(worker, want, Effort::Urgent)
         }))
     }

@@ -39,3 +39,26 @@ fn a_handler_may_leave_a_change_of_mappings() {
         sees_what_is_right("leaves_handler", &options, &[]);
     }
 }
+
+/// PROT_READ, PROT_NONE, PROT_READ | PROT_EXEC: the kernel moves no such pages.
+#[test]
+fn memory_that_is_not_to_be_written_to_leaves_and_comes_back() {
+    if !can_manage() {
+        return;
+    }
+    for protection in ["1", "0", "5"] {
+        let run = sees_what_is_right("read_only", &["--memory-max", "12M"], &[protection]);
+        assert!(run.count("zswpout") > 5_000, "{:#}", run.counters);
+    }
+}
+
+#[test]
+fn no_write_is_lost_where_protection_changes() {
+    if !can_manage() {
+        return;
+    }
+    for isolate in [&[][..], &["--isolate", "copy"]] {
+        let options = [&["--memory-max", "16M"], isolate].concat();
+        sees_what_is_right("changes_protection", &options, &[]);
+    }
+}

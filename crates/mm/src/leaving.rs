@@ -1,4 +1,4 @@
-//! Isolation where pages cannot move (Linux 5.7 to 6.7): protect, copy, drop.
+//! Isolation where pages cannot move, on old kernels (Linux 5.7 to 6.7) all, on others those of read-only memory: protect, copy, drop.
 //!
 //! ```text
 //!            under the lock: protected from writing,              without it: dropped,
@@ -26,7 +26,7 @@ use crate::zpool::Arena;
 use crate::{Inner, Mm};
 
 /// Pages that are copied before they are dropped: they are resident twice meanwhile. And runs of them.
-const PAGES_MAX: u64 = 64;
+pub(crate) const PAGES_MAX: u64 = 64;
 const RUNS_MAX: usize = 32;
 
 /// The pages that are leaving.
@@ -68,13 +68,12 @@ impl Leaving {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Have those that are leaving go.
-    pub(crate) fn give_up_leaving(&self, isolation: &M::Isolation) {
-        if !self.machine.copies() {
-            return;
-        }
+    /// Have those that are leaving go. Returns how many refused.
+    pub(crate) fn give_up_leaving(&self, isolation: &M::Isolation) -> u64 {
+        let mut refused = 0;
         while let Some(run) = self.with(|inner| inner.next_leaving()) {
             let mut kept = self.machine.give_up(isolation, run);
+            refused += kept.len() as u64;
             loop {
                 self.with(|inner| {
                     self.machine.gave_up();
@@ -88,6 +87,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 }
             }
         }
+        refused
     }
 }
 
@@ -113,14 +113,15 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let Slot::Staged { slot, .. } = self.table.lookup(vpn) else {
             return true;
         };
-        let done = machine.move_in(slot, vpn, 1);
-        match done.stop {
+        match machine
+            .with_staged(&[slot], |pages| machine.copy_in(vpn, pages[0], true))
+            .stop
+        {
             // It may be mapped: were it left staged, nobody would ever fault it, and what is written to it would be lost.
             Some(Stop::Again | Stop::NoMemory | Stop::Busy) => return false,
-            Some(Stop::Present) => machine.drop_staged(&[(slot, 1)]),
+            Some(Stop::Present) | None => machine.drop_staged(&[(slot, 1)]),
             // Unmapped, which is about to be reported.
-            Some(_) if done.pages == 0 => return true,
-            _ => {}
+            Some(_) => return true,
         }
         self.staging.taken_back(slot);
         self.publish_resident(vpn);

@@ -204,6 +204,8 @@ pub struct Inner<R, A: Arena> {
     underway: Underway,
     balance: Balance,
     leaving: Leaving,
+    /// Where moves are not tried ([`Mm::note_unmovable`]).
+    unmovable: RangeSet,
     locality: Locality,
 }
 
@@ -243,6 +245,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             underway: Underway::default(),
             balance: Balance::default(),
             leaving: Leaving::default(),
+            unmovable: RangeSet::default(),
             locality: Locality::default(),
         };
         Self {

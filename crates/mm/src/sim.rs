@@ -143,7 +143,7 @@ impl SimMachine {
         self.boundary.get().is_some_and(|at| vpn < at && at < end)
     }
 
-    fn take_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
+    fn take_out(&self, vpn: Vpn, slot: u32, pages: u32, copies: bool) -> Done {
         for i in 0..pages {
             let page = vpn.add(u64::from(i));
             let stop = |stop| Done {
@@ -154,7 +154,7 @@ impl SimMachine {
                 return stop(Stop::Busy);
             }
             self.protected.borrow_mut().remove(&page);
-            let frame = match self.copies.get() {
+            let frame = match copies {
                 true => self.read(page),
                 false => self.pages.borrow_mut().remove(&page),
             };
@@ -165,6 +165,15 @@ impl SimMachine {
             assert!(old.is_none(), "a staging slot was filled twice");
         }
         Done::all(pages)
+    }
+
+    fn leave(&self, vpn: Vpn, slot: u32, pages: u32, copies: bool) -> Done {
+        let stops = [Stop::Again, Stop::Busy, Stop::NoMemory, Stop::Unmovable];
+        if self.spans_boundary(vpn, pages) {
+            return Done::none(Stop::Unmovable);
+        }
+        self.fail
+            .cut_short(pages, &stops, |pages| self.take_out(vpn, slot, pages, copies))
     }
 
     fn put_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
@@ -249,12 +258,11 @@ impl Machine for SimMachine {
     fn gave_up(&self) {}
 
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
-        let stops = [Stop::Again, Stop::Busy, Stop::NoMemory, Stop::Unmovable];
-        if self.spans_boundary(vpn, pages) {
-            return Done::none(Stop::Unmovable);
-        }
-        self.fail
-            .cut_short(pages, &stops, |pages| self.take_out(vpn, slot, pages))
+        self.leave(vpn, slot, pages, false)
+    }
+
+    fn copy_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
+        self.leave(vpn, slot, pages, true)
     }
 
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {

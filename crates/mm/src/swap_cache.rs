@@ -178,6 +178,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn write_fault(&self, vpn: Vpn) -> Fault {
         self.stat.add(Item::PgFault, 1);
         self.with_for_fault(|inner| {
+            if inner.leaving.contains(vpn) {
+                // It is protected for having been copied: what is written now would be lost.
+                return Fault::Retry;
+            }
             match inner.unprotect_around(self, vpn) {
                 None => inner.note_written(vpn),
                 Some(Stop::Again | Stop::NoMemory) => return Fault::Retry,
@@ -258,7 +262,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
         // The kernel does not ask whose protection it takes away: a program may have a userfaultfd of its own for what lies beside.
         let around = Window::around(vpn, order).range();
-        let run = if self.managed.covers(around) { around } else { page };
+        let is_ours = self.managed.covers(around) && !around.iter().any(|page| self.leaving.contains(page));
+        let run = if is_ours { around } else { page };
         match mm.machine.unprotect(run) {
             // Not one mapping, or not any more.
             Some(Stop::Unmovable) if run != page => mm.machine.unprotect(page),

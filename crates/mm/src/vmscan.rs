@@ -5,10 +5,12 @@ use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
 
+use crate::leaving::PAGES_MAX;
 use crate::list_lru::LruEntry;
 use crate::lru::Lru;
 use crate::machine::{Machine, Stop, Unwritten};
 use crate::page::{PageRange, Vpn};
+use crate::range_set::RangeSet;
 use crate::spent::Spent;
 use crate::staging::StagedRun;
 use crate::swap_table::entry::Slot;
@@ -28,8 +30,8 @@ const STAGED_SHARE: u64 = 4;
 /// fault waits for the lock, so what leaves page by page leaves together.
 const HOLD_NS: u64 = 500_000;
 const MANY: u32 = 16;
-/// Shared pages remembered for [`Scan::shared`].
-const SHARED_MAX: usize = 64;
+/// Ranges remembered for [`Scan::shared`] and [`Scan::unmovable`].
+const REMEMBERED_MAX: usize = 64;
 
 /// How far a round of reclaim goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,9 @@ pub struct Scan {
     /// left, breaking the sharing (outside the lock) and [`Mm::isolate_range`] gets at the latter. Of those that we know of:
     /// [`Mm::take_shared`].
     pub shared: Vec<PageRange>,
+    /// Pages that could not move because of what may be done with their mapping: [`Mm::isolate_by_copy`] gets at those that are not to be
+    /// written to.
+    pub unmovable: Vec<PageRange>,
     /// Reclaim must wait until events were read.
     pub again: bool,
     /// Nothing is left that could be isolated or stored.
@@ -153,9 +158,25 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         while goes_on && budget > 0 {
             goes_on = self.with_for_reclaim(|inner| inner.isolate(self, &mut batch, &mut budget, want, scan));
         }
-        self.give_up_leaving(&isolation);
+        if self.machine.copies() {
+            self.give_up_leaving(&isolation);
+        }
         self.with(|inner| batch.finish(inner));
         true
+    }
+
+    /// Take the resident pages of `range`, which refuse to move ([`Scan::unmovable`]), by copying them. Returns how many were isolated. Only
+    /// for the thread that copies where none move.
+    pub fn isolate_by_copy(&self, isolation: &M::Isolation, range: PageRange) -> u64 {
+        let mut scan = Scan::default();
+        let (mut refused, mut at) = (0, range.start);
+        while at < range.end && !scan.again {
+            let mut batch = Batch::default();
+            at = self.with(|inner| inner.copy_run(self, &mut batch, PageRange { start: at, ..range }, &mut scan));
+            refused += self.give_up_leaving(isolation);
+            self.with(|inner| batch.finish(inner));
+        }
+        u64::from(scan.isolated) - refused
     }
 
     /// Try again for pages of `range` whose sharing was broken. Returns how many were isolated.
@@ -170,13 +191,23 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             if inner.frozen.is_none() {
                 for vpn in range.iter() {
                     if matches!(inner.table.lookup(vpn), Slot::Resident { .. } | Slot::Cached(_)) {
-                        inner.isolate_run(self, &mut batch, vpn, 1, &mut scan);
+                        inner.isolate_run(self, &mut batch, PageRange::new(vpn, 1), false, &mut scan);
                     }
                 }
             }
             batch.finish(inner);
             scan.isolated
         })
+    }
+
+    /// Pages of `range` refuse to move as a mapping: they are not asked one by one until [`forget_unmovable`](Self::forget_unmovable).
+    pub fn note_unmovable(&self, range: PageRange) {
+        self.with(|inner| inner.unmovable.insert(range));
+    }
+
+    /// What mappings refuse may have changed.
+    pub fn forget_unmovable(&self) {
+        self.with(|inner| inner.unmovable = RangeSet::default());
     }
 
     /// Whether the pool takes nothing now. With a device to drain it to, it is full from its limit down to the threshold;
@@ -291,11 +322,28 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 .iter()
                 .take_while(|vpn| carries(self, *vpn))
                 .count() as u64;
-            let run = self.with_old_neighbours(PageRange::new(at, own));
+            let own = PageRange::new(at, own);
+            if self.unmovable.covers(own) {
+                mm.stat.add(Item::PgScan, own.pages());
+                at = self.pass_over(mm, own, scan);
+                continue;
+            }
+            let run = self.with_old_neighbours(own);
             mm.stat.add(Item::PgScan, run.pages());
-            self.isolate_run(mm, batch, run.start, run.pages() as u32, scan);
+            self.isolate_run(mm, batch, run, mm.machine.copies(), scan);
             at = run.end;
         }
+    }
+
+    /// A run that would refuse to move. Returns its end.
+    fn pass_over<M>(&mut self, mm: &Mm<R, M>, run: PageRange, scan: &mut Scan) -> Vpn
+    where
+        M: Machine<Arena = A>,
+    {
+        for vpn in run.iter() {
+            self.refused(mm, vpn, Stop::Unmovable, 1, scan);
+        }
+        run.end
     }
 
     /// `run` and the old resident pages beside it in the windows of one batch that it begins and ends in.
@@ -307,12 +355,32 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         PageRange::new(Vpn::new(start - below), below + run.pages() + above)
     }
 
-    /// Isolate `pages` neighbours; those that refuse go to the young end of the LRU.
-    fn isolate_run<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, vpn: Vpn, pages: u32, scan: &mut Scan)
+    /// Copy the first resident pages of `range` that are neighbours, as many as may leave together. Returns where to go on.
+    fn copy_run<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, range: PageRange, scan: &mut Scan) -> Vpn
     where
         M: Machine<Arena = A>,
     {
-        let (mut vpn, mut left, mut most) = (vpn, pages, pages);
+        if self.frozen.is_some() {
+            scan.again = true;
+            return range.start;
+        }
+        let is_mapped = |vpn: &Vpn| matches!(self.table.lookup(*vpn), Slot::Resident { .. } | Slot::Cached(_));
+        let Some(start) = range.iter().find(is_mapped) else {
+            return range.end;
+        };
+        let rest = PageRange { start, ..range };
+        let pages = rest.iter().take(PAGES_MAX as usize).take_while(is_mapped).count() as u64;
+        self.isolate_run(mm, batch, PageRange::new(start, pages), true, scan);
+        start.add(pages)
+    }
+
+    /// Isolate neighbours; those that refuse go to the young end of the LRU.
+    fn isolate_run<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, run: PageRange, copies: bool, scan: &mut Scan)
+    where
+        M: Machine<Arena = A>,
+    {
+        let (mut vpn, mut left) = (run.start, run.pages() as u32);
+        let mut most = left;
         while left > 0 {
             let Some(run) = batch.room(self, left).filter(|_| !scan.again) else {
                 scan.again = true;
@@ -321,14 +389,17 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             let slot = run.slot + run.len;
             let tried = left.min(most);
             let unwritten = self.unwritten(mm, PageRange::new(vpn, tried.into()));
-            let done = mm.machine.move_out(vpn, slot, tried);
+            let done = match copies {
+                true => mm.machine.copy_out(vpn, slot, tried),
+                false => mm.machine.move_out(vpn, slot, tried),
+            };
             run.len += done.pages;
             let order_max = match mm.swap_out() {
                 SwapOut::Split => 0,
                 SwapOut::Whole | SwapOut::Direct => mm.portions().folio_order,
             };
             self.publish_staged_run(slot, vpn, u64::from(done.pages), order_max, &unwritten);
-            if mm.machine.copies() {
+            if copies {
                 self.leaving.add(PageRange::new(vpn, u64::from(done.pages)));
             }
             scan.isolated += done.pages;
@@ -394,7 +465,13 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
             Stop::Unmovable | Stop::Present => {
                 mm.stat.add(Item::ReclaimUnmovable, 1);
-                self.publish_resident(vpn);
+                if self.shares && !mm.machine.copies() {
+                    // A relative may have it too, which copying does not ask.
+                    self.publish_folio(Lru::Shared, vpn, 0);
+                } else {
+                    remember(&mut scan.unmovable, vpn);
+                    self.publish_resident(vpn);
+                }
             }
             Stop::Again | Stop::NoMemory => {
                 scan.again = true;
@@ -407,10 +484,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 /// Add a page to a short list of ranges.
-fn remember(shared: &mut Vec<PageRange>, vpn: Vpn) {
-    if let Some(last) = shared.last_mut().filter(|last| last.end == vpn) {
+fn remember(ranges: &mut Vec<PageRange>, vpn: Vpn) {
+    if let Some(last) = ranges.last_mut().filter(|last| last.end == vpn) {
         last.end = vpn.add(1);
-    } else if shared.len() < SHARED_MAX {
-        shared.push(PageRange::new(vpn, 1));
+    } else if ranges.len() < REMEMBERED_MAX {
+        ranges.push(PageRange::new(vpn, 1));
     }
 }

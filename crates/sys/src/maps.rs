@@ -11,6 +11,7 @@ use crate::futex::RawLock;
 
 const QUERY: Opcode = opcode::read_write::<raw::procmap_query>(b'f', 17);
 
+const VMA_WRITABLE: u64 = 2;
 const VMA_EXECUTABLE: u64 = 4;
 const VMA_SHARED: u64 = 8;
 const COVERING_OR_NEXT_VMA: u64 = 16;
@@ -22,6 +23,7 @@ pub struct Vma {
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
+    is_writable: bool,
     is_executable: bool,
     is_shared: bool,
     is_file: bool,
@@ -38,6 +40,11 @@ impl Vma {
         !self.is_file && !self.is_shared
     }
 
+    /// Memory that may be written to and not executed, as most is.
+    pub fn is_plain_data(&self) -> bool {
+        self.is_writable && !self.is_executable
+    }
+
     /// A line of the text: `START-END PERMISSIONS OFFSET DEVICE INODE [NAME]`.
     fn parse(line: &[u8]) -> Option<Self> {
         let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
@@ -47,6 +54,7 @@ impl Vma {
         Some(Self {
             start: hex(&range[..dash])?,
             end: hex(&range[dash + 1..])?,
+            is_writable: *permissions.get(1)? == b'w',
             is_executable: *permissions.get(2)? == b'x',
             is_shared: *permissions.get(3)? != b'p',
             is_file: inode != b"0",
@@ -195,6 +203,7 @@ fn query(maps: &OwnedFd, addr: usize) -> Result<Option<Vma>> {
         Ok(()) => Ok(Some(Vma {
             start: query.vma_start as usize,
             end: query.vma_end as usize,
+            is_writable: query.vma_flags & VMA_WRITABLE != 0,
             is_executable: query.vma_flags & VMA_EXECUTABLE != 0,
             is_shared: query.vma_flags & VMA_SHARED != 0,
             is_file: query.inode != 0,

@@ -53,7 +53,10 @@ impl<R: RawMutex> World<R> {
             15 => self.mm.set_pool_limit(seed % 12, seed % 10),
             16 => drop(self.mm.compact(seed % 4)),
             17 => self.mm.set_writeback(seed.is_multiple_of(2)),
-            18 => drop(self.mm.isolate_range(PageRange::new(vpn, len))),
+            18 if seed.is_multiple_of(2) => drop(self.mm.isolate_range(PageRange::new(vpn, len))),
+            18 => {
+                self.mm.isolate_by_copy(&(), PageRange::new(vpn, len));
+            }
             19 => self.mm.set_swap_out(SwapOut::from_word(seed % 3)),
             20 => self.mm.set_enabled(!seed.is_multiple_of(5)),
             21 => self.mm.discard_swap(),
