@@ -191,7 +191,8 @@ fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) -> Result<
     }
     while STATE.load(Ordering::Acquire) == STARTING {
         futex::wait(&STATE, STARTING, Some(10_000_000), false);
-        if thread::has_one_ended() {
+        // One that failed says so before it ends.
+        if thread::has_one_ended() && STATE.load(Ordering::Acquire) == STARTING {
             FAILURE.set(("a thread that a filter of the program lets live", Errno::PERM));
             settle(FAILED);
         }
@@ -214,7 +215,8 @@ static KCOMPRESSD_THREADS: [ThreadMemory; kcompressd::THREADS_MAX] =
 /// (SECCOMP_RET_KILL_THREAD). The watchdog shares their descriptors, so the ranges are managed as long as it lives.
 fn watch() {
     thread::wait_for_an_end();
-    if thread::is_over() {
+    // A pager that did not start has nothing under its care yet: `start` says what becomes of the process.
+    if thread::is_over() || STATE.load(Ordering::Acquire) != ACTIVE {
         return;
     }
     if let Some((group, _)) = IDLE_GROUP.get() {
