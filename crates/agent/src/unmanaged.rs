@@ -1,6 +1,6 @@
 //! What becomes of a process that has the agent and cannot be managed. It ends, with one line that says why and what helps: it would
-//! exceed the limit unseen. It runs on, with a line as well, where `--allow-unmanaged` says so, and where another user has taken it over,
-//! whom the group is closed to: the launcher's census sees that one.
+//! exceed the limit unseen. It runs on, with a line as well, where `--allow-unmanaged` says so, and where it has got out of its group's reach, as another
+//! user or in another root directory: the launcher's census sees that one.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -70,23 +70,48 @@ pub(crate) fn lacks_hooks(path: &CStr, errno: Errno) {
     run_on_or_end(Some(path), cause, Some(errno), fix);
 }
 
-/// The process is another user's than the group is, so it may open neither its file nor what the pager needs.
-fn is_another_users(path: &CStr, error: Option<Errno>) -> Option<(u32, u32)> {
+/// How a process got out of its group's reach: what a pager needs is not to be had there.
+enum Away {
+    /// It acts as the one user, and the group is the other's.
+    User(u32, u32),
+    /// It has another root directory than it began with.
+    Root,
+}
+
+fn away(path: &CStr, has_begun: bool, error: Option<Errno>) -> Option<Away> {
     let me = thread::effective_user();
-    let owner = file::owner(path).ok()?;
-    (matches!(error, Some(Errno::ACCESS | Errno::PERM)) && me != owner).then_some((me, owner))
+    match (error?, file::owner(path)) {
+        (Errno::ACCESS | Errno::PERM, Ok(owner)) if owner != me => Some(Away::User(me, owner)),
+        // It is a member, so the file is there for those who can see it.
+        (Errno::NOENT, Err(Errno::NOENT)) if has_begun => Some(Away::Root),
+        _ => None,
+    }
 }
 
 fn run_on_or_end(path: Option<&CStr>, cause: &str, error: Option<Errno>, fix: &str) {
     let pid = thread::pid();
-    if let Some((me, owner)) = path.and_then(|path| is_another_users(path, error)) {
-        return pager::say(
-            Line::of(format_args!(
-                "uzswap: process {pid} is not managed and counts as it is: it runs as user {me}, and its group is user {owner}'s; change the \
-                 user first and run uzswap as that one (setpriv --reuid {me} ... uzswap run ...)\n"
-            ))
-            .as_str(),
-        );
+    let has_begun = pager::group().is_some();
+    let away = path.and_then(|path| away(path, has_begun, error));
+    match away {
+        Some(Away::User(me, owner)) => {
+            return pager::say(
+                Line::of(format_args!(
+                    "uzswap: process {pid} is not managed and counts as it is: it runs as user {me}, and its group is user {owner}'s; change \
+                     the user first and run uzswap as that one (setpriv --reuid {me} ... uzswap run ...)\n"
+                ))
+                .as_str(),
+            );
+        }
+        Some(Away::Root) => {
+            return pager::say(
+                Line::of(format_args!(
+                    "uzswap: process {pid} is not managed and counts as it is: its root directory has no /dev/userfaultfd, no /proc or not \
+                     the directory of its group; mount them there\n"
+                ))
+                .as_str(),
+            );
+        }
+        None => {}
     }
     let error = error.map(|errno| Line::of(format_args!(": {errno}")));
     let error = error.as_ref().map_or("", Line::as_str);

@@ -70,6 +70,10 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
             put(&format!("injected/{}", kind.name()), json!(group.failures(*kind)));
         }
     }
+    let last_words = group.last_words();
+    if !last_words.is_empty() {
+        put("last_words", json!(String::from_utf8_lossy(&last_words).trim_end()));
+    }
     let [load, store] = stat.histograms();
     put("load_ns", histogram(&load));
     put("store_ns", histogram(&store));

@@ -344,8 +344,18 @@ fn where_nothing_may_be_executed_the_agent_comes_from_memory() {
         return;
     }
     let options = ["run", "--quiet", "--swap", "none", "--memory-max", "24M", "--"];
-    let run = output(&[&within, &[UZSWAP], &options, &[UZSWAP, "demo-child", "32"]]);
-    assert!(peak(&run) < PEAK_MAX, "{}", stderr(&run));
+    let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("noexec-{}.json", std::process::id()));
+    let report = ["--stat-json", json.to_str().expect("a plain path")];
+    let demo = [UZSWAP, "demo-child", "32"];
+    let run = output(&[&within, &[UZSWAP], &options[..1], &report, &options[1..], &demo]);
+    let counters = std::fs::read_to_string(&json).unwrap_or_default();
+    let counters: serde_json::Value = serde_json::from_str(&counters).unwrap_or_default();
+    assert!(
+        peak(&run) > 0 && counters["zswpout"].as_u64() > Some(0),
+        "{}{counters:#}",
+        stderr(&run)
+    );
+    std::fs::remove_file(json).expect("written");
     // Also when CMD has ended.
     let later = "(sleep 0.3; cat /proc/self/maps) 2>&1 & exit 0";
     let run = output(&[&within, &[UZSWAP], &options, &["sh", "-c", later]]);
@@ -369,7 +379,8 @@ fn text_that_must_not_change_is_replaced() {
             continue;
         }
         let run = output(&[&within, &both()[1], &[UZSWAP, "demo-child", DATA]]);
-        assert!(peak(&run) < PEAK_MAX, "{what}: {}", stderr(&run));
+        let peak = peak(&run);
+        assert!(peak < PEAK_MAX, "{what}: {peak}: {}", stderr(&run));
     }
     std::fs::remove_file(forbids).expect("compiled above");
 }
@@ -423,6 +434,21 @@ fn who_becomes_another_user_goes_on_and_is_named() {
         said.contains("it runs as user 61234, and its group is user 0's"),
         "{said}"
     );
+}
+
+/// What has the agent and grows, or forks, where nothing that a pager needs can be seen.
+#[test]
+fn who_goes_into_another_root_goes_on_and_is_named() {
+    let chroot = "chdir '/sys'; chroot '.' or die 'no chroot';";
+    if !can_manage() || !output(&[&["perl", "-e", chroot]]).status.success() {
+        return;
+    }
+    let grows = format!("{chroot} $n = 20000000; $x = 'x' x $n; print length $x;");
+    let forks = format!("$x = 'x' x 20000000; {chroot} if (fork) {{ wait; exit $? >> 8 }} print length $x; exit 4;");
+    for script in [grows, forks] {
+        let run = assert_same(&[], &["perl", "-e", &script]);
+        assert!(stderr(&run).contains("its root directory has no"), "{}", stderr(&run));
+    }
 }
 
 #[test]
