@@ -258,7 +258,7 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stal
         pager.mm.machine().settle_errand();
         let scan = CORES.in_direct_reclaim(|| pager.shrink_directly(worker, DIRECT_BATCH));
         if stall.is_over(pager) && !pager.mm.machine().copy_out.is_kept_out() {
-            pager.memcg.oom_kill(pager);
+            pager.memcg.run_out(pager);
         }
         if scan.reclaimed > 0 {
             continue;
@@ -291,6 +291,8 @@ mod rounds {
         looked: u64,
         /// Room was found since this look began, whoever made it.
         found_room: bool,
+        /// When this look began, pools had taken nearly all of the limit already.
+        was_choked: bool,
     }
 
     impl Stall {
@@ -298,6 +300,9 @@ mod rounds {
         pub(super) fn is_over(&mut self, pager: &Pager) -> bool {
             let (now, (isolated, reclaimed)) = (uzswap_sys::time::now_ns(), pager.reclaim_counts());
             self.found_room &= self.since.is_some();
+            if self.since.is_none() {
+                self.was_choked = pager.memcg.is_choked();
+            }
             let (since, isolated_then, reclaimed_then) = *self.since.get_or_insert((now, isolated, reclaimed));
             let last = core::mem::replace(&mut self.looked, now);
             if now - last > GAP_NS {
@@ -314,7 +319,8 @@ mod rounds {
             );
             // Nothing of ours to take, but others make room: that is no stall.
             let others_do = self.found_room && isolated == 0;
-            reclaimed <= isolated / LOOKED_AT_PER_PAGE && !others_do
+            let is_fruitless = reclaimed <= isolated / LOOKED_AT_PER_PAGE && !others_do;
+            is_fruitless || self.was_choked && pager.memcg.is_choked()
         }
 
         /// There was room for a fault.

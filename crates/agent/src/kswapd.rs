@@ -326,6 +326,7 @@ impl Kswapd {
         fork::release_pins(pager);
         pager.mm.discard_swap();
         self.obey();
+        pager.memcg.expire_census();
         self.return_charges();
     }
 

@@ -28,6 +28,15 @@ const LACK_NS: u64 = 1_000_000_000;
 /// How long a parent is charged at most for a child that does not look at what they share.
 const CHILD_LOOKS_NS: u64 = 1_000_000_000;
 
+/// A census that is there has looked since.
+const CENSUS_NS: u64 = 2_000_000_000;
+/// One that has not looked for so long does not come back, as a rule.
+const CENSUS_EXPIRES_NS: u64 = 10_000_000_000;
+
+/// Pools that have taken so much of the limit, while less than one part in so many is resident, choke the group.
+const CHOKED_POOL: (u64, u64) = (3, 4);
+const CHOKED_SHARE: u64 = 12;
+
 /// Room that is not worth making for a child.
 const CHILD_ROOM_MIN: u64 = 1 << 20;
 
@@ -389,12 +398,36 @@ impl Memcg {
         (surplus * u128::from(ours) / u128::from(all)) as u64
     }
 
-    /// Nothing is left to reclaim: record it for the launcher, which prints the line, and die as the OOM killer would
-    /// have it.
-    pub(crate) fn oom_kill(&self, pager: &Pager) -> ! {
+    /// Nothing is left to reclaim, and a fault waits. The launcher's census knows all who belong to the group, and chooses who is killed for it; the fault
+    /// is tried again. Where there is no census this process dies, as the OOM killer would have it.
+    pub(crate) fn run_out(&self, pager: &Pager) {
+        let now = now_ns();
+        if now.saturating_sub(self.group.get(Key::CensusAt)) < CENSUS_NS {
+            self.group.set(Key::OomAsked, now);
+            return;
+        }
         self.group.set(Key::OomUsage, self.current(pager));
         self.group.set(Key::OomPid, uzswap_sys::thread::pid() as u64);
         pager.mm.stat().add(uzswap_mm::vmstat::Item::OomKill, 1);
         uzswap_sys::thread::kill_self()
+    }
+
+    /// Whether pools have taken so much of the limit that next to nothing is left to work with, and nothing of them can be written to a device: what
+    /// leaves then comes back at once, for ever.
+    pub(crate) fn is_choked(&self) -> bool {
+        let max = self.group.memory_max();
+        let resident = self.group.sum(Field::Resident) + self.group.sum(Field::Staged);
+        let is_full =
+            self.group.sum(Field::Pool) >= max / CHOKED_POOL.1 * CHOKED_POOL.0 && resident < max / CHOKED_SHARE;
+        let slots_left = self.group.get(Key::SwapMax) / PAGE_SIZE as u64 > self.group.sum(Field::SwapCharge);
+        let writes = self.group.get(Key::Swap) != 0 && self.group.get(Key::ZswapWriteback) != 0 && slots_left;
+        is_full && !writes
+    }
+
+    /// What a census counted that has ended, or was stopped, is nobody's.
+    pub(crate) fn expire_census(&self) {
+        if now_ns().saturating_sub(self.group.get(Key::CensusAt)) > CENSUS_EXPIRES_NS {
+            self.group.set(Key::Census, 0);
+        }
     }
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod census;
 mod demo;
 mod doctor;
 mod elf;

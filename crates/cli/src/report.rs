@@ -37,6 +37,11 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
     put("memory.max", limit(group.get(Key::MemoryMax)));
     put("memory.current", json!(group.current()));
     put("memory.peak", json!(group.get(Key::MemoryPeak)));
+    put("unmanaged_processes", json!(group.get(Key::UnmanagedProcesses)));
+    put("unmanaged.current", json!(group.get(Key::Unmanaged)));
+    put("unmanaged.peak", json!(group.get(Key::UnmanagedPeak)));
+    put("shmem", json!(group.get(Key::Shmem)));
+    put("shmem.peak", json!(group.get(Key::ShmemPeak)));
     put("pool_total_size", json!(group.sum(Field::Pool)));
     put("stored_pages", json!(group.sum(Field::Stored)));
     put("stored_incompressible_pages", json!(group.sum(Field::Incompressible)));
@@ -101,7 +106,7 @@ fn percentile(buckets: &[u64; BUCKETS], share: f64) -> u64 {
 }
 
 /// CMD has ended: write what was asked for. Where that cannot be done a line says so: the exit status is CMD's.
-pub(crate) fn finish(group: &OpenGroup, options: &RunOptions) {
+pub(crate) fn finish(group: &OpenGroup, options: &RunOptions, others: &[String]) {
     if let Some(path) = &options.stat_json {
         let text = format!("{:#}\n", Value::Object(counters(&group.name, &group.group)));
         if let Err(e) = std::fs::write(path, text) {
@@ -115,6 +120,7 @@ pub(crate) fn finish(group: &OpenGroup, options: &RunOptions) {
     }
     if options.summary {
         summary(&group.name, &group.group);
+        others.iter().for_each(|line| warn_line!("  {line}"));
     }
 }
 

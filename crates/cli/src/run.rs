@@ -16,6 +16,7 @@ use uzswap_sys::file::{File, is_memory_backed};
 use uzswap_sys::launch::{self, Program, Signal, Signals};
 
 use crate::agent::{self, Library};
+use crate::census;
 use crate::elf::{self, Found};
 use crate::group::{OpenGroup, c_path};
 use crate::options::{MEMORY_MAX_LEAST, RunOptions};
@@ -109,17 +110,19 @@ fn supervise(
             return Ok(refuse_exec(failed?.err().unwrap_or(Errno::NOENT), &name));
         }
     };
-    if let Some(watch) = &watch {
+    if let Some(watch) = &mut watch {
         // CMD has its limits already; we keep descriptors for all its processes.
         watch.make_room();
+        watch.follow(cmd);
     }
     let ended = wait(cmd, signals, watch.as_mut(), must_load);
-    let Some(watch) = watch else {
+    let Some(mut watch) = watch else {
         return Ok(ended.map_or(FAILED, exit_status));
     };
     if let Some(status) = ended {
         last_words(&watch.group.group, &name, status);
-        report::finish(&watch.group, options);
+        let others = watch.look_once_more();
+        report::finish(&watch.group, options, &others);
     }
     watch.end(cmd);
     Ok(match ended {
@@ -433,23 +436,8 @@ fn last_words(group: &Group, cmd: &str, status: ExitStatus) {
         );
     }
     if group.get(Key::OomPid) != 0 {
-        warn_line!(
-            "uzswap: process {} killed: it outgrew --memory-max {} with nothing left to reclaim (the group used {}); raise \
-             the limit{}",
-            group.get(Key::OomPid),
-            Size(group.get(Key::MemoryMax)),
-            Size(group.get(Key::OomUsage)),
-            oom_advice(group.get(Key::Swap) != 0, group.get(Key::SwapMax) != u64::MAX),
-        );
-    }
-}
-
-/// What helps besides a higher limit.
-fn oom_advice(has_swap: bool, has_swap_max: bool) -> &'static str {
-    match (has_swap, has_swap_max) {
-        (false, _) => " or give it a swap file",
-        (true, true) => " or --swap-max",
-        (true, false) => "",
+        let pid = group.get(Key::OomPid).to_string();
+        census::say_killed(*group, &pid, None, group.get(Key::OomUsage));
     }
 }
 
@@ -490,12 +478,5 @@ mod test {
         assert!(is_for_cmd(signal(1, launch::SI_KERNEL, 0), CMD, true));
         assert!(!is_for_cmd(signal(2, launch::SI_KERNEL, 0), CMD, true));
         assert!(!is_for_cmd(signal(17, 1, 5), CMD, true));
-    }
-
-    #[test]
-    fn a_limit_that_was_never_set_is_not_to_be_raised() {
-        assert!(!oom_advice(true, false).contains("swap-max"));
-        assert!(oom_advice(true, true).contains("--swap-max"));
-        assert!(oom_advice(false, false).contains("swap file"));
     }
 }

@@ -13,6 +13,7 @@ use uzswap_sys::launch;
 use uzswap_sys::thread::pid;
 
 use crate::agent::Library;
+use crate::census::Census;
 use crate::group::OpenGroup;
 use crate::keeper;
 use crate::output::warn_line;
@@ -26,6 +27,7 @@ pub(crate) struct Watch {
     pub(crate) group: OpenGroup,
     library: Library,
     keeper: Option<Keeper>,
+    census: Census,
 }
 
 impl Watch {
@@ -41,7 +43,13 @@ impl Watch {
                 }
             })
             .ok();
-        Self { group, library, keeper }
+        let census = Census::new(&group, is_quiet);
+        Self {
+            group,
+            library,
+            keeper,
+            census,
+        }
     }
 
     /// What programs of the group load.
@@ -56,7 +64,8 @@ impl Watch {
 
     /// Sleep until something happens, to `also` perhaps, for `time` at most, and do what there is to do.
     pub(crate) fn step(&mut self, also: Option<BorrowedFd<'_>>, time: Option<Duration>) {
-        let time = time.map(|time| time.as_nanos() as u64);
+        let until = self.census.due_in();
+        let time = Some(time.unwrap_or(until).min(until).as_nanos() as u64);
         let is_done = self
             .keeper
             .as_mut()
@@ -65,11 +74,23 @@ impl Watch {
             self.keeper = None;
             sleep(also, time);
         }
+        self.census.step(&self.group);
+    }
+
+    /// CMD has been started.
+    pub(crate) fn follow(&mut self, cmd: i32) {
+        self.census.begin(cmd);
+    }
+
+    /// Look once more at who belongs to the group; lines for the summary.
+    pub(crate) fn look_once_more(&mut self) -> Vec<String> {
+        self.census.look_once_more(&self.group);
+        self.census.summary()
     }
 
     /// Whether nobody of the group lives. `cmd` has ended.
     pub(crate) fn is_over(&self, cmd: i32) -> bool {
-        !self.group.has_members() && !self.is_entered(cmd)
+        !self.group.has_members() && !self.is_entered(cmd) && !self.census.has_members()
     }
 
     /// Whether a process that began after `cmd` is in the group by its environment: one that has just been loaded, whose agent does
@@ -101,12 +122,14 @@ impl Watch {
     /// CMD has ended. Remove the group, or leave a copy of this process behind that does so when the last of the group has gone.
     pub(crate) fn end(mut self, cmd: i32) {
         if self.is_over(cmd) {
+            self.census.end();
             return self.group.remove_files();
         }
         // With the first process of its namespace all others end.
         if pid() == 1 {
             return;
         }
+        self.census.close_files();
         let keep: Vec<_> = self.descriptors().map(launch::number).collect();
         if launch::fork_to_background(&keep) == Ok(true) {
             self.stay(cmd);
@@ -124,11 +147,13 @@ impl Watch {
     /// The copy in the background.
     fn stay(&mut self, cmd: i32) {
         let _ = self.library.link();
+        self.census.take_over();
         let mut time = FIRST_LOOK;
         while !self.is_over(cmd) {
             self.step(None, Some(time));
             time = (time * 2).min(LAST_LOOK);
         }
+        self.census.end();
         self.group.remove_files();
     }
 }

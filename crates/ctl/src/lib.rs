@@ -19,6 +19,7 @@ extern crate alloc;
 
 mod children;
 mod fail_kind;
+mod inner;
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -172,7 +173,7 @@ pub enum Key {
     /// How many programs have been loaded with the agent, ever.
     Joined = 65,
     // 66 .. 71 are the launcher's, 72 .. 79 of leases and charges, 80 .. 87 of threads, 88 .. 95 of scale, 96 .. 103 of hooks and swap files,
-    // 104 .. 167 nobody's.
+    // 104 .. 135 are of groups inside this one (`inner`), 136 .. 167 nobody's.
     /// How they fail: a set of [`FailKind`]s.
     FailKinds = 1088,
 }
@@ -422,7 +423,15 @@ impl Group {
         // Of the children first: their parents, who take this off both, begin with what is charged to themselves.
         let twice: u64 = self.used().map(|slot| self.charged_twice(slot)).sum();
         let charges = self.sum(Field::Charge).saturating_sub(twice);
-        charges.saturating_add(self.get(Key::Census))
+        charges
+            .saturating_add(self.get(Key::Census))
+            .saturating_add(self.inner())
+    }
+
+    /// What the process in `slot` is charged and no relative as well.
+    pub fn charge_of(&self, slot: usize) -> u64 {
+        let twice = self.charged_twice(slot);
+        self.field(slot, Field::Charge).saturating_sub(twice)
     }
 
     /// The limit that holds now: `memory.max`, or what the group around this one leaves if that is less.

@@ -394,6 +394,15 @@ impl ProcMem {
     }
 }
 
+/// Whether two processes have one memory, as a vfork child and its parent have. False also where that cannot be known.
+pub fn shares_memory(one: i32, other: i32) -> bool {
+    const KCMP_VM: usize = 1;
+    let args = [one as usize, other as usize, KCMP_VM, 0, 0, 0];
+    // SAFETY: kcmp(2) compares, and takes integers alone.
+    let compared = unsafe { crate::thread::syscall(raw::__NR_kcmp as usize, args) };
+    compared == Ok(0)
+}
+
 /// The decimal number at the start of `text`.
 fn number(text: &[u8]) -> usize {
     text.iter()
@@ -447,6 +456,14 @@ mod test {
         };
         assert_eq!(Scheduling::parse(stat.as_bytes()), Some(parsed));
         assert_eq!(Scheduling::parse(b"7 (a"), None);
+    }
+
+    #[test]
+    fn a_process_has_one_memory_with_itself() {
+        let me = crate::thread::pid();
+        // Where kcmp may be used at all.
+        assert!(shares_memory(me, me) || !shares_memory(me, 1));
+        assert!(!shares_memory(me, 1));
     }
 
     #[test]

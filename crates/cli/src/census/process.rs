@@ -1,0 +1,288 @@
+//! What /proc tells about a process of another program.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use uzswap_mm::page::PAGE_SIZE;
+
+/// `/proc/PID/stat`, as far as it is used here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub(super) name: String,
+    pub(super) parent: i32,
+    /// In clock ticks since the machine started: tells apart processes that have had the same number.
+    pub(super) start: u64,
+    pub(super) image: Image,
+    /// All its threads have ended, and its parent does not know yet.
+    pub(super) is_over: bool,
+    /// The first thread has ended alone. What /proc tells of the process's memory is that thread's, which has none.
+    is_headless: bool,
+}
+
+/// Where an execve has put a program: others are elsewhere, copies made by fork are not. Zeros where we may not know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Image {
+    code: u64,
+    stack: u64,
+}
+
+impl Stat {
+    pub(super) fn of(pid: i32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(path(pid, "stat")).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        /// Numbers of proc_pid_stat(5), less the two fields before the state.
+        const PARENT: usize = 4 - 3;
+        const THREADS: usize = 20 - 3;
+        const START: usize = 22 - 3;
+        const CODE: usize = 26 - 3;
+        const STACK: usize = 28 - 3;
+        // The name may hold anything.
+        let (head, tail) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let is_zombie = matches!(*fields.first()?, "Z" | "X");
+        let threads = number(THREADS)?;
+        Some(Self {
+            name: head.split_once('(')?.1.to_owned(),
+            parent: number(PARENT)? as i32,
+            start: number(START)?,
+            image: Image {
+                code: number(CODE)?,
+                stack: number(STACK)?,
+            },
+            is_over: is_zombie && threads <= 1,
+            is_headless: is_zombie,
+        })
+    }
+
+    /// Resident anonymous memory, own or shared after a fork.
+    pub(super) fn anon(&self, pid: i32) -> u64 {
+        if !self.is_headless {
+            return Sizes::open(pid).map_or(0, |sizes| sizes.anon());
+        }
+        let threads = fs::read_dir(path(pid, "task")).into_iter().flatten().flatten();
+        let texts = threads.filter_map(|thread| fs::read_to_string(thread.path().join("statm")).ok());
+        texts.map(|text| parse_anon(&text)).max().unwrap_or(0)
+    }
+}
+
+/// A file of /proc that is read again and again.
+struct Again(File);
+
+impl Again {
+    fn open(path: impl AsRef<Path>) -> Option<Self> {
+        File::open(path).ok().map(Self)
+    }
+
+    /// What is in it now, from its first few words on.
+    fn read<T>(&self, parse: impl FnOnce(&str) -> T) -> Option<T> {
+        let mut bytes = [0; 128];
+        let n = self.0.read_at(&mut bytes, 0).ok()?;
+        std::str::from_utf8(&bytes[..n]).ok().map(parse)
+    }
+}
+
+/// `statm` of a process, whatever has its number later.
+pub(super) struct Sizes(Again);
+
+impl Sizes {
+    pub(super) fn open(pid: i32) -> Option<Self> {
+        Again::open(path(pid, "statm")).map(Self)
+    }
+
+    /// Resident anonymous memory; 0 once the process is gone.
+    pub(super) fn anon(&self) -> u64 {
+        self.0.read(parse_anon).unwrap_or(0)
+    }
+}
+
+fn path(pid: i32, file: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{file}"))
+}
+
+fn parse_anon(statm: &str) -> u64 {
+    let mut pages = statm
+        .split_ascii_whitespace()
+        .skip(1)
+        .map(|field| field.parse::<u64>().unwrap_or(0));
+    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+    resident.saturating_sub(shared) * PAGE_SIZE as u64
+}
+
+/// Bytes of a line of `status` or `smaps_rollup`.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim()
+        .strip_suffix(" kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib << 10)
+}
+
+/// Anonymous and shared memory, each page by the part that is not other processes'. `None`: not ours to know. Walks the page tables.
+pub(super) fn proportional(pid: i32) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(path(pid, "smaps_rollup")).ok()?;
+    Some((kilobytes(&text, "Pss_Anon:")?, kilobytes(&text, "Pss_Shmem:")?))
+}
+
+/// `/proc/PID/status`, as far as it is used here.
+pub(super) struct Status {
+    /// What the number was of is a process, not a thread of one.
+    pub(super) is_process: bool,
+    /// Its number where it lives.
+    pub(super) inner_pid: i32,
+    /// Bytes of shared memory that it has touched.
+    pub(super) shmem: u64,
+}
+
+impl Status {
+    pub(super) fn of(pid: i32) -> Option<Self> {
+        Self::parse(pid, &fs::read_to_string(path(pid, "status")).ok()?)
+    }
+
+    fn parse(pid: i32, text: &str) -> Option<Self> {
+        let last = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_ascii_whitespace().last()?.parse::<i32>().ok()
+        };
+        Some(Self {
+            is_process: last("Tgid:")? == pid,
+            inner_pid: last("NSpid:").unwrap_or(pid),
+            shmem: kilobytes(text, "RssShmem:").unwrap_or(0),
+        })
+    }
+}
+
+/// What a program was loaded with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Loaded {
+    /// The agent.
+    Agent,
+    /// A libc, but no agent.
+    LibcAlone,
+    /// No shared library.
+    Nothing,
+    /// It is being loaded still.
+    Unfinished,
+    /// Not ours to know: another user's, or set-uid.
+    Hidden,
+}
+
+impl Loaded {
+    pub(super) fn of(pid: i32) -> Self {
+        match fs::read(path(pid, "maps")) {
+            Ok(maps) if maps.is_empty() => Self::Unfinished,
+            Ok(maps) => Self::parse(&String::from_utf8_lossy(&maps)),
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Self::Hidden,
+            Err(_) => Self::Unfinished,
+        }
+    }
+
+    /// The loader maps what is preloaded before libc.
+    fn parse(maps: &str) -> Self {
+        let names = || {
+            maps.lines()
+                .filter_map(|line| line.split_once('/'))
+                .map(|(_, path)| path)
+        };
+        let file = |path: &str| path.rsplit('/').next().unwrap_or("").to_owned();
+        let any = |is: fn(&str) -> bool| names().any(|path| is(&file(path)));
+        let is_agent = |path: &str| path.contains("uzswap") && file(path).contains(crate::agent::NAME);
+        if names().any(is_agent) {
+            Self::Agent
+        } else if any(|file| file.starts_with("libc.so") || file.starts_with("libc-2") || file.starts_with("ld-musl")) {
+            Self::LibcAlone
+        } else if names().next().is_none() || any(|file| file.starts_with("ld-") || file.starts_with("ld64")) {
+            Self::Unfinished
+        } else {
+            Self::Nothing
+        }
+    }
+}
+
+/// Whether the environment that the process was started with names this group.
+pub(super) fn names_group(pid: i32, variable: &[u8]) -> bool {
+    let environment = fs::read(path(pid, "environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|entry| entry == variable)
+}
+
+/// How much the OOM rule spares it, or the contrary: -1000 to 1000.
+pub(super) fn oom_score_adj(pid: i32) -> i64 {
+    let text = fs::read_to_string(path(pid, "oom_score_adj")).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+/// Which process or thread number was given out last.
+#[derive(Default)]
+pub(super) struct Cursor(Option<Again>);
+
+impl Cursor {
+    /// `None`: /proc does not say.
+    pub(super) fn last(&mut self) -> Option<i32> {
+        if self.0.is_none() {
+            self.0 = Again::open("/proc/loadavg");
+        }
+        let parse = |text: &str| text.split_ascii_whitespace().last()?.parse().ok();
+        self.0.as_ref()?.read(parse).flatten()
+    }
+}
+
+/// All processes.
+pub(super) fn all() -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let fields = "S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 3 0 55 0 0 0 400 0 900 0";
+        let stat = Stat::parse(&format!("12 (a) b) {fields}")).unwrap();
+        assert_eq!((stat.name.as_str(), stat.parent, stat.start), ("a) b", 7, 55));
+        assert_eq!(stat.image, Image { code: 400, stack: 900 });
+        assert!(!stat.is_over && !stat.is_headless);
+        let headless = Stat::parse(&format!("12 (a) {}", fields.replace('S', "Z"))).unwrap();
+        assert!(headless.is_headless && !headless.is_over);
+    }
+
+    #[test]
+    fn what_is_loaded_is_told_by_the_files_that_are_mapped() {
+        let maps = |files: &[&str]| {
+            let line = |file: &&str| format!("7f00-7f01 r-xp 00000000 08:01 12   {file}\n");
+            Loaded::parse(&files.iter().map(line).collect::<String>())
+        };
+        let (ld, libc) = ("/usr/lib/ld-linux-x86-64.so.2", "/usr/lib/libc.so.6");
+        assert_eq!(maps(&["/bin/a", "/tmp/uzswap-0/agent-12.so", ld, libc]), Loaded::Agent);
+        assert_eq!(
+            maps(&["/bin/a", "/memfd:uzswap-agent-12.so (deleted)", ld]),
+            Loaded::Agent
+        );
+        assert_eq!(maps(&["/bin/a", ld]), Loaded::Unfinished);
+        assert_eq!(maps(&["/bin/a", ld, libc]), Loaded::LibcAlone);
+        assert_eq!(maps(&["/bin/a", "/lib/ld-musl-x86_64.so.1"]), Loaded::LibcAlone);
+        assert_eq!(maps(&["/bin/a"]), Loaded::Nothing);
+        assert_eq!(maps(&["[stack]"]), Loaded::Unfinished);
+    }
+
+    #[test]
+    fn this_process_is_known() {
+        let pid = std::process::id() as i32;
+        let stat = Stat::of(pid).unwrap();
+        assert_eq!(stat.parent, uzswap_sys::thread::parent_pid());
+        assert!(stat.anon(pid) > 0 && stat.image != Image::default());
+        let status = Status::of(pid).unwrap();
+        assert!(status.is_process);
+        assert!(all().contains(&pid));
+        assert!(Cursor::default().last().unwrap() > 0);
+        assert_ne!(Loaded::of(pid), Loaded::Agent);
+    }
+}
