@@ -35,7 +35,7 @@ impl PoolArena {
     /// ENOMEM.
     pub(crate) fn reserve(bytes: usize) -> Result<Self, Errno> {
         let sizes = (0..8).map(|i| thread::page_align(bytes >> i));
-        let memory = sizes.into_iter().find_map(|len| Mapping::reserve(len).ok());
+        let memory = sizes.into_iter().find_map(|len| Mapping::reserve_beside_data(len).ok());
         let memory = memory.ok_or(Errno::NOMEM)?.without_huge_pages();
         Ok(Self(Spans::new(memory, SPAN_LEN)?))
     }

@@ -82,7 +82,7 @@ impl FaultThread {
         }
         let fds = pager.fds();
         let is_forking = pager.is_freezing.load(Ordering::SeqCst);
-        let timeout = match (servers.is_idle(), is_forking) {
+        let timeout = match (servers.is_idle(), is_forking || pager.is_bringing_back()) {
             (false, _) => Some(RETRY_NS),
             (true, true) => Some(FORK_POLL_NS),
             (true, false) => None,
@@ -112,6 +112,11 @@ impl FaultThread {
             fds.wake.clear();
         }
         servers.serve(pager);
+        pager.let_go(|| {
+            let (worker, inbox) = servers.reading();
+            read_events(pager, worker, inbox, forks, |_| {});
+            bring_back(pager, worker)
+        });
         if is_forking {
             forks.step(pager, servers.own(), parent_returned);
         }
@@ -119,6 +124,30 @@ impl FaultThread {
             fds.renew_spare();
         }
     }
+}
+
+/// Map all that is stored, whatever the limit. False: not all of it yet, as an event came between or memory is short.
+///
+/// While an event waits to be read nothing can be mapped, and whoever changes mappings waits for that. So if all went in, all of it is where its words say, and
+/// what changes from now on changes what is mapped.
+fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>) -> bool {
+    let managed = &pager.fds().managed;
+    pager.mm.with_changes(|changes| {
+        changes.bring_back(&pager.mm, worker, |vpn, page| {
+            let Some(page) = page else {
+                return poison(pager, managed, vpn.addr());
+            };
+            match managed.copy(vpn.addr(), page, true).stop {
+                None => true,
+                Some(Errno::AGAIN | Errno::NOMEM) => false,
+                // It is there by now, or its mapping is not.
+                Some(_) => {
+                    managed.wake(vpn.addr(), PAGE_SIZE);
+                    true
+                }
+            }
+        })
+    })
 }
 
 /// Read and apply all there is, under one hold of the engine's lock.
@@ -245,7 +274,7 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
 /// Direct reclaim: before the page at `addr` is mapped there must be room ([`Pager::room`]). False: not now, read events and try again.
 fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stall: &mut Stall) -> bool {
     let room = pager.room();
-    if pager.is_freezing.load(Ordering::SeqCst) {
+    if pager.is_freezing.load(Ordering::SeqCst) || pager.is_letting_go() {
         return true;
     }
     if pager.memcg.excess(pager, room) == 0 {

@@ -80,6 +80,12 @@ extern "C" fn current_break() -> *mut *mut c_void {
     core::arch::naked_asm!(".weak __curbrk", "mov rax, [rip + __curbrk@GOTPCREL]", "ret")
 }
 
+/// What a function of libc that failed returns.
+pub(crate) fn fail(errno: Errno) -> c_int {
+    set_errno(errno);
+    -1
+}
+
 /// Held over a system call that raises events, and over a fork. Reset in forked children.
 static ORDER: RawLock = RawLock::INIT;
 /// Thread that holds [`ORDER`]: a handler of a signal that the call itself raised (SIGSYS) must not wait for itself.

@@ -9,7 +9,7 @@ use uzswap_sys::shared::SharedWords;
 use uzswap_sys::{Errno, file, text};
 
 use crate::memcg::deferral;
-use crate::{fork, hook, pager, unmanaged};
+use crate::{fork, hook, identity, pager, unmanaged};
 
 unsafe extern "C" {
     static __dso_handle: *mut c_void;
@@ -74,6 +74,8 @@ fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> 
     let register = function(c"__register_atfork")?;
     hook::find_errno(&function(c"__errno_location")?);
     replace_wrappers(function)?;
+    // SAFETY: no other thread runs yet.
+    unsafe { identity::divert(function) };
     // SAFETY: libc's function of this name has this type.
     Ok(unsafe { core::mem::transmute::<*mut c_void, RegisterAtFork>(register.entry) })
 }

@@ -20,6 +20,7 @@ use uzswap_sys::affinity::{Affinity, Place};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::{Life, Sizes};
+use uzswap_sys::creds::{self, Credentials};
 use uzswap_sys::{robust, thread, time};
 
 use self::shares::Shares;
@@ -29,10 +30,13 @@ use crate::hook::InOrder;
 use crate::machine::{AgentMachine, CREW};
 use crate::mailbox::mail;
 use crate::memcg::deferral;
-use crate::pager::{Pager, pause};
+use crate::pager::{self, Pager, pause};
 use crate::vigil::VIGIL;
 use crate::{fork, kcompressd, oldest, servers, vma};
 
+/// How often, and how far apart, it is looked whether all threads hold what the program does.
+const FOLLOW_TRIES: u32 = 20_000;
+const FOLLOW_NS: u64 = 50_000;
 /// How long a fork waits for room at most.
 const CHILD_ROOM_NS: u64 = 2_000_000;
 /// Pages taken at a time for it.
@@ -75,7 +79,7 @@ const RECOMPRESS_SHARE: u64 = 12;
 const RECOMPRESS_AT_ONCE_NS: u64 = 2_000_000;
 
 /// Mail that a thread of the program waits for an answer to.
-const WAITED_FOR: u32 = mail::SCAN | mail::FREEZE | mail::JOIN;
+const WAITED_FOR: u32 = mail::SCAN | mail::FREEZE | mail::JOIN | mail::LEAVE | mail::FOLLOW;
 
 struct Kswapd {
     pager: &'static Pager,
@@ -94,6 +98,10 @@ struct Kswapd {
     is_barren: bool,
     /// The program's first thread was seen to have ended before another.
     is_leaderless: bool,
+    /// What the pager's threads hold.
+    credentials: Option<Credentials>,
+    /// When the program was looked at last, nanoseconds.
+    looked: u64,
     /// Since when memory is short, and nothing left but what is shared.
     short_since: Option<u64>,
     /// When recompression had its share last, and nanoseconds that it may still take.
@@ -121,6 +129,8 @@ pub(crate) fn run(pager: &'static Pager) {
         quiet: 0,
         is_barren: false,
         is_leaderless: false,
+        credentials: pager.fds().proc.own_credentials(),
+        looked: 0,
         short_since: None,
         recompressed: time::now_ns(),
         allowance: 0,
@@ -151,9 +161,36 @@ impl Kswapd {
                 self.is_leaderless = true;
                 return false;
             }
-            Life::Over(status) => self.pager.end(if self.is_leaderless { 0 } else { status }),
+            Life::Over(status) => {
+                self.pager.let_go_if_shared();
+                self.pager.end(if self.is_leaderless { 0 } else { status });
+            }
         }
         true
+    }
+
+    /// Have all the pager's threads hold what the program's first thread holds, if that has changed. Not under a filter of system calls, which may end
+    /// a thread for such a call: whoever drops what it holds does so before it has a filter, through libc, which waits for us.
+    fn follow(&mut self) {
+        let pager = self.pager;
+        let Some(wanted) = pager.fds().proc.credentials() else {
+            return;
+        };
+        if self.credentials.as_ref() == Some(&wanted) || thread::is_filtered() {
+            return;
+        }
+        pager::note_identity();
+        creds::ask(&wanted);
+        self.credentials = Some(wanted);
+        creds::follow();
+        // One that is at work looks when it has done it.
+        for _ in 0..FOLLOW_TRIES {
+            pager.ring();
+            if creds::have_all_followed() {
+                break;
+            }
+            pause(FOLLOW_NS);
+        }
     }
 
     fn round(&mut self) {
@@ -176,8 +213,23 @@ impl Kswapd {
             // The next ticks come closely: to look before the child does, as a rule.
             self.quiet = 0;
         }
-        if self.is_over() {
-            return;
+        let ticket = pager.ask_ticket();
+        // Those that were posted before that: the bit comes first, then the ticket.
+        let bits = bits | pager.mail.take(mail::LEAVE | mail::FOLLOW);
+        let now = time::now_ns();
+        if bits & mail::FOLLOW != 0 || now - self.looked >= TICK_IDLE_NS {
+            self.looked = now;
+            if self.is_over() {
+                return;
+            }
+            self.follow();
+        }
+        if bits & mail::LEAVE != 0 {
+            pager.let_go_if_shared();
+        }
+        pager.answer(ticket);
+        if pager.is_letting_go() {
+            return pager.finish_scan(pager.scan_ticket());
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
         self.tick(bits & mail::SCAN != 0);
@@ -352,7 +404,7 @@ impl Kswapd {
         if self.pager.mail.take(mail::JOIN) != 0 {
             self.pager.join();
         }
-        self.pager.mail.peek(mail::SCAN | mail::FREEZE) != 0
+        self.pager.mail.peek(mail::SCAN | mail::FREEZE | mail::LEAVE | mail::FOLLOW) != 0
     }
 
     /// Pages to take at a time: as many folios as the kernel does, of the size that they are made in, but not much of what there is to work with.

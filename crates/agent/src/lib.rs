@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `init` | the constructor: reads the environment, replaces libc's mapping functions, registers the fork handlers |
 //! | `hook` | the replacements |
+//! | `identity` | what the program does to its credentials, and its end |
 //! | `unmanaged` | what becomes of a process that cannot be managed |
 //! | `pager` | the state of an active agent: engine, descriptors, mailboxes |
 //! | `machine` | the engine's machine: userfaultfd, staging range, swap file |
@@ -40,6 +41,7 @@ mod fault_attr;
 mod follow;
 mod fork;
 mod hook;
+mod identity;
 mod init;
 mod io_poll;
 mod isolation;

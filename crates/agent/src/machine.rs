@@ -43,7 +43,7 @@ pub(crate) struct Fds {
     /// lowers its limit.
     spare: Mutex<RawLock, Option<WakeEvent>>,
     /// Open as long as any of the pager's threads lives (`uzswap_sys::keep`).
-    _lifeline: Option<OwnedFd>,
+    lifeline: Option<OwnedFd>,
     pub(crate) managed: Uffd,
     pub(crate) isolation: Isolation,
     pub(crate) proc: ProcSelf,
@@ -69,7 +69,7 @@ impl Fds {
             .and_then(|keeper| keep::hand_over(&keeper, opened.managed.as_fd()).ok());
         Ok(Self {
             spare: Mutex::new(spare),
-            _lifeline: lifeline,
+            lifeline,
             managed: opened.managed,
             isolation: opened.isolation,
             proc: opened.proc,
@@ -78,6 +78,11 @@ impl Fds {
             swap: None,
             inherited: Vec::new(),
         })
+    }
+
+    /// All memory is back: the launcher need not keep any of it.
+    pub(crate) fn let_go(&self) {
+        self.lifeline.iter().for_each(keep::let_go);
     }
 
     /// Give up the spare descriptor. False: it is given up already.
@@ -161,12 +166,12 @@ impl AgentMachine {
     pub(crate) fn new(fds: Fds, slots: u32, pool_bytes: usize, servers: usize) -> Result<Self, Errno> {
         let reserve = || {
             Ok::<_, Errno>(
-                Mapping::reserve(slots as usize * PAGE_SIZE)?
+                Mapping::reserve_beside_data(slots as usize * PAGE_SIZE)?
                     .without_huge_pages()
                     .leak(),
             )
         };
-        let nowhere = Mapping::reserve(PAGE_SIZE)?.without_huge_pages().leak();
+        let nowhere = Mapping::reserve_beside_data(PAGE_SIZE)?.without_huge_pages().leak();
         let machine = Self {
             fds: Leaked::new(),
             staging: reserve()?,

@@ -12,6 +12,10 @@ pub(crate) mod mail {
     pub(crate) const THAWED: u32 = 8;
     /// Take what was just mapped in the middle of managed memory under our care.
     pub(crate) const JOIN: u32 = 16;
+    /// The process is about to end: whoever shares its memory gets all of it.
+    pub(crate) const LEAVE: u32 = 32;
+    /// The program has changed its credentials.
+    pub(crate) const FOLLOW: u32 = 64;
 }
 
 /// Bits of [`Pager::replies`](crate::pager::Pager), read by the thread whose turn it is to change mappings: it forks, or waits for a join.

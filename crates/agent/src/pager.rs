@@ -20,6 +20,7 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::{Effort, Mm, PinId, Scan, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
+use uzswap_sys::creds;
 use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 
@@ -53,6 +54,13 @@ static PID: AtomicI32 = AtomicI32::new(0);
 static PAGER: Leaked<Pager> = Leaked::new();
 static IDLE_GROUP: Leaked<(Group, &'static CStr)> = Leaked::new();
 
+/// The pager works as usual.
+const KEEPS: u32 = 0;
+/// All that is stored is to be brought back, however much, for processes that outlive this one in its memory.
+const LETS_GO: u32 = 1;
+/// It is back. Nothing leaves any more.
+const HAS_LET_GO: u32 = 2;
+
 /// An active agent.
 pub(crate) struct Pager {
     pub(crate) mm: Mm<RawLock, AgentMachine>,
@@ -62,6 +70,11 @@ pub(crate) struct Pager {
     pub(crate) replies: Mailbox,
     scan_requested: AtomicU32,
     scan_done: AtomicU32,
+    /// Tickets for what a thread of the program waits for, and those that are done.
+    asked: AtomicU32,
+    done: AtomicU32,
+    /// How far the pager is with giving all memory back: [`KEEPS`], [`LETS_GO`], [`HAS_LET_GO`].
+    letting_go: AtomicU32,
     /// What [`mail::JOIN`] is about.
     joining: [AtomicUsize; 2],
     /// Set before the engine is frozen: no new reclaim begins.
@@ -83,6 +96,19 @@ pub(crate) struct Pager {
     pub(crate) codecs: Codecs,
     /// Swap slots that forked relatives read, each with the byte of the swap file that their leases lock.
     pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
+}
+
+/// The program, or who forked it, has changed what it holds since its pager started.
+static HAS_NEW_IDENTITY: AtomicBool = AtomicBool::new(false);
+
+/// Note that it has.
+pub(crate) fn note_identity() {
+    HAS_NEW_IDENTITY.store(true, Ordering::Relaxed);
+}
+
+/// Whether it has.
+pub(crate) fn has_new_identity() -> bool {
+    HAS_NEW_IDENTITY.load(Ordering::Relaxed)
 }
 
 /// Say one line on the stderr that the program was started with. What the program has at its number by now may be a file of its
@@ -277,6 +303,9 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         replies: Mailbox::new(),
         scan_requested: AtomicU32::new(0),
         scan_done: AtomicU32::new(0),
+        asked: AtomicU32::new(0),
+        done: AtomicU32::new(0),
+        letting_go: AtomicU32::new(KEEPS),
         joining: [const { AtomicUsize::new(0) }; 2],
         is_freezing: AtomicBool::new(false),
         reclaimers: AtomicU32::new(0),
@@ -344,6 +373,12 @@ impl Pager {
     /// the status is that of the first thread if they do.
     pub(crate) fn end(&self, status: i32) {
         thread::end_all(status);
+        self.ring();
+    }
+
+    /// Have all the pager's threads look what is asked of them: [`thread::is_over`].
+    pub(crate) fn ring(&self) {
+        thread::ring();
         self.kcompressd_mail.post(kcompressd::WORK);
         CREW.dismiss();
         HELPERS.dismiss();
@@ -446,6 +481,7 @@ impl Pager {
     pub(crate) fn reset_in_child(&self) {
         self.reclaimers.store(0, Ordering::SeqCst);
         self.unsharing.end();
+        creds::reset_in_child();
         CREW.reset();
         self.seats.reset();
         for worker in [&self.kswapd_worker].into_iter().chain(&self.kcompressd_workers) {
@@ -461,6 +497,75 @@ impl Pager {
         self.replies.reset();
         self.scan_done
             .store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.done.store(self.asked.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.letting_go.store(KEEPS, Ordering::SeqCst);
+    }
+
+    /// This process is about to end. If others go on with its memory, all of it is mapped before that. In a thread of the program.
+    pub(crate) fn leave(&self) {
+        if thread::has_children() {
+            self.ask(mail::LEAVE);
+        }
+    }
+
+    /// Have kswapd do something for the program's thread that calls this, and wait until it is done. Not for a fork to be over which may be
+    /// this thread's own.
+    pub(crate) fn ask(&self, what: u32) {
+        // In this order: kswapd takes the bits after it has read the tickets.
+        self.mail.post(what);
+        let ticket = self.asked.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        let mut patience = 100;
+        loop {
+            let done = self.done.load(Ordering::SeqCst);
+            patience -= u32::from(self.is_freezing.load(Ordering::SeqCst));
+            if done.wrapping_sub(ticket) as i32 >= 0 || patience == 0 {
+                return;
+            }
+            futex::wait(&self.done, done, Some(10_000_000), false);
+        }
+    }
+
+    /// The newest of the tickets that kswapd is asked with: read before it does what it was asked for.
+    pub(crate) fn ask_ticket(&self) -> u32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// What was asked for with `ticket` is done.
+    pub(crate) fn answer(&self, ticket: u32) {
+        self.done.store(ticket, Ordering::SeqCst);
+        futex::wake(&self.done, u32::MAX >> 1, false);
+    }
+
+    /// Whether nothing may leave any more, whatever the limit.
+    pub(crate) fn is_letting_go(&self) -> bool {
+        self.letting_go.load(Ordering::SeqCst) != KEEPS
+    }
+
+    /// Whether all is to be brought back and is not yet.
+    pub(crate) fn is_bringing_back(&self) -> bool {
+        self.letting_go.load(Ordering::SeqCst) == LETS_GO
+    }
+
+    /// Have the fault thread bring all back if another process has our memory, and wait until it has. Called by kswapd, so nothing leaves
+    /// meanwhile.
+    pub(crate) fn let_go_if_shared(&self) {
+        if self.is_letting_go() || !self.fds().proc.shares_memory() {
+            return;
+        }
+        self.letting_go.store(LETS_GO, Ordering::SeqCst);
+        self.fds().wake.set();
+        while self.letting_go.load(Ordering::SeqCst) != HAS_LET_GO {
+            futex::wait(&self.letting_go, LETS_GO, Some(10_000_000), false);
+        }
+        self.fds().let_go();
+    }
+
+    /// The fault thread's part: `bring_back` all, if it is asked for. It is tried again where that says that it could not.
+    pub(crate) fn let_go(&self, bring_back: impl FnOnce() -> bool) {
+        if self.letting_go.load(Ordering::SeqCst) == LETS_GO && bring_back() {
+            self.letting_go.store(HAS_LET_GO, Ordering::SeqCst);
+            futex::wake(&self.letting_go, u32::MAX >> 1, false);
+        }
     }
 
     /// Have kswapd look at the mappings and wait until it did, a tenth of a second at most. In the program's thread.

@@ -1,6 +1,6 @@
 //! What becomes of a process that has the agent and cannot be managed. It ends, with one line that says why and what helps: it would
 //! exceed the limit unseen. It runs on, with a line as well, where `--allow-unmanaged` says so, and where it has got out of its group's reach, as another
-//! user or in another root directory: the launcher's census sees that one.
+//! user, in another root directory, or forked by one that has given up what a pager needs: the launcher's census sees that one.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -112,6 +112,15 @@ fn run_on_or_end(path: Option<&CStr>, cause: &str, error: Option<Errno>, fix: &s
             );
         }
         None => {}
+    }
+    if pager::has_new_identity() && matches!(error, Some(Errno::ACCESS | Errno::PERM)) {
+        return pager::say(
+            Line::of(format_args!(
+                "uzswap: process {pid} is not managed and counts as it is: it was forked by one that has given up what a pager needs \
+                 (CAP_SYS_PTRACE): {cause}\n"
+            ))
+            .as_str(),
+        );
     }
     let error = error.map(|errno| Line::of(format_args!(": {errno}")));
     let error = error.as_ref().map_or("", Line::as_str);

@@ -74,6 +74,9 @@ impl Watch {
             self.keeper = None;
             sleep(also, time);
         }
+        for line in self.keeper.iter_mut().flat_map(Keeper::lines) {
+            warn_line!("{line}");
+        }
         self.census.step(&self.group);
     }
 
@@ -90,7 +93,8 @@ impl Watch {
 
     /// Whether nobody of the group lives. `cmd` has ended.
     pub(crate) fn is_over(&self, cmd: i32) -> bool {
-        !self.group.has_members() && !self.is_entered(cmd) && !self.census.has_members()
+        let is_outlived = self.keeper.as_ref().is_some_and(Keeper::is_outlived);
+        !self.group.has_members() && !is_outlived && !self.is_entered(cmd) && !self.census.has_members()
     }
 
     /// Whether a process that began after `cmd` is in the group by its environment: one that has just been loaded, whose agent does
@@ -121,6 +125,8 @@ impl Watch {
 
     /// CMD has ended. Remove the group, or leave a copy of this process behind that does so when the last of the group has gone.
     pub(crate) fn end(mut self, cmd: i32) {
+        // Whether its memory has outlived it.
+        self.step(None, Some(Duration::ZERO));
         if self.is_over(cmd) {
             self.census.end();
             return self.group.remove_files();

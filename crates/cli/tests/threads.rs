@@ -26,7 +26,6 @@ fn managed(program: &Path, args: &[&str], options: &[&str]) -> Output {
 /// Its output and status are those of an unmanaged run.
 fn is_as_unmanaged(program: &Path, args: &[&str], options: &[&str]) {
     let (twin, managed) = (run(Command::new(program).args(args)), managed(program, args, options));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let name = program.display();
     assert_eq!(
         managed.status,
@@ -59,5 +58,64 @@ fn the_first_thread_may_end_before_the_others() {
     for how in ["p", "r", "pl", "rl"] {
         is_as_unmanaged(&program, &[how], &["--memory-max", "24M", "--quiet"]);
     }
+    let _ = std::fs::remove_file(program);
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn who_outlives_the_maker_of_its_memory_has_all_of_it() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("outlived");
+    for how in ["exit", "raw"] {
+        is_as_unmanaged(&program, &[how], &["--memory-max", "16M", "--quiet"]);
+    }
+    // Nobody can bring it back: it is stopped, and never reads zeros.
+    let output = managed(&program, &["kill"], &["--memory-max", "16M", "--quiet"]);
+    let said = text(&output.stderr);
+    assert_eq!(text(&output.stdout), "-1 9 n\n", "{said}");
+    assert_eq!(said.lines().filter(|line| line.contains("gets SIGBUS")).count(), 1, "{said}");
+    let _ = std::fs::remove_file(program);
+}
+
+#[test]
+fn no_thread_holds_more_than_the_program() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !can_manage() || !is_root {
+        return;
+    }
+    let program = compile("dropped");
+    let runs: [&[&str]; 8] = [
+        &["libc"],
+        &["libc", "thread"],
+        &["libc1"],
+        &["libc1", "thread"],
+        &["eff"],
+        &["eff", "thread"],
+        &["raw"],
+        &["caps"],
+    ];
+    for args in runs {
+        let output = managed(&program, args, &["--memory-max", "16M", "--quiet"]);
+        assert_eq!(text(&output.stdout), "whole\n", "{args:?}: {}", text(&output.stderr));
+    }
+    let _ = std::fs::remove_file(program);
+}
+
+/// What the pager has reserved is none of the program's data.
+#[test]
+fn a_limit_of_data_is_as_without_a_pager() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("limits");
+    is_as_unmanaged(&program, &[], &["--memory-max", "16M", "--quiet"]);
+    let limited = format!("ulimit -d {}; exec \"$0\" -", 160 << 10);
+    let shell = ["-c", &limited, program.to_str().expect("a name in UTF-8")];
+    is_as_unmanaged(Path::new("/bin/sh"), &shell, &["--memory-max", "16M", "--quiet"]);
     let _ = std::fs::remove_file(program);
 }

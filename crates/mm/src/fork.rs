@@ -238,6 +238,32 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
         changes: &[Change],
         mut copy_in: impl FnMut(Vpn, Option<&[u8]>),
     ) {
+        for vpn in self.absent() {
+            if let Some(now) = destination(vpn, changes) {
+                let found = self.0.contents(mm, worker, vpn);
+                copy_in(now, found.then_some(worker.page()));
+            }
+        }
+    }
+}
+
+impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
+    /// Call `copy_in` with every page that is stored, which is not mapped then, as long as it answers true; `None`: its contents are lost. True: that was all.
+    /// No word changes: nothing of it may leave any more.
+    pub fn bring_back(
+        &mut self,
+        mm: &Mm<R, M>,
+        worker: &mut Worker<M>,
+        mut copy_in: impl FnMut(Vpn, Option<&[u8]>) -> bool,
+    ) -> bool {
+        self.absent().into_iter().all(|vpn| {
+            let found = self.0.contents(mm, worker, vpn);
+            copy_in(vpn, found.then_some(worker.page()))
+        })
+    }
+
+    /// Pages that are not mapped and whose contents are no zeros.
+    fn absent(&self) -> Vec<Vpn> {
         let mut absent = Vec::new();
         self.0.table.for_each(PageRange::USER, |_, vpn, slot| match slot {
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Filled { word: 0 } => {}
@@ -245,12 +271,7 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
                 absent.push(vpn);
             }
         });
-        for vpn in absent {
-            if let Some(now) = destination(vpn, changes) {
-                let found = self.0.contents(mm, worker, vpn);
-                copy_in(now, found.then_some(worker.page()));
-            }
-        }
+        absent
     }
 }
 

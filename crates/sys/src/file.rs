@@ -19,7 +19,7 @@ impl AlignedBuf {
     /// # Errors
     /// ENOMEM.
     pub fn new(pages: usize) -> Result<Self> {
-        crate::mapping::Mapping::reserve(pages * PAGE_SIZE).map(Self)
+        crate::mapping::Mapping::reserve_beside_data(pages * PAGE_SIZE).map(Self)
     }
 
     /// The first `len` bytes.

@@ -27,7 +27,7 @@ unsafe impl Source for ReserveOnce {
         }
         let mapping = [RESERVE, RESERVE / 16, RESERVE / 256]
             .into_iter()
-            .find_map(|len| crate::mapping::Mapping::reserve(len).ok())
+            .find_map(|len| crate::mapping::Mapping::reserve_beside_data(len).ok())
             .ok_or(())?
             .without_huge_pages();
         let (base, len) = (mapping.addr(), mapping.len());

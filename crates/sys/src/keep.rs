@@ -5,9 +5,18 @@
 //! zeros, which it writes to a file or a socket. So the launcher holds a copy until the whole process is gone. With the
 //! userfaultfd still there, and nobody to serve it, the dying thread's copy fails, as it would at any fatal signal.
 //!
-//! A process may also go on without its pager: `execve` ends all threads but one, and the kernel still reads that one's memory. It
-//! would wait for ever for pages of it. So a pager holds the one end of a pipe, its *lifeline*, and what is kept is dropped
-//! a while after the pager is gone, whatever became of the process.
+//! A pager holds the one end of a pipe, its *lifeline*. Where that is cut and the process is not gone, somebody may go on with its memory:
+//!
+//! ```text
+//! SERVED   its pager lives; a byte on the lifeline: all that was swapped out is back, nothing is to be kept
+//!    |     the lifeline is cut, or the process is gone
+//!    v
+//! PARTING  its threads die, or one replaces the image (execve) and the kernel reads its memory still: that one's faults fail. For a second at
+//!    |     most, or until the process is gone or nobody has the memory
+//!    v
+//! OUTLIVED other processes have it, made with CLONE_VM or vfork, and their pager was killed. Where they need a page it is poisoned (SIGBUS), with
+//!          one line said: what was there is lost to them, and zeros would be a lie. Until nobody has the memory
+//! ```
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -23,9 +32,13 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
 use rustix::thread::{Timespec, nanosleep};
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::PAGE_SIZE;
+use crate::thread::pid;
 use crate::time::now_ns;
+use crate::uffd::{Event, Uffd};
 
 /// How often, and how far apart, a keeper that is busy is tried: a queue holds few messages.
 const TRIES: u32 = 50;
@@ -35,8 +48,10 @@ const PAUSE: Timespec = Timespec {
 };
 /// A descriptor, its process, and the lifeline.
 const FDS: usize = 3;
-/// How long a descriptor is kept without its pager: threads that die with it are gone by then.
+/// How long a process that lost its pager may take to end.
 const GRACE_NS: u64 = 1_000_000_000;
+/// How often it is looked whether anybody has the memory.
+const LOOK_NS: u64 = 20_000_000;
 
 fn socket() -> Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -60,7 +75,7 @@ pub fn hand_over(path: &CStr, fd: BorrowedFd<'_>) -> Result<OwnedFd> {
         match sendmsg_addr(
             &socket,
             &address,
-            &[IoSlice::new(&[0])],
+            &[IoSlice::new(&pid().to_ne_bytes())],
             &mut control,
             SendFlags::NOSIGNAL,
         ) {
@@ -71,16 +86,147 @@ pub fn hand_over(path: &CStr, fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     Err(Errno::AGAIN)
 }
 
+/// All that was swapped out is back: what is kept for this `lifeline` needs to be no longer.
+pub fn let_go(lifeline: &OwnedFd) {
+    let _ = rustix::io::write(lifeline, &[0]);
+}
+
 /// Keeps what it is handed.
 pub struct Keeper {
     socket: OwnedFd,
     kept: Vec<Kept>,
+    lines: Vec<String>,
 }
 
+/// Of a process that had this id.
 struct Kept {
-    fds: [OwnedFd; FDS],
-    /// When it was seen that its pager is gone.
-    orphaned: Option<u64>,
+    pid: i32,
+    memory: Uffd,
+    state: State,
+}
+
+enum State {
+    Served {
+        process: OwnedFd,
+        lifeline: OwnedFd,
+    },
+    Parting {
+        process: OwnedFd,
+        since: u64,
+        /// Where threads wait that may be dying.
+        waiting: Vec<usize>,
+    },
+    Outlived {
+        is_said: bool,
+    },
+    Over,
+}
+
+impl Kept {
+    /// The next state, and forked children of those who have the memory.
+    fn step(&mut self, lines: &mut Vec<String>) -> Vec<Kept> {
+        let now = now_ns();
+        let mut children = Vec::new();
+        self.state = match core::mem::replace(&mut self.state, State::Over) {
+            State::Served { process, lifeline } => match (is_readable(&process), read_lifeline(&lifeline)) {
+                (_, Some(true)) => State::Over,
+                (false, None) => State::Served { process, lifeline },
+                (true, _) | (_, Some(false)) => State::Parting {
+                    process,
+                    since: now,
+                    waiting: Vec::new(),
+                },
+            },
+            state => state,
+        };
+        if let State::Served { .. } | State::Over = self.state {
+            return children;
+        }
+        if !self.memory.has_memory() {
+            self.state = State::Over;
+            return children;
+        }
+        if let State::Parting { process, since, waiting } = &mut self.state {
+            let _ = self.memory.read_events(|event| match event {
+                // It is replacing the image, as all its other threads are gone.
+                Event::Fault { addr, thread, .. } if thread == self.pid => fail(&self.memory, addr),
+                Event::Fault { addr, .. } => waiting.push(addr),
+                event => children.extend(forked(self.pid, event)),
+            });
+            if is_readable(process) || now - *since > GRACE_NS {
+                // Whoever waits still asks again.
+                waiting.iter().for_each(|addr| self.memory.wake(*addr & !(PAGE_SIZE - 1), PAGE_SIZE));
+                self.state = State::Outlived { is_said: false };
+            }
+        } else if let State::Outlived { is_said } = &mut self.state {
+            let _ = self.memory.read_events(|event| match event {
+                Event::Fault { addr, thread, .. } => {
+                    if thread != self.pid && !core::mem::replace(is_said, true) {
+                        lines.push(alloc::format!(
+                            "uzswap: process {thread} gets SIGBUS: it has outlived process {}, which it shares its memory with, and what was swapped \
+                             out is lost with that one's pager; end the latter by exit, or the former first",
+                            self.pid
+                        ));
+                    }
+                    fail(&self.memory, addr);
+                }
+                event => children.extend(forked(self.pid, event)),
+            });
+        }
+        children
+    }
+
+    /// What is waited on.
+    fn watched(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let memory = self.memory.as_fd();
+        let (first, second) = match &self.state {
+            State::Served { process, lifeline } => (process.as_fd(), Some(lifeline.as_fd())),
+            State::Parting { process, .. } => (process.as_fd(), Some(memory)),
+            State::Outlived { .. } | State::Over => (memory, None),
+        };
+        core::iter::once(first).chain(second)
+    }
+
+    fn is_orphan(&self) -> bool {
+        !matches!(self.state, State::Served { .. })
+    }
+}
+
+/// Whoever waits for the page gets SIGBUS, or EFAULT of a system call.
+fn fail(memory: &Uffd, addr: usize) {
+    let page = addr & !(PAGE_SIZE - 1);
+    match memory.poison(page) {
+        Ok(()) => {}
+        // Linux before 6.6, where it waits until it is killed.
+        Err(Errno::INVAL | Errno::NOTTY) => {}
+        // There by now, or mapped anew: it looks again.
+        Err(_) => memory.wake(page, PAGE_SIZE),
+    }
+}
+
+/// The child of a process that has the memory of process `pid`, which it has a copy of: as little of it as its parent.
+fn forked(pid: i32, event: Event) -> Option<Kept> {
+    match event {
+        Event::Fork(memory) => Some(Kept {
+            pid,
+            memory,
+            state: State::Outlived { is_said: false },
+        }),
+        _ => None,
+    }
+}
+
+fn is_readable(fd: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(fd, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec::default())).is_ok_and(|n| n > 0)
+}
+
+/// `Some`: it is cut, or (true) it was said that nothing is to be kept.
+fn read_lifeline(lifeline: &OwnedFd) -> Option<bool> {
+    if !is_readable(lifeline) {
+        return None;
+    }
+    Some(rustix::io::read(lifeline, &mut [0; 1]) == Ok(1))
 }
 
 impl Keeper {
@@ -91,8 +237,11 @@ impl Keeper {
     pub fn bind(path: &CStr) -> Result<Self> {
         let socket = socket()?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
-        let kept = Vec::new();
-        Ok(Self { socket, kept })
+        Ok(Self {
+            socket,
+            kept: Vec::new(),
+            lines: Vec::new(),
+        })
     }
 
     /// Have room for the descriptors of `processes` processes, if this process may. Children started from now on inherit that.
@@ -109,10 +258,21 @@ impl Keeper {
         self.kept.len()
     }
 
+    /// Whether processes have memory whose own has lost its pager.
+    pub fn is_outlived(&self) -> bool {
+        self.kept.iter().any(Kept::is_orphan)
+    }
+
+    /// What is to be said on stderr, a line each.
+    pub fn lines(&mut self) -> Vec<String> {
+        core::mem::take(&mut self.lines)
+    }
+
     /// The descriptors that it works with.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let kept = self.kept.iter().flat_map(|kept| &kept.fds);
-        core::iter::once(&self.socket).chain(kept).map(AsFd::as_fd)
+        let kept = self.kept.iter();
+        let kept = kept.flat_map(|kept| core::iter::once(kept.memory.as_fd()).chain(kept.watched()));
+        core::iter::once(self.socket.as_fd()).chain(kept)
     }
 
     /// Wait for something to happen, here or to `also`, for `wait_ns` at most, take what is handed over and drop what nobody needs any more.
@@ -120,53 +280,48 @@ impl Keeper {
     /// # Errors
     /// What `poll` answers, but for an interruption.
     pub fn step(&mut self, also: Option<BorrowedFd<'_>>, wait_ns: Option<u64>) -> Result<()> {
-        let watched = self.kept.iter().flat_map(|kept| [&kept.fds[1], &kept.fds[2]]);
-        let mut polled: Vec<_> = core::iter::once(&self.socket)
-            .chain(watched)
-            .map(|fd| PollFd::new(fd, PollFlags::IN))
+        let watched = self.kept.iter().flat_map(Kept::watched);
+        let mut polled: Vec<_> = watched
+            .chain([self.socket.as_fd()])
+            .chain(also)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        // A lifeline that is cut stays so: not looked at again until its time is over.
-        let is_orphan = |kept: &Kept| kept.orphaned.is_some();
-        for (i, kept) in self.kept.iter().enumerate().filter(|(_, kept)| is_orphan(kept)) {
-            polled[2 + 2 * i] = PollFd::new(&kept.fds[1], PollFlags::IN);
-        }
-        let look = self.kept.iter().any(is_orphan).then_some(GRACE_NS / 10);
+        let look = self.is_outlived().then_some(LOOK_NS);
         let wait_ns = look.into_iter().chain(wait_ns).min();
         let timeout = wait_ns.map(|ns| Timespec {
             tv_sec: (ns / 1_000_000_000) as _,
             tv_nsec: (ns % 1_000_000_000) as _,
         });
-        let own = polled.len();
-        polled.extend(also.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
         match poll(&mut polled, timeout.as_ref()) {
+            Ok(0) if !self.is_outlived() => return Ok(()),
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
-        let seen: Vec<bool> = polled[1..own].iter().map(|fd| !fd.revents().is_empty()).collect();
-        let now = now_ns();
-        for (kept, seen) in self.kept.iter_mut().zip(seen.chunks_exact(2)) {
-            if seen[1] {
-                kept.orphaned.get_or_insert(now);
-            }
+        let mut seen = polled.iter().map(|fd| !fd.revents().is_empty());
+        let is_due: Vec<bool> = self
+            .kept
+            .iter()
+            .map(|kept| seen.by_ref().take(kept.watched().count()).fold(kept.is_orphan(), |due, seen| due | seen))
+            .collect();
+        let mut children = Vec::new();
+        for (kept, _) in self.kept.iter_mut().zip(is_due).filter(|(_, is_due)| *is_due) {
+            children.extend(kept.step(&mut self.lines));
         }
-        let mut gone = seen.chunks_exact(2).map(|seen| seen[0]);
-        self.kept.retain(|kept| {
-            let is_over = kept.orphaned.is_some_and(|since| now - since > GRACE_NS);
-            !gone.next().unwrap_or(false) && !is_over
-        });
+        self.kept.extend(children);
+        self.kept.retain(|kept| !matches!(kept.state, State::Over));
         while let Some(handed) = self.receive() {
-            self.kept.extend(handed.map(|fds| Kept { fds, orphaned: None }));
+            self.kept.extend(handed);
         }
         Ok(())
     }
 
     /// The next message: `Some(None)` if it is none of ours.
-    fn receive(&self) -> Option<Option<[OwnedFd; FDS]>> {
+    fn receive(&self) -> Option<Option<Kept>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut byte = [0];
+        let mut pid = [0; 4];
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        recvmsg(&self.socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags).ok()?;
+        recvmsg(&self.socket, &mut [IoSliceMut::new(&mut pid)], &mut control, flags).ok()?;
         let fds: Vec<OwnedFd> = control
             .drain()
             .flat_map(|message| match message {
@@ -174,7 +329,12 @@ impl Keeper {
                 _ => Vec::new(),
             })
             .collect();
-        Some(fds.try_into().ok())
+        let fds: Option<[OwnedFd; FDS]> = fds.try_into().ok();
+        Some(fds.map(|[memory, process, lifeline]| Kept {
+            pid: i32::from_ne_bytes(pid),
+            memory: Uffd::received(memory),
+            state: State::Served { process, lifeline },
+        }))
     }
 }
 
@@ -186,13 +346,14 @@ mod test {
     fn a_descriptor_is_kept() {
         let path = alloc::format!("/tmp/uzswap-keep-{}\0", crate::thread::pid());
         let path = CStr::from_bytes_with_nul(path.as_bytes()).unwrap();
+        // No userfaultfd: nobody asks it anything before it is let go.
         let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         assert_eq!(hand_over(path, event.as_fd()).map(drop), Err(Errno::NOENT));
         let mut keeper = Keeper::bind(path).unwrap();
         let lifeline = hand_over(path, event.as_fd()).unwrap();
         keeper.step(None, None).unwrap();
         assert_eq!(keeper.kept(), 1);
-        drop(lifeline);
+        let_go(&lifeline);
         while keeper.kept() > 0 {
             keeper.step(None, None).unwrap();
         }

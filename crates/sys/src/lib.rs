@@ -31,6 +31,7 @@ extern crate alloc;
 pub mod affinity;
 pub mod aio;
 pub mod cell;
+pub mod creds;
 pub mod crew;
 pub mod file;
 pub mod futex;

@@ -27,6 +27,8 @@ pub enum Discard {
 pub struct Mapping {
     base: NonNull<c_void>,
     len: usize,
+    /// Bytes below that nobody may use.
+    guard: usize,
 }
 
 // SAFETY: the mapping is plain memory owned by this value; nothing about it is tied to a thread.
@@ -48,8 +50,22 @@ impl Mapping {
     /// # Errors
     /// As for [`reserve`](Self::reserve).
     pub fn reserve_aligned(len: usize, align: usize) -> Result<Self> {
+        Self::reserve_of_kind(len, align, 0)
+    }
+
+    /// As [`reserve`](Self::reserve), of memory that does not count as the program's data, which RLIMIT_DATA limits: a stack that would grow downwards, but for a page
+    /// that is in the way.
+    ///
+    /// # Errors
+    /// As for [`reserve`](Self::reserve).
+    pub fn reserve_beside_data(len: usize) -> Result<Self> {
+        let guard = if cfg!(miri) { 0 } else { crate::PAGE_SIZE };
+        Self::reserve_of_kind(len, crate::PAGE_SIZE, guard)
+    }
+
+    fn reserve_of_kind(len: usize, align: usize, guard: usize) -> Result<Self> {
         assert!(align.is_power_of_two() && align >= crate::PAGE_SIZE && len.is_multiple_of(crate::PAGE_SIZE));
-        let span = len + (align - crate::PAGE_SIZE);
+        let span = len + (align - crate::PAGE_SIZE) + guard;
         // Miri maps plain private memory only.
         let flags = if cfg!(miri) {
             MapFlags::PRIVATE
@@ -62,12 +78,18 @@ impl Mapping {
         // (mlockall) would have all of it filled at once: so it is made accessible after it was unlocked.
         let base = unsafe {
             let base = mm::mmap_anonymous(core::ptr::null_mut(), span, prot, flags)?;
-            if prot != accessible {
-                let _ = mm::munlock(base, span);
-                mm::mprotect(base, span, MprotectFlags::READ | MprotectFlags::WRITE)?;
+            let usable = base.byte_add(guard);
+            if guard > 0 {
+                let over = flags | MapFlags::FIXED | MapFlags::GROWSDOWN;
+                mm::mmap_anonymous(usable, span - guard, prot, over)?;
             }
-            base
+            if prot != accessible {
+                let _ = mm::munlock(usable, span - guard);
+                mm::mprotect(usable, span - guard, MprotectFlags::READ | MprotectFlags::WRITE)?;
+            }
+            usable
         };
+        let span = span - guard;
         let skip = (base as usize).next_multiple_of(align) - base as usize;
         // SAFETY: head and tail lie in the mapping just made, outside what is kept; nobody else knows them yet.
         unsafe {
@@ -80,7 +102,7 @@ impl Mapping {
         }
         let base = NonNull::new(base.wrapping_byte_add(skip)).ok_or(rustix::io::Errno::NOMEM)?;
         own::add(base.as_ptr() as usize, len);
-        Ok(Self { base, len })
+        Ok(Self { base, len, guard })
     }
 
     /// Keep small and huge pages apart: `MADV_NOHUGEPAGE`, so that residency is what was touched.
@@ -261,7 +283,7 @@ impl Mapping {
 /// # Errors
 /// What `mmap` answers.
 pub fn words(len: usize) -> Result<&'static [AtomicU64]> {
-    let mapping = Mapping::reserve(len)?.without_huge_pages().leak();
+    let mapping = Mapping::reserve_beside_data(len)?.without_huge_pages().leak();
     // SAFETY: aligned to a page, readable and writable, zeroed, never unmapped (leaked), and from now on only used as
     // these atomics.
     Ok(unsafe { core::slice::from_raw_parts(mapping.base.as_ptr().cast(), len / size_of::<AtomicU64>()) })
@@ -283,7 +305,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         own::remove(self.addr());
         // SAFETY: owned by this value, and `&mut self` proves that no borrow is left.
-        let _ = unsafe { mm::munmap(self.base.as_ptr(), self.len) };
+        let _ = unsafe { mm::munmap(self.base.as_ptr().byte_sub(self.guard), self.len + self.guard) };
     }
 }
 

@@ -5,6 +5,7 @@
 //! whose first thread has ended say that it has no memory.
 
 use core::ffi::CStr;
+use core::mem::MaybeUninit;
 
 use linux_raw_sys::general as raw;
 use rustix::fd::OwnedFd;
@@ -14,9 +15,10 @@ use rustix::ioctl::{self, Opcode, opcode};
 use rustix::path::DecInt;
 
 use crate::PAGE_SIZE;
+use crate::creds::{self, Credentials};
 use crate::maps::Maps;
 pub use crate::maps::{Vma, for_each_wiped_on_fork};
-use crate::thread::is_filtered;
+use crate::thread::{self, is_filtered};
 
 const SCAN: Opcode = opcode::read_write::<raw::pm_scan_arg>(b'f', 16);
 
@@ -72,8 +74,8 @@ pub struct ProcSelf {
     smaps: OwnedFd,
     /// For hints, and to know whether the program has ended.
     tasks: Option<OwnedFd>,
-    /// `statm` and `stat` of the process's first thread.
-    leader: Option<[OwnedFd; 2]>,
+    /// `statm`, `stat` and `status` of the process's first thread.
+    leader: Option<[OwnedFd; 3]>,
     /// PAGEMAP_SCAN (Linux 6.7) may be used.
     scans: bool,
 }
@@ -83,8 +85,12 @@ fn open(path: &CStr) -> Result<OwnedFd> {
 }
 
 /// Those of [`ProcSelf::leader`].
-fn open_leader() -> Result<[OwnedFd; 2]> {
-    Ok([open(c"/proc/self/statm")?, open(c"/proc/self/stat")?])
+fn open_leader() -> Result<[OwnedFd; 3]> {
+    Ok([
+        open(c"/proc/self/statm")?,
+        open(c"/proc/self/stat")?,
+        open(c"/proc/self/status")?,
+    ])
 }
 
 /// What a thread passed to the exit system call, of its line of `stat`.
@@ -293,7 +299,7 @@ impl ProcSelf {
     pub fn life(&self, ours: u32) -> Life {
         /// What links a directory has without any in it.
         const LINKS: u64 = 2;
-        let (Some(tasks), Some([statm, stat])) = (&self.tasks, &self.leader) else {
+        let (Some(tasks), Some([statm, stat, _])) = (&self.tasks, &self.leader) else {
             return Life::Led;
         };
         let mut buf = [0; 1024];
@@ -308,6 +314,37 @@ impl ProcSelf {
                 Life::Over(exit_status(&buf[..n]))
             }
         }
+    }
+
+    /// What the calling thread holds.
+    pub fn own_credentials(&self) -> Option<Credentials> {
+        creds::read(&open(c"/proc/thread-self/status").ok()?)
+    }
+
+    /// What the program's first thread holds.
+    pub fn credentials(&self) -> Option<Credentials> {
+        creds::read(&self.leader.as_ref()?[2])
+    }
+
+    /// Whether a child of this process has its memory (CLONE_VM, vfork), as far as we may know. One that has been left by such a child is not found.
+    pub fn shares_memory(&self) -> bool {
+        let Some(tasks) = self.tasks.as_ref().filter(|_| !is_filtered()) else {
+            return false;
+        };
+        let mut space = [MaybeUninit::uninit(); 2048];
+        let _ = fs::seek(tasks, fs::SeekFrom::Start(0));
+        let mut threads = fs::RawDir::new(tasks, &mut space);
+        let mut shares = false;
+        while let Some(Ok(thread)) = threads.next() {
+            let mut path = [0; 32];
+            let (name, file) = (thread.file_name().to_bytes(), b"/children");
+            if name.len() + file.len() < path.len() && name != b"." && name != b".." {
+                path[..name.len()].copy_from_slice(name);
+                path[name.len()..][..file.len()].copy_from_slice(file);
+                shares |= CStr::from_bytes_until_nul(&path).is_ok_and(|path| has_child_with_our_memory(tasks, path));
+            }
+        }
+        shares
     }
 
     /// How a thread of this process is scheduled. `None`: there is none, or a filter of system calls may not allow to look.
@@ -333,6 +370,32 @@ impl ProcSelf {
         let n = io::pread(&stat, &mut buf, 0).ok()?;
         Scheduling::parse(&buf[..n])
     }
+}
+
+/// Whether one of the processes that the file at `path` names has the memory of this one.
+fn has_child_with_our_memory(tasks: &OwnedFd, path: &CStr) -> bool {
+    const KCMP_VM: usize = 1;
+    let Ok(file) = fs::openat(tasks, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
+        return false;
+    };
+    // The process's first thread may be gone, and its hold on the memory with it.
+    let me = thread::tid() as usize;
+    let has_ours = |child: usize| {
+        let args = [me, child, KCMP_VM, 0, 0, 0];
+        // SAFETY: compares two processes, touches no memory.
+        child != 0 && unsafe { thread::syscall(raw::__NR_kcmp as usize, args) } == Ok(0)
+    };
+    let (mut child, mut buf) = (0, [0; 512]);
+    while let Ok(n @ 1..) = io::read(&file, &mut buf) {
+        for byte in &buf[..n] {
+            match byte {
+                b'0'..=b'9' => child = child * 10 + usize::from(byte - b'0'),
+                _ if has_ours(child) => return true,
+                _ => child = 0,
+            }
+        }
+    }
+    has_ours(child)
 }
 
 /// Of a thread.

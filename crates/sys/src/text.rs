@@ -12,6 +12,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect};
 
 use crate::PAGE_SIZE;
 use crate::libc::Function;
+use crate::mapping::Mapping;
 
 /// `jmp [rip + 0]` followed by the 64-bit target.
 const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
@@ -58,6 +59,33 @@ pub unsafe fn replace(function: &Function, number: u8, replacement: *const c_voi
     if !is_wrapper(code, number) {
         return Err(Errno::NOSYS);
     }
+    // SAFETY: the caller's promises; long enough (is_wrapper).
+    unsafe { patch(entry, replacement) }
+}
+
+/// As [`replace`], of a function that does more than that, if it is long enough and does not branch back to its beginning as far as can be told.
+///
+/// # Errors
+/// As for [`replace`].
+///
+/// # Safety
+/// As for [`replace`]; the replacement does all that callers expect of the original.
+pub unsafe fn replace_any(function: &Function, replacement: *const c_void) -> Result<()> {
+    let Function { entry, len } = *function;
+    // SAFETY: code of libc, which is readable, and stays as long as the process.
+    let code = unsafe { core::slice::from_raw_parts(entry.cast_const().cast(), len) };
+    if len < PATCH || branches_into_patch(code) {
+        return Err(Errno::NOSYS);
+    }
+    // SAFETY: the caller's promises; long enough.
+    unsafe { patch(entry, replacement) }
+}
+
+/// Put a jump to `replacement` at `entry`.
+///
+/// # Safety
+/// As for [`replace`]; the code is long enough.
+unsafe fn patch(entry: *mut c_void, replacement: *const c_void) -> Result<()> {
     let first = entry as usize & !(PAGE_SIZE - 1);
     let len = (entry as usize + PATCH).next_multiple_of(PAGE_SIZE) - first;
     let pages = entry.wrapping_byte_sub(entry as usize - first);
@@ -108,10 +136,106 @@ unsafe fn replace_pages(pages: *mut c_void, len: usize, at: usize, patch: &[u8; 
     Ok(())
 }
 
+/// Room for the first instructions of a function and a jump behind them.
+const MOVED: usize = 48;
+
+/// Copies of the first instructions of functions, each with a jump to the rest: so the original can be called where the function itself was
+/// [replaced](replace_any).
+pub struct Moved {
+    page: Mapping,
+    len: usize,
+}
+
+impl Moved {
+    /// None yet.
+    ///
+    /// # Errors
+    /// What `mmap` answers.
+    pub fn new() -> Result<Self> {
+        let page = Mapping::reserve(PAGE_SIZE)?;
+        Ok(Self { page, len: 0 })
+    }
+
+    /// What does as `function` does, once this is [sealed](Self::seal). `None`: it begins in a way that is not known here.
+    ///
+    /// # Safety
+    /// `function` is a function of libc.
+    pub unsafe fn add(&mut self, function: &Function) -> Option<*mut c_void> {
+        if self.len + MOVED > PAGE_SIZE {
+            return None;
+        }
+        // SAFETY: code of libc, which is readable, and stays as long as the process.
+        let code = unsafe { core::slice::from_raw_parts(function.entry.cast::<u8>(), function.len) };
+        let len = movable(code)?;
+        let mut bytes = [0xcc; MOVED];
+        bytes[..len].copy_from_slice(&code[..len]);
+        bytes[len..][..JUMP.len()].copy_from_slice(&JUMP);
+        bytes[len + JUMP.len()..][..8].copy_from_slice(&(function.entry as u64 + len as u64).to_ne_bytes());
+        if len > function.len {
+            return None;
+        }
+        self.page.write(self.len, &bytes);
+        let entry = self.page.addr() + self.len;
+        self.len += MOVED;
+        Some(core::ptr::with_exposed_provenance_mut(entry))
+    }
+
+    /// Let them run, for good.
+    ///
+    /// # Errors
+    /// EACCES: the system lets nothing run that was written.
+    pub fn seal(self) -> Result<()> {
+        let page = core::ptr::with_exposed_provenance_mut(self.page.addr());
+        // SAFETY: a mapping of our own, which nobody writes to any more.
+        unsafe { mprotect(page, PAGE_SIZE, MprotectFlags::READ | MprotectFlags::EXEC)? };
+        core::mem::forget(self);
+        Ok(())
+    }
+}
+
+/// How many bytes of whole instructions, [`PATCH`] at least, do the same elsewhere: those that compilers begin the functions with that are diverted.
+fn movable(code: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while at < PATCH {
+        at += match code.get(at..)? {
+            // endbr64
+            [0xf3, 0x0f, 0x1e, 0xfa, ..] => 4,
+            // push of a register
+            [0x50..=0x57, ..] => 1,
+            [0x41, 0x50..=0x57, ..] => 2,
+            // sub $8-bit, %rsp
+            [0x48, 0x83, 0xec, ..] => 4,
+            // mov %fs:32-bit, %rax
+            [0x64, 0x48, 0x8b, 0x04, 0x25, ..] => 9,
+            // mov %rax, 8-bit(%rsp)
+            [0x48, 0x89, 0x44, 0x24, ..] => 5,
+            // xor of a register with itself, mov between registers
+            [0x31 | 0x89, 0xc0..=0xff, ..] => 2,
+            [0x41 | 0x44 | 0x45 | 0x48 | 0x49 | 0x4c, 0x31 | 0x89, 0xc0..=0xff, ..] => 3,
+            _ => return None,
+        };
+    }
+    Some(at)
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
 
+    #[test]
+    fn only_what_is_known_is_moved() {
+        // As setuid of glibc 2.36 begins.
+        let setuid = [
+            0x48, 0x83, 0xec, 0x38, 0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0, 0x48, 0x89, 0x44, 0x24, 0x28, 0x31, 0xc0, 0x80, 0x3d,
+        ];
+        assert_eq!(movable(&setuid), Some(18));
+        // A system call and a short jump.
+        let stub = [
+            0xb8, 0x3b, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x73, 0x01, 0xc3, 0, 0, 0, 0, 0, 0,
+        ];
+        assert_eq!(movable(&stub), None);
+        assert_eq!(movable(&[0x55; 10]), None);
+    }
     /// glibc's madvise: `mov eax, 28; syscall; cmp rax, -4095; jae; ret; ...`
     const MADVISE: [u8; 33] = [
         0xb8, 0x1c, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x73, 0x01, 0xc3, 0x48, 0x8b, 0x0d, 0xc9,

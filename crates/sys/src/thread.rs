@@ -16,6 +16,7 @@ use rustix::io::{Errno, Result};
 
 use crate::PAGE_SIZE;
 use crate::cell::Leaked;
+use crate::creds;
 use crate::futex;
 use crate::mapping::Mapping;
 
@@ -65,7 +66,7 @@ extern "C" fn enter(body: *mut c_void) -> ! {
 
 /// Stack and thread-local block of one thread: of each process in turn that is forked with it, at the same addresses.
 pub struct ThreadMemory {
-    parts: Leaked<(Mapping, Mapping)>,
+    parts: Leaked<(Mapping, Mapping, usize)>,
     /// The process whose thread runs on it. It is given to each process once.
     owner: AtomicI32,
 }
@@ -106,8 +107,9 @@ static IS_OVER: AtomicBool = AtomicBool::new(false);
 /// With this status. Since Linux 5.17 a process has that of the thread that ends last, before that of its first.
 static STATUS: AtomicI32 = AtomicI32::new(0);
 
-/// Whether the threads made here are to end: asked whenever one has waited for work.
+/// Whether the threads made here are to end: asked by each whenever it has waited for work, and then it takes on the program's credentials.
 pub fn is_over() -> bool {
+    creds::follow();
     IS_OVER.load(Ordering::Acquire)
 }
 
@@ -125,7 +127,13 @@ pub fn end_all(status: i32) {
 pub fn wait_for_an_end() {
     while !has_one_ended() {
         futex::wait(&LIFE, ALL_LIVE, None, true);
+        creds::follow();
     }
+}
+
+/// Have who waits for an end look at what else is asked of it.
+pub fn ring() {
+    futex::wake(&LIFE, u32::MAX >> 1, true);
 }
 
 impl ThreadMemory {
@@ -153,7 +161,7 @@ impl ThreadMemory {
         if self.owner.swap(me, Ordering::AcqRel) == me {
             return Err(Errno::BUSY);
         }
-        let (stack, tls) = match self.parts.get() {
+        let (stack, tls, seat) = match self.parts.get() {
             Some(parts) => parts,
             None => self.parts.set(reserve()?),
         };
@@ -173,6 +181,7 @@ impl ThreadMemory {
         if files == Descriptors::Shared {
             flags |= raw::CLONE_FILES;
         }
+        creds::sit_down(*seat);
         let old_mask = block_signals();
         // SAFETY: stack and thread-local block are big enough, leaked, and used by no other thread of this process
         // (`owner`); `arg` is a Body for `enter` alone.
@@ -181,21 +190,26 @@ impl ThreadMemory {
         match result {
             // Now and not before: who counts one that is not there yet would take a thread of the program for it.
             Ok(_) => count_one(me),
-            // SAFETY: no thread was made, so the box is still ours.
-            Err(_) => drop(unsafe { Box::from_raw(arg) }),
+            Err(_) => {
+                creds::stand_up(*seat);
+                // SAFETY: no thread was made, so the box is still ours.
+                drop(unsafe { Box::from_raw(arg) });
+            }
         }
         result.map(|tid| tid as i32)
     }
 }
 
-/// A stack and a thread-local block.
-fn reserve() -> Result<(Mapping, Mapping)> {
-    let stack = Mapping::reserve(STACK)?.without_huge_pages();
-    let mut tls = Mapping::reserve(TLS_BELOW + TLS_ABOVE)?.without_huge_pages();
+/// A stack, a thread-local block, and the seat that it names.
+fn reserve() -> Result<(Mapping, Mapping, usize)> {
+    let stack = Mapping::reserve_beside_data(STACK)?.without_huge_pages();
+    let mut tls = Mapping::reserve_beside_data(TLS_BELOW + TLS_ABOVE)?.without_huge_pages();
     let thread_pointer = tls.addr() + TLS_BELOW;
     // The x86-64 ABI wants the word at the thread pointer to point at itself.
     tls.write(TLS_BELOW, &thread_pointer.to_ne_bytes());
-    Ok((stack, tls))
+    let (seat, mark) = creds::new_seat();
+    tls.write(TLS_BELOW + creds::SEAT_OFFSET, &mark);
+    Ok((stack, tls, seat))
 }
 
 /// # Safety
@@ -296,6 +310,16 @@ pub fn close_all_descriptors() {
     }
 }
 
+/// Whether this process has children, of whatever kind.
+pub fn has_children() -> bool {
+    const P_ALL: usize = 0;
+    const LOOK: u32 = raw::WEXITED | raw::WNOHANG | raw::WNOWAIT | raw::__WALL;
+    let args = [P_ALL, 0, 0, LOOK as usize, 0, 0];
+    // SAFETY: takes no pointer (null: nothing is to be told), and leaves each child as it is.
+    let found = unsafe { syscall(raw::__NR_waitid as usize, args) };
+    found != Err(Errno::CHILD)
+}
+
 /// The user that this thread acts as.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -339,7 +363,7 @@ struct SchedAttr {
 }
 
 /// Whether a filter of the program decides which system calls there are: what can be done without is better not tried then.
-pub(crate) fn is_filtered() -> bool {
+pub fn is_filtered() -> bool {
     rustix::thread::secure_computing_mode() != Ok(rustix::thread::SecureComputingMode::Disabled)
 }
 

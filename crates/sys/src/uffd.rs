@@ -178,6 +178,22 @@ impl Uffd {
         Ok(uffd)
     }
 
+    /// One that another process opened, which serves its memory.
+    pub fn received(fd: OwnedFd) -> Self {
+        Self {
+            fd,
+            can_protect: false,
+            protects: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether any process has the memory that it was opened for.
+    pub fn has_memory(&self) -> bool {
+        /// The last page that a process can map. It is nobody's but the stack's, which is not registered.
+        const TOP: usize = (1 << 47) - 2 * crate::PAGE_SIZE;
+        self.unprotect(TOP, crate::PAGE_SIZE) != Err(Errno::SRCH)
+    }
+
     fn update<const OP: Opcode, T>(&self, value: &mut T) -> Result<()> {
         // SAFETY: each OP above is paired with its argument type at its only call, and the kernel reads and writes
         // no more than that argument, plus the user ranges it names, which fills only take from or put pages into.
