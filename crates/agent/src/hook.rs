@@ -23,6 +23,7 @@ use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::thread::{self, syscall};
 
 use crate::memcg::deferral;
+use crate::stacks::StackChange;
 use crate::{pager, vma};
 
 pub(crate) const SYS_MMAP: usize = 9;
@@ -253,7 +254,11 @@ pub(crate) extern "C" fn mmap(
     ];
     let turn = (flags & MAP_FIXED != 0).then(InOrder::begin);
     // After the turn began: while it is waited for, somebody else's join must be able to look at the mappings.
-    let stack = is_stack(flags).then(vma::StackChange::begin);
+    let stack = is_stack(flags).then(StackChange::begin);
+    if turn.is_some() && stack.is_none() {
+        // Nothing else takes it under our care before the call: that needs a turn as well.
+        StackChange::begin().remove(addr as usize, len);
+    }
     // SAFETY: exactly the call that the program makes; libc's wrapper adds nothing (the kernel checks the offset).
     let result = unsafe { syscall(SYS_MMAP, args) };
     if let (Ok(start), Some(turn)) = (result, &turn)
@@ -267,7 +272,7 @@ pub(crate) extern "C" fn mmap(
     match result {
         Ok(start) => {
             if let Some(change) = &stack {
-                change.add(start, start + len);
+                change.add(start, start + thread::page_align(len));
             } else if is_ours(len, prot, flags) {
                 deferral::note_growth(len, prot & PROT_WRITE != 0);
             }
@@ -283,8 +288,8 @@ pub(crate) extern "C" fn mmap(
 pub(crate) extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     let start = addr as usize;
     let _turn = InOrder::begin();
-    let change = vma::StackChange::begin();
-    change.remove(start, start.saturating_add(len));
+    let change = StackChange::begin();
+    change.remove(start, len);
     // SAFETY: exactly the call that the program makes.
     let result = unsafe { syscall(SYS_MUNMAP, [start, len, 0, 0, 0, 0]) };
     match result {

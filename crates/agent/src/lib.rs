@@ -56,6 +56,7 @@ mod resched;
 mod seal;
 mod servers;
 mod spin;
+mod stacks;
 mod swap_file;
 mod unmanaged;
 mod unsharing;

@@ -6,7 +6,6 @@
 //! `mmap` records what it maps for stacks ([`StackChange`]), and the scan passes over those.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::{Change, Changes};
@@ -15,67 +14,12 @@ use uzswap_sys::mapping::own;
 use uzswap_sys::procfs::Vma;
 use uzswap_sys::thread::page_align;
 
-use crate::hook;
 use crate::machine::{AgentMachine, Fds};
 use crate::pager::Pager;
+use crate::{hook, stacks};
 
 /// Smallest mapping that is managed.
 pub(crate) const MIN_BYTES: usize = 64 * 1024;
-
-const STACKS: usize = 16 * 1024;
-static STACK_RANGES: [[AtomicUsize; 2]; STACKS] = [const { [const { AtomicUsize::new(0) }; 2] }; STACKS];
-/// One more than the highest entry ever used.
-static STACKS_USED: AtomicUsize = AtomicUsize::new(0);
-/// Threads between making (or removing) a stack mapping and its record. While there are any, a mapping that the
-/// scan sees may be an unrecorded stack.
-static CHANGES_IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
-
-/// A change of the stack records that surrounds the system call it records.
-pub(crate) struct StackChange(());
-
-impl StackChange {
-    pub(crate) fn begin() -> Self {
-        CHANGES_IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
-        Self(())
-    }
-
-    /// Record `[start, end)`. When all records are taken the stack stays unrecorded; 16,384 threads are enough.
-    pub(crate) fn add(&self, start: usize, end: usize) {
-        for (i, [slot, limit]) in STACK_RANGES.iter().enumerate() {
-            if slot.load(Ordering::Relaxed) == 0
-                && slot
-                    .compare_exchange(0, start, Ordering::SeqCst, Ordering::Relaxed)
-                    .is_ok()
-            {
-                limit.store(end, Ordering::SeqCst);
-                STACKS_USED.fetch_max(i + 1, Ordering::SeqCst);
-                return;
-            }
-        }
-    }
-
-    /// Forget the records that lie wholly in `[start, end)`, before it is unmapped.
-    pub(crate) fn remove(&self, start: usize, end: usize) {
-        for [slot, limit] in &STACK_RANGES[..STACKS_USED.load(Ordering::SeqCst).min(STACKS)] {
-            let at = slot.load(Ordering::SeqCst);
-            if at != 0 && start <= at && limit.load(Ordering::SeqCst) <= end {
-                limit.store(0, Ordering::SeqCst);
-                slot.store(0, Ordering::SeqCst);
-            }
-        }
-    }
-}
-
-impl Drop for StackChange {
-    fn drop(&mut self) {
-        CHANGES_IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// In a forked child: the threads that were between two steps do not exist here.
-pub(crate) fn reset_in_child() {
-    CHANGES_IN_FLIGHT.store(0, Ordering::SeqCst);
-}
 
 /// The library's own image: its segments and what the loader mapped behind them.
 fn agent_image() -> (usize, usize) {
@@ -88,12 +32,7 @@ fn agent_image() -> (usize, usize) {
 
 /// Call `f` with every range that must not be managed, whatever its mapping looks like.
 fn for_each_excluded(mut f: impl FnMut(usize, usize)) {
-    for [start, end] in &STACK_RANGES[..STACKS_USED.load(Ordering::SeqCst).min(STACKS)] {
-        let (start, end) = (start.load(Ordering::SeqCst), end.load(Ordering::SeqCst));
-        if start != 0 {
-            f(start, end);
-        }
-    }
+    stacks::for_each(&mut f);
     own::for_each(&mut f);
     let (start, end) = agent_image();
     f(start, end);
@@ -113,7 +52,7 @@ fn manageable_parts(vma: &Vma) -> Option<Vec<(usize, usize)>> {
             excluded.push((start, end));
         }
     });
-    if CHANGES_IN_FLIGHT.load(Ordering::SeqCst) != 0 {
+    if stacks::is_changing() {
         return None;
     }
     excluded.sort_unstable();
@@ -178,7 +117,7 @@ fn is_still_manageable(fds: &Fds, start: usize, end: usize) -> bool {
         return false;
     };
     let covers = vma.start <= start && end <= vma.end && vma.is_private_anonymous_data();
-    covers && CHANGES_IN_FLIGHT.load(Ordering::SeqCst) == 0 && !is_excluded(start, end)
+    covers && !stacks::is_changing() && !is_excluded(start, end)
 }
 
 fn is_excluded(start: usize, end: usize) -> bool {
@@ -192,7 +131,7 @@ fn is_excluded(start: usize, end: usize) -> bool {
 /// mapped it, which waits. False: not now.
 pub(crate) fn join(pager: &Pager, fds: &Fds, start: usize, end: usize) -> bool {
     if !is_still_manageable(fds, start, end) {
-        return CHANGES_IN_FLIGHT.load(Ordering::SeqCst) == 0;
+        return !stacks::is_changing();
     }
     let range = PageRange::of_bytes(start, end);
     // A neighbour that has just grown is registered already, but not managed yet.

@@ -62,3 +62,62 @@ fn no_write_is_lost_where_protection_changes() {
         sees_what_is_right("changes_protection", &options, &[]);
     }
 }
+
+#[test]
+fn where_a_stack_was_is_memory_like_any() {
+    if !can_manage() {
+        return;
+    }
+    let run = sees_what_is_right("stack_pieces", &["--memory-max", "24M"], &[]);
+    assert!(run.count("zswpout") > 5_000, "{:#}", run.counters);
+}
+
+/// The device is full: what it does not take goes to the pool, and when that is full too, the limit holds.
+#[test]
+fn a_device_without_space_lifts_no_limit() {
+    if !can_manage() {
+        return;
+    }
+    let direct = ["--memory-max", "24M", "--swap-max", "4M", "--swapout", "direct"];
+    let run = sees_what_is_right("fill", &direct, &["30"]);
+    assert!(
+        run.count("pswpout") > 0 && run.count("zswpout") > 0,
+        "{:#}",
+        run.counters
+    );
+    let mount = "mount -t tmpfs -o size=8M none /mnt && exec \"$@\"";
+    let fill = compile("fill");
+    for way in ["direct", "whole"] {
+        let json = common::temp("full-device");
+        let output = std::process::Command::new("unshare")
+            .args([
+                "-m",
+                "sh",
+                "-c",
+                mount,
+                "sh",
+                common::UZSWAP,
+                "run",
+                "--memory-max",
+                "24M",
+            ])
+            .args(["--swap", "/mnt", "--swapout", way, "--stat-json"])
+            .arg(&json)
+            .arg("--")
+            .arg(&fill)
+            .arg("64")
+            .output()
+            .expect("unshare");
+        if output.status.code() == Some(1) {
+            eprintln!("left out, no file system can be mounted: {output:?}");
+            break;
+        }
+        let text = std::fs::read_to_string(&json).expect("its report");
+        let _ = std::fs::remove_file(&json);
+        let counters: serde_json::Value = serde_json::from_str(&text).expect("its report");
+        let peak = counters["memory.peak"].as_u64().expect("a peak");
+        assert_eq!(output.status.code(), Some(137), "{way}: {output:?}");
+        assert!(peak < 27 << 20, "{way}: {peak}: {output:?}");
+    }
+    let _ = std::fs::remove_file(&fill);
+}

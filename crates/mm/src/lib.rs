@@ -151,6 +151,8 @@ pub struct Mm<R, M: Machine> {
     pool_accept: AtomicU64,
     /// The limit was reached and the pool is not drained yet.
     pool_reached_full: AtomicBool,
+    /// The device took not all of what was offered since the last [`tick`](Self::tick).
+    device_refuses: AtomicBool,
     /// `enabled`: zswap takes pages.
     is_enabled: AtomicBool,
     /// A [`SwapOut`].
@@ -260,6 +262,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             pool_accept: AtomicU64::new(u64::MAX),
             pool_reached_full: AtomicBool::new(false),
             is_enabled: AtomicBool::new(true),
+            device_refuses: AtomicBool::new(false),
             swap_out: AtomicU8::new(SwapOut::Whole as u8),
             shrinker_enabled: AtomicBool::new(false),
             balances: AtomicBool::new(true),
@@ -340,9 +343,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         SwapOut::from_word(self.swap_out.load(Ordering::Relaxed).into())
     }
 
-    /// Tell the lists what time it is: the age of folios is known to as much as lies between two calls.
+    /// Tell the lists what time it is: the age of folios is known to as much as lies between two calls. What the device refused is offered to it again.
     pub fn tick(&self) {
         let now = self.machine.now_ns();
+        self.device_refuses.store(false, Ordering::Relaxed);
         self.with(|inner| {
             inner.lru.iter_mut().for_each(|list| list.set_time(now));
             inner.zswap_lru.set_time(now);

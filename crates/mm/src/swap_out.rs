@@ -5,6 +5,7 @@
 //! it, and those still marked get their place on the device published. A page of one repeated word needs none.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
 
@@ -32,11 +33,13 @@ struct Write {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Whether pages bypass zswap now: because they are to, or the pool has no room for this process and never will by its own doing.
+    /// Whether pages bypass zswap now: because they are to, or the pool has no room for this process and never will by its own doing. What
+    /// the device refuses goes to the pool, if that may take it.
     pub(crate) fn bypasses_zswap(&self) -> bool {
-        let is_asked = self.swap_out() == SwapOut::Direct || !self.is_enabled();
-        let is_shut = self.pool_limit.load(core::sync::atomic::Ordering::Relaxed) == 0;
-        (is_asked || is_shut) && self.with(|inner| inner.drains())
+        let is_shut = !self.is_enabled() || self.pool_limit.load(Ordering::Relaxed) == 0;
+        let is_asked = self.swap_out() == SwapOut::Direct && !self.device_refuses.load(Ordering::Relaxed);
+        let is_open = |inner: &mut Inner<R, M::Arena>| inner.drains() && (is_shut || inner.slots.has_room());
+        (is_asked || is_shut) && self.with(is_open)
     }
 
     /// Write the run that has been staged longest to the device. Returns how many pages went; `None`: nothing is staged.
@@ -54,6 +57,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             gone += pages;
             refused |= left;
             done += together.len;
+        }
+        if refused {
+            self.device_refuses.store(true, Ordering::Relaxed);
         }
         self.give_up(run, refused, spent);
         self.stat.add(Item::PgSteal, gone);
@@ -162,7 +168,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 self.publish_staged(vpn, *staged, false);
             }
         }
-        self.slots.put(write.first, write.slots);
+        match is_written {
+            true => self.slots.put(write.first, write.slots),
+            false => self.slots.put_unwritten(write.first, write.slots),
+        }
         written
     }
 }

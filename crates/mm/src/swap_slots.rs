@@ -148,6 +148,11 @@ impl SwapSlots {
         self.max > 0
     }
 
+    /// Whether a slot may be taken, as far as our own limit goes.
+    pub fn has_room(&self) -> bool {
+        self.in_use < self.max
+    }
+
     /// `memory.swap.max`: slots above it stay until they are freed.
     pub fn set_max(&mut self, max: u64) {
         self.max = max;
@@ -279,6 +284,18 @@ impl SwapSlots {
                 self.in_use -= 1;
                 self.release(at, within);
             }
+        }
+    }
+
+    /// As [`put`](Self::put), by a writer whose write failed: the next one gets these slots, and not ever more that were never
+    /// written, since what is known of each costs memory.
+    pub fn put_unwritten(&mut self, first: u32, slots: u32) {
+        self.put(first, slots);
+        let (cluster, start) = (first / CLUSTER, first % CLUSTER);
+        match self.clusters[cluster as usize].state {
+            State::Discard => self.enlist(cluster, State::Free),
+            State::Nonfull => self.current = Some((cluster, start)),
+            State::Free | State::Frag | State::Full | State::Discarding => {}
         }
     }
 

@@ -9,6 +9,7 @@
 //! loaded or dropped meanwhile.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
 use uzswap_acomp::Codec;
@@ -79,6 +80,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     pub(crate) fn writeback_to(&self, worker: &mut Worker<M>, max: u32, reach: Reach) -> u64 {
+        if self.device_refuses.load(Ordering::Relaxed) {
+            return 0;
+        }
         let write = loop {
             match self.with_for_reclaim(|inner| inner.begin_writeback(self, worker, max as usize, reach)) {
                 Begun::Write(write) => break write,
@@ -91,6 +95,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with(|inner| {
             inner.is_writing_back = false;
             if result.is_err() {
+                self.device_refuses.store(true, Ordering::Relaxed);
                 self.stat.add(Item::RejectReclaimFail, 1);
                 inner.cancel_writeback(&write);
                 return 0;
@@ -256,6 +261,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 );
             }
         }
-        self.slots.put(write.slot, write.slots);
+        self.slots.put_unwritten(write.slot, write.slots);
     }
 }

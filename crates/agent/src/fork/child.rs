@@ -15,6 +15,7 @@ use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED}
 use crate::machine::Fds;
 use crate::memcg::deferral;
 use crate::pager::{self, Pager};
+use crate::stacks;
 use crate::swap_file::SwapFile;
 use crate::{hook, memcg, unmanaged, vma};
 
@@ -22,7 +23,7 @@ use crate::{hook, memcg, unmanaged, vma};
 pub(crate) extern "C" fn child() {
     pager::note_child();
     pager::release_start();
-    vma::reset_in_child();
+    stacks::reset_in_child();
     hook::reset_in_child();
     deferral::reset_in_child();
     let Some(pager) = pager::inherited() else { return };

@@ -405,6 +405,7 @@ impl<R: RawMutex> World<R> {
             for _ in 0..2 * PAGES {
                 self.mm.shrink(&mut self.worker, 32, Effort::Requested);
             }
+            self.mm.tick();
             while self.mm.writeback(&mut self.worker, 64) > 0 {}
             assert_eq!(self.mm.gauges().stored, 0, "every stored page can be written back");
             self.check_all();

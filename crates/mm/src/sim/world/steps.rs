@@ -33,7 +33,10 @@ impl<R: RawMutex> World<R> {
                 PageRange::new(Vpn::new(BASE + page % half), len.min(half - page % half)),
                 Vpn::new(BASE + half),
             ),
-            11 => self.mm.machine().disk_fails.set(seed.is_multiple_of(2)),
+            11 => {
+                self.mm.machine().disk_fails.set(seed.is_multiple_of(2));
+                self.mm.tick();
+            }
             12 => {
                 self.mm.machine().pinned.borrow_mut().insert(vpn);
             }

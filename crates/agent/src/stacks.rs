@@ -1,0 +1,166 @@
+//! Where thread stacks are (MAP_STACK, MAP_GROWSDOWN): that memory is never managed, since the kernel writes to a stack when its
+//! thread exits, when it cannot wait for a fault any more.
+//!
+//! The program's threads record stacks and forget what is unmapped of them; kswapd reads. A record is a pair of words, and each step of a
+//! change leaves readers at least what is a stack still. Changes of records are made one at a time, but nobody waits for
+//! long: a signal handler may have interrupted the very change, and a vfork child may have ended in it.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use lock_api::RawMutex;
+use uzswap_mm::page::PAGE_SIZE;
+use uzswap_sys::futex::RawLock;
+
+const RECORDS: usize = 16 * 1024;
+/// Looks at the lock before going on without.
+const SPINS: u32 = 20_000;
+
+static RANGES: [[AtomicUsize; 2]; RECORDS] = [const { [const { AtomicUsize::new(0) }; 2] }; RECORDS];
+/// One more than the highest record ever used.
+static USED: AtomicUsize = AtomicUsize::new(0);
+/// Held while records are changed.
+static LOCK: RawLock = RawLock::INIT;
+/// Threads between making (or removing) a stack mapping and its record. While there are any, a mapping that the
+/// scan sees may be an unrecorded stack.
+static CHANGES_IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
+
+/// A change of the stack records that surrounds the system call it records.
+pub(crate) struct StackChange(());
+
+impl StackChange {
+    pub(crate) fn begin() -> Self {
+        CHANGES_IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
+        Self(())
+    }
+
+    /// Record `[start, end)`. Beside another stack it lengthens that one's record; when all records are taken, it lengthens the
+    /// nearest: what lies between is not managed then, but no stack is.
+    pub(crate) fn add(&self, start: usize, end: usize) {
+        let lock = Lock::take();
+        if lock.is_some() && lengthen(|record| record.1 == start || record.0 == end, start, end) {
+            return;
+        }
+        if !take_free(start, end) {
+            let distance = |(from, to): (usize, usize)| start.saturating_sub(to).max(from.saturating_sub(end));
+            let nearest = records().map(|(_, record)| distance(record)).min().unwrap_or(0);
+            lengthen(|record| distance(record) <= nearest, start, end);
+        }
+    }
+
+    /// Forget what is recorded of the `len` bytes from `start` on, before they are unmapped or mapped over, if the kernel does that.
+    pub(crate) fn remove(&self, start: usize, len: usize) {
+        let end = start
+            .checked_add(len)
+            .and_then(|end| end.checked_next_multiple_of(PAGE_SIZE));
+        let Some(end) = end.filter(|end| start.is_multiple_of(PAGE_SIZE) && start < *end) else {
+            return;
+        };
+        let overlaps = |(from, to): (usize, usize)| from < end && start < to;
+        if !records().any(|(_, record)| overlaps(record)) {
+            return;
+        }
+        // Without the lock it stays a stack, and is not managed.
+        let Some(_lock) = Lock::take() else { return };
+        for (i, (from, to)) in records().filter(|(_, record)| overlaps(*record)) {
+            let [first, limit] = &RANGES[i];
+            match (from < start, end < to) {
+                // In two: it stays whole if there is no record for the second part.
+                (true, true) => {
+                    if take_free(end, to) {
+                        limit.store(start, Ordering::SeqCst);
+                    }
+                }
+                (true, false) => limit.store(start, Ordering::SeqCst),
+                (false, true) => first.store(end, Ordering::SeqCst),
+                (false, false) => {
+                    limit.store(0, Ordering::SeqCst);
+                    first.store(0, Ordering::SeqCst);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for StackChange {
+    fn drop(&mut self) {
+        CHANGES_IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Records are changed by this thread alone.
+struct Lock(());
+
+impl Lock {
+    fn take() -> Option<Self> {
+        for _ in 0..SPINS {
+            if LOCK.try_lock() {
+                return Some(Self(()));
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // SAFETY: locked by `take`, in this very thread.
+        unsafe { LOCK.unlock() };
+    }
+}
+
+/// A record of its own for `[start, end)`, if there is a free one.
+fn take_free(start: usize, end: usize) -> bool {
+    for (i, [first, limit]) in RANGES.iter().enumerate() {
+        let is_free = first.load(Ordering::Relaxed) == 0;
+        if is_free
+            && first
+                .compare_exchange(0, start, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+        {
+            limit.store(end, Ordering::SeqCst);
+            USED.fetch_max(i + 1, Ordering::SeqCst);
+            return true;
+        }
+    }
+    false
+}
+
+/// Have the first record that `suits` cover `[start, end)` as well.
+fn lengthen(suits: impl Fn((usize, usize)) -> bool, start: usize, end: usize) -> bool {
+    let Some((i, _)) = records().find(|(_, record)| suits(*record)) else {
+        return false;
+    };
+    let [first, limit] = &RANGES[i];
+    limit.fetch_max(end, Ordering::SeqCst);
+    first.fetch_min(start, Ordering::SeqCst);
+    true
+}
+
+/// The records in use: which, first byte and end.
+fn records() -> impl Iterator<Item = (usize, (usize, usize))> {
+    RANGES[..USED.load(Ordering::SeqCst).min(RECORDS)]
+        .iter()
+        .map(|[first, limit]| (first.load(Ordering::SeqCst), limit.load(Ordering::SeqCst)))
+        .enumerate()
+        .filter(|(_, (first, _))| *first != 0)
+}
+
+/// Call `f` with each range that is a stack.
+pub(crate) fn for_each(mut f: impl FnMut(usize, usize)) {
+    records().for_each(|(_, (first, limit))| f(first, limit));
+}
+
+/// Whether a stack may be unrecorded at this moment.
+pub(crate) fn is_changing() -> bool {
+    CHANGES_IN_FLIGHT.load(Ordering::SeqCst) != 0
+}
+
+/// In a forked child: the threads that were between two steps do not exist here.
+pub(crate) fn reset_in_child() {
+    CHANGES_IN_FLIGHT.store(0, Ordering::SeqCst);
+    if LOCK.is_locked() {
+        // SAFETY: locked by a thread that does not exist here. Each of its steps leaves the records usable.
+        unsafe { LOCK.unlock() };
+    }
+}
