@@ -94,15 +94,19 @@ pub(crate) unsafe fn divert(find: impl Fn(&CStr) -> Result<Function, Errno>) {
             original.store(entry.unwrap_or(core::ptr::null_mut()), Ordering::Release);
         }
         if moved.seal().is_ok() {
-            let known = DIVERTED.iter().filter(|(.., original)| !original.load(Ordering::Acquire).is_null());
+            let known = DIVERTED
+                .iter()
+                .filter(|(.., original)| !original.load(Ordering::Acquire).is_null());
             for (name, replacement, _) in known {
                 // SAFETY: see above; the replacement calls the original.
-                let _ = find(name).and_then(|function| unsafe { text::replace_any(&function, *replacement as *const c_void) });
+                let _ = find(name)
+                    .and_then(|function| unsafe { text::replace_any(&function, *replacement as *const c_void) });
             }
         }
     }
     // SAFETY: see above; the replacement makes the same call.
-    let _ = find(c"capset").and_then(|function| unsafe { text::replace(&function, SYS_CAPSET as u8, capset as *const c_void) });
+    let _ = find(c"capset")
+        .and_then(|function| unsafe { text::replace(&function, SYS_CAPSET as u8, capset as *const c_void) });
     // SAFETY: see above; the replacement ends the process as well.
     let _ = find(c"_exit").and_then(|function| unsafe { text::replace_any(&function, exit as *const c_void) });
 }

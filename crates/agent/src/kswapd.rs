@@ -17,10 +17,10 @@ use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::PoolKind;
 use uzswap_mm::{Effort, Idle, Worker};
 use uzswap_sys::affinity::{Affinity, Place};
+use uzswap_sys::creds::{self, Credentials};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::{Life, Sizes};
-use uzswap_sys::creds::{self, Credentials};
 use uzswap_sys::{robust, thread, time};
 
 use self::shares::Shares;
@@ -404,7 +404,10 @@ impl Kswapd {
         if self.pager.mail.take(mail::JOIN) != 0 {
             self.pager.join();
         }
-        self.pager.mail.peek(mail::SCAN | mail::FREEZE | mail::LEAVE | mail::FOLLOW) != 0
+        self.pager
+            .mail
+            .peek(mail::SCAN | mail::FREEZE | mail::LEAVE | mail::FOLLOW)
+            != 0
     }
 
     /// Pages to take at a time: as many folios as the kernel does, of the size that they are made in, but not much of what there is to work with.

@@ -16,6 +16,8 @@ use crate::seal::Seal;
 pub(crate) struct SwapFile {
     pub(crate) file: File,
     pub(crate) seal: Seal,
+    /// Slots that it can have.
+    pub(crate) slots: u64,
 }
 
 /// Where a slot begins.
@@ -49,12 +51,14 @@ impl SwapFile {
             File::create_unnamed(&path)
         }?;
         let seal = Seal::new(is_encrypted, slots)?;
-        Ok(Self { file, seal })
+        // Before the program can limit what may be written to files; if it has, the rest is the pool's.
+        let slots = file.lengthen(seal.slots() * PAGE_SIZE as u64) / PAGE_SIZE as u64;
+        Ok(Self { file, seal, slots })
     }
 
     /// Slots that it can have.
     pub(crate) fn slots(&self) -> u64 {
-        self.seal.slots()
+        self.slots
     }
 
     /// Seal whole pages, which encrypts them in place, and write them from slot `slot` on.
@@ -63,8 +67,12 @@ impl SwapFile {
         if !pages.all(|(slot, page)| self.seal.seal(slot, page)) {
             return Err(IoError::NoSpace);
         }
-        self.file.write_at(bytes, place(slot)).map_err(|errno| match errno {
-            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoError::NoSpace,
+        let written = match self.file.write_at(bytes, place(slot)) {
+            Err(Errno::FBIG) => self.file.write_mapped(bytes, place(slot)),
+            written => written,
+        };
+        written.map_err(|errno| match errno {
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::OPNOTSUPP => IoError::NoSpace,
             _ => IoError::Failed,
         })
     }

@@ -121,3 +121,16 @@ fn a_device_without_space_lifts_no_limit() {
     }
     let _ = std::fs::remove_file(&fill);
 }
+
+#[test]
+fn a_limit_of_file_sizes_is_not_about_the_swap_file() {
+    if !can_manage() {
+        return;
+    }
+    let run = sees_what_is_right("file_size_limit", &["--memory-max", "24M"], &["64"]);
+    assert!(run.count("pswpout") > 5_000, "{:#}", run.counters);
+    // The pool has what a file of 8 MiB, or of none, does not hold.
+    for limit in ["8", "0"] {
+        sees_what_is_right("file_size_limit", &["--memory-max", "24M"], &["30", limit]);
+    }
+}

@@ -78,7 +78,11 @@ fn who_outlives_the_maker_of_its_memory_has_all_of_it() {
     let output = managed(&program, &["kill"], &["--memory-max", "16M", "--quiet"]);
     let said = text(&output.stderr);
     assert_eq!(text(&output.stdout), "-1 9 n\n", "{said}");
-    assert_eq!(said.lines().filter(|line| line.contains("gets SIGBUS")).count(), 1, "{said}");
+    assert_eq!(
+        said.lines().filter(|line| line.contains("gets SIGBUS")).count(),
+        1,
+        "{said}"
+    );
     let _ = std::fs::remove_file(program);
 }
 

@@ -58,14 +58,24 @@ fn capabilities() -> Halves {
     let header = [HEADER_VERSION, 0];
     let mut halves: Halves = [[0; 3]; 2];
     // SAFETY: a header of that version, and room for two halves.
-    let _ = unsafe { call(raw::__NR_capget, [header.as_ptr() as usize, halves.as_mut_ptr() as usize, 0, 0, 0]) };
+    let _ = unsafe {
+        call(
+            raw::__NR_capget,
+            [header.as_ptr() as usize, halves.as_mut_ptr() as usize, 0, 0, 0],
+        )
+    };
     halves
 }
 
 fn set_capabilities(halves: &Halves) {
     let header = [HEADER_VERSION, 0];
     // SAFETY: as above. Refused where it would be more than there is.
-    let _ = unsafe { call(raw::__NR_capset, [header.as_ptr() as usize, halves.as_ptr() as usize, 0, 0, 0]) };
+    let _ = unsafe {
+        call(
+            raw::__NR_capset,
+            [header.as_ptr() as usize, halves.as_ptr() as usize, 0, 0, 0],
+        )
+    };
 }
 
 impl Credentials {
@@ -80,7 +90,11 @@ impl Credentials {
             let (name, value) = (&line[..colon], &line[colon + 1..]);
             let words = || value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
             let mask = |to: &mut u64| *to = words().next().map_or(0, |word| number(word, 16));
-            let four = |to: &mut [u32; 4]| to.iter_mut().zip(words()).for_each(|(to, word)| *to = number(word, 10) as u32);
+            let four = |to: &mut [u32; 4]| {
+                to.iter_mut()
+                    .zip(words())
+                    .for_each(|(to, word)| *to = number(word, 10) as u32)
+            };
             match name {
                 b"Uid" => four(&mut all.users),
                 b"Gid" => four(&mut all.groups),

@@ -7,6 +7,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, FallocateFlags, Mode, OFlags};
 use rustix::io::{self, Errno, Result};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 
 use crate::PAGE_SIZE;
 
@@ -140,6 +142,73 @@ impl File {
             }
         }
         Ok(())
+    }
+
+    /// Have the file be `len` bytes long, or as long as this process may make it and the filesystem lets it be. It takes no space by that, and what
+    /// the process may write later does not matter to [`write_mapped`](Self::write_mapped). Returns the length.
+    pub fn lengthen(&self, len: u64) -> u64 {
+        let page = PAGE_SIZE as u64;
+        let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        let mut len = len.min(limit) / page * page;
+        while len > 0 {
+            match fs::ftruncate(&self.0, len) {
+                Err(Errno::FBIG | Errno::INVAL) => len = len / 2 / page * page,
+                // Where a file cannot be lengthened it grows as it is written.
+                Ok(()) | Err(_) => return len,
+            }
+        }
+        0
+    }
+
+    /// As [`write_at`](Self::write_at), whole pages inside the file, where RLIMIT_FSIZE forbids that: through a mapping, to which it does
+    /// not apply.
+    ///
+    /// # Errors
+    /// As for [`write_at`](Self::write_at); EOPNOTSUPP where space cannot be had beforehand.
+    pub fn write_mapped(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let len = bytes.len();
+        // Or a page without space would be found in the middle of the copy.
+        fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, offset, len as u64)?;
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+        let map = unsafe { mmap(core::ptr::null_mut(), len, prot, flags, &self.0, offset)? };
+        let local = [bytes.as_ptr() as usize, len];
+        let remote = [map as usize, len];
+        let nr = linux_raw_sys::general::__NR_process_vm_writev as usize;
+        let args = [
+            crate::thread::pid() as usize,
+            local.as_ptr() as usize,
+            1,
+            remote.as_ptr() as usize,
+            1,
+            0,
+        ];
+        // SAFETY: copies between `bytes` and the mapping, both of `len` bytes; a page that cannot be written is an error here and not SIGBUS.
+        let copied = unsafe { crate::thread::syscall(nr, args) };
+        // SAFETY: mapped above, known to nobody else.
+        let _ = unsafe { munmap(map, len) };
+        if copied? != len {
+            return Err(Errno::IO);
+        }
+        self.write_out(offset, len)?;
+        // It must not stay in the page cache.
+        let _ = fs::fadvise(
+            &self.0,
+            offset,
+            core::num::NonZeroU64::new(len as u64),
+            fs::Advice::DontNeed,
+        );
+        Ok(())
+    }
+
+    /// Have the pages of a part of the file written that the page cache has, and wait for it.
+    fn write_out(&self, offset: u64, len: usize) -> Result<()> {
+        use rustix::fd::AsRawFd;
+        const WAIT_WRITE_WAIT: usize = 7;
+        let nr = linux_raw_sys::general::__NR_sync_file_range as usize;
+        let args = [self.0.as_raw_fd() as usize, offset as usize, len, WAIT_WRITE_WAIT, 0, 0];
+        // SAFETY: sync_file_range(2) takes integers.
+        unsafe { crate::thread::syscall(nr, args) }.map(drop)
     }
 
     /// Give a part of the file's space back to the filesystem; it is only an optimisation, so errors are dropped.

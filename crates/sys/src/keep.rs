@@ -146,7 +146,12 @@ impl Kept {
             self.state = State::Over;
             return children;
         }
-        if let State::Parting { process, since, waiting } = &mut self.state {
+        if let State::Parting {
+            process,
+            since,
+            waiting,
+        } = &mut self.state
+        {
             let _ = self.memory.read_events(|event| match event {
                 // It is replacing the image, as all its other threads are gone.
                 Event::Fault { addr, thread, .. } if thread == self.pid => fail(&self.memory, addr),
@@ -155,7 +160,9 @@ impl Kept {
             });
             if is_readable(process) || now - *since > GRACE_NS {
                 // Whoever waits still asks again.
-                waiting.iter().for_each(|addr| self.memory.wake(*addr & !(PAGE_SIZE - 1), PAGE_SIZE));
+                waiting
+                    .iter()
+                    .for_each(|addr| self.memory.wake(*addr & !(PAGE_SIZE - 1), PAGE_SIZE));
                 self.state = State::Outlived { is_said: false };
             }
         } else if let State::Outlived { is_said } = &mut self.state {
@@ -301,7 +308,11 @@ impl Keeper {
         let is_due: Vec<bool> = self
             .kept
             .iter()
-            .map(|kept| seen.by_ref().take(kept.watched().count()).fold(kept.is_orphan(), |due, seen| due | seen))
+            .map(|kept| {
+                seen.by_ref()
+                    .take(kept.watched().count())
+                    .fold(kept.is_orphan(), |due, seen| due | seen)
+            })
             .collect();
         let mut children = Vec::new();
         for (kept, _) in self.kept.iter_mut().zip(is_due).filter(|(_, is_due)| *is_due) {

@@ -132,7 +132,8 @@ fn inherit_files(pager: &Pager) -> Result<Vec<(SwapFile, u64)>, (&'static str, E
             return Err(("a lease on the parent's swap file", Errno::AGAIN));
         }
         let seal = *seals.get(i).ok_or(("the parent's swap file", Errno::INVAL))?;
-        Ok((SwapFile { file, seal }, byte))
+        let slots = seal.slots();
+        Ok((SwapFile { file, seal, slots }, byte))
     };
     handover.files().enumerate().map(open).collect()
 }
