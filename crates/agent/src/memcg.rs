@@ -4,8 +4,8 @@
 //! counts them, exact at any moment, plus everything else in `RssAnon` (its unmanaged memory and the agent's
 //! own), sampled by kswapd. Pages shared with a forked relative are charged by the share that the kernel reckons.
 //!
-//! Until a process has mapped [`deferral::ACTIVATE_BYTES`] it has no pager and is not charged: a shell or a compiler
-//! driver costs nothing.
+//! Until a process has mapped [`deferral::ACTIVATE_BYTES`] it has no pager: a shell or a compiler driver costs nothing.
+//! What it has is charged by the launcher's census, as for processes without an agent ([`Key::Census`]).
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
