@@ -131,6 +131,6 @@ fn a_limit_of_file_sizes_is_not_about_the_swap_file() {
     assert!(run.count("pswpout") > 5_000, "{:#}", run.counters);
     // The pool has what a file of 8 MiB, or of none, does not hold.
     for limit in ["8", "0"] {
-        sees_what_is_right("file_size_limit", &["--memory-max", "24M"], &["30", limit]);
+        sees_what_is_right("file_size_limit", &["--memory-max", "24M"], &["26", limit]);
     }
 }
