@@ -33,7 +33,7 @@ pub(crate) use self::rule::say as say_killed;
 
 /// Between two looks at who is new where there is a limit: what a process fills meanwhile is charged late.
 const LOOK: Duration = Duration::from_millis(10);
-/// The same where nobody has come for a second, and all members have pagers or little.
+/// The same where for a second nobody has come, and no member without a pager has grown.
 const LOOK_CALM: Duration = Duration::from_millis(20);
 const CALM_AFTER: Duration = Duration::from_secs(1);
 /// The same where there is none: only what lives shorter is not counted.
@@ -138,8 +138,8 @@ pub(crate) struct Census {
     cursor: Cursor,
     /// The number that was given out last at the last look.
     last_pid: Option<i32>,
-    /// When somebody came last.
-    newest: Instant,
+    /// When somebody came last, or one that is not managed grew.
+    moved: Instant,
     next_look: Instant,
     next_sample: Instant,
     next_shmem: Instant,
@@ -154,22 +154,27 @@ impl Census {
     /// Of a group that has no members yet.
     pub(crate) fn new(open: &OpenGroup, is_quiet: bool) -> Self {
         let now = Instant::now();
+        let outer = Outer::of_environment();
+        if let Some(outer) = &outer {
+            // Before there is anybody whom the outer census might take for a member of its own.
+            outer.exchange(open.group, 0);
+        }
         Self {
             group: open.group,
             slots: Vec::new(),
             variable: [ENV_GROUP.as_bytes(), b"=", open.path.as_os_str().as_bytes()].concat(),
             members: HashMap::new(),
-            reapers: HashSet::new(),
+            reapers: reapers(),
             cursor: Cursor::default(),
             last_pid: None,
-            newest: now,
+            moved: now,
             next_look: now + LOOK,
             next_sample: now,
             next_shmem: now + SHMEM,
             names: HashMap::new(),
             is_quiet,
             has_said: false,
-            outer: Outer::of_environment(),
+            outer,
             rule: Rule::default(),
         }
     }
@@ -218,9 +223,6 @@ impl Census {
         if began < self.next_look {
             return;
         }
-        if self.reapers.is_empty() {
-            self.reapers = reapers();
-        }
         let group = self.group();
         self.discover();
         if began >= self.next_sample || group.get(Key::OomAsked) != 0 {
@@ -236,7 +238,7 @@ impl Census {
         self.apply_rule();
         let look = match group.memory_max() {
             u64::MAX => LOOK_UNLIMITED,
-            _ if group.get(Key::Unmanaged) == 0 && self.newest.elapsed() > CALM_AFTER => LOOK_CALM,
+            _ if self.moved.elapsed() > CALM_AFTER => LOOK_CALM,
             _ => LOOK,
         };
         self.next_look = began + look.max((processor_time() - spent) * SHARE).min(SAMPLE_MOST);
@@ -291,6 +293,10 @@ impl Census {
     }
 
     fn add(&mut self, pid: i32, stat: Stat, parent: Option<i32>) {
+        // Those above us are nobody's members: all that runs here may descend from them.
+        if self.reapers.contains(&pid) || pid == uzswap_sys::thread::pid() {
+            return;
+        }
         let Some(status) = Status::of(pid).filter(|status| status.is_process) else {
             return;
         };
@@ -318,7 +324,7 @@ impl Census {
             sizes: None,
             looked: Instant::now(),
         };
-        self.newest = member.since;
+        self.moved = member.since;
         self.members.insert(pid, member);
     }
 
@@ -333,9 +339,10 @@ impl Census {
             .map(|slot| group.field(*slot, Field::Pid) as i32)
             .collect();
         inner::forget_dead(group);
-        // Those that nobody saw begin.
+        // Those that nobody saw begin. What a slot says is a number where its process lives, and may be a stranger's here.
         for pid in &slots {
             if !self.members.contains_key(pid)
+                && process::names_group(*pid, &self.variable)
                 && let Some(stat) = Stat::of(*pid)
             {
                 self.add(*pid, stat, None);
@@ -394,8 +401,10 @@ impl Census {
             Kind::Unmanaged => reason.or(Some(Reason::WithoutPager)),
             _ => None,
         };
+        // Whoever has nothing is about to end.
         if let Some(reason) = reason
             && !member.is_named
+            && member.bytes > 0
         {
             member.is_named = true;
             self.group().add(Key::UnmanagedProcesses, 1);
@@ -464,6 +473,9 @@ impl Census {
         let sum = |is: fn(&Member) -> bool| self.members.values().filter(|m| is(m)).map(|m| m.bytes).sum::<u64>();
         let unmanaged = sum(|member| member.kind == Kind::Unmanaged);
         let others = sum(|member| member.kind != Kind::Unmanaged);
+        if unmanaged > group.get(Key::Unmanaged) {
+            self.moved = Instant::now();
+        }
         group.set(Key::Unmanaged, unmanaged);
         group.raise(Key::UnmanagedPeak, unmanaged);
         let charged = if self.allows_unmanaged() { 0 } else { unmanaged };
@@ -530,7 +542,7 @@ fn anon(pid: i32, member: &Member) -> u64 {
             return 0;
         }
     }
-    let all = member.stat.anon(pid);
+    let all = member.stat.anon(pid, member.sizes.as_ref());
     match member.shares && all > SHARED_MIN {
         true => process::proportional(pid).map_or(all, |(anon, _)| anon),
         false => all,

@@ -255,7 +255,9 @@ fn idle_processes_are_charged_and_not_named() {
         return;
     }
     let program = Program::compile("idle", &[]);
-    let script = format!("while [ ! -e {} ]; do sleep 0.05; done", program.go.display());
+    let go = program.go.display();
+    // Many that begin and end while they are looked at, too.
+    let script = format!("for i in $(seq 500); do /bin/true; done; while [ ! -e {go} ]; do sleep 0.05; done");
     let options = ["--memory-max", "64M", "--summary"];
     let mut run = Watched::start("idle", &program, &options, &["sh", "-c", &script]);
     run.wait_until("it is charged", |run| run.counter("memory.current") > 64 << 10);
@@ -316,4 +318,28 @@ fn the_largest_is_killed() {
             "{name}: {stderr}"
         );
     }
+}
+
+/// Where a process says that it is number 1, another is that here: the first of the machine, from whom all descend.
+#[test]
+fn nobody_else_is_a_member() {
+    let unshares = |command: &mut Command| command.status().is_ok_and(|status| status.success());
+    if !can_manage() || !unshares(Command::new("unshare").args(["-pf", "true"])) {
+        return;
+    }
+    let program = Program::compile("first", &[]);
+    let (path, go) = (program.path.display().to_string(), program.go.display().to_string());
+    let cmd = ["unshare", "-pf", &path, "60", &go];
+    let mut run = Watched::start("first", &program, &["--memory-max", "40M"], &cmd);
+    run.wait_until("it is managed", |run| run.counter("anon_resident") > 8 * MIB);
+    run.wait_until("others are not seen", |run| {
+        let stranger = Command::new("sleep")
+            .arg("0.05")
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .status();
+        stranger.is_ok() && run.counter("unmanaged_processes") == 0 && run.counter("memory.current") <= 42 * MIB
+    });
+    let (output, stderr) = run.finish();
+    assert!(output.status.success(), "{}: {stderr}", output.status);
 }

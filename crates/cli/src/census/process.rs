@@ -1,6 +1,7 @@
 //! What /proc tells about a process of another program.
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +30,7 @@ pub(super) struct Image {
 
 impl Stat {
     pub(super) fn of(pid: i32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(path(pid, "stat")).ok()?)
+        Self::parse(&text::<1024>(pid, "stat")?)
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -59,9 +60,9 @@ impl Stat {
     }
 
     /// Resident anonymous memory, own or shared after a fork.
-    pub(super) fn anon(&self, pid: i32) -> u64 {
+    pub(super) fn anon(&self, pid: i32, sizes: Option<&Sizes>) -> u64 {
         if !self.is_headless {
-            return Sizes::open(pid).map_or(0, |sizes| sizes.anon());
+            return sizes.map_or_else(|| Sizes::open(pid).map_or(0, |sizes| sizes.anon()), Sizes::anon);
         }
         let threads = fs::read_dir(path(pid, "task")).into_iter().flatten().flatten();
         let texts = threads.filter_map(|thread| fs::read_to_string(thread.path().join("statm")).ok());
@@ -99,6 +100,13 @@ impl Sizes {
     }
 }
 
+/// A file of a process, of `MOST` bytes at most: in one read, where the length is not known to the standard library.
+fn text<const MOST: usize>(pid: i32, file: &str) -> Option<String> {
+    let mut bytes = [0; MOST];
+    let n = File::open(path(pid, file)).ok()?.read_at(&mut bytes, 0).ok()?;
+    Some(String::from_utf8_lossy(&bytes[..n]).into_owned())
+}
+
 fn path(pid: i32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{file}"))
 }
@@ -125,7 +133,7 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
 
 /// Anonymous and shared memory, each page by the part that is not other processes'. `None`: not ours to know. Walks the page tables.
 pub(super) fn proportional(pid: i32) -> Option<(u64, u64)> {
-    let text = fs::read_to_string(path(pid, "smaps_rollup")).ok()?;
+    let text = text::<4096>(pid, "smaps_rollup")?;
     Some((kilobytes(&text, "Pss_Anon:")?, kilobytes(&text, "Pss_Shmem:")?))
 }
 
@@ -141,7 +149,7 @@ pub(super) struct Status {
 
 impl Status {
     pub(super) fn of(pid: i32) -> Option<Self> {
-        Self::parse(pid, &fs::read_to_string(path(pid, "status")).ok()?)
+        Self::parse(pid, &text::<8192>(pid, "status")?)
     }
 
     fn parse(pid: i32, text: &str) -> Option<Self> {
@@ -174,16 +182,19 @@ pub(super) enum Loaded {
 
 impl Loaded {
     pub(super) fn of(pid: i32) -> Self {
-        match fs::read(path(pid, "maps")) {
-            Ok(maps) if maps.is_empty() => Self::Unfinished,
-            Ok(maps) => Self::parse(&String::from_utf8_lossy(&maps)),
+        let mut maps = Vec::with_capacity(1 << 15);
+        match File::open(path(pid, "maps")).and_then(|mut file| file.read_to_end(&mut maps)) {
+            Ok(_) => Self::parse(&String::from_utf8_lossy(&maps)),
             Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Self::Hidden,
             Err(_) => Self::Unfinished,
         }
     }
 
-    /// The loader maps what is preloaded before libc.
+    /// The loader maps what is preloaded before libc. A process that ends, or becomes another program, in the middle of the reading has no stack.
     fn parse(maps: &str) -> Self {
+        if !maps.contains("[stack]") {
+            return Self::Unfinished;
+        }
         let names = || {
             maps.lines()
                 .filter_map(|line| line.split_once('/'))
@@ -212,7 +223,7 @@ pub(super) fn names_group(pid: i32, variable: &[u8]) -> bool {
 
 /// How much the OOM rule spares it, or the contrary: -1000 to 1000.
 pub(super) fn oom_score_adj(pid: i32) -> i64 {
-    let text = fs::read_to_string(path(pid, "oom_score_adj")).unwrap_or_default();
+    let text = text::<64>(pid, "oom_score_adj").unwrap_or_default();
     text.trim().parse().unwrap_or(0)
 }
 
@@ -258,7 +269,7 @@ mod test {
     fn what_is_loaded_is_told_by_the_files_that_are_mapped() {
         let maps = |files: &[&str]| {
             let line = |file: &&str| format!("7f00-7f01 r-xp 00000000 08:01 12   {file}\n");
-            Loaded::parse(&files.iter().map(line).collect::<String>())
+            Loaded::parse(&files.iter().chain(&["[stack]"]).map(line).collect::<String>())
         };
         let (ld, libc) = ("/usr/lib/ld-linux-x86-64.so.2", "/usr/lib/libc.so.6");
         assert_eq!(maps(&["/bin/a", "/tmp/uzswap-0/agent-12.so", ld, libc]), Loaded::Agent);
@@ -270,7 +281,11 @@ mod test {
         assert_eq!(maps(&["/bin/a", ld, libc]), Loaded::LibcAlone);
         assert_eq!(maps(&["/bin/a", "/lib/ld-musl-x86_64.so.1"]), Loaded::LibcAlone);
         assert_eq!(maps(&["/bin/a"]), Loaded::Nothing);
-        assert_eq!(maps(&["[stack]"]), Loaded::Unfinished);
+        assert_eq!(maps(&[]), Loaded::Unfinished);
+        assert_eq!(
+            Loaded::parse("7f00-7f01 r-xp 00000000 08:01 12   /bin/a\n"),
+            Loaded::Unfinished
+        );
     }
 
     #[test]
@@ -278,7 +293,7 @@ mod test {
         let pid = std::process::id() as i32;
         let stat = Stat::of(pid).unwrap();
         assert_eq!(stat.parent, uzswap_sys::thread::parent_pid());
-        assert!(stat.anon(pid) > 0 && stat.image != Image::default());
+        assert!(stat.anon(pid, None) > 0 && stat.image != Image::default());
         let status = Status::of(pid).unwrap();
         assert!(status.is_process);
         assert!(all().contains(&pid));

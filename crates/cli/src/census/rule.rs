@@ -111,7 +111,7 @@ impl Census {
             let is_its = |slot: &&usize| [pid, member.inner_pid].contains(&(group.field(**slot, Field::Pid) as i32));
             match self.slots.iter().find(is_its) {
                 Some(slot) => group.charge_of(*slot) + group.field(*slot, Field::Swapped) * PAGE_SIZE as u64,
-                None if member.under.is_some() => member.stat.anon(pid),
+                None if member.under.is_some() => member.stat.anon(pid, None),
                 None => member.bytes,
             }
         };
