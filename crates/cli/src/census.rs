@@ -52,6 +52,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const NEW_MAX: i32 = 2000;
 /// A child that a managed process forked has its pager, or its own image, by then. Until then what it has is its parent's.
 const CHILD_GRACE: Duration = Duration::from_millis(200);
+/// A process that had a pager has ended by then.
+const ENDING: Duration = Duration::from_secs(1);
 /// A program is loaded by then, even where it had to wait for a core and a disk.
 const LOADED_BY: Duration = Duration::from_secs(2);
 /// Below this it does not matter whether what a forked process has is its parent's too.
@@ -98,6 +100,8 @@ struct Member {
     since: Instant,
     kind: Kind,
     is_named: bool,
+    /// When it had a pager last.
+    managed: Option<Instant>,
     /// The process that forked it, whose image it still has.
     forked_from: Option<i32>,
     /// It has forked, or was: what it has may be others' too.
@@ -316,6 +320,7 @@ impl Census {
             since: Instant::now(),
             kind,
             is_named: false,
+            managed: None,
             shares: forked_from.is_some(),
             forked_from,
             inner_pid: status.inner_pid,
@@ -355,7 +360,7 @@ impl Census {
             };
             let is_managed = slots.contains(&pid) || slots.contains(&member.inner_pid);
             if is_managed && member.kind == Kind::Agent {
-                (member.bytes, member.sizes) = (0, None);
+                (member.bytes, member.sizes, member.managed) = (0, None, Some(began));
             } else if !is_managed && member.glance() {
                 // Nothing more to know for now.
             } else if !self.look_at(pid, &mut member, is_managed) {
@@ -378,7 +383,7 @@ impl Census {
         if stat.image != member.stat.image {
             // Another program.
             (member.kind, member.is_named, member.since) = (Kind::New { looks: 0 }, false, Instant::now());
-            (member.forked_from, member.shares) = (None, false);
+            (member.forked_from, member.shares, member.managed) = (None, false, None);
         }
         member.stat = stat;
         member.bytes = 0;
@@ -387,7 +392,7 @@ impl Census {
             return true;
         }
         if is_managed {
-            (member.kind, member.sizes) = (Kind::Agent, None);
+            (member.kind, member.sizes, member.managed) = (Kind::Agent, None, Some(member.looked));
             return true;
         }
         let reason = self.classify(pid, member);
@@ -535,6 +540,10 @@ impl Census {
 
 /// Anonymous memory of a member that is its own, or its part of what others have too.
 fn anon(pid: i32, member: &Member) -> u64 {
+    // One that loses its pager is ending, and is charged in its slot until others have seen that.
+    if member.managed.is_some_and(|managed| managed.elapsed() < ENDING) {
+        return 0;
+    }
     if let Some(parent) = member.forked_from {
         let is_young = member.since.elapsed() < CHILD_GRACE;
         // In a vfork child the parent's memory is no copy.

@@ -336,7 +336,7 @@ lives! {
     clone_vm_that_outlives_its_maker: cmd("births clone-vm go"),
     #[ignore = "waits for row 2"]
     vfork_whose_parent_is_killed: cmd("births vfork-killed"),
-    forks_by_system_calls: cmd("births raw-forks"),
+    forks_by_system_calls: |life: Life| life.cmd("births raw-forks").may_say("is not managed (without a pager)"),
     exec_of_itself: cmd("births exec-self 50"),
     job_control: cmd("births job-control"),
     children_nobody_waits_for: |life: Life| life.cmd("births children-ignored").limit("20M"),
