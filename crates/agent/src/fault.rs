@@ -117,6 +117,11 @@ impl FaultThread {
             read_events(pager, worker, inbox, forks, |_| {});
             bring_back(pager, worker)
         });
+        pager.give_up_released(|range| {
+            let (worker, inbox) = servers.reading();
+            read_events(pager, worker, inbox, forks, |_| {});
+            give_up(pager, worker, range)
+        });
         if is_forking {
             forks.step(pager, servers.own(), parent_returned);
         }
@@ -131,23 +136,40 @@ impl FaultThread {
 /// While an event waits to be read nothing can be mapped, and whoever changes mappings waits for that. So if all went in, all of it is where its words say, and
 /// what changes from now on changes what is mapped.
 fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>) -> bool {
+    pager
+        .mm
+        .with_changes(|changes| changes.bring_back(&pager.mm, worker, |vpn, page| map_back(pager, vpn, page)))
+}
+
+/// As [`bring_back`], for a range that is not ours from now on.
+fn give_up(pager: &Pager, worker: &mut Worker<AgentMachine>, range: PageRange) -> bool {
     let managed = &pager.fds().managed;
     pager.mm.with_changes(|changes| {
-        changes.bring_back(&pager.mm, worker, |vpn, page| {
-            let Some(page) = page else {
-                return poison(pager, managed, vpn.addr());
-            };
-            match managed.copy(vpn.addr(), page, true).stop {
-                None => true,
-                Some(Errno::AGAIN | Errno::NOMEM) => false,
-                // It is there by now, or its mapping is not.
-                Some(_) => {
-                    managed.wake(vpn.addr(), PAGE_SIZE);
-                    true
-                }
-            }
-        })
+        let is_back = changes.bring_back_range(&pager.mm, worker, range, |vpn, page| map_back(pager, vpn, page));
+        if !is_back || managed.is_changing(pager.mm.machine().nowhere()) {
+            return false;
+        }
+        // What was not all private anonymous memory refuses as a whole, and was not ours as a whole.
+        let _ = managed.unregister(range.start.addr(), range.pages() as usize * PAGE_SIZE);
+        changes.give_up(range);
+        true
     })
+}
+
+fn map_back(pager: &Pager, vpn: Vpn, page: Option<&[u8]>) -> bool {
+    let managed = &pager.fds().managed;
+    let Some(page) = page else {
+        return poison(pager, managed, vpn.addr());
+    };
+    match managed.copy(vpn.addr(), page, true).stop {
+        None => true,
+        Some(Errno::AGAIN | Errno::NOMEM) => false,
+        // It is there by now, or its mapping is not.
+        Some(_) => {
+            managed.wake(vpn.addr(), PAGE_SIZE);
+            true
+        }
+    }
 }
 
 /// Read and apply all there is, under one hold of the engine's lock.

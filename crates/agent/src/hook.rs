@@ -10,7 +10,7 @@
 //! such a call returns when its event was read. For programs that make these calls without libc the engine puts events in order
 //! (`mm/departing.rs`), as far as that can be known.
 
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
 use lock_api::RawMutex;
@@ -21,6 +21,7 @@ use uzswap_sys::libc::Function;
 use uzswap_sys::mapping;
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::thread::{self, syscall};
+use uzswap_sys::uffd::Request;
 
 use crate::memcg::deferral;
 use crate::stacks::StackChange;
@@ -29,6 +30,7 @@ use crate::{pager, vma};
 pub(crate) const SYS_MMAP: usize = 9;
 pub(crate) const SYS_MUNMAP: usize = 11;
 pub(crate) const SYS_BRK: usize = 12;
+pub(crate) const SYS_IOCTL: usize = 16;
 pub(crate) const SYS_MREMAP: usize = 25;
 pub(crate) const SYS_MADVISE: usize = 28;
 const SYS_MLOCK: usize = 149;
@@ -478,6 +480,38 @@ pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -
     }
     match result {
         Ok(_) => 0,
+        Err(errno) => {
+            set_errno(errno);
+            -1
+        }
+    }
+}
+
+/// Variadic for the program; a wrapper takes the third argument from its register, whether it was passed or not.
+pub(crate) extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    // SAFETY: what the program passes.
+    let wanted = match Request::may_be(request as u32) {
+        true => unsafe { Request::decode(request as u32, argument) },
+        false => None,
+    };
+    let _turn = wanted.map(|_| InOrder::begin());
+    if let Some(Request::Register(start, end)) = wanted {
+        // A mapping has one userfaultfd: the program's. From now on it is left alone, as a stack is.
+        StackChange::begin().add(start, end);
+        if let Some(pager) = pager::active() {
+            pager.request_release(start, end);
+        }
+    }
+    // SAFETY: exactly the call that the program makes.
+    let result = unsafe { syscall(SYS_IOCTL, [fd as usize, request as usize, argument, 0, 0, 0]) };
+    match (wanted, &result) {
+        (Some(Request::Register(start, end)), Err(_)) | (Some(Request::Unregister(start, end)), Ok(_)) => {
+            StackChange::begin().remove(start, end - start);
+        }
+        _ => {}
+    }
+    match result {
+        Ok(value) => value as c_int,
         Err(errno) => {
             set_errno(errno);
             -1

@@ -144,5 +144,10 @@ fn replace_wrappers(function: impl Fn(&CStr) -> Result<Function, Errno>) -> Resu
         // SAFETY: libc's function, no other thread runs yet, and the replacement does the same and more.
         unsafe { text::replace(&function(name)?, number as u8, replacement)? };
     }
+    // Without it a userfaultfd of the program's own is refused memory that is managed.
+    if let Ok(ioctl) = function(c"ioctl") {
+        // SAFETY: as above.
+        let _ = unsafe { text::replace(&ioctl, hook::SYS_IOCTL as u8, hook::ioctl as *const c_void) };
+    }
     Ok(())
 }

@@ -79,7 +79,7 @@ const RECOMPRESS_SHARE: u64 = 12;
 const RECOMPRESS_AT_ONCE_NS: u64 = 2_000_000;
 
 /// Mail that a thread of the program waits for an answer to.
-const WAITED_FOR: u32 = mail::SCAN | mail::FREEZE | mail::JOIN | mail::LEAVE | mail::FOLLOW;
+const WAITED_FOR: u32 = mail::SCAN | mail::FREEZE | mail::JOIN | mail::LEAVE | mail::FOLLOW | mail::RELEASE;
 
 struct Kswapd {
     pager: &'static Pager,
@@ -215,7 +215,7 @@ impl Kswapd {
         }
         let ticket = pager.ask_ticket();
         // Those that were posted before that: the bit comes first, then the ticket.
-        let bits = bits | pager.mail.take(mail::LEAVE | mail::FOLLOW);
+        let bits = bits | pager.mail.take(mail::LEAVE | mail::FOLLOW | mail::RELEASE);
         let now = time::now_ns();
         if bits & mail::FOLLOW != 0 || now - self.looked >= TICK_IDLE_NS {
             self.looked = now;
@@ -223,6 +223,9 @@ impl Kswapd {
                 return;
             }
             self.follow();
+        }
+        if bits & mail::RELEASE != 0 {
+            pager.release();
         }
         if bits & mail::LEAVE != 0 {
             pager.let_go_if_shared();
@@ -406,7 +409,7 @@ impl Kswapd {
         }
         self.pager
             .mail
-            .peek(mail::SCAN | mail::FREEZE | mail::LEAVE | mail::FOLLOW)
+            .peek(mail::SCAN | mail::FREEZE | mail::LEAVE | mail::FOLLOW | mail::RELEASE)
             != 0
     }
 

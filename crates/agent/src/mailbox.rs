@@ -16,6 +16,8 @@ pub(crate) mod mail {
     pub(crate) const LEAVE: u32 = 32;
     /// The program has changed its credentials.
     pub(crate) const FOLLOW: u32 = 64;
+    /// The program has a userfaultfd of its own for a range: it gets that back.
+    pub(crate) const RELEASE: u32 = 128;
 }
 
 /// Bits of [`Pager::replies`](crate::pager::Pager), read by the thread whose turn it is to change mappings: it forks, or waits for a join.

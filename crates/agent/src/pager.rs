@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering
 use lock_api::Mutex;
 use uzswap_ctl::{Group, Key, PROCESSES};
 use uzswap_mm::machine::Machine;
-use uzswap_mm::page::PAGE_SIZE;
+use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::{Effort, Mm, PinId, Scan, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
@@ -77,6 +77,8 @@ pub(crate) struct Pager {
     letting_go: AtomicU32,
     /// What [`mail::JOIN`] is about.
     joining: [AtomicUsize; 2],
+    /// Not 0: the fault thread is to give up the range that [`mail::RELEASE`] is about.
+    releasing: AtomicU32,
     /// Set before the engine is frozen: no new reclaim begins.
     pub(crate) is_freezing: AtomicBool,
     reclaimers: AtomicU32,
@@ -307,6 +309,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         done: AtomicU32::new(0),
         letting_go: AtomicU32::new(KEEPS),
         joining: [const { AtomicUsize::new(0) }; 2],
+        releasing: AtomicU32::new(0),
         is_freezing: AtomicBool::new(false),
         reclaimers: AtomicU32::new(0),
         isolated: AtomicU32::new(0),
@@ -499,6 +502,7 @@ impl Pager {
             .store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);
         self.done.store(self.asked.load(Ordering::SeqCst), Ordering::SeqCst);
         self.letting_go.store(KEEPS, Ordering::SeqCst);
+        self.releasing.store(0, Ordering::SeqCst);
     }
 
     /// This process is about to end. If others go on with its memory, all of it is mapped before that. In a thread of the program.
@@ -543,7 +547,7 @@ impl Pager {
 
     /// Whether all is to be brought back and is not yet.
     pub(crate) fn is_bringing_back(&self) -> bool {
-        self.letting_go.load(Ordering::SeqCst) == LETS_GO
+        self.letting_go.load(Ordering::SeqCst) == LETS_GO || self.releasing.load(Ordering::SeqCst) != 0
     }
 
     /// Have the fault thread bring all back if another process has our memory, and wait until it has. Called by kswapd, so nothing leaves
@@ -565,6 +569,36 @@ impl Pager {
         if self.letting_go.load(Ordering::SeqCst) == LETS_GO && bring_back() {
             self.letting_go.store(HAS_LET_GO, Ordering::SeqCst);
             futex::wake(&self.letting_go, u32::MAX >> 1, false);
+        }
+    }
+
+    /// Have `[start, end)` mapped as it would be without us, and left alone, before the program has a userfaultfd of its own for it. In the program's
+    /// thread, whose turn it is to change mappings.
+    pub(crate) fn request_release(&self, start: usize, end: usize) {
+        self.joining[0].store(start, Ordering::Relaxed);
+        self.joining[1].store(end, Ordering::Relaxed);
+        // Release and acquire: `post` and `take`.
+        self.ask(mail::RELEASE);
+    }
+
+    /// kswapd's part of it: nothing leaves meanwhile.
+    pub(crate) fn release(&self) {
+        self.releasing.store(1, Ordering::SeqCst);
+        self.fds().wake.set();
+        while self.releasing.load(Ordering::SeqCst) != 0 {
+            futex::wait(&self.releasing, 1, Some(10_000_000), false);
+        }
+    }
+
+    /// The fault thread's part: give up what `give_up` is called with, if that is asked for. It is tried again where that says that it could not.
+    pub(crate) fn give_up_released(&self, give_up: impl FnOnce(PageRange) -> bool) {
+        if self.releasing.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let [start, end] = [0, 1].map(|i| self.joining[i].load(Ordering::Relaxed));
+        if give_up(PageRange::of_bytes(start, end)) {
+            self.releasing.store(0, Ordering::SeqCst);
+            futex::wake(&self.releasing, u32::MAX >> 1, false);
         }
     }
 

@@ -134,3 +134,15 @@ fn a_limit_of_file_sizes_is_not_about_the_swap_file() {
         sees_what_is_right("file_size_limit", &["--memory-max", "24M"], &["26", limit]);
     }
 }
+
+#[test]
+fn a_program_may_have_a_userfaultfd_of_its_own() {
+    if !can_manage() {
+        return;
+    }
+    for isolate in [&[][..], &["--isolate", "copy"]] {
+        let options = [&["--memory-max", "48M"], isolate].concat();
+        let run = sees_what_is_right("own_userfaultfd", &options, &[]);
+        assert!(run.count("zswpout") > 1_000, "{:#}", run.counters);
+    }
+}

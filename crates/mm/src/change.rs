@@ -76,6 +76,11 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
         present.iter().map(|run| self.0.adopt(*run, present_wins)).sum()
     }
 
+    /// `range`, all of which is mapped that was touched, is not under our care any more.
+    pub fn give_up(&mut self, range: PageRange) {
+        self.0.forget(range);
+    }
+
     /// The fork happened: what was logged so far is older than the child, the rest is not its business.
     pub fn mark_fork(&mut self) {
         if let Some(log) = &mut self.0.frozen {

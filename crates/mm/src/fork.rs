@@ -262,6 +262,25 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
         })
     }
 
+    /// As [`bring_back`](Self::bring_back), for all pages of `range` that were touched, zeros too.
+    pub fn bring_back_range(
+        &mut self,
+        mm: &Mm<R, M>,
+        worker: &mut Worker<M>,
+        range: PageRange,
+        mut copy_in: impl FnMut(Vpn, Option<&[u8]>) -> bool,
+    ) -> bool {
+        let mut absent = Vec::new();
+        self.0.table.for_each(range, |_, vpn, slot| match slot {
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) => {}
+            Slot::Staged { .. } | Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => absent.push(vpn),
+        });
+        absent.into_iter().all(|vpn| {
+            let found = self.0.contents(mm, worker, vpn);
+            copy_in(vpn, found.then_some(worker.page()))
+        })
+    }
+
     /// Pages that are not mapped and whose contents are no zeros.
     fn absent(&self) -> Vec<Vpn> {
         let mut absent = Vec::new();

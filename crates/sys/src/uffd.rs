@@ -19,6 +19,7 @@ use crate::thread::syscall;
 const UFFDIO: u8 = 0xAA;
 const API: Opcode = opcode::read_write::<raw::uffdio_api>(UFFDIO, raw::_UFFDIO_API as u8);
 const REGISTER: Opcode = opcode::read_write::<raw::uffdio_register>(UFFDIO, raw::_UFFDIO_REGISTER as u8);
+const UNREGISTER: Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, raw::_UFFDIO_UNREGISTER as u8);
 const WAKE: Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, raw::_UFFDIO_WAKE as u8);
 const COPY: Opcode = opcode::read_write::<raw::uffdio_copy>(UFFDIO, raw::_UFFDIO_COPY as u8);
 const POISON: Opcode = opcode::read_write::<raw::uffdio_poison>(UFFDIO, raw::_UFFDIO_POISON as u8);
@@ -46,6 +47,43 @@ pub const FEATURE_EVENT_FORK: u64 = raw::UFFD_FEATURE_EVENT_FORK as u64;
 /// mremap, madvise and munmap are reported.
 pub const FEATURE_EVENTS_MM: u64 =
     (raw::UFFD_FEATURE_EVENT_REMAP | raw::UFFD_FEATURE_EVENT_REMOVE | raw::UFFD_FEATURE_EVENT_UNMAP) as u64;
+
+/// What a system call ioctl(2) of the program would change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// A userfaultfd gets this range, from its first byte to its end.
+    Register(usize, usize),
+    /// A userfaultfd gives it up.
+    Unregister(usize, usize),
+}
+
+impl Request {
+    /// Whether `request` may be one of these at all.
+    pub fn may_be(request: u32) -> bool {
+        request == REGISTER as u32 || request == UNREGISTER as u32
+    }
+
+    /// What `request` asks for. `None`: nothing that the kernel would do.
+    ///
+    /// # Safety
+    /// `argument` is what the program passes to ioctl(2) with `request`.
+    pub unsafe fn decode(request: u32, argument: usize) -> Option<Self> {
+        if !Self::may_be(request) || argument == 0 {
+            return None;
+        }
+        // SAFETY: both arguments begin with a range, as the kernel would read it.
+        let range = unsafe { core::ptr::with_exposed_provenance::<raw::uffdio_range>(argument).read_unaligned() };
+        let (start, end) = (range.start as usize, range.start.checked_add(range.len)? as usize);
+        let is_aligned = start.is_multiple_of(crate::PAGE_SIZE) && end.is_multiple_of(crate::PAGE_SIZE);
+        if !is_aligned || start >= end {
+            return None;
+        }
+        Some(match request == REGISTER as u32 {
+            true => Self::Register(start, end),
+            false => Self::Unregister(start, end),
+        })
+    }
+}
 
 /// What a read of the descriptor tells. Addresses and lengths are bytes.
 #[derive(Debug)]
@@ -222,6 +260,17 @@ impl Uffd {
     /// As for [`register`](Self::register).
     pub fn register_missing(&self, addr: usize, len: usize) -> Result<()> {
         self.register_with_mode(addr, len, REGISTER_MODE_MISSING)
+    }
+
+    /// Have nothing of `[addr, addr + len)` reported here any more; whoever waits is woken.
+    ///
+    /// # Errors
+    /// As for [`register`](Self::register).
+    pub fn unregister(&self, addr: usize, len: usize) -> Result<()> {
+        self.update::<UNREGISTER, _>(&mut raw::uffdio_range {
+            start: addr as u64,
+            len: len as u64,
+        })
     }
 
     fn register_with_mode(&self, addr: usize, len: usize, mode: u64) -> Result<()> {
