@@ -122,7 +122,7 @@ fn run_on_or_end(path: Option<&CStr>, cause: &str, error: Option<Errno>, fix: &s
             .as_str(),
         );
     }
-    let error = error.map(|errno| Line::of(format_args!(": {errno}")));
+    let error = error.map(|errno| Line::of(format_args!(": {}{errno}", name(errno))));
     let error = error.as_ref().map_or("", Line::as_str);
     if is_allowed() {
         return pager::say(
@@ -139,4 +139,22 @@ fn run_on_or_end(path: Option<&CStr>, cause: &str, error: Option<Errno>, fix: &s
         .as_str(),
     );
     thread::end_process(STATUS);
+}
+
+/// What is looked up in manuals: there is no table of texts here.
+fn name(errno: Errno) -> &'static str {
+    match errno {
+        Errno::PERM => "EPERM, ",
+        Errno::NOENT => "ENOENT, ",
+        Errno::AGAIN => "EAGAIN, ",
+        Errno::NOMEM => "ENOMEM, ",
+        Errno::ACCESS => "EACCES, ",
+        Errno::NODEV => "ENODEV, ",
+        Errno::INVAL => "EINVAL, ",
+        Errno::NFILE => "ENFILE, ",
+        Errno::MFILE => "EMFILE, ",
+        Errno::NOSPC => "ENOSPC, ",
+        Errno::NOSYS => "ENOSYS, ",
+        _ => "",
+    }
 }

@@ -194,10 +194,14 @@ fn choose_swap(options: &RunOptions) -> Result<Swap, Failure> {
     if options.no_writeback || options.swap.as_deref() == Some(Path::new("none")) {
         return Ok(Swap::None);
     }
-    let swap = match &options.swap {
-        None => return Ok(default_swap()),
-        Some(path) if path.is_dir() => Swap::Directory(path.clone()),
-        Some(path) => Swap::File(path.clone()),
+    let Some(path) = &options.swap else {
+        return Ok(default_swap());
+    };
+    // Programs of the group open it from their own directories.
+    let path = std::path::absolute(path).map_err(|e| Failure::new(format!("--swap {}: {e}", path.display())))?;
+    let swap = match path.is_dir() {
+        true => Swap::Directory(path),
+        false => Swap::File(path),
     };
     let (path, result) = match &swap {
         Swap::File(path) => (path, File::create_at(&c_path(path)?)),
@@ -227,9 +231,11 @@ fn default_swap() -> Swap {
     let candidates = std::env::var_os("TMPDIR")
         .map(PathBuf::from)
         .into_iter()
-        .chain([PathBuf::from("/var/tmp")]);
+        .chain([PathBuf::from("/var/tmp")])
+        .filter_map(|dir| std::path::absolute(dir).ok());
     let is_good = |dir: &PathBuf| {
-        c_path(dir).is_ok_and(|c| is_memory_backed(&c) == Ok(false) && File::create_unnamed(&c).is_ok())
+        dir.as_os_str().len() + 16 <= Group::PATH_MAX
+            && c_path(dir).is_ok_and(|c| is_memory_backed(&c) == Ok(false) && File::create_unnamed(&c).is_ok())
     };
     candidates.into_iter().find(is_good).map_or(Swap::None, Swap::Directory)
 }

@@ -517,6 +517,23 @@ fn a_directory_that_cannot_be_written_has_another_in_its_place() {
     );
 }
 
+/// Programs open the swap file from where they are.
+#[test]
+fn a_swap_directory_is_the_same_from_everywhere() {
+    if !can_manage() {
+        return;
+    }
+    let script = "cd /var/tmp && exec \"$@\"";
+    let launcher = [UZSWAP, "run", "--swap", ".", "--memory-max", "24M", "--"];
+    let cmd = format!("cd /proc; exec {UZSWAP} demo-child {DATA}");
+    let run = output(&[&around(script), &launcher, &["sh", "-c", &cmd]]);
+    assert!(
+        peak(&run) > 0 && !stderr(&run).contains("without a swap file"),
+        "{}",
+        stderr(&run)
+    );
+}
+
 #[test]
 fn a_run_without_a_limit_says_so() {
     if !can_manage() {

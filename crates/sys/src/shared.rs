@@ -28,13 +28,11 @@ impl SharedWords {
         let fd = fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
         let len = (count * 8) as u64;
         fs::ftruncate(&fd, len)?;
-        // Where there is no room for it nobody can write to it later: that would be a SIGBUS.
-        match fs::fallocate(&fd, fs::FallocateFlags::empty(), 0, len) {
-            Err(error @ Errno::NOSPC) => {
-                let _ = fs::unlink(path);
-                return Err(error);
-            }
-            _ => {}
+        // Where there is no room for it nobody can write to it later: that would be a SIGBUS. 0 blocks: the file system has no limit.
+        let room = fs::fstatfs(&fd)?;
+        if room.f_blocks != 0 && (room.f_bfree as u64).saturating_mul(room.f_bsize as u64) < len {
+            let _ = fs::unlink(path);
+            return Err(Errno::NOSPC);
         }
         Self::map(&fd, count)
     }
