@@ -155,7 +155,8 @@ impl Watch {
         let _ = self.library.link();
         self.census.take_over();
         let mut time = FIRST_LOOK;
-        while !self.is_over(cmd) {
+        // Where the file is gone, somebody took the group for one that is over.
+        while !self.is_over(cmd) && self.group.path.exists() {
             self.step(None, Some(time));
             time = (time * 2).min(LAST_LOOK);
         }
