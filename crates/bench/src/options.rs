@@ -40,7 +40,7 @@ pub(crate) enum Bench {
 /// Options of the comparison, which is also `uzswap bench`.
 #[derive(Args)]
 pub struct Compare {
-    /// Small sizes and 3 pairs: under 3 minutes. Whether it works, and roughly how fast it is
+    /// Small sizes and 3 pairs: some 6 minutes. Whether it works, and roughly how fast it is
     #[arg(long)]
     pub(crate) quick: bool,
     /// How often each side runs each workload, in turn [default: 5]

@@ -18,7 +18,7 @@ import duckdb, sys, time
 mib = int(sys.argv[1])
 c = duckdb.connect()
 c.execute('set threads=2'); c.execute(\"set memory_limit='8GB'\")
-c.execute('create table t as select (hash(i) % 100000)::int k, hash(i*7) v, md5((i%1000)::varchar) s from range(%d) r(i)' % (mib * 17000))
+c.execute('create table t as select (hash(i) % 100000)::int k, hash(i*7) v, md5((i%1000)::varchar) s from range({}) r(i)'.format(mib * 17000))
 began = time.monotonic()
 groups = c.execute('select k, count(*), avg(v), max(s) from t group by k order by 3 desc limit 10').fetchall()
 grouped = time.monotonic()
