@@ -1,6 +1,13 @@
 //! Link settings of the preloaded library.
 
 fn main() {
+    // Set where the library is built to be embedded (cli/build.rs).
+    println!("cargo:rerun-if-env-changed=UZSWAP_IMAGE");
+    println!("cargo:rerun-if-changed=build.rs");
+    if std::env::var_os("UZSWAP_IMAGE").is_none() {
+        return;
+    }
+    println!("cargo:rustc-cfg=uzswap_image");
     // Fork handlers and replaced functions point into this library for the life of the process.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,now");

@@ -34,6 +34,7 @@ fn main() {
         // Flags meant for the launcher (coverage, sanitizers) do not belong into other people's processes.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTFLAGS")
+        .env("UZSWAP_IMAGE", "1")
         .status();
     let library = target.join("agent/libuzswap_agent.so");
     match status {

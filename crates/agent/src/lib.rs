@@ -7,6 +7,7 @@
 //! | file | what |
 //! |---|---|
 //! | `init` | the constructor: reads the environment, replaces libc's mapping functions, registers the fork handlers |
+//! | `image` | the names that its code and the compilers call, bound here |
 //! | `hook` | the replacements |
 //! | `identity` | what the program does to its credentials, and its end |
 //! | `unmanaged` | what becomes of a process that cannot be managed |
@@ -26,7 +27,9 @@
 //! that faults while it holds what the fault thread needs would wait for itself. They talk to the pager's threads
 //! through mailboxes (futex words). Lock order among the pager's threads: engine lock, then the heap's lock.
 
-#![no_std]
+// The library that is embedded stands alone. In a build of the whole workspace std is there anyway, since what features the launcher needs
+// of a dependency the agent gets as well, and brings what a program has only once (a panic handler).
+#![cfg_attr(uzswap_image, no_std)]
 
 extern crate alloc;
 
@@ -64,48 +67,10 @@ mod vigil;
 mod vma;
 mod wake;
 
-// The bundled C code can call the program's malloc and core refers to the unwinder; neither happens here (contexts
-// come from our heap, panics abort). Hidden traps in their place: nothing of the program is bound, and if one
-// is ever reached it stops at once.
-core::arch::global_asm!(
-    ".irp name, malloc, calloc, free, realloc, rust_eh_personality, _Unwind_Resume",
-    ".globl \\name",
-    ".hidden \\name",
-    "\\name:",
-    ".endr",
-    "ud2",
-);
+#[cfg(uzswap_image)]
+mod image;
 
-// zstd's hooks for tracing, which it calls where the program has them: nobody has.
-core::arch::global_asm!(
-    ".irp name, compress_begin, compress_end, decompress_begin, decompress_end",
-    ".weak ZSTD_trace_\\name",
-    ".hidden ZSTD_trace_\\name",
-    ".endr",
-);
-
-// The compilers' own calls, and the C code's: to `sys::string`, whatever the program has under these names.
-core::arch::global_asm!(
-    ".macro ours name, function",
-    ".globl \\name",
-    ".hidden \\name",
-    ".type \\name, @function",
-    "\\name: jmp \\function",
-    ".endm",
-    "ours memcpy, {copy}",
-    "ours memmove, {copy}",
-    "ours memset, {fill}",
-    "ours memcmp, {compare}",
-    "ours bcmp, {compare}",
-    "ours strlen, {length}",
-    ".purgem ours",
-    copy = sym uzswap_sys::string::copy,
-    fill = sym uzswap_sys::string::fill,
-    compare = sym uzswap_sys::string::compare,
-    length = sym uzswap_sys::string::length,
-);
-
-#[global_allocator]
+#[cfg_attr(uzswap_image, global_allocator)]
 static HEAP: uzswap_sys::heap::Heap = uzswap_sys::heap::Heap::new();
 
 /// One line of text that needs no heap.
@@ -133,7 +98,8 @@ impl core::fmt::Write for Line {
 }
 
 /// Last words in one line, then the process stops: a page must never read back wrong because its pager is confused.
-#[panic_handler]
+#[cfg_attr(uzswap_image, panic_handler)]
+#[cfg_attr(not(uzswap_image), allow(dead_code, reason = "std panics"))]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     let (at, why) = (info.location(), info.message());
     let (file, line) = at.map_or(("?", 0), |at| (at.file(), at.line()));
