@@ -89,6 +89,11 @@ pub(crate) fn fail(errno: Errno) -> c_int {
     -1
 }
 
+/// Whether the libc of this process is glibc, as far as can be told before anything else is known of it.
+pub(crate) fn is_glibc() -> bool {
+    !current_break().is_null()
+}
+
 /// Held over a system call that raises events, and over a fork. Reset in forked children.
 static ORDER: RawLock = RawLock::INIT;
 /// Thread that holds [`ORDER`]: a handler of a signal that the call itself raised (SIGSYS) must not wait for itself.

@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, Key, MEMBERSHIP, WORDS};
-use uzswap_sys::libc::{Function, Headers, Libc};
+use uzswap_sys::libc::{Function, Headers, Image};
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::{Errno, file, text};
 
@@ -33,6 +33,10 @@ static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_c
 
 /// glibc passes constructors what it passes `main`.
 extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *const c_char) {
+    if !hook::is_glibc() {
+        // Not managed, and seen by the launcher's census. Other libcs pass constructors nothing.
+        return;
+    }
     MAIN_STACK.store(argv as usize, Ordering::Relaxed);
     // SAFETY: envp is main's environment: valid C strings up to a null pointer.
     let Some(path) = (unsafe { find_env(envp, ENV_GROUP) }) else {
@@ -59,17 +63,41 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
         Ok(register) => register,
         Err(errno) => return unmanaged::lacks_hooks(path, errno),
     };
+    if program.is_some_and(stops_threads) {
+        pager::note_stopping();
+    }
     pager::start_idle(group, path);
     group.add(Key::Joined, 1);
     // SAFETY: the three handlers are extern "C" functions of this library, which is never unloaded (see build.rs).
     unsafe { register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
-    deferral::note_growth(program.map_or(0, |program| program.zero_bytes()), true);
+    let unseen = match program.is_some_and(maps_unseen) {
+        true => deferral::BIG_BYTES,
+        false => 0,
+    };
+    deferral::note_growth(program.map_or(0, |program| program.zero_bytes()) + unseen, true);
+}
+
+/// Whether the program looks for leaks of memory: LeakSanitizer stops all threads of the process, as a tracer, and reads all memory meanwhile.
+fn stops_threads(program: Headers) -> bool {
+    // Where it is linked statically, its functions have no name, but it asks whether the program defines these.
+    Image::all(program)
+        .next()
+        .is_some_and(|program| program.asks_for(c"__lsan_is_turned_off"))
+        || Image::all(program).any(|image| image.function(c"__lsan_do_leak_check").is_some())
+}
+
+/// Whether the program maps memory without libc, so that no wrapper tells when it has grown: whoever has such functions of his own, as
+/// sanitizers and tcmalloc.
+fn maps_unseen(program: Headers) -> bool {
+    const MAPPING: [&CStr; 5] = [c"mmap", c"sbrk", c"__asan_init", c"__tsan_init", c"__lsan_init"];
+    let is_own = |image: Image| !image.is_libc() && MAPPING.iter().any(|name| image.function(name).is_some());
+    Image::all(program).any(is_own)
 }
 
 /// Have libc's wrappers lead here; libc's way to register handlers of forks. INVAL: libc is not glibc. NOSYS: a wrapper is more than
 /// that.
 fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> {
-    let libc = program.and_then(Libc::find).ok_or(Errno::INVAL)?;
+    let libc = program.and_then(Image::libc).ok_or(Errno::INVAL)?;
     let function = |name: &CStr| libc.function(name).ok_or(Errno::INVAL);
     let register = function(c"__register_atfork")?;
     hook::find_errno(&function(c"__errno_location")?);

@@ -21,6 +21,7 @@ use uzswap_sys::creds::{self, Credentials};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::{Life, Sizes};
+use uzswap_sys::shield;
 use uzswap_sys::{robust, thread, time};
 
 use self::shares::Shares;
@@ -180,6 +181,7 @@ impl Kswapd {
             return;
         }
         pager::note_identity();
+        shield::lower();
         creds::ask(&wanted);
         self.credentials = Some(wanted);
         creds::follow();

@@ -22,6 +22,7 @@ use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::creds;
 use uzswap_sys::futex::{self, Mailbox, RawLock};
+use uzswap_sys::shield;
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 
 use crate::arena::PoolArena;
@@ -199,6 +200,10 @@ pub(crate) const FAULT_NICE: i32 = 10;
 fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) -> Result<(), (&'static str, Errno)> {
     let spawned = FAULT_THREAD.spawn(c"uzswap-fault", Descriptors::Private, move || {
         thread::close_all_descriptors();
+        if IS_STOPPED_BY_PROGRAM.load(Ordering::Relaxed) {
+            // Before it makes the others. Without it all is well until the program looks for leaks.
+            let _ = shield::raise();
+        }
         match body() {
             Ok(pager) => {
                 thread::go_before_others(FAULT_NICE);
@@ -253,6 +258,14 @@ fn watch() {
         );
     }
     thread::crash()
+}
+
+/// The program has a part that stops all threads and reads memory meanwhile.
+static IS_STOPPED_BY_PROGRAM: AtomicBool = AtomicBool::new(false);
+
+/// In the constructor.
+pub(crate) fn note_stopping() {
+    IS_STOPPED_BY_PROGRAM.store(true, Ordering::Relaxed);
 }
 
 static FAILURE: Leaked<(&'static str, Errno)> = Leaked::new();
@@ -553,6 +566,8 @@ impl Pager {
     /// Have the fault thread bring all back if another process has our memory, and wait until it has. Called by kswapd, so nothing leaves
     /// meanwhile.
     pub(crate) fn let_go_if_shared(&self) {
+        // Whatever stops threads has done so. It would be taken for one that goes on with the memory.
+        shield::lower();
         if self.is_letting_go() || !self.fds().proc.shares_memory() {
             return;
         }

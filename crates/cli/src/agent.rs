@@ -21,6 +21,11 @@ pub(crate) const NAME: &str = "agent-";
 /// Of the library, by build.rs: names the file; the contents are compared as well.
 const FINGERPRINT: &str = env!("UZSWAP_AGENT_FINGERPRINT");
 
+/// The end of the name that programs load the library by, which is a link. AddressSanitizer wants its own library to be the first that is loaded,
+/// and goes by the name: what comes before it could define functions in its place. Ours defines none. (What is mapped in the end must
+/// not have the name: statically linked, it wants no such library anywhere.)
+const LINK_NAME: &str = "libasan.so";
+
 /// Where our directory may be: where the user says, or else where most systems have one that can be written.
 fn places() -> Vec<PathBuf> {
     let mut places = vec![std::env::temp_dir()];
@@ -81,7 +86,7 @@ fn directory_in(place: &Path) -> Result<PathBuf, Failure> {
 
 /// The library, where programs can load it.
 pub(crate) enum Library {
-    /// A file.
+    /// A link to a file.
     File(PathBuf),
     /// A file in memory, as no directory that we may write holds what may be executed. It goes by the name of a link to this
     /// process's descriptor.
@@ -110,7 +115,9 @@ impl Library {
         let path = dir.join(format!("agent-{FINGERPRINT}.so"));
         put(&dir, &path)?;
         if file::may_execute(&c_path(&path)?) {
-            return Ok(Self::File(path));
+            let link = path.with_extension(LINK_NAME);
+            point(&link, &path)?;
+            return Ok(Self::File(link));
         }
         let fail = |e| {
             Failure::new(format!(
@@ -137,17 +144,25 @@ impl Library {
             return Ok(());
         };
         let target = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
-        let new = link.with_extension("new");
-        let _ = fs::remove_file(&new);
-        std::os::unix::fs::symlink(target, &new)
-            .and_then(|()| fs::rename(&new, link))
-            .map_err(|e| Failure::new(format!("{}: {e}", link.display())))
+        point(link, Path::new(&target))
     }
+}
+
+/// Have `link` point to `target`.
+fn point(link: &Path, target: &Path) -> Result<(), Failure> {
+    if fs::read_link(link).is_ok_and(|old| old == target) {
+        return Ok(());
+    }
+    let new = link.with_extension(format!("new-{}", std::process::id()));
+    let _ = fs::remove_file(&new);
+    std::os::unix::fs::symlink(target, &new)
+        .and_then(|()| fs::rename(&new, link))
+        .map_err(|e| Failure::new(format!("{}: {e}", link.display())))
 }
 
 /// Where a group has the link to its library, if it needs one.
 pub(crate) fn link_path(group: &Path) -> PathBuf {
-    group.with_extension("agent.so")
+    group.with_extension(format!("agent.{LINK_NAME}"))
 }
 
 /// Put the library in place, unless it is there already.

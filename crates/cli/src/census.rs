@@ -396,6 +396,7 @@ impl Census {
             return true;
         }
         let reason = self.classify(pid, member);
+        member.shares |= shares_parents(pid, member);
         member.bytes = anon(pid, member);
         let reason = match member.kind {
             // Its pager could not be had, or ended it would have been.
@@ -538,18 +539,21 @@ impl Census {
     }
 }
 
+/// Whether it has its parent's very memory, and no copy of it.
+fn shares_parents(pid: i32, member: &Member) -> bool {
+    uzswap_sys::procfs::shares_memory(pid, member.forked_from.unwrap_or(member.stat.parent))
+}
+
 /// Anonymous memory of a member that is its own, or its part of what others have too.
 fn anon(pid: i32, member: &Member) -> u64 {
     // One that loses its pager is ending, and is charged in its slot until others have seen that.
     if member.managed.is_some_and(|managed| managed.elapsed() < ENDING) {
         return 0;
     }
-    if let Some(parent) = member.forked_from {
-        let is_young = member.since.elapsed() < CHILD_GRACE;
-        // In a vfork child the parent's memory is no copy.
-        if is_young && member.kind == Kind::Agent || uzswap_sys::procfs::shares_memory(pid, parent) {
-            return 0;
-        }
+    let is_young = member.forked_from.is_some() && member.since.elapsed() < CHILD_GRACE;
+    // In a vfork child the parent's memory is no copy.
+    if is_young && member.kind == Kind::Agent || shares_parents(pid, member) {
+        return 0;
     }
     let all = member.stat.anon(pid, member.sizes.as_ref());
     match member.shares && all > SHARED_MIN {

@@ -31,9 +31,12 @@ const OPAQUE: [&str; 4] = ["-O1", "-fno-builtin", "-fno-tree-loop-distribute-pat
 
 fn runs_as_alone(program: &Path) {
     let alone = Command::new(program).stdin(Stdio::null()).output().expect("it starts");
+    let json = program.with_extension("json");
     // The launcher passes the signal on.
     let managed = Command::new("timeout")
-        .args(["120", UZSWAP, "run", "--memory-max", "16M", "--"])
+        .args(["120", UZSWAP, "run", "--memory-max", "16M", "--stat-json"])
+        .arg(&json)
+        .arg("--")
         .arg(program)
         .output()
         .expect("it starts");
@@ -42,6 +45,10 @@ fn runs_as_alone(program: &Path) {
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
     assert_eq!(what(&managed), what(&alone));
+    let report = std::fs::read_to_string(&json).expect("its report");
+    let counters: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    assert!(counters["zswpout"].as_u64() > Some(0), "it was not managed: {report}");
+    let _ = std::fs::remove_file(json);
     let _ = std::fs::remove_file(program);
 }
 
@@ -58,4 +65,43 @@ fn a_program_has_its_own_mapping_functions() {
         let flags = [&OPAQUE[..], &["-DALL"]].concat();
         runs_as_alone(&compile("own_functions.c", "own-mapping", &flags).expect("plain C"));
     }
+}
+
+/// With the compiler's run-time library for `sanitizer`, linked as `how` says.
+fn sanitized(sanitizer: &str, how: &[&str]) {
+    if !can_manage() {
+        return;
+    }
+    let flags = [&["-O1", sanitizer], how].concat();
+    let name = flags[1..].join("").replace(['=', ' '], "");
+    let Some(program) = compile("sanitized.c", &name, &flags) else {
+        return;
+    };
+    runs_as_alone(&program);
+}
+
+#[test]
+fn address_sanitizer_in_the_program() {
+    sanitized("-fsanitize=address", &["-static-libasan"]);
+}
+
+#[test]
+fn address_sanitizer_as_a_library() {
+    sanitized("-fsanitize=address", &[]);
+}
+
+#[test]
+fn leak_sanitizer_as_a_library() {
+    sanitized("-fsanitize=leak", &[]);
+}
+
+#[test]
+fn thread_sanitizer() {
+    sanitized("-fsanitize=thread", &[]);
+    sanitized("-fsanitize=thread", &["-static-libtsan"]);
+}
+
+#[test]
+fn undefined_behaviour_sanitizer() {
+    sanitized("-fsanitize=undefined", &[]);
 }

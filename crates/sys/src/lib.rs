@@ -18,6 +18,7 @@
 //! | [`text`] | replacing the first instructions of a libc function |
 //! | [`heap`] | the agent's allocator over one reserved range |
 //! | [`shared`] | a file of 64-bit words that all processes of a group map |
+//! | [`shield`] | a tracer for the pager's threads, so that nobody else stops them |
 //! | [`cell`] | values set once and read without a lock |
 //! | [`keep`] | descriptors that the launcher holds until a process is gone |
 //! | `launch` | starting programs, and what reaches the launcher (only there) |
@@ -47,6 +48,7 @@ pub mod procfs;
 pub mod random;
 pub mod robust;
 pub mod shared;
+pub mod shield;
 pub mod spans;
 pub mod string;
 #[cfg(feature = "testing")]

@@ -95,13 +95,19 @@ impl Headers {
             .sum()
     }
 
+    /// How far from where its headers say that it is.
+    fn base(&self) -> Option<usize> {
+        const PT_PHDR: u32 = 6;
+        let headers = self.iter().find(|segment| segment.kind == PT_PHDR);
+        Some((self.first as usize).wrapping_sub(headers?.address))
+    }
+
     /// The program's dynamic section: as far from its headers as they say.
     fn dynamic(&self) -> Option<*const [usize; 2]> {
-        const PT_PHDR: u32 = 6;
-        let base = self.iter().find(|segment| segment.kind == PT_PHDR);
-        let base = (self.first as usize).wrapping_sub(base?.address);
         let dynamic = self.iter().find(|segment| segment.kind == PT_DYNAMIC)?;
-        Some(core::ptr::with_exposed_provenance(base.wrapping_add(dynamic.address)))
+        Some(core::ptr::with_exposed_provenance(
+            self.base()?.wrapping_add(dynamic.address),
+        ))
     }
 }
 
@@ -130,35 +136,40 @@ pub struct Function {
     pub len: usize,
 }
 
-/// libc's image.
-pub struct Libc {
+/// A loaded image: the program, or a library.
+pub struct Image {
     base: usize,
+    dynamic: *const [usize; 2],
     symbols: *const Symbol,
     names: *const c_char,
     versions: *const u16,
     hash: *const u32,
 }
 
-impl Libc {
+impl Image {
+    /// All that is loaded, the program first. In a constructor: the dynamic linker's list is complete then, and nobody changes it.
+    pub fn all(program: Headers) -> impl Iterator<Item = Self> {
+        // SAFETY: the program's dynamic section (promise of Headers).
+        let debug = program
+            .dynamic()
+            .and_then(|dynamic| unsafe { entry(dynamic, DT_DEBUG) });
+        let debug: *const Debug = core::ptr::with_exposed_provenance(debug.unwrap_or(0));
+        // SAFETY: where the dynamic linker tells debuggers of its list.
+        let mut map = (!debug.is_null()).then(|| unsafe { (*debug).images });
+        core::iter::from_fn(move || {
+            // SAFETY: an entry of that list, or its end.
+            let now = unsafe { map?.as_ref()? };
+            map = Some(now.next);
+            Some(now)
+        })
+        .take(IMAGES_MAX)
+        // SAFETY: such an entry.
+        .filter_map(|map| unsafe { Self::of(map) })
+    }
+
     /// libc, if it is glibc.
-    pub fn find(program: Headers) -> Option<Self> {
-        let dynamic = program.dynamic()?;
-        // SAFETY: the program's dynamic section (promise of Headers); the dynamic linker keeps its list's address there for debuggers,
-        // and this runs when the list is complete and nobody changes it: in a constructor.
-        unsafe {
-            let debug: *const Debug = core::ptr::with_exposed_provenance(entry(dynamic, DT_DEBUG)?);
-            let mut map = (!debug.is_null()).then(|| (*debug).images)?;
-            for _ in 0..IMAGES_MAX {
-                if map.is_null() {
-                    break;
-                }
-                if let Some(libc) = Self::of(&*map).filter(|libc| libc.is_named(&*map)) {
-                    return Some(libc);
-                }
-                map = (*map).next;
-            }
-        }
-        None
+    pub fn libc(program: Headers) -> Option<Self> {
+        Self::all(program).find(Self::is_libc)
     }
 
     /// # Safety
@@ -171,6 +182,7 @@ impl Libc {
         let address = |tag| unsafe { entry(map.dynamic, tag) }.map(|value| absolute(map.base, value));
         Some(Self {
             base: map.base,
+            dynamic: map.dynamic,
             symbols: core::ptr::with_exposed_provenance(address(DT_SYMTAB)?),
             names: core::ptr::with_exposed_provenance(address(DT_STRTAB)?),
             versions: core::ptr::with_exposed_provenance(address(DT_VERSYM)?),
@@ -178,18 +190,34 @@ impl Libc {
         })
     }
 
-    /// # Safety
-    /// `map` is the entry that `self` was made of.
-    unsafe fn is_named(&self, map: &LinkMap) -> bool {
-        // SAFETY: a dynamic section, and a name in its table.
-        unsafe { entry(map.dynamic, DT_SONAME).is_some_and(|at| CStr::from_ptr(self.names.add(at)) == SONAME) }
+    /// Whether it is glibc.
+    pub fn is_libc(&self) -> bool {
+        self.is_named(SONAME)
     }
 
-    /// A function that libc exports, in the version that new programs get.
+    fn is_named(&self, name: &CStr) -> bool {
+        // SAFETY: a dynamic section, and a name in its table.
+        unsafe { entry(self.dynamic, DT_SONAME).is_some_and(|at| CStr::from_ptr(self.names.add(at)) == name) }
+    }
+
+    /// Whether the image leaves this name open.
+    pub fn asks_for(&self, name: &CStr) -> bool {
+        // SAFETY: the tables of an image; symbols that it does not define come before those that its hash table begins with.
+        unsafe {
+            (1..*self.hash.add(1) as usize)
+                .map(|i| &*self.symbols.add(i))
+                .any(|symbol| symbol.section == 0 && CStr::from_ptr(self.names.add(symbol.name as usize)) == name)
+        }
+    }
+
+    /// A function that the image exports, in the version that new programs get.
     pub fn function(&self, name: &CStr) -> Option<Function> {
         // SAFETY: tables of an image that the dynamic linker has loaded and uses in the same way.
         unsafe {
             let [buckets, first, bloom_words] = [*self.hash, *self.hash.add(1), *self.hash.add(2)];
+            if buckets == 0 {
+                return None;
+            }
             // The filter's words have 64 bits.
             let bucket = self.hash.add(4 + 2 * bloom_words as usize);
             let chain = bucket.add(buckets as usize);
@@ -250,13 +278,15 @@ mod test {
 
     #[test]
     fn finds_functions_of_libc() {
-        let libc = Libc::find(headers()).expect("tests run with glibc");
+        let libc = Image::libc(headers()).expect("tests run with glibc");
         let function = libc.function(c"mlockall").expect("it has that");
         assert_eq!(function.entry.addr(), mlockall as *const () as usize);
         assert!((20..100).contains(&function.len), "{} bytes", function.len);
         assert!(libc.function(c"mlockal").is_none());
         // Which code it is depends on the processor.
         assert!(libc.function(c"memcpy").is_none());
+        let program = Image::all(headers()).next().expect("the program");
+        assert!(program.asks_for(c"mlockall") && !program.asks_for(c"mlockal"));
     }
 
     #[test]

@@ -157,6 +157,29 @@ impl ThreadMemory {
         files: Descriptors,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<i32> {
+        let mut flags = raw::CLONE_VM
+            | raw::CLONE_FS
+            | raw::CLONE_SIGHAND
+            | raw::CLONE_THREAD
+            | raw::CLONE_SYSVSEM
+            | raw::CLONE_SETTLS
+            | raw::CLONE_CHILD_CLEARTID;
+        if files == Descriptors::Shared {
+            flags |= raw::CLONE_FILES;
+        }
+        self.start(name, flags, body)
+    }
+
+    /// Run `body` in a new process that shares this one's memory, and its descriptors as copies. Its end is told to nobody, and whoever
+    /// waits for children without `__WALL` does not see it.
+    ///
+    /// # Errors
+    /// As for [`Self::spawn`].
+    pub fn spawn_process(&self, name: &'static core::ffi::CStr, body: impl FnOnce() + Send + 'static) -> Result<i32> {
+        self.start(name, raw::CLONE_VM | raw::CLONE_FS | raw::CLONE_SETTLS, body)
+    }
+
+    fn start(&self, name: &'static core::ffi::CStr, flags: u32, body: impl FnOnce() + Send + 'static) -> Result<i32> {
         let me = pid();
         if self.owner.swap(me, Ordering::AcqRel) == me {
             return Err(Errno::BUSY);
@@ -171,17 +194,10 @@ impl ThreadMemory {
         });
         let arg = Box::into_raw(Box::new(named));
         let (top, thread_pointer) = (stack.addr() + STACK - 64, tls.addr() + TLS_BELOW);
-        let mut flags = raw::CLONE_VM
-            | raw::CLONE_FS
-            | raw::CLONE_SIGHAND
-            | raw::CLONE_THREAD
-            | raw::CLONE_SYSVSEM
-            | raw::CLONE_SETTLS
-            | raw::CLONE_CHILD_CLEARTID;
-        if files == Descriptors::Shared {
-            flags |= raw::CLONE_FILES;
+        let is_thread = flags & raw::CLONE_THREAD != 0;
+        if is_thread {
+            creds::sit_down(*seat);
         }
-        creds::sit_down(*seat);
         let old_mask = block_signals();
         // SAFETY: stack and thread-local block are big enough, leaked, and used by no other thread of this process
         // (`owner`); `arg` is a Body for `enter` alone.
@@ -189,7 +205,8 @@ impl ThreadMemory {
         restore_signals(old_mask);
         match result {
             // Now and not before: who counts one that is not there yet would take a thread of the program for it.
-            Ok(_) => count_one(me),
+            Ok(_) if is_thread => count_one(me),
+            Ok(_) => {}
             Err(_) => {
                 creds::stand_up(*seat);
                 // SAFETY: no thread was made, so the box is still ours.

@@ -29,7 +29,7 @@ pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;
 const UNSEEN_SHARE: u64 = 4;
 
 /// A process that maps as much at once is deferred no longer.
-const BIG_BYTES: usize = 8 << 20;
+pub(crate) const BIG_BYTES: usize = 8 << 20;
 
 /// Of `memory.high` so much is left free where anything is deferred: what is touched without having been mapped is seen late.
 const DEFERRAL_SHARE: u64 = 16;
