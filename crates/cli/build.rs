@@ -34,6 +34,8 @@ fn main() {
         // Flags meant for the launcher (coverage, sanitizers) do not belong into other people's processes.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTFLAGS")
+        // Clippy's, under which nothing is built.
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env("UZSWAP_IMAGE", "1")
         .status();
     let library = target.join("agent/libuzswap_agent.so");

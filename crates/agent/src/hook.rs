@@ -494,8 +494,8 @@ pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -
 
 /// Variadic for the program; a wrapper takes the third argument from its register, whether it was passed or not.
 pub(crate) extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
-    // SAFETY: what the program passes.
     let wanted = match Request::may_be(request as u32) {
+        // SAFETY: what the program passes.
         true => unsafe { Request::decode(request as u32, argument) },
         false => None,
     };

@@ -2,7 +2,7 @@
 //!
 //! It is a guest. It has its own heap, stacks, threads and descriptor table; it shadows no symbol of the program,
 //! never calls the program's malloc, never writes to its stdout, and costs a process that stays small nothing but the
-//! replacement of a few libc wrappers. Only when a process has mapped [`memcg::deferral::ACTIVATE_BYTES`] does it start its threads.
+//! replacement of a few libc wrappers. Only when a process has mapped `memcg::deferral::ACTIVATE_BYTES` does it start its threads.
 //!
 //! | file | what |
 //! |---|---|

@@ -363,7 +363,7 @@ impl Pager {
     pub(crate) fn start_kswapd(&'static self) -> Result<(), (&'static str, Errno)> {
         // First: none of the others is unwatched.
         let watchdog = WATCHDOG_THREAD
-            .spawn(c"uzswap-watchdog", Descriptors::Shared, || watch())
+            .spawn(c"uzswap-watchdog", Descriptors::Shared, watch)
             .map_err(|e| ("a thread", e))?;
         CORES.note_unbound(watchdog);
         for (thread, worker) in KCOMPRESSD_THREADS.iter().zip(&self.kcompressd_workers) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{UZSWAP, can_manage, compile, temp, uzswap_run};
+use common::{UZSWAP, can_manage, compile, uzswap_run};
 
 const LIMIT: u64 = 24 << 20;
 

@@ -39,7 +39,7 @@ impl Default for Affinity {
 }
 
 impl Affinity {
-    /// This thread was [put](put) somewhere.
+    /// This thread was [`put`] somewhere.
     pub fn lose(&mut self) {
         self.place = None;
     }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`uffd`] | userfaultfd: register, copy, move, wake, events |
 //! | [`mapping`] | anonymous mappings that we own: the staging range, the pool, test memory |
-//! | [`file`] | the swap file and other descriptors, positioned I/O |
+//! | [`mod@file`] | the swap file and other descriptors, positioned I/O |
 //! | [`procfs`] | what `/proc/self` tells: mappings, residency, sizes |
 //! | [`futex`] | locks and mailboxes, private to a process or shared by a group |
 //! | [`crew`] | threads that share the pieces of one job |
