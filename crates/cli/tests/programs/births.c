@@ -157,7 +157,45 @@ static int brood(int argc, char **argv) {
     return 0;
 }
 
-static int execute_true(int argc, char **argv) {
+// Orphans that end while we live, and whether somebody takes their bodies away.
+static int zombies(void) {
+    int found = 0;
+    for (int pid = 2; pid < 4096; pid++) {
+        char path[32], line[512] = "";
+        sprintf(path, "/proc/%d/stat", pid);
+        int file = open(path, O_RDONLY);
+        if (file < 0)
+            continue;
+        ssize_t length = read(file, line, sizeof line - 1);
+        close(file);
+        char *state = length > 0 ? strrchr(line, ')') : 0;
+        found += state && state[2] == 'Z';
+    }
+    return found;
+}
+
+// In a process namespace of its own only: it looks at all that there are.
+static int orphans(int argc, char **argv) {
+    (void)argc, (void)argv;
+    uint64_t *memory = fill(FILL, 1);
+    for (int i = 0; i < 10; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            if (fork() == 0)
+                nap(20);
+            _exit(i);
+        }
+        say("child %d: %s\n", i, end_of(child));
+    }
+    int tries = 0;
+    while (nap(10), zombies() && ++tries < 1000) {
+    }
+    say("%d zombies are left\n", zombies());
+    check(memory, FILL, 1, "parent");
+    return 6;
+}
+
+static int spawn(int argc, char **argv) {
     (void)argc, (void)argv;
     uint64_t *memory = fill(FILL, 1);
     for (int i = 0; i < 20; i++) {
@@ -365,7 +403,8 @@ int main(int argc, char **argv) {
         {"killed-while-forking", killed_while_forking},
         {"subreaper", subreaper},
         {"brood", brood},
-        {"spawn", execute_true},
+        {"orphans", orphans},
+        {"spawn", spawn},
         {"clone-vm", clone_vm},
         {"vfork-killed", vfork_killed},
         {"raw-forks", raw_forks},
