@@ -25,7 +25,7 @@ use uzswap_sys::uffd::Request;
 
 use crate::memcg::deferral;
 use crate::stacks::StackChange;
-use crate::{pager, vma};
+use crate::{mapped, pager, vma};
 
 pub(crate) const SYS_MMAP: usize = 9;
 pub(crate) const SYS_MUNMAP: usize = 11;
@@ -281,7 +281,7 @@ pub(crate) extern "C" fn mmap(
             if let Some(change) = &stack {
                 change.add(start, start + thread::page_align(len));
             } else if is_ours(len, prot, flags) {
-                deferral::note_growth(len, prot & PROT_WRITE != 0);
+                deferral::note_growth(start, len, prot & PROT_WRITE != 0);
             }
             core::ptr::with_exposed_provenance_mut(start)
         }
@@ -414,13 +414,14 @@ pub(crate) extern "C" fn mremap(
     let mut result = call();
     if let (Err(Errno::FAULT), false, Some(pager)) = (result, is_fixed, pager::active()) {
         // The same; but nothing was unmapped, so it may be tried again.
+        mapped::miss();
         pager.request_scan();
         result = call();
     }
     match result {
         Ok(start) => {
             if new_len > old_len {
-                deferral::note_growth(new_len - old_len, true);
+                deferral::note_growth(start + old_len, new_len - old_len, true);
             }
             core::ptr::with_exposed_provenance_mut(start)
         }
@@ -512,6 +513,7 @@ pub(crate) extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     match (wanted, &result) {
         (Some(Request::Register(start, end)), Err(_)) | (Some(Request::Unregister(start, end)), Ok(_)) => {
             StackChange::begin().remove(start, end - start);
+            mapped::note(start, end);
         }
         _ => {}
     }
@@ -536,7 +538,7 @@ pub(crate) extern "C" fn brk(addr: *mut c_void) -> c_int {
         return -1;
     }
     if before != 0 && now > before {
-        deferral::note_growth(now - before, true);
+        deferral::note_growth(before, now - before, true);
     }
     0
 }

@@ -74,7 +74,7 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
         true => deferral::BIG_BYTES,
         false => 0,
     };
-    deferral::note_growth(program.map_or(0, |program| program.zero_bytes()) + unseen, true);
+    deferral::note_image(program.map_or(0, |program| program.zero_bytes()) + unseen);
 }
 
 /// Whether the program looks for leaks of memory: LeakSanitizer stops all threads of the process, as a tracer, and reads all memory meanwhile.

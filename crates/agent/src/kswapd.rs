@@ -24,6 +24,7 @@ use uzswap_sys::procfs::{Life, Sizes};
 use uzswap_sys::shield;
 use uzswap_sys::{robust, thread, time};
 
+use self::scan::Search;
 use self::shares::Shares;
 use crate::cores::CORES;
 use crate::dictionary::Trainer;
@@ -90,6 +91,7 @@ struct Kswapd {
     pool: PoolKind,
     /// `RssAnon` that the engine did not know after the last scan.
     unknown: usize,
+    search: Search,
     shares: Shares,
     ticks: u32,
     /// Ticks until the first look at what a new child shares.
@@ -124,6 +126,7 @@ pub(crate) fn run(pager: &'static Pager) {
         sizes: Sizes::default(),
         pool: pager.mm.pool().0,
         unknown: 0,
+        search: Search::default(),
         shares: Shares::new(pager),
         look_in: 0,
         ticks: 0,
@@ -339,13 +342,15 @@ impl Kswapd {
         let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
         self.charge_sample(sizes.anon, counted);
         let grown = sizes.anon.saturating_sub(counted) > self.unknown + DRIFT_BYTES;
-        let has_changed = asked || grown || sizes.virt != self.sizes.virt || deferral::has_unseen();
+        let has_changed =
+            asked || grown || sizes.virt != self.sizes.virt || deferral::has_unseen() || self.search.is_walk_due;
         if has_changed {
             self.quiet = 0;
         }
+        self.search.is_walk_due |= grown || sizes.virt != self.sizes.virt;
         // What is deferred depends on what others use, too.
         if has_changed || deferral::is_deferred() {
-            self.scan_unless_deferred(sizes);
+            self.scan_unless_deferred(sizes, asked);
         }
         self.quiet = self.quiet.saturating_add(1);
         self.sizes = sizes;

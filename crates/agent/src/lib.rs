@@ -19,6 +19,7 @@
 //! | `spin`, `follow`, `vigil`, `cores` | what keeps a fault from waiting for cores to wake: how and where the fault thread waits |
 //! | `kswapd` | the reclaim thread: background reclaim, finding mappings, accounting |
 //! | `vma` | which mappings are ours to manage |
+//! | `mapped` | what was mapped since the last look |
 //! | `memcg` | charging the group and enforcing its limit |
 //! | `fork` | handing a forked child its own pager |
 //!
@@ -52,6 +53,7 @@ mod kcompressd;
 mod kswapd;
 mod machine;
 mod mailbox;
+mod mapped;
 mod memcg;
 mod oldest;
 mod pager;

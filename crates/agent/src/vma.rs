@@ -6,6 +6,7 @@
 //! `mmap` records what it maps for stacks ([`StackChange`]), and the scan passes over those.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::{Change, Changes};
@@ -38,63 +39,113 @@ fn for_each_excluded(mut f: impl FnMut(usize, usize)) {
     f(start, end);
 }
 
-/// The parts of a mapping that may be managed: neighbours with equal flags share one kernel mapping, so a stack may be
-/// glued to an arena. `None`: cannot tell now. Asked after the look at the mapping, so a stack that
-/// was visible to that look is either still in flight here or recorded.
-fn manageable_parts(vma: &Vma) -> Option<Vec<(usize, usize)>> {
-    let stack = crate::init::main_stack();
-    if vma.start <= stack && stack < vma.end {
-        return Some(Vec::new());
-    }
-    let mut excluded = Vec::new();
-    for_each_excluded(|start, end| {
-        if start < vma.end && vma.start < end {
-            excluded.push((start, end));
+/// What must not be managed, as ranges in order that do not touch.
+struct Excluded(Vec<(usize, usize)>);
+
+impl Excluded {
+    /// As it is now. `None`: cannot tell. Asked after the look at mappings: a stack that was visible to that look is either
+    /// still in flight here or recorded.
+    fn now() -> Option<Self> {
+        let mut ranges = Vec::new();
+        for_each_excluded(|start, end| ranges.push((start, end)));
+        if stacks::is_changing() {
+            return None;
         }
-    });
-    if stacks::is_changing() {
-        return None;
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, last| {
+            let touches = next.0 <= last.1;
+            if touches {
+                last.1 = last.1.max(next.1);
+            }
+            touches
+        });
+        Some(Self(ranges))
     }
-    excluded.sort_unstable();
-    let mut parts = Vec::new();
-    let mut at = vma.start;
-    for (start, end) in excluded.into_iter().chain([(vma.end, vma.end)]) {
-        if start > at && start - at >= MIN_BYTES {
-            parts.push((at, start));
+
+    /// The parts of a mapping that may be managed: neighbours with equal flags share one kernel mapping, so a stack may be
+    /// glued to an arena.
+    fn manageable_parts(&self, vma: &Vma) -> Vec<(usize, usize)> {
+        let stack = crate::init::main_stack();
+        if vma.start <= stack && stack < vma.end {
+            return Vec::new();
         }
-        at = at.max(end);
+        let first = self.0.partition_point(|(_, end)| *end <= vma.start);
+        let excluded = self.0[first..]
+            .iter()
+            .copied()
+            .take_while(|(start, _)| *start < vma.end);
+        let mut parts = Vec::new();
+        let mut at = vma.start;
+        for (start, end) in excluded.chain([(vma.end, vma.end)]) {
+            if start > at && start - at >= MIN_BYTES {
+                parts.push((at, start));
+            }
+            at = at.max(end);
+        }
+        parts
     }
-    Some(parts)
 }
 
-/// What a scan found.
-#[derive(Default)]
-pub(crate) struct Scanned {
-    /// A mapping could not be looked at now; scan again soon.
-    pub(crate) again: bool,
+/// Mappings from which on the next one is registered before `mmap` returns: the kernel joins a mapping to its registered neighbour as long as it
+/// is untouched, else each stays one by itself, and a process may have 65,530 of them (vm.max_map_count).
+const MANY: usize = 1 << 13;
+/// Mappings of the process, as the last walk found them.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the process has so many mappings that they may become too many.
+pub(crate) fn are_many() -> bool {
+    COUNT.load(Ordering::Relaxed) >= MANY
 }
 
-/// Go through the mappings and take those under our care that should be and are not.
-pub(crate) fn scan(pager: &Pager, fds: &Fds) -> Scanned {
-    let mut scanned = Scanned::default();
-    let mut vmas = Vec::new();
+/// Go through all mappings and take those under our care that should be and are not. Returns what is to be looked at again soon; `None`: all
+/// of them.
+pub(crate) fn scan_all(pager: &Pager, fds: &Fds) -> Option<Vec<(usize, usize)>> {
+    let (mut vmas, mut count) = (Vec::new(), 0);
     let looked = fds.proc.for_each_vma(|vma| {
+        count += 1;
         if is_worth_it(&vma) {
             vmas.push(vma);
         }
     });
-    scanned.again |= looked.is_err();
-    for vma in vmas {
-        match manageable_parts(&vma) {
-            Some(parts) => {
-                for (start, end) in parts {
-                    scanned.again |= !manage(pager, fds, &vma, start, end);
-                }
+    COUNT.store(count, Ordering::Relaxed);
+    looked.ok().map(|()| scan(pager, fds, &vmas))
+}
+
+/// The same for the mappings in these ranges alone.
+pub(crate) fn scan_ranges(pager: &Pager, fds: &Fds, ranges: &[(usize, usize)]) -> Vec<(usize, usize)> {
+    let (mut vmas, mut again) = (Vec::new(), Vec::new());
+    for (start, end) in ranges {
+        let mut at = *start;
+        while at < *end {
+            let Ok(next) = fds.proc.vma_at_or_after(at) else {
+                again.push((at, *end));
+                break;
+            };
+            let Some(vma) = next.filter(|vma| vma.start < *end) else {
+                break;
+            };
+            at = vma.end;
+            if is_worth_it(&vma) {
+                vmas.push(vma);
             }
-            None => scanned.again = true,
         }
     }
-    scanned
+    again.extend(scan(pager, fds, &vmas));
+    again
+}
+
+fn scan(pager: &Pager, fds: &Fds, vmas: &[Vma]) -> Vec<(usize, usize)> {
+    let is_done = |vma: &Vma, excluded: &Excluded| {
+        let parts = excluded.manageable_parts(vma);
+        parts
+            .into_iter()
+            .fold(true, |all, (start, end)| all & manage(pager, fds, vma, start, end))
+    };
+    let excluded = Excluded::now();
+    vmas.iter()
+        .filter(|vma| !excluded.as_ref().is_some_and(|excluded| is_done(vma, excluded)))
+        .map(|vma| (vma.start, vma.end))
+        .collect()
 }
 
 /// Whether every change of the program's mappings has been applied as it was made: none is expected, or none is under way.
@@ -147,7 +198,8 @@ pub(crate) fn join(pager: &Pager, fds: &Fds, start: usize, end: usize) -> bool {
 fn manage_mapping_of(pager: &Pager, fds: &Fds, page: usize) -> Option<bool> {
     let vma = fds.proc.vma_at_or_after(page).ok().flatten();
     if let Some(vma) = vma.filter(|vma| vma.start <= page && is_worth_it(vma)) {
-        let is_all = manageable_parts(&vma)?
+        let is_all = Excluded::now()?
+            .manageable_parts(&vma)
             .into_iter()
             .all(|(start, end)| register_and_adopt(pager, fds, PageRange::of_bytes(start, end), end));
         is_all.then_some(())?;

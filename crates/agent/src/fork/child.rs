@@ -17,13 +17,14 @@ use crate::memcg::deferral;
 use crate::pager::{self, Pager};
 use crate::stacks;
 use crate::swap_file::SwapFile;
-use crate::{hook, memcg, unmanaged, vma};
+use crate::{hook, mapped, memcg, unmanaged, vma};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
     pager::note_child();
     pager::release_start();
     stacks::reset_in_child();
+    mapped::reset_in_child();
     hook::reset_in_child();
     deferral::reset_in_child();
     let Some(pager) = pager::inherited() else { return };

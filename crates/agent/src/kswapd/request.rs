@@ -16,7 +16,7 @@ impl Kswapd {
         let pager = self.pager;
         let group = pager.memcg.group();
         if group.get(Key::ReclaimAsked) > 0 && group.get(Key::ReclaimZswap) == 0 && deferral::is_deferred() {
-            self.scan();
+            self.scan(true);
         }
         while group.get(Key::ReclaimAsked) > 0 && !self.is_waited_for() {
             // Busy before taken: whoever waits for the end must see one or the other.

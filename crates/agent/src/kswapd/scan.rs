@@ -1,20 +1,25 @@
 //! Finding the program's memory: what was mapped comes under our care, if its time has come.
 
+use alloc::vec::Vec;
+
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::procfs::Sizes;
+use uzswap_sys::time;
 
 use super::Kswapd;
 use crate::memcg::deferral;
-use crate::pager::pause;
-use crate::vma;
+use crate::pager::{Pager, pause};
+use crate::{mapped, vma};
 
 impl Kswapd {
     /// Take what was mapped under our care, unless that is deferred still.
-    pub(super) fn scan_unless_deferred(&mut self, sizes: Sizes) {
+    pub(super) fn scan_unless_deferred(&mut self, sizes: Sizes, is_asked: bool) {
         let pager = self.pager;
+        // All of it, at first.
+        let is_asked = is_asked || deferral::is_deferred();
         let ticket = pager.scan_ticket();
         if !(deferral::is_deferred() && self.defers(sizes)) {
-            return self.scan();
+            return self.scan(is_asked);
         }
         self.unknown = sizes.anon;
         pager.finish_scan(ticket);
@@ -35,15 +40,14 @@ impl Kswapd {
         }
     }
 
-    /// Go through the mappings.
-    pub(super) fn scan(&mut self) {
+    /// Look at what was mapped. Somebody waits for it if `is_asked`.
+    pub(super) fn scan(&mut self, is_asked: bool) {
         let pager = self.pager;
         let mut is_complete = false;
         for _ in 0..8 {
             let ticket = pager.scan_ticket();
             deferral::begin_scan();
-            let scanned = vma::scan(pager, pager.fds());
-            is_complete = !scanned.again;
+            is_complete = self.search.look(pager, is_asked);
             if is_complete {
                 pager.finish_scan(ticket);
                 break;
@@ -53,11 +57,52 @@ impl Kswapd {
             pause(50_000);
         }
         pager.memcg.note_seen();
-        if !is_complete {
+        if !is_complete || mapped::is_missed() {
             deferral::scan_again();
         }
         pager.finish_scan(pager.scan_ticket());
         let anon = pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon);
         self.unknown = anon.saturating_sub(pager.mm.usage_pages() as usize * PAGE_SIZE);
+    }
+}
+
+/// The search for what was mapped.
+#[derive(Default)]
+pub(super) struct Search {
+    /// What could not be looked at.
+    pending: Vec<(usize, usize)>,
+    /// The sizes of the process say that something was mapped, perhaps by a system call that nobody saw.
+    pub(super) is_walk_due: bool,
+    /// When that is looked for at the earliest. Nanoseconds.
+    next_walk: u64,
+}
+
+/// One part in so many of the time is spent on walks over all mappings that nobody waits for.
+const WALK_SHARE: u64 = 16;
+
+impl Search {
+    /// Look at what was recorded, or at all. False: not at everything.
+    fn look(&mut self, pager: &Pager, is_asked: bool) -> bool {
+        let (is_missed, began) = (mapped::is_missed(), time::now_ns());
+        let may_walk = began >= self.next_walk;
+        let fds = pager.fds();
+        if is_missed && is_asked || (is_missed || self.is_walk_due) && may_walk {
+            // First: what is not recorded from here on has us walk again. What is, the walk finds.
+            mapped::restart();
+            mapped::drain(|_, _| {});
+            self.is_walk_due = false;
+            self.pending.clear();
+            let Some(again) = vma::scan_all(pager, fds) else {
+                mapped::miss();
+                return false;
+            };
+            self.pending = again;
+            let now = time::now_ns();
+            self.next_walk = now + (now - began) * WALK_SHARE;
+        } else {
+            mapped::drain(|start, end| self.pending.push((start, end)));
+            self.pending = vma::scan_ranges(pager, fds, &self.pending);
+        }
+        self.pending.is_empty()
     }
 }

@@ -20,6 +20,7 @@ use uzswap_ctl::Field;
 
 use super::Memcg;
 use crate::pager::{self, Pager};
+use crate::{mapped, vma};
 
 /// Mappings in total, of memory that may come under our care, at which a process gets its pager.
 pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;
@@ -43,23 +44,34 @@ static IS_BIG: AtomicBool = AtomicBool::new(false);
 /// Bytes mapped since the last scan: they may be touched without our seeing it.
 static UNSEEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The program mapped `len` bytes, which it may touch at once if `is_usable`. Called in its own thread, by the replaced wrappers.
-pub(crate) fn note_growth(len: usize, is_usable: bool) {
-    MAPPED.fetch_add(len, Ordering::Relaxed);
-    if is_usable && len >= BIG_BYTES {
-        IS_BIG.store(true, Ordering::Relaxed);
-    }
-    activate_if_big();
+/// The program's image has `len` bytes that are not in its file.
+pub(crate) fn note_image(len: usize) {
+    note_mapped(len, true);
+}
+
+/// The program mapped `len` bytes at `start`, which it may touch at once if `is_usable`. Called in its own thread, by the replaced wrappers.
+pub(crate) fn note_growth(start: usize, len: usize, is_usable: bool) {
+    note_mapped(len, is_usable);
     let Some(pager) = pager::active() else { return };
+    // Before it is counted as unseen, so that whoever scans for it finds it.
+    mapped::note(start, start + len);
     let unseen = UNSEEN.fetch_add(len, Ordering::Relaxed) + len;
     let is_near = match is_deferred() {
         true => !pager.memcg.claim_unseen(pager),
-        false => pager.memcg.unclaimed(pager) / UNSEEN_SHARE < unseen as u64,
+        false => vma::are_many() || pager.memcg.unclaimed(pager) / UNSEEN_SHARE < unseen as u64,
     };
     if is_near {
         // No page of the new mapping may be touched unseen.
         pager.request_scan();
     }
+}
+
+fn note_mapped(len: usize, is_usable: bool) {
+    MAPPED.fetch_add(len, Ordering::Relaxed);
+    if is_usable && len >= BIG_BYTES {
+        IS_BIG.store(true, Ordering::Relaxed);
+    }
+    activate_if_big();
 }
 
 /// Start the pager of a process that has mapped enough.
