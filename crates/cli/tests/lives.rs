@@ -388,7 +388,9 @@ lives! {
     spawn_and_vfork: cmd("births spawn"),
     clone_vm_whose_maker_waits: cmd("births clone-vm stay"),
     clone_vm_that_outlives_its_maker: cmd("births clone-vm go"),
-    vfork_whose_parent_is_killed: cmd("births vfork-killed"),
+    vfork_whose_parent_is_killed: |life: Life| life
+        .cmd("births vfork-killed")
+        .may_say("is not managed (without a pager)"),
     forks_by_system_calls: |life: Life| life.cmd("births raw-forks").may_say("is not managed (without a pager)"),
     exec_of_itself: cmd("births exec-self 50"),
     job_control: cmd("births job-control"),
@@ -455,13 +457,15 @@ lives! {
     descriptors_limited_before: |life: Life| life
         .cmd("surroundings limits")
         .within_sh("ulimit -n 48; exec \"$@\""),
-    file_sizes_limited_later: cmd("surroundings file-size"),
+    // The device is as large as the limit lets it be; the pool holds the rest.
+    file_sizes_limited_later: |life: Life| life.cmd("surroundings file-size").limit("20M"),
     file_sizes_limited_before: |life: Life| life
         .cmd("surroundings limits")
+        .limit("20M")
         .within_sh("ulimit -f 4096; exec \"$@\""),
     stack_limited_before: |life: Life| life
         .cmd("surroundings limits")
-        .within_sh("ulimit -s 256; exec \"$@\""),
+        .within_sh("ulimit -s 1024; exec \"$@\""),
     stack_unlimited: |life: Life| life
         .cmd("surroundings limits")
         .within_sh("ulimit -s unlimited; exec \"$@\""),
@@ -510,6 +514,7 @@ lives! {
     another_user: |life: Life| life
         .cmd("surroundings drop")
         .needs(ROOT)
+        .may_say("is not managed and counts as it is: it runs as user 65534")
         .may_say("is not managed (without a pager)"),
     another_root: |life: Life| life
         .cmd("surroundings new-root .")

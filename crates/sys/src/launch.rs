@@ -225,7 +225,10 @@ pub fn stop() {
 
 /// Whether this process leads its session: the kernel tells it alone that the terminal is gone.
 pub fn leads_session() -> bool {
-    rustix::process::getsid(None).is_ok_and(|sid| sid == rustix::process::getpid())
+    // Not rustix's, which takes 0 for no answer: so the session of another PID namespace is called here.
+    // SAFETY: getsid(2) takes an integer.
+    let session = unsafe { crate::thread::syscall(linux_raw_sys::general::__NR_getsid as usize, [0; 6]) };
+    session == Ok(crate::thread::pid() as usize)
 }
 
 /// A child of this process that has ended, and its status as `wait` gives it.
