@@ -97,11 +97,6 @@ impl Life {
         self
     }
 
-    fn options(mut self, line: &'static str) -> Self {
-        self.options = words(line);
-        self
-    }
-
     /// It is about something else than memory.
     fn without_swapping(mut self) -> Self {
         self.swaps = false;
