@@ -12,7 +12,8 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,now");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libuzswap_agent.so");
-    // No function of libc is bound, so nobody else asks for it; but it has to be ready before we are.
+    // No function of libc is bound, so nobody else asks for it; but it has to be ready before we
+    // are.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--no-as-needed");
     println!("cargo:rustc-cdylib-link-arg=-lc");
     println!("cargo:rustc-cdylib-link-arg=-nostartfiles");

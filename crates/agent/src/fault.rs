@@ -131,10 +131,12 @@ impl FaultThread {
     }
 }
 
-/// Map all that is stored, whatever the limit. False: not all of it yet, as an event came between or memory is short.
+/// Map all that is stored, whatever the limit. False: not all of it yet, as an event came between
+/// or memory is short.
 ///
-/// While an event waits to be read nothing can be mapped, and whoever changes mappings waits for that. So if all went in, all of it is where its words say, and
-/// what changes from now on changes what is mapped.
+/// While an event waits to be read nothing can be mapped, and whoever changes mappings waits for
+/// that. So if all went in, all of it is where its words say, and what changes from now on changes
+/// what is mapped.
 fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>) -> bool {
     pager
         .mm
@@ -149,7 +151,8 @@ fn give_up(pager: &Pager, worker: &mut Worker<AgentMachine>, range: PageRange) -
         if !is_back || managed.is_changing(pager.mm.machine().nowhere()) {
             return false;
         }
-        // What was not all private anonymous memory refuses as a whole, and was not ours as a whole.
+        // What was not all private anonymous memory refuses as a whole, and was not ours as a
+        // whole.
         let _ = managed.unregister(range.start.addr(), range.pages() as usize * PAGE_SIZE);
         changes.give_up(range);
         true

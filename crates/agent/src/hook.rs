@@ -76,8 +76,8 @@ fn set_errno(errno: Errno) {
     unsafe { *location() = errno.raw_os_error() };
 }
 
-/// libc's record of the program break, where libc itself takes it from: `sbrk` computes from it. A weak symbol, so that a libc
-/// without it can load this library, and refuse it in words.
+/// libc's record of the program break, where libc itself takes it from: `sbrk` computes from it. A
+/// weak symbol, so that a libc without it can load this library, and refuse it in words.
 #[unsafe(naked)]
 extern "C" fn current_break() -> *mut *mut c_void {
     core::arch::naked_asm!(".weak __curbrk", "mov rax, [rip + __curbrk@GOTPCREL]", "ret")
@@ -89,27 +89,31 @@ pub(crate) fn fail(errno: Errno) -> c_int {
     -1
 }
 
-/// Whether the libc of this process is glibc, as far as can be told before anything else is known of it.
+/// Whether the libc of this process is glibc, as far as can be told before anything else is known
+/// of it.
 pub(crate) fn is_glibc() -> bool {
     !current_break().is_null()
 }
 
 /// Held over a system call that raises events, and over a fork. Reset in forked children.
 static ORDER: RawLock = RawLock::INIT;
-/// Thread that holds [`ORDER`]: a handler of a signal that the call itself raised (SIGSYS) must not wait for itself.
+/// Thread that holds [`ORDER`]: a handler of a signal that the call itself raised (SIGSYS) must not
+/// wait for itself.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 /// Looks at [`ORDER`] without and with sleeping between them before giving up, after ten seconds.
 const SPINS: u32 = 2_000;
 const PAUSES: u32 = 200_000;
 const PAUSE_NS: u64 = 50_000;
-/// Looks between two at whether the owner lives: a system call filter may end it in the middle of the call.
+/// Looks between two at whether the owner lives: a system call filter may end it in the middle of
+/// the call.
 const LOOKS_AT_OWNER: u32 = 1_000;
 
 /// This thread's turn to change mappings.
 ///
-/// A handler of the program never runs in it: one that left by siglongjmp would keep the turn for ever, as would a thread
-/// that is cancelled asynchronously. So signals are blocked from before the turn until after it; those that come are handled then.
+/// A handler of the program never runs in it: one that left by siglongjmp would keep the turn for
+/// ever, as would a thread that is cancelled asynchronously. So signals are blocked from before the
+/// turn until after it; those that come are handled then.
 pub(crate) struct InOrder {
     has_turn: bool,
     mask: Option<u64>,
@@ -493,7 +497,8 @@ pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -
     }
 }
 
-/// Variadic for the program; a wrapper takes the third argument from its register, whether it was passed or not.
+/// Variadic for the program; a wrapper takes the third argument from its register, whether it was
+/// passed or not.
 pub(crate) extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     let wanted = match Request::may_be(request as u32) {
         // SAFETY: what the program passes.
@@ -502,7 +507,8 @@ pub(crate) extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     };
     let _turn = wanted.map(|_| InOrder::begin());
     if let Some(Request::Register(start, end)) = wanted {
-        // A mapping has one userfaultfd: the program's. From now on it is left alone, as a stack is.
+        // A mapping has one userfaultfd: the program's. From now on it is left alone, as a stack
+        // is.
         StackChange::begin().add(start, end);
         if let Some(pager) = pager::active() {
             pager.request_release(start, end);

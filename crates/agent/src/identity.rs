@@ -1,7 +1,9 @@
-//! The program changes who it is, or ends: libc's functions for that, diverted, in the program's threads.
+//! The program changes who it is, or ends: libc's functions for that, diverted, in the program's
+//! threads.
 //!
-//! What the program gives up the pager's threads give up as well (`uzswap_sys::creds`), before the call returns: the program may forbid such calls next. Calls
-//! that do not come through libc are seen by kswapd within a tick.
+//! What the program gives up the pager's threads give up as well (`uzswap_sys::creds`), before the
+//! call returns: the program may forbid such calls next. Calls that do not come through libc are
+//! seen by kswapd within a tick.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -30,7 +32,8 @@ macro_rules! diverted {
             static $original: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
             extern "C" fn $name(first: usize, second: usize, third: usize) -> c_int {
-                // SAFETY: the original's entry, stored before anything can come here, called with what was passed to it.
+                // SAFETY: the original's entry, stored before anything can come here, called with
+                // what was passed to it.
                 let result = unsafe {
                     let original: Call = core::mem::transmute($original.load(Ordering::Acquire));
                     original(first, second, third)
@@ -82,7 +85,8 @@ extern "C" fn exit(status: c_int) -> ! {
     thread::end_process(status as u8)
 }
 
-/// Divert them. Without one of them its calls are seen later, and what outlives this process in its memory may be stopped.
+/// Divert them. Without one of them its calls are seen later, and what outlives this process in its
+/// memory may be stopped.
 ///
 /// # Safety
 /// `find` finds functions of libc, which nobody runs now.

@@ -1,8 +1,9 @@
-//! Names that the compilers and the bundled C code call, defined here and hidden: what was left open would be the program's.
+//! Names that the compilers and the bundled C code call, defined here and hidden: what was left
+//! open would be the program's.
 
-// The bundled C code can call the program's malloc and core refers to the unwinder; neither happens here (contexts
-// come from our heap, panics abort). Hidden traps in their place: nothing of the program is bound, and if one
-// is ever reached it stops at once.
+// The bundled C code can call the program's malloc and core refers to the unwinder; neither happens
+// here (contexts come from our heap, panics abort). Hidden traps in their place: nothing of the
+// program is bound, and if one is ever reached it stops at once.
 core::arch::global_asm!(
     ".irp name, malloc, calloc, free, realloc, rust_eh_personality, _Unwind_Resume",
     ".globl \\name",
@@ -20,7 +21,8 @@ core::arch::global_asm!(
     ".endr",
 );
 
-// The compilers' own calls, and the C code's: to `sys::string`, whatever the program has under these names.
+// The compilers' own calls, and the C code's: to `sys::string`, whatever the program has under
+// these names.
 core::arch::global_asm!(
     ".macro ours name, function",
     ".globl \\name",

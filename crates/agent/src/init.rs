@@ -58,7 +58,8 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
     uzswap_sys::string::choose();
     // SAFETY: envp is what the kernel put on the stack.
     let program = unsafe { headers(envp) };
-    // Before there is a pager: a part of them may be replaced when one cannot be, and those must find none.
+    // Before there is a pager: a part of them may be replaced when one cannot be, and those must
+    // find none.
     let register = match replace_functions(program) {
         Ok(register) => register,
         Err(errno) => return unmanaged::lacks_hooks(path, errno),
@@ -77,25 +78,27 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
     deferral::note_image(program.map_or(0, |program| program.zero_bytes()) + unseen);
 }
 
-/// Whether the program looks for leaks of memory: LeakSanitizer stops all threads of the process, as a tracer, and reads all memory meanwhile.
+/// Whether the program looks for leaks of memory: LeakSanitizer stops all threads of the process,
+/// as a tracer, and reads all memory meanwhile.
 fn stops_threads(program: Headers) -> bool {
-    // Where it is linked statically, its functions have no name, but it asks whether the program defines these.
+    // Where it is linked statically, its functions have no name, but it asks whether the program
+    // defines these.
     Image::all(program)
         .next()
         .is_some_and(|program| program.asks_for(c"__lsan_is_turned_off"))
         || Image::all(program).any(|image| image.function(c"__lsan_do_leak_check").is_some())
 }
 
-/// Whether the program maps memory without libc, so that no wrapper tells when it has grown: whoever has such functions of his own, as
-/// sanitizers and tcmalloc.
+/// Whether the program maps memory without libc, so that no wrapper tells when it has grown:
+/// whoever has such functions of his own, as sanitizers and tcmalloc.
 fn maps_unseen(program: Headers) -> bool {
     const MAPPING: [&CStr; 5] = [c"mmap", c"sbrk", c"__asan_init", c"__tsan_init", c"__lsan_init"];
     let is_own = |image: Image| !image.is_libc() && MAPPING.iter().any(|name| image.function(name).is_some());
     Image::all(program).any(is_own)
 }
 
-/// Have libc's wrappers lead here; libc's way to register handlers of forks. INVAL: libc is not glibc. NOSYS: a wrapper is more than
-/// that.
+/// Have libc's wrappers lead here; libc's way to register handlers of forks. INVAL: libc is not
+/// glibc. NOSYS: a wrapper is more than that.
 fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> {
     let libc = program.and_then(Image::libc).ok_or(Errno::INVAL)?;
     let function = |name: &CStr| libc.function(name).ok_or(Errno::INVAL);
@@ -169,7 +172,8 @@ fn replace_wrappers(function: impl Fn(&CStr) -> Result<Function, Errno>) -> Resu
         (c"mlockall", hook::SYS_MLOCKALL, hook::mlockall as *const c_void),
     ];
     for (name, number, replacement) in wrappers {
-        // SAFETY: libc's function, no other thread runs yet, and the replacement does the same and more.
+        // SAFETY: libc's function, no other thread runs yet, and the replacement does the same and
+        // more.
         unsafe { text::replace(&function(name)?, number as u8, replacement)? };
     }
     // Without it a userfaultfd of the program's own is refused memory that is managed.

@@ -1,5 +1,6 @@
-//! How pages leave the program's mapping: moved, where the kernel can (UFFDIO_MOVE, Linux 6.8), else copied
-//! (`uzswap_mm::leaving` has the states). The kernel moves no page of memory that is read-only or executable: kswapd copies those.
+//! How pages leave the program's mapping: moved, where the kernel can (UFFDIO_MOVE, Linux 6.8),
+//! else copied (`uzswap_mm::leaving` has the states). The kernel moves no page of memory that is
+//! read-only or executable: kswapd copies those.
 //!
 //! Copying knows nothing of pins: what the kernel holds for direct I/O that is under way, or for buffers registered with
 //! io_uring, is written to behind the protection, and a copy made before that is old. A move refuses such pages; here nothing
@@ -220,8 +221,8 @@ impl AgentMachine {
         }
     }
 
-    /// Fill slots with copies of the program's memory from `addr` on. Returns the bytes of whole pages copied, up to the first page that is
-    /// not there.
+    /// Fill slots with copies of the program's memory from `addr` on. Returns the bytes of whole
+    /// pages copied, up to the first page that is not there.
     fn fill_slots(&self, slot: u32, len: usize, addr: usize) -> usize {
         let offset = slot as usize * PAGE_SIZE;
         match &self.fds().isolation {
@@ -246,7 +247,8 @@ impl AgentMachine {
         }
     }
 
-    /// Whether pages of this mapping refuse to move for what may be done with it, and can be copied.
+    /// Whether pages of this mapping refuse to move for what may be done with it, and can be
+    /// copied.
     pub(crate) fn can_copy(&self, vma: &Vma) -> bool {
         matches!(self.fds().isolation, Isolation::Move(_, Some(_))) && !vma.is_plain_data()
     }

@@ -156,8 +156,9 @@ pub(crate) fn run(pager: &'static Pager) {
 }
 
 impl Kswapd {
-    /// Whether the program has no thread any more. The pager's end then, with the status of the one that was the last: the first thread's, if no
-    /// other was seen without it; else 0, with which libc has threads end, as theirs is told to nobody.
+    /// Whether the program has no thread any more. The pager's end then, with the status of the one
+    /// that was the last: the first thread's, if no other was seen without it; else 0, with which
+    /// libc has threads end, as theirs is told to nobody.
     fn is_over(&mut self) -> bool {
         match self.pager.fds().proc.life(thread::count()) {
             Life::Led => return false,
@@ -173,8 +174,9 @@ impl Kswapd {
         true
     }
 
-    /// Have all the pager's threads hold what the program's first thread holds, if that has changed. Not under a filter of system calls, which may end
-    /// a thread for such a call: whoever drops what it holds does so before it has a filter, through libc, which waits for us.
+    /// Have all the pager's threads hold what the program's first thread holds, if that has
+    /// changed. Not under a filter of system calls, which may end a thread for such a call: whoever
+    /// drops what it holds does so before it has a filter, through libc, which waits for us.
     fn follow(&mut self) {
         let pager = self.pager;
         let Some(wanted) = pager.fds().proc.credentials() else {
@@ -551,7 +553,8 @@ impl Kswapd {
         }
     }
 
-    /// Take what refused to move for being read-only, by copying. Returns how many pages were isolated.
+    /// Take what refused to move for being read-only, by copying. Returns how many pages were
+    /// isolated.
     fn copy_out(&mut self, refused: &[PageRange]) -> u64 {
         let pager = self.pager;
         let (fds, machine) = (pager.fds(), pager.mm.machine());
@@ -573,7 +576,8 @@ impl Kswapd {
                 continue;
             };
             pager.mm.note_unmovable(PageRange::of_bytes(vma.start, vma.end));
-            // The turn of a thread that changes mappings does not last; whoever has it may wait for us.
+            // The turn of a thread that changes mappings does not last; whoever has it may wait for
+            // us.
             let Some(turn) = InOrder::attempt().filter(|_| isolated < enough) else {
                 break;
             };

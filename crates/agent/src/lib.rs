@@ -1,8 +1,9 @@
 //! The agent: preloaded into every process of a group, it pages the process's private anonymous memory.
 //!
-//! It is a guest. It has its own heap, stacks, threads and descriptor table; it shadows no symbol of the program,
-//! never calls the program's malloc, never writes to its stdout, and costs a process that stays small nothing but the
-//! replacement of a few libc wrappers. Only when a process has mapped `memcg::deferral::ACTIVATE_BYTES` does it start its threads.
+//! It is a guest. It has its own heap, stacks, threads and descriptor table; it shadows no symbol
+//! of the program, never calls the program's malloc, never writes to its stdout, and costs a
+//! process that stays small nothing but the replacement of a few libc wrappers. Only when a process
+//! has mapped `memcg::deferral::ACTIVATE_BYTES` does it start its threads.
 //!
 //! | file | what |
 //! |---|---|
@@ -28,8 +29,9 @@
 //! that faults while it holds what the fault thread needs would wait for itself. They talk to the pager's threads
 //! through mailboxes (futex words). Lock order among the pager's threads: engine lock, then the heap's lock.
 
-// The library that is embedded stands alone. In a build of the whole workspace std is there anyway, since what features the launcher needs
-// of a dependency the agent gets as well, and brings what a program has only once (a panic handler).
+// The library that is embedded stands alone. In a build of the whole workspace std is there anyway,
+// since what features the launcher needs of a dependency the agent gets as well, and brings what a
+// program has only once (a panic handler).
 #![cfg_attr(uzswap_image, no_std)]
 
 extern crate alloc;

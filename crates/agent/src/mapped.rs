@@ -1,12 +1,15 @@
 //! What the program has mapped since kswapd looked last, as the replaced wrappers saw it.
 //!
-//! Going through all mappings takes as long as there are mappings, a program with tens of thousands of them maps the next one in a microsecond, and
-//! near the limit kswapd looks at each before `mmap` returns. So the program's threads leave word of what they map, and kswapd looks
-//! at that alone. Where more was mapped than there is room for here, or by system calls that nobody sees, it goes through all of them ([`crate::kswapd`]).
+//! Going through all mappings takes as long as there are mappings, a program with tens of thousands
+//! of them maps the next one in a microsecond, and near the limit kswapd looks at each before
+//! `mmap` returns. So the program's threads leave word of what they map, and kswapd looks at that
+//! alone. Where more was mapped than there is room for here, or by system calls that nobody sees,
+//! it goes through all of them ([`crate::kswapd`]).
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Records: of what is mapped in one tick of kswapd by a program that does little else. 8 KiB, touched as they are used.
+/// Records: of what is mapped in one tick of kswapd by a program that does little else. 8 KiB,
+/// touched as they are used.
 const MAX: usize = 512;
 /// Start and end. Both are 0: free; the end is: not yet written, or taken by kswapd.
 static RECORDS: [[AtomicUsize; 2]; MAX] = [const { [const { AtomicUsize::new(0) }; 2] }; MAX];
@@ -40,7 +43,8 @@ pub(crate) fn restart() {
     IS_MISSED.store(false, Ordering::SeqCst);
 }
 
-/// Take the records. Called by kswapd. One that is half written belongs to an `mmap` that has not returned, and is taken next time.
+/// Take the records. Called by kswapd. One that is half written belongs to an `mmap` that has not
+/// returned, and is taken next time.
 pub(crate) fn drain(mut found: impl FnMut(usize, usize)) {
     for [from, to] in &RECORDS {
         let end = to.load(Ordering::Acquire);

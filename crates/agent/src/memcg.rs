@@ -4,8 +4,9 @@
 //! counts them, exact at any moment, plus everything else in `RssAnon` (its unmanaged memory and the agent's
 //! own), sampled by kswapd. Pages shared with a forked relative are charged by the share that the kernel reckons.
 //!
-//! Until a process has mapped [`deferral::ACTIVATE_BYTES`] it has no pager: a shell or a compiler driver costs nothing.
-//! What it has is charged by the launcher's census, as for processes without an agent ([`Key::Census`]).
+//! Until a process has mapped [`deferral::ACTIVATE_BYTES`] it has no pager: a shell or a compiler
+//! driver costs nothing. What it has is charged by the launcher's census, as for processes without
+//! an agent ([`Key::Census`]).
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -33,7 +34,8 @@ const CENSUS_NS: u64 = 2_000_000_000;
 /// One that has not looked for so long does not come back, as a rule.
 const CENSUS_EXPIRES_NS: u64 = 10_000_000_000;
 
-/// Pools that have taken so much of the limit, while less than one part in so many is resident, choke the group.
+/// Pools that have taken so much of the limit, while less than one part in so many is resident,
+/// choke the group.
 const CHOKED_POOL: (u64, u64) = (3, 4);
 const CHOKED_SHARE: u64 = 12;
 
@@ -398,8 +400,9 @@ impl Memcg {
         (surplus * u128::from(ours) / u128::from(all)) as u64
     }
 
-    /// Nothing is left to reclaim, and a fault waits. The launcher's census knows all who belong to the group, and chooses who is killed for it; the fault
-    /// is tried again. Where there is no census this process dies, as the OOM killer would have it.
+    /// Nothing is left to reclaim, and a fault waits. The launcher's census knows all who belong to
+    /// the group, and chooses who is killed for it; the fault is tried again. Where there is no
+    /// census this process dies, as the OOM killer would have it.
     pub(crate) fn run_out(&self, pager: &Pager) {
         let now = now_ns();
         if now.saturating_sub(self.group.get(Key::CensusAt)) < CENSUS_NS {
@@ -412,8 +415,8 @@ impl Memcg {
         uzswap_sys::thread::kill_self()
     }
 
-    /// Whether pools have taken so much of the limit that next to nothing is left to work with, and nothing of them can be written to a device: what
-    /// leaves then comes back at once, for ever.
+    /// Whether pools have taken so much of the limit that next to nothing is left to work with, and
+    /// nothing of them can be written to a device: what leaves then comes back at once, for ever.
     pub(crate) fn is_choked(&self) -> bool {
         let max = self.group.memory_max();
         let resident = self.group.sum(Field::Resident) + self.group.sum(Field::Staged);

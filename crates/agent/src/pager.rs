@@ -57,7 +57,8 @@ static IDLE_GROUP: Leaked<(Group, &'static CStr)> = Leaked::new();
 
 /// The pager works as usual.
 const KEEPS: u32 = 0;
-/// All that is stored is to be brought back, however much, for processes that outlive this one in its memory.
+/// All that is stored is to be brought back, however much, for processes that outlive this one in
+/// its memory.
 const LETS_GO: u32 = 1;
 /// It is back. Nothing leaves any more.
 const HAS_LET_GO: u32 = 2;
@@ -114,8 +115,9 @@ pub(crate) fn has_new_identity() -> bool {
     HAS_NEW_IDENTITY.load(Ordering::Relaxed)
 }
 
-/// Say one line on the stderr that the program was started with. What the program has at its number by now may be a file of its
-/// own, and a thread of the pager has there what is the pager's: then the launcher says it, when CMD has ended.
+/// Say one line on the stderr that the program was started with. What the program has at its number
+/// by now may be a file of its own, and a thread of the pager has there what is the pager's: then
+/// the launcher says it, when CMD has ended.
 pub(crate) fn say(line: &str) {
     if !uzswap_sys::file::write_stderr(line)
         && let Some(group) = group()
@@ -248,7 +250,8 @@ static KCOMPRESSD_THREADS: [ThreadMemory; kcompressd::THREADS_MAX] =
 /// (SECCOMP_RET_KILL_THREAD). The watchdog shares their descriptors, so the ranges are managed as long as it lives.
 fn watch() {
     thread::wait_for_an_end();
-    // A pager that did not start has nothing under its care yet: `start` says what becomes of the process.
+    // A pager that did not start has nothing under its care yet: `start` says what becomes of the
+    // process.
     if thread::is_over() || STATE.load(Ordering::Acquire) != ACTIVE {
         return;
     }
@@ -385,8 +388,9 @@ impl Pager {
         Ok(())
     }
 
-    /// The program's last thread has ended by the exit system call, which ends no other: so do the pager's, each by itself, as before Linux 5.17
-    /// the status is that of the first thread if they do.
+    /// The program's last thread has ended by the exit system call, which ends no other: so do the
+    /// pager's, each by itself, as before Linux 5.17 the status is that of the first thread if they
+    /// do.
     pub(crate) fn end(&self, status: i32) {
         thread::end_all(status);
         self.ring();
@@ -518,15 +522,16 @@ impl Pager {
         self.releasing.store(0, Ordering::SeqCst);
     }
 
-    /// This process is about to end. If others go on with its memory, all of it is mapped before that. In a thread of the program.
+    /// This process is about to end. If others go on with its memory, all of it is mapped before
+    /// that. In a thread of the program.
     pub(crate) fn leave(&self) {
         if thread::has_children() {
             self.ask(mail::LEAVE);
         }
     }
 
-    /// Have kswapd do something for the program's thread that calls this, and wait until it is done. Not for a fork to be over which may be
-    /// this thread's own.
+    /// Have kswapd do something for the program's thread that calls this, and wait until it is
+    /// done. Not for a fork to be over which may be this thread's own.
     pub(crate) fn ask(&self, what: u32) {
         // In this order: kswapd takes the bits after it has read the tickets.
         self.mail.post(what);
@@ -542,7 +547,8 @@ impl Pager {
         }
     }
 
-    /// The newest of the tickets that kswapd is asked with: read before it does what it was asked for.
+    /// The newest of the tickets that kswapd is asked with: read before it does what it was asked
+    /// for.
     pub(crate) fn ask_ticket(&self) -> u32 {
         self.asked.load(Ordering::SeqCst)
     }
@@ -563,10 +569,11 @@ impl Pager {
         self.letting_go.load(Ordering::SeqCst) == LETS_GO || self.releasing.load(Ordering::SeqCst) != 0
     }
 
-    /// Have the fault thread bring all back if another process has our memory, and wait until it has. Called by kswapd, so nothing leaves
-    /// meanwhile.
+    /// Have the fault thread bring all back if another process has our memory, and wait until it
+    /// has. Called by kswapd, so nothing leaves meanwhile.
     pub(crate) fn let_go_if_shared(&self) {
-        // Whatever stops threads has done so. It would be taken for one that goes on with the memory.
+        // Whatever stops threads has done so. It would be taken for one that goes on with the
+        // memory.
         shield::lower();
         if self.is_letting_go() || !self.fds().proc.shares_memory() {
             return;
@@ -579,7 +586,8 @@ impl Pager {
         self.fds().let_go();
     }
 
-    /// The fault thread's part: `bring_back` all, if it is asked for. It is tried again where that says that it could not.
+    /// The fault thread's part: `bring_back` all, if it is asked for. It is tried again where that
+    /// says that it could not.
     pub(crate) fn let_go(&self, bring_back: impl FnOnce() -> bool) {
         if self.letting_go.load(Ordering::SeqCst) == LETS_GO && bring_back() {
             self.letting_go.store(HAS_LET_GO, Ordering::SeqCst);
@@ -587,8 +595,9 @@ impl Pager {
         }
     }
 
-    /// Have `[start, end)` mapped as it would be without us, and left alone, before the program has a userfaultfd of its own for it. In the program's
-    /// thread, whose turn it is to change mappings.
+    /// Have `[start, end)` mapped as it would be without us, and left alone, before the program has
+    /// a userfaultfd of its own for it. In the program's thread, whose turn it is to change
+    /// mappings.
     pub(crate) fn request_release(&self, start: usize, end: usize) {
         self.joining[0].store(start, Ordering::Relaxed);
         self.joining[1].store(end, Ordering::Relaxed);
@@ -605,7 +614,8 @@ impl Pager {
         }
     }
 
-    /// The fault thread's part: give up what `give_up` is called with, if that is asked for. It is tried again where that says that it could not.
+    /// The fault thread's part: give up what `give_up` is called with, if that is asked for. It is
+    /// tried again where that says that it could not.
     pub(crate) fn give_up_released(&self, give_up: impl FnOnce(PageRange) -> bool) {
         if self.releasing.load(Ordering::SeqCst) == 0 {
             return;

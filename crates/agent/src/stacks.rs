@@ -1,9 +1,10 @@
-//! Where thread stacks are (MAP_STACK, MAP_GROWSDOWN): that memory is never managed, since the kernel writes to a stack when its
-//! thread exits, when it cannot wait for a fault any more.
+//! Where thread stacks are (MAP_STACK, MAP_GROWSDOWN): that memory is never managed, since the
+//! kernel writes to a stack when its thread exits, when it cannot wait for a fault any more.
 //!
-//! The program's threads record stacks and forget what is unmapped of them; kswapd reads. A record is a pair of words, and each step of a
-//! change leaves readers at least what is a stack still. Changes of records are made one at a time, but nobody waits for
-//! long: a signal handler may have interrupted the very change, and a vfork child may have ended in it.
+//! The program's threads record stacks and forget what is unmapped of them; kswapd reads. A record
+//! is a pair of words, and each step of a change leaves readers at least what is a stack still.
+//! Changes of records are made one at a time, but nobody waits for long: a signal handler may have
+//! interrupted the very change, and a vfork child may have ended in it.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,8 +21,8 @@ static RANGES: [[AtomicUsize; 2]; RECORDS] = [const { [const { AtomicUsize::new(
 static USED: AtomicUsize = AtomicUsize::new(0);
 /// Held while records are changed.
 static LOCK: RawLock = RawLock::INIT;
-/// Threads between making (or removing) a stack mapping and its record. While there are any, a mapping that the
-/// scan sees may be an unrecorded stack.
+/// Threads between making (or removing) a stack mapping and its record. While there are any, a
+/// mapping that the scan sees may be an unrecorded stack.
 static CHANGES_IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 
 /// A change of the stack records that surrounds the system call it records.
@@ -33,8 +34,8 @@ impl StackChange {
         Self(())
     }
 
-    /// Record `[start, end)`. Beside another stack it lengthens that one's record; when all records are taken, it lengthens the
-    /// nearest: what lies between is not managed then, but no stack is.
+    /// Record `[start, end)`. Beside another stack it lengthens that one's record; when all records
+    /// are taken, it lengthens the nearest: what lies between is not managed then, but no stack is.
     pub(crate) fn add(&self, start: usize, end: usize) {
         let lock = Lock::take();
         if lock.is_some() && lengthen(|record| record.1 == start || record.0 == end, start, end) {
@@ -47,7 +48,8 @@ impl StackChange {
         }
     }
 
-    /// Forget what is recorded of the `len` bytes from `start` on, before they are unmapped or mapped over, if the kernel does that.
+    /// Forget what is recorded of the `len` bytes from `start` on, before they are unmapped or
+    /// mapped over, if the kernel does that.
     pub(crate) fn remove(&self, start: usize, len: usize) {
         let end = start
             .checked_add(len)
@@ -160,7 +162,8 @@ pub(crate) fn is_changing() -> bool {
 pub(crate) fn reset_in_child() {
     CHANGES_IN_FLIGHT.store(0, Ordering::SeqCst);
     if LOCK.is_locked() {
-        // SAFETY: locked by a thread that does not exist here. Each of its steps leaves the records usable.
+        // SAFETY: locked by a thread that does not exist here. Each of its steps leaves the records
+        // usable.
         unsafe { LOCK.unlock() };
     }
 }

@@ -51,7 +51,8 @@ impl SwapFile {
             File::create_unnamed(&path)
         }?;
         let seal = Seal::new(is_encrypted, slots)?;
-        // Before the program can limit what may be written to files; if it has, the rest is the pool's.
+        // Before the program can limit what may be written to files; if it has, the rest is the
+        // pool's.
         let slots = file.lengthen(seal.slots() * PAGE_SIZE as u64) / PAGE_SIZE as u64;
         Ok(Self { file, seal, slots })
     }

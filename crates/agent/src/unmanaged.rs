@@ -1,6 +1,8 @@
-//! What becomes of a process that has the agent and cannot be managed. It ends, with one line that says why and what helps: it would
-//! exceed the limit unseen. It runs on, with a line as well, where `--allow-unmanaged` says so, and where it has got out of its group's reach, as another
-//! user, in another root directory, or forked by one that has given up what a pager needs: the launcher's census sees that one.
+//! What becomes of a process that has the agent and cannot be managed. It ends, with one line that
+//! says why and what helps: it would exceed the limit unseen. It runs on, with a line as well,
+//! where `--allow-unmanaged` says so, and where it has got out of its group's reach, as another
+//! user, in another root directory, or forked by one that has given up what a pager needs: the
+//! launcher's census sees that one.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +28,8 @@ fn is_allowed() -> bool {
     IS_ALLOWED.load(Ordering::Relaxed) || by_group()
 }
 
-/// The file at `path` is not the group's: `error`, or it is there and of another version. In the constructor.
+/// The file at `path` is not the group's: `error`, or it is there and of another version. In the
+/// constructor.
 pub(crate) fn lacks_group(path: &CStr, error: Option<Errno>) {
     const UNSET: &str = "unset LD_PRELOAD and UZSWAP_GROUP to run it without a limit";
     let (cause, fix) = match error {

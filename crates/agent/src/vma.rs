@@ -43,8 +43,8 @@ fn for_each_excluded(mut f: impl FnMut(usize, usize)) {
 struct Excluded(Vec<(usize, usize)>);
 
 impl Excluded {
-    /// As it is now. `None`: cannot tell. Asked after the look at mappings: a stack that was visible to that look is either
-    /// still in flight here or recorded.
+    /// As it is now. `None`: cannot tell. Asked after the look at mappings: a stack that was
+    /// visible to that look is either still in flight here or recorded.
     fn now() -> Option<Self> {
         let mut ranges = Vec::new();
         for_each_excluded(|start, end| ranges.push((start, end)));
@@ -62,8 +62,8 @@ impl Excluded {
         Some(Self(ranges))
     }
 
-    /// The parts of a mapping that may be managed: neighbours with equal flags share one kernel mapping, so a stack may be
-    /// glued to an arena.
+    /// The parts of a mapping that may be managed: neighbours with equal flags share one kernel
+    /// mapping, so a stack may be glued to an arena.
     fn manageable_parts(&self, vma: &Vma) -> Vec<(usize, usize)> {
         let stack = crate::init::main_stack();
         if vma.start <= stack && stack < vma.end {
@@ -86,8 +86,9 @@ impl Excluded {
     }
 }
 
-/// Mappings from which on the next one is registered before `mmap` returns: the kernel joins a mapping to its registered neighbour as long as it
-/// is untouched, else each stays one by itself, and a process may have 65,530 of them (vm.max_map_count).
+/// Mappings from which on the next one is registered before `mmap` returns: the kernel joins a
+/// mapping to its registered neighbour as long as it is untouched, else each stays one by itself,
+/// and a process may have 65,530 of them (vm.max_map_count).
 const MANY: usize = 1 << 13;
 /// Mappings of the process, as the last walk found them.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -97,8 +98,8 @@ pub(crate) fn are_many() -> bool {
     COUNT.load(Ordering::Relaxed) >= MANY
 }
 
-/// Go through all mappings and take those under our care that should be and are not. Returns what is to be looked at again soon; `None`: all
-/// of them.
+/// Go through all mappings and take those under our care that should be and are not. Returns what
+/// is to be looked at again soon; `None`: all of them.
 pub(crate) fn scan_all(pager: &Pager, fds: &Fds) -> Option<Vec<(usize, usize)>> {
     let (mut vmas, mut count) = (Vec::new(), 0);
     let looked = fds.proc.for_each_vma(|vma| {

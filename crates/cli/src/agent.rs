@@ -21,12 +21,14 @@ pub(crate) const NAME: &str = "agent-";
 /// Of the library, by build.rs: names the file; the contents are compared as well.
 const FINGERPRINT: &str = env!("UZSWAP_AGENT_FINGERPRINT");
 
-/// The end of the name that programs load the library by, which is a link. AddressSanitizer wants its own library to be the first that is loaded,
-/// and goes by the name: what comes before it could define functions in its place. Ours defines none. (What is mapped in the end must
-/// not have the name: statically linked, it wants no such library anywhere.)
+/// The end of the name that programs load the library by, which is a link. AddressSanitizer wants
+/// its own library to be the first that is loaded, and goes by the name: what comes before it could
+/// define functions in its place. Ours defines none. (What is mapped in the end must not have the
+/// name: statically linked, it wants no such library anywhere.)
 const LINK_NAME: &str = "libasan.so";
 
-/// Where our directory may be: where the user says, or else where most systems have one that can be written.
+/// Where our directory may be: where the user says, or else where most systems have one that can be
+/// written.
 fn places() -> Vec<PathBuf> {
     let mut places = vec![std::env::temp_dir()];
     for place in ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from) {
@@ -37,7 +39,8 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
-/// Our directory `uzswap-UID` in the first place that can have it: readable by programs that change their user, writable by us alone.
+/// Our directory `uzswap-UID` in the first place that can have it: readable by programs that change
+/// their user, writable by us alone.
 pub(crate) fn runtime_dir() -> Result<PathBuf, Failure> {
     let mut first = None;
     for place in places() {
@@ -88,8 +91,8 @@ fn directory_in(place: &Path) -> Result<PathBuf, Failure> {
 pub(crate) enum Library {
     /// A link to a file.
     File(PathBuf),
-    /// A file in memory, as no directory that we may write holds what may be executed. It goes by the name of a link to this
-    /// process's descriptor.
+    /// A file in memory, as no directory that we may write holds what may be executed. It goes by
+    /// the name of a link to this process's descriptor.
     Memory { memory: OwnedFd, link: PathBuf },
 }
 
@@ -138,7 +141,8 @@ impl Library {
         Ok(library)
     }
 
-    /// Have the link point to the descriptor of this process, which may be a copy of the one that made it.
+    /// Have the link point to the descriptor of this process, which may be a copy of the one that
+    /// made it.
     pub(crate) fn link(&self) -> Result<(), Failure> {
         let Self::Memory { memory, link } = self else {
             return Ok(());

@@ -1,8 +1,10 @@
 //! The census: the launcher follows the tree of its descendants, between its other work.
 //!
-//! A process with a pager charges the group itself. The census charges what the others have, so that the managed ones give way: those without the
-//! agent (static, `env -i`, another user's, set-uid, ...), which it counts and names, and those whose agent is idle. It keeps a group that runs in
-//! another within that one's limit, and it applies the OOM rule, since nobody else knows all who belong to the group.
+//! A process with a pager charges the group itself. The census charges what the others have, so
+//! that the managed ones give way: those without the agent (static, `env -i`, another user's,
+//! set-uid, ...), which it counts and names, and those whose agent is idle. It keeps a group that
+//! runs in another within that one's limit, and it applies the OOM rule, since nobody else knows
+//! all who belong to the group.
 //!
 //! ```text
 //! step  discover  numbers that were given out since the last step -> children of members, and orphans whose environment names the group
@@ -10,7 +12,8 @@
 //!       outer     what the group around this one leaves -> Key::OuterMax; what this one has -> that group's words
 //!       rule      somebody asked (Key::OomAsked), or members without a pager exceed the limit -> the largest is killed
 //! ```
-//! Nothing that a program sees is changed: no subreaper, no tracing. Who was seen once stays known, whoever its parent is by now.
+//! Nothing that a program sees is changed: no subreaper, no tracing. Who was seen once stays known,
+//! whoever its parent is by now.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
@@ -31,26 +34,31 @@ use self::process::{Cursor, Image, Loaded, Sizes, Stat, Status};
 use self::rule::Rule;
 pub(crate) use self::rule::say as say_killed;
 
-/// Between two looks at who is new where there is a limit: what a process fills meanwhile is charged late.
+/// Between two looks at who is new where there is a limit: what a process fills meanwhile is
+/// charged late.
 const LOOK: Duration = Duration::from_millis(10);
 /// The same where for a second nobody has come, and no member without a pager has grown.
 const LOOK_CALM: Duration = Duration::from_millis(20);
 const CALM_AFTER: Duration = Duration::from_secs(1);
 /// The same where there is none: only what lives shorter is not counted.
 const LOOK_UNLIMITED: Duration = Duration::from_millis(50);
-/// The memory of members is sampled as soon as one could have filled the room that is left, at a page a microsecond and some more.
+/// The memory of members is sampled as soon as one could have filled the room that is left, at a
+/// page a microsecond and some more.
 const FILLED_PER_SECOND: u64 = 2 << 30;
 const SAMPLE_MOST: Duration = Duration::from_secs(1);
 /// One part in so many of a core's time is spent at most, while many processes come and go.
 const SHARE: u32 = 40;
-/// Shared memory is looked at so often at most, and for one part in so many of the time: it takes a walk through page tables.
+/// Shared memory is looked at so often at most, and for one part in so many of the time: it takes a
+/// walk through page tables.
 const SHMEM: Duration = Duration::from_secs(1);
 const SHMEM_SHARE: u32 = 100;
 /// A process that has not ended is looked at so often for another image.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// More numbers than this were not given out one by one while nobody looked, or it is cheaper to list all processes.
+/// More numbers than this were not given out one by one while nobody looked, or it is cheaper to
+/// list all processes.
 const NEW_MAX: i32 = 2000;
-/// A child that a managed process forked has its pager, or its own image, by then. Until then what it has is its parent's.
+/// A child that a managed process forked has its pager, or its own image, by then. Until then what
+/// it has is its parent's.
 const CHILD_GRACE: Duration = Duration::from_millis(200);
 /// A process that had a pager has ended by then.
 const ENDING: Duration = Duration::from_secs(1);
@@ -58,7 +66,8 @@ const ENDING: Duration = Duration::from_secs(1);
 const LOADED_BY: Duration = Duration::from_secs(2);
 /// Below this it does not matter whether what a forked process has is its parent's too.
 const SHARED_MIN: u64 = 256 << 10;
-/// More than an agent that is idle can leave unmanaged: mappings below 4 MiB, and data that came with the program.
+/// More than an agent that is idle can leave unmanaged: mappings below 4 MiB, and data that came
+/// with the program.
 const IDLE_MOST: u64 = 8 << 20;
 /// Less is not worth a line.
 const WORTH_A_LINE: u64 = 1 << 20;
@@ -183,7 +192,8 @@ impl Census {
         }
     }
 
-    /// CMD has been started: it is the first member, and who was there before is no descendant of it.
+    /// CMD has been started: it is the first member, and who was there before is no descendant of
+    /// it.
     pub(crate) fn begin(&mut self, cmd: i32) {
         if let Some(stat) = Stat::of(cmd) {
             self.add(cmd, stat, None);
@@ -344,7 +354,8 @@ impl Census {
             .map(|slot| group.field(*slot, Field::Pid) as i32)
             .collect();
         inner::forget_dead(group);
-        // Those that nobody saw begin. What a slot says is a number where its process lives, and may be a stranger's here.
+        // Those that nobody saw begin. What a slot says is a number where its process lives, and
+        // may be a stranger's here.
         for pid in &slots {
             if !self.members.contains_key(pid)
                 && process::names_group(*pid, &self.variable)

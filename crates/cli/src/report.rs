@@ -105,7 +105,8 @@ fn percentile(buckets: &[u64; BUCKETS], share: f64) -> u64 {
     buckets.iter().position(reaches).map_or(0, |i| 1 << (i + 6))
 }
 
-/// CMD has ended: write what was asked for. Where that cannot be done a line says so: the exit status is CMD's.
+/// CMD has ended: write what was asked for. Where that cannot be done a line says so: the exit
+/// status is CMD's.
 pub(crate) fn finish(group: &OpenGroup, options: &RunOptions, others: &[String]) {
     if let Some(path) = &options.stat_json {
         let text = format!("{:#}\n", Value::Object(counters(&group.name, &group.group)));

@@ -61,7 +61,8 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
         None => {}
     }
     let swap = choose_swap(options)?;
-    // From here on: a limit of file sizes is told by SIGXFSZ too, which would end us without a word.
+    // From here on: a limit of file sizes is told by SIGXFSZ too, which would end us without a
+    // word.
     let signals = Signals::begin().map_err(|e| Failure::new(format!("signals: {}", describe(e))))?;
     let watch = match set_up(options, memory_max, &swap) {
         Ok(watch) => Some(watch),
@@ -352,13 +353,15 @@ fn program(options: &RunOptions, watch: Option<&Watch>) -> Result<Program, Failu
     })
 }
 
-/// How long CMD may take until it has loaded the agent, where nothing can be seen of it but that it has not.
+/// How long CMD may take until it has loaded the agent, where nothing can be seen of it but that it
+/// has not.
 const LOADS_WITHIN: Duration = Duration::from_secs(60);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Wait for CMD, passing on the signals that are sent to this process. `None`: CMD had to be ended, since it `must_load` the agent
-/// and did not. Orphans that come to this process (the first of a namespace, a subreaper) are waited for as well.
+/// Wait for CMD, passing on the signals that are sent to this process. `None`: CMD had to be ended,
+/// since it `must_load` the agent and did not. Orphans that come to this process (the first of a
+/// namespace, a subreaper) are waited for as well.
 fn wait(cmd: i32, signals: &Signals, mut watch: Option<&mut Watch>, must_load: bool) -> Option<ExitStatus> {
     let leads_session = launch::leads_session();
     let started = Instant::now();
@@ -418,8 +421,9 @@ fn attend(signal: Signal, cmd: i32, leads_session: bool) {
     }
 }
 
-/// Whether a signal that came here has to be sent to CMD too. Those of the terminal reach CMD by themselves, being for the whole process
-/// group; but that the terminal has gone is told to the leader of the session alone. What CMD sends to its process group it has itself.
+/// Whether a signal that came here has to be sent to CMD too. Those of the terminal reach CMD by
+/// themselves, being for the whole process group; but that the terminal has gone is told to the
+/// leader of the session alone. What CMD sends to its process group it has itself.
 fn is_for_cmd(signal: Signal, cmd: i32, leads_session: bool) -> bool {
     let is_own = [cmd, uzswap_sys::thread::pid()].contains(&signal.sender);
     match signal.code {
@@ -429,7 +433,8 @@ fn is_for_cmd(signal: Signal, cmd: i32, leads_session: bool) -> bool {
     }
 }
 
-/// Say what pagers had to say when they stopped their processes, and why CMD ended if that is not for itself to say.
+/// Say what pagers had to say when they stopped their processes, and why CMD ended if that is not
+/// for itself to say.
 fn last_words(group: &Group, cmd: &str, status: ExitStatus) {
     let last_words = group.last_words();
     if !last_words.is_empty() {

@@ -1,6 +1,7 @@
-//! What has to be looked after as long as anybody of a group lives: descriptors that outlive their processes (`uzswap_sys::keep`), the
-//! agent where it is a file in memory, the group's name. The launcher does it while CMD runs. What has left CMD behind by then, a
-//! daemon, is looked after by a copy of the launcher in the background, so that the launcher can end with CMD as CMD would.
+//! What has to be looked after as long as anybody of a group lives: descriptors that outlive their
+//! processes (`uzswap_sys::keep`), the agent where it is a file in memory, the group's name. The
+//! launcher does it while CMD runs. What has left CMD behind by then, a daemon, is looked after by
+//! a copy of the launcher in the background, so that the launcher can end with CMD as CMD would.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -62,7 +63,8 @@ impl Watch {
         Keeper::make_room(PROCESSES as u64);
     }
 
-    /// Sleep until something happens, to `also` perhaps, for `time` at most, and do what there is to do.
+    /// Sleep until something happens, to `also` perhaps, for `time` at most, and do what there is
+    /// to do.
     pub(crate) fn step(&mut self, also: Option<BorrowedFd<'_>>, time: Option<Duration>) {
         let until = self.census.due_in();
         let time = Some(time.unwrap_or(until).min(until).as_nanos() as u64);
@@ -97,8 +99,8 @@ impl Watch {
         !self.group.has_members() && !is_outlived && !self.is_entered(cmd) && !self.census.has_members()
     }
 
-    /// Whether a process that began after `cmd` is in the group by its environment: one that has just been loaded, whose agent does
-    /// not lock its membership yet, or one without an agent.
+    /// Whether a process that began after `cmd` is in the group by its environment: one that has
+    /// just been loaded, whose agent does not lock its membership yet, or one without an agent.
     fn is_entered(&self, cmd: i32) -> bool {
         // The last process id that was given out, at its end.
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -123,7 +125,8 @@ impl Watch {
             .any(is_mine)
     }
 
-    /// CMD has ended. Remove the group, or leave a copy of this process behind that does so when the last of the group has gone.
+    /// CMD has ended. Remove the group, or leave a copy of this process behind that does so when
+    /// the last of the group has gone.
     pub(crate) fn end(mut self, cmd: i32) {
         // Whether its memory has outlived it.
         self.step(None, Some(Duration::ZERO));

@@ -2,8 +2,8 @@
 
 use object::{Object, ObjectSymbol};
 
-/// What the agent may bind to: what is left open is the program's, if it defines such a name. No function; this variable libc itself
-/// looks up in the same way.
+/// What the agent may bind to: what is left open is the program's, if it defines such a name. No
+/// function; this variable libc itself looks up in the same way.
 const ALLOWED: [&str; 1] = ["__curbrk"];
 
 #[test]

@@ -1,4 +1,5 @@
-//! Who belongs to a group without a pager of its own: it is seen, charged and named, and the limit holds for all together.
+//! Who belongs to a group without a pager of its own: it is seen, charged and named, and the limit
+//! holds for all together.
 
 mod common;
 
@@ -152,7 +153,8 @@ fn pss_anon(pid: i32) -> u64 {
     kib.unwrap_or(0) << 10
 }
 
-/// A process that escapes the agent by `escape` holds 24 MiB, a managed one has 40 MiB: together they have 48.
+/// A process that escapes the agent by `escape` holds 24 MiB, a managed one has 40 MiB: together
+/// they have 48.
 fn is_seen(name: &str, link: &[&str], escape: &str, reason: &str) {
     let escapes = Program::compile(&format!("{name}-escapes"), link);
     let managed = Program::compile(&format!("{name}-managed"), &[]);
@@ -284,7 +286,8 @@ fn a_group_inside_another_stays_within_both_limits() {
     assert!(output.status.success(), "{}: {stderr}", output.status);
 }
 
-/// A server of 8 MiB and what it has started, of 120: the latter outgrows the limit, whoever of the two asks for the last page.
+/// A server of 8 MiB and what it has started, of 120: the latter outgrows the limit, whoever of the
+/// two asks for the last page.
 #[test]
 fn the_largest_is_killed() {
     if !can_manage() {
@@ -320,7 +323,8 @@ fn the_largest_is_killed() {
     }
 }
 
-/// Where a process says that it is number 1, another is that here: the first of the machine, from whom all descend.
+/// Where a process says that it is number 1, another is that here: the first of the machine, from
+/// whom all descend.
 #[test]
 fn nobody_else_is_a_member() {
     let unshares = |command: &mut Command| command.status().is_ok_and(|status| status.success());

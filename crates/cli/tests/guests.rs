@@ -1,4 +1,5 @@
-//! Programs that bring functions of their own for what libc has, and run-time libraries that expect to be the first.
+//! Programs that bring functions of their own for what libc has, and run-time libraries that expect
+//! to be the first.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Programs that do what few programs do: each says `right` if it saw what it would have seen without a pager.
+//! Programs that do what few programs do: each says `right` if it saw what it would have seen
+//! without a pager.
 
 mod common;
 
@@ -72,7 +73,8 @@ fn where_a_stack_was_is_memory_like_any() {
     assert!(run.count("zswpout") > 5_000, "{:#}", run.counters);
 }
 
-/// The device is full: what it does not take goes to the pool, and when that is full too, the limit holds.
+/// The device is full: what it does not take goes to the pool, and when that is full too, the limit
+/// holds.
 #[test]
 fn a_device_without_space_lifts_no_limit() {
     if !can_manage() {

@@ -1,4 +1,5 @@
-//! The launcher is not to be noticed, but for the limit, and the limit is not to be escaped without a word.
+//! The launcher is not to be noticed, but for the limit, and the limit is not to be escaped without
+//! a word.
 
 mod common;
 
@@ -62,7 +63,8 @@ fn peak(output: &Output) -> u64 {
 }
 
 const DATA: &str = "64";
-/// What has [`DATA`] under 24M: mapped files count too, and what a loaded machine lets through for moments.
+/// What has [`DATA`] under 24M: mapped files count too, and what a loaded machine lets through for
+/// moments.
 const PEAK_MAX: u64 = 52 << 20;
 
 #[test]
@@ -212,7 +214,8 @@ fn the_first_process_of_a_namespace_reaps_orphans() {
     );
 }
 
-/// A shell traps no signal that it was started with ignored, as what a shell starts in the background is.
+/// A shell traps no signal that it was started with ignored, as what a shell starts in the
+/// background is.
 const DEFAULT_SIGNALS: [&str; 2] = ["env", "--default-signal"];
 
 #[test]
@@ -276,7 +279,8 @@ fn wait_until_gone(group: &str) {
     }
 }
 
-/// The status is CMD's, at once, and what CMD leaves behind is managed still, with all that it starts.
+/// The status is CMD's, at once, and what CMD leaves behind is managed still, with all that it
+/// starts.
 #[test]
 fn what_outlives_cmd_is_managed_still() {
     if !can_manage() {
@@ -318,7 +322,8 @@ fn what_outlives_cmd_is_managed_still() {
     }
 }
 
-/// The first process of a namespace has the number of the machine's first one, whose children are none of the group's.
+/// The first process of a namespace has the number of the machine's first one, whose children are
+/// none of the group's.
 #[test]
 fn the_machine_is_no_member_of_a_group_with_a_namespace() {
     let within = ["unshare", "-pf", "--mount-proc"];

@@ -1,4 +1,5 @@
-//! Processes that outlive those that forked them: what a dead parent was charged is nobody's, and its children live.
+//! Processes that outlive those that forked them: what a dead parent was charged is nobody's, and
+//! its children live.
 
 mod common;
 
@@ -28,7 +29,8 @@ fn rss_anon(pid: &str) -> u64 {
     kib.expect("its RssAnon") << 10
 }
 
-/// Run `orphans` under the limit: all that the last process reads is whole, and it alone is charged in the end.
+/// Run `orphans` under the limit: all that the last process reads is whole, and it alone is charged
+/// in the end.
 fn outlives(program: &PathBuf, mode: &str) {
     let group = format!("orphans-{mode}-{}", std::process::id());
     let mut child = uzswap_run()

@@ -1,8 +1,9 @@
-//! Ordinary lives of processes, each under a limit and, as its twin, without: what is printed, the status and what the
-//! program verifies itself must be the same, and nothing may be left.
+//! Ordinary lives of processes, each under a limit and, as its twin, without: what is printed, the
+//! status and what the program verifies itself must be the same, and nothing may be left.
 //!
-//! A life is a line of a table at the end of this file; its programs are in `programs/`. The twin is run first. Lines of
-//! uzswap on the managed one's standard error are allowed only where its life says so.
+//! A life is a line of a table at the end of this file; its programs are in `programs/`. The twin
+//! is run first. Lines of uzswap on the managed one's standard error are allowed only where its
+//! life says so.
 
 mod common;
 
@@ -113,7 +114,8 @@ impl Life {
         self
     }
 
-    /// Its output ends when the last process has ended that writes to it. Who hangs is ended, and so told from its twin.
+    /// Its output ends when the last process has ended that writes to it. Who hangs is ended, and
+    /// so told from its twin.
     fn output(&self, launcher: &[String], group: &str, directory: &Path) -> Output {
         let (over, is_over) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|scope| {
@@ -305,7 +307,8 @@ impl Drop for Directory {
     }
 }
 
-/// The directory of the compiled programs: `births` and `births-static`, and so on, beside uzswap and the torture machine.
+/// The directory of the compiled programs: `births` and `births-static`, and so on, beside uzswap
+/// and the torture machine.
 fn bin() -> &'static Path {
     static BIN: OnceLock<PathBuf> = OnceLock::new();
     BIN.get_or_init(|| {

@@ -1,14 +1,16 @@
-//! Address space as few programs use it: many mappings, wide ones, threads by the ten thousand. Each ends, and holds what was
-//! written.
+//! Address space as few programs use it: many mappings, wide ones, threads by the ten thousand.
+//! Each ends, and holds what was written.
 
 mod common;
 
 use common::{Run, can_manage, compile, run};
 
-/// Seconds after which a program counts as one that does not end: many times what any of these takes.
+/// Seconds after which a program counts as one that does not end: many times what any of these
+/// takes.
 const ENDLESS: &str = "120";
 
-/// `programs/mappings.c` with `args`, run under `options`: it must see what it would have seen without a pager.
+/// `programs/mappings.c` with `args`, run under `options`: it must see what it would have seen
+/// without a pager.
 fn mappings(what: &str, count: &str, options: &[&str]) -> Run {
     let program = compile("mappings");
     let path = program.to_str().expect("a name of ours");

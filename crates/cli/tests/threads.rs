@@ -1,4 +1,5 @@
-//! Whose threads the pager's are: the process ends with the program's, and none of them depends on another's life.
+//! Whose threads the pager's are: the process ends with the program's, and none of them depends on
+//! another's life.
 
 mod common;
 

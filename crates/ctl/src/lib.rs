@@ -37,7 +37,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 const VERSION: u64 = 13;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
-/// Set: what cannot be managed runs on ([`Key::AllowUnmanaged`]), also where the group file cannot be read.
+/// Set: what cannot be managed runs on ([`Key::AllowUnmanaged`]), also where the group file cannot
+/// be read.
 pub const ENV_ALLOW_UNMANAGED: &str = "UZSWAP_ALLOW_UNMANAGED";
 
 /// Where the launcher of the group of this file (a path) keeps descriptors for its processes (`uzswap_sys::keep`).
@@ -57,8 +58,8 @@ const SLOTS: usize = 1152;
 const SLOT_WORDS: usize = 32;
 /// Processes that a group can hold at a time.
 pub const PROCESSES: usize = 1024;
-/// The byte of the file that members lock, all together, as long as they have it mapped (`uzswap_sys::shared`). The leases on the slots
-/// come first, and the launcher's.
+/// The byte of the file that members lock, all together, as long as they have it mapped
+/// (`uzswap_sys::shared`). The leases on the slots come first, and the launcher's.
 pub const MEMBERSHIP: usize = PROCESSES + 1;
 const LAST_WORDS: usize = SLOTS + PROCESSES * SLOT_WORDS;
 const LAST_WORDS_WORDS: usize = 64;
@@ -141,7 +142,8 @@ pub enum Key {
     Spin = 36,
     /// How often relatives found that they share other pages than they thought.
     Unshared = 37,
-    /// Bytes of members that charge nothing themselves, having no agent or one that is idle. The launcher's census keeps it.
+    /// Bytes of members that charge nothing themselves, having no agent or one that is idle. The
+    /// launcher's census keeps it.
     Census = 38,
     /// Of those, the bytes of members without an agent.
     Unmanaged = 39,
@@ -165,15 +167,17 @@ pub enum Key {
     OomName = 48,
     /// When the census last looked, nanoseconds of CLOCK_MONOTONIC.
     CensusAt = 50,
-    /// A process asks the census to apply the OOM rule, which it may not do itself: bytes that it lacks; 0: none asks.
+    /// A process asks the census to apply the OOM rule, which it may not do itself: bytes that it
+    /// lacks; 0: none asks.
     OomAsked = 51,
     // 52 .. 63 are the census's.
     /// 1: what cannot be managed runs on without limit.
     AllowUnmanaged = 64,
     /// How many programs have been loaded with the agent, ever.
     Joined = 65,
-    // 66 .. 71 are the launcher's, 72 .. 79 of leases and charges, 80 .. 87 of threads, 88 .. 95 of scale, 96 .. 103 of hooks and swap files,
-    // 104 .. 135 are of groups inside this one (`inner`), 136 .. 167 nobody's.
+    // 66 .. 71 are the launcher's, 72 .. 79 of leases and charges, 80 .. 87 of threads, 88 .. 95 of
+    // scale, 96 .. 103 of hooks and swap files, 104 .. 135 are of groups inside this one (`inner`),
+    // 136 .. 167 nobody's.
     /// How they fail: a set of [`FailKind`]s.
     FailKinds = 1088,
 }
@@ -434,7 +438,8 @@ impl Group {
         self.field(slot, Field::Charge).saturating_sub(twice)
     }
 
-    /// The limit that holds now: `memory.max`, or what the group around this one leaves if that is less.
+    /// The limit that holds now: `memory.max`, or what the group around this one leaves if that is
+    /// less.
     pub fn memory_max(&self) -> u64 {
         match self.get(Key::OuterMax) {
             0 => self.get(Key::MemoryMax),

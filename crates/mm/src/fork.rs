@@ -248,8 +248,9 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
 }
 
 impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
-    /// Call `copy_in` with every page that is stored, which is not mapped then, as long as it answers true; `None`: its contents are lost. True: that was all.
-    /// No word changes: nothing of it may leave any more.
+    /// Call `copy_in` with every page that is stored, which is not mapped then, as long as it
+    /// answers true; `None`: its contents are lost. True: that was all. No word changes: nothing of
+    /// it may leave any more.
     pub fn bring_back(
         &mut self,
         mm: &Mm<R, M>,

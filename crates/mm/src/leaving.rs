@@ -1,4 +1,5 @@
-//! Isolation where pages cannot move, on old kernels (Linux 5.7 to 6.7) all, on others those of read-only memory: protect, copy, drop.
+//! Isolation where pages cannot move, on old kernels (Linux 5.7 to 6.7) all, on others those of
+//! read-only memory: protect, copy, drop.
 //!
 //! ```text
 //!            under the lock: protected from writing,              without it: dropped,

@@ -343,7 +343,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         SwapOut::from_word(self.swap_out.load(Ordering::Relaxed).into())
     }
 
-    /// Tell the lists what time it is: the age of folios is known to as much as lies between two calls. What the device refused is offered to it again.
+    /// Tell the lists what time it is: the age of folios is known to as much as lies between two
+    /// calls. What the device refused is offered to it again.
     pub fn tick(&self) {
         let now = self.machine.now_ns();
         self.device_refuses.store(false, Ordering::Relaxed);

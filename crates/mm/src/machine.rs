@@ -112,7 +112,8 @@ pub trait Machine {
 
     /// Ask to take pages out of their mapping; without the engine's lock. `None`: not now, or not by this thread.
     fn begin_isolation(&self) -> Option<Self::Isolation>;
-    /// Whether pages cannot move here, so that all leave by [`copy_out`](Self::copy_out); [`move_in`](Self::move_in) copies back.
+    /// Whether pages cannot move here, so that all leave by [`copy_out`](Self::copy_out);
+    /// [`move_in`](Self::move_in) copies back.
     fn copies(&self) -> bool;
     /// Whether pages without a frame may be guards, which copying in would take away: only the page that faulted is certainly none.
     fn may_have_guards(&self) -> bool {
@@ -128,8 +129,8 @@ pub trait Machine {
     /// Move the mapped pages from `vpn` on into staging slots from `slot` on, atomically for each page: the
     /// program's next touch faults.
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done;
-    /// Copy the mapped pages from `vpn` on into staging slots from `slot` on. They stay mapped, protected from writing, until
-    /// [`give_up`](Self::give_up) takes them away (`leaving`).
+    /// Copy the mapped pages from `vpn` on into staging slots from `slot` on. They stay mapped,
+    /// protected from writing, until [`give_up`](Self::give_up) takes them away (`leaving`).
     fn copy_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done;
     /// Move staged pages back and wake whoever waits for them.
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done;

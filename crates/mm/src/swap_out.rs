@@ -33,8 +33,9 @@ struct Write {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Whether pages bypass zswap now: because they are to, or the pool has no room for this process and never will by its own doing. What
-    /// the device refuses goes to the pool, if that may take it.
+    /// Whether pages bypass zswap now: because they are to, or the pool has no room for this
+    /// process and never will by its own doing. What the device refuses goes to the pool, if that
+    /// may take it.
     pub(crate) fn bypasses_zswap(&self) -> bool {
         let is_shut = !self.is_enabled() || self.pool_limit.load(Ordering::Relaxed) == 0;
         let is_asked = self.swap_out() == SwapOut::Direct && !self.device_refuses.load(Ordering::Relaxed);

@@ -287,8 +287,8 @@ impl SwapSlots {
         }
     }
 
-    /// As [`put`](Self::put), by a writer whose write failed: the next one gets these slots, and not ever more that were never
-    /// written, since what is known of each costs memory.
+    /// As [`put`](Self::put), by a writer whose write failed: the next one gets these slots, and
+    /// not ever more that were never written, since what is known of each costs memory.
     pub fn put_unwritten(&mut self, first: u32, slots: u32) {
         self.put(first, slots);
         let (cluster, start) = (first / CLUSTER, first % CLUSTER);

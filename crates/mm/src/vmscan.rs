@@ -55,8 +55,8 @@ pub struct Scan {
     /// left, breaking the sharing (outside the lock) and [`Mm::isolate_range`] gets at the latter. Of those that we know of:
     /// [`Mm::take_shared`].
     pub shared: Vec<PageRange>,
-    /// Pages that could not move because of what may be done with their mapping: [`Mm::isolate_by_copy`] gets at those that are not to be
-    /// written to.
+    /// Pages that could not move because of what may be done with their mapping:
+    /// [`Mm::isolate_by_copy`] gets at those that are not to be written to.
     pub unmovable: Vec<PageRange>,
     /// Reclaim must wait until events were read.
     pub again: bool,
@@ -165,8 +165,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         true
     }
 
-    /// Take the resident pages of `range`, which refuse to move ([`Scan::unmovable`]), by copying them. Returns how many were isolated. Only
-    /// for the thread that copies where none move.
+    /// Take the resident pages of `range`, which refuse to move ([`Scan::unmovable`]), by copying
+    /// them. Returns how many were isolated. Only for the thread that copies where none move.
     pub fn isolate_by_copy(&self, isolation: &M::Isolation, range: PageRange) -> u64 {
         let mut scan = Scan::default();
         let (mut refused, mut at) = (0, range.start);
@@ -200,7 +200,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         })
     }
 
-    /// Pages of `range` refuse to move as a mapping: they are not asked one by one until [`forget_unmovable`](Self::forget_unmovable).
+    /// Pages of `range` refuse to move as a mapping: they are not asked one by one until
+    /// [`forget_unmovable`](Self::forget_unmovable).
     pub fn note_unmovable(&self, range: PageRange) {
         self.with(|inner| inner.unmovable.insert(range));
     }
@@ -355,7 +356,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         PageRange::new(Vpn::new(start - below), below + run.pages() + above)
     }
 
-    /// Copy the first resident pages of `range` that are neighbours, as many as may leave together. Returns where to go on.
+    /// Copy the first resident pages of `range` that are neighbours, as many as may leave together.
+    /// Returns where to go on.
     fn copy_run<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, range: PageRange, scan: &mut Scan) -> Vpn
     where
         M: Machine<Arena = A>,

@@ -1,6 +1,7 @@
-//! Credentials. In Linux each thread has its own, and libc changes only those of threads that it knows: so the threads made here take on what the
-//! program's have, all of them, before the program goes on ([`ask`], [`follow`]). The memory that they share is the program's to write, so what any of them
-//! holds it holds.
+//! Credentials. In Linux each thread has its own, and libc changes only those of threads that it
+//! knows: so the threads made here take on what the program's have, all of them, before the program
+//! goes on ([`ask`], [`follow`]). The memory that they share is the program's to write, so what any
+//! of them holds it holds.
 
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
@@ -204,7 +205,8 @@ fn own_seat() -> Option<&'static AtomicU64> {
     SEATED.get((mark ^ MARK) as usize)
 }
 
-/// Take on what is asked for, if that was not done. Called by threads made here whenever one has waited.
+/// Take on what is asked for, if that was not done. Called by threads made here whenever one has
+/// waited.
 pub fn follow() {
     let asked = ASKED.load(Ordering::Acquire);
     let Some(seat) = own_seat() else { return };
@@ -221,7 +223,8 @@ pub fn follow() {
     seat.store(taken_on & !u64::from(u32::MAX) | asked, Ordering::Release);
 }
 
-/// Have all threads made here take on `credentials`, as soon as each looks ([`follow`]), which the caller sees to.
+/// Have all threads made here take on `credentials`, as soon as each looks ([`follow`]), which the
+/// caller sees to.
 pub fn ask(credentials: &Credentials) {
     let mut wanted = WANTED.lock();
     *wanted = Some(credentials.clone());
@@ -237,10 +240,12 @@ pub fn have_all_followed() -> bool {
     })
 }
 
-/// In a forked child: what was asked for is what the forking thread has, and its threads are made from that one.
+/// In a forked child: what was asked for is what the forking thread has, and its threads are made
+/// from that one.
 pub fn reset_in_child() {
     if WANTED.is_locked() {
-        // SAFETY: locked by a thread of the parent, which does not exist here and does no more than read or replace what is replaced next.
+        // SAFETY: locked by a thread of the parent, which does not exist here and does no more than
+        // read or replace what is replaced next.
         unsafe { WANTED.force_unlock() };
     }
 }

@@ -144,8 +144,9 @@ impl File {
         Ok(())
     }
 
-    /// Have the file be `len` bytes long, or as long as this process may make it and the filesystem lets it be. It takes no space by that, and what
-    /// the process may write later does not matter to [`write_mapped`](Self::write_mapped). Returns the length.
+    /// Have the file be `len` bytes long, or as long as this process may make it and the filesystem
+    /// lets it be. It takes no space by that, and what the process may write later does not matter
+    /// to [`write_mapped`](Self::write_mapped). Returns the length.
     pub fn lengthen(&self, len: u64) -> u64 {
         let page = PAGE_SIZE as u64;
         let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
@@ -160,8 +161,8 @@ impl File {
         0
     }
 
-    /// As [`write_at`](Self::write_at), whole pages inside the file, where RLIMIT_FSIZE forbids that: through a mapping, to which it does
-    /// not apply.
+    /// As [`write_at`](Self::write_at), whole pages inside the file, where RLIMIT_FSIZE forbids
+    /// that: through a mapping, to which it does not apply.
     ///
     /// # Errors
     /// As for [`write_at`](Self::write_at); EOPNOTSUPP where space cannot be had beforehand.
@@ -183,7 +184,8 @@ impl File {
             1,
             0,
         ];
-        // SAFETY: copies between `bytes` and the mapping, both of `len` bytes; a page that cannot be written is an error here and not SIGBUS.
+        // SAFETY: copies between `bytes` and the mapping, both of `len` bytes; a page that cannot
+        // be written is an error here and not SIGBUS.
         let copied = unsafe { crate::thread::syscall(nr, args) };
         // SAFETY: mapped above, known to nobody else.
         let _ = unsafe { munmap(map, len) };
@@ -350,7 +352,8 @@ pub fn grants_capabilities(path: &CStr) -> bool {
 static STDERR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 fn stderr() -> Option<(BorrowedFd<'static>, [u64; 2])> {
-    // SAFETY: borrowed for a call or two, which fail, harmlessly, if the program closes it meanwhile.
+    // SAFETY: borrowed for a call or two, which fail, harmlessly, if the program closes it
+    // meanwhile.
     let fd = unsafe { BorrowedFd::borrow_raw(2) };
     fs::fstat(fd).ok().map(|stat| (fd, [stat.st_dev, stat.st_ino]))
 }
@@ -364,8 +367,8 @@ pub fn note_stderr() {
         .for_each(|(word, now)| word.store(now, Ordering::Relaxed));
 }
 
-/// Write a line to stderr, ignoring errors. False: its number stands for something else than when [`note_stderr`] looked, a file of
-/// the program perhaps, and nothing was written.
+/// Write a line to stderr, ignoring errors. False: its number stands for something else than when
+/// [`note_stderr`] looked, a file of the program perhaps, and nothing was written.
 pub fn write_stderr(line: &str) -> bool {
     let then = [0, 1].map(|i| STDERR[i].load(Ordering::Relaxed));
     match stderr() {

@@ -5,7 +5,8 @@
 //! zeros, which it writes to a file or a socket. So the launcher holds a copy until the whole process is gone. With the
 //! userfaultfd still there, and nobody to serve it, the dying thread's copy fails, as it would at any fatal signal.
 //!
-//! A pager holds the one end of a pipe, its *lifeline*. Where that is cut and the process is not gone, somebody may go on with its memory:
+//! A pager holds the one end of a pipe, its *lifeline*. Where that is cut and the process is not
+//! gone, somebody may go on with its memory:
 //!
 //! ```text
 //! SERVED   its pager lives; a byte on the lifeline: all that was swapped out is back, nothing is to be kept
@@ -211,7 +212,8 @@ fn fail(memory: &Uffd, addr: usize) {
     }
 }
 
-/// The child of a process that has the memory of process `pid`, which it has a copy of: as little of it as its parent.
+/// The child of a process that has the memory of process `pid`, which it has a copy of: as little
+/// of it as its parent.
 fn forked(pid: i32, event: Event) -> Option<Kept> {
     match event {
         Event::Fork(memory) => Some(Kept {
@@ -282,7 +284,8 @@ impl Keeper {
         core::iter::once(self.socket.as_fd()).chain(kept)
     }
 
-    /// Wait for something to happen, here or to `also`, for `wait_ns` at most, take what is handed over and drop what nobody needs any more.
+    /// Wait for something to happen, here or to `also`, for `wait_ns` at most, take what is handed
+    /// over and drop what nobody needs any more.
     ///
     /// # Errors
     /// What `poll` answers, but for an interruption.

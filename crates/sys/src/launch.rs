@@ -1,5 +1,6 @@
-//! Starting a program as if nobody stood between it and whoever started the launcher: with the dispositions and the mask of signals
-//! and the standard descriptors that the launcher was started with itself; and what reaches the launcher while it runs.
+//! Starting a program as if nobody stood between it and whoever started the launcher: with the
+//! dispositions and the mask of signals and the standard descriptors that the launcher was started
+//! with itself; and what reaches the launcher while it runs.
 
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -25,7 +26,8 @@ static CLOSED: AtomicU32 = AtomicU32::new(0);
 /// How SIGPIPE was disposed of then.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Before `main`: Rust's runtime, which runs there, opens /dev/null where a standard descriptor is closed, and ignores SIGPIPE.
+/// Before `main`: Rust's runtime, which runs there, opens /dev/null where a standard descriptor is
+/// closed, and ignores SIGPIPE.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static RECORD: extern "C" fn() = record;
@@ -59,7 +61,8 @@ fn dispose(signal: u32, handler: Option<usize>) -> usize {
     });
     let new = new.as_ref().map_or(null(), core::ptr::from_ref) as usize;
     let args = [signal as usize, new, &raw mut old as usize, MASK, 0, 0];
-    // SAFETY: the new disposition is to ignore the signal or the default, neither of which runs code; the old one has room.
+    // SAFETY: the new disposition is to ignore the signal or the default, neither of which runs
+    // code; the old one has room.
     let _ = unsafe { syscall(raw::__NR_rt_sigaction as usize, args) };
     old.handler
 }
@@ -89,8 +92,9 @@ const CODE: usize = 8;
 const SENDER: usize = 12;
 const VALUE: usize = 48;
 
-/// Not waited for: those that a mistake of this process raises, those that nobody can block, those that stop and continue it (as
-/// the terminal wants; [`stop`] has what was sent otherwise), and two of libc's own.
+/// Not waited for: those that a mistake of this process raises, those that nobody can block, those
+/// that stop and continue it (as the terminal wants; [`stop`] has what was sent otherwise), and two
+/// of libc's own.
 const LEFT_ALONE: [u32; 12] = [
     raw::SIGILL,
     raw::SIGTRAP,
@@ -215,7 +219,8 @@ pub const SIGKILL: i32 = raw::SIGKILL as i32;
 /// SIGSYS.
 pub const SIGSYS: i32 = raw::SIGSYS as i32;
 
-/// Stop this process as SIGTSTP would if it were not read from a descriptor; returns when it was continued.
+/// Stop this process as SIGTSTP would if it were not read from a descriptor; returns when it was
+/// continued.
 pub fn stop() {
     let mask = block_signals();
     crate::thread::signal(crate::thread::pid(), SIGTSTP);
@@ -225,8 +230,8 @@ pub fn stop() {
 
 /// Whether this process leads its session: the kernel tells it alone that the terminal is gone.
 pub fn leads_session() -> bool {
-    // Not rustix's, which takes 0 for no answer: so the session of another PID namespace is called here.
-    // SAFETY: getsid(2) takes an integer.
+    // Not rustix's, which takes 0 for no answer: so the session of another PID namespace is called
+    // here. SAFETY: getsid(2) takes an integer.
     let session = unsafe { crate::thread::syscall(linux_raw_sys::general::__NR_getsid as usize, [0; 6]) };
     session == Ok(crate::thread::pid() as usize)
 }
@@ -266,7 +271,8 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([null()]).collect()
 }
 
-/// Start a program; returns its process id. Descriptors that are not closed on exec are its own too.
+/// Start a program; returns its process id. Descriptors that are not closed on exec are its own
+/// too.
 ///
 /// # Errors
 /// What `clone` and `execve` answer.
@@ -286,8 +292,9 @@ pub fn start(program: &Program, signals: &Signals) -> Result<i32> {
     let stack = Mapping::reserve(STACK)?;
     let flags = (raw::CLONE_VM | raw::CLONE_VFORK) as usize | raw::SIGCHLD as usize;
     let order_at = (&raw mut order).cast::<c_void>();
-    // SAFETY: this thread waits until the child runs another program or has ended, so the stack and the order outlive its use of
-    // them, and nobody else looks at them meanwhile. Signals are blocked: no handler runs in the child.
+    // SAFETY: this thread waits until the child runs another program or has ended, so the stack and
+    // the order outlive its use of them, and nobody else looks at them meanwhile. Signals are
+    // blocked: no handler runs in the child.
     let pid = unsafe { clone(flags, stack.addr() + STACK - 64, 0, become_program, order_at)? };
     match order.error.load(Ordering::Relaxed) {
         0 => Ok(pid as i32),
@@ -347,13 +354,15 @@ unsafe extern "C" {
     fn fork() -> c_int;
 }
 
-/// Have a copy of this process, which has no other thread, go on in the background: in a session of its own, with no terminal, none
-/// of the caller's descriptors but those to be kept, no directory in use, and signals as a program finds them. True: this is it.
+/// Have a copy of this process, which has no other thread, go on in the background: in a session of
+/// its own, with no terminal, none of the caller's descriptors but those to be kept, no directory
+/// in use, and signals as a program finds them. True: this is it.
 ///
 /// # Errors
 /// EAGAIN: no more processes; ENOMEM.
 pub fn fork_to_background(keep: &[RawFd]) -> Result<bool> {
-    // SAFETY: libc's, so what it knows of its thread is right in the copy. There is one thread: no lock is anybody else's.
+    // SAFETY: libc's, so what it knows of its thread is right in the copy. There is one thread: no
+    // lock is anybody else's.
     match unsafe { fork() } {
         -1 => return Err(Errno::AGAIN),
         0 => {}
@@ -379,7 +388,8 @@ fn close_all_but(keep: &[RawFd]) {
     let mut from = 3;
     for fd in keep.into_iter().chain([u32::MAX as usize]) {
         if fd > from {
-            // SAFETY: descriptors that this process inherited, or of values that it does not use any more.
+            // SAFETY: descriptors that this process inherited, or of values that it does not use
+            // any more.
             let _ = unsafe { syscall(raw::__NR_close_range as usize, [from, fd - 1, 0, 0, 0, 0]) };
         }
         from = from.max(fd + 1);

@@ -1,7 +1,8 @@
 //! libc's own functions, whoever else defines their names.
 //!
-//! `dlsym` gives what comes first: a program's `mmap`, or that of a sanitizer. It is looked up here in libc's image itself, which
-//! the dynamic linker's list of images leads to. Nothing is called on the way.
+//! `dlsym` gives what comes first: a program's `mmap`, or that of a sanitizer. It is looked up here
+//! in libc's image itself, which the dynamic linker's list of images leads to. Nothing is called on
+//! the way.
 
 use core::ffi::{CStr, c_char, c_void};
 
@@ -87,7 +88,8 @@ impl Headers {
         (0..count).map(move |i| unsafe { &*first.add(i) })
     }
 
-    /// Bytes of the image that are not in its file (.bss): memory that the program has without mapping any.
+    /// Bytes of the image that are not in its file (.bss): memory that the program has without
+    /// mapping any.
     pub fn zero_bytes(&self) -> usize {
         self.iter()
             .filter(|segment| segment.kind == PT_LOAD)
@@ -147,7 +149,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// All that is loaded, the program first. In a constructor: the dynamic linker's list is complete then, and nobody changes it.
+    /// All that is loaded, the program first. In a constructor: the dynamic linker's list is
+    /// complete then, and nobody changes it.
     pub fn all(program: Headers) -> impl Iterator<Item = Self> {
         // SAFETY: the program's dynamic section (promise of Headers).
         let debug = program
@@ -202,7 +205,8 @@ impl Image {
 
     /// Whether the image leaves this name open.
     pub fn asks_for(&self, name: &CStr) -> bool {
-        // SAFETY: the tables of an image; symbols that it does not define come before those that its hash table begins with.
+        // SAFETY: the tables of an image; symbols that it does not define come before those that
+        // its hash table begins with.
         unsafe {
             (1..*self.hash.add(1) as usize)
                 .map(|i| &*self.symbols.add(i))
@@ -250,7 +254,8 @@ impl Image {
     }
 }
 
-/// glibc's dynamic linker makes these addresses absolute, others leave them as they are in the file.
+/// glibc's dynamic linker makes these addresses absolute, others leave them as they are in the
+/// file.
 fn absolute(base: usize, value: usize) -> usize {
     if value < base { base + value } else { value }
 }

@@ -53,8 +53,8 @@ impl Mapping {
         Self::reserve_of_kind(len, align, 0)
     }
 
-    /// As [`reserve`](Self::reserve), of memory that does not count as the program's data, which RLIMIT_DATA limits: a stack that would grow downwards, but for a page
-    /// that is in the way.
+    /// As [`reserve`](Self::reserve), of memory that does not count as the program's data, which
+    /// RLIMIT_DATA limits: a stack that would grow downwards, but for a page that is in the way.
     ///
     /// # Errors
     /// As for [`reserve`](Self::reserve).

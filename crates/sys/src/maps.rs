@@ -1,4 +1,5 @@
-//! The mappings of this process, from `/proc/thread-self/maps`: asked for one by one (PROCMAP_QUERY, Linux 6.11), or read as text.
+//! The mappings of this process, from `/proc/thread-self/maps`: asked for one by one
+//! (PROCMAP_QUERY, Linux 6.11), or read as text.
 
 use linux_raw_sys::general as raw;
 use lock_api::RawMutex;

@@ -1,8 +1,9 @@
 //! What `/proc/self` tells about this process's memory.
 //!
-//! The files are opened once, by the thread that will read them: they stay bound to this address space whatever the
-//! program does to its root directory, identity or descriptors later. They are that thread's (`/proc/thread-self`): those of a process
-//! whose first thread has ended say that it has no memory.
+//! The files are opened once, by the thread that will read them: they stay bound to this address
+//! space whatever the program does to its root directory, identity or descriptors later. They are
+//! that thread's (`/proc/thread-self`): those of a process whose first thread has ended say that it
+//! has no memory.
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -294,8 +295,8 @@ impl ProcSelf {
         Ok(field(b"Anonymous:").saturating_sub(field(b"Pss_Anon:")))
     }
 
-    /// How far the end of this process is, which has `ours` threads beside the program's. The last thread that libc knows ends all of them; by the exit
-    /// system call each ends alone.
+    /// How far the end of this process is, which has `ours` threads beside the program's. The last
+    /// thread that libc knows ends all of them; by the exit system call each ends alone.
     pub fn life(&self, ours: u32) -> Life {
         /// What links a directory has without any in it.
         const LINKS: u64 = 2;
@@ -326,7 +327,8 @@ impl ProcSelf {
         creds::read(&self.leader.as_ref()?[2])
     }
 
-    /// Whether a child of this process has its memory (CLONE_VM, vfork), as far as we may know. One that has been left by such a child is not found.
+    /// Whether a child of this process has its memory (CLONE_VM, vfork), as far as we may know. One
+    /// that has been left by such a child is not found.
     pub fn shares_memory(&self) -> bool {
         let Some(tasks) = self.tasks.as_ref().filter(|_| !is_filtered()) else {
             return false;
@@ -457,7 +459,8 @@ impl ProcMem {
     }
 }
 
-/// Whether two processes have one memory, as a vfork child and its parent have. False also where that cannot be known.
+/// Whether two processes have one memory, as a vfork child and its parent have. False also where
+/// that cannot be known.
 pub fn shares_memory(one: i32, other: i32) -> bool {
     const KCMP_VM: usize = 1;
     let args = [one as usize, other as usize, KCMP_VM, 0, 0, 0];

@@ -13,8 +13,9 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::file;
 
-/// A mapped group file. The mapping lives as long as the process: forked children inherit it, nothing unmaps it. So the open
-/// file description that it is made from holds no lease, which would outlive its process with them: [`Leases`] has another.
+/// A mapped group file. The mapping lives as long as the process: forked children inherit it,
+/// nothing unmaps it. So the open file description that it is made from holds no lease, which would
+/// outlive its process with them: [`Leases`] has another.
 #[derive(Clone, Copy)]
 pub struct SharedWords(&'static [AtomicU64]);
 
@@ -28,7 +29,8 @@ impl SharedWords {
         let fd = fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
         let len = (count * 8) as u64;
         fs::ftruncate(&fd, len)?;
-        // Where there is no room for it nobody can write to it later: that would be a SIGBUS. 0 blocks: the file system has no limit.
+        // Where there is no room for it nobody can write to it later: that would be a SIGBUS. 0
+        // blocks: the file system has no limit.
         let room = fs::fstatfs(&fd)?;
         if room.f_blocks != 0 && (room.f_bfree as u64).saturating_mul(room.f_bsize as u64) < len {
             let _ = fs::unlink(path);
@@ -49,8 +51,9 @@ impl SharedWords {
         Self::map(&fd, count)
     }
 
-    /// Open an existing file, as a member: the lock on byte `membership` is shared by all that have the file mapped by this, forked
-    /// children too, until the last of them has ended or runs another program.
+    /// Open an existing file, as a member: the lock on byte `membership` is shared by all that have
+    /// the file mapped by this, forked children too, until the last of them has ended or runs
+    /// another program.
     ///
     /// # Errors
     /// As for [`open`](Self::open), and what `fcntl` answers.
@@ -59,7 +62,8 @@ impl SharedWords {
         if (fs::fstat(&fd)?.st_size as usize) < count * 8 {
             return Err(Errno::INVAL);
         }
-        // The mapping keeps the open file description, and so its lock, when the descriptor is closed.
+        // The mapping keeps the open file description, and so its lock, when the descriptor is
+        // closed.
         file::ofd_try_lock(fd.as_fd(), membership as i64, file::Lock::Shared)?;
         Self::map(&fd, count)
     }
@@ -92,8 +96,9 @@ fn open(path: &CStr) -> Result<OwnedFd> {
     fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
 }
 
-/// Leases on the slots of a group: locks on bytes of its file, by an open file description that is never mapped and in one
-/// descriptor table alone, so that nothing but the threads of that table keeps it.
+/// Leases on the slots of a group: locks on bytes of its file, by an open file description that is
+/// never mapped and in one descriptor table alone, so that nothing but the threads of that table
+/// keeps it.
 pub struct Leases(OwnedFd);
 
 impl Leases {

@@ -1,9 +1,10 @@
 //! A tracer for the pager's threads, so that nobody else can be.
 //!
-//! LeakSanitizer makes a process that shares the program's memory, has it stop all threads as their tracer, and reads all memory while they
-//! stand. Its first fault would wait for a pager that is stopped. But a thread has one tracer at most, and LeakSanitizer passes over
-//! threads that it cannot have. So a process of our own, which shares the memory as well, is the tracer of the pager's threads,
-//! and lets them run. It ends with them.
+//! LeakSanitizer makes a process that shares the program's memory, has it stop all threads as their
+//! tracer, and reads all memory while they stand. Its first fault would wait for a pager that is
+//! stopped. But a thread has one tracer at most, and LeakSanitizer passes over threads that it
+//! cannot have. So a process of our own, which shares the memory as well, is the tracer of the
+//! pager's threads, and lets them run. It ends with them.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -17,7 +18,8 @@ const PTRACE_CONT: usize = 7;
 const PTRACE_SEIZE: usize = 0x4206;
 /// Threads that a traced thread makes are traced too.
 const PTRACE_O_TRACECLONE: usize = 1 << 3;
-/// Yama: whom, beside its parents, a process lets trace it. LeakSanitizer names another one later, which ends nothing that has begun.
+/// Yama: whom, beside its parents, a process lets trace it. LeakSanitizer names another one later,
+/// which ends nothing that has begun.
 const PR_SET_PTRACER: usize = 0x5961_6d61;
 /// `__WALL`: threads too.
 const WALL: usize = 0x4000_0000;
@@ -34,8 +36,8 @@ const REFUSED: u32 = 1;
 const NAMED: u32 = 2;
 const DONE: u32 = 3;
 
-/// Have this thread, and all that it makes, traced from now on. Where that is not allowed, or somebody else traces it already, all stays as
-/// it is.
+/// Have this thread, and all that it makes, traced from now on. Where that is not allowed, or
+/// somebody else traces it already, all stays as it is.
 ///
 /// # Errors
 /// No process could be made.
@@ -64,7 +66,8 @@ pub fn raise() -> Result<()> {
     Ok(())
 }
 
-/// End the tracer, before the program gives up credentials: it would keep them, in memory that the program can write.
+/// End the tracer, before the program gives up credentials: it would keep them, in memory that the
+/// program can write.
 pub fn lower() {
     let traced = TRACER.swap(0, Ordering::AcqRel);
     if (traced >> 32) as i32 != thread::pid() {
@@ -72,7 +75,8 @@ pub fn lower() {
         return;
     }
     let tracer = traced as u32;
-    // SAFETY: integers; the process is our child and was not waited for, so the number is still its own.
+    // SAFETY: integers; the process is our child and was not waited for, so the number is still its
+    // own.
     let _ = unsafe {
         syscall(
             raw::__NR_kill as usize,
@@ -119,7 +123,8 @@ fn let_run() {
         // SAFETY: writes one integer.
         match unsafe { syscall(raw::__NR_wait4 as usize, [usize::MAX, place, WALL, 0, 0, 0]) } {
             Ok(thread) if status & 0xff == 0x7f => {
-                // A signal is passed on; what else stopped it (a new thread, a stop of the whole process) is not.
+                // A signal is passed on; what else stopped it (a new thread, a stop of the whole
+                // process) is not.
                 let (signal, event) = ((status >> 8) & 0xff, status >> 16);
                 let _ = ptrace(PTRACE_CONT, thread as i32, if event == 0 { signal as usize } else { 0 });
             }

@@ -1,8 +1,9 @@
 //! `memcpy`, `memmove`, `memset`, `memcmp` and `strlen` of our own.
 //!
-//! Compilers call these by name, and a name that a library leaves open belongs to whoever defines it first: the program. Its
-//! `memcpy` may take a lock that a thread holds which waits for kswapd, or lie in memory that kswapd has taken out. So the
-//! agent defines the names itself, hidden, as jumps to what is here; the C code that it links is bound to them as well.
+//! Compilers call these by name, and a name that a library leaves open belongs to whoever defines
+//! it first: the program. Its `memcpy` may take a lock that a thread holds which waits for kswapd,
+//! or lie in memory that kswapd has taken out. So the agent defines the names itself, hidden, as
+//! jumps to what is here; the C code that it links is bound to them as well.
 //!
 //! In assembly, since a compiler is free to turn a loop that copies into a call of `memcpy`.
 
@@ -17,8 +18,9 @@ static HAS_AVX2: AtomicBool = AtomicBool::new(false);
 /// Bytes from which on they are used: a step of the loop, which is done at least once.
 const AVX_LEAST: usize = 128;
 
-/// Look at what the processor can do. Until then, and where it has nothing better, SSE2 does all. (`rep movsb` is not used: on AMD it is
-/// ten times slower where the destination lies less than 64 bytes behind the source, modulo a page.)
+/// Look at what the processor can do. Until then, and where it has nothing better, SSE2 does all.
+/// (`rep movsb` is not used: on AMD it is ten times slower where the destination lies less than 64
+/// bytes behind the source, modulo a page.)
 pub fn choose() {
     let has_avx = __cpuid(1).ecx & (OSXSAVE | AVX) == OSXSAVE | AVX;
     let has_avx2 = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & AVX2 != 0;
@@ -104,7 +106,8 @@ pub unsafe extern "C" fn copy(to: *mut c_void, from: *const c_void, len: usize) 
         "movups [rdi + rdx - 32], xmm2",
         "movups [rdi + rdx - 16], xmm3",
         "ret",
-        // More than 64: the last (or, backwards, the first) 64 are loaded before anything is stored.
+        // More than 64: the last (or, backwards, the first) 64 are loaded before anything is
+        // stored.
         "6:",
         "mov rcx, rdi",
         "sub rcx, rsi",

@@ -1,9 +1,10 @@
 //! Replacing a libc function in place.
 //!
-//! glibc's malloc maps memory through internal calls that no interposed symbol sees, so the wrapper itself is
-//! replaced: its first bytes become a jump. The functions replaced (`brk`, `mmap`, `munmap`) are thin wrappers of one
-//! system call, which the replacements make themselves; so nothing of the original needs to be kept or
-//! relocated, and no symbol of the program is shadowed. That they are such wrappers is checked ([`is_wrapper`]).
+//! glibc's malloc maps memory through internal calls that no interposed symbol sees, so the wrapper
+//! itself is replaced: its first bytes become a jump. The functions replaced (`brk`, `mmap`,
+//! `munmap`) are thin wrappers of one system call, which the replacements make themselves; so
+//! nothing of the original needs to be kept or relocated, and no symbol of the program is shadowed.
+//! That they are such wrappers is checked ([`is_wrapper`]).
 
 use core::ffi::c_void;
 
@@ -18,8 +19,8 @@ use crate::mapping::Mapping;
 const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 const PATCH: usize = JUMP.len() + 8;
 
-/// Whether `code` is what is taken for granted of the wrapper of system call `number`: long enough for the jump, makes that call
-/// and no other, and never branches back to where the jump will be.
+/// Whether `code` is what is taken for granted of the wrapper of system call `number`: long enough
+/// for the jump, makes that call and no other, and never branches back to where the jump will be.
 pub fn is_wrapper(code: &[u8], number: u8) -> bool {
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
     // `mov eax, number`
@@ -28,8 +29,9 @@ pub fn is_wrapper(code: &[u8], number: u8) -> bool {
     code.len() >= PATCH && calls == 1 && code.windows(5).any(|bytes| bytes == load) && !branches_into_patch(code)
 }
 
-/// Whether anything in `code` may be a branch to its first bytes. (At any byte, since instructions are not told apart: rather one
-/// too many is refused.) Its very beginning is fine: it goes to the replacement then.
+/// Whether anything in `code` may be a branch to its first bytes. (At any byte, since instructions
+/// are not told apart: rather one too many is refused.) Its very beginning is fine: it goes to the
+/// replacement then.
 fn branches_into_patch(code: &[u8]) -> bool {
     let enters = |end: usize, offset: i64| (1..PATCH as i64).contains(&(end as i64 + offset));
     let short = code.windows(2).enumerate().any(|(at, bytes)| {
@@ -45,8 +47,8 @@ fn branches_into_patch(code: &[u8]) -> bool {
 /// Make `function` continue at `replacement`, if it is what it should be ([`is_wrapper`]).
 ///
 /// # Errors
-/// NOSYS: it is something else. EACCES, EPERM: the system forbids changing program text, and running it from a copy. Nothing was
-/// changed then.
+/// NOSYS: it is something else. EACCES, EPERM: the system forbids changing program text, and
+/// running it from a copy. Nothing was changed then.
 ///
 /// # Safety
 /// 1. `function` is a function of libc that no thread is executing now;
@@ -63,7 +65,8 @@ pub unsafe fn replace(function: &Function, number: u8, replacement: *const c_voi
     unsafe { patch(entry, replacement) }
 }
 
-/// As [`replace`], of a function that does more than that, if it is long enough and does not branch back to its beginning as far as can be told.
+/// As [`replace`], of a function that does more than that, if it is long enough and does not branch
+/// back to its beginning as far as can be told.
 ///
 /// # Errors
 /// As for [`replace`].
@@ -96,8 +99,8 @@ unsafe fn patch(entry: *mut c_void, replacement: *const c_void) -> Result<()> {
     // SAFETY: whole pages of program text, which stay readable and executable.
     match unsafe { mprotect(pages, len, writable) } {
         Ok(()) => {
-            // SAFETY: writable now; written within the function's own bytes (is_wrapper), and executable again before anybody runs
-            // them; this code lives in another mapping.
+            // SAFETY: writable now; written within the function's own bytes (is_wrapper), and
+            // executable again before anybody runs them; this code lives in another mapping.
             unsafe {
                 core::ptr::copy_nonoverlapping(patch.as_ptr(), entry.cast(), PATCH);
                 let _ = mprotect(pages, len, MprotectFlags::READ | MprotectFlags::EXEC);
@@ -110,8 +113,9 @@ unsafe fn patch(entry: *mut c_void, replacement: *const c_void) -> Result<()> {
     }
 }
 
-/// Put a copy of `len` bytes of text, changed at `at`, in their place: where memory must not be writable and executable
-/// (PR_SET_MDWE, systemd's MemoryDenyWriteExecute), a file may still be mapped to be executed.
+/// Put a copy of `len` bytes of text, changed at `at`, in their place: where memory must not be
+/// writable and executable (PR_SET_MDWE, systemd's MemoryDenyWriteExecute), a file may still be
+/// mapped to be executed.
 ///
 /// # Safety
 /// As for [`replace`]; `pages` are whole pages, `len` bytes of them, that hold the function.
@@ -121,8 +125,8 @@ unsafe fn replace_pages(pages: *mut c_void, len: usize, at: usize, patch: &[u8; 
     let text = unsafe { core::slice::from_raw_parts(pages.cast::<u8>(), len) };
     crate::file::write_all_at(&copy, text, 0)?;
     crate::file::write_all_at(&copy, patch, at as u64)?;
-    // SAFETY: the same bytes at the same addresses but for the patch (is_wrapper); this code lives in another mapping. A failure of
-    // a mapping in place of a file's leaves that as it is.
+    // SAFETY: the same bytes at the same addresses but for the patch (is_wrapper); this code lives
+    // in another mapping. A failure of a mapping in place of a file's leaves that as it is.
     unsafe {
         mmap(
             pages,
@@ -139,8 +143,8 @@ unsafe fn replace_pages(pages: *mut c_void, len: usize, at: usize, patch: &[u8; 
 /// Room for the first instructions of a function and a jump behind them.
 const MOVED: usize = 48;
 
-/// Copies of the first instructions of functions, each with a jump to the rest: so the original can be called where the function itself was
-/// [replaced](replace_any).
+/// Copies of the first instructions of functions, each with a jump to the rest: so the original can
+/// be called where the function itself was [replaced](replace_any).
 pub struct Moved {
     page: Mapping,
     len: usize,
@@ -156,7 +160,8 @@ impl Moved {
         Ok(Self { page, len: 0 })
     }
 
-    /// What does as `function` does, once this is [sealed](Self::seal). `None`: it begins in a way that is not known here.
+    /// What does as `function` does, once this is [sealed](Self::seal). `None`: it begins in a way
+    /// that is not known here.
     ///
     /// # Safety
     /// `function` is a function of libc.
@@ -193,7 +198,8 @@ impl Moved {
     }
 }
 
-/// How many bytes of whole instructions, [`PATCH`] at least, do the same elsewhere: those that compilers begin the functions with that are diverted.
+/// How many bytes of whole instructions, [`PATCH`] at least, do the same elsewhere: those that
+/// compilers begin the functions with that are diverted.
 fn movable(code: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < PATCH {

@@ -81,7 +81,8 @@ pub fn has_one_ended() -> bool {
     LIFE.load(Ordering::Acquire) != ALL_LIVE
 }
 
-/// Threads made here: the process that they belong to above, how many below. A forked child has none.
+/// Threads made here: the process that they belong to above, how many below. A forked child has
+/// none.
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
 fn count_one(process: i32) {
@@ -104,16 +105,19 @@ pub fn count() -> u32 {
 
 /// The program has no thread any more: those made here end as well, by themselves.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
-/// With this status. Since Linux 5.17 a process has that of the thread that ends last, before that of its first.
+/// With this status. Since Linux 5.17 a process has that of the thread that ends last, before that
+/// of its first.
 static STATUS: AtomicI32 = AtomicI32::new(0);
 
-/// Whether the threads made here are to end: asked by each whenever it has waited for work, and then it takes on the program's credentials.
+/// Whether the threads made here are to end: asked by each whenever it has waited for work, and
+/// then it takes on the program's credentials.
 pub fn is_over() -> bool {
     creds::follow();
     IS_OVER.load(Ordering::Acquire)
 }
 
-/// Have the threads made here end with `status` as soon as they look. The caller wakes them, but for who waits for an end.
+/// Have the threads made here end with `status` as soon as they look. The caller wakes them, but
+/// for who waits for an end.
 pub fn end_all(status: i32) {
     STATUS.store(status, Ordering::Relaxed);
     // Before the first of them ends: that is no end to be told of.
@@ -170,8 +174,8 @@ impl ThreadMemory {
         self.start(name, flags, body)
     }
 
-    /// Run `body` in a new process that shares this one's memory, and its descriptors as copies. Its end is told to nobody, and whoever
-    /// waits for children without `__WALL` does not see it.
+    /// Run `body` in a new process that shares this one's memory, and its descriptors as copies.
+    /// Its end is told to nobody, and whoever waits for children without `__WALL` does not see it.
     ///
     /// # Errors
     /// As for [`Self::spawn`].
@@ -204,7 +208,8 @@ impl ThreadMemory {
         let result = unsafe { clone(flags as usize, top, thread_pointer, enter, arg.cast()) };
         restore_signals(old_mask);
         match result {
-            // Now and not before: who counts one that is not there yet would take a thread of the program for it.
+            // Now and not before: who counts one that is not there yet would take a thread of the
+            // program for it.
             Ok(_) if is_thread => count_one(me),
             Ok(_) => {}
             Err(_) => {
@@ -270,8 +275,9 @@ pub fn block_signals() -> u64 {
     set_mask(u64::MAX).unwrap_or(0)
 }
 
-/// Block the signals that come from elsewhere, not those that this thread raises by what it does: they cannot be blocked, only end
-/// the process. Returns the mask to restore. `None`: a filter of the program refuses, and nothing is blocked.
+/// Block the signals that come from elsewhere, not those that this thread raises by what it does:
+/// they cannot be blocked, only end the process. Returns the mask to restore. `None`: a filter of
+/// the program refuses, and nothing is blocked.
 pub fn block_asynchronous_signals() -> Option<u64> {
     const RAISED: [u32; 6] = [
         raw::SIGILL,

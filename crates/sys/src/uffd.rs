@@ -227,7 +227,8 @@ impl Uffd {
 
     /// Whether any process has the memory that it was opened for.
     pub fn has_memory(&self) -> bool {
-        /// The last page that a process can map. It is nobody's but the stack's, which is not registered.
+        /// The last page that a process can map. It is nobody's but the stack's, which is not
+        /// registered.
         const TOP: usize = (1 << 47) - 2 * crate::PAGE_SIZE;
         self.unprotect(TOP, crate::PAGE_SIZE) != Err(Errno::SRCH)
     }

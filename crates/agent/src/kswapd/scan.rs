@@ -71,7 +71,8 @@ impl Kswapd {
 pub(super) struct Search {
     /// What could not be looked at.
     pending: Vec<(usize, usize)>,
-    /// The sizes of the process say that something was mapped, perhaps by a system call that nobody saw.
+    /// The sizes of the process say that something was mapped, perhaps by a system call that nobody
+    /// saw.
     pub(super) is_walk_due: bool,
     /// When that is looked for at the earliest. Nanoseconds.
     next_walk: u64,

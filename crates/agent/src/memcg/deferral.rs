@@ -49,7 +49,8 @@ pub(crate) fn note_image(len: usize) {
     note_mapped(len, true);
 }
 
-/// The program mapped `len` bytes at `start`, which it may touch at once if `is_usable`. Called in its own thread, by the replaced wrappers.
+/// The program mapped `len` bytes at `start`, which it may touch at once if `is_usable`. Called in
+/// its own thread, by the replaced wrappers.
 pub(crate) fn note_growth(start: usize, len: usize, is_usable: bool) {
     note_mapped(len, is_usable);
     let Some(pager) = pager::active() else { return };

@@ -1,4 +1,5 @@
-//! A group that runs in another: both launchers have the outer one's group file, and tell each other there what is had and what is left.
+//! A group that runs in another: both launchers have the outer one's group file, and tell each
+//! other there what is had and what is left.
 
 use std::os::unix::ffi::OsStringExt;
 
@@ -53,7 +54,8 @@ impl Outer {
     }
 }
 
-/// Groups inside this one whose launcher has been killed have nobody who says what they have: their processes are sampled from now on.
+/// Groups inside this one whose launcher has been killed have nobody who says what they have: their
+/// processes are sampled from now on.
 pub(super) fn forget_dead(group: Group) {
     let is_dead = |pid: &i32| Stat::of(*pid).is_none_or(|stat| stat.is_over);
     group

@@ -12,16 +12,19 @@ use uzswap_mm::page::PAGE_SIZE;
 pub(super) struct Stat {
     pub(super) name: String,
     pub(super) parent: i32,
-    /// In clock ticks since the machine started: tells apart processes that have had the same number.
+    /// In clock ticks since the machine started: tells apart processes that have had the same
+    /// number.
     pub(super) start: u64,
     pub(super) image: Image,
     /// All its threads have ended, and its parent does not know yet.
     pub(super) is_over: bool,
-    /// The first thread has ended alone. What /proc tells of the process's memory is that thread's, which has none.
+    /// The first thread has ended alone. What /proc tells of the process's memory is that thread's,
+    /// which has none.
     is_headless: bool,
 }
 
-/// Where an execve has put a program: others are elsewhere, copies made by fork are not. Zeros where we may not know.
+/// Where an execve has put a program: others are elsewhere, copies made by fork are not. Zeros
+/// where we may not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Image {
     code: u64,
@@ -100,7 +103,8 @@ impl Sizes {
     }
 }
 
-/// A file of a process, of `MOST` bytes at most: in one read, where the length is not known to the standard library.
+/// A file of a process, of `MOST` bytes at most: in one read, where the length is not known to the
+/// standard library.
 fn text<const MOST: usize>(pid: i32, file: &str) -> Option<String> {
     let mut bytes = [0; MOST];
     let n = File::open(path(pid, file)).ok()?.read_at(&mut bytes, 0).ok()?;
@@ -131,7 +135,8 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
         .map(|kib| kib << 10)
 }
 
-/// Anonymous and shared memory, each page by the part that is not other processes'. `None`: not ours to know. Walks the page tables.
+/// Anonymous and shared memory, each page by the part that is not other processes'. `None`: not
+/// ours to know. Walks the page tables.
 pub(super) fn proportional(pid: i32) -> Option<(u64, u64)> {
     let text = text::<4096>(pid, "smaps_rollup")?;
     Some((kilobytes(&text, "Pss_Anon:")?, kilobytes(&text, "Pss_Shmem:")?))
@@ -190,7 +195,8 @@ impl Loaded {
         }
     }
 
-    /// The loader maps what is preloaded before libc. A process that ends, or becomes another program, in the middle of the reading has no stack.
+    /// The loader maps what is preloaded before libc. A process that ends, or becomes another
+    /// program, in the middle of the reading has no stack.
     fn parse(maps: &str) -> Self {
         if !maps.contains("[stack]") {
             return Self::Unfinished;

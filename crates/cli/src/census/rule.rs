@@ -1,4 +1,5 @@
-//! The OOM rule, as the kernel's: of all who belong to the group the one that has most is killed, and nobody else while it is on its way.
+//! The OOM rule, as the kernel's: of all who belong to the group the one that has most is killed,
+//! and nobody else while it is on its way.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,8 @@ use crate::size::Size;
 
 /// A victim has so long to give back its memory before another is chosen.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long members without a pager may exceed the limit before the rule is applied: the managed ones are giving way.
+/// How long members without a pager may exceed the limit before the rule is applied: the managed
+/// ones are giving way.
 const EXCEEDED: Duration = Duration::from_secs(3);
 /// They give way as long as they lose one part in so many of the limit meanwhile.
 const GIVES_WAY_SHARE: u64 = 64;
@@ -58,7 +60,8 @@ impl Census {
         }
     }
 
-    /// Whether members without a pager, or a group inside, keep this one over its limit, and the others do not give way.
+    /// Whether members without a pager, or a group inside, keep this one over its limit, and the
+    /// others do not give way.
     fn is_exceeded_for_long(&mut self) -> bool {
         let group = self.group();
         let (current, max) = (self.current(), group.get(Key::MemoryMax));

@@ -30,7 +30,8 @@ pub fn temp(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("uzswap-test-{}-{name}", std::process::id()))
 }
 
-/// The C program `programs/NAME.c`, compiled: an executable of our own, to be removed by the caller.
+/// The C program `programs/NAME.c`, compiled: an executable of our own, to be removed by the
+/// caller.
 pub fn compile(name: &str) -> PathBuf {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
     let program = temp(&format!("{name}-{:?}", std::thread::current().id()).replace(['(', ')'], ""));

@@ -233,7 +233,8 @@ static int outlive(void *unused) {
         struct timespec short_while = {0, 1000000};
         syscall(SYS_nanosleep, &short_while, 0);
     }
-    // Longer than a second, after which what the launcher keeps of a pager that is gone was dropped once.
+    // Longer than a second, after which what the launcher keeps of a pager that is gone was dropped
+    // once.
     struct timespec while_ = {1, 600000000};
     syscall(SYS_nanosleep, &while_, 0);
     const char *line = is_intact(shared_memory, FILL, 1) ? "survivor: intact\n" : "DIFFERENCE: survivor\n";

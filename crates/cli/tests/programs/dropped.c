@@ -1,7 +1,8 @@
 /* Gives up what it holds, and looks what every thread of the process holds after that: none holds more than the first one. The memory is whole
  * all the time, forked children's too.
  *
- * HOW, with another argument for a second thread: libc (setgroups, setresgid, setresuid), libc1 (setgid, setuid), eff (seteuid to nobody and back), and,
+ * HOW, with another argument for a second thread: libc (setgroups, setresgid, setresuid), libc1
+ * (setgid, setuid), eff (seteuid to nobody and back), and,
  * for a single thread, raw (by the system calls themselves, which are followed a moment later), caps (capset only). */
 #include "pages.h"
 #include <grp.h>

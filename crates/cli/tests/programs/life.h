@@ -1,5 +1,5 @@
-// What the programs of the lives suite share: memory that is filled and verified, words on the first standard output,
-// and waiting for what happens to others.
+// What the programs of the lives suite share: memory that is filled and verified, words on the
+// first standard output, and waiting for what happens to others.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-// What a process is given and may find different: limits, descriptors, arguments, users, directories.
+// What a process is given and may find different: limits, descriptors, arguments, users,
+// directories.
 #include "life.h"
 #include <grp.h>
 #include <termios.h>

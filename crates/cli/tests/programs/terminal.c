@@ -1,5 +1,6 @@
 /* What a shell does for a job in a terminal: terminal interrupt|stop CMD. CMD runs in its own process group, in the foreground of a new
- * terminal, and prints "ready". Then ^C is typed, or ^Z, after which the job goes on when it has stopped. Prints what CMD printed since,
+ * terminal, and prints "ready". Then ^C is typed, or ^Z, after which the job goes on when it has
+ * stopped. Prints what CMD printed since,
  * whether it stopped, and its status. */
 #define _GNU_SOURCE
 #include <fcntl.h>

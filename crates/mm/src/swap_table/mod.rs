@@ -1,9 +1,11 @@
 //! The swap table: one [`Word`] a page, in clusters of 512 words (2 MiB of address space).
 //!
-//! A cluster is taken when the first of its pages gets a word and given back when the last word is NONE again, so a
-//! program pays 8 bytes for each page it has touched and nothing for address space. What names the cluster of a range is its
-//! *entry*, in a directory over the 47-bit user address space; without one, every page is NONE. The directory has four levels, all of
-//! them small: a program that places each of its chunks at random (V8) pays for each no more than 2.5 KiB of it.
+//! A cluster is taken when the first of its pages gets a word and given back when the last word is
+//! NONE again, so a program pays 8 bytes for each page it has touched and nothing for address
+//! space. What names the cluster of a range is its *entry*, in a directory over the 47-bit user
+//! address space; without one, every page is NONE. The directory has four levels, all of them
+//! small: a program that places each of its chunks at random (V8) pays for each no more than 2.5
+//! KiB of it.
 //!
 //! ```text
 //! entry   | generation:29 @35 | LOCK @34 | used:10 @24 | cluster + 1:24 @0 |      0 in the low 24 bits: none
@@ -39,8 +41,8 @@ pub mod atomic {
     pub use loom::sync::atomic::{AtomicU64, Ordering};
 }
 
-/// log2 of the pages of a cluster, of the entries of a leaf, and of what the two levels above it hold: few in the model checker,
-/// which follows every word.
+/// log2 of the pages of a cluster, of the entries of a leaf, and of what the two levels above it
+/// hold: few in the model checker, which follows every word.
 const CLUSTER_ORDER: u32 = if cfg!(loom) { 1 } else { 9 };
 const LEAF_BITS: u32 = if cfg!(loom) { 1 } else { 6 };
 const INNER_BITS: u32 = if cfg!(loom) { 0 } else { 7 };
@@ -171,7 +173,8 @@ impl SwapTable {
         &self.memory.words[cluster * CLUSTER_PAGES..(cluster + 1) * CLUSTER_PAGES]
     }
 
-    /// The entry of a page's cluster. Where there is none: log2 of the pages around it that have none.
+    /// The entry of a page's cluster. Where there is none: log2 of the pages around it that have
+    /// none.
     fn entry(&self, vpn: Vpn) -> Result<&AtomicU64, u32> {
         const LEAF_ORDER: u32 = CLUSTER_ORDER + LEAF_BITS;
         let [top, upper, lower, leaf] = path(vpn);
@@ -355,7 +358,8 @@ mod test {
             + lowers().flatten().flat_map(OnceBox::get).count() * size_of::<Leaf>()
     }
 
-    /// As V8 places its chunks of 256 KiB: the directory is 1 % of them at most, the clusters are 1.6 %.
+    /// As V8 places its chunks of 256 KiB: the directory is 1 % of them at most, the clusters are
+    /// 1.6 %.
     #[test]
     fn spread_addresses_cost_little_directory() {
         const CHUNKS: u64 = 400;

@@ -135,8 +135,8 @@ fn download(work: &Path, options: &[OsString]) -> Result<(), Failure> {
     apt_get(work, options, &["source", "--download-only", PACKAGE])
 }
 
-/// Options for apt-get, with which it knows the sources to the machine's packages: their list lies below `work`, and so does all that
-/// is fetched for it. Nothing of the machine's changes.
+/// Options for apt-get, with which it knows the sources to the machine's packages: their list lies
+/// below `work`, and so does all that is fetched for it. Nothing of the machine's changes.
 fn private_sources(work: &Path) -> Result<Vec<OsString>, Failure> {
     let (parts, lists) = (work.join("apt-sources"), work.join("apt-lists"));
     std::fs::create_dir_all(&parts).map_err(failed)?;
