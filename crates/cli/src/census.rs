@@ -296,7 +296,9 @@ impl Census {
 
     /// Whether a process is a member, or one of its threads. It is known then.
     fn consider(&mut self, pid: i32, stat: Stat) -> bool {
-        let is_child = self.members.contains_key(&stat.parent);
+        // A member that has ended since may have left its number to a stranger.
+        let is_same = |parent: &Member| Stat::of(stat.parent).is_none_or(|now| now.start == parent.stat.start);
+        let is_child = self.members.get(&stat.parent).is_some_and(is_same);
         let is_orphan = || self.reapers.contains(&stat.parent) && process::names_group(pid, &self.variable);
         if !is_child && !is_orphan() {
             return false;
