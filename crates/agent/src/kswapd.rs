@@ -186,8 +186,9 @@ impl Kswapd {
             return;
         }
         pager::note_identity();
-        shield::lower();
         creds::ask(&wanted);
+        // While we hold what allows us to.
+        shield::ring();
         self.credentials = Some(wanted);
         creds::follow();
         // One that is at work looks when it has done it.

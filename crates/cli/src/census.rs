@@ -552,9 +552,11 @@ impl Census {
     }
 }
 
-/// Whether it has its parent's very memory, and no copy of it.
+/// Whether it has its parent's very memory, and no copy of it. The tracer of the pager's threads has
+/// nothing else, and ends just after them, when its parent has let go of it.
 fn shares_parents(pid: i32, member: &Member) -> bool {
-    uzswap_sys::procfs::shares_memory(pid, member.forked_from.unwrap_or(member.stat.parent))
+    member.stat.name == "uzswap-shield"
+        || uzswap_sys::procfs::shares_memory(pid, member.forked_from.unwrap_or(member.stat.parent))
 }
 
 /// Anonymous memory of a member that is its own, or its part of what others have too.

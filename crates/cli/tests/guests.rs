@@ -106,3 +106,8 @@ fn thread_sanitizer() {
 fn undefined_behaviour_sanitizer() {
     sanitized("-fsanitize=undefined", &[]);
 }
+
+#[test]
+fn leaks_are_looked_for_without_the_rights_of_before() {
+    sanitized("-fsanitize=leak", &["-DDROP"]);
+}

@@ -198,6 +198,13 @@ pub(crate) fn stand_up(seat: usize) {
     SEATED[seat].store(0, Ordering::Release);
 }
 
+/// This thread ends.
+pub(crate) fn leave() {
+    if let Some(seat) = own_seat() {
+        seat.store(0, Ordering::Release);
+    }
+}
+
 fn own_seat() -> Option<&'static AtomicU64> {
     let mark: u64;
     // SAFETY: reads a word of the calling thread's own control block, whichever made it.

@@ -4,15 +4,15 @@
 //! tracer, and reads all memory while they stand. Its first fault would wait for a pager that is
 //! stopped. But a thread has one tracer at most, and LeakSanitizer passes over threads that it
 //! cannot have. So a process of our own, which shares the memory as well, is the tracer of the
-//! pager's threads, and lets them run. It ends with them.
+//! pager's threads, and lets them run. It takes on their credentials, and ends with them.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
 
-use crate::futex;
 use crate::thread::{self, ThreadMemory, syscall};
+use crate::{creds, futex};
 
 const PTRACE_CONT: usize = 7;
 const PTRACE_SEIZE: usize = 0x4206;
@@ -23,6 +23,10 @@ const PTRACE_O_TRACECLONE: usize = 1 << 3;
 const PR_SET_PTRACER: usize = 0x5961_6d61;
 /// `__WALL`: threads too.
 const WALL: usize = 0x4000_0000;
+/// `WNOHANG`
+const NO_HANG: usize = 1;
+/// Bytes in a set of signals.
+const SIGNALS: usize = 8;
 
 static MEMORY: ThreadMemory = ThreadMemory::new();
 /// Above the process that is traced, below its tracer.
@@ -55,6 +59,7 @@ pub fn raise() -> Result<()> {
         if is_tracer {
             let_run();
         }
+        creds::leave();
     })?;
     TRACER.store((thread::pid() as u64) << 32 | tracer as u64, Ordering::Release);
     if await_step(|step| step != TRYING) == REFUSED {
@@ -66,25 +71,30 @@ pub fn raise() -> Result<()> {
     Ok(())
 }
 
-/// End the tracer, before the program gives up credentials: it would keep them, in memory that the
-/// program can write.
-pub fn lower() {
-    let traced = TRACER.swap(0, Ordering::AcqRel);
-    if (traced >> 32) as i32 != thread::pid() {
-        // None, or a forked child's parent's.
-        return;
+/// The tracer of this process, if it has one.
+fn tracer() -> Option<usize> {
+    let traced = TRACER.load(Ordering::Acquire);
+    ((traced >> 32) as i32 == thread::pid()).then_some(traced as u32 as usize)
+}
+
+/// Have the tracer take on the credentials that were asked for. By a thread that still holds what
+/// allows it to.
+pub fn ring() {
+    if let Some(tracer) = tracer() {
+        // SAFETY: integers; the process is our child and was not waited for, so the number is still
+        // its own.
+        let _ = unsafe { syscall(raw::__NR_kill as usize, [tracer, raw::SIGUSR1 as usize, 0, 0, 0, 0]) };
     }
-    let tracer = traced as u32;
-    // SAFETY: integers; the process is our child and was not waited for, so the number is still its
-    // own.
-    let _ = unsafe {
-        syscall(
-            raw::__NR_kill as usize,
-            [tracer as usize, raw::SIGKILL as usize, 0, 0, 0, 0],
-        )
-    };
+}
+
+/// End the tracer.
+pub fn lower() {
+    let Some(tracer) = tracer() else { return };
+    TRACER.store(0, Ordering::Release);
+    // SAFETY: as above.
+    let _ = unsafe { syscall(raw::__NR_kill as usize, [tracer, raw::SIGKILL as usize, 0, 0, 0, 0]) };
     // SAFETY: integers, and nothing to write to.
-    let _ = unsafe { syscall(raw::__NR_wait4 as usize, [tracer as usize, 0, WALL, 0, 0, 0]) };
+    let _ = unsafe { syscall(raw::__NR_wait4 as usize, [tracer, 0, WALL, 0, 0, 0]) };
 }
 
 fn step(to: u32) {
@@ -115,13 +125,22 @@ fn seize(thread: i32) -> Result<()> {
     ptrace(PTRACE_SEIZE, thread, PTRACE_O_TRACECLONE)
 }
 
-/// Let the traced threads run on whenever they stop, until they have all ended.
+/// Let the traced threads run on whenever they stop, until they have all ended; and hold no more
+/// than they do.
 fn let_run() {
+    // The kernel tells of them by a signal, if that is not ignored. The table of handlers is a copy
+    // of the program's.
+    let by_default = [0usize; 4];
+    let action = [raw::SIGCHLD as usize, by_default.as_ptr() as usize, 0, SIGNALS, 0, 0];
+    // SAFETY: reads a `struct sigaction` of zeros.
+    let _ = unsafe { syscall(raw::__NR_rt_sigaction as usize, action) };
     let mut status = 0i32;
     loop {
+        creds::follow();
         let place = &raw mut status as usize;
         // SAFETY: writes one integer.
-        match unsafe { syscall(raw::__NR_wait4 as usize, [usize::MAX, place, WALL, 0, 0, 0]) } {
+        match unsafe { syscall(raw::__NR_wait4 as usize, [usize::MAX, place, WALL | NO_HANG, 0, 0, 0]) } {
+            Ok(0) => await_signal(),
             Ok(thread) if status & 0xff == 0x7f => {
                 // A signal is passed on; what else stopped it (a new thread, a stop of the whole
                 // process) is not.
@@ -132,4 +151,23 @@ fn let_run() {
             Err(_) => return,
         }
     }
+}
+
+/// Sleep until a traced thread stops or ends, or [`ring`] is called. Both signals are blocked, as
+/// all are.
+fn await_signal() {
+    let signals = 1u64 << (raw::SIGCHLD - 1) | 1 << (raw::SIGUSR1 - 1);
+    // Seconds and nanoseconds: a program may have queued as many signals as it may, and not every
+    // end of a thread is told. Until this process ends the memory stays.
+    let timeout = [0i64, 20_000_000];
+    let args = [
+        &raw const signals as usize,
+        0,
+        &raw const timeout as usize,
+        SIGNALS,
+        0,
+        0,
+    ];
+    // SAFETY: reads a set of signals and a time.
+    let _ = unsafe { syscall(raw::__NR_rt_sigtimedwait as usize, args) };
 }

@@ -199,9 +199,7 @@ impl ThreadMemory {
         let arg = Box::into_raw(Box::new(named));
         let (top, thread_pointer) = (stack.addr() + STACK - 64, tls.addr() + TLS_BELOW);
         let is_thread = flags & raw::CLONE_THREAD != 0;
-        if is_thread {
-            creds::sit_down(*seat);
-        }
+        creds::sit_down(*seat);
         let old_mask = block_signals();
         // SAFETY: stack and thread-local block are big enough, leaked, and used by no other thread of this process
         // (`owner`); `arg` is a Body for `enter` alone.
