@@ -147,10 +147,12 @@ impl Life {
         if let Some(script) = self.script {
             all.extend(["sh", "-c", script].map(str::to_owned));
         }
-        let mut command = Command::new(&all[0]);
+        // A shell that runs the suite in its background has it ignore what a terminal sends.
+        let mut command = Command::new("env");
         let path = std::env::var("PATH").unwrap_or_default();
         command
-            .args(&all[1..])
+            .args(["--default-signal", "--"])
+            .args(&all)
             .env("PATH", format!("{}:{path}", bin().display()))
             .env("BIN", bin())
             // Swap files go there, on a disk, and what a life writes.
@@ -502,7 +504,6 @@ lives! {
         .cmd("surroundings copy-through")
         .within_sh("{ \"$@\"; echo $? >&2; } | head -c 1000 | wc -c"),
     input_from_nowhere: |life: Life| life.cmd("surroundings read-in").limit("24M").without_swapping(),
-    #[ignore = "fails now and then where the suite itself has no terminal; the cause is not known"]
     at_a_terminal: |life: Life| life
         .cmd("surroundings terminal")
         .within("lives.py at-terminal")
