@@ -64,9 +64,7 @@ impl Fds {
         let spare = WakeEvent::new().ok();
         let opened = isolation::open(copies)?;
         // The launcher may have ended with CMD: then nobody keeps it.
-        let lifeline = CString::new(uzswap_ctl::keeper_path(group_path.to_bytes()))
-            .ok()
-            .and_then(|keeper| keep::hand_over(&keeper, opened.managed.as_fd()).ok());
+        let lifeline = keeper(group_path).and_then(|keeper| keep::hand_over(&keeper, opened.managed.as_fd()).ok());
         Ok(Self {
             spare: Mutex::new(spare),
             lifeline,
@@ -95,6 +93,11 @@ impl Fds {
         let mut spare = self.spare.lock();
         *spare = spare.take().or_else(|| WakeEvent::new().ok());
     }
+}
+
+/// Where the launcher of the group can be reached.
+pub(crate) fn keeper(group_path: &core::ffi::CStr) -> Option<CString> {
+    CString::new(uzswap_ctl::keeper_path(group_path.to_bytes())).ok()
 }
 
 /// Who helps with batches of a parallel compressor; nobody until the first time that one is asked for.

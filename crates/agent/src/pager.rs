@@ -303,7 +303,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
     let mut fds = Fds::open(path, group.get(Key::Copies) != 0)?;
     let slot = take_slot(&fds, group, |_| true)?;
-    fds.swap = SwapFile::of_group(group, swap_pages(group));
+    fds.swap = SwapFile::of_group(group, path, swap_pages(group));
     let config = config(group, fds.swap.as_ref());
     let pool = (group.get(Key::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
     let servers = servers::threads(group);

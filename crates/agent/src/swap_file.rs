@@ -1,6 +1,7 @@
 //! A swap file: a nameless file of slots, each sealed by itself.
 
 use alloc::ffi::CString;
+use core::ffi::CStr;
 
 use uzswap_ctl::{Group, Key, SWAP_ENCRYPTED};
 use uzswap_mm::machine::{IoBuffer, IoError};
@@ -10,6 +11,7 @@ use uzswap_sys::file::{AlignedBuf, File};
 use uzswap_sys::thread;
 
 use crate::io_poll::IO_POLL;
+use crate::machine;
 use crate::seal::Seal;
 
 /// Our own, or one that we inherited.
@@ -26,18 +28,19 @@ fn place(slot: u32) -> u64 {
 }
 
 impl SwapFile {
-    /// Make this process's, of up to `slots` slots. `None`: there is none, or it cannot be made, which the group is told.
-    pub(crate) fn of_group(group: Group, slots: u64) -> Option<Self> {
+    /// Make this process's, of up to `slots` slots, in the group whose file is at `group_path`.
+    /// `None`: there is none, or it cannot be made, which the group is told.
+    pub(crate) fn of_group(group: Group, group_path: &CStr, slots: u64) -> Option<Self> {
         let word = group.get(Key::Swap);
         if word == 0 {
             return None;
         }
-        Self::make(group, word == SWAP_ENCRYPTED, slots)
+        Self::make(group, group_path, word == SWAP_ENCRYPTED, slots)
             .inspect_err(|errno| group.set(Key::SwapError, errno.raw_os_error() as u64 + 1))
             .ok()
     }
 
-    fn make(group: Group, is_encrypted: bool, slots: u64) -> Result<Self, Errno> {
+    fn make(group: Group, group_path: &CStr, is_encrypted: bool, slots: u64) -> Result<Self, Errno> {
         let mut path = group.swap_path();
         let is_file = group.get(Key::SwapPathIsFile) != 0;
         if is_file {
@@ -51,9 +54,10 @@ impl SwapFile {
             File::create_unnamed(&path)
         }?;
         let seal = Seal::new(is_encrypted, slots)?;
-        // Before the program can limit what may be written to files; if it has, the rest is the
-        // pool's.
-        let slots = file.lengthen(seal.slots() * PAGE_SIZE as u64) / PAGE_SIZE as u64;
+        // Before the program can limit what may be written to files; if it has and there is no
+        // launcher, the rest is the pool's.
+        let len = seal.slots() * PAGE_SIZE as u64;
+        let slots = file.lengthen(len, machine::keeper(group_path).as_deref()) / PAGE_SIZE as u64;
         Ok(Self { file, seal, slots })
     }
 

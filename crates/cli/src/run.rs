@@ -13,7 +13,7 @@ use uzswap_mm::SERVERS_MAX;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
 use uzswap_sys::file::{File, is_memory_backed};
-use uzswap_sys::launch::{self, Program, Signal, Signals};
+use uzswap_sys::launch::{self, FileSizes, Program, Signal, Signals};
 
 use crate::agent::{self, Library};
 use crate::census;
@@ -60,6 +60,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
         }
         None => {}
     }
+    let file_sizes = FileSizes::lift();
     let swap = choose_swap(options)?;
     // From here on: a limit of file sizes is told by SIGXFSZ too, which would end us without a
     // word.
@@ -76,7 +77,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
         warn_line!("uzswap: nothing is limited: there is no --memory-max");
     }
     let must_load = unmanageable.is_none() && !options.allow_unmanaged;
-    supervise(options, watch, &signals, must_load)
+    supervise(options, watch, &signals, file_sizes, must_load)
 }
 
 /// All that a managed program needs.
@@ -98,10 +99,11 @@ fn supervise(
     options: &RunOptions,
     mut watch: Option<Watch>,
     signals: &Signals,
+    file_sizes: FileSizes,
     must_load: bool,
 ) -> Result<u8, Failure> {
     let name = options.cmd[0].to_string_lossy();
-    let started = program(options, watch.as_ref()).map(|program| launch::start(&program, signals));
+    let started = program(options, watch.as_ref(), file_sizes).map(|program| launch::start(&program, signals));
     let cmd = match started {
         Ok(Ok(cmd)) => cmd,
         failed => {
@@ -321,7 +323,7 @@ fn may_spin(option: &str) -> bool {
 }
 
 /// CMD as it is to be started, in the group if there is one.
-fn program(options: &RunOptions, watch: Option<&Watch>) -> Result<Program, Failure> {
+fn program(options: &RunOptions, watch: Option<&Watch>, file_sizes: FileSizes) -> Result<Program, Failure> {
     let string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| Failure::new("an argument with a zero byte"));
     let args = options.cmd.iter().map(|arg| string(arg.as_bytes().to_vec()));
     let paths = elf::candidates(&options.cmd[0]);
@@ -350,6 +352,7 @@ fn program(options: &RunOptions, watch: Option<&Watch>) -> Result<Program, Failu
         paths: paths.iter().map(|path| c_path(path)).collect::<Result<_, _>>()?,
         args: args.collect::<Result<_, _>>()?,
         env: env.collect::<Result<_, _>>()?,
+        file_sizes,
     })
 }
 

@@ -456,8 +456,10 @@ lives! {
     descriptors_limited_before: |life: Life| life
         .cmd("surroundings limits")
         .within_sh("ulimit -n 48; exec \"$@\""),
-    // The device is as large as the limit lets it be; the pool holds the rest.
-    file_sizes_limited_later: |life: Life| life.cmd("surroundings file-size").limit("20M"),
+    file_sizes_limited_later: cmd("surroundings file-size"),
+    file_sizes_limited_before_a_program: |life: Life| life.sh("ulimit -f 8; exec births work 40 3"),
+    file_sizes_limited_before_children: |life: Life| life.sh("ulimit -f 8; births parent-exits 0 3 | cat"),
+    // Where the launcher may not lift it, the device is as small as that; the pool holds the rest.
     file_sizes_limited_before: |life: Life| life
         .cmd("surroundings limits")
         .limit("20M")

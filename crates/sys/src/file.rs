@@ -10,7 +10,7 @@ use rustix::io::{self, Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 
-use crate::PAGE_SIZE;
+use crate::{PAGE_SIZE, keep};
 
 /// A page-aligned buffer, as direct I/O wants.
 pub struct AlignedBuf(crate::mapping::Mapping);
@@ -144,12 +144,20 @@ impl File {
         Ok(())
     }
 
-    /// Have the file be `len` bytes long, or as long as this process may make it and the filesystem
-    /// lets it be. It takes no space by that, and what the process may write later does not matter
-    /// to [`write_mapped`](Self::write_mapped). Returns the length.
-    pub fn lengthen(&self, len: u64) -> u64 {
+    /// Have the file be `len` bytes long, or as long as the filesystem lets it be; where
+    /// RLIMIT_FSIZE forbids that, the launcher at `keeper` does it. It takes no space by that, and
+    /// what the process may write later does not matter to [`write_mapped`](Self::write_mapped).
+    /// Returns the length.
+    pub fn lengthen(&self, len: u64, keeper: Option<&CStr>) -> u64 {
         let page = PAGE_SIZE as u64;
         let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        if let Some(keeper) = keeper.filter(|_| len > limit) {
+            let _ = keep::have_lengthened(keeper, self.0.as_fd(), len);
+            match fs::fstat(&self.0) {
+                Ok(stat) if stat.st_size as u64 >= len => return len,
+                _ => {}
+            }
+        }
         let mut len = len.min(limit) / page * page;
         while len > 0 {
             match fs::ftruncate(&self.0, len) {

@@ -24,6 +24,7 @@ use core::mem::MaybeUninit;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{fstat, ftruncate};
 use rustix::io::{Errno, IoSlice, IoSliceMut, Result};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -49,6 +50,7 @@ const PAUSE: Timespec = Timespec {
 };
 /// A descriptor, its process, and the lifeline.
 const FDS: usize = 3;
+const ANSWERED_WITHIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// How long a process that lost its pager may take to end.
 const GRACE_NS: u64 = 1_000_000_000;
 /// How often it is looked whether anybody has the memory.
@@ -59,32 +61,59 @@ fn socket() -> Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
 }
 
-/// Have whoever is bound to `path` keep a copy of `fd` until this process is gone, or a while after the lifeline that is returned was
-/// closed, which must be in nobody's hands but the pager's.
+/// Have whoever is bound to `path` keep a copy of `fd` until this process is gone, or a while after
+/// the lifeline that is returned was closed, which must be in nobody's hands but the pager's.
 ///
 /// # Errors
 /// What `socket`, `pidfd_open` and `sendmsg` answer; ENOENT or ECONNREFUSED: nobody is bound there.
 pub fn hand_over(path: &CStr, fd: BorrowedFd<'_>) -> Result<OwnedFd> {
-    let (socket, address) = (socket()?, SocketAddrUnix::new(path)?);
     let process = pidfd_open(getpid(), PidfdFlags::empty())?;
     let (end, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
-    let fds = [fd, process.as_fd(), end.as_fd()];
+    send(path, pid() as u64, &[fd, process.as_fd(), end.as_fd()]).map(|()| lifeline)
+}
+
+/// Have whoever is bound to `path` lengthen a nameless file to `len` bytes, which RLIMIT_FSIZE
+/// forbids this process. Returns when that is done, or could not be done.
+///
+/// # Errors
+/// As for [`hand_over`].
+pub fn have_lengthened(path: &CStr, file: BorrowedFd<'_>, len: u64) -> Result<()> {
+    let (done, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+    send(path, len, &[file, theirs.as_fd()])?;
+    drop(theirs);
+    // They close it. Where the launcher is stopped, the file stays as it is.
+    poll(&mut [PollFd::new(&done, PollFlags::IN)], Some(&ANSWERED_WITHIN)).map(drop)
+}
+
+/// Send a word and descriptors.
+fn send(path: &CStr, word: u64, fds: &[BorrowedFd<'_>]) -> Result<()> {
+    let (socket, address) = (socket()?, SocketAddrUnix::new(path)?);
     for _ in 0..TRIES {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        control.push(SendAncillaryMessage::ScmRights(&fds));
+        control.push(SendAncillaryMessage::ScmRights(fds));
         match sendmsg_addr(
             &socket,
             &address,
-            &[IoSlice::new(&pid().to_ne_bytes())],
+            &[IoSlice::new(&word.to_ne_bytes())],
             &mut control,
             SendFlags::NOSIGNAL,
         ) {
             Err(Errno::AGAIN) => drop(nanosleep(&PAUSE)),
-            sent => return sent.map(|_| lifeline),
+            sent => return sent.map(drop),
         }
     }
     Err(Errno::AGAIN)
+}
+
+/// Lengthen `file` for a process that may not. Only one without a name: what members may write to
+/// files of others is not for us to change.
+fn lengthen(file: &OwnedFd, len: u64) {
+    let is_ours = fstat(file).is_ok_and(|stat| stat.st_nlink == 0 && (stat.st_size as u64) < len);
+    if is_ours {
+        // As long as it is, if not: they look.
+        let _ = ftruncate(file, len);
+    }
 }
 
 /// All that was swapped out is back: what is kept for this `lifeline` needs to be no longer.
@@ -253,7 +282,8 @@ impl Keeper {
         })
     }
 
-    /// Have room for the descriptors of `processes` processes, if this process may. Children started from now on inherit that.
+    /// Have room for the descriptors of `processes` processes, if this process may. Children started
+    /// from now on inherit that.
     pub fn make_room(processes: u64) {
         let limit = getrlimit(Resource::Nofile);
         let wanted = FDS as u64 * processes + limit.current.unwrap_or(0);
@@ -329,13 +359,14 @@ impl Keeper {
         Ok(())
     }
 
-    /// The next message: `Some(None)` if it is none of ours.
+    /// The next message: `Some(None)` if nothing is to be kept of it.
     fn receive(&self) -> Option<Option<Kept>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut pid = [0; 4];
+        let mut word = [0; 8];
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        recvmsg(&self.socket, &mut [IoSliceMut::new(&mut pid)], &mut control, flags).ok()?;
+        recvmsg(&self.socket, &mut [IoSliceMut::new(&mut word)], &mut control, flags).ok()?;
+        let word = u64::from_ne_bytes(word);
         let fds: Vec<OwnedFd> = control
             .drain()
             .flat_map(|message| match message {
@@ -343,9 +374,15 @@ impl Keeper {
                 _ => Vec::new(),
             })
             .collect();
-        let fds: Option<[OwnedFd; FDS]> = fds.try_into().ok();
+        let fds = match <[OwnedFd; 2]>::try_from(fds) {
+            Ok([file, _done]) => {
+                lengthen(&file, word);
+                return Some(None);
+            }
+            Err(fds) => <[OwnedFd; FDS]>::try_from(fds).ok(),
+        };
         Some(fds.map(|[memory, process, lifeline]| Kept {
-            pid: i32::from_ne_bytes(pid),
+            pid: word as i32,
             memory: Uffd::received(memory),
             state: State::Served { process, lifeline },
         }))
@@ -354,6 +391,7 @@ impl Keeper {
 
 #[cfg(all(test, not(miri)))]
 mod test {
+    extern crate std;
     use super::*;
 
     #[test]
@@ -371,6 +409,30 @@ mod test {
         while keeper.kept() > 0 {
             keeper.step(None, None).unwrap();
         }
+        rustix::fs::unlink(path).unwrap();
+    }
+
+    #[test]
+    fn files_without_a_name_are_lengthened() {
+        let path = alloc::format!("/tmp/uzswap-lengthen-{}\0", crate::thread::pid());
+        let path = CStr::from_bytes_with_nul(path.as_bytes()).unwrap();
+        let mut keeper = Keeper::bind(path).unwrap();
+        let named = alloc::format!("/tmp/uzswap-named-{}", crate::thread::pid());
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CREATE;
+        let file = rustix::fs::open(named.as_str(), flags, rustix::fs::Mode::RWXU).unwrap();
+        let mut lengthen = |len| {
+            std::thread::scope(|scope| {
+                let asks = scope.spawn(|| have_lengthened(path, file.as_fd(), len));
+                keeper.step(None, None).unwrap();
+                asks.join().unwrap().unwrap();
+            });
+            fstat(&file).unwrap().st_size
+        };
+        assert_eq!(lengthen(4096), 0);
+        rustix::fs::unlink(named.as_str()).unwrap();
+        assert_eq!(lengthen(8192), 8192);
+        assert_eq!(lengthen(4096), 8192);
+        assert_eq!(keeper.kept(), 0);
         rustix::fs::unlink(path).unwrap();
     }
 }

@@ -12,6 +12,7 @@ use linux_raw_sys::general as raw;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::mapping::Mapping;
 use crate::thread::{block_signals, clone, restore_signals, syscall};
@@ -254,6 +255,26 @@ pub struct Program {
     pub args: Vec<CString>,
     /// NAME=VALUE.
     pub env: Vec<CString>,
+    /// How long its files may be.
+    pub file_sizes: FileSizes,
+}
+
+/// A limit of file sizes (RLIMIT_FSIZE).
+#[derive(Clone, Copy)]
+pub struct FileSizes(Rlimit);
+
+impl FileSizes {
+    /// Lift this process's limit, as far as it may: it writes the agent's file, and lengthens swap
+    /// files. Returns what the limit was.
+    pub fn lift() -> Self {
+        let was = getrlimit(Resource::Fsize);
+        let lift = |maximum| {
+            let current = maximum;
+            setrlimit(Resource::Fsize, Rlimit { current, maximum })
+        };
+        let _ = lift(None).or_else(|_| lift(was.maximum));
+        Self(was)
+    }
 }
 
 /// What the child needs, prepared: it runs in this process's memory and allocates nothing.
@@ -264,6 +285,7 @@ struct Order<'a> {
     shell_args: Vec<*const c_char>,
     env: Vec<*const c_char>,
     signals: &'a Signals,
+    file_sizes: FileSizes,
     error: AtomicI32,
 }
 
@@ -286,6 +308,7 @@ pub fn start(program: &Program, signals: &Signals) -> Result<i32> {
         shell_args,
         env: pointers(&program.env),
         signals,
+        file_sizes: program.file_sizes,
         error: AtomicI32::new(0),
     };
     const STACK: usize = 64 << 10;
@@ -319,6 +342,8 @@ extern "C" fn become_program(order: *mut c_void) -> ! {
         let _ = unsafe { syscall(raw::__NR_close as usize, [fd, 0, 0, 0, 0, 0]) };
     }
     restore_signals(order.signals.inherited);
+    // A process of its own: ours stay lifted.
+    let _ = setrlimit(Resource::Fsize, order.file_sizes.0);
     let mut denied = None;
     let mut last = Errno::NOENT;
     for path in order.paths {

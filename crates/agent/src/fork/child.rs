@@ -112,7 +112,7 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     let mut fds = Fds::open(pager.group_path, pager.mm.machine().copies())?;
     fds.inherited = inherit_files(pager)?;
     // As many as the parent's: the engine goes on with what it was made for.
-    fds.swap = SwapFile::of_group(group, pager.mm.config().swap_pages);
+    fds.swap = SwapFile::of_group(group, pager.group_path, pager.mm.config().swap_pages);
     // What a brother who has died is charged is for our parent to return, once it has seen what it inherits.
     let slot = pager::take_slot(&fds, group, |slot| !memcg::is_charged(group, slot))?;
     // Before our parent goes on, which then looks at what we share.
