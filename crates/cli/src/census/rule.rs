@@ -1,8 +1,10 @@
 //! The OOM rule, as the kernel's: of all who belong to the group the one that has most is killed,
 //! and nobody else while it is on its way.
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use uzswap_ctl::{Field, Group, Key};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
@@ -88,6 +90,9 @@ impl Census {
             return;
         };
         let Some(member) = self.members.get(&pid) else { return };
+        // Before the look at when it began: whoever is killed is who was looked at, and no heir of
+        // its number.
+        let Some(victim) = open(pid) else { return };
         if Stat::of(pid).is_none_or(|stat| stat.start != member.stat.start) {
             return;
         }
@@ -99,7 +104,8 @@ impl Census {
         group.set(Key::OomSize, size);
         group.set(Key::OomSince, now_ns());
         group.vmstat().add(Item::OomKill, 1);
-        uzswap_sys::thread::signal(pid, SIGKILL);
+        // It may have ended.
+        let _ = pidfd_send_signal(&victim, Signal::KILL);
     }
 
     fn candidates(&self) -> Vec<Candidate> {
@@ -135,7 +141,9 @@ impl Census {
     }
 }
 
-const SIGKILL: i32 = 9;
+fn open(pid: i32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
+}
 
 /// One line: who is killed, why, and what helps.
 pub(crate) fn say(group: Group, who: &str, size: Option<u64>, usage: u64) {
