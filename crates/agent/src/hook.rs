@@ -401,16 +401,28 @@ pub(crate) extern "C" fn mremap(
     }
     let args = [addr as usize, old_len, new_len, flags as usize, new_addr as usize, 0];
     let keeps = flags & MREMAP_DONTUNMAP != 0;
+    let is_fixed = flags & MREMAP_FIXED != 0;
     let call = || {
         let _turn = InOrder::begin();
+        let stacks = StackChange::begin();
+        let moving = stacks.lift(addr as usize, old_len);
+        if is_fixed {
+            stacks.remove(new_addr as usize, new_len);
+        }
         // The event is read before the call returns.
         KEEPING.store(if keeps { addr as usize } else { 0 }, Ordering::SeqCst);
         let _done = Kept(keeps);
         // SAFETY: exactly the call that the program makes. `new_addr` is whatever the register held if it passed none;
         // the kernel looks at it only with MREMAP_FIXED or MREMAP_DONTUNMAP, which take it.
-        unsafe { syscall(SYS_MREMAP, args) }
+        let result = unsafe { syscall(SYS_MREMAP, args) };
+        if let Ok(start) = result {
+            stacks.put(&moving, start, thread::page_align(new_len));
+        }
+        if keeps || result.is_err() {
+            stacks.put(&moving, addr as usize, old_len);
+        }
+        result
     };
-    let is_fixed = flags & MREMAP_FIXED != 0;
     if let (true, Some(pager)) = (is_fixed && deferral::has_unseen(), pager::active()) {
         // What is two mappings only because a part is not registered yet would be refused, perhaps after the target was unmapped.
         pager.request_scan();

@@ -83,6 +83,60 @@ impl StackChange {
     }
 }
 
+/// Stacks that move at a time; more are one, with what lies between.
+const MOVED: usize = 16;
+
+/// What is recorded of a range that is about to move.
+pub(crate) struct Moving {
+    start: usize,
+    len: usize,
+    pieces: [(usize, usize); MOVED],
+    count: usize,
+}
+
+impl StackChange {
+    /// Forget what is recorded of the `len` bytes from `start` on, before an mremap moves them: whoever maps a stack there
+    /// afterwards records its own.
+    pub(crate) fn lift(&self, start: usize, len: usize) -> Moving {
+        let end = start.saturating_add(len);
+        let mut moving = Moving {
+            start,
+            len,
+            pieces: [(0, 0); MOVED],
+            count: 0,
+        };
+        for (_, (from, to)) in records().filter(|(_, (from, to))| *from < end && start < *to) {
+            let piece = (from.max(start), to.min(end));
+            if moving.count < MOVED {
+                moving.pieces[moving.count] = piece;
+                moving.count += 1;
+            } else {
+                let last = &mut moving.pieces[MOVED - 1];
+                *last = (last.0.min(piece.0), last.1.max(piece.1));
+            }
+        }
+        if moving.count > 0 {
+            self.remove(start, len);
+        }
+        moving
+    }
+
+    /// Record it where it is now: `len` bytes from `start` on. What a stack has grown by is the stack's.
+    pub(crate) fn put(&self, moving: &Moving, start: usize, len: usize) {
+        let (old_end, end) = (moving.start.saturating_add(moving.len), start.saturating_add(len));
+        for (from, to) in &moving.pieces[..moving.count] {
+            let moved_to = match *to == old_end {
+                true => end,
+                false => end.min(start + (to - moving.start)),
+            };
+            let moved_from = start + (from - moving.start);
+            if moved_from < moved_to {
+                self.add(moved_from, moved_to);
+            }
+        }
+    }
+}
+
 impl Drop for StackChange {
     fn drop(&mut self) {
         CHANGES_IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
