@@ -235,25 +235,6 @@ impl Mapping {
         moved.map(drop)
     }
 
-    /// Move the mapping to another address, keeping its contents. Calls libc, as a program would.
-    ///
-    /// # Errors
-    /// What `mmap` and `mremap` answer; the mapping is unchanged then.
-    #[cfg(feature = "testing")]
-    pub fn relocate(&mut self) -> Result<()> {
-        let target = Self::reserve(self.len)?;
-        let to = target.base;
-        own::remove(target.addr());
-        // A refused mremap may have unmapped the target already, and another thread mapped something there since:
-        // dropping it then would unmap that. Better to leak the range.
-        core::mem::forget(target);
-        let base = crate::testing::move_mapping(self.base.as_ptr(), self.len, to.as_ptr())?;
-        own::remove(self.addr());
-        self.base = NonNull::new(base).ok_or(rustix::io::Errno::FAULT)?;
-        own::add(self.addr(), self.len);
-        Ok(())
-    }
-
     /// Replace a part by a fresh zero mapping (`MAP_FIXED` over it).
     ///
     /// # Errors

@@ -1,207 +1,219 @@
-//! A mapping and what should be in it.
+//! Memory and what should be in it.
 //!
 //! The shadow keeps a number for each sector of 512 bytes; the number decides the bytes, 0 means zeros. So the shadow
 //! is small, and what it says does not pass through the memory under test.
 
-use uzswap_sys::mapping::{Discard, Mapping};
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
-/// Bytes of a sector.
-pub(crate) const SECTOR: usize = 512;
-/// Sectors of a page.
-pub(crate) const SECTORS: usize = 8;
-const PAGE: usize = 4096;
+use uzswap_sys::testing::{Access, Kind, Memory};
 
-/// The bytes that number `id` stands for: zeros, text, half noise or noise by turns.
-pub(crate) fn contents(id: u64) -> [u8; SECTOR] {
-    let mut bytes = [0; SECTOR];
-    let mut x = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    for (i, byte) in bytes.iter_mut().enumerate() {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        *byte = match id % 4 {
-            _ if id == 0 => 0,
-            0 => b"the quick brown fox, refcount: 1"[i % 32] ^ (id >> 8) as u8,
-            1 if i % 2 == 0 => (id >> 4) as u8,
-            1 | 2 => x as u8,
-            _ if i % 64 < 8 => id.to_le_bytes()[i % 8],
-            _ => 0,
-        };
-    }
-    bytes
+use crate::contents::{PAGE, SECTOR, SECTORS, compare, contents};
+
+/// What is known of a page beside its contents.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Page {
+    pub(crate) access: Access,
+    /// MADV_GUARD_INSTALL: nobody may touch it, whatever its protection.
+    pub(crate) is_guarded: bool,
+    /// A mapping of the kernel may begin here: what crosses this may be two of them.
+    pub(crate) is_seam: bool,
 }
 
-/// A mapping with its shadow.
+/// What forked children find of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heritage {
+    Copy,
+    /// MADV_DONTFORK
+    Nothing,
+    /// MADV_WIPEONFORK
+    Zeros,
+}
+
+/// Memory with its shadow.
 pub(crate) struct Region {
-    mapping: Mapping,
-    ids: Vec<u64>,
-    pub(crate) is_writable: bool,
-    /// Forked children do not get it (MADV_DONTFORK).
-    is_private: bool,
-    /// A part was mapped anew, so the region may be more than one mapping of the kernel.
-    is_split: bool,
+    pub(crate) memory: Memory,
+    pub(crate) ids: Vec<u64>,
+    pub(crate) state: Vec<Page>,
+    pub(crate) heritage: Heritage,
+}
+
+pub(crate) fn sectors(pages: &Range<usize>) -> Range<usize> {
+    pages.start * SECTORS..pages.end * SECTORS
+}
+
+/// A run of pages in bytes: offset and length.
+pub(crate) fn span(pages: &Range<usize>) -> (usize, usize) {
+    (pages.start * PAGE, pages.len() * PAGE)
 }
 
 impl Region {
     /// A fresh region; `None` when the address space is full.
-    pub(crate) fn new(pages: usize) -> Option<Self> {
-        let mapping = Mapping::reserve(pages * PAGE).ok()?;
-        Some(Self {
-            mapping,
-            ids: vec![0; pages * SECTORS],
-            is_writable: true,
-            is_private: false,
-            is_split: false,
-        })
+    pub(crate) fn new(pages: usize, kind: Kind) -> Option<Self> {
+        let memory = Memory::map(pages * PAGE, kind).ok()?;
+        Some(Self::of(memory, vec![0; pages * SECTORS]))
     }
 
-    pub(crate) fn sectors(&self) -> usize {
-        self.ids.len()
+    /// Memory that is one mapping, may be written, and holds `ids`.
+    pub(crate) fn of(memory: Memory, ids: Vec<u64>) -> Self {
+        Self {
+            state: vec![Page::default(); memory.len() / PAGE],
+            memory,
+            ids,
+            heritage: Heritage::Copy,
+        }
     }
 
     pub(crate) fn pages(&self) -> usize {
-        self.ids.len() / SECTORS
+        self.state.len()
+    }
+
+    /// Whether pages may be read.
+    pub(crate) fn is_readable(&self, pages: &Range<usize>) -> bool {
+        self.state[pages.clone()]
+            .iter()
+            .all(|page| page.access != Access::None && !page.is_guarded)
+    }
+
+    /// Whether pages may be written, and read.
+    pub(crate) fn is_writable(&self, pages: &Range<usize>) -> bool {
+        self.state[pages.clone()]
+            .iter()
+            .all(|page| page.access == Access::Write && !page.is_guarded)
+    }
+
+    pub(crate) fn has_guards(&self, pages: &Range<usize>) -> bool {
+        self.state[pages.clone()].iter().any(|page| page.is_guarded)
+    }
+
+    /// Whether pages are one mapping for sure: mremap takes no more.
+    pub(crate) fn is_whole(&self, pages: &Range<usize>) -> bool {
+        self.state[pages.start + 1..pages.end].iter().all(|page| !page.is_seam)
+    }
+
+    pub(crate) fn all(&self) -> Range<usize> {
+        0..self.pages()
+    }
+
+    /// The kernel may have cut its mapping at both ends of a run.
+    pub(crate) fn cut(&mut self, pages: &Range<usize>) {
+        self.state[pages.start].is_seam = true;
+        if let Some(next) = self.state.get_mut(pages.end) {
+            next.is_seam = true;
+        }
     }
 
     pub(crate) fn write(&mut self, sector: usize, id: u64) {
-        self.mapping.write(sector * SECTOR, &contents(id));
+        self.memory
+            .bytes_mut(sector * SECTOR, SECTOR)
+            .copy_from_slice(&contents(id));
         self.ids[sector] = id;
     }
 
-    /// Compare a sector. `Err`: what was expected and what was found, in one line.
-    pub(crate) fn check(&self, sector: usize) -> Result<(), String> {
-        let mut seen = [0; SECTOR];
-        self.mapping.read(sector * SECTOR, &mut seen);
-        self.compare(sector, &seen)
+    /// Compare what may be read of some pages. `Err`: what was expected and what was found, in one line.
+    pub(crate) fn check(&self, pages: Range<usize>) -> Result<(), String> {
+        for page in pages.clone().filter(|page| self.is_readable(&(*page..page + 1))) {
+            for sector in sectors(&(page..page + 1)) {
+                self.compare(sector, self.memory.bytes(sector * SECTOR, SECTOR))?;
+            }
+        }
+        Ok(())
     }
 
     fn compare(&self, sector: usize, seen: &[u8]) -> Result<(), String> {
-        let expected = contents(self.ids[sector]);
-        if seen == expected {
-            return Ok(());
-        }
-        let at = seen.iter().zip(&expected).position(|(a, b)| a != b).unwrap_or(0);
-        let zeros = if seen.iter().all(|b| *b == 0) {
-            " (it reads as zeros)"
-        } else {
-            ""
-        };
-        Err(format!(
-            "page {} of {} at {:#x}, sector {}: byte {at} is {:#x}, not {:#x}{zeros}",
-            sector / SECTORS,
-            self.pages(),
-            self.mapping.addr() + sector * SECTOR,
-            sector % SECTORS,
-            seen[at],
-            expected[at],
-        ))
+        compare(self.memory.addr() + sector * SECTOR, self.ids[sector], seen).map_err(|line| {
+            let page = sector / SECTORS;
+            let Page { access, is_seam, .. } = self.state[page];
+            format!("page {page} of {} ({access:?}, seam: {is_seam}), {line}", self.pages())
+        })
     }
 
-    /// Compare `count` sectors after the kernel has carried them through a file.
-    pub(crate) fn check_through(&self, file: &std::fs::File, sector: usize, count: usize) -> Result<(), String> {
-        use std::os::unix::fs::FileExt;
-        let mut seen = vec![0; count * SECTOR];
+    /// Compare pages after the kernel has carried them through a file.
+    pub(crate) fn check_through(&self, file: &File, pages: &Range<usize>) -> Result<(), String> {
+        let (at, len) = span(pages);
+        let mut seen = vec![0; len];
         let io = |e: std::io::Error| format!("the kernel could not read the region: {e}");
-        file.write_all_at(self.mapping.bytes(sector * SECTOR, count * SECTOR), 0)
-            .map_err(io)?;
+        file.write_all_at(self.memory.bytes(at, len), 0).map_err(io)?;
         file.read_exact_at(&mut seen, 0).map_err(io)?;
-        seen.chunks_exact(SECTOR)
-            .enumerate()
-            .try_for_each(|(i, bytes)| self.compare(sector + i, bytes))
+        sectors(pages)
+            .zip(seen.chunks_exact(SECTOR))
+            .try_for_each(|(sector, bytes)| self.compare(sector, bytes))
     }
 
-    /// Have the kernel write `id` into `count` sectors.
-    pub(crate) fn write_through(
-        &mut self,
-        file: &std::fs::File,
-        sector: usize,
-        count: usize,
-        id: u64,
-    ) -> Result<(), String> {
-        use std::os::unix::fs::FileExt;
+    /// Have the kernel write `id` into each sector of some pages.
+    pub(crate) fn write_through(&mut self, file: &File, pages: &Range<usize>, id: u64) -> Result<(), String> {
+        let (at, len) = span(pages);
         let io = |e: std::io::Error| format!("the kernel could not write the region: {e}");
-        file.write_all_at(&contents(id).repeat(count), 0).map_err(io)?;
-        file.read_exact_at(self.mapping.bytes_mut(sector * SECTOR, count * SECTOR), 0)
-            .map_err(io)?;
-        self.ids[sector..sector + count].fill(id);
+        file.write_all_at(&contents(id).repeat(len / SECTOR), 0).map_err(io)?;
+        file.read_exact_at(self.memory.bytes_mut(at, len), 0).map_err(io)?;
+        self.ids[sectors(pages)].fill(id);
         Ok(())
     }
 
     pub(crate) fn copy_from(&mut self, to: usize, other: &Self, from: usize) {
-        self.mapping
-            .write(to * SECTOR, other.mapping.bytes(from * SECTOR, SECTOR));
+        self.memory
+            .bytes_mut(to * SECTOR, SECTOR)
+            .copy_from_slice(other.memory.bytes(from * SECTOR, SECTOR));
         self.ids[to] = other.ids[from];
     }
 
-    fn zeroed(&mut self, page: usize, pages: usize) {
-        self.ids[page * SECTORS..(page + pages) * SECTORS].fill(0);
+    pub(crate) fn zeroed(&mut self, pages: &Range<usize>) {
+        self.ids[sectors(pages)].fill(0);
     }
 
-    pub(crate) fn discard(&mut self, page: usize, pages: usize) {
-        if self
-            .mapping
-            .discard(page * PAGE, pages * PAGE, Discard::DontNeed)
-            .is_ok()
-        {
-            self.zeroed(page, pages);
+    /// Another protection for a run.
+    pub(crate) fn protect(&mut self, pages: &Range<usize>, access: Access) {
+        let (at, len) = span(pages);
+        if self.memory.protect(at, len, access).is_ok() {
+            self.state[pages.clone()]
+                .iter_mut()
+                .for_each(|page| page.access = access);
+        }
+        // What was refused half-way has cut, too.
+        if *pages != self.all() {
+            self.cut(pages);
         }
     }
 
-    /// MADV_FREE leaves each page old or zero, so it is written anew.
-    pub(crate) fn free_and_write(&mut self, page: usize, pages: usize, id: u64) {
-        let _ = self.mapping.discard(page * PAGE, pages * PAGE, Discard::Free);
-        for sector in page * SECTORS..(page + pages) * SECTORS {
-            self.write(sector, id + sector as u64);
-        }
-    }
-
-    pub(crate) fn replace(&mut self, page: usize, pages: usize) {
-        if !self.is_private && self.mapping.replace(page * PAGE, pages * PAGE).is_ok() {
-            self.is_split = true;
-            self.zeroed(page, pages);
-        }
-    }
-
-    pub(crate) fn keep_from_children(&mut self) {
-        // What was mapped anew could not be told from the rest later.
-        self.is_private |= !self.is_split && self.mapping.keep_from_children().is_ok();
+    /// Everything may be written again, guards aside.
+    pub(crate) fn open(&mut self) {
+        self.protect(&self.all(), Access::Write);
     }
 
     /// In a forked child. `None`: it has not got this region.
-    pub(crate) fn inherited(self) -> Option<Self> {
-        if self.is_private {
-            std::mem::forget(self.mapping);
-            return None;
-        }
-        Some(self)
-    }
-
-    pub(crate) fn protect(&mut self, is_writable: bool) {
-        if self.mapping.protect(0, self.mapping.len(), is_writable).is_ok() {
-            self.is_writable = is_writable;
+    pub(crate) fn inherited(mut self) -> Option<Self> {
+        match self.heritage {
+            Heritage::Copy => Some(self),
+            Heritage::Nothing => {
+                std::mem::forget(self.memory);
+                None
+            }
+            Heritage::Zeros => {
+                self.zeroed(&self.all());
+                Some(self)
+            }
         }
     }
 
     pub(crate) fn resize(&mut self, pages: usize) {
-        if self.mapping.resize(pages * PAGE).is_ok() {
+        // What grows is as the last page is, but not guarded.
+        let last = self.state.last().copied().unwrap_or_default();
+        if self.memory.resize(pages * PAGE).is_ok() {
             self.ids.resize(pages * SECTORS, 0);
+            self.state.resize(
+                pages,
+                Page {
+                    access: last.access,
+                    ..Page::default()
+                },
+            );
         }
-    }
-
-    /// Move one mapping. Moving several in one mremap (Linux 6.17) stops half-way at a range with a userfaultfd:
-    /// docs/compatibility.md.
-    pub(crate) fn relocate(&mut self) -> Result<(), String> {
-        if self.is_split {
-            return Ok(());
-        }
-        self.mapping
-            .relocate()
-            .map_err(|errno| format!("mremap of one mapping was refused: {errno}\n{}", self.maps()))
     }
 
     /// The lines of `/proc/self/maps` about it and its neighbours.
-    fn maps(&self) -> String {
-        let (start, end) = (self.mapping.addr(), self.mapping.addr() + self.mapping.len());
+    pub(crate) fn maps(&self) -> String {
+        let (start, end) = (self.memory.addr(), self.memory.addr() + self.memory.len());
         let is_near = |line: &&str| {
             let (from, rest) = line.split_once('-').unwrap_or_default();
             let to = rest.split(' ').next().unwrap_or_default();
