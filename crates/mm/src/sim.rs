@@ -24,6 +24,8 @@ type Page = Box<[u8; PAGE_SIZE]>;
 
 /// Pages of the pools that [`Machine::arena`] makes: more than a test needs.
 pub const ARENA_PAGES: usize = 512;
+/// Leaves of the swap table that the pages of a [`World`] take, wherever they are moved.
+const WORLD_LEAVES: usize = 64;
 /// What a failed write or read leaves behind.
 static GARBAGE: [u8; PAGE_SIZE] = [0xee; PAGE_SIZE];
 
@@ -212,9 +214,9 @@ impl SimMachine {
         Done::all((bytes.len() / PAGE_SIZE) as u32)
     }
 
-    /// Memory for a swap table of so many clusters.
-    pub fn memory(clusters: usize) -> TableMemory {
-        let words: Vec<swap_table::atomic::AtomicU64> = (0..clusters * swap_table::CLUSTER_PAGES)
+    /// Memory for a swap table of so many leaves.
+    pub fn memory(leaves: usize) -> TableMemory {
+        let words: Vec<swap_table::atomic::AtomicU64> = (0..TableMemory::words_for(leaves))
             .map(|_| swap_table::atomic::AtomicU64::new(0))
             .collect();
         TableMemory {
@@ -343,8 +345,7 @@ impl Machine for SimMachine {
     }
 
     fn table_memory(&self) -> TableMemory {
-        // The pages of a `World` are in two clusters.
-        self.table.get().unwrap_or_else(|| Self::memory(4))
+        self.table.get().unwrap_or_else(|| Self::memory(WORLD_LEAVES))
     }
 
     fn arena(&self) -> Option<VecArena> {

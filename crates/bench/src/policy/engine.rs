@@ -3,7 +3,7 @@
 use uzswap_acomp::Algorithm;
 use uzswap_mm::page::{PageRange, Vpn};
 use uzswap_mm::sim::{SimMachine, VecArena};
-use uzswap_mm::swap_table::{CLUSTER_PAGES, TableMemory};
+use uzswap_mm::swap_table::{LEAF_PAGES, TableMemory};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::{PoolKind, ZpoolType};
 use uzswap_mm::{Config, Effort, Fault, Mm, Portions, Worker};
@@ -73,11 +73,11 @@ impl Space {
             .map(place)
             .map(Vpn::new)
             .collect();
-        let mut clusters: Vec<u64> = vpns.iter().map(|vpn| vpn.number() / CLUSTER_PAGES as u64).collect();
-        clusters.sort_unstable();
-        clusters.dedup();
+        let mut leaves: Vec<u64> = vpns.iter().map(|vpn| vpn.number() / LEAF_PAGES as u64).collect();
+        leaves.sort_unstable();
+        leaves.dedup();
         Self {
-            table: SimMachine::memory(clusters.len()),
+            table: SimMachine::memory(leaves.len()),
             vpns,
         }
     }
