@@ -156,7 +156,8 @@ pub(crate) fn filled_in(filled: Filled) -> Done {
     }
 }
 
-/// The swap table's range: of 128 GiB of touched address space at least, of 2 TiB at most.
+/// The swap table's range: of 120 GiB of memory or a million pages that lie alone at least, of 16
+/// times as much at most.
 const TABLE_MIN: usize = 256 << 20;
 const TABLE_MAX: usize = 4 << 30;
 

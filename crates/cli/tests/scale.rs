@@ -1,9 +1,13 @@
 //! Address space as few programs use it: many mappings, wide ones, threads by the ten thousand.
-//! Each ends, and holds what was written.
+//! Each ends, and holds what was written, and what the pager keeps of it stays small.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 mod common;
 
-use common::{Run, can_manage, compile, run};
+use common::{Run, UZSWAP, can_manage, compile, run, temp, uzswap_run};
 
 /// Seconds after which a program counts as one that does not end: many times what any of these
 /// takes.
@@ -54,5 +58,96 @@ fn mappings_change_and_go_piece_by_piece() {
 fn threads_come_and_go() {
     if can_manage() {
         mappings("threads", "10000", &["--memory-max", "24M"]);
+    }
+}
+
+/// Anonymous memory of a process that is neither the program's nor stored: what the pager keeps, and
+/// the little that is not managed.
+fn metadata(process: &str, group: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let anon = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = anon.and_then(|anon| anon.trim().strip_suffix(" kB"));
+    let rss: u64 = kib.expect("RssAnon").parse().expect("a number");
+    let output = Command::new(UZSWAP).args(["stat", group, "--json"]).output();
+    let counters: serde_json::Value =
+        serde_json::from_slice(&output.expect("uzswap stat").stdout).expect("counters of a group");
+    let count = |name: &str| counters[name].as_u64().expect("a counter");
+    (rss * 1024).saturating_sub(count("anon_resident") + count("anon_staged") + count("zswap"))
+}
+
+/// Wait until the pager keeps so little, or panic.
+fn comes_to(most: u64, process: &str, group: &str) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        // The counters follow at kswapd's next tick.
+        let bytes = metadata(process, group);
+        if bytes <= most {
+            eprintln!("{group}: {} KiB of {}", bytes >> 10, most >> 10);
+            return;
+        }
+        assert!(Instant::now() < deadline, "{bytes} bytes, not {most}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// `programs/spread.c` under a limit: the pager keeps 2 % of what the pages are and a mebibyte at
+/// most, as they are written and, if `leave` says how much, when they have left.
+fn spread(shape: &str, pages: u64, limit: &str, leave: Option<&str>) {
+    let program = compile("spread");
+    let (go, group) = (
+        temp(&format!("{shape}.go")),
+        format!("spread-{shape}-{}", std::process::id()),
+    );
+    let mut child = uzswap_run()
+        .args(["--name", &group, "--memory-max", limit, "--"])
+        .args(["timeout", "--signal=KILL", ENDLESS])
+        .args([&program, &shape.into(), &pages.to_string().into(), &go])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starting uzswap");
+    let mut stdout = BufReader::new(child.stdout.take().expect("its stdout"));
+    let mut process = String::new();
+    stdout.read_line(&mut process).expect("its first line");
+    let most = pages * 4096 / 50 + (1 << 20);
+    comes_to(most, process.trim(), &group);
+    if let Some(bytes) = leave {
+        let reclaim = Command::new(UZSWAP).args(["reclaim", &group, bytes]).output();
+        eprintln!("{:?}", reclaim.expect("uzswap reclaim"));
+        comes_to(most, process.trim(), &group);
+    }
+    std::fs::write(&go, "").expect("letting it go");
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).expect("what it says");
+    let output = child.wait_with_output().expect("its end");
+    for file in [program, go] {
+        let _ = std::fs::remove_file(file);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        (output.status.code(), rest.as_str()),
+        (Some(0), "right\n"),
+        "{shape}: {said}"
+    );
+}
+
+#[test]
+fn pages_apart_in_a_tebibyte_cost_little() {
+    if can_manage() {
+        spread("sparse", 3_000, "24M", Some("12M"));
+    }
+}
+
+#[test]
+fn chunks_at_random_addresses_cost_little() {
+    if can_manage() {
+        spread("chunks", 26_000, "32M", None);
+    }
+}
+
+#[test]
+fn a_million_pages_side_by_side_cost_little() {
+    if can_manage() {
+        spread("dense", 1_000_000, "512M", None);
     }
 }

@@ -1,5 +1,5 @@
-/* Pages as programs spread them over the address space. spread SHAPE PAGES [FILE]: says `right` if every page held what
- * was written to it, after FILE exists. */
+/* Pages as programs spread them over the address space. spread SHAPE PAGES FILE: says its process, and `right` if every
+ * page holds what was written to it once FILE exists. */
 #include "pages.h"
 
 #define TIB (1ul << 40)
@@ -7,15 +7,15 @@
 
 static char **pages;
 
-/* Whose lines compress, and are of this page alone. */
+/* A page that compresses well, and is like no other. */
 static void mark(char *p, uint64_t i) {
-    for (size_t at = 0; at < PAGE / 8; at++)
-        ((uint64_t *)p)[at] = i << 16 | at;
+    uint64_t *words = (uint64_t *)p;
+    words[0] = i + 1, words[200] = i * 3 + 1, words[511] = ~i;
 }
 
 static void is_marked(const char *p, uint64_t i) {
-    for (size_t at = 0; at < PAGE / 8; at++)
-        must(((const uint64_t *)p)[at] == (i << 16 | at));
+    const uint64_t *words = (const uint64_t *)p;
+    must(words[0] == i + 1 && words[200] == i * 3 + 1 && words[511] == ~i && words[100] == 0);
 }
 
 /* One mapping of a tebibyte, touched here and there. */
@@ -48,7 +48,7 @@ static void dense(size_t n) {
 }
 
 int main(int argc, char **argv) {
-    must(argc >= 3);
+    must(argc == 4);
     size_t n = strtoul(argv[2], 0, 10);
     pages = map(n * sizeof *pages);
     if (!strcmp(argv[1], "sparse"))
@@ -59,9 +59,9 @@ int main(int argc, char **argv) {
         dense(n);
     for (size_t i = 0; i < n; i++)
         mark(pages[i], i);
-    puts("written");
+    printf("%d\n", getpid());
     fflush(stdout);
-    while (argc > 3 && access(argv[3], F_OK) != 0)
+    while (access(argv[3], F_OK) != 0)
         usleep(10000);
     for (size_t i = 0; i < n; i++)
         is_marked(pages[i], i);
