@@ -145,7 +145,8 @@ impl SwapTable {
                     vpn = vpn.add(1);
                 }
                 Err(digits) => {
-                    let beyond = (vpn.number() | ((UNIT as u64) << (UNIT_ORDER * digits)) - 1) + 1;
+                    let others = ((UNIT as u64) << (UNIT_ORDER * digits)) - 1;
+                    let beyond = (vpn.number() | others) + 1;
                     vpn = Vpn::new(beyond.min(range.end.number()));
                 }
             }
@@ -184,7 +185,7 @@ mod test {
             let (table, mut map) = (SwapTable::new(SimMachine::memory(OPS_MAX)), BTreeMap::new());
             for (n, kind) in ops {
                 // Near each other, and in every digit of a key.
-                let vpn = Vpn::new(n % 40 + (n / 40 % 5 << (n / 200 * 4 + 4)) % (1 << (VPN_BITS - 2)));
+                let vpn = Vpn::new(n % 40 + ((n / 40 % 5) << (n / 200 * 4 + 4)) % (1 << (VPN_BITS - 2)));
                 let slot = match kind {
                     0 => Slot::None,
                     1 => filled(7),
@@ -323,7 +324,7 @@ mod test {
     fn lookups_never_see_the_word_of_another_page() {
         let rounds = if cfg!(miri) { 10 } else { 4_000 };
         let table = SwapTable::new(SimMachine::memory(100));
-        let at = |n: u64| Vpn::new(n % 3 << 4 | n / 3 % 4 << (VPN_BITS - 8) | n / 12 % 2 << 16 | n % 7);
+        let at = |n: u64| Vpn::new((n % 3) << 4 | (n / 3 % 4) << (VPN_BITS - 8) | (n / 12 % 2) << 16 | (n % 7));
         // A third of all stay.
         let is_kept = |n: u64| n % 3 == 1;
         (0..24)
