@@ -47,7 +47,7 @@ fn kind_of(stop: Stop) -> FailKind {
         Stop::Again => FailKind::MapEagain,
         Stop::Busy => FailKind::MapEbusy,
         Stop::NoMemory => FailKind::MapEnomem,
-        Stop::Missing | Stop::Present | Stop::Unmovable => FailKind::MapEinval,
+        Stop::Missing | Stop::Present | Stop::Unmovable | Stop::Needed => FailKind::MapEinval,
     }
 }
 

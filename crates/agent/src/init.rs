@@ -9,7 +9,7 @@ use uzswap_sys::shared::SharedWords;
 use uzswap_sys::{Errno, file, text};
 
 use crate::memcg::deferral;
-use crate::{fork, hook, identity, pager, unmanaged};
+use crate::{fork, hook, identity, pager, robust, unmanaged};
 
 unsafe extern "C" {
     static __dso_handle: *mut c_void;
@@ -107,8 +107,30 @@ fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> 
     replace_wrappers(function)?;
     // SAFETY: no other thread runs yet.
     unsafe { identity::divert(function) };
+    watch_robust(program);
     // SAFETY: libc's function of this name has this type.
     Ok(unsafe { core::mem::transmute::<*mut c_void, RegisterAtFork>(register.entry) })
+}
+
+/// See when the program begins to use robust mutexes. Where that cannot be, it may do so at any time.
+fn watch_robust(program: Option<Headers>) {
+    let in_image = |image: Image| image.function(c"pthread_mutexattr_setrobust");
+    let in_libc = program.and_then(Image::libc).and_then(in_image);
+    // Before glibc 2.34 it is a library beside libc.
+    let find = |program| Image::all(program).find_map(in_image);
+    let Some(function) = in_libc.or_else(|| program.and_then(find)) else {
+        return;
+    };
+    // SAFETY: code, which is readable and stays.
+    let code = unsafe { core::slice::from_raw_parts(function.entry.cast::<u8>(), function.len) };
+    let is_known = code
+        .windows(4)
+        .any(|bytes| bytes == robust::ATTRIBUTE.to_ne_bytes().as_slice());
+    // SAFETY: no other thread runs yet, and the replacement does the same and more.
+    let is_replaced = is_known && unsafe { text::replace_any(&function, robust::setrobust as *const c_void) }.is_ok();
+    if !is_replaced {
+        robust::turn_on();
+    }
 }
 
 const AT_PHDR: usize = 3;

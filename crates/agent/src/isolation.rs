@@ -20,6 +20,7 @@ use uzswap_sys::uffd::{self, Uffd};
 
 use crate::hook::{self, InOrder};
 use crate::machine::{AgentMachine, done, filled_in, stop};
+use crate::robust::{self, Search, Taking};
 
 /// What each way needs.
 pub(crate) enum Isolation {
@@ -192,6 +193,7 @@ impl CopyOut {
 impl AgentMachine {
     /// `copy_out`: protect, copy, and see that the mapping is still the one that was protected.
     pub(crate) fn copy_run(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
+        let taking = Taking::begin();
         let (addr, len) = (vpn.addr(), pages as usize * PAGE_SIZE);
         let managed = &self.fds().managed;
         match managed.protect(addr, len) {
@@ -204,9 +206,17 @@ impl AgentMachine {
         let copied = self.fill_slots(slot, len, addr);
         // What was replaced before this would have been reported since the protection, which was refused if it was earlier.
         let is_changing = managed.is_changing(self.nowhere());
-        let taken = if is_changing { 0 } else { copied };
+        let needed = match taking.is_on() {
+            true => Search::new(self.memory()).first_needed(vpn, self.staged_bytes(slot, (copied / PAGE_SIZE) as u32)),
+            false => None,
+        };
+        let taken = match (is_changing, needed) {
+            (true, _) => 0,
+            (false, Some(first)) => first as usize * PAGE_SIZE,
+            (false, None) => copied,
+        };
         if taken < copied {
-            self.drop_staged(&[(slot, (copied / PAGE_SIZE) as u32)]);
+            self.discard_copies(slot, taken, copied);
         }
         if taken < len {
             // If that is refused, whoever writes is woken one by one.
@@ -214,10 +224,71 @@ impl AgentMachine {
         }
         Done {
             pages: (taken / PAGE_SIZE) as u32,
-            stop: match is_changing {
-                true => Some(Stop::Again),
-                false => (taken < len).then_some(Stop::Missing),
+            stop: match (is_changing, needed) {
+                (true, _) => Some(Stop::Again),
+                (false, Some(_)) => Some(Stop::Needed),
+                (false, None) => (taken < len).then_some(Stop::Missing),
             },
+        }
+    }
+
+    /// Bytes `from..to` of what was copied to the slots from `slot` on stay where they were.
+    fn discard_copies(&self, slot: u32, from: usize, to: usize) {
+        let first = from / PAGE_SIZE;
+        self.drop_staged(&[(slot + first as u32, (to / PAGE_SIZE - first) as u32)]);
+    }
+
+    /// Move pages to the slots from `slot` on.
+    pub(crate) fn move_run(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
+        let (to, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
+        let filled = self.fds().managed.move_pages(to, vpn.addr(), len, false);
+        done(self.in_truth(filled, len, to, true))
+    }
+
+    /// As [`move_run`](Self::move_run), up to the first page that is needed where it is ([`crate::robust`]).
+    pub(crate) fn move_unneeded(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
+        let mut search = Search::new(self.memory());
+        let free = search.known_free(vpn, pages);
+        if free == 0 {
+            return Done::none(Stop::Needed);
+        }
+        let moved = self.move_run(vpn, slot, free);
+        let Some(first) = search.first_needed(vpn, self.staged_bytes(slot, moved.pages)) else {
+            return match moved.stop {
+                None if free < pages => Done {
+                    stop: Some(Stop::Needed),
+                    ..moved
+                },
+                _ => moved,
+            };
+        };
+        // The last one first, so that those that have left are the first of the run still if one refuses.
+        let mut left = moved.pages;
+        while left > first {
+            if self.move_in(slot + left - 1, vpn.add(u64::from(left - 1)), 1).pages == 0 {
+                // Events wait, perhaps, and are read by whoever waits for us.
+                robust::owe(PageRange {
+                    start: vpn.add(u64::from(first)),
+                    end: vpn.add(u64::from(left)),
+                });
+                return Done {
+                    pages: left,
+                    stop: (left < pages).then_some(Stop::Again),
+                };
+            }
+            left -= 1;
+        }
+        Done {
+            pages: first,
+            stop: Some(Stop::Needed),
+        }
+    }
+
+    /// Where the program's memory can be read without waiting, if it can.
+    pub(crate) fn memory(&self) -> Option<&ProcMem> {
+        match &self.fds().isolation {
+            Isolation::Copy(memory) | Isolation::Move(_, Some(memory)) => Some(memory),
+            Isolation::Move(_, None) => None,
         }
     }
 

@@ -21,8 +21,9 @@ use uzswap_sys::creds::{self, Credentials};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::unshare;
 use uzswap_sys::procfs::{Life, Sizes};
+use uzswap_sys::robust::confess_end;
 use uzswap_sys::shield;
-use uzswap_sys::{robust, thread, time};
+use uzswap_sys::{thread, time};
 
 use self::scan::Search;
 use self::shares::Shares;
@@ -34,7 +35,7 @@ use crate::mailbox::mail;
 use crate::memcg::deferral;
 use crate::pager::{self, Pager, pause};
 use crate::vigil::VIGIL;
-use crate::{fork, kcompressd, oldest, servers, vma};
+use crate::{fork, kcompressd, oldest, robust, servers, vma};
 
 /// How often, and how far apart, it is looked whether all threads hold what the program does.
 const FOLLOW_TRIES: u32 = 20_000;
@@ -146,7 +147,7 @@ pub(crate) fn run(pager: &'static Pager) {
     }
     pager.mm.machine().copy_out.take_on();
     // If it cannot say so, an end is seen when all is over.
-    let _ = robust::confess_end(pager.memcg.group().word(pager.memcg.slot(), Field::Teller));
+    let _ = confess_end(pager.memcg.group().word(pager.memcg.slot(), Field::Teller));
     // What is adopted first is not as old as the machine.
     pager.mm.tick();
     kswapd.obey();
@@ -244,6 +245,7 @@ impl Kswapd {
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
         self.tick(bits & mail::SCAN != 0);
+        robust::tell_deaths(pager);
         self.reclaim();
         self.drain_pool();
         self.reclaim_on_request();
@@ -463,6 +465,7 @@ impl Kswapd {
             }
             self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
             self.protect_if_wanted();
+            robust::tell_deaths(pager);
             let batch = self.batch();
             let scan = pager.shrink(&mut self.worker, batch, Effort::Background);
             if scan.again {

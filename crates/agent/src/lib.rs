@@ -21,6 +21,7 @@
 //! | `kswapd` | the reclaim thread: background reclaim, finding mappings, accounting |
 //! | `vma` | which mappings are ours to manage |
 //! | `mapped` | what was mapped since the last look |
+//! | `robust` | which pages stay since robust mutexes are locked in them |
 //! | `memcg` | charging the group and enforcing its limit |
 //! | `fork` | handing a forked child its own pager |
 //!
@@ -60,6 +61,7 @@ mod memcg;
 mod oldest;
 mod pager;
 mod resched;
+mod robust;
 mod seal;
 mod servers;
 mod spin;

@@ -32,6 +32,7 @@ use crate::arena::PoolArena;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::{self, InOrder};
 use crate::isolation::{self, CopyOut, Isolation, Protection};
+use crate::robust::Taking;
 use crate::servers::HELPERS;
 use crate::swap_file::{SwapBuffer, SwapFile};
 use crate::vigil::VIGIL;
@@ -314,9 +315,11 @@ impl Machine for AgentMachine {
             return done;
         }
         VIGIL.leave();
-        let (to, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
-        let filled = self.fds().managed.move_pages(to, vpn.addr(), len, false);
-        done(self.in_truth(filled, len, to, true))
+        let taking = Taking::begin();
+        match taking.is_on() {
+            true => self.move_unneeded(vpn, slot, pages),
+            false => self.move_run(vpn, slot, pages),
+        }
     }
 
     fn copy_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {

@@ -124,3 +124,20 @@ fn a_limit_of_data_is_as_without_a_pager() {
     is_as_unmanaged(Path::new("/bin/sh"), &shell, &["--memory-max", "16M", "--quiet"]);
     let _ = std::fs::remove_file(program);
 }
+
+/// The kernel tells whoever waits, if it finds what the owner had locked.
+#[test]
+fn the_death_of_who_has_a_robust_mutex_is_told() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("robust");
+    for how in ["thread", "process"] {
+        for (count, limit) in [("1", "16M"), ("10", "24M"), ("500", "32M")] {
+            is_as_unmanaged(&program, &[how, count], &["--memory-max", limit, "--quiet"]);
+        }
+    }
+    let output = managed(&program, &["many", "5"], &["--memory-max", "24M", "--quiet"]);
+    assert_eq!(text(&output.stdout), "all are told\n", "{}", text(&output.stderr));
+    let _ = std::fs::remove_file(program);
+}

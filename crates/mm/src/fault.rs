@@ -160,7 +160,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Stop::Again | Stop::NoMemory => return Fault::Retry,
             Stop::Present if adopt => self.publish_resident(vpn),
             // Unmapped or replaced since: the thread looks again and finds what is there now.
-            Stop::Present | Stop::Unmovable | Stop::Missing | Stop::Busy => {}
+            Stop::Present | Stop::Unmovable | Stop::Missing | Stop::Busy | Stop::Needed => {}
         }
         mm.machine.wake(vpn, 1);
         Fault::Served

@@ -19,6 +19,8 @@ pub enum Stop {
     Busy,
     /// The mapping cannot take part: read-only, locked, unmapped, not anonymous.
     Unmovable,
+    /// It must be there whenever the program ends: it stays for now.
+    Needed,
     /// The mappings are changing: events wait to be read before anything else can be done.
     Again,
     /// No memory.

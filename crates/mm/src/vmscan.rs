@@ -475,6 +475,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     self.publish_resident(vpn);
                 }
             }
+            Stop::Needed => {
+                mm.stat.add(Item::ReclaimNeeded, 1);
+                self.publish_resident(vpn);
+            }
             Stop::Again | Stop::NoMemory => {
                 scan.again = true;
                 self.publish_resident_run(vpn, u64::from(left));

@@ -58,6 +58,8 @@ items! {
     SwapFull "memcg_swap_fail" "swap slot allocations refused: swap-max reached or no space left",
     ReclaimBusy "reclaim_busy" "pages passed over because they are shared after a fork or pinned",
     ReclaimUnmovable "reclaim_unmovable" "pages passed over because their mapping is read-only or locked",
+    ReclaimNeeded "reclaim_needed" "pages passed over because a robust mutex in them is locked",
+    DeathTold "robust_deaths_told" "robust mutexes whose owner ended while their page was out for a moment",
     Unshared "cow_unshared" "pages whose copy-on-write sharing reclaim had to break",
     PagesCompacted "pages_compacted" "pool pages that compaction gave back to the system",
     Recompressed "recompressed" "stored pages compressed again with the stronger compressor",

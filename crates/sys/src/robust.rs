@@ -4,12 +4,15 @@
 //! anything is freed, but by the OOM killer. A lease ([`crate::shared`]) ends when the last of the pager's threads is gone: after all is freed,
 //! which takes a large process a good while, if it was one of them that let go last.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
 
+use crate::futex;
 use crate::thread::{self, is_filtered, syscall};
+
+pub mod mutex;
 
 /// Set by the kernel in the low half of the word, which holds the thread's id until then.
 const OWNER_DIED: u64 = raw::FUTEX_OWNER_DIED as u64;
@@ -44,6 +47,51 @@ pub fn has_ended(word: u64) -> bool {
     word & OWNER_DIED != 0
 }
 
+/// What the kernel knows of a thread, of whatever process, and of what it has locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Its list will be gone through when it ends.
+    Lives,
+    /// There is no such thread, or its list was gone through.
+    Gone,
+    /// We may not ask.
+    Unknown,
+}
+
+/// Ask of the thread `id`.
+pub fn owner(id: i32) -> Owner {
+    if is_filtered() {
+        return Owner::Unknown;
+    }
+    let (mut head, mut length) = (0usize, 0usize);
+    let args = [id as usize, &raw mut head as usize, &raw mut length as usize, 0, 0, 0];
+    // SAFETY: the kernel writes the two words, and nothing else.
+    match unsafe { syscall(raw::__NR_get_robust_list as usize, args) } {
+        Ok(_) if head != 0 => Owner::Lives,
+        Ok(_) | Err(Errno::SRCH) => Owner::Gone,
+        Err(_) => Owner::Unknown,
+    }
+}
+
+/// Say in the futex word at `addr` that its owner has died, as the kernel would have, and wake one of those who wait,
+/// if `wakes`. False: it is not that owner's any more, or was told before.
+///
+/// # Safety
+/// A word of the program's memory, which is mapped and may be written to. The caller holds nothing that serving a fault
+/// needs.
+pub unsafe fn tell_death(addr: usize, owner: i32, wakes: bool) -> bool {
+    // SAFETY: the caller's promise; the program treats it as an atomic word.
+    let word = unsafe { AtomicU32::from_ptr(core::ptr::with_exposed_provenance_mut(addr)) };
+    let told = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |value| {
+        (value & raw::FUTEX_TID_MASK == owner as u32).then_some(value & raw::FUTEX_WAITERS | raw::FUTEX_OWNER_DIED)
+    });
+    if let (Ok(raw::FUTEX_WAITERS..), true) = (told, wakes) {
+        // Who waits for a robust futex does so as if it were shared by processes.
+        futex::wake(word, 1, true);
+    }
+    told.is_ok()
+}
+
 #[cfg(test)]
 mod test {
     extern crate std;
@@ -64,5 +112,30 @@ mod test {
         // Not under a filter of system calls, as most containers have one.
         assert_eq!(has_ended(WORD.load(Ordering::Relaxed)), confesses.is_ok());
         assert!(!has_ended(0));
+    }
+
+    #[test]
+    fn a_thread_is_gone_when_it_has_ended() {
+        let (id, alive) = std::thread::spawn(|| (thread::tid(), owner(thread::tid())))
+            .join()
+            .unwrap();
+        if alive == Owner::Lives {
+            while owner(id) != Owner::Gone {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_death_of_the_owner_is_told() {
+        let word = AtomicU32::new(7 | raw::FUTEX_WAITERS);
+        let addr = word.as_ptr() as usize;
+        // SAFETY: a word of our own.
+        unsafe {
+            assert!(!tell_death(addr, 8, true));
+            assert!(tell_death(addr, 7, true));
+            assert!(!tell_death(addr, 7, true));
+        }
+        assert_eq!(word.into_inner(), raw::FUTEX_WAITERS | raw::FUTEX_OWNER_DIED);
     }
 }

@@ -17,7 +17,7 @@ use crate::memcg::deferral;
 use crate::pager::{self, Pager};
 use crate::stacks;
 use crate::swap_file::SwapFile;
-use crate::{hook, mapped, memcg, unmanaged, vma};
+use crate::{hook, mapped, memcg, robust, unmanaged, vma};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
@@ -27,6 +27,7 @@ pub(crate) extern "C" fn child() {
     mapped::reset_in_child();
     hook::reset_in_child();
     deferral::reset_in_child();
+    robust::reset_in_child();
     let Some(pager) = pager::inherited() else { return };
     if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {
         return;
