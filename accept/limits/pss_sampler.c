@@ -1,5 +1,6 @@
 /* Runs a command and samples, every 10 ms, the sum of Pss_Anon of all its descendants, the command itself left out (the launcher).
-   A sample during which a process came or went is taken again at once: what was shared was not what it is.
+   A sample during which a process came, went, gave up its memory (it ends, and is listed until it has) or replaced its image is taken again at once: what
+   was read of its relatives before that is a share of pages that are theirs alone after it. Such samples that stay torn are counted as doubtful.
    Usage: pss_sampler OUT LIMIT-IN-KIB CMD...; OUT gets KEY=VALUE lines. The status is that of CMD. */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -18,6 +19,7 @@ enum { MOST = 2048, INTERVAL_US = 10000, AGAIN = 5, TOP = 12 };
 struct process {
 	int pid;
 	long pss, anon, rss;
+	unsigned long image;
 };
 
 struct sample {
@@ -75,6 +77,18 @@ static long field(const char *text, const char *name)
 	return at ? strtol(at + strlen(name), 0, 10) : 0;
 }
 
+/* Where the stack of its program begins: of another image somewhere else, and nowhere once the memory is given up. */
+static unsigned long image(int pid)
+{
+	char path[64], text[1024];
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	char *at = slurp(path, text, sizeof text) > 0 ? strrchr(text, ')') : 0;
+	/* The 26 fields behind the name. */
+	for (int i = 0; at && i < 26; i++)
+		at = strchr(at + 1, ' ');
+	return at ? strtoul(at, 0, 10) : 0;
+}
+
 static int take(struct sample *s)
 {
 	static int before[MOST], after[MOST];
@@ -83,7 +97,7 @@ static int take(struct sample *s)
 	list(getpid(), before, &n);
 	s->n = n, s->sum = s->anon = 0;
 	for (int i = 0; i < n; i++) {
-		s->of[i] = (struct process){before[i], 0, 0, 0};
+		s->of[i] = (struct process){before[i], 0, 0, 0, image(before[i])};
 		snprintf(path, sizeof path, "/proc/%d/smaps_rollup", before[i]);
 		if (slurp(path, text, sizeof text) <= 0)
 			continue;
@@ -93,6 +107,9 @@ static int take(struct sample *s)
 		s->sum += s->of[i].pss;
 		s->anon += s->of[i].anon;
 	}
+	for (int i = 0; i < n; i++)
+		if (image(before[i]) != s->of[i].image)
+			return 0;
 	list(getpid(), after, &m);
 	return n == m && !memcmp(before, after, n * sizeof *before);
 }
