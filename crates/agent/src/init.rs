@@ -112,7 +112,8 @@ fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> 
     Ok(unsafe { core::mem::transmute::<*mut c_void, RegisterAtFork>(register.entry) })
 }
 
-/// See when the program begins to use robust mutexes. Where that cannot be, it may do so at any time.
+/// See when the program begins to use robust mutexes. Where that cannot be, it may do so at any
+/// time.
 fn watch_robust(program: Option<Headers>) {
     let in_image = |image: Image| image.function(c"pthread_mutexattr_setrobust");
     let in_libc = program.and_then(Image::libc).and_then(in_image);

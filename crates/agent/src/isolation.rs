@@ -245,7 +245,8 @@ impl AgentMachine {
         done(self.in_truth(filled, len, to, true))
     }
 
-    /// As [`move_run`](Self::move_run), up to the first page that is needed where it is ([`crate::robust`]).
+    /// As [`move_run`](Self::move_run), up to the first page that is needed where it is
+    /// ([`crate::robust`]).
     pub(crate) fn move_unneeded(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
         let mut search = Search::new(self.memory());
         let free = search.known_free(vpn, pages);
@@ -262,7 +263,8 @@ impl AgentMachine {
                 _ => moved,
             };
         };
-        // The last one first, so that those that have left are the first of the run still if one refuses.
+        // The last one first, so that those that have left are the first of the run still if one
+        // refuses.
         let mut left = moved.pages;
         while left > first {
             if self.move_in(slot + left - 1, vpn.add(u64::from(left - 1)), 1).pages == 0 {

@@ -1,19 +1,22 @@
 //! Robust mutexes, whose owner's death the kernel tells whoever waits.
 //!
-//! As a thread ends the kernel goes through the list of what it has locked, and gives up for good at the first page that
-//! is not there, or is protected: it cannot wait for us. So a page stays in which a robust mutex is locked. Programs
-//! that never ask for such a mutex pay nothing: [`setrobust`] is where glibc's begin.
+//! As a thread ends the kernel goes through the list of what it has locked, and gives up for good
+//! at the first page that is not there, or is protected: it cannot wait for us. So a page stays in
+//! which a robust mutex is locked. Programs that never ask for such a mutex pay nothing:
+//! [`setrobust`] is where glibc's begin.
 //!
 //! # Why no death goes untold
-//! 1. Whether a page may go is decided by what it holds when nobody can lock anything in it any more: it was moved, or
-//!    is protected ([`Search::first_needed`]). Whoever locks a mutex writes to its page first, and finds it there again.
-//! 2. A page that turns out to be needed goes back at once. Its owner may have ended in these microseconds, at which the
-//!    kernel gave up. So it is remembered ([`Watched`]), and kswapd looks what became of the owner: of one that is gone
-//!    whose id is still in the word nobody was told, so kswapd tells, for this mutex and those behind it in the list.
-//!    Nobody else changes such a word: it says that it is locked.
-//! 3. A word is written to only if its mutex was in the list of a thread of this memory: one that lived when the page was
-//!    looked at, or that had ended since it was moved, where a neighbour in the list leads to it still. What a fork or
-//!    the program itself has copied names threads too.
+//! 1. Whether a page may go is decided by what it holds when nobody can lock anything in it any
+//!    more: it was moved, or is protected ([`Search::first_needed`]). Whoever locks a mutex writes
+//!    to its page first, and finds it there again.
+//! 2. A page that turns out to be needed goes back at once. Its owner may have ended in these
+//!    microseconds, at which the kernel gave up. So it is remembered ([`Watched`]), and kswapd
+//!    looks what became of the owner: of one that is gone whose id is still in the word nobody was
+//!    told, so kswapd tells, for this mutex and those behind it in the list. Nobody else changes
+//!    such a word: it says that it is locked.
+//! 3. A word is written to only if its mutex was in the list of a thread of this memory: one that
+//!    lived when the page was looked at, or that had ended since it was moved, where a neighbour in
+//!    the list leads to it still. What a fork or the program itself has copied names threads too.
 //! 4. A page that was found needed is looked at before it moves the next time ([`HELD`]).
 //!
 //! docs/limits.md has what this does not see: lists that are not glibc's.
@@ -43,7 +46,8 @@ static IS_FORKED: AtomicBool = AtomicBool::new(false);
 /// Threads that are taking pages out.
 static LEAVING: AtomicU32 = AtomicU32::new(0);
 
-/// Held while pages are taken out, from before it is asked whether the program [has robust mutexes](is_on) until they are gone.
+/// Held while pages are taken out, from before it is asked whether the program [has robust
+/// mutexes](is_on) until they are gone.
 pub(crate) struct Taking(());
 
 impl Taking {
@@ -101,8 +105,8 @@ pub(crate) extern "C" fn setrobust(attributes: *mut c_uint, robustness: c_int) -
     0
 }
 
-/// Pages in which something was found locked, each in the place that its number leads to. One that takes another's
-/// place has that one looked at too late the next time, nothing else.
+/// Pages in which something was found locked, each in the place that its number leads to. One that
+/// takes another's place has that one looked at too late the next time, nothing else.
 static HELD: [AtomicU64; HELD_MAX] = [const { AtomicU64::new(0) }; HELD_MAX];
 const HELD_MAX: usize = 1 << 14;
 
@@ -119,11 +123,12 @@ struct Watched {
     looks: u32,
 }
 
-/// Those to look at. The oldest are given up where there are more: their owners have ended long ago, or not then.
+/// Those to look at. The oldest are given up where there are more: their owners have ended long
+/// ago, or not then.
 static WATCHED: Mutex<RawLock, Vec<Watched>> = Mutex::new(Vec::new());
 const WATCHED_MAX: usize = 1 << 14;
-/// From the kernel's giving up to its forgetting of the list is no time, but a thread may lose its core there. Each look
-/// comes eight times later than the one before.
+/// From the kernel's giving up to its forgetting of the list is no time, but a thread may lose its
+/// core there. Each look comes eight times later than the one before.
 const FIRST_LOOK_NS: u64 = 2_000_000;
 const LOOKS: u32 = 5;
 
@@ -145,8 +150,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// How many of the `pages` pages from `vpn` on, up to the first in which something is locked that was found so before,
-    /// may leave as far as is known now.
+    /// How many of the `pages` pages from `vpn` on, up to the first in which something is locked
+    /// that was found so before, may leave as far as is known now.
     pub(crate) fn known_free(&mut self, vpn: Vpn, pages: u32) -> u32 {
         let Some(memory) = self.memory else { return pages };
         let mut bytes = [0; PAGE_SIZE];
@@ -168,8 +173,8 @@ impl<'a> Search<'a> {
         held.unwrap_or(pages)
     }
 
-    /// The first page, of those from `vpn` on that hold `bytes`, in which something is locked by a thread that lives. Nobody
-    /// may be able to lock anything in them any more.
+    /// The first page, of those from `vpn` on that hold `bytes`, in which something is locked by a
+    /// thread that lives. Nobody may be able to lock anything in them any more.
     pub(crate) fn first_needed(&mut self, vpn: Vpn, bytes: &[u8]) -> Option<u32> {
         let (start, len) = (vpn.addr(), bytes.len());
         let mut first = None;
@@ -204,8 +209,8 @@ impl<'a> Search<'a> {
         first.map(|first| first as u32)
     }
 
-    /// The bytes on both sides of a border, one of which is in the program's memory. `None`: that is not there, so nothing that lies on
-    /// the border is locked.
+    /// The bytes on both sides of a border, one of which is in the program's memory. `None`: that
+    /// is not there, so nothing that lies on the border is locked.
     fn pair_around(&self, start: usize, bytes: &[u8], border: usize) -> Option<[u8; 2 * BESIDE]> {
         let mut pair = [0; 2 * BESIDE];
         let (front, behind) = pair.split_at_mut(BESIDE);
@@ -218,7 +223,8 @@ impl<'a> Search<'a> {
         (self.memory?.read(from, theirs) == BESIDE).then_some(pair)
     }
 
-    /// Whether the mutex at `addr` keeps its page, which is remembered. `left` reads what has left with it.
+    /// Whether the mutex at `addr` keeps its page, which is remembered. `left` reads what has left
+    /// with it.
     fn is_needed(&mut self, addr: usize, locked: Locked, left: impl Fn(usize) -> Option<usize>) -> bool {
         let id = locked.owner;
         match robust::owner(id) {
@@ -231,8 +237,8 @@ impl<'a> Search<'a> {
             // A thread of a relative, from whose memory this was copied.
             Owner::Lives => false,
             Owner::Gone => {
-                // What a forked child has inherited names threads of its parent, which are older than it is: ids are given
-                // out in order.
+                // What a forked child has inherited names threads of its parent, which are older
+                // than it is: ids are given out in order.
                 let is_inherited = IS_FORKED.load(Ordering::Relaxed) && id <= thread::pid();
                 let read = |at| left(at).or_else(|| self.pointer(at));
                 let is_ours = !is_inherited && locked.is_linked(addr, read);
@@ -341,7 +347,8 @@ fn tell_list(pager: &Pager, addr: usize, owner: i32) {
         if !vma.is_some_and(|vma| vma.start <= at && at + BYTES <= vma.end && vma.is_plain_data()) {
             return;
         }
-        // SAFETY: mapped, and may be written to. kswapd holds no lock, and its fault is served whatever the limit.
+        // SAFETY: mapped, and may be written to. kswapd holds no lock, and its fault is served
+        // whatever the limit.
         let is_told = unsafe { robust::tell_death(at, owner, !locked.inherits) };
         pager.mm.stat().add(Item::DeathTold, u64::from(is_told));
         drop(turn);

@@ -95,8 +95,8 @@ pub(crate) struct Moving {
 }
 
 impl StackChange {
-    /// Forget what is recorded of the `len` bytes from `start` on, before an mremap moves them: whoever maps a stack there
-    /// afterwards records its own.
+    /// Forget what is recorded of the `len` bytes from `start` on, before an mremap moves them:
+    /// whoever maps a stack there afterwards records its own.
     pub(crate) fn lift(&self, start: usize, len: usize) -> Moving {
         let end = start.saturating_add(len);
         let mut moving = Moving {
@@ -121,7 +121,8 @@ impl StackChange {
         moving
     }
 
-    /// Record it where it is now: `len` bytes from `start` on. What a stack has grown by is the stack's.
+    /// Record it where it is now: `len` bytes from `start` on. What a stack has grown by is the
+    /// stack's.
     pub(crate) fn put(&self, moving: &Moving, start: usize, len: usize) {
         let (old_end, end) = (moving.start.saturating_add(moving.len), start.saturating_add(len));
         for (from, to) in &moving.pieces[..moving.count] {

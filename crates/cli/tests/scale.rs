@@ -61,8 +61,8 @@ fn threads_come_and_go() {
     }
 }
 
-/// Anonymous memory of a process that is neither the program's nor stored: what the pager keeps, and
-/// the little that is not managed.
+/// Anonymous memory of a process that is neither the program's nor stored: what the pager keeps,
+/// and the little that is not managed.
 fn metadata(process: &str, group: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
     let anon = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

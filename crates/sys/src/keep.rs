@@ -282,8 +282,8 @@ impl Keeper {
         })
     }
 
-    /// Have room for the descriptors of `processes` processes, if this process may. Children started
-    /// from now on inherit that.
+    /// Have room for the descriptors of `processes` processes, if this process may. Children
+    /// started from now on inherit that.
     pub fn make_room(processes: u64) {
         let limit = getrlimit(Resource::Nofile);
         let wanted = FDS as u64 * processes + limit.current.unwrap_or(0);

@@ -73,12 +73,12 @@ pub fn owner(id: i32) -> Owner {
     }
 }
 
-/// Say in the futex word at `addr` that its owner has died, as the kernel would have, and wake one of those who wait,
-/// if `wakes`. False: it is not that owner's any more, or was told before.
+/// Say in the futex word at `addr` that its owner has died, as the kernel would have, and wake one
+/// of those who wait, if `wakes`. False: it is not that owner's any more, or was told before.
 ///
 /// # Safety
-/// A word of the program's memory, which is mapped and may be written to. The caller holds nothing that serving a fault
-/// needs.
+/// A word of the program's memory, which is mapped and may be written to. The caller holds nothing
+/// that serving a fault needs.
 pub unsafe fn tell_death(addr: usize, owner: i32, wakes: bool) -> bool {
     // SAFETY: the caller's promise; the program treats it as an atomic word.
     let word = unsafe { AtomicU32::from_ptr(core::ptr::with_exposed_provenance_mut(addr)) };

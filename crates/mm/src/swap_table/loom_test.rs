@@ -8,7 +8,8 @@ use loom::thread;
 
 use super::*;
 
-/// Pages of four leaves. The first two share a node, and all have a lock with a page of another leaf.
+/// Pages of four leaves. The first two share a node, and all have a lock with a page of another
+/// leaf.
 const A: Vpn = Vpn::new(0);
 const B: Vpn = Vpn::new(2);
 const C: Vpn = Vpn::new(8);

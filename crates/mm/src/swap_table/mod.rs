@@ -1,21 +1,26 @@
 //! The swap table: one [`Word`] a page, in leaves of 16 words (64 KiB of address space).
 //!
 //! A leaf is taken when the first of its pages gets a word and given back when the last word is
-//! NONE again. What leads to it is a tree without detours ([`tree`]): a program pays some 9 bytes for
-//! each page where they are dense, 128 to 256 for one that lies alone, and nothing for address space.
+//! NONE again. What leads to it is a tree without detours ([`tree`]): a program pays some 9 bytes
+//! for each page where they are dense, 128 to 256 for one that lies alone, and nothing for address
+//! space.
 //!
 //! # Who may do what
 //! Lookups take no lock. Updates take the lock of their 2 MiB, which as many others share as there
-//! are, and those that add or remove a leaf take the tree's as well. A word never moves as long as it is
-//! not NONE: a leaf that an update found stays, since whoever gives it up holds that lock too. Leaves and
-//! nodes are memory that is never unmapped (`mm/swap_table.h` has RCU instead): one that was given back may
-//! be anything else by the time that a lookup reads it, so the lookup reads the tree's generation before and after.
-//! * Off the tree, then the generation goes up, then it is changed or given back: by whoever has the
-//!   tree's lock, as does whoever takes it next.
-//! * A lookup that begins after the generation went up (Acquire, Release) does not get there any more.
-//! * One that began before and sees what was written there since (Acquire; all is written with Release) sees
-//!   that the generation went up, and starts again. If it sees what was there before, that was true as it began.
-//! * What is added is complete before the one store that links it: there is the old tree or the new.
+//! are, and those that add or remove a leaf take the tree's as well. A word never moves as long as
+//! it is not NONE: a leaf that an update found stays, since whoever gives it up holds that lock
+//! too. Leaves and nodes are memory that is never unmapped (`mm/swap_table.h` has RCU instead): one
+//! that was given back may be anything else by the time that a lookup reads it, so the lookup reads
+//! the tree's generation before and after.
+//! * Off the tree, then the generation goes up, then it is changed or given back: by whoever has
+//!   the tree's lock, as does whoever takes it next.
+//! * A lookup that begins after the generation went up (Acquire, Release) does not get there any
+//!   more.
+//! * One that began before and sees what was written there since (Acquire; all is written with
+//!   Release) sees that the generation went up, and starts again. If it sees what was there before,
+//!   that was true as it began.
+//! * What is added is complete before the one store that links it: there is the old tree or the
+//!   new.
 //!
 //! The engine looks up and publishes under its own lock as well, which orders words against everything else.
 
@@ -79,8 +84,8 @@ fn place(vpn: Vpn) -> (Key, usize) {
 /// Replace a word under its lock. Release: pairs with `lookup`, see above.
 fn replace(word: &AtomicU64, bits: u64) -> u64 {
     // Two plain moves, where one locked instruction would wait for the cache line. To the model
-    // checker the writer's own load would hide those of others from what it has to reorder (it keeps
-    // only the last access).
+    // checker the writer's own load would hide those of others from what it has to reorder (it
+    // keeps only the last access).
     #[cfg(loom)]
     return word.swap(bits, Ordering::Release);
     #[cfg(not(loom))]
@@ -100,7 +105,8 @@ impl SwapTable {
         }
     }
 
-    /// What updates of a page hold. Spread: threads that go through memory side by side seldom meet.
+    /// What updates of a page hold. Spread: threads that go through memory side by side seldom
+    /// meet.
     fn lock_of(&self, vpn: Vpn) -> &Lock {
         let spread = (vpn.number() >> LOCK_ORDER).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.locks[(spread >> (64 - LOCKS_BITS)) as usize]
@@ -319,7 +325,8 @@ mod test {
     }
 
     /// Lookups while leaves and nodes come and go under them, with real threads: each word that is
-    /// seen is the page's own, and what stays is always seen. `loom_test` has the small exhaustive cases.
+    /// seen is the page's own, and what stays is always seen. `loom_test` has the small exhaustive
+    /// cases.
     #[test]
     fn lookups_never_see_the_word_of_another_page() {
         let rounds = if cfg!(miri) { 10 } else { 4_000 };

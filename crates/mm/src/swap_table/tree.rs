@@ -1,15 +1,15 @@
-//! Which leaf a page's word is in: a tree of nodes with 16 links each, without those that would have
-//! one child alone.
+//! Which leaf a page's word is in: a tree of nodes with 16 links each, without those that would
+//! have one child alone.
 //!
 //! ```text
 //! link    | key:32 @32 | unit + 1:28 @4 | level:4 @0 |     0: nothing there. Level 0: a leaf
 //! ```
 //!
-//! A key is a page's number without its lowest four bits, eight digits of four bits. Below a node of
-//! level L, keys differ in digit L - 1 and agree in all above it: the digits that they agree in are
-//! skipped. A link says the whole key of its leaf, or of some leaf below its node, so
-//! whoever follows it sees where another key would have parted. Every node has two children at least:
-//! a page that lies alone costs a leaf and, at the very most, one node.
+//! A key is a page's number without its lowest four bits, eight digits of four bits. Below a node
+//! of level L, keys differ in digit L - 1 and agree in all above it: the digits that they agree in
+//! are skipped. A link says the whole key of its leaf, or of some leaf below its node, so whoever
+//! follows it sees where another key would have parted. Every node has two children at least: a
+//! page that lies alone costs a leaf and, at the very most, one node.
 //!
 //! Whoever changes the tree holds its lock. [`super`] says why whoever walks it needs none.
 
@@ -102,7 +102,8 @@ impl Tree {
         }
     }
 
-    /// Means nothing if anything was taken off the tree meanwhile; then it may have followed words that are no links.
+    /// Means nothing if anything was taken off the tree meanwhile; then it may have followed words
+    /// that are no links.
     fn walk(&self, key: Key) -> Result<&'static [AtomicU64], u32> {
         let mut link = Link(self.root.load(Ordering::Acquire));
         let mut above = TOP;
@@ -192,7 +193,8 @@ impl Changing<'_> {
         if let Some((above, _, child)) = lone {
             above.store(child.load(Ordering::Relaxed), Ordering::Release);
         }
-        // Release: before anything that nobody can reach now becomes anything else. Whoever sees that sees this.
+        // Release: before anything that nobody can reach now becomes anything else. Whoever sees
+        // that sees this.
         self.tree.generation.fetch_add(1, Ordering::Release);
         units.give(leaf.unit());
         if let Some((_, node, child)) = lone {

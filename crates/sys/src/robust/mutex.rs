@@ -1,5 +1,5 @@
-//! Robust mutexes as glibc lays them out (`pthread_mutex_t`, the same since 2.4): found by what they
-//! hold while somebody has them.
+//! Robust mutexes as glibc lays them out (`pthread_mutex_t`, the same since 2.4): found by what
+//! they hold while somebody has them.
 //!
 //! ```text
 //!  0 futex word: the owner's thread id, and two flags       24 the entry before it in the owner's list
@@ -24,8 +24,8 @@ const BEFORE: usize = 24;
 
 /// Of the kind: robust.
 const ROBUST: u64 = 0x10;
-/// The bits in which kinds of robust mutexes differ: type, priority inheritance, shared by processes, what was said of lock
-/// elision.
+/// The bits in which kinds of robust mutexes differ: type, priority inheritance, shared by
+/// processes, what was said of lock elision.
 const VARIES: u64 = 0x3a3;
 const INHERITS: u64 = 0x20;
 /// The second owner field of one whose owner has died and that nobody has repaired, and of one that
@@ -48,8 +48,8 @@ pub struct Locked {
     pub has_waiters: bool,
     /// The kernel wakes who waits without being told, if the owner ends.
     pub inherits: bool,
-    /// Where the pointers of its neighbours in the owner's list are. `None`: it is being put into the list, or taken from
-    /// it.
+    /// Where the pointers of its neighbours in the owner's list are. `None`: it is being put into
+    /// the list, or taken from it.
     pub links: Option<Links>,
 }
 

@@ -31,7 +31,8 @@ const DIFFERENT: usize = 42;
 /// Pages of its own that a lodger maps, fills, checks and unmaps.
 const OWN_PAGES: usize = 24;
 
-/// The bytes that a number stands for. Called in a process that has no thread-local storage of its own.
+/// The bytes that a number stands for. Called in a process that has no thread-local storage of its
+/// own.
 pub type Pattern = fn(u64) -> [u8; SECTOR];
 
 /// What the lodger reads; nobody else touches it or `memory` until that process has ended.
@@ -43,7 +44,8 @@ struct Errand {
     maker: i32,
 }
 
-/// A process that shares all memory with its maker. It checks a range sector by sector, changes it, and maps some of its own.
+/// A process that shares all memory with its maker. It checks a range sector by sector, changes it,
+/// and maps some of its own.
 pub struct Lodger {
     /// Shared with the lodger, so it has an address of its own that does not move.
     errand: *mut Errand,
@@ -51,7 +53,8 @@ pub struct Lodger {
     pid: i32,
 }
 
-// SAFETY: it owns what it points to; nothing about it is tied to a thread but that the maker's process reaps it.
+// SAFETY: it owns what it points to; nothing about it is tied to a thread but that the maker's
+// process reaps it.
 unsafe impl Send for Lodger {}
 
 /// What a sector of `id` holds after a lodger was there.
@@ -61,7 +64,8 @@ fn changed(id: u64) -> u64 {
 
 /// In the lodger, by system calls: errno and whatever else libc keeps for a thread are the maker's.
 fn call(number: u32, args: [usize; 3]) -> usize {
-    // SAFETY: write, getppid, sched_yield and exit_group, which touch no memory but the bytes that are written.
+    // SAFETY: write, getppid, sched_yield and exit_group, which touch no memory but the bytes that
+    // are written.
     let result = unsafe { crate::thread::syscall(number as usize, [args[0], args[1], args[2], 0, 0, 0]) };
     result.unwrap_or(0)
 }
@@ -117,7 +121,8 @@ fn use_own_memory(pattern: Pattern) -> bool {
 }
 
 extern "C" fn lodge(errand: *mut c_void) -> c_int {
-    // SAFETY: made by `move_in`, and left alone by the maker until this process has ended. A maker that ends before leaves the memory to us.
+    // SAFETY: made by `move_in`, and left alone by the maker until this process has ended. A maker
+    // that ends before leaves the memory to us.
     let errand = unsafe { &mut *errand.cast::<Errand>() };
     let maker = errand.maker as usize;
     // Orphans get another parent, even while their maker waits to be reaped.
@@ -131,8 +136,9 @@ extern "C" fn lodge(errand: *mut c_void) -> c_int {
 }
 
 impl Lodger {
-    /// Make the process. `memory` holds the sectors `ids` as `pattern` says, and all of it may be written. With `is_vfork` the calling
-    /// thread goes on when the lodger has ended; one that `outlives` begins when this process is gone.
+    /// Make the process. `memory` holds the sectors `ids` as `pattern` says, and all of it may be
+    /// written. With `is_vfork` the calling thread goes on when the lodger has ended; one that
+    /// `outlives` begins when this process is gone.
     ///
     /// # Errors
     /// What `clone` and `mmap` answer.
@@ -150,8 +156,9 @@ impl Lodger {
         }));
         let flags = CLONE_VM | SIGCHLD | if is_vfork { CLONE_VFORK } else { 0 };
         let top = core::ptr::with_exposed_provenance_mut(stack.addr() + stack.len());
-        // SAFETY: the stack and the errand are the lodger's alone until it has ended. It runs `lodge`, which keeps nothing in
-        // thread-local storage: libc's functions that it calls would do so for errors alone, which do not happen to memory it owns.
+        // SAFETY: the stack and the errand are the lodger's alone until it has ended. It runs
+        // `lodge`, which keeps nothing in thread-local storage: libc's functions that it calls
+        // would do so for errors alone, which do not happen to memory it owns.
         let pid = unsafe { clone(lodge, top, flags, errand.cast()) };
         if pid == -1 {
             let errno = super::errno();
@@ -162,8 +169,8 @@ impl Lodger {
         Ok(Self { errand, stack, pid })
     }
 
-    /// Wait for its end. `None`: it runs still (if not to `block`). Else its memory and what is in there now, or the status of one that
-    /// did not end well.
+    /// Wait for its end. `None`: it runs still (if not to `block`). Else its memory and what is in
+    /// there now, or the status of one that did not end well.
     pub fn move_out(&mut self, block: bool) -> Option<core::result::Result<(Memory, Vec<u64>), u8>> {
         if self.errand.is_null() {
             return None;
@@ -176,7 +183,8 @@ impl Lodger {
         Some(if status == 0 { Ok((memory, ids)) } else { Err(status) })
     }
 
-    /// In a forked child: the lodger is not there, and what its memory holds depends on when the fork was.
+    /// In a forked child: the lodger is not there, and what its memory holds depends on when the
+    /// fork was.
     pub fn forget(mut self) {
         let errand = core::mem::replace(&mut self.errand, core::ptr::null_mut());
         if !errand.is_null() {

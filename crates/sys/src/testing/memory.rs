@@ -1,4 +1,5 @@
-//! Anonymous memory as a program has it: mapped by libc's functions, by the thousand, and moved in pieces.
+//! Anonymous memory as a program has it: mapped by libc's functions, by the thousand, and moved in
+//! pieces.
 
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::AtomicU64;
@@ -58,7 +59,8 @@ impl Access {
     }
 }
 
-/// A range of private anonymous memory, unmapped on drop. It may be several mappings for the kernel.
+/// A range of private anonymous memory, unmapped on drop. It may be several mappings for the
+/// kernel.
 ///
 /// # Invariants
 /// `[addr, addr + len)` is page aligned, mapped, and used by this value alone.
@@ -89,7 +91,8 @@ fn map(addr: usize, len: usize, kind: Kind, fixed: c_int) -> Result<usize> {
         Kind::Stack => MAP_STACK,
     };
     let flags = flags | fixed | MAP_PRIVATE | MAP_ANONYMOUS;
-    // SAFETY: at an address of the kernel's choice it overlaps nothing; with MAP_FIXED the caller owns what it replaces.
+    // SAFETY: at an address of the kernel's choice it overlaps nothing; with MAP_FIXED the caller
+    // owns what it replaces.
     address(unsafe { mmap(pointer(addr), len, PROT_READ | PROT_WRITE, flags, -1, 0) })
 }
 
@@ -130,7 +133,8 @@ impl Memory {
 
     /// Borrow bytes. The caller knows that they may be read.
     pub fn bytes(&self, offset: usize, len: usize) -> &[u8] {
-        // SAFETY: in bounds by `at`, mapped, and written to through `&mut self` alone. Where reading is not allowed it is SIGSEGV.
+        // SAFETY: in bounds by `at`, mapped, and written to through `&mut self` alone. Where
+        // reading is not allowed it is SIGSEGV.
         unsafe { core::slice::from_raw_parts(pointer(self.at(offset, len)).cast(), len) }
     }
 
@@ -189,8 +193,8 @@ impl Memory {
     pub fn relocate(&mut self) -> Result<()> {
         let target = Self::map(self.len, Kind::Heap)?;
         let to = target.addr;
-        // A refused mremap may have unmapped the target already, and another thread mapped something there since:
-        // dropping it then would unmap that. Better to leak the range.
+        // A refused mremap may have unmapped the target already, and another thread mapped
+        // something there since: dropping it then would unmap that. Better to leak the range.
         core::mem::forget(target);
         // SAFETY: both ranges are ours, and the one at `to` is replaced on purpose.
         self.addr = address(unsafe {
@@ -213,7 +217,8 @@ impl Memory {
         map(self.at(offset, len), len, kind, MAP_FIXED).map(drop)
     }
 
-    /// Move the pages of a part to an address of the kernel's choice; zeros stay behind (MREMAP_DONTUNMAP).
+    /// Move the pages of a part to an address of the kernel's choice; zeros stay behind
+    /// (MREMAP_DONTUNMAP).
     ///
     /// # Errors
     /// What `mremap` answers; nothing has changed then.
@@ -231,7 +236,8 @@ impl Memory {
     pub fn implant(&mut self, offset: usize, other: &mut Self, from: usize, len: usize) -> Result<()> {
         let flags = MREMAP_MAYMOVE | MREMAP_DONTUNMAP | MREMAP_FIXED;
         let (from, to) = (other.at(from, len), self.at(offset, len));
-        // SAFETY: both in bounds by `at`, nothing is borrowed, the old range stays mapped and the other is replaced on purpose.
+        // SAFETY: both in bounds by `at`, nothing is borrowed, the old range stays mapped and the
+        // other is replaced on purpose.
         address(unsafe { mremap(pointer(from), len, len, flags, pointer(to)) }).map(drop)
     }
 
@@ -256,7 +262,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: owned, and `&mut self` proves that no borrow is left. Refused, where it would make too many mappings, it is leaked.
+        // SAFETY: owned, and `&mut self` proves that no borrow is left. Refused, where it would
+        // make too many mappings, it is leaked.
         unsafe { munmap(pointer(self.addr), self.len) };
     }
 }
@@ -268,7 +275,8 @@ impl Drop for Memory {
 pub fn shared_words(count: usize) -> Result<&'static [AtomicU64]> {
     let flags = MAP_SHARED | MAP_ANONYMOUS;
     let len = count * size_of::<AtomicU64>();
-    // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing; it is never unmapped, and used as atomics only.
+    // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing; it is never
+    // unmapped, and used as atomics only.
     unsafe {
         let addr = address(mmap(core::ptr::null_mut(), len, PROT_READ | PROT_WRITE, flags, -1, 0))?;
         Ok(core::slice::from_raw_parts(pointer(addr).cast(), count))

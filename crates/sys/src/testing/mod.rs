@@ -1,5 +1,5 @@
-//! What the torture program needs and nothing else: memory, forks and other processes as programs have them, through libc, so
-//! that what the agent has replaced there runs.
+//! What the torture program needs and nothing else: memory, forks and other processes as programs
+//! have them, through libc, so that what the agent has replaced there runs.
 
 mod lodger;
 mod memory;

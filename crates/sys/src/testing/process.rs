@@ -16,8 +16,8 @@ unsafe extern "C" {
 /// # Errors
 /// EAGAIN when `fork` fails.
 pub fn fork_and(body: impl FnOnce() -> u8) -> Result<i32> {
-    // SAFETY: the child runs `body`, which uses its own copy of memory and libc's fork-safe malloc, then exits
-    // without running anybody's destructors or exit handlers.
+    // SAFETY: the child runs `body`, which uses its own copy of memory and libc's fork-safe malloc,
+    // then exits without running anybody's destructors or exit handlers.
     match unsafe { fork() } {
         -1 => Err(Errno::AGAIN),
         // SAFETY: ends the child.
@@ -28,7 +28,8 @@ pub fn fork_and(body: impl FnOnce() -> u8) -> Result<i32> {
 
 const WNOHANG: c_int = 1;
 
-/// The exit status of a child: its code, or 128 and the signal. `None`: it runs still (only if not to `block`), or is not ours.
+/// The exit status of a child: its code, or 128 and the signal. `None`: it runs still (only if not
+/// to `block`), or is not ours.
 pub fn reap(pid: i32, block: bool) -> Option<u8> {
     wait(pid, block).map(|(_, status)| status)
 }

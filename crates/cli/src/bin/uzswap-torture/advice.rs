@@ -17,8 +17,9 @@ pub(crate) const MADV_DONTNEED_LOCKED: i32 = 24;
 const MADV_GUARD_INSTALL: i32 = 102;
 const MADV_GUARD_REMOVE: i32 = 103;
 
-/// Those that say something of the mapping, and so may cut it: NORMAL, RANDOM, SEQUENTIAL, HUGEPAGE, NOHUGEPAGE, DONTDUMP, DODUMP.
-/// Not MERGEABLE: from then on memory that is read-only could not leave (docs/compatibility.md), and there is much of it here.
+/// Those that say something of the mapping, and so may cut it: NORMAL, RANDOM, SEQUENTIAL,
+/// HUGEPAGE, NOHUGEPAGE, DONTDUMP, DODUMP. Not MERGEABLE: from then on memory that is read-only
+/// could not leave (docs/compatibility.md), and there is much of it here.
 const OF_MAPPINGS: [i32; 7] = [0, 1, 2, 14, 15, 16, 17];
 /// Those that say something of the pages: WILLNEED, COLD, PAGEOUT, COLLAPSE.
 const OF_PAGES: [i32; 4] = [3, 20, 21, 25];
@@ -103,7 +104,8 @@ impl Region {
         }
     }
 
-    /// What children are to find from now on. What is several mappings could not be told apart later.
+    /// What children are to find from now on. What is several mappings could not be told apart
+    /// later.
     pub(crate) fn bequeath(&mut self, number: u64) {
         if !self.is_whole(&self.all()) {
             return;

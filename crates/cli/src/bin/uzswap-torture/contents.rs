@@ -26,7 +26,8 @@ pub(crate) fn contents(id: u64) -> [u8; SECTOR] {
     bytes
 }
 
-/// Compare a sector at `addr` with what `id` stands for. `Err`: what was expected and what was found, in one line.
+/// Compare a sector at `addr` with what `id` stands for. `Err`: what was expected and what was
+/// found, in one line.
 pub(crate) fn compare(addr: usize, id: u64, seen: &[u8]) -> Result<(), String> {
     let expected = contents(id);
     if seen == expected {

@@ -23,7 +23,8 @@ pub(crate) struct Islands {
 }
 
 impl Islands {
-    /// As many as the address space has room for, `count` at most, or a part of that if each stands alone: they are spread wide.
+    /// As many as the address space has room for, `count` at most, or a part of that if each stands
+    /// alone: they are spread wide.
     pub(crate) fn new(count: usize, seed: u64) -> Option<Self> {
         let is_striped = seed.is_multiple_of(2);
         let count = if is_striped { count } else { count.div_ceil(SPREAD) };
@@ -84,7 +85,8 @@ impl Islands {
         }
     }
 
-    /// Each of a run is opened, compared, and, if it is to be so, closed again or given new contents.
+    /// Each of a run is opened, compared, and, if it is to be so, closed again or given new
+    /// contents.
     pub(crate) fn visit(&mut self, first: usize, count: usize, id: u64) -> Result<(), String> {
         for i in first..(first + count).min(self.count()) {
             if self.is_striped {

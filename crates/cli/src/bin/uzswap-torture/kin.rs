@@ -1,4 +1,5 @@
-//! Other processes: children that are waited for, children that are not, their children, and those that share memory.
+//! Other processes: children that are waited for, children that are not, their children, and those
+//! that share memory.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -58,8 +59,8 @@ impl Round {
         }
     }
 
-    /// Fork; both sides go on, each with its own copy of everything. What is drawn does not depend on who lives, so that a round can be
-    /// played again.
+    /// Fork; both sides go on, each with its own copy of everything. What is drawn does not depend
+    /// on who lives, so that a round can be played again.
     pub(crate) fn fork(&mut self, one: Move, seed: u64) -> Result<(), String> {
         let life = self.life(one);
         self.reap(false)?;
@@ -157,7 +158,8 @@ impl Round {
         }
     }
 
-    /// Give a region to a process that shares all memory, which changes it while we go on, or while we wait as for vfork.
+    /// Give a region to a process that shares all memory, which changes it while we go on, or while
+    /// we wait as for vfork.
     pub(crate) fn lodge(&mut self, is_vfork: bool, at: usize) -> Result<(), String> {
         self.part(true)?;
         let region = &self.regions[at];
@@ -207,7 +209,8 @@ impl Round {
     }
 }
 
-/// The program that [`Round::outlive`] starts: fill memory, make a process that shares it, and end first.
+/// The program that [`Round::outlive`] starts: fill memory, make a process that shares it, and end
+/// first.
 pub(crate) fn be_outlived(seed: u64) -> Option<()> {
     let mut random = Rng::new(seed);
     let ids: Vec<u64> = (0..OUTLIVED_PAGES * SECTORS)
@@ -227,9 +230,8 @@ pub(crate) fn be_outlived(seed: u64) -> Option<()> {
             .bytes_mut(sector * SECTOR, SECTOR)
             .copy_from_slice(&contents(*id));
     }
-    for page in 0..2 * OUTLIVED_PAGES {
-        more.bytes_mut(page * PAGE, SECTOR)
-            .copy_from_slice(&contents(ids[page]));
+    for (page, id) in ids.iter().enumerate().take(2 * OUTLIVED_PAGES) {
+        more.bytes_mut(page * PAGE, SECTOR).copy_from_slice(&contents(*id));
     }
     let lodger = Lodger::move_in(memory, ids, contents, false, true).ok()?;
     std::thread::sleep(std::time::Duration::from_millis(random.below(20)));

@@ -1,4 +1,5 @@
-//! What all processes of a run have in common: what was counted, who failed, and whose children nobody waits for.
+//! What all processes of a run have in common: what was counted, who failed, and whose children
+//! nobody waits for.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +44,8 @@ pub(crate) fn count_step(place: usize) {
     word(COUNTS + place).fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether there may be one more process, of at most `most`. It counts until it calls [`end_process`].
+/// Whether there may be one more process, of at most `most`. It counts until it calls
+/// [`end_process`].
 pub(crate) fn begin_process(most: u64) -> bool {
     let more = |n| (n < most).then_some(n + 1);
     word(PROCESSES)

@@ -2,11 +2,13 @@
 //! evicted all the time.
 //!
 //! Each thread plays rounds. A round is decided by its seed alone: regions come and go, are written, read, copied, moved,
-//! protected, torn, dropped, forked and shared (`moves.rs` has all of it), and every read is compared. A difference prints the seed of
-//! the round and the step, and `--round SEED` plays just that round again. Forked children draw from a seed of their own, which
-//! their parent drew: they are played again with it.
+//! protected, torn, dropped, forked and shared (`moves.rs` has all of it), and every read is
+//! compared. A difference prints the seed of the round and the step, and `--round SEED` plays just
+//! that round again. Forked children draw from a seed of their own, which their parent drew: they
+//! are played again with it.
 //!
-//! Children may outlive their parents. The first process becomes the parent of those, and ends when all have ended.
+//! Children may outlive their parents. The first process becomes the parent of those, and ends when
+//! all have ended.
 //!
 //!     uzswap run --memory-max 12M -- uzswap-torture --seconds 600 --threads 2
 

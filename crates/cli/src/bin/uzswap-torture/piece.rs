@@ -18,8 +18,8 @@ impl Region {
         }
     }
 
-    /// Move all of it, if it is one mapping. Moving several in one mremap (Linux 6.17) stops half-way at a range with a userfaultfd:
-    /// docs/compatibility.md.
+    /// Move all of it, if it is one mapping. Moving several in one mremap (Linux 6.17) stops
+    /// half-way at a range with a userfaultfd: docs/compatibility.md.
     pub(crate) fn relocate(&mut self) -> Result<(), String> {
         if !self.is_whole(&self.all()) {
             return Ok(());

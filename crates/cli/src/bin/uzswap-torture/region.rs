@@ -111,7 +111,8 @@ impl Region {
         self.ids[sector] = id;
     }
 
-    /// Compare what may be read of some pages. `Err`: what was expected and what was found, in one line.
+    /// Compare what may be read of some pages. `Err`: what was expected and what was found, in one
+    /// line.
     pub(crate) fn check(&self, pages: Range<usize>) -> Result<(), String> {
         for page in pages.clone().filter(|page| self.is_readable(&(*page..page + 1))) {
             for sector in sectors(&(page..page + 1)) {
