@@ -98,6 +98,12 @@ impl Life {
         self
     }
 
+    /// Options of `uzswap run`.
+    fn with(mut self, line: &'static str) -> Self {
+        self.options.extend(words(line));
+        self
+    }
+
     /// It is about something else than memory.
     fn without_swapping(mut self) -> Self {
         self.swaps = false;
@@ -394,6 +400,12 @@ lives! {
     exec_of_itself: cmd("births exec-self 50"),
     job_control: cmd("births job-control"),
     children_nobody_waits_for: |life: Life| life.cmd("births children-ignored").limit("20M"),
+
+    // How much moves at a time, and through how many hands, is bounded by the limit.
+    large_folios: |life: Life| life.cmd("births work 48 3").with("--folio-max 2M --fault-threads 4"),
+    large_folios_directly: |life: Life| life
+        .cmd("births work 48 3")
+        .with("--folio-max 2M --fault-threads 4 --swapout direct"),
 
     // Thread groups.
     the_leader_ends_first: cmd("threads leader-ends pthread 9"),
