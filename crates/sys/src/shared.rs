@@ -28,7 +28,7 @@ impl SharedWords {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
         let len = (count * 8) as u64;
-        fs::ftruncate(&fd, len).inspect_err(|_| drop(fs::unlink(path)))?;
+        fs::ftruncate(&fd, len).inspect_err(|_| _ = fs::unlink(path))?;
         // Where there is no room for it nobody can write to it later: that would be a SIGBUS. 0
         // blocks: the file system has no limit.
         let room = fs::fstatfs(&fd)?;

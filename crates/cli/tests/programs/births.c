@@ -27,12 +27,18 @@ static int live_daemon(int argc, char **argv) {
 static int double_fork(int argc, char **argv) {
     (void)argc, (void)argv;
     uint64_t *memory = fill(FILL, 1);
+    int said[2];
+    must(pipe(said) == 0);
     pid_t child = fork();
     if (child == 0) {
         must(setsid() > 0);
         pid_t parent = getpid();
         if (fork())
             _exit(0);
+        // The first has its say first.
+        char none;
+        close(said[1]);
+        must(read(said[0], &none, 1) == 0);
         _exit(go_on_alone(memory, parent, "grandchild"));
     }
     const char *end = end_of(child);
