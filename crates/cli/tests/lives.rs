@@ -195,7 +195,8 @@ impl Life {
         let _ = std::fs::remove_file(&json);
         self.compare(&twin, &managed);
         if self.swaps {
-            let out = counters["zswpout"].as_u64().unwrap_or(0);
+            let out = ["zswpout", "pswpout"].map(|name| counters[name].as_u64().unwrap_or(0));
+            let out: u64 = out.iter().sum();
             assert!(
                 out > 0,
                 "{}: nothing left memory: peak {}",
