@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Held, TORTURE, UZSWAP, can_manage, run};
+use common::{ALONE, Held, TORTURE, UZSWAP, can_manage, run};
 
 /// Every order that a 64K folio can have.
 const ORDERS: [&str; 4] = ["8", "16", "32", "64"];
@@ -11,10 +11,6 @@ fn folios(run: &common::Run, counter: &str) -> u64 {
     let key = |kib: &&str| format!("hugepages-{kib}kB/stats/{counter}");
     ORDERS.iter().map(|kib| run.count(&key(kib))).sum()
 }
-
-/// What `torture.rs` is about, and takes memory beside that of the one process: relatives that live
-/// on.
-const ALONE: &str = "--without=bequeath,islands,fork-and-forget,orphan,generations,storm,lodger,outlive";
 
 #[test]
 fn folios_leave_and_come_back_whole() {
@@ -140,7 +136,7 @@ fn a_parallel_compressor_and_background_threads_lose_nothing() {
         "--kcompressd",
         "2",
     ];
-    let cmd = [TORTURE, "--seed", "77", "--rounds", "6", "--threads=2", ALONE];
+    let cmd = [TORTURE, "--seed", "77", "--rounds", "4", "--threads=2", ALONE];
     let run = run("parallel", &options, &cmd);
     assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
     assert_eq!(run.counters["compressor"], "zstd-parallel:1");
@@ -153,7 +149,7 @@ fn faults_served_by_several_threads_lose_nothing() {
         return;
     }
     let options = ["--memory-max", "24M", "--fault-threads", "4"];
-    let cmd = [TORTURE, "--seed", "78", "--rounds", "4", "--threads=4", ALONE];
+    let cmd = [TORTURE, "--seed", "78", "--rounds", "2", "--threads=4", ALONE];
     let run = run("fault-threads", &options, &cmd);
     assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
     assert!(run.count("pgfault_helped") > 0, "{:#}", run.counters);
@@ -300,7 +296,7 @@ fn pages_are_compressed_with_a_dictionary_of_their_own() {
         "--compressor",
         "zstd-dict-parallel:1",
     ];
-    let cmd = [TORTURE, "--seed", "78", "--rounds", "6", "--threads=2", ALONE];
+    let cmd = [TORTURE, "--seed", "78", "--rounds", "4", "--threads=2", ALONE];
     let forks = run_torture("dictionary-forks", &options, &cmd);
     assert!(forks.count("zswpout") > 100, "{:#}", forks.counters);
 }
@@ -325,7 +321,7 @@ fn steps_that_fail_lose_nothing() {
         "--fail-per-mille",
         "50",
     ];
-    let cmd = [TORTURE, "--seed", "79", "--rounds", "4", "--threads=2", ALONE];
+    let cmd = [TORTURE, "--seed", "79", "--rounds", "3", "--threads=2", ALONE];
     let run = run_torture("harmless", &options, &cmd);
     for kind in ["map_eagain", "map_enomem", "write_eio"] {
         assert!(run.count(&format!("injected/{kind}")) > 0, "{kind}: {:#}", run.counters);

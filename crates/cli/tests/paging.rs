@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TORTURE, UZSWAP, can_manage, run};
+use common::{ALONE, TORTURE, UZSWAP, can_manage, run};
 
 const MIB: u64 = 1 << 20;
 
@@ -58,7 +58,7 @@ fn pools_change_under_load_and_lose_nothing() {
     }
     let name = format!("switch-{}", std::process::id());
     let options = ["--memory-max", "24M", "--name", &name];
-    let cmd = [TORTURE, "--seed", "5", "--rounds", "20", "--threads=2"];
+    let cmd = [TORTURE, "--seed", "5", "--rounds", "6", "--threads=2", ALONE];
     std::thread::scope(|scope| {
         let running = scope.spawn(|| run("switch", &options, &cmd));
         let settings = ["lz4", "zstd:1", "deflate:1", "words", "lz4:4", "zstd:3"]
@@ -128,8 +128,8 @@ fn random_operations_see_what_they_wrote() {
     if !can_manage() {
         return;
     }
-    for (seed, limit, rounds, more) in [("1", "12M", "8", "--no-fork"), ("2", "24M", "8", "--threads=2")] {
-        let cmd = [TORTURE, "--seed", seed, "--rounds", rounds, more];
+    for (seed, limit, rounds, more) in [("1", "12M", "4", "--no-fork"), ("2", "24M", "4", "--threads=2")] {
+        let cmd = [TORTURE, "--seed", seed, "--rounds", rounds, more, ALONE];
         let run = run(&format!("torture-{seed}"), &["--memory-max", limit], &cmd);
         assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
         assert!(run.count("zswpout") > 100, "{:#}", run.counters);
