@@ -15,7 +15,7 @@
 //! Nothing that a program sees is changed: no subreaper, no tracing. Who was seen once stays known,
 //! whoever its parent is by now.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
@@ -25,12 +25,16 @@ use uzswap_sys::time::now_ns;
 use crate::group::OpenGroup;
 use crate::output::warn_line;
 
+mod discover;
 mod inner;
+mod member;
 mod process;
 mod rule;
 
+use self::discover::Reapers;
 use self::inner::Outer;
-use self::process::{Cursor, Image, Loaded, Sizes, Stat, Status};
+use self::member::{CHILD_GRACE, Claims, Kind, Member, Reason, anon, shares_parents};
+use self::process::{Cursor, Sizes, Stat, Status};
 use self::rule::Rule;
 pub(crate) use self::rule::say as say_killed;
 
@@ -52,91 +56,11 @@ const SHARE: u32 = 40;
 /// walk through page tables.
 const SHMEM: Duration = Duration::from_secs(1);
 const SHMEM_SHARE: u32 = 100;
-/// A process that has not ended is looked at so often for another image.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// More numbers than this were not given out one by one while nobody looked, or it is cheaper to
-/// list all processes.
-const NEW_MAX: i32 = 2000;
-/// A child that a managed process forked has its pager, or its own image, by then. Until then what
-/// it has is its parent's.
-const CHILD_GRACE: Duration = Duration::from_millis(200);
-/// A process that had a pager has ended by then.
-const ENDING: Duration = Duration::from_secs(1);
-/// A program is loaded by then, even where it had to wait for a core and a disk.
-const LOADED_BY: Duration = Duration::from_secs(2);
-/// Below this it does not matter whether what a forked process has is its parent's too.
-const SHARED_MIN: u64 = 256 << 10;
 /// More than an agent that is idle can leave unmanaged: mappings below 4 MiB, and data that came
 /// with the program.
 const IDLE_MOST: u64 = 8 << 20;
 /// Less is not worth a line.
 const WORTH_A_LINE: u64 = 1 << 20;
-
-/// Why a process is not managed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Reason {
-    Static,
-    WithoutAgent,
-    Hidden,
-    WithoutPager,
-}
-
-impl Reason {
-    fn text(self) -> &'static str {
-        match self {
-            Self::Static => "static",
-            Self::WithoutAgent => "started without LD_PRELOAD",
-            Self::Hidden => "another user's",
-            Self::WithoutPager => "without a pager",
-        }
-    }
-}
-
-/// What is known of how a member is managed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Nothing yet; so it was found at so many looks.
-    New { looks: u32 },
-    /// It has the agent.
-    Agent,
-    /// It has not.
-    Unmanaged,
-}
-
-/// A process of the group.
-struct Member {
-    stat: Stat,
-    since: Instant,
-    kind: Kind,
-    is_named: bool,
-    /// When it had a pager last.
-    managed: Option<Instant>,
-    /// The process that forked it, whose image it still has.
-    forked_from: Option<i32>,
-    /// It has forked, or was: what it has may be others' too.
-    shares: bool,
-    /// Its number where it lives.
-    inner_pid: i32,
-    /// Launcher of a group inside this one that it is a member of: it is charged there.
-    under: Option<i32>,
-    /// What is charged for it.
-    bytes: u64,
-    /// Where that is read, once it is known what the process is; and when more was read last.
-    sizes: Option<Sizes>,
-    looked: Instant,
-}
-
-impl Member {
-    /// Read what it has, if that is all there is to know: another image is seen with the next look.
-    fn glance(&mut self) -> bool {
-        let is_known = self.looked.elapsed() < LOOK_AGAIN && !self.shares && self.under.is_none();
-        let bytes = self.sizes.as_ref().filter(|_| is_known).map_or(0, Sizes::anon);
-        if bytes > 0 {
-            self.bytes = bytes;
-        }
-        bytes > 0
-    }
-}
 
 /// The members of a group.
 pub(crate) struct Census {
@@ -146,8 +70,9 @@ pub(crate) struct Census {
     /// `UZSWAP_GROUP=...`
     variable: Vec<u8>,
     members: HashMap<i32, Member>,
-    /// Who may inherit orphans: the launcher's own parents, and the first process.
-    reapers: HashSet<i32>,
+    reapers: Reapers,
+    /// When CMD began: of those that name the group, who began before is of an earlier run.
+    first: u64,
     cursor: Cursor,
     /// The number that was given out last at the last look.
     last_pid: Option<i32>,
@@ -177,7 +102,8 @@ impl Census {
             slots: Vec::new(),
             variable: [ENV_GROUP.as_bytes(), b"=", open.path.as_os_str().as_bytes()].concat(),
             members: HashMap::new(),
-            reapers: reapers(),
+            reapers: Reapers::default(),
+            first: Stat::own().map_or(u64::MAX, |own| own.start),
             cursor: Cursor::default(),
             last_pid: None,
             moved: now,
@@ -195,7 +121,9 @@ impl Census {
     /// CMD has been started: it is the first member, and who was there before is no descendant of
     /// it.
     pub(crate) fn begin(&mut self, cmd: i32) {
+        self.reapers.refresh();
         if let Some(stat) = Stat::of(cmd) {
+            self.first = stat.start;
             self.add(cmd, stat, None);
         }
         self.last_pid = Some(cmd);
@@ -272,106 +200,29 @@ impl Census {
         }
     }
 
-    /// Find processes that are new.
-    fn discover(&mut self) {
-        let last = self.cursor.last();
-        if last.is_some() && last == self.last_pid {
-            return;
-        }
-        let mut new: Vec<i32> = match (self.last_pid, last) {
-            (Some(before), Some(last)) if before < last && last - before < NEW_MAX => (before + 1..=last).collect(),
-            _ => process::all(),
-        };
-        self.last_pid = last;
-        new.retain(|pid| !self.members.contains_key(pid));
-        // Again as long as any is found: a parent may have the higher number, where they wrap.
-        loop {
-            let before = self.members.len();
-            new.retain(|pid| Stat::of(*pid).is_some_and(|stat| !self.consider(*pid, stat)));
-            if new.is_empty() || self.members.len() == before {
-                break;
-            }
-        }
-    }
-
-    /// Whether a process is a member, or one of its threads. It is known then.
-    fn consider(&mut self, pid: i32, stat: Stat) -> bool {
-        // A member that has ended since may have left its number to a stranger.
-        let is_same = |parent: &Member| Stat::of(stat.parent).is_none_or(|now| now.start == parent.stat.start);
-        let is_child = self.members.get(&stat.parent).is_some_and(is_same);
-        let is_orphan = || self.reapers.contains(&stat.parent) && process::names_group(pid, &self.variable);
-        if !is_child && !is_orphan() {
-            return false;
-        }
-        let parent = is_child.then_some(stat.parent);
-        self.add(pid, stat, parent);
-        true
-    }
-
-    fn add(&mut self, pid: i32, stat: Stat, parent: Option<i32>) {
-        // Those above us are nobody's members: all that runs here may descend from them.
-        if self.reapers.contains(&pid) || pid == uzswap_sys::thread::pid() {
-            return;
-        }
-        let Some(status) = Status::of(pid).filter(|status| status.is_process) else {
-            return;
-        };
-        let found = parent.and_then(|pid| self.members.get_mut(&pid).map(|member| (pid, member)));
-        let (mut forked_from, mut kind, mut under) = (None, Kind::New { looks: 0 }, None);
-        if let Some((parent, member)) = found {
-            under = match self.group.is_inner_launcher(parent) {
-                true => Some(parent),
-                false => member.under,
-            };
-            if member.stat.image == stat.image && stat.image != Image::default() {
-                (forked_from, kind, member.shares) = (Some(parent), member.kind, true);
-            }
-        }
-        let member = Member {
-            stat,
-            since: Instant::now(),
-            kind,
-            is_named: false,
-            managed: None,
-            shares: forked_from.is_some(),
-            forked_from,
-            inner_pid: status.inner_pid,
-            under,
-            bytes: 0,
-            sizes: None,
-            looked: Instant::now(),
-        };
-        self.moved = member.since;
-        self.members.insert(pid, member);
-    }
-
     /// Look at all members: who is gone, who is managed, and what the others have.
     fn sample(&mut self, open: &OpenGroup) {
         let (began, spent) = (Instant::now(), processor_time());
         let group = self.group();
         self.slots = open.processes().collect();
-        let slots: HashSet<i32> = self
-            .slots
-            .iter()
-            .map(|slot| group.field(*slot, Field::Pid) as i32)
-            .collect();
-        inner::forget_dead(group);
+        let slots: Vec<i32> = self.slot_pids();
+        self.forget_dead_inner();
         // Those that nobody saw begin. What a slot says is a number where its process lives, and
         // may be a stranger's here.
         for pid in &slots {
             if !self.members.contains_key(pid)
-                && process::names_group(*pid, &self.variable)
-                && let Some(stat) = Stat::of(*pid)
+                && let Some(stat) = self.stat_if_named(*pid)
             {
                 self.add(*pid, stat, None);
             }
         }
+        let claims = Claims::new(&slots, self.members.values());
         let pids: Vec<i32> = self.members.keys().copied().collect();
         for pid in pids {
             let Some(mut member) = self.members.remove(&pid) else {
                 continue;
             };
-            let is_managed = slots.contains(&pid) || slots.contains(&member.inner_pid);
+            let is_managed = claims.is_managed(&member);
             if is_managed && member.kind == Kind::Agent {
                 (member.bytes, member.sizes, member.managed) = (0, None, Some(began));
             } else if !is_managed && member.glance() {
@@ -385,6 +236,12 @@ impl Census {
         let room = group.memory_max().saturating_sub(self.current());
         let filled = Duration::from_secs_f64(room as f64 / FILLED_PER_SECOND as f64);
         self.next_sample = began + filled.max((processor_time() - spent) * SHARE).min(SAMPLE_MOST);
+    }
+
+    /// What the slots call their processes: their numbers where they live.
+    fn slot_pids(&self) -> Vec<i32> {
+        let pid = |slot: &usize| self.group.field(*slot, Field::Pid) as i32;
+        self.slots.iter().map(pid).collect()
     }
 
     /// Look at a member that is not known to charge itself. False: it is gone.
@@ -401,14 +258,16 @@ impl Census {
         member.stat = stat;
         member.bytes = 0;
         member.looked = Instant::now();
-        if member.under.is_some() {
+        if member.under.is_some_and(|first| self.group.has_inner(first)) {
             return true;
         }
+        // Nobody says any more what that group has.
+        member.under = None;
         if is_managed {
             (member.kind, member.sizes, member.managed) = (Kind::Agent, None, Some(member.looked));
             return true;
         }
-        let reason = self.classify(pid, member);
+        let reason = member.classify(pid);
         member.shares |= shares_parents(pid, member);
         member.bytes = anon(pid, member);
         let reason = match member.kind {
@@ -437,30 +296,6 @@ impl Census {
             member.sizes = Sizes::open(pid);
         }
         true
-    }
-
-    /// Find out whether a member has the agent; the reason if it has not.
-    fn classify(&self, pid: i32, member: &mut Member) -> Option<Reason> {
-        let looks = match member.kind {
-            Kind::New { looks } => looks + 1,
-            Kind::Unmanaged if !member.is_named => 2,
-            _ => return None,
-        };
-        let loaded = Loaded::of(pid);
-        let reason = match loaded {
-            Loaded::Agent => None,
-            Loaded::LibcAlone => Some(Reason::WithoutAgent),
-            Loaded::Unfinished => (member.since.elapsed() > LOADED_BY).then_some(Reason::Static),
-            // At the second look: between the beginning of an execve and its end little is mapped.
-            Loaded::Nothing => (looks > 1).then_some(Reason::Static),
-            Loaded::Hidden => (looks > 1).then_some(Reason::Hidden),
-        };
-        member.kind = match (loaded, reason) {
-            (Loaded::Agent, _) => Kind::Agent,
-            (_, Some(_)) => Kind::Unmanaged,
-            (_, None) => Kind::New { looks },
-        };
-        reason
     }
 
     /// One line for the first that matters, where there is a limit that it escapes.
@@ -552,43 +387,8 @@ impl Census {
     }
 }
 
-/// Whether it has its parent's very memory, and no copy of it. The tracer of the pager's threads has
-/// nothing else, and ends just after them, when its parent has let go of it.
-fn shares_parents(pid: i32, member: &Member) -> bool {
-    member.stat.name == "uzswap-shield"
-        || uzswap_sys::procfs::shares_memory(pid, member.forked_from.unwrap_or(member.stat.parent))
-}
-
-/// Anonymous memory of a member that is its own, or its part of what others have too.
-fn anon(pid: i32, member: &Member) -> u64 {
-    // One that loses its pager is ending, and is charged in its slot until others have seen that.
-    if member.managed.is_some_and(|managed| managed.elapsed() < ENDING) {
-        return 0;
-    }
-    let is_young = member.forked_from.is_some() && member.since.elapsed() < CHILD_GRACE;
-    // In a vfork child the parent's memory is no copy.
-    if is_young && member.kind == Kind::Agent || shares_parents(pid, member) {
-        return 0;
-    }
-    let all = member.stat.anon(pid, member.sizes.as_ref());
-    match member.shares && all > SHARED_MIN {
-        true => process::proportional(pid).map_or(all, |(anon, _)| anon),
-        false => all,
-    }
-}
-
 /// What this thread has had of a core.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// The launcher's own parents, and the first process.
-fn reapers() -> HashSet<i32> {
-    let mut reapers = HashSet::from([1]);
-    let mut pid = uzswap_sys::thread::parent_pid();
-    while pid > 1 && reapers.insert(pid) {
-        pid = Stat::of(pid).map_or(0, |stat| stat.parent);
-    }
-    reapers
 }

@@ -1,72 +1,125 @@
-//! Groups inside this one: what each has, by the number of its launcher.
+//! Groups inside this one: what each has, by who its launcher is.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Group;
 
 const FIRST: usize = 104;
-const WORDS: usize = 2;
+const WORDS: usize = 3;
 /// More at a time are charged as what has no agent.
 const GROUPS: usize = 16;
 
-impl Group {
-    fn records(&self) -> impl Iterator<Item = &'static [AtomicU64]> + use<> {
-        self.0[FIRST..FIRST + WORDS * GROUPS].chunks_exact(WORDS)
+/// Process ids are below 2^22, in every namespace.
+const PID_BITS: u32 = 22;
+
+/// The launcher of a group inside this one: one word, as both halves have to change together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Launcher(u64);
+
+impl Launcher {
+    /// The process of that number where it lives, which began so many clock ticks after the
+    /// machine.
+    pub fn new(pid: i32, start: u64) -> Self {
+        Self(start << PID_BITS | pid as u64)
     }
 
-    fn record(&self, launcher: i32) -> Option<&'static [AtomicU64]> {
-        self.records()
-            .find(|record| record[0].load(Ordering::Relaxed) == launcher as u64)
+    /// Its number where it lives.
+    pub fn pid(self) -> i32 {
+        (self.0 & ((1 << PID_BITS) - 1)) as i32
+    }
+
+    /// When it began.
+    pub fn start(self) -> u64 {
+        self.0 >> PID_BITS
+    }
+}
+
+/// Words of a group inside: its launcher, what it has, and its first launcher if that was another.
+struct Record(&'static [AtomicU64]);
+
+impl Record {
+    fn launcher(&self) -> Option<Launcher> {
+        // Acquire: what a launcher before this one left has gone (pairs with `forget_inner`).
+        let word = self.0[0].load(Ordering::Acquire);
+        (word != 0).then_some(Launcher(word))
+    }
+
+    fn first(&self) -> Option<Launcher> {
+        let launcher = self.launcher()?;
+        match self.0[2].load(Ordering::Relaxed) {
+            0 => Some(launcher),
+            first => Some(Launcher(first)),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0[1].load(Ordering::Relaxed)
+    }
+}
+
+impl Group {
+    fn records(&self) -> impl Iterator<Item = Record> + use<> {
+        self.0[FIRST..FIRST + WORDS * GROUPS].chunks_exact(WORDS).map(Record)
+    }
+
+    fn record(&self, launcher: Launcher) -> Option<Record> {
+        self.records().find(|record| record.launcher() == Some(launcher))
     }
 
     /// The group of this launcher has so many bytes.
-    pub fn tell_inner(&self, launcher: i32, bytes: u64) {
-        let is_taken = |record: &&[AtomicU64]| {
-            let taken = record[0].compare_exchange(0, launcher as u64, Ordering::Relaxed, Ordering::Relaxed);
+    pub fn tell_inner(&self, launcher: Launcher, bytes: u64) {
+        let is_taken = |record: &Record| {
+            let taken = record.0[0].compare_exchange(0, launcher.0, Ordering::AcqRel, Ordering::Relaxed);
             taken.is_ok()
         };
         let record = self.record(launcher).or_else(|| self.records().find(is_taken));
         if let Some(record) = record {
-            record[1].store(bytes, Ordering::Relaxed);
+            record.0[1].store(bytes, Ordering::Relaxed);
         }
     }
 
     /// What was said last of the group of this launcher.
-    pub fn inner_charge(&self, launcher: i32) -> u64 {
-        self.record(launcher)
-            .map_or(0, |record| record[1].load(Ordering::Relaxed))
+    pub fn inner_charge(&self, launcher: Launcher) -> u64 {
+        self.record(launcher).map_or(0, |record| record.bytes())
     }
 
     /// Another process looks after that group now.
-    pub fn rename_inner(&self, launcher: i32, now: i32) {
+    pub fn rename_inner(&self, launcher: Launcher, now: Launcher) {
         if let Some(record) = self.record(launcher) {
-            record[0].store(now as u64, Ordering::Relaxed);
+            let first = record.first().unwrap_or(launcher);
+            record.0[2].store(first.0, Ordering::Relaxed);
+            record.0[0].store(now.0, Ordering::Release);
         }
     }
 
     /// There is no such group any more.
-    pub fn forget_inner(&self, launcher: i32) {
+    pub fn forget_inner(&self, launcher: Launcher) {
         if let Some(record) = self.record(launcher) {
-            record[1].store(0, Ordering::Relaxed);
-            record[0].store(0, Ordering::Relaxed);
+            record.0[1].store(0, Ordering::Relaxed);
+            record.0[2].store(0, Ordering::Relaxed);
+            // Release: whoever takes it finds zeros (pairs with `Record::launcher`).
+            record.0[0].store(0, Ordering::Release);
         }
     }
 
-    /// Whether a process is the launcher of such a group.
-    pub fn is_inner_launcher(&self, pid: i32) -> bool {
-        pid != 0 && self.record(pid).is_some()
+    /// Launchers of such groups.
+    pub fn inner_launchers(&self) -> impl Iterator<Item = Launcher> + use<> {
+        self.records().filter_map(|record| record.launcher())
     }
 
-    /// Launchers of such groups.
-    pub fn inner_launchers(&self) -> impl Iterator<Item = i32> + use<> {
-        let pids = self.records().map(|record| record[0].load(Ordering::Relaxed) as i32);
-        pids.filter(|pid| *pid != 0)
+    /// Which group a launcher looks after, by its first launcher.
+    pub fn inner_of(&self, launcher: Launcher) -> Option<Launcher> {
+        self.record(launcher)?.first()
+    }
+
+    /// Whether anybody looks after the group that had this launcher first.
+    pub fn has_inner(&self, first: Launcher) -> bool {
+        self.records().any(|record| record.first() == Some(first))
     }
 
     /// What all such groups have.
     pub fn inner(&self) -> u64 {
-        let bytes = self.records().map(|record| record[1].load(Ordering::Relaxed));
-        bytes.fold(0, u64::saturating_add)
+        self.records().map(|record| record.bytes()).fold(0, u64::saturating_add)
     }
 }
 
@@ -81,19 +134,35 @@ mod test {
     fn groups_inside_are_charged_as_long_as_they_are_there() {
         let words: Vec<AtomicU64> = (0..crate::WORDS).map(|_| AtomicU64::new(0)).collect();
         let group = Group::create(Box::leak(words.into_boxed_slice()));
-        group.tell_inner(7, 30);
-        group.tell_inner(9, 5);
-        group.tell_inner(7, 20);
-        assert_eq!((group.inner(), group.inner_charge(7), group.current()), (25, 20, 25));
-        assert!(group.is_inner_launcher(9) && !group.is_inner_launcher(8) && !group.is_inner_launcher(0));
-        assert_eq!(group.inner_launchers().collect::<Vec<_>>(), [7, 9]);
-        group.rename_inner(7, 8);
-        assert_eq!(group.inner_charge(8), 20);
-        group.forget_inner(8);
-        assert_eq!((group.inner(), group.inner_charge(7)), (5, 0));
+        let (seven, eight, nine) = (Launcher::new(7, 70), Launcher::new(8, 80), Launcher::new(9, 90));
+        group.tell_inner(seven, 30);
+        group.tell_inner(nine, 5);
+        group.tell_inner(seven, 20);
+        assert_eq!(
+            (group.inner(), group.inner_charge(seven), group.current()),
+            (25, 20, 25)
+        );
+        assert_eq!((group.inner_of(nine), group.inner_of(eight)), (Some(nine), None));
+        assert_eq!(group.inner_launchers().collect::<Vec<_>>(), [seven, nine]);
+        group.rename_inner(seven, eight);
+        assert_eq!((group.inner_charge(eight), group.inner_of(eight)), (20, Some(seven)));
+        assert!(group.has_inner(seven) && !group.has_inner(eight));
+        group.forget_inner(eight);
+        assert_eq!((group.inner(), group.inner_charge(eight)), (5, 0));
+        assert!(!group.has_inner(seven));
         for launcher in 100..200 {
-            group.tell_inner(launcher, 1);
+            group.tell_inner(Launcher::new(launcher, 1), 1);
         }
         assert_eq!(group.inner(), 5 + 15);
+    }
+
+    #[test]
+    fn an_heir_of_a_launchers_number_is_another() {
+        let (most, later) = (
+            Launcher::new((1 << 22) - 1, 1 << 40),
+            Launcher::new((1 << 22) - 1, 1 << 41),
+        );
+        assert_eq!((most.pid(), most.start()), ((1 << 22) - 1, 1 << 40));
+        assert_ne!(most, later);
     }
 }

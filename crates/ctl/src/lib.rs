@@ -30,11 +30,12 @@ use uzswap_mm::vmstat::{self, Vmstat};
 use uzswap_mm::zpool::{PoolKind, ZpoolType};
 
 pub use fail_kind::FailKind;
+pub use inner::Launcher;
 
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 13;
+const VERSION: u64 = 14;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 /// Set: what cannot be managed runs on ([`Key::AllowUnmanaged`]), also where the group file cannot

@@ -3,37 +3,38 @@
 
 use std::os::unix::ffi::OsStringExt;
 
-use uzswap_ctl::{ENV_GROUP, Group, Key, WORDS};
+use uzswap_ctl::{ENV_GROUP, Group, Key, Launcher, WORDS};
 use uzswap_sys::shared::SharedWords;
 
+use super::Census;
 use super::process::Stat;
 
 /// The group that this launcher is a process of.
 pub(super) struct Outer {
     group: Group,
-    /// What this launcher is called there.
-    pid: i32,
+    /// Who this launcher is there.
+    own: Launcher,
 }
 
 impl Outer {
     pub(super) fn of_environment() -> Option<Self> {
         let path = std::ffi::CString::new(std::env::var_os(ENV_GROUP)?.into_vec()).ok()?;
         let group = Group::open(SharedWords::open(&path, WORDS).ok()?.words())?;
-        let pid = uzswap_sys::thread::pid();
-        Some(Self { group, pid })
+        Some(Self { group, own: own()? })
     }
 
     /// Another process tells it from now on.
     pub(super) fn take_over(&mut self) {
-        let before = std::mem::replace(&mut self.pid, uzswap_sys::thread::pid());
-        self.group.rename_inner(before, self.pid);
+        let Some(now) = own() else { return };
+        let before = std::mem::replace(&mut self.own, now);
+        self.group.rename_inner(before, now);
     }
 
     /// Tell it that the group inside has so many bytes, and that one what it may have.
     pub(super) fn exchange(&self, inner: Group, current: u64) {
-        self.group.tell_inner(self.pid, current);
+        self.group.tell_inner(self.own, current);
         let max = self.group.memory_max();
-        let others = self.group.current().saturating_sub(self.group.inner_charge(self.pid));
+        let others = self.group.current().saturating_sub(self.group.inner_charge(self.own));
         let left = match max {
             // No limit: no word.
             u64::MAX => 0,
@@ -49,17 +50,30 @@ impl Outer {
 
     /// The group inside has ended.
     pub(super) fn leave(&self) {
-        self.group.tell_inner(self.pid, 0);
-        self.group.forget_inner(self.pid);
+        self.group.tell_inner(self.own, 0);
+        self.group.forget_inner(self.own);
     }
 }
 
-/// Groups inside this one whose launcher has been killed have nobody who says what they have: their
-/// processes are sampled from now on.
-pub(super) fn forget_dead(group: Group) {
-    let is_dead = |pid: &i32| Stat::of(*pid).is_none_or(|stat| stat.is_over);
-    group
-        .inner_launchers()
-        .filter(is_dead)
-        .for_each(|pid| group.forget_inner(pid));
+fn own() -> Option<Launcher> {
+    Some(Launcher::new(uzswap_sys::thread::pid(), Stat::own()?.start))
+}
+
+impl Census {
+    /// Groups inside this one whose launcher has been killed have nobody who says what they have:
+    /// their processes are sampled from now on.
+    pub(super) fn forget_dead_inner(&self) {
+        let is_it = |stat: &Stat, launcher: Launcher| stat.start == launcher.start() && !stat.is_over;
+        let lives = |launcher: Launcher| {
+            // Known by the number that it has where it lives.
+            let is_member = self.members.iter().any(|(pid, member)| {
+                member.inner_pid == launcher.pid()
+                    && member.stat.start == launcher.start()
+                    && Stat::of(*pid).is_some_and(|stat| is_it(&stat, launcher))
+            });
+            is_member || Stat::of(launcher.pid()).is_some_and(|stat| is_it(&stat, launcher))
+        };
+        let dead = self.group.inner_launchers().filter(|launcher| !lives(*launcher));
+        dead.for_each(|launcher| self.group.forget_inner(launcher));
+    }
 }

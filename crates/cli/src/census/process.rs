@@ -36,6 +36,11 @@ impl Stat {
         Self::parse(&text::<1024>(pid, "stat")?)
     }
 
+    /// This process's, whose number may be another's in the /proc that is seen here.
+    pub(super) fn own() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/self/stat").ok()?)
+    }
+
     fn parse(text: &str) -> Option<Self> {
         /// Numbers of proc_pid_stat(5), less the two fields before the state.
         const PARENT: usize = 4 - 3;

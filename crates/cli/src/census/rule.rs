@@ -10,8 +10,9 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
 use uzswap_sys::time::now_ns;
 
+use super::Census;
+use super::member::{Claims, Kind, Member};
 use super::process::{Stat, oom_score_adj};
-use super::{Census, Kind, Member};
 use crate::output::warn_line;
 use crate::size::Size;
 
@@ -28,14 +29,17 @@ const NEVER: i64 = -1000;
 /// What the rule remembers.
 #[derive(Default)]
 pub(super) struct Rule {
-    victim: Option<(i32, Instant)>,
+    /// Its number, when it began, and when it was killed.
+    victim: Option<(i32, u64, Instant)>,
     /// Since when the limit is exceeded, and what managed members had then.
     exceeded: Option<(Instant, u64)>,
 }
 
 /// Who may be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate {
     pid: i32,
+    start: u64,
     size: u64,
     points: i64,
 }
@@ -81,24 +85,19 @@ impl Census {
     }
 
     fn is_one_on_its_way(&self) -> bool {
-        self.rule.victim.is_some_and(|(_, since)| since.elapsed() < PATIENCE)
+        self.rule.victim.is_some_and(|(_, _, since)| since.elapsed() < PATIENCE)
     }
 
     fn kill_largest(&mut self) {
         let (group, usage) = (self.group(), self.current());
-        let Some(Candidate { pid, size, .. }) = self.candidates().into_iter().max_by_key(|one| one.points) else {
+        let open = |one: &Candidate| open(one.pid, one.start);
+        let Some((Candidate { pid, start, size, .. }, victim)) = first_living(self.candidates(), open) else {
             return;
         };
         let Some(member) = self.members.get(&pid) else { return };
-        // Before the look at when it began: whoever is killed is who was looked at, and no heir of
-        // its number.
-        let Some(victim) = open(pid) else { return };
-        if Stat::of(pid).is_none_or(|stat| stat.start != member.stat.start) {
-            return;
-        }
         // Said before it is done: the launcher may end with it.
         say(group, &format!("{pid} ({})", member.stat.name), Some(size), usage);
-        self.rule.victim = Some((pid, Instant::now()));
+        self.rule.victim = Some((pid, start, Instant::now()));
         self.rule.exceeded = None;
         group.set(Key::OomVictim, pid as u64);
         group.set(Key::OomSize, size);
@@ -111,15 +110,21 @@ impl Census {
     fn candidates(&self) -> Vec<Candidate> {
         let group = self.group();
         let thousandth = (group.get(Key::MemoryMax) / 1000) as i64;
-        let last = self.rule.victim.map(|(pid, _)| pid);
+        let last = self.rule.victim.map(|(pid, start, _)| (pid, start));
+        let claims = Claims::new(&self.slot_pids(), self.members.values());
         let may_die = |pid: &i32, member: &Member| {
             // Not again one that does not come to its end.
-            Some(*pid) != last && !(member.kind == Kind::Unmanaged && self.allows_unmanaged())
+            Some((*pid, member.stat.start)) != last && !(member.kind == Kind::Unmanaged && self.allows_unmanaged())
         };
         let size = |pid: i32, member: &Member| {
-            let is_its = |slot: &&usize| [pid, member.inner_pid].contains(&(group.field(**slot, Field::Pid) as i32));
-            match self.slots.iter().find(is_its) {
-                Some(slot) => group.charge_of(*slot) + group.field(*slot, Field::Swapped) * PAGE_SIZE as u64,
+            let is_its = |slot: &&usize| group.field(**slot, Field::Pid) as i32 == member.inner_pid;
+            let slot = self.slots.iter().find(is_its).filter(|_| claims.is_managed(member));
+            match slot {
+                Some(slot) if claims.is_sure(member) => {
+                    group.charge_of(*slot) + group.field(*slot, Field::Swapped) * PAGE_SIZE as u64
+                }
+                // The slot may be another's: what it has for certain.
+                Some(_) => member.stat.anon(pid, None),
                 None if member.under.is_some() => member.stat.anon(pid, None),
                 None => member.bytes,
             }
@@ -129,6 +134,7 @@ impl Census {
             let points = size as i64 + adjustment * thousandth;
             (size > 0 && adjustment != NEVER).then_some(Candidate {
                 pid: *pid,
+                start: member.stat.start,
                 size,
                 points,
             })
@@ -141,8 +147,21 @@ impl Census {
     }
 }
 
-fn open(pid: i32) -> Option<OwnedFd> {
-    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
+/// The one with the most points that can be had: others have ended since they were looked at.
+fn first_living<T>(mut candidates: Vec<Candidate>, open: impl Fn(&Candidate) -> Option<T>) -> Option<(Candidate, T)> {
+    candidates.sort_by_key(|one| std::cmp::Reverse(one.points));
+    candidates
+        .into_iter()
+        .find_map(|one| open(&one).map(|opened| (one, opened)))
+}
+
+/// The process of that number that began then.
+fn open(pid: i32, start: u64) -> Option<OwnedFd> {
+    // Before the look at when it began: whoever is killed is who was looked at, and no heir of
+    // its number.
+    let victim = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    let is_it = Stat::of(pid).is_some_and(|stat| stat.start == start && !stat.is_over);
+    is_it.then_some(victim)
 }
 
 /// One line: who is killed, why, and what helps.
@@ -176,5 +195,29 @@ mod test {
         assert!(!advice(true, false).contains("swap-max"));
         assert!(advice(true, true).contains("--swap-max"));
         assert!(advice(false, false).contains("swap file"));
+    }
+    #[test]
+    fn the_next_is_killed_where_the_largest_has_gone() {
+        let one = |pid, points| Candidate {
+            pid,
+            start: 1,
+            size: 1,
+            points,
+        };
+        let all = || vec![one(3, 10), one(4, 30), one(5, 20)];
+        let but = |gone: &'static [i32]| move |one: &Candidate| (!gone.contains(&one.pid)).then_some(());
+        let killed = |gone| first_living(all(), but(gone)).map(|(one, ())| one.pid);
+        assert_eq!(
+            (killed(&[]), killed(&[4]), killed(&[4, 5])),
+            (Some(4), Some(5), Some(3))
+        );
+        assert_eq!(killed(&[3, 4, 5]), None);
+    }
+
+    #[test]
+    fn an_heir_of_a_number_is_not_opened() {
+        let (pid, own) = (std::process::id() as i32, Stat::own().expect("this process"));
+        assert!(open(pid, own.start).is_some());
+        assert!(open(pid, own.start + 1).is_none() && open(pid, own.start - 1).is_none());
     }
 }

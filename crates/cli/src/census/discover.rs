@@ -1,0 +1,187 @@
+//! Who is new in the group.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use uzswap_ctl::Launcher;
+
+use super::Census;
+use super::member::{Kind, Member};
+use super::process::{self, Image, Stat, Status};
+
+/// More numbers than this were not given out one by one while nobody looked, or it is cheaper to
+/// list all processes.
+const NEW_MAX: i32 = 2000;
+
+impl Census {
+    /// Find processes that are new.
+    pub(super) fn discover(&mut self) {
+        let last = self.cursor.last();
+        if last.is_some() && last == self.last_pid {
+            return;
+        }
+        let mut new: Vec<i32> = match (self.last_pid, last) {
+            (Some(before), Some(last)) if before < last && last - before < NEW_MAX => (before + 1..=last).collect(),
+            _ => process::all(),
+        };
+        self.last_pid = last;
+        self.reapers.refresh();
+        // Again as long as any is found: a parent may have the higher number, where they wrap.
+        loop {
+            let before = self.members.len();
+            new.retain(|pid| {
+                Stat::of(*pid).is_some_and(|stat| !self.is_known(*pid, &stat) && !self.consider(*pid, stat))
+            });
+            if new.is_empty() || self.members.len() == before {
+                break;
+            }
+        }
+    }
+
+    /// Whether that very process is a member: a number may be the heir of one that has gone.
+    fn is_known(&self, pid: i32, stat: &Stat) -> bool {
+        self.members
+            .get(&pid)
+            .is_some_and(|member| member.stat.start == stat.start)
+    }
+
+    /// Whether a process is a member, or one of its threads. It is known then.
+    fn consider(&mut self, pid: i32, stat: Stat) -> bool {
+        let now = Stat::of(stat.parent);
+        let parent = self.members.get(&stat.parent).map(|parent| parent.stat.start);
+        if is_child(parent, now.map(|now| now.start)) {
+            let parent = stat.parent;
+            self.add(pid, stat, Some(parent));
+            return true;
+        }
+        // A parent that has gone meanwhile has left it to another.
+        let Some(stat) = self.stat_if_named(pid) else {
+            return false;
+        };
+        if !self.reapers.contains(stat.parent) {
+            return false;
+        }
+        self.add(pid, stat, None);
+        true
+    }
+
+    /// What is told of a process whose environment names this group, and which began in this run.
+    pub(super) fn stat_if_named(&self, pid: i32) -> Option<Stat> {
+        let before = Stat::of(pid)?;
+        let names = process::names_group(pid, &self.variable);
+        // Once more: what was read between is then the same process's.
+        let after = Stat::of(pid)?;
+        (names && is_of_this_run(before.start, after.start, self.first)).then_some(after)
+    }
+
+    pub(super) fn add(&mut self, pid: i32, stat: Stat, parent: Option<i32>) {
+        // Those above us are nobody's members: all that runs here may descend from them.
+        if self.reapers.contains(pid) || pid == uzswap_sys::thread::pid() {
+            return;
+        }
+        let Some(status) = Status::of(pid).filter(|status| status.is_process) else {
+            return;
+        };
+        // It was this process's, and no heir's of its number.
+        if Stat::of(pid).is_none_or(|now| now.start != stat.start) {
+            return;
+        }
+        let found = parent.and_then(|pid| self.members.get_mut(&pid).map(|member| (pid, member)));
+        let (mut forked_from, mut kind, mut under) = (None, Kind::New { looks: 0 }, None);
+        if let Some((parent, member)) = found {
+            let launcher = Launcher::new(member.inner_pid, member.stat.start);
+            under = self.group.inner_of(launcher).or(member.under);
+            if member.stat.image == stat.image && stat.image != Image::default() {
+                (forked_from, kind, member.shares) = (Some(parent), member.kind, true);
+            }
+        }
+        let member = Member {
+            stat,
+            since: Instant::now(),
+            kind,
+            is_named: false,
+            managed: None,
+            shares: forked_from.is_some(),
+            forked_from,
+            inner_pid: status.inner_pid,
+            under,
+            bytes: 0,
+            sizes: None,
+            looked: Instant::now(),
+        };
+        self.moved = member.since;
+        self.members.insert(pid, member);
+    }
+}
+
+/// Whether a parent's number is a member's still. `parent`: when that member began; `now`: when the
+/// process did that has the number by now.
+fn is_child(parent: Option<u64>, now: Option<u64>) -> bool {
+    parent.is_some() && parent == now
+}
+
+/// Whether what was read between two looks is of one process, of a run that began at `first`. A run
+/// before this one may have had the same path.
+fn is_of_this_run(before: u64, after: u64, first: u64) -> bool {
+    before == after && after >= first
+}
+
+/// Who may inherit orphans: the launcher's own parents, and the first process; and when they began.
+#[derive(Default)]
+pub(super) struct Reapers {
+    starts: HashMap<i32, u64>,
+    /// The launcher's parent when that was found out.
+    parent: i32,
+}
+
+impl Reapers {
+    /// Find out again, if the launcher's parent has left it to another.
+    pub(super) fn refresh(&mut self) {
+        let parent = uzswap_sys::thread::parent_pid();
+        if parent == self.parent {
+            return;
+        }
+        self.parent = parent;
+        self.starts.extend(Stat::of(1).map(|stat| (1, stat.start)));
+        let (mut pid, mut left) = (parent, 1 << 10);
+        while pid > 1 && left > 0 {
+            let Some(stat) = Stat::of(pid) else { break };
+            self.starts.insert(pid, stat.start);
+            (pid, left) = (stat.parent, left - 1);
+        }
+    }
+
+    /// Whether that process is one, and no heir of its number.
+    fn contains(&self, pid: i32) -> bool {
+        let start = self.starts.get(&pid);
+        start.is_some_and(|start| Stat::of(pid).is_some_and(|now| now.start == *start))
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_parent_that_is_gone_or_another_is_nobodys() {
+        assert!(is_child(Some(5), Some(5)));
+        assert!(!is_child(Some(5), None) && !is_child(Some(5), Some(6)));
+        assert!(!is_child(None, None) && !is_child(None, Some(5)));
+    }
+
+    #[test]
+    fn who_began_before_the_run_is_of_another() {
+        assert!(is_of_this_run(7, 7, 7) && is_of_this_run(8, 8, 7));
+        assert!(!is_of_this_run(6, 6, 7) && !is_of_this_run(7, 8, 7));
+    }
+
+    #[test]
+    fn an_heir_of_a_reapers_number_is_none() {
+        let mut reapers = Reapers::default();
+        reapers.refresh();
+        let parent = uzswap_sys::thread::parent_pid();
+        assert!(reapers.contains(parent));
+        *reapers.starts.get_mut(&parent).expect("the parent") += 1;
+        assert!(!reapers.contains(parent));
+    }
+}

@@ -1,0 +1,206 @@
+//! A process of the group, and what is found out about it.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use uzswap_ctl::Launcher;
+
+use super::process::{self, Loaded, Sizes, Stat};
+
+/// A process that has not ended is looked at so often for another image.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// A child that a managed process forked has its pager, or its own image, by then. Until then what
+/// it has is its parent's.
+pub(super) const CHILD_GRACE: Duration = Duration::from_millis(200);
+/// A process that had a pager has ended by then.
+const ENDING: Duration = Duration::from_secs(1);
+/// A program is loaded by then, even where it had to wait for a core and a disk.
+const LOADED_BY: Duration = Duration::from_secs(2);
+/// Below this it does not matter whether what a forked process has is its parent's too.
+const SHARED_MIN: u64 = 256 << 10;
+
+/// Why a process is not managed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Reason {
+    Static,
+    WithoutAgent,
+    Hidden,
+    WithoutPager,
+}
+
+impl Reason {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Static => "static",
+            Self::WithoutAgent => "started without LD_PRELOAD",
+            Self::Hidden => "another user's",
+            Self::WithoutPager => "without a pager",
+        }
+    }
+}
+
+/// What is known of how a member is managed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing yet; so it was found at so many looks.
+    New { looks: u32 },
+    /// It has the agent.
+    Agent,
+    /// It has not.
+    Unmanaged,
+}
+
+/// A process of the group.
+pub(super) struct Member {
+    pub(super) stat: Stat,
+    pub(super) since: Instant,
+    pub(super) kind: Kind,
+    pub(super) is_named: bool,
+    /// When it had a pager last.
+    pub(super) managed: Option<Instant>,
+    /// The process that forked it, whose image it still has.
+    pub(super) forked_from: Option<i32>,
+    /// It has forked, or was: what it has may be others' too.
+    pub(super) shares: bool,
+    /// Its number where it lives.
+    pub(super) inner_pid: i32,
+    /// First launcher of a group inside this one that it is a member of: it is charged there.
+    pub(super) under: Option<Launcher>,
+    /// What is charged for it.
+    pub(super) bytes: u64,
+    /// Where that is read, once it is known what the process is; and when more was read last.
+    pub(super) sizes: Option<Sizes>,
+    pub(super) looked: Instant,
+}
+
+impl Member {
+    /// Read what it has, if that is all there is to know: another image is seen with the next look.
+    pub(super) fn glance(&mut self) -> bool {
+        let is_known = self.looked.elapsed() < LOOK_AGAIN && !self.shares && self.under.is_none();
+        let bytes = self.sizes.as_ref().filter(|_| is_known).map_or(0, Sizes::anon);
+        if bytes > 0 {
+            self.bytes = bytes;
+        }
+        bytes > 0
+    }
+
+    /// Find out whether it has the agent; the reason if it has not.
+    pub(super) fn classify(&mut self, pid: i32) -> Option<Reason> {
+        let looks = match self.kind {
+            Kind::New { looks } => looks + 1,
+            Kind::Unmanaged if !self.is_named => 2,
+            _ => return None,
+        };
+        let loaded = Loaded::of(pid);
+        let reason = match loaded {
+            Loaded::Agent => None,
+            Loaded::LibcAlone => Some(Reason::WithoutAgent),
+            Loaded::Unfinished => (self.since.elapsed() > LOADED_BY).then_some(Reason::Static),
+            // At the second look: between the beginning of an execve and its end little is mapped.
+            Loaded::Nothing => (looks > 1).then_some(Reason::Static),
+            Loaded::Hidden => (looks > 1).then_some(Reason::Hidden),
+        };
+        self.kind = match (loaded, reason) {
+            (Loaded::Agent, _) => Kind::Agent,
+            (_, Some(_)) => Kind::Unmanaged,
+            (_, None) => Kind::New { looks },
+        };
+        reason
+    }
+}
+
+/// Whose the slots are. A slot has the number that its process has where it lives, and so may
+/// processes of several namespaces have.
+pub(super) struct Claims {
+    /// By number: slots that have it, and members.
+    counts: HashMap<i32, (usize, usize)>,
+}
+
+impl Claims {
+    pub(super) fn new<'a>(slots: &[i32], members: impl Iterator<Item = &'a Member>) -> Self {
+        let mut counts: HashMap<i32, (usize, usize)> = HashMap::new();
+        for pid in slots {
+            counts.entry(*pid).or_default().0 += 1;
+        }
+        for member in members.filter(|member| member.under.is_none()) {
+            counts.entry(member.inner_pid).or_default().1 += 1;
+        }
+        Self { counts }
+    }
+
+    /// Whether it has a slot. Where others may be meant, only one that is known to have the agent.
+    pub(super) fn is_managed(&self, member: &Member) -> bool {
+        let (slots, members) = self.of(member);
+        slots > 0 && (slots >= members || member.kind == Kind::Agent)
+    }
+
+    /// Whether the slot with its number is its, and can be nobody else's.
+    pub(super) fn is_sure(&self, member: &Member) -> bool {
+        self.of(member) == (1, 1)
+    }
+
+    fn of(&self, member: &Member) -> (usize, usize) {
+        let counts = self.counts.get(&member.inner_pid).filter(|_| member.under.is_none());
+        counts.copied().unwrap_or_default()
+    }
+}
+
+/// Whether it has its parent's very memory, and no copy of it. The tracer of the pager's threads has
+/// nothing else, and ends just after them, when its parent has let go of it.
+pub(super) fn shares_parents(pid: i32, member: &Member) -> bool {
+    member.stat.name == "uzswap-shield"
+        || uzswap_sys::procfs::shares_memory(pid, member.forked_from.unwrap_or(member.stat.parent))
+}
+
+/// Anonymous memory of a member that is its own, or its part of what others have too.
+pub(super) fn anon(pid: i32, member: &Member) -> u64 {
+    // One that loses its pager is ending, and is charged in its slot until others have seen that.
+    if member.managed.is_some_and(|managed| managed.elapsed() < ENDING) {
+        return 0;
+    }
+    let is_young = member.forked_from.is_some() && member.since.elapsed() < CHILD_GRACE;
+    // In a vfork child the parent's memory is no copy.
+    if is_young && member.kind == Kind::Agent || shares_parents(pid, member) {
+        return 0;
+    }
+    let all = member.stat.anon(pid, member.sizes.as_ref());
+    match member.shares && all > SHARED_MIN {
+        true => process::proportional(pid).map_or(all, |(anon, _)| anon),
+        false => all,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod test {
+    use super::*;
+
+    pub(crate) fn member(inner_pid: i32, kind: Kind) -> Member {
+        Member {
+            stat: Stat::own().expect("this process"),
+            since: Instant::now(),
+            kind,
+            is_named: false,
+            managed: None,
+            forked_from: None,
+            shares: false,
+            inner_pid,
+            under: None,
+            bytes: 0,
+            sizes: None,
+            looked: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn a_slot_is_nobodys_who_has_its_number_elsewhere() {
+        let (own, twin) = (member(2, Kind::Agent), member(2, Kind::Unmanaged));
+        let claims = Claims::new(&[2], [&own, &twin].into_iter());
+        assert!(claims.is_managed(&own) && !claims.is_managed(&twin));
+        assert!(!claims.is_sure(&own) && !claims.is_sure(&twin));
+        let claims = Claims::new(&[2], [&own].into_iter());
+        assert!(claims.is_managed(&own) && claims.is_sure(&own) && !claims.is_managed(&member(3, Kind::Agent)));
+        let mut inside = member(2, Kind::Agent);
+        inside.under = Some(Launcher::new(9, 9));
+        assert!(!Claims::new(&[2], [&inside].into_iter()).is_managed(&inside));
+    }
+}
