@@ -107,10 +107,12 @@ fn send(path: &CStr, word: u64, fds: &[BorrowedFd<'_>]) -> Result<()> {
 }
 
 /// Lengthen `file` for a process that may not. Only one without a name: what members may write to
-/// files of others is not for us to change.
+/// files of others is not for us to change. What is forbidden here as well is not tried: SIGXFSZ
+/// would end this process.
 fn lengthen(file: &OwnedFd, len: u64) {
     let is_ours = fstat(file).is_ok_and(|stat| stat.st_nlink == 0 && (stat.st_size as u64) < len);
-    if is_ours {
+    let may = getrlimit(Resource::Fsize).current.is_none_or(|limit| len <= limit);
+    if is_ours && may {
         // As long as it is, if not: they look.
         let _ = ftruncate(file, len);
     }
@@ -432,6 +434,12 @@ mod test {
         rustix::fs::unlink(named.as_str()).unwrap();
         assert_eq!(lengthen(8192), 8192);
         assert_eq!(lengthen(4096), 8192);
+        let limit = getrlimit(Resource::Fsize);
+        let current = Some(1 << 30);
+        setrlimit(Resource::Fsize, Rlimit { current, ..limit }).unwrap();
+        assert_eq!(lengthen(2 << 30), 8192);
+        assert_eq!(lengthen(1 << 30), 1 << 30);
+        setrlimit(Resource::Fsize, limit).unwrap();
         assert_eq!(keeper.kept(), 0);
         rustix::fs::unlink(path).unwrap();
     }
