@@ -5,8 +5,10 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, Key, MEMBERSHIP, WORDS};
 use uzswap_sys::libc::{Function, Headers, Image};
+use uzswap_sys::robust::list_head;
 use uzswap_sys::shared::SharedWords;
-use uzswap_sys::{Errno, file, text};
+use uzswap_sys::thread::page_align;
+use uzswap_sys::{Errno, PAGE_SIZE, file, text};
 
 use crate::memcg::deferral;
 use crate::{fork, hook, identity, pager, robust, unmanaged};
@@ -27,6 +29,15 @@ pub(crate) fn main_stack() -> usize {
     MAIN_STACK.load(Ordering::Relaxed)
 }
 
+/// The pages in which the main thread's list of robust futexes begins: their first byte and end.
+static MAIN_LIST: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Where that is.
+pub(crate) fn main_list() -> (usize, usize) {
+    let [start, end] = &MAIN_LIST;
+    (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed))
+}
+
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = construct;
@@ -38,6 +49,9 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
         return;
     }
     MAIN_STACK.store(argv as usize, Ordering::Relaxed);
+    let (start, end) = list_head();
+    MAIN_LIST[0].store(start & !(PAGE_SIZE - 1), Ordering::Relaxed);
+    MAIN_LIST[1].store(page_align(end), Ordering::Relaxed);
     // SAFETY: envp is main's environment: valid C strings up to a null pointer.
     let Some(path) = (unsafe { find_env(envp, ENV_GROUP) }) else {
         return;

@@ -141,3 +141,14 @@ fn the_death_of_who_has_a_robust_mutex_is_told() {
     assert_eq!(text(&output.stdout), "all are told\n", "{}", text(&output.stderr));
     let _ = std::fs::remove_file(program);
 }
+
+/// Its list begins in memory that has gone cold.
+#[test]
+fn the_death_of_a_process_that_slept_is_told() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("robust_shared");
+    is_as_unmanaged(&program, &[], &["--memory-max", "16M", "--quiet"]);
+    let _ = std::fs::remove_file(program);
+}

@@ -60,17 +60,34 @@ pub enum Owner {
 
 /// Ask of the thread `id`.
 pub fn owner(id: i32) -> Owner {
+    match head_of(id) {
+        Ok(head) if head != 0 => Owner::Lives,
+        Ok(_) | Err(Errno::SRCH) => Owner::Gone,
+        Err(_) => Owner::Unknown,
+    }
+}
+
+/// First byte and end of what the kernel reads first as the calling thread ends, whose libc is
+/// glibc, with the word in front of it, which that one writes to.
+pub fn list_head() -> (usize, usize) {
+    /// It is that near to the beginning of what libc knows of the thread.
+    const NEAR: usize = 1024;
+    match head_of(0) {
+        Ok(head) if head != 0 => (head - size_of::<usize>(), head + size_of::<raw::robust_list_head>()),
+        // It has none yet, or we may not ask.
+        _ => (thread::pointer(), thread::pointer() + NEAR),
+    }
+}
+
+/// Where the list of thread `id` begins (0: of the calling one), or 0.
+fn head_of(id: i32) -> Result<usize> {
     if is_filtered() {
-        return Owner::Unknown;
+        return Err(Errno::PERM);
     }
     let (mut head, mut length) = (0usize, 0usize);
     let args = [id as usize, &raw mut head as usize, &raw mut length as usize, 0, 0, 0];
     // SAFETY: the kernel writes the two words, and nothing else.
-    match unsafe { syscall(raw::__NR_get_robust_list as usize, args) } {
-        Ok(_) if head != 0 => Owner::Lives,
-        Ok(_) | Err(Errno::SRCH) => Owner::Gone,
-        Err(_) => Owner::Unknown,
-    }
+    unsafe { syscall(raw::__NR_get_robust_list as usize, args) }.map(|_| head)
 }
 
 /// Say in the futex word at `addr` that its owner has died, as the kernel would have, and wake one
@@ -124,6 +141,13 @@ mod test {
                 std::thread::yield_now();
             }
         }
+    }
+
+    #[test]
+    fn the_list_begins_in_what_libc_knows_of_the_thread() {
+        let (start, end) = list_head();
+        let known = thread::pointer()..thread::pointer() + 1024;
+        assert!(known.contains(&start) && end <= known.end);
     }
 
     #[test]

@@ -310,6 +310,14 @@ fn set_mask(mask: u64) -> Result<u64> {
     Ok(old)
 }
 
+/// Where libc's record of the calling thread begins, which holds its own address.
+pub fn pointer() -> usize {
+    let pointer;
+    // SAFETY: libc has set it up, and the first word of it is its address (x86-64 ABI of TLS).
+    unsafe { core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
+    pointer
+}
+
 /// Whether this process has a thread of this id.
 pub fn is_alive(thread: i32) -> bool {
     // SAFETY: tgkill(2) takes three integers; signal 0 only asks.
