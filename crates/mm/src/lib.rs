@@ -171,6 +171,8 @@ pub struct Inner<R, A: Arena> {
     lru: [LruList; 5],
     /// Folios that were taken off these lists.
     pops: u32,
+    /// The last page of the unevictable list that was looked at must stay.
+    is_last_needed: bool,
     /// Stored folios, oldest first: those that came to rest (`recompress`), which are all older than the others.
     zswap_cold: LruList,
     zswap_lru: LruList,
@@ -220,6 +222,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             departing: Departing::new(),
             lru: lru::TAGS.map(|tags| LruList::new(tags, SEGMENT_PAGES)),
             pops: 0,
+            is_last_needed: false,
             zswap_cold: LruList::new(ZSWAP_COLD_TAGS, config.zswap_segment),
             zswap_lru: LruList::new(ZSWAP_TAGS, config.zswap_segment),
             ages: Ages::default(),

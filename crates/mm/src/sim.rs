@@ -86,6 +86,8 @@ pub struct SimMachine {
     pub protected: RefCell<BTreeSet<Vpn>>,
     /// Pages that refuse to move.
     pub pinned: RefCell<BTreeSet<Vpn>>,
+    /// Pages that must stay.
+    pub needed: RefCell<BTreeSet<Vpn>>,
     /// A mapping ends in front of this page: nothing is copied across.
     pub boundary: Cell<Option<Vpn>>,
     /// First slot of the last read, if it failed.
@@ -154,6 +156,9 @@ impl SimMachine {
             };
             if self.pinned.borrow().contains(&page) {
                 return stop(Stop::Busy);
+            }
+            if self.needed.borrow().contains(&page) {
+                return stop(Stop::Needed);
             }
             self.protected.borrow_mut().remove(&page);
             let frame = match copies {

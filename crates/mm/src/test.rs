@@ -453,6 +453,35 @@ fn what_does_not_compress_without_a_device_is_passed_by() {
     assert!(again < 4 * PAGES, "{again}");
 }
 
+#[test]
+fn what_must_stay_is_passed_by() {
+    for swap_pages in [0, 4 * PAGES] {
+        let mut world = World::new(swap_pages, ARENA_PAGES);
+        let stays = |page: &u64| page.is_multiple_of(2);
+        let pages = || (0..PAGES).map(|page| Vpn::new(BASE + page));
+        for page in pages() {
+            world.write(page, page.number() * 8 + 5);
+        }
+        let needed = pages().filter(|page| stays(&page.number()));
+        world.mm.machine().needed.borrow_mut().extend(needed);
+        let shrink = |world: &mut World| world.mm.shrink(&mut world.worker, 8, Effort::Urgent).reclaimed;
+        while shrink(&mut world) > 0 {}
+        let passed = |world: &World| world.mm.stat().get(Item::ReclaimNeeded);
+        let once = passed(&world);
+        for page in pages().filter(|page| !stays(&page.number())).cycle().take(100) {
+            world.check(page);
+            assert!(shrink(&mut world) > 0 || world.mm.gauges().staged > 0);
+        }
+        let again = passed(&world) - once;
+        assert!(again < 8 * PAGES, "{again} with {swap_pages} pages of swap");
+        // Once it need not, it leaves like any other.
+        world.mm.machine().needed.borrow_mut().clear();
+        while shrink(&mut world) > 0 {}
+        assert_eq!(world.mm.gauges().resident, 0);
+        world.check_all();
+    }
+}
+
 /// A world of which everything is stored, and four ranges of it.
 fn all_stored() -> (World, [PageRange; 4]) {
     let mut world = World::new(0, ARENA_PAGES);

@@ -30,6 +30,8 @@ const STAGED_SHARE: u64 = 4;
 /// fault waits for the lock, so what leaves page by page leaves together.
 const HOLD_NS: u64 = 500_000;
 const MANY: u32 = 16;
+/// Pages that turn out to be needed in a round in which nothing else is left.
+const NEEDED_MAX: u32 = 32;
 /// Ranges remembered for [`Scan::shared`] and [`Scan::unmovable`].
 const REMEMBERED_MAX: usize = 64;
 
@@ -58,6 +60,8 @@ pub struct Scan {
     /// Pages that could not move because of what may be done with their mapping:
     /// [`Mm::isolate_by_copy`] gets at those that are not to be written to.
     pub unmovable: Vec<PageRange>,
+    /// Pages passed over since they are needed.
+    pub needed: u32,
     /// Reclaim must wait until events were read.
     pub again: bool,
     /// Nothing is left that could be isolated or stored.
@@ -289,7 +293,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
         let until = mm.machine.now_ns() + HOLD_NS;
         while *budget > 0 {
-            let Some((lru, entry)) = self.pop_coldest(scan.isolated == 0) else {
+            let is_desperate = scan.isolated == 0 && scan.needed < NEEDED_MAX;
+            let Some((lru, entry)) = self.pop_coldest(is_desperate) else {
                 return false;
             };
             *budget -= 1;
@@ -477,7 +482,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
             Stop::Needed => {
                 mm.stat.add(Item::ReclaimNeeded, 1);
-                self.publish_resident(vpn);
+                scan.needed += 1;
+                self.is_last_needed = true;
+                self.publish_folio(Lru::Unevictable, vpn, 0);
             }
             Stop::Again | Stop::NoMemory => {
                 scan.again = true;
