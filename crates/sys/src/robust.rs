@@ -91,12 +91,16 @@ fn head_of(id: i32) -> Result<usize> {
 }
 
 /// Say in the futex word at `addr` that its owner has died, as the kernel would have, and wake one
-/// of those who wait, if `wakes`. False: it is not that owner's any more, or was told before.
+/// of those who wait, if `wakes`. False: it is not that owner's any more, was told before, or
+/// cannot be written to now.
 ///
 /// # Safety
-/// A word of the program's memory, which is mapped and may be written to. The caller holds nothing
-/// that serving a fault needs.
+/// A word of the program's memory, which stays mapped and writable if it is so now. The caller
+/// holds nothing that serving a fault needs.
 pub unsafe fn tell_death(addr: usize, owner: i32, wakes: bool) -> bool {
+    if !futex::is_writable(addr) {
+        return false;
+    }
     // SAFETY: the caller's promise; the program treats it as an atomic word.
     let word = unsafe { AtomicU32::from_ptr(core::ptr::with_exposed_provenance_mut(addr)) };
     let told = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |value| {
@@ -159,6 +163,8 @@ mod test {
             assert!(!tell_death(addr, 8, true));
             assert!(tell_death(addr, 7, true));
             assert!(!tell_death(addr, 7, true));
+            // Nothing is mapped there.
+            assert!(!tell_death(crate::PAGE_SIZE, 7, true));
         }
         assert_eq!(word.into_inner(), raw::FUTEX_WAITERS | raw::FUTEX_OWNER_DIED);
     }
