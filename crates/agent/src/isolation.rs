@@ -20,7 +20,7 @@ use uzswap_sys::uffd::{self, Uffd};
 
 use crate::hook::{self, InOrder};
 use crate::machine::{AgentMachine, done, filled_in, stop};
-use crate::robust::{self, Search, Taking};
+use crate::robust::{Search, Taking};
 
 /// What each way needs.
 pub(crate) enum Isolation {
@@ -194,22 +194,27 @@ impl AgentMachine {
     /// `copy_out`: protect, copy, and see that the mapping is still the one that was protected.
     pub(crate) fn copy_run(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
         let taking = Taking::begin();
-        let (addr, len) = (vpn.addr(), pages as usize * PAGE_SIZE);
+        let mut search = taking.looks().then(|| self.search());
+        // The kernel passes over what is protected as over what is missing.
+        let free = search.as_mut().map_or(pages, |search| search.known_free(vpn, pages));
+        let behind = (free < pages).then_some(Stop::Needed);
+        if free == 0 {
+            return Done { pages: 0, stop: behind };
+        }
+        let (addr, len) = (vpn.addr(), free as usize * PAGE_SIZE);
         let managed = &self.fds().managed;
         match managed.protect(addr, len) {
             Ok(()) => {}
             // It spans mappings, not all of which are registered.
-            Err(Errno::NOENT) if pages > 1 => return self.copy_run(vpn, slot, 1),
+            Err(Errno::NOENT) if free > 1 => return self.copy_run(vpn, slot, 1),
             Err(Errno::NOENT) => return Done::none(Stop::Unmovable),
             Err(errno) => return Done::none(stop(errno)),
         }
         let copied = self.fill_slots(slot, len, addr);
         // What was replaced before this would have been reported since the protection, which was refused if it was earlier.
         let is_changing = managed.is_changing(self.nowhere());
-        let needed = match taking.is_on() {
-            true => Search::new(self.memory()).first_needed(vpn, self.staged_bytes(slot, (copied / PAGE_SIZE) as u32)),
-            false => None,
-        };
+        let staged = self.staged_bytes(slot, (copied / PAGE_SIZE) as u32);
+        let needed = search.as_mut().and_then(|search| search.first_needed(vpn, staged));
         let taken = match (is_changing, needed) {
             (true, _) => 0,
             (false, Some(first)) => first as usize * PAGE_SIZE,
@@ -227,7 +232,8 @@ impl AgentMachine {
             stop: match (is_changing, needed) {
                 (true, _) => Some(Stop::Again),
                 (false, Some(_)) => Some(Stop::Needed),
-                (false, None) => (taken < len).then_some(Stop::Missing),
+                (false, None) if taken < len => Some(Stop::Missing),
+                (false, None) => behind,
             },
         }
     }
@@ -248,7 +254,7 @@ impl AgentMachine {
     /// As [`move_run`](Self::move_run), up to the first page that is needed where it is
     /// ([`crate::robust`]).
     pub(crate) fn move_unneeded(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
-        let mut search = Search::new(self.memory());
+        let mut search = self.search();
         let free = search.known_free(vpn, pages);
         if free == 0 {
             return Done::none(Stop::Needed);
@@ -263,27 +269,54 @@ impl AgentMachine {
                 _ => moved,
             };
         };
-        // The last one first, so that those that have left are the first of the run still if one
-        // refuses.
-        let mut left = moved.pages;
-        while left > first {
-            if self.move_in(slot + left - 1, vpn.add(u64::from(left - 1)), 1).pages == 0 {
-                // Events wait, perhaps, and are read by whoever waits for us.
-                robust::owe(PageRange {
-                    start: vpn.add(u64::from(first)),
-                    end: vpn.add(u64::from(left)),
-                });
-                return Done {
-                    pages: left,
-                    stop: (left < pages).then_some(Stop::Again),
-                };
-            }
-            left -= 1;
+        let left = self.move_back(vpn, slot, first, moved.pages);
+        if left == first {
+            return Done {
+                pages: first,
+                stop: Some(Stop::Needed),
+            };
         }
+        // Events wait, perhaps, and are read by whoever waits for us.
+        search.owe(PageRange {
+            start: vpn.add(u64::from(first)),
+            end: vpn.add(u64::from(left)),
+        });
         Done {
-            pages: first,
-            stop: Some(Stop::Needed),
+            pages: left,
+            stop: (left < pages).then_some(Stop::Again),
         }
+    }
+
+    /// Move back the pages from `first` on, of a run of which `left` have left for the slots from
+    /// `slot` on. Returns how many have left then: the first of the run still.
+    fn move_back(&self, vpn: Vpn, slot: u32, first: u32, left: u32) -> u32 {
+        let at = |page: u32| (slot + page, vpn.add(u64::from(page)));
+        let back = |page: u32| self.move_in(at(page).0, at(page).1, left - page).pages;
+        let mut away = first + back(first);
+        if away == first {
+            return left;
+        }
+        // The kernel has no memory for the rest of them, say. Whatever can be had first: the rest,
+        // or those that have arrived once more, as no run has a hole.
+        let mut again = first;
+        for _ in 0..DROP_TRIES {
+            if away == left {
+                return first;
+            }
+            let (slot, vpn) = at(again);
+            again += self.move_run(vpn, slot, away - again).pages;
+            if again == away {
+                return left;
+            }
+            if again == first {
+                away += back(away);
+            }
+        }
+        panic!("pages {again}..{away} of {left} can neither leave nor stay");
+    }
+
+    fn search(&self) -> Search<'_> {
+        Search::new(self.memory(), &self.fds().proc)
     }
 
     /// Where the program's memory can be read without waiting, if it can.

@@ -34,8 +34,9 @@ use crate::machine::{AgentMachine, CREW};
 use crate::mailbox::mail;
 use crate::memcg::deferral;
 use crate::pager::{self, Pager, pause};
+use crate::robust::deaths;
 use crate::vigil::VIGIL;
-use crate::{fork, kcompressd, oldest, robust, servers, vma};
+use crate::{fork, kcompressd, oldest, servers, vma};
 
 /// How often, and how far apart, it is looked whether all threads hold what the program does.
 const FOLLOW_TRIES: u32 = 20_000;
@@ -245,7 +246,7 @@ impl Kswapd {
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
         self.tick(bits & mail::SCAN != 0);
-        robust::tell_deaths(pager);
+        deaths::tell(pager);
         self.reclaim();
         self.drain_pool();
         self.reclaim_on_request();
@@ -465,7 +466,7 @@ impl Kswapd {
             }
             self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
             self.protect_if_wanted();
-            robust::tell_deaths(pager);
+            deaths::tell(pager);
             let batch = self.batch();
             let scan = pager.shrink(&mut self.worker, batch, Effort::Background);
             if scan.again {

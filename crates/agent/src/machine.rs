@@ -316,7 +316,7 @@ impl Machine for AgentMachine {
         }
         VIGIL.leave();
         let taking = Taking::begin();
-        match taking.is_on() {
+        match taking.looks() {
             true => self.move_unneeded(vpn, slot, pages),
             false => self.move_run(vpn, slot, pages),
         }

@@ -136,9 +136,32 @@ fn the_death_of_who_has_a_robust_mutex_is_told() {
         for (count, limit) in [("1", "16M"), ("10", "24M"), ("500", "32M")] {
             is_as_unmanaged(&program, &[how, count], &["--memory-max", limit, "--quiet"]);
         }
+        let copies = ["--memory-max", "32M", "--quiet", "--isolate", "copy"];
+        is_as_unmanaged(&program, &[how, "500"], &copies);
     }
-    let output = managed(&program, &["many", "5"], &["--memory-max", "24M", "--quiet"]);
-    assert_eq!(text(&output.stdout), "all are told\n", "{}", text(&output.stderr));
+    for isolate in ["auto", "copy"] {
+        let options = ["--memory-max", "20M", "--quiet", "--isolate", isolate];
+        let output = managed(&program, &["many", "5"], &options);
+        assert_eq!(
+            text(&output.stdout),
+            "all are told\n",
+            "{isolate}: {}",
+            text(&output.stderr)
+        );
+    }
+    let _ = std::fs::remove_file(program);
+}
+
+/// They name threads, too, but are in nobody's list.
+#[test]
+fn copies_of_robust_mutexes_are_left_alone() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("robust_copies");
+    for how in ["thread", "child"] {
+        is_as_unmanaged(&program, &[how], &["--memory-max", "16M", "--quiet"]);
+    }
     let _ = std::fs::remove_file(program);
 }
 

@@ -27,7 +27,7 @@ pub(crate) extern "C" fn child() {
     mapped::reset_in_child();
     hook::reset_in_child();
     deferral::reset_in_child();
-    robust::reset_in_child();
+    robust::reset_in_child(&Orphaned);
     let Some(pager) = pager::inherited() else { return };
     if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {
         return;

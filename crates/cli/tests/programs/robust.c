@@ -170,6 +170,8 @@ static void *short_life(void *seed) {
             must(pthread_mutex_unlock(m) == 0);
         else {
             left++;
+            /* Some go at once, some when it has gone cold. */
+            usleep(x >> 51 & 1 ? (x >> 30) % 30000 : 0);
             break;
         }
     }
@@ -184,7 +186,7 @@ static void *sweeper(void *unused) {
 }
 
 static int many(long seconds) {
-    enum { AT_ONCE = 4 };
+    enum { AT_ONCE = 24 };
     pthread_t threads[AT_ONCE], sweeps;
     unsigned long seed = 1;
     init(0);
