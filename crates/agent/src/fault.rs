@@ -299,7 +299,9 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
 /// Direct reclaim: before the page at `addr` is mapped there must be room ([`Pager::room`]). False: not now, read events and try again.
 fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stall: &mut Stall) -> bool {
     let room = pager.room();
-    if pager.is_freezing.load(Ordering::SeqCst) || pager.is_letting_go() {
+    // kswapd may wait for this very fault to free memory.
+    let goes_on = pager.is_letting_go() || pager.unsharing.holds(addr);
+    if pager.is_freezing.load(Ordering::SeqCst) || goes_on {
         return true;
     }
     if pager.memcg.excess(pager, room) == 0 {
@@ -318,8 +320,7 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stal
             continue;
         }
         pager.memcg.lack(room);
-        // kswapd may wait for this very fault to free memory.
-        return pager.unsharing.holds(addr) || pager.mm.machine().copy_out.is_kept_out();
+        return pager.mm.machine().copy_out.is_kept_out();
     }
     stall.note_room();
     true

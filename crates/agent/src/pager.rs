@@ -444,8 +444,12 @@ impl Pager {
         self.count_scan(self.unless_freezing(|mm| mm.shrink(worker, want, effort)))
     }
 
-    /// One round of direct reclaim, by whoever serves faults.
+    /// One round of direct reclaim, by whoever serves faults. None while kswapd breaks sharing: what it has just made our own would be
+    /// taken before it is done, and brought back for it, again and again.
     pub(crate) fn shrink_directly(&self, worker: &mut Worker<AgentMachine>, want: u32) -> Scan {
+        if self.unsharing.is_active() {
+            return self.count_scan(None);
+        }
         self.memcg.share_limits(self);
         self.count_scan(self.unless_freezing(|mm| Scan {
             // Freed here: as soon as a fork may begin this thread leaves the heap alone.
@@ -455,7 +459,7 @@ impl Pager {
         }))
     }
 
-    /// `None`: a fork was under way.
+    /// `None`: a fork was under way, or what kswapd does.
     fn count_scan(&self, scan: Option<Scan>) -> Scan {
         let scan = scan.unwrap_or(Scan {
             again: true,

@@ -27,6 +27,11 @@ impl Unsharing {
         self.end.store(0, Ordering::SeqCst);
     }
 
+    /// Whether it is at it.
+    pub(crate) fn is_active(&self) -> bool {
+        self.end.load(Ordering::SeqCst) != 0
+    }
+
     /// Whether it may be waiting for a fault at `addr`.
     pub(crate) fn holds(&self, addr: usize) -> bool {
         (self.start.load(Ordering::SeqCst)..self.end.load(Ordering::SeqCst)).contains(&addr)
