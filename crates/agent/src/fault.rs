@@ -30,6 +30,9 @@ use crate::vma;
 
 /// Pages that direct reclaim takes in one round.
 const DIRECT_BATCH: u32 = 32;
+/// How long a write to a shared page waits for room at most. Nanoseconds. What is copied then
+/// exceeds the limit by 40 KiB a second at most.
+const COPY_WAITS_NS: u64 = 100_000_000;
 const RETRY_NS: u64 = 50_000;
 /// While a fork is under way there is more than one thing to watch.
 const FORK_POLL_NS: u64 = 100_000;
@@ -246,7 +249,7 @@ pub(crate) fn change(event: &Event) -> Option<Change> {
 pub(crate) fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, waiting: Waiting, stall: &mut Stall) -> bool {
     let Waiting { addr, is_protected } = waiting;
     if is_protected && !pager.mm.machine().copies() {
-        return pager.mm.write_fault(Vpn::of_addr(addr)) == Fault::Served;
+        return serve_write(pager, worker, addr);
     }
     if pager.mm.machine().is_staging(addr) {
         panic!("an empty staging slot was read at {addr:#x}");
@@ -264,6 +267,49 @@ pub(crate) fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, waiting: W
         Fault::Retry => false,
         Fault::Lost => poison(pager, &pager.fds().managed, addr),
     }
+}
+
+/// Serve a write to a page that is there and protected. False: not now.
+fn serve_write(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize) -> bool {
+    let memcg = &pager.memcg;
+    let (is_gated, is_copied) = (memcg.is_gated(), memcg.shares() && !pager.fds().proc.is_alone(addr));
+    if is_gated && is_copied && !make_room_for_copy(pager, worker, addr) {
+        return false;
+    }
+    if pager.mm.write_fault(Vpn::of_addr(addr), is_gated) != Fault::Served {
+        return false;
+    }
+    match is_copied {
+        true if is_gated => memcg.note_copied(),
+        true => {}
+        // Or what the kernel counts would be taken for a copy.
+        false => memcg.note_fault(),
+    }
+    if is_gated && is_copied && memcg.headroom(pager) == 0 {
+        pager.mail.post(mail::RECLAIM);
+    }
+    true
+}
+
+/// As [`make_room`], for the copy that a write to a shared page makes: what is shared frees nothing
+/// until all relatives have given it up, so such a write may wait for long, but not for ever, and
+/// nobody is killed for it: one page each [`COPY_WAITS_NS`] is copied all the same.
+fn make_room_for_copy(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize) -> bool {
+    let room = pager.room();
+    let goes_on = pager.is_freezing.load(Ordering::SeqCst) || pager.is_letting_go() || pager.unsharing.holds(addr);
+    if goes_on || pager.memcg.excess(pager, room) == 0 {
+        return true;
+    }
+    pager.mm.stat().add(Item::AllocStall, 1);
+    pager.mail.post(mail::RECLAIM);
+    let scan = CORES.in_direct_reclaim(|| pager.shrink_directly(worker, DIRECT_BATCH));
+    if pager.memcg.excess(pager, room) == 0 {
+        return true;
+    }
+    if scan.reclaimed == 0 {
+        pager.memcg.lack(room);
+    }
+    pager.memcg.has_waited_to_copy(COPY_WAITS_NS)
 }
 
 /// The contents of a page are lost: its reader gets SIGBUS, and the launcher one line. False: not now.

@@ -107,7 +107,7 @@ impl Protection {
         self.0.store(ON, Ordering::Release);
     }
 
-    fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.0.load(Ordering::Acquire) == ON
     }
 }
@@ -389,6 +389,16 @@ impl AgentMachine {
         let unprotected = self.fds().managed.unprotect(run.start.addr(), len);
         // There is no such range there, or not all of it is registered.
         unprotected.err().map(|errno| match errno {
+            Errno::NOENT => Stop::Unmovable,
+            errno => stop(errno),
+        })
+    }
+
+    /// `protect`.
+    pub(crate) fn protect_run(&self, run: PageRange) -> Option<Stop> {
+        let len = run.pages() as usize * PAGE_SIZE;
+        let protected = self.fds().managed.protect(run.start.addr(), len);
+        protected.err().map(|errno| match errno {
             Errno::NOENT => Stop::Unmovable,
             errno => stop(errno),
         })

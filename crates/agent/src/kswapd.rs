@@ -4,6 +4,7 @@
 //! is coming, and on a tick. A tick reads the sizes of the process twice; only when the address space has changed, or
 //! anonymous memory grew without our doing, are the mappings gone through, and not while that is deferred (`memcg::deferral`).
 
+mod gate;
 mod request;
 mod scan;
 mod shares;
@@ -25,6 +26,7 @@ use uzswap_sys::robust::confess_end;
 use uzswap_sys::shield;
 use uzswap_sys::{thread, time};
 
+use self::gate::Gate;
 use self::scan::Search;
 use self::shares::Shares;
 use crate::cores::CORES;
@@ -36,18 +38,22 @@ use crate::memcg::deferral;
 use crate::pager::{self, Pager, pause};
 use crate::robust::deaths;
 use crate::vigil::VIGIL;
-use crate::{fork, kcompressd, oldest, servers, vma};
+use crate::{fork, kcompressd, memcg, oldest, servers, vma};
 
 /// How often, and how far apart, it is looked whether all threads hold what the program does.
 const FOLLOW_TRIES: u32 = 20_000;
 const FOLLOW_NS: u64 = 50_000;
 /// How long a fork waits for room at most.
 const CHILD_ROOM_NS: u64 = 2_000_000;
+/// The same, for what the child has alone at once.
+const CHILD_OWN_ROOM_NS: u64 = 20_000_000;
 /// Pages taken at a time for it.
 const CHILD_ROOM_BATCH: u32 = 64;
 /// Tick while the process grows or reclaims, and while it does not.
 const TICK_BUSY_NS: u64 = 5_000_000;
 const TICK_IDLE_NS: u64 = 20_000_000;
+/// The shortest, while the gate is about to be shut.
+const GATE_TICK_NS: u64 = 100_000;
 /// Ticks without change after which a process counts as idle.
 const IDLE_AFTER: u32 = 20;
 /// Ticks between looks at who has died, and at what relatives share with us while they may.
@@ -95,6 +101,7 @@ struct Kswapd {
     unknown: usize,
     search: Search,
     shares: Shares,
+    gate: Gate,
     ticks: u32,
     /// Ticks until the first look at what a new child shares.
     look_in: u32,
@@ -130,6 +137,7 @@ pub(crate) fn run(pager: &'static Pager) {
         unknown: 0,
         search: Search::default(),
         shares: Shares::new(pager),
+        gate: Gate::default(),
         look_in: 0,
         ticks: 0,
         quiet: 0,
@@ -146,7 +154,10 @@ pub(crate) fn run(pager: &'static Pager) {
     if kswapd.pool.compressor.is_parallel {
         CREW.grow(pager.mm.machine().lanes() - 1);
     }
+    kswapd.gate.open();
     pager.mm.machine().copy_out.take_on();
+    let (group, slot) = (pager.memcg.group(), pager.memcg.slot());
+    group.set_field(slot, Field::Image, pager.fds().proc.image());
     // If it cannot say so, an end is seen when all is over.
     let _ = confess_end(pager.memcg.group().word(pager.memcg.slot(), Field::Teller));
     // What is adopted first is not as old as the machine.
@@ -210,6 +221,8 @@ impl Kswapd {
         } else {
             TICK_BUSY_NS
         };
+        let gate = self.gate_due_in().filter(|due| *due > 0);
+        let tick = gate.map_or(tick, |due| due.clamp(GATE_TICK_NS, tick));
         let bits = pager.mail.wait(mail::RECLAIM | WAITED_FOR, Some(tick));
         if bits & mail::JOIN != 0 {
             pager.join();
@@ -220,6 +233,7 @@ impl Kswapd {
             fork::freeze_until_forked(pager);
             self.look_in = LOOK_AFTER;
             self.expect_news();
+            self.gate.open();
             // The next ticks come closely: to look before the child does, as a rule.
             self.quiet = 0;
         }
@@ -245,6 +259,7 @@ impl Kswapd {
             return pager.finish_scan(pager.scan_ticket());
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
+        self.mind_gate();
         self.tick(bits & mail::SCAN != 0);
         deaths::tell(pager);
         self.reclaim();
@@ -262,6 +277,16 @@ impl Kswapd {
         let began = time::now_ns();
         while pager.memcg.lacks_room_for_child(pager) && time::now_ns().saturating_sub(began) < CHILD_ROOM_NS {
             let scan = pager.shrink(&mut self.worker, CHILD_ROOM_BATCH, Effort::Requested);
+            if scan.again || scan.reclaimed == 0 {
+                break;
+            }
+        }
+        // What it has alone from the first moment on must fit in any case.
+        let children = if pager.memcg.shares() { 1 } else { memcg::CHILDREN };
+        while pager.memcg.excess(pager, memcg::CHILD_OWN * children) > 0
+            && time::now_ns().saturating_sub(began) < CHILD_OWN_ROOM_NS
+        {
+            let scan = pager.shrink(&mut self.worker, CHILD_ROOM_BATCH, Effort::Urgent);
             if scan.again || scan.reclaimed == 0 {
                 break;
             }
@@ -466,6 +491,7 @@ impl Kswapd {
             }
             self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
             self.protect_if_wanted();
+            self.mind_gate();
             deaths::tell(pager);
             let batch = self.batch();
             let scan = pager.shrink(&mut self.worker, batch, Effort::Background);
@@ -490,6 +516,9 @@ impl Kswapd {
                     break;
                 }
                 self.unshare(&shared);
+                if need && !shared.is_empty() {
+                    pager.swap_out_staged(&mut self.worker);
+                }
             }
             if scan.reclaimed > 0 || self.copy_out(&scan.unmovable) > 0 {
                 fruitless = 0;

@@ -369,6 +369,10 @@ impl Machine for AgentMachine {
         self.unprotect_run(run)
     }
 
+    fn protect(&self, run: PageRange) -> Option<Stop> {
+        self.protect_run(run)
+    }
+
     fn unwritten(&self, run: PageRange) -> Unwritten {
         self.unwritten_of(run)
     }

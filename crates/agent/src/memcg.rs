@@ -10,24 +10,27 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
-use uzswap_ctl::{Field, Group, Key, PROCESSES};
+use uzswap_ctl::{Field, Group, Key};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
-use uzswap_sys::robust;
 use uzswap_sys::time::now_ns;
+use uzswap_sys::{remains, robust};
 
 use crate::pager::Pager;
 
 pub(crate) mod deferral;
 
 /// What a process is charged: bytes of memory, pages of the pool, slots of the device.
-const CHARGES: [Field; 4] = [Field::Charge, Field::PoolCharge, Field::SwapCharge, Field::Unseen];
+const CHARGES: [Field; 5] = [
+    Field::Charge,
+    Field::PoolCharge,
+    Field::SwapCharge,
+    Field::Unseen,
+    Field::Copyable,
+];
 
 /// Who waits for room says so more often than this.
 const LACK_NS: u64 = 1_000_000_000;
-
-/// How long a parent is charged at most for a child that does not look at what they share.
-const CHILD_LOOKS_NS: u64 = 1_000_000_000;
 
 /// A census that is there has looked since.
 const CENSUS_NS: u64 = 2_000_000_000;
@@ -39,34 +42,27 @@ const CENSUS_EXPIRES_NS: u64 = 10_000_000_000;
 const CHOKED_POOL: (u64, u64) = (3, 4);
 const CHOKED_SHARE: u64 = 12;
 
+/// How long a process whose pager is gone is expected to give back its memory.
+const LINGERS_NS: u64 = 10_000_000_000;
+
 /// Room that is not worth making for a child.
 const CHILD_ROOM_MIN: u64 = 1 << 20;
+
+/// Children that room is made for at the first fork: until relatives are gone there is next to
+/// nothing that would make more.
+pub(crate) const CHILDREN: u64 = 4;
+
+/// What a forked child has alone as soon as it has a pager: its threads' stacks and what they write
+/// to. Measured: 0.8 MiB. Bytes.
+pub(crate) const CHILD_OWN: u64 = 1 << 20;
 
 /// How far a process is.
 #[derive(Clone, Copy)]
 enum Life {
     /// Its pager's threads have let go of its memory, as have the others or they are about to.
     Ending,
-    /// The last of its pager's threads is gone. Unless it replaced its image, or a thread of the program took longer to go, so is its memory.
+    /// All of its threads are gone, and so is its memory.
     Dead,
-}
-
-/// Slots of the group.
-#[derive(Default)]
-pub(crate) struct Slots([u64; PROCESSES / 64]);
-
-impl Slots {
-    fn add(&mut self, slot: usize) {
-        self.0[slot / 64] |= 1 << (slot % 64);
-    }
-
-    fn holds(&self, slot: usize) -> bool {
-        self.0[slot / 64] >> (slot % 64) & 1 != 0
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.iter().all(|slots| *slots == 0)
-    }
 }
 
 /// Whether the process in this slot is charged anything.
@@ -90,6 +86,10 @@ pub(crate) struct Memcg {
     is_settled: AtomicBool,
     /// Memory that what is shared leaves to work with, if that is known; else [`u64::MAX`]. Bytes.
     workable: AtomicU64,
+    /// Writers of what relatives share wait for room.
+    is_gated: AtomicBool,
+    /// When one of them had waited for long enough. Nanoseconds.
+    copied_at: AtomicU64,
     /// Faults of this process that brought what the engine counts, and of the one that forked it before that.
     faults: AtomicU64,
 }
@@ -105,6 +105,8 @@ impl Memcg {
             pool_inherited: AtomicU64::new(0),
             is_settled: AtomicBool::new(false),
             workable: AtomicU64::new(u64::MAX),
+            is_gated: AtomicBool::new(false),
+            copied_at: AtomicU64::new(0),
             faults: AtomicU64::new(0),
         }
     }
@@ -131,6 +133,7 @@ impl Memcg {
     pub(crate) fn begin_sharing(&self) {
         self.settle_shares(false);
         self.shares.store(1, Ordering::Relaxed);
+        self.group.begin_sharing(self.slot());
     }
 
     /// What relatives share with us is what it was, or is not.
@@ -170,39 +173,95 @@ impl Memcg {
         self.faults.load(Ordering::Relaxed)
     }
 
+    /// Whether whoever writes to what relatives share waits for room.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.is_gated.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_gated(&self, is_gated: bool) {
+        self.is_gated.store(is_gated, Ordering::Relaxed);
+    }
+
+    /// A writer is to wait for room. True: the last that did not has gone for `ns`.
+    pub(crate) fn has_waited_to_copy(&self, ns: u64) -> bool {
+        let (now, since) = (now_ns(), self.copied_at.load(Ordering::Relaxed));
+        let has_waited = now.saturating_sub(since) > ns;
+        if has_waited {
+            self.copied_at.store(now, Ordering::Relaxed);
+        }
+        has_waited
+    }
+
+    /// So many bytes may become copies.
+    pub(crate) fn tell_copyable(&self, bytes: u64) {
+        self.group.set_field(self.slot(), Field::Copyable, bytes);
+    }
+
+    /// Whether the group would outgrow its limit if all that may be copied were.
+    pub(crate) fn may_outgrow(&self, pager: &Pager) -> bool {
+        self.group.sum(Field::Copyable) > self.headroom(pager)
+    }
+
+    /// A page that was shared is about to be copied: charged at once, the next sample finds it.
+    pub(crate) fn note_copied(&self) {
+        self.beyond.fetch_add(PAGE_SIZE as i64, Ordering::Relaxed);
+    }
+
     /// No relative has pages of ours any more.
     pub(crate) fn end_sharing(&self) {
+        self.tell_copyable(0);
         self.shares.store(0, Ordering::Relaxed);
+        self.group.end_sharing(self.slot());
         self.pool_inherited.store(0, Ordering::Relaxed);
     }
 
-    /// In a forked child, which has the parent's slot still: what both share is charged to the parent until the child in `slot` has looked.
+    /// In a forked child, which has the parent's slot still: what both share is the parent's until
+    /// it may count as ours.
     pub(crate) fn charge_to_parent(&self, slot: usize) {
-        self.group.charge_to(slot, self.slot(), now_ns() + CHILD_LOOKS_NS);
+        self.group.set_field(slot, Field::Charge, CHILD_OWN);
+        // An heir from now on: our parent may be dead before we have threads that look.
+        self.group.adopt_child(slot, self.slot(), now_ns());
     }
 
-    /// We have looked, share so much with relatives and are charged for our part of it: if we are a child whose parent has not heeded that yet, not twice.
-    pub(crate) fn charge_share(&self, shared: u64) {
-        if self.group.field(self.slot(), Field::ChargedTo) != 0 {
-            self.group.charge_share(self.slot(), shared, now_ns());
+    /// We have looked at what we share, from `began` on. `is_charged`: for no less than that found.
+    pub(crate) fn note_look(&self, began: u64, is_charged: bool) {
+        self.group.note_look(self.slot(), began, is_charged);
+    }
+
+    /// Whether a relative has been found dead since `then`, and was not charged for what it would
+    /// have found.
+    pub(crate) fn has_relative_died_uncharged(&self, then: u64) -> bool {
+        self.group.has_died_uncharged(self.slot(), then)
+    }
+
+    /// Since when there may be something to find.
+    pub(crate) fn shares_since(&self) -> u64 {
+        self.group.field(self.slot(), Field::RaisedAt)
+    }
+
+    /// No child came of a fork, though it may have begun as one.
+    pub(crate) fn has_no_child(&self) {
+        if !self.shares() {
+            self.group.end_sharing(self.slot());
         }
     }
 
-    /// Whether we are charged for what a new child shares.
-    pub(crate) fn is_charged_for_child(&self) -> bool {
-        self.shares() && self.group.is_charged_for_child(self.slot())
-    }
-
-    /// Whether such a child has not looked, and is not late.
-    pub(crate) fn awaits_children(&self) -> bool {
-        self.group.awaits_children(self.slot(), now_ns())
-    }
-
-    /// We are charged for our own share alone, as our children are for theirs.
-    pub(crate) fn settle_children(&self, pager: &Pager) {
-        // In this order: what counts twice for a moment would have somebody reclaim.
+    /// We are charged for what we found in the look that began at `began`: `more` bytes. Told
+    /// before what the dead are charged becomes less.
+    pub(crate) fn note_charged(&self, pager: &Pager, began: u64, more: u64) {
         self.charge(pager);
-        self.group.settle_children(self.slot());
+        self.group.take_from_the_dead(self.slot(), more);
+        self.group.note_charged(self.slot(), began);
+    }
+
+    /// Whether all relatives have looked since `then`.
+    pub(crate) fn have_relatives_looked(&self, then: u64) -> bool {
+        self.group.have_looked(self.slot(), then, now_ns())
+    }
+
+    /// Whether all relatives are charged for what they found since `then`.
+    pub(crate) fn have_relatives_charged(&self, then: u64) -> bool {
+        self.group.have_charged(self.slot(), then, now_ns())
     }
 
     /// Sampled: `rss_anon` bytes, of which the engine counted `counted` and `shared` are charged to relatives.
@@ -223,11 +282,12 @@ impl Memcg {
         self.touched.store(bytes, Ordering::Relaxed);
     }
 
-    /// In a forked child, until the first sample: everything is the parent's.
+    /// In a forked child, until the first sample: everything but [`CHILD_OWN`] is the parent's.
     pub(crate) fn assume_shared(&self, pager: &Pager) {
         let counted = (pager.mm.usage_pages() as usize * PAGE_SIZE) as i64;
-        self.beyond.store(-counted, Ordering::Relaxed);
+        self.beyond.store(CHILD_OWN as i64 - counted, Ordering::Relaxed);
         self.pool_inherited.store(pager.mm.gauges().pool, Ordering::Relaxed);
+        self.set_gated(false);
         self.begin_sharing();
     }
 
@@ -325,28 +385,60 @@ impl Memcg {
         pager.mm.set_pool_limit(max, accept);
     }
 
-    /// What the dead were charged is nobody's.
+    /// What the dead were charged is nobody's, where all who inherited from them are charged for
+    /// it.
     pub(crate) fn return_charges(&self, pager: &Pager) {
-        self.return_charges_of(&self.dead(pager));
+        for slot in self.charged(pager, Life::Dead) {
+            if self.group.is_inherited(slot, now_ns()) {
+                self.with_slot_of_dead(pager, slot, || {
+                    let told = [Field::LookedAt, Field::DeadAt, Field::LingersSince];
+                    for field in CHARGES.iter().chain(&told) {
+                        self.group.set_field(slot, *field, 0);
+                    }
+                });
+            }
+        }
     }
 
-    /// Those who are dead now and charged anything.
-    pub(crate) fn dead(&self, pager: &Pager) -> Slots {
-        let mut dead = Slots::default();
-        self.charged(pager, Life::Dead).for_each(|slot| dead.add(slot));
-        dead
+    /// Whether anybody is dead and charged still.
+    pub(crate) fn has_dead(&self, pager: &Pager) -> bool {
+        self.charged(pager, Life::Dead).next().is_some()
     }
 
-    /// What these dead were charged is nobody's, or their relatives', who are to look.
-    pub(crate) fn return_charges_of(&self, dead: &Slots) {
-        if !dead.is_empty() {
-            self.group.add(Key::Unshared, 1);
+    /// Change the slot of a process that is dead, unless another has it by now. Nobody takes it
+    /// meanwhile.
+    fn with_slot_of_dead(&self, pager: &Pager, slot: usize, change: impl FnOnce()) {
+        let (pid, leases) = (self.group.field(slot, Field::Pid), &pager.fds().leases);
+        if !leases.try_take(slot) {
+            return;
         }
-        for slot in (0..self.group.high_water()).filter(|slot| dead.holds(*slot)) {
-            self.group.settle_children(slot);
-            self.group.set_field(slot, Field::ChargedTo, 0);
-            CHARGES.iter().for_each(|charge| self.group.set_field(slot, *charge, 0));
+        // The number was read before the lease was ours: who came and went between has another.
+        if self.group.field(slot, Field::Pid) == pid {
+            change();
         }
+        leases.give_back(slot);
+    }
+
+    /// Whether the process in this slot, whose pager is gone, has its memory still. All who share
+    /// it are to look, once it has not.
+    fn lingers(&self, pager: &Pager, slot: usize) -> bool {
+        let (group, now) = (self.group, now_ns());
+        if group.field(slot, Field::DeadAt) != 0 {
+            return false;
+        }
+        let (pid, image) = (group.field(slot, Field::Pid) as u32, group.field(slot, Field::Image));
+        let since = group.field(slot, Field::LingersSince);
+        let is_late = since != 0 && now.saturating_sub(since) > LINGERS_NS;
+        let holds = !is_late && remains::may_hold_memory(pid, image);
+        self.with_slot_of_dead(pager, slot, || match holds {
+            true if since == 0 => group.set_field(slot, Field::LingersSince, now),
+            true => {}
+            false => {
+                group.note_death(slot, now_ns());
+                group.add(Key::Unshared, 1);
+            }
+        });
+        group.field(slot, Field::DeadAt) == 0
     }
 
     /// Whether another process of the group, which is charged still, is giving back its memory for good.
@@ -362,8 +454,9 @@ impl Memcg {
             .filter(move |slot| *slot != own && group.field(*slot, Field::Pid) != 0)
             .filter(move |slot| is_charged(group, *slot))
             .filter(move |slot| match life {
-                Life::Ending => robust::has_ended(group.field(*slot, Field::Teller)) && is_leased(slot),
-                Life::Dead => !is_leased(slot),
+                Life::Ending if is_leased(slot) => robust::has_ended(group.field(*slot, Field::Teller)),
+                Life::Ending => self.lingers(pager, *slot),
+                Life::Dead => !is_leased(slot) && !self.lingers(pager, *slot),
             })
     }
 

@@ -14,7 +14,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use lock_api::Mutex;
-use uzswap_ctl::{Group, Key, PROCESSES};
+use uzswap_ctl::{Field, Group, Key, PROCESSES};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::{Effort, Mm, PinId, Scan, Worker};
@@ -24,6 +24,7 @@ use uzswap_sys::creds;
 use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::shield;
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
+use uzswap_sys::time::now_ns;
 
 use crate::arena::PoolArena;
 use crate::codecs::Codecs;
@@ -302,7 +303,7 @@ pub(crate) fn inherited() -> Option<&'static Pager> {
 fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
     let mut fds = Fds::open(path, group.get(Key::Copies) != 0)?;
-    let slot = take_slot(&fds, group, |_| true)?;
+    let slot = take_slot(&fds, group)?;
     fds.swap = SwapFile::of_group(group, path, swap_pages(group));
     let config = config(group, fds.swap.as_ref());
     let pool = (group.get(Key::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
@@ -343,14 +344,11 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     Ok(pager)
 }
 
-/// Lease a process slot of the group, one that is `preferred` if there is any.
-pub(crate) fn take_slot(
-    fds: &Fds,
-    group: Group,
-    preferred: impl Fn(usize) -> bool,
-) -> Result<usize, (&'static str, Errno)> {
+/// Lease a process slot of the group: if there is any, one that nobody is charged in, as what a
+/// dead process was charged may have heirs.
+pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str, Errno)> {
     let slot = (0..PROCESSES)
-        .find(|slot| preferred(*slot) && fds.leases.try_take(*slot))
+        .find(|slot| !memcg::is_charged(group, *slot) && fds.leases.try_take(*slot))
         .or_else(|| (0..PROCESSES).find(|slot| fds.leases.try_take(*slot)))
         .ok_or(("a process slot of the group", Errno::NOSPC))?;
     if memcg::is_charged(group, slot) {
@@ -358,6 +356,7 @@ pub(crate) fn take_slot(
         group.add(Key::Unshared, 1);
     }
     group.take_slot(slot, thread::pid());
+    group.set_field(slot, Field::Family, now_ns());
     Ok(slot)
 }
 
@@ -475,6 +474,12 @@ impl Pager {
         let stored = self.unless_freezing(|mm| mm.store_staged(worker)).unwrap_or(0);
         self.reclaimed.fetch_add(stored as u32, Ordering::Relaxed);
         stored
+    }
+
+    /// Write all that is staged to the device.
+    pub(crate) fn swap_out_staged(&self, worker: &mut Worker<AgentMachine>) {
+        let gone = self.unless_freezing(|mm| mm.swap_out_staged(worker)).unwrap_or(0);
+        self.reclaimed.fetch_add(gone as u32, Ordering::Relaxed);
     }
 
     /// Run a piece of reclaim. `None`: a fork is under way, and none may begin.

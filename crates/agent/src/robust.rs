@@ -47,7 +47,8 @@ static BLIND: AtomicU32 = AtomicU32::new(0);
 /// None is any more, nor will be.
 static IS_SETTLED: AtomicBool = AtomicBool::new(false);
 
-fn is_on() -> bool {
+/// Whether the program may lock robust mutexes.
+pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::SeqCst)
 }
 

@@ -340,7 +340,11 @@ impl Census {
     /// What the group has: of processes that live.
     fn current(&self) -> u64 {
         let group = self.group();
-        let charges = self.slots.iter().map(|slot| group.charge_of(*slot)).sum::<u64>();
+        let charges = self
+            .slots
+            .iter()
+            .map(|slot| group.field(*slot, Field::Charge))
+            .sum::<u64>();
         charges + group.get(Key::Census) + group.inner()
     }
 

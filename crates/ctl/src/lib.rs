@@ -17,9 +17,9 @@
 
 extern crate alloc;
 
-mod children;
 mod fail_kind;
 mod inner;
+mod relatives;
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +35,7 @@ pub use inner::Launcher;
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 14;
+const VERSION: u64 = 15;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 /// Set: what cannot be managed runs on ([`Key::AllowUnmanaged`]), also where the group file cannot
@@ -225,12 +225,23 @@ pub enum Field {
     OldestAt = 17,
     /// The thread that tells all this; says when it has ended (`uzswap_sys::robust`).
     Teller = 18,
-    /// Slot of the process that forked this one, and 1, as long as it is charged for all that they share; 0: not any more.
-    ChargedTo = 19,
-    /// Until when at most, nanoseconds of CLOCK_MONOTONIC.
-    ChargedToUntil = 20,
-    /// Bytes of the charge for which that one is charged as well.
-    ChargedTwice = 21,
+    /// What tells those who may share memory from others: a child has its parent's.
+    Family = 19,
+    /// When a process that shares memory with relatives last began to look at what it shares,
+    /// nanoseconds of CLOCK_MONOTONIC; 1: it has not looked; 0: it shares nothing.
+    LookedAt = 20,
+    /// Up to which of its looks it is charged for what it found.
+    RaisedAt = 21,
+    /// Bytes charged to relatives that would be charged here if the process wrote to them.
+    Copyable = 22,
+    /// When somebody first saw that the process is dead and its memory gone, nanoseconds of
+    /// CLOCK_MONOTONIC; 0: nobody has.
+    DeadAt = 23,
+    /// Where the stack of its program begins: another image begins elsewhere; 0: nobody knows.
+    Image = 24,
+    /// When somebody first saw that the process has no pager any more, nanoseconds of
+    /// CLOCK_MONOTONIC; 0: nobody has.
+    LingersSince = 25,
 }
 
 /// A group file's words, with names.
@@ -425,18 +436,10 @@ impl Group {
 
     /// `memory.current`: the charges of all processes, and what the census charges for others.
     pub fn current(&self) -> u64 {
-        // Of the children first: their parents, who take this off both, begin with what is charged to themselves.
-        let twice: u64 = self.used().map(|slot| self.charged_twice(slot)).sum();
-        let charges = self.sum(Field::Charge).saturating_sub(twice);
+        let charges = self.sum(Field::Charge);
         charges
             .saturating_add(self.get(Key::Census))
             .saturating_add(self.inner())
-    }
-
-    /// What the process in `slot` is charged and no relative as well.
-    pub fn charge_of(&self, slot: usize) -> u64 {
-        let twice = self.charged_twice(slot);
-        self.field(slot, Field::Charge).saturating_sub(twice)
     }
 
     /// The limit that holds now: `memory.max`, or what the group around this one leaves if that is
@@ -455,8 +458,6 @@ impl Group {
 
     /// A process took `slot`.
     pub fn take_slot(&self, slot: usize, pid: i32) {
-        // Of its last owner, who died before anybody returned its charge: the new one would never heed them.
-        self.settle_children(slot);
         self.clear_slot(slot);
         self.set_field(slot, Field::Pid, pid as u64);
         self.0[18].fetch_max(slot as u64 + 1, Ordering::Relaxed);

@@ -52,6 +52,7 @@ mod departing;
 mod dictionary;
 mod fault;
 mod fork;
+mod gate;
 mod gauges;
 mod lane;
 mod leaving;

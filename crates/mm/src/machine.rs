@@ -153,6 +153,13 @@ pub trait Machine {
         let _ = run;
         None
     }
+    /// Have whoever writes to one of these pages that are mapped wait until it is
+    /// [unprotected](Self::unprotect). Only under the engine's lock. What stopped it, if anything
+    /// did.
+    fn protect(&self, run: PageRange) -> Option<Stop> {
+        let _ = run;
+        None
+    }
     /// Which of the mapped pages of `run` are protected still, so that they hold what was copied in. Others may as well.
     fn unwritten(&self, run: PageRange) -> Unwritten {
         let _ = run;

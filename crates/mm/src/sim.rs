@@ -319,6 +319,21 @@ impl Machine for SimMachine {
         done.stop
     }
 
+    fn protect(&self, run: PageRange) -> Option<Stop> {
+        if self.spans_boundary(run.start, run.pages() as u32) {
+            return Some(Stop::Unmovable);
+        }
+        let done = self.fail.cut_short(run.pages() as u32, &[Stop::Again], |pages| {
+            let mapped = self.pages.borrow();
+            let run = PageRange::new(run.start, pages.into());
+            self.protected
+                .borrow_mut()
+                .extend(run.iter().filter(|page| mapped.contains_key(page)));
+            Done::all(pages)
+        });
+        done.stop
+    }
+
     fn unwritten(&self, run: PageRange) -> Unwritten {
         let mut unwritten = Unwritten::NONE;
         let protected = self.protected.borrow();

@@ -174,16 +174,25 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         while !enabled && self.with(|inner| inner.drop_cached(DROP_PIECE)) > 0 {}
     }
 
-    /// A thread waits to write to a page that is mapped and protected. To be called like [`fault`](Mm::fault); it takes no memory.
-    pub fn write_fault(&self, vpn: Vpn) -> Fault {
+    /// A thread waits to write to a page that is mapped and protected. To be called like
+    /// [`fault`](Mm::fault). `is_gated`: there is room for one copy (`gate`); else what is written
+    /// takes no memory.
+    pub fn write_fault(&self, vpn: Vpn, is_gated: bool) -> Fault {
         self.stat.add(Item::PgFault, 1);
         self.with_for_fault(|inner| {
             if inner.leaving.contains(vpn) {
                 // It is protected for having been copied: what is written now would be lost.
                 return Fault::Retry;
             }
-            match inner.unprotect_around(self, vpn) {
-                None => inner.note_written(vpn),
+            let unprotected = match is_gated {
+                true => self.machine.unprotect(PageRange::new(vpn, 1)),
+                false => inner.unprotect_around(self, vpn),
+            };
+            match unprotected {
+                None => {
+                    inner.note_written(vpn);
+                    inner.note_copied(vpn);
+                }
                 Some(Stop::Again | Stop::NoMemory) => return Fault::Retry,
                 // Unmapped or replaced since: the thread looks again and finds what is there now.
                 Some(_) => self.machine.wake(vpn, 1),
@@ -257,7 +266,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let page = PageRange::new(vpn, 1);
         let order = UNPROTECT_ORDERS[usize::from(!self.protecting.is_proven())];
         // Another thread's fault may have been served for this one too.
-        if mm.machine.unwritten(page).holds(vpn) {
+        let is_cached = matches!(self.table.lookup(vpn), Slot::Cached(_));
+        if is_cached && mm.machine.unwritten(page).holds(vpn) {
             self.protecting.note(-WRITE_FAULT_POINTS);
         }
         // The kernel does not ask whose protection it takes away: a program may have a userfaultfd of its own for what lies beside.

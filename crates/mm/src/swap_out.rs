@@ -43,6 +43,21 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         (is_asked || is_shut) && self.with(is_open)
     }
 
+    /// Write all that is staged to the device, if there is one with room. What relatives store each
+    /// for themselves takes more memory in their pools than the page that they shared did. Returns
+    /// how many pages went.
+    pub fn swap_out_staged(&self, worker: &mut Worker<M>) -> u64 {
+        let (mut gone, mut spent) = (0, Spent::default());
+        while self.with(|inner| inner.drains()) {
+            match self.swap_out_oldest(worker, &mut spent) {
+                Some(pages) if pages > 0 => gone += pages,
+                Some(_) | None => break,
+            }
+        }
+        self.give_up_spent(&mut spent);
+        gone
+    }
+
     /// Write the run that has been staged longest to the device. Returns how many pages went; `None`: nothing is staged.
     pub(crate) fn swap_out_oldest(&self, worker: &mut Worker<M>, spent: &mut Spent) -> Option<u64> {
         let run = self.pop_staged()?;

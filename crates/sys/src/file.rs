@@ -393,11 +393,11 @@ pub fn write_stderr(line: &str) -> bool {
 pub(crate) enum Lock {
     Shared = 0,
     Exclusive = 1,
+    Unlocked = 2,
 }
 
 const F_OFD_GETLK: usize = 36;
 const F_OFD_SETLK: usize = 37;
-const F_UNLCK: i16 = 2;
 
 #[repr(C)]
 struct Flock {
@@ -432,8 +432,12 @@ pub(crate) fn ofd_try_lock(fd: BorrowedFd<'_>, byte: i64, kind: Lock) -> Result<
     }
 }
 
+pub(crate) fn ofd_unlock(fd: BorrowedFd<'_>, byte: i64) -> Result<()> {
+    ofd_lock(fd, F_OFD_SETLK, byte, Lock::Unlocked).map(drop)
+}
+
 pub(crate) fn ofd_is_locked(fd: BorrowedFd<'_>, byte: i64) -> Result<bool> {
-    ofd_lock(fd, F_OFD_GETLK, byte, Lock::Exclusive).map(|kind| kind != F_UNLCK)
+    ofd_lock(fd, F_OFD_GETLK, byte, Lock::Exclusive).map(|kind| kind != Lock::Unlocked as i16)
 }
 
 /// Whether files in `dir` live in memory (tmpfs, ramfs): no place to swap to.

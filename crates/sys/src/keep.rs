@@ -238,8 +238,12 @@ fn fail(memory: &Uffd, addr: usize) {
         Ok(()) => {}
         // Linux before 6.6, where it waits until it is killed.
         Err(Errno::INVAL | Errno::NOTTY) => {}
-        // There by now, or mapped anew: it looks again.
-        Err(_) => memory.wake(page, PAGE_SIZE),
+        // There, protected from writing perhaps, which nobody needs any more; or mapped anew: it
+        // looks again.
+        Err(_) => {
+            let _ = memory.unprotect(page, PAGE_SIZE);
+            memory.wake(page, PAGE_SIZE);
+        }
     }
 }
 

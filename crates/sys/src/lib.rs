@@ -46,6 +46,7 @@ pub mod mapping;
 mod maps;
 pub mod procfs;
 pub mod random;
+pub mod remains;
 pub mod robust;
 pub mod shared;
 pub mod shield;

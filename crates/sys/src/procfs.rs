@@ -19,6 +19,7 @@ use crate::PAGE_SIZE;
 use crate::creds::{self, Credentials};
 use crate::maps::Maps;
 pub use crate::maps::{Vma, for_each_wiped_on_fork};
+use crate::remains;
 use crate::thread::{self, is_filtered};
 
 const SCAN: Opcode = opcode::read_write::<raw::pm_scan_arg>(b'f', 16);
@@ -168,6 +169,14 @@ impl ProcSelf {
         Ok(())
     }
 
+    /// Whether the page at `addr` is there and in no other process, as far as that can be told.
+    pub fn is_alone(&self, addr: usize) -> bool {
+        const PRESENT_AND_EXCLUSIVE: u64 = 1 << 63 | 1 << 56;
+        let mut word = [0; 8];
+        let read = io::pread(&self.pagemap, &mut word, (addr / PAGE_SIZE * 8) as u64);
+        read.is_ok() && u64::from_ne_bytes(word) & PRESENT_AND_EXCLUSIVE == PRESENT_AND_EXCLUSIVE
+    }
+
     /// [`for_each_present`](Self::for_each_present) by reading a word for each page.
     fn for_each_present_word(&self, start: usize, end: usize, mut found: impl FnMut(usize, usize)) -> Result<()> {
         const PAGES: usize = 256;
@@ -315,6 +324,13 @@ impl ProcSelf {
                 Life::Over(exit_status(&buf[..n]))
             }
         }
+    }
+
+    /// Where the stack of the program that the process runs begins; 0: it cannot be told.
+    pub fn image(&self) -> u64 {
+        let mut buf = [0; 1024];
+        let stat = self.leader.as_ref().map(|[_, stat, _]| io::pread(stat, &mut buf, 0));
+        stat.and_then(|read| read.ok()).map_or(0, |n| remains::image(&buf[..n]))
     }
 
     /// What the calling thread holds.

@@ -118,6 +118,12 @@ impl Leases {
         file::ofd_try_lock(self.0.as_fd(), index as i64, file::Lock::Exclusive).unwrap_or(false)
     }
 
+    /// Give back the lease on `index`.
+    pub fn give_back(&self, index: usize) {
+        // To unlock what is locked cannot fail; else it ends with the process.
+        let _ = file::ofd_unlock(self.0.as_fd(), index as i64);
+    }
+
     /// Whether somebody else holds the lease on `index`. True also when that cannot be known.
     pub fn is_held(&self, index: usize) -> bool {
         file::ofd_is_locked(self.0.as_fd(), index as i64).unwrap_or(true)

@@ -17,7 +17,7 @@ use crate::memcg::deferral;
 use crate::pager::{self, Pager};
 use crate::stacks;
 use crate::swap_file::SwapFile;
-use crate::{hook, mapped, memcg, robust, unmanaged, vma};
+use crate::{hook, mapped, robust, unmanaged, vma};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
@@ -89,8 +89,8 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     if !handover.wait_for_parent(pager, RELEASED) {
         return Err(ORPHAN);
     }
-    pager.memcg.assume_shared(pager);
     pager.memcg.set_slot(slot);
+    pager.memcg.assume_shared(pager);
     pager.pins.lock().clear();
     pager.mm.machine().start(fds).map_err(|e| ("the staging range", e))?;
     pager.mm.start_child(device);
@@ -114,8 +114,7 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     fds.inherited = inherit_files(pager)?;
     // As many as the parent's: the engine goes on with what it was made for.
     fds.swap = SwapFile::of_group(group, pager.group_path, pager.mm.config().swap_pages);
-    // What a brother who has died is charged is for our parent to return, once it has seen what it inherits.
-    let slot = pager::take_slot(&fds, group, |slot| !memcg::is_charged(group, slot))?;
+    let slot = pager::take_slot(&fds, group)?;
     // Before our parent goes on, which then looks at what we share.
     pager.memcg.charge_to_parent(slot);
     Ok((fds, slot))

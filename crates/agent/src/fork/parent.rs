@@ -205,6 +205,7 @@ impl ForkServer {
         }
         if !has_child {
             pager.pins.lock().pop();
+            pager.memcg.has_no_child();
         }
         if has_child {
             // Before the log is applied, which frees blocks.

@@ -1,20 +1,28 @@
 //! What relatives share with us, and what becomes of it when they end.
 //!
-//! Each process is charged for its share of a page as the kernel reckons it, so a page that a forked child gives back becomes ours alone. A
-//! child that ends gives back all it has, page by page, and is charged until it has: a share that is looked at meanwhile counts twice
-//! what is given back already. So the share stays what it was until then, for [`UNSEEN_NS`] at most; the look and the end of the dead one's
-//! charge come together. Where several relatives live on, the first to look returns the charge, and the others have their part of it after
-//! their next look. Under a filter of system calls nobody learns who is ending (`uzswap_sys::robust`): then it counts twice.
+//! Each process is charged for its part of a page, as the kernel reckons it (Pss). It learns that by a look of its
+//! own, which walks all page tables: milliseconds. So a look is one process's, at its own time, and what it changes
+//! must be changed by all or by none. `uzswap_ctl::relatives` has the order:
 //!
-//! A new child is charged for what it has alone until its first look. Its parent, which may have looked before, is charged for the child's share until then:
-//! or the group would have room that is none. Then the child's share is charged to both, and counts once, until the parent heeds that (`Field::ChargedTo`).
+//! ```text
+//!   look, more is ours  ---- all relatives have looked since it became so ---->  charged for it
+//!   look, less is ours  ---- all relatives are charged since our look --------->  charged for less
+//! ```
 //!
-//! A look walks all page tables, milliseconds. Where it finds what was known already (a child that only reads) the next one waits twice as long, until looks take one part in
-//! [`LOOK_SHARE`] of the time; whoever finds something else, or that somebody is dead, has all of the group look at once, since relatives share it. Between two looks who writes to a
-//! shared page is charged for all of the copy, as the relatives do not know yet that theirs has become their own: of the kernel's count of faults, so many were waits for us and so
-//! many brought memory; what is left are copies, and other faults that bring nothing (of files, of zeros that are read). So copies are charged more than there are rather than less; but
-//! not more of them than was charged to relatives, and who gives up shared memory is charged too little: where much has changed by one or the other, no look waits for more than the time
-//! that one takes. Where copies are not known (a filter of system calls; pages that are copied out, each a fault of ours; huge pages of what is deferred) none waits for more either.
+//! Until then the last look counts, so nobody looks again before. A new child is charged for what it has alone
+//! ([`CHILD_OWN`]), its parent for the rest, as before the fork. Who dies is charged until all heirs are.
+//!
+//! Between two looks copies are charged in full to the writer: of the kernel's count of faults those are left that
+//! nobody had to wait for and that brought nothing. Other faults are taken for copies too, so they are rather
+//! charged more than there are. Who gives up shared memory is charged too little; much of either makes a look due.
+//! Where copies are not known (a filter of system calls, pages that are copied out, what is deferred) looks come
+//! one after the other, as long as each takes.
+//!
+//! A look that finds what was known already has the next one wait twice as long, up to [`LOOK_SHARE`] of the time.
+//! Whoever finds something else, or that somebody is dead, has all of the group look at once. A process that ends
+//! gives back page by page, and a look meanwhile is of no use: none counts then, for [`UNSEEN_NS`] at most.
+
+use core::cmp::Ordering;
 
 use uzswap_ctl::Key;
 use uzswap_mm::machine::Machine;
@@ -23,7 +31,7 @@ use uzswap_sys::{thread, time};
 
 use super::Kswapd;
 use crate::arena;
-use crate::memcg::deferral;
+use crate::memcg::{CHILD_OWN, deferral};
 use crate::pager::Pager;
 
 /// How long an ending process keeps others from looking. Nanoseconds.
@@ -39,13 +47,14 @@ const LOOK_SHARE: u64 = 16;
 
 /// What is known of it.
 pub(super) struct Shares {
-    /// Bytes charged to relatives, as the last look found them.
-    seen: usize,
-    /// No more is, as a new child is not charged yet; and whether we have looked since that was forked.
-    most: Option<usize>,
+    /// What counts.
+    look: Look,
+    /// What is to count next, once relatives have looked as well. Until it does there is no other.
+    next: Option<Look>,
+    /// Whether we have looked since the last fork.
     has_looked: bool,
-    at: Moment,
-    /// When that was, how long it took, and how long the next one waits. Nanoseconds.
+    /// When the last look began and ended, how long it took, and how long the next one waits. Nanoseconds.
+    began: u64,
     looked: u64,
     took: u64,
     rest: u64,
@@ -53,6 +62,17 @@ pub(super) struct Shares {
     unshared: u64,
     /// Since when no look was of use, as a process of the group was ending.
     unseen_since: Option<u64>,
+}
+
+/// A look at it.
+#[derive(Clone, Copy)]
+struct Look {
+    /// Bytes that are relatives' share.
+    seen: usize,
+    at: Moment,
+    /// Nanoseconds; when the one before it began: what it finds has changed since.
+    began: u64,
+    before: u64,
 }
 
 /// What may say that memory is not shared any more.
@@ -64,25 +84,8 @@ struct Moment {
     copies: Option<i64>,
 }
 
-impl Shares {
-    /// Nobody has looked, and nothing is shared or all.
-    pub(super) fn new(pager: &Pager) -> Self {
-        let at = Moment::now(pager);
-        Self {
-            // A child's, until it looks: what it has now.
-            seen: if pager.memcg.shares() { at.anon } else { 0 },
-            most: None,
-            has_looked: false,
-            at,
-            looked: 0,
-            took: 0,
-            rest: 0,
-            unshared: 0,
-            unseen_since: None,
-        }
-    }
-
-    /// What is charged to relatives, at that moment: copies since the last look are charged to us.
+impl Look {
+    /// What is relatives' share, at that moment: of copies since the look nothing is.
     fn known(&self, at: Moment) -> usize {
         let since = self
             .at
@@ -91,17 +94,57 @@ impl Shares {
             .map_or(0, |(then, now)| (now - then).max(0));
         self.seen.saturating_sub(since as usize * PAGE_SIZE)
     }
+}
+
+impl Shares {
+    /// Nobody has looked, and nothing is shared or all.
+    pub(super) fn new(pager: &Pager) -> Self {
+        let (at, now) = (Moment::now(pager), time::now_ns());
+        // A child's, until it looks: what it has now, but for what its pager has just taken.
+        let seen = match pager.memcg.shares() {
+            true => at.anon.saturating_sub(CHILD_OWN as usize),
+            false => 0,
+        };
+        let began = match pager.memcg.shares_since() {
+            0 => now,
+            since => since,
+        };
+        Self {
+            look: Look {
+                seen,
+                at,
+                began,
+                before: began,
+            },
+            next: None,
+            has_looked: false,
+            began,
+            looked: 0,
+            took: 0,
+            rest: 0,
+            unshared: 0,
+            unseen_since: None,
+        }
+    }
+
+    /// Bytes that may be relatives' share now, if we have looked since the last fork.
+    pub(super) fn most(&self, pager: &Pager) -> Option<usize> {
+        let at = Moment::now(pager);
+        let next = self.next.map_or(0, |next| next.known(at));
+        self.has_looked.then(|| next.max(self.look.known(at)))
+    }
 
     /// Whether much may have changed since the last look.
     fn is_doubtful(&self, at: Moment) -> bool {
-        let margin = NEWS_BYTES.max(self.seen / DOUBT_SHARE);
-        self.known(at) + margin < self.seen || at.anon + margin < self.at.anon
+        let seen = self.look.seen;
+        let margin = NEWS_BYTES.max(seen / DOUBT_SHARE);
+        self.look.known(at) + margin < seen || at.anon + margin < self.look.at.anon
     }
 
     /// Whether a look is due, at a moment which is now.
     fn is_due(&self, at: Moment) -> bool {
         let rest = if self.is_doubtful(at) { self.took } else { self.rest };
-        time::now_ns() >= self.looked + rest
+        self.next.is_none() && time::now_ns() >= self.looked + rest
     }
 
     /// A look that began at `began`, and at that moment, found `seen` bytes; `is_news`: not what was known.
@@ -112,8 +155,14 @@ impl Shares {
             true => self.took,
             false => (self.rest * 2).clamp(self.took, self.took * LOOK_SHARE),
         };
-        (self.seen, self.at, self.has_looked) = (seen, at, true);
-        self.unseen_since = None;
+        let before = self.began;
+        self.next = Some(Look {
+            seen,
+            at,
+            began,
+            before,
+        });
+        (self.began, self.has_looked, self.unseen_since) = (began, true, None);
     }
 }
 
@@ -156,62 +205,87 @@ impl Kswapd {
         }
     }
 
-    /// How much relatives share with us now; with that the dead are charged nothing any more.
+    /// Look how much relatives share with us now, unless the last look does not count yet.
     pub(super) fn look_at_shares(&mut self) {
         let (pager, memcg) = (self.pager, &self.pager.memcg);
-        if !memcg.shares() || self.is_to_wait() {
-            return;
+        if !memcg.shares() || self.shares.next.is_some() || self.is_to_wait() {
+            return self.sample();
         }
-        // Before the look, and asked again after it: whoever ends during the look has given back some of what was looked at.
-        let (dead, at, began) = (memcg.dead(pager), Moment::now(pager), time::now_ns());
+        let (at, began) = (Moment::now(pager), time::now_ns());
         let Ok(shared) = pager.fds().proc.shared_anon() else {
             (self.shares.looked, self.shares.took) = (began, UNSEEN_NS);
             return;
         };
+        // Asked again: whoever ends during the look has given back some of what was looked at.
         if self.is_to_wait() {
             return;
         }
-        let margin = NEWS_BYTES.max(shared / NEWS_SHARE);
-        let is_news = shared.abs_diff(self.shares.known(at)) > margin;
-        let is_settled =
-            !is_news && at.copies.is_some() && !self.shares.is_doubtful(at) && !self.is_charged_for_child();
+        let (known, margin) = (self.shares.look.known(at), NEWS_BYTES.max(shared / NEWS_SHARE));
+        let is_news = shared.abs_diff(known) > margin;
+        let is_settled = !is_news && at.copies.is_some() && !self.shares.is_doubtful(at);
         self.shares.note_look(shared, at, began, is_news);
+        // Before others are told, who look whether we have.
+        memcg.note_look(began, shared >= known);
         if is_news {
             self.shares.unshared += 1;
             memcg.group().add(Key::Unshared, 1);
         }
         memcg.settle_shares(is_settled);
         if shared == 0 {
+            self.let_count();
             memcg.end_sharing();
             pager.mm.end_sharing();
         }
-        memcg.charge_share(shared as u64);
         self.sample();
-        // Ours is told first: nobody may take for room what we inherit.
-        memcg.charge(pager);
-        memcg.return_charges_of(&dead);
+        memcg.return_charges(pager);
+    }
+
+    /// Have the last look count, if it is time: where more is ours than we are charged for, once
+    /// relatives have looked since it became so; where less is, once they are charged for what they
+    /// found, or not at all where one of them died before that. So the sum of all charges is
+    /// neither less nor much more than what there is.
+    fn settle_look(&mut self) {
+        let Some(next) = self.shares.next else { return };
+        let (memcg, at) = (&self.pager.memcg, Moment::now(self.pager));
+        let (seen, known) = (next.known(at), self.shares.look.known(at));
+        // Whoever died is charged until we are charged for what we found after that: we cannot miss
+        // him.
+        if seen > known && memcg.has_relative_died_uncharged(next.began) {
+            self.shares.next = None;
+            return self.expect_news();
+        }
+        let is_time = match seen.cmp(&known) {
+            // Too little for anybody to give up.
+            Ordering::Less if known - seen <= NEWS_BYTES => true,
+            Ordering::Less => memcg.have_relatives_looked(next.before),
+            _ => memcg.have_relatives_charged(next.began),
+        };
+        if is_time {
+            self.let_count();
+        }
+    }
+
+    fn let_count(&mut self) {
+        let (pager, at) = (self.pager, Moment::now(self.pager));
+        let Some(next) = self.shares.next.take() else { return };
+        let more = self.shares.look.known(at).saturating_sub(next.known(at));
+        self.shares.look = next;
+        self.charge_now();
+        pager.memcg.note_charged(pager, next.began, more as u64);
     }
 
     /// A child is about to be forked, or somebody tries to.
     pub(super) fn expect_child(&mut self) {
-        let known = self.known_shared();
-        self.shares.most = Some(self.shares.most.map_or(known, |most| most.min(known)));
         self.shares.has_looked = false;
-    }
-
-    /// Whether a new child's share may be charged to us.
-    pub(super) fn is_charged_for_child(&self) -> bool {
-        self.shares.most.is_some() && self.pager.memcg.is_charged_for_child()
     }
 
     /// Bytes charged to relatives now, as far as it is known.
     pub(super) fn known_shared(&self) -> usize {
         // Nothing is shared, as a rule: nobody is asked then.
-        if self.shares.seen == 0 {
-            return 0;
+        match self.shares.look.seen {
+            0 => 0,
+            _ => self.shares.look.known(Moment::now(self.pager)),
         }
-        let known = self.shares.known(Moment::now(self.pager));
-        self.shares.most.map_or(known, |most| most.min(known))
     }
 
     /// Whether a process is ending, and has not been for long.
@@ -225,6 +299,11 @@ impl Kswapd {
     }
 
     pub(super) fn sample(&mut self) {
+        self.settle_look();
+        self.charge_now();
+    }
+
+    fn charge_now(&mut self) {
         let pager = self.pager;
         let before = pager.mm.usage_pages();
         if let Ok(sizes) = pager.fds().proc.sizes() {
@@ -235,24 +314,15 @@ impl Kswapd {
 
     /// `anon` bytes were sampled, of which the engine counted `counted`.
     pub(super) fn charge_sample(&mut self, anon: usize, counted: usize) {
-        let (pager, memcg) = (self.pager, &self.pager.memcg);
-        let is_settled = self.shares.most.is_some() && self.shares.has_looked && !memcg.awaits_children();
-        if is_settled {
-            self.shares.most = None;
-        }
-        memcg.sample(anon, counted, self.known_shared());
-        if is_settled {
-            memcg.settle_children(pager);
-        }
+        self.pager.memcg.sample(anon, counted, self.known_shared());
     }
 
     /// What the dead were charged is nobody's, or ours, if they shared it with us.
     pub(super) fn return_charges(&mut self) {
         let (pager, memcg) = (self.pager, &self.pager.memcg);
-        if !memcg.shares() {
-            memcg.return_charges(pager);
-        } else if !memcg.dead(pager).is_empty() {
+        if memcg.shares() && memcg.has_dead(pager) {
             self.look_at_shares();
         }
+        memcg.return_charges(pager);
     }
 }

@@ -121,7 +121,7 @@ impl Census {
             let slot = self.slots.iter().find(is_its).filter(|_| claims.is_managed(member));
             match slot {
                 Some(slot) if claims.is_sure(member) => {
-                    group.charge_of(*slot) + group.field(*slot, Field::Swapped) * PAGE_SIZE as u64
+                    group.field(*slot, Field::Charge) + group.field(*slot, Field::Swapped) * PAGE_SIZE as u64
                 }
                 // The slot may be another's: what it has for certain.
                 Some(_) => member.stat.anon(pid, None),

@@ -215,7 +215,7 @@ impl<R: RawMutex> World<R> {
                 return;
             }
             let waiting = Waiting::begin(self.mm.machine(), vpn);
-            let fault = self.mm.write_fault(vpn);
+            let fault = self.mm.write_fault(vpn, vpn.number().is_multiple_of(2));
             waiting.end(self.mm.machine(), fault);
         }
         panic!("{vpn:?} is protected for ever");

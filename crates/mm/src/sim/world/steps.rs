@@ -84,10 +84,15 @@ impl<R: RawMutex> World<R> {
                 self.serve(seed as usize % self.servers.len(), vpn);
             }
             // As in a forked child.
-            28 => self.mm.machine().protected.borrow_mut().clear(),
+            28 if seed.is_multiple_of(2) => self.mm.machine().protected.borrow_mut().clear(),
+            28 if !self.mm.machine().copies() => {
+                if self.mm.protect_mapped(Vpn::new(0), || !seed.is_multiple_of(7)).is_err() {
+                    self.mm.unprotect_mapped();
+                }
+            }
             // Late, or nobody's.
             29 => {
-                self.mm.write_fault(vpn);
+                self.mm.write_fault(vpn, seed.is_multiple_of(2));
             }
             _ => drop(self.mm.set_pool(PoolKind {
                 zpool: ZpoolType::from_word(seed % 3),

@@ -1,0 +1,112 @@
+//! When writes to what relatives share have to wait for room (`uzswap_mm::gate`).
+//!
+//! Each process tells the group how much of its memory is charged to relatives: written to, all of
+//! that would be copies. As long as the group has room for all of them nobody waits. Where it has
+//! not, each that shares protects its own pages, a while after the fork: a child that is gone by
+//! then, as most are that run another program, costs nothing. The while is as long as it takes to
+//! copy a small part of what there is, and room for that is made before the fork
+//! ([`Kswapd::make_room_for_child`]).
+
+use uzswap_mm::machine::Machine;
+use uzswap_mm::page::{PAGE_SIZE, Vpn};
+use uzswap_sys::time;
+
+use super::Kswapd;
+use crate::pager::pause;
+use crate::robust::{self, Taking};
+use crate::vma;
+
+/// How long a page of what is resident keeps the gate open: a copy takes some 50 times as long.
+/// Nanoseconds.
+const OPEN_NS: u64 = 50;
+/// At least so long: a child that runs another program at once. Nanoseconds.
+const OPEN_NS_MIN: u64 = 500_000;
+
+/// How often a page is tried whose mapping is being changed, before the next tick.
+const TRIES: u32 = 20;
+const TRY_NS: u64 = 20_000;
+
+/// Whether the gate is shut, and since when it is open.
+#[derive(Default)]
+pub(super) struct Gate {
+    opened: Option<u64>,
+    /// As far as pages are protected.
+    next: Option<Vpn>,
+    /// While pages are protected the kernel cannot tell of the death of who has a robust mutex in
+    /// one: whoever is about to have one waits.
+    shut: Option<Taking>,
+}
+
+impl Gate {
+    /// More is shared since this moment.
+    pub(super) fn open(&mut self) {
+        (self.opened, self.next) = (Some(time::now_ns()), None);
+    }
+}
+
+impl Kswapd {
+    /// Nanoseconds until the gate may have to be shut. `None`: it is shut, or nothing is shared.
+    pub(super) fn gate_due_in(&self) -> Option<u64> {
+        let opened = self.gate.opened.filter(|_| self.pager.memcg.shares())?;
+        let open = (self.pager.mm.gauges().resident * OPEN_NS).max(OPEN_NS_MIN);
+        Some((opened + open).saturating_sub(time::now_ns()))
+    }
+
+    /// Shut it, if it is time and copies might not fit; open it when nothing is shared any more, or
+    /// the program has robust mutexes.
+    pub(super) fn mind_gate(&mut self) {
+        let (pager, memcg) = (self.pager, &self.pager.memcg);
+        let must_be_open = robust::is_on();
+        if !memcg.shares() || must_be_open {
+            memcg.set_gated(false);
+            if must_be_open && self.gate.shut.is_some() {
+                pager.mm.unprotect_mapped();
+            }
+            self.gate.shut = None;
+            return;
+        }
+        let copyable = self.copyable();
+        memcg.tell_copyable(copyable);
+        if pager.mm.machine().copies() || self.gate_due_in() != Some(0) || !memcg.may_outgrow(pager) {
+            return;
+        }
+        if !pager.mm.machine().protection.is_on() {
+            if !pager.fds().managed.can_protect() || !vma::watch_writes(pager, pager.fds()) {
+                return;
+            }
+            pager.mm.machine().protection.turn_on();
+        }
+        if self.gate.shut.is_none() {
+            let taking = Taking::begin();
+            if taking.looks() {
+                return;
+            }
+            self.gate.shut = Some(taking);
+        }
+        // Before the first page is: its writer waits for the fault thread.
+        memcg.set_gated(true);
+        self.protect();
+    }
+
+    fn protect(&mut self) {
+        let pager = self.pager;
+        for _ in 0..TRIES {
+            let from = self.gate.next.unwrap_or(Vpn::new(0));
+            match pager.mm.protect_mapped(from, || !self.is_waited_for()) {
+                Ok(()) => return (self.gate.opened, self.gate.next) = (None, None),
+                Err(next) => self.gate.next = Some(next),
+            }
+            if self.is_waited_for() {
+                return;
+            }
+            pause(TRY_NS);
+        }
+    }
+
+    /// Bytes that may become copies: what is charged to relatives, or, as long as nobody has
+    /// looked, all that there is.
+    fn copyable(&self) -> u64 {
+        let all = || self.pager.mm.gauges().resident * PAGE_SIZE as u64;
+        self.shares.most(self.pager).map_or_else(all, |most| most as u64)
+    }
+}

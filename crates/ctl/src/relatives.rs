@@ -1,0 +1,207 @@
+//! What relatives share is charged once, whoever of them looks first.
+//!
+//! Each process learns its part of what it shares by a look of its own, at its own time. What a
+//! look changes counts when all relatives have looked: who found more of it his own has it charged
+//! first, then the others give theirs up. Until then the charges of all are what they were, and so
+//! is their sum: a new child's part is its parent's, a dead one's stays.
+
+use core::sync::atomic::Ordering;
+
+use crate::{Field, Group};
+
+/// Of [`Field::LookedAt`]: it shares, and has not looked.
+const NEVER: u64 = 1;
+/// Who has not looked, or not had charged what it found, for so long is not waited for: it was
+/// stopped, as a rule. Nanoseconds.
+const LATE_NS: u64 = 1_000_000_000;
+
+impl Group {
+    /// The process in `slot` shares memory with relatives from now on.
+    pub fn begin_sharing(&self, slot: usize) {
+        self.word(slot, Field::LookedAt).fetch_max(NEVER, Ordering::AcqRel);
+    }
+
+    /// The process in `slot` was forked by the one in `parent`, which waits for it, at `now`: there
+    /// is nothing that it found before.
+    pub fn adopt_child(&self, slot: usize, parent: usize, now: u64) {
+        self.set_field(slot, Field::Family, self.field(parent, Field::Family));
+        // The same program, until it runs another.
+        self.set_field(slot, Field::Image, self.field(parent, Field::Image));
+        self.note_charged(slot, now);
+        self.begin_sharing(slot);
+        // Before it says so itself: we may look before it does.
+        self.begin_sharing(parent);
+    }
+
+    /// The process in `slot` shares nothing.
+    pub fn end_sharing(&self, slot: usize) {
+        self.set_field(slot, Field::LookedAt, 0);
+    }
+
+    /// The process in `slot` has looked, from `began` on. `is_charged`: for no less than it found.
+    pub fn note_look(&self, slot: usize, began: u64, is_charged: bool) {
+        self.set_field(slot, Field::LookedAt, began);
+        if is_charged {
+            self.note_charged(slot, began);
+        }
+    }
+
+    /// The process in `slot` is charged for what it found in looks that began up to then.
+    pub fn note_charged(&self, slot: usize, began: u64) {
+        self.set_field(slot, Field::RaisedAt, began);
+    }
+
+    /// Whether all relatives of the process in `slot` have looked since `then`, or are late.
+    pub fn have_looked(&self, slot: usize, then: u64, now: u64) -> bool {
+        let has_looked = |other| self.field(other, Field::LookedAt) >= then;
+        is_late(then, now) || self.relatives(slot).all(has_looked)
+    }
+
+    /// Whether they have had charged what they found since `then`, or are late.
+    pub fn have_charged(&self, slot: usize, then: u64, now: u64) -> bool {
+        let is_charged = |other| self.field(other, Field::RaisedAt) >= then;
+        is_late(then, now) || self.relatives(slot).all(is_charged)
+    }
+
+    /// The process in `slot` was found dead at `now`. To be called with the lease on that slot.
+    pub fn note_death(&self, slot: usize, now: u64) {
+        self.set_field(slot, Field::DeadAt, now);
+    }
+
+    /// Whether a relative of the process in `slot` has been found dead since `then`, and was not
+    /// charged for what it would have found.
+    pub fn has_died_uncharged(&self, slot: usize, then: u64) -> bool {
+        let died = |other| self.field(other, Field::DeadAt) >= then.max(1);
+        let is_charged = |other| self.field(other, Field::RaisedAt) >= then;
+        (0..self.high_water()).any(|other| self.is_relative(slot, other) && died(other) && !is_charged(other))
+    }
+
+    /// Whether all relatives of the dead process in `slot` are charged for what they inherited.
+    pub fn is_inherited(&self, slot: usize, now: u64) -> bool {
+        let died = self.field(slot, Field::DeadAt);
+        self.field(slot, Field::LookedAt) == 0 || self.have_charged(slot, died, now)
+    }
+
+    /// The process in `slot` is charged so many bytes more, which it inherited: the dead among its
+    /// relatives less.
+    pub fn take_from_the_dead(&self, slot: usize, mut bytes: u64) {
+        let is_dead = |other: &usize| self.is_relative(slot, *other) && self.field(*other, Field::DeadAt) != 0;
+        for dead in (0..self.high_water()).filter(is_dead) {
+            bytes -= self.take_charge(dead, bytes);
+        }
+    }
+
+    fn take_charge(&self, slot: usize, most: u64) -> u64 {
+        let rest = |charge: u64| (charge > 0 && most > 0).then(|| charge.saturating_sub(most));
+        let before = self
+            .word(slot, Field::Charge)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, rest);
+        before.map_or(0, |before| before.min(most))
+    }
+
+    fn is_relative(&self, slot: usize, other: usize) -> bool {
+        other != slot
+            && self.field(other, Field::Pid) != 0
+            && self.field(other, Field::LookedAt) != 0
+            && self.field(other, Field::Family) == self.field(slot, Field::Family)
+    }
+
+    /// Slots of those who live and may share memory with the process in `slot`.
+    fn relatives(&self, slot: usize) -> impl Iterator<Item = usize> {
+        (0..self.high_water())
+            .filter(move |other| self.is_relative(slot, *other) && self.field(*other, Field::DeadAt) == 0)
+    }
+}
+
+fn is_late(then: u64, now: u64) -> bool {
+    now.saturating_sub(then) > LATE_NS
+}
+
+#[cfg(test)]
+mod test {
+    use alloc::boxed::Box;
+    use alloc::vec::Vec;
+    use core::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::WORDS;
+
+    fn family(members: usize) -> Group {
+        let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        let group = Group::create(Box::leak(words.into_boxed_slice()));
+        (0..=members).for_each(|slot| group.take_slot(slot, 100 + slot as i32));
+        // The last is a stranger.
+        (0..=members).for_each(|slot| group.set_field(slot, Field::Family, slot as u64 / members as u64));
+        (1..members).for_each(|child| group.adopt_child(child, 0, 0));
+        group.begin_sharing(members);
+        group
+    }
+
+    #[test]
+    fn what_a_look_finds_counts_when_all_relatives_have_looked() {
+        let group = family(3);
+        group.note_look(2, 4, true);
+        group.note_look(0, 10, true);
+        group.note_look(1, 11, false);
+        // The second child has not, since it was found that there is less to share.
+        assert!(!group.have_looked(1, 5, 20) && !group.have_charged(0, 10, 20));
+        group.note_look(2, 12, false);
+        assert!(group.have_looked(1, 5, 20) && group.have_looked(2, 5, 20));
+        // Who gives something up waits for those who take it.
+        assert!(!group.have_charged(0, 10, 20));
+        group.note_charged(1, 11);
+        assert!(!group.have_charged(0, 10, 20));
+        group.note_charged(2, 12);
+        assert!(group.have_charged(0, 10, 20));
+        // A new child has found nothing when it is born.
+        group.take_slot(3, 104);
+        group.adopt_child(3, 0, 15);
+        assert!(group.have_charged(0, 11, 20) && !group.have_charged(0, 16, 20));
+    }
+
+    #[test]
+    fn who_is_late_is_not_waited_for() {
+        let group = family(2);
+        group.note_look(1, 5, true);
+        assert!(!group.have_looked(0, 10, 10 + LATE_NS) && group.have_looked(0, 10, 11 + LATE_NS));
+        assert!(!group.have_charged(0, 10, 10 + LATE_NS) && group.have_charged(0, 10, 11 + LATE_NS));
+    }
+
+    #[test]
+    fn what_the_dead_were_charged_is_kept_until_all_heirs_are_charged_for_it() {
+        let group = family(3);
+        group.set_field(0, Field::Charge, 12);
+        group.note_death(0, 60);
+        let has_died = |slot, then| group.has_died_uncharged(slot, then);
+        assert!(has_died(1, 60) && !has_died(1, 61) && !has_died(3, 60));
+        group.note_charged(0, 50);
+        assert!(has_died(1, 60) && !has_died(1, 50));
+        assert!(!group.is_inherited(0, 70));
+        group.note_look(1, 65, false);
+        group.note_charged(1, 65);
+        group.take_from_the_dead(1, 5);
+        assert_eq!(group.field(0, Field::Charge), 7);
+        assert!(!group.is_inherited(0, 70) && group.is_inherited(0, 61 + LATE_NS));
+        // The other heir dies as well.
+        group.note_death(2, 66);
+        assert!(group.is_inherited(0, 70) && !group.is_inherited(2, 70));
+        group.note_look(1, 71, true);
+        assert!(group.is_inherited(2, 72));
+        group.take_from_the_dead(1, 50);
+        assert_eq!(group.field(0, Field::Charge), 0);
+    }
+
+    #[test]
+    fn who_shares_nothing_inherits_nothing() {
+        let group = family(2);
+        group.set_field(0, Field::Charge, 12);
+        group.note_death(0, 60);
+        group.end_sharing(1);
+        assert!(group.is_inherited(0, 60));
+        group.end_sharing(0);
+        group.begin_sharing(1);
+        assert!(group.is_inherited(0, 60));
+        group.take_from_the_dead(1, 12);
+        assert_eq!(group.field(0, Field::Charge), 12);
+    }
+}

@@ -1,0 +1,87 @@
+//! Whether a process whose pager has ended has its memory still. What the kernel tells of a pager's
+//! threads ([`crate::shared`]) ends with the last of those, and threads of the program may take
+//! longer: on a busy machine by a second.
+
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io;
+
+use crate::thread::is_filtered;
+
+/// Fields of /proc/PID/stat, counted from the first behind the name.
+const STATE: usize = 0;
+const THREADS: usize = 17;
+const START_STACK: usize = 25;
+
+fn field(stat: &[u8], field: usize) -> &[u8] {
+    let name = stat.iter().rposition(|byte| *byte == b')').unwrap_or(stat.len());
+    let mut fields = stat[name..].split(|byte| *byte == b' ').skip(1);
+    fields.nth(field).unwrap_or_default()
+}
+
+fn number(text: &[u8]) -> u64 {
+    text.iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .fold(0, |n: u64, byte| {
+            n.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'))
+        })
+}
+
+/// Where the stack of the program begins that `stat` (/proc/PID/stat) tells of: another program's
+/// begins elsewhere. 0: it cannot be told.
+pub(crate) fn image(stat: &[u8]) -> u64 {
+    number(field(stat, START_STACK))
+}
+
+fn holds(stat: &[u8], then: u64) -> bool {
+    // The last of its threads lets go of the memory before it counts as ended.
+    let is_over = matches!(field(stat, STATE), b"Z" | b"X") && number(field(stat, THREADS)) <= 1;
+    let now = image(stat);
+    !is_over && (then == 0 || now == 0 || now == then)
+}
+
+/// Whether process `pid` may have the memory that it had when
+/// [`ProcSelf::image`](crate::procfs::ProcSelf::image) was `image`. One that is not seen (another
+/// PID namespace, another root directory, a filter of system calls) has none, as far as anybody
+/// knows.
+pub fn may_hold_memory(pid: u32, image: u64) -> bool {
+    if is_filtered() {
+        return false;
+    }
+    let path = alloc::format!("/proc/{pid}/stat");
+    let mut buf = [0; 1024];
+    let read = fs::open(path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(|stat| io::pread(&stat, &mut buf, 0));
+    read.is_ok_and(|n| holds(&buf[..n], image))
+}
+
+#[cfg(test)]
+mod test {
+    extern crate std;
+
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn who_has_ended_has_no_memory() {
+        assert!(may_hold_memory(std::process::id(), 0));
+        let mut child = Command::new("true").spawn().unwrap();
+        while may_hold_memory(child.id(), 0) {
+            std::thread::yield_now();
+        }
+        // Nobody has waited for it: there is something to read.
+        assert!(std::fs::read(std::format!("/proc/{}/stat", child.id())).is_ok());
+        child.wait().unwrap();
+        assert!(!may_hold_memory(child.id(), 0));
+    }
+
+    #[test]
+    fn who_runs_another_program_has_not_what_it_had() {
+        let own = crate::procfs::ProcSelf::open().unwrap().image();
+        assert_ne!(own, 0);
+        assert!(may_hold_memory(std::process::id(), own));
+        assert!(!may_hold_memory(std::process::id(), own + 4096));
+        let odd = b"7 (a) b) Z 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0 9 9 9 9 1 1 4096 0";
+        assert!(holds(odd, 4096) && !holds(odd, 8192));
+    }
+}
