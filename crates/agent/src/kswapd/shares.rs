@@ -85,14 +85,19 @@ struct Moment {
 }
 
 impl Look {
-    /// What is relatives' share, at that moment: of copies since the look nothing is.
+    /// What is relatives' share, at that moment: of copies since the look nothing is. What else is
+    /// gone was theirs as much as all there was: of a new child's pages, which are all its
+    /// parent's, none that it gives up is taken off its own.
     fn known(&self, at: Moment) -> usize {
-        let since = self
+        let copies = self
             .at
             .copies
             .zip(at.copies)
             .map_or(0, |(then, now)| (now - then).max(0));
-        self.seen.saturating_sub(since as usize * PAGE_SIZE)
+        let copied = copies as usize * PAGE_SIZE;
+        let gone = self.at.anon.saturating_sub(at.anon).saturating_sub(copied);
+        let theirs = (gone as u128 * self.seen as u128 / self.at.anon.max(1) as u128) as usize;
+        self.seen.saturating_sub(copied + theirs)
     }
 }
 
