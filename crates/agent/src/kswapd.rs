@@ -79,6 +79,10 @@ const BATCH_SHARE: u64 = 16;
 /// How long a process whose pages are all shared is short of memory before it breaks sharing: each page that it takes so costs the group memory at first, until
 /// every relative has taken its own, and relatives may have something to give. Nanoseconds.
 const NEED_AFTER_NS: u64 = 10_000_000;
+/// Who has so much less left than a relative breaks sharing in one of so many turns. Bytes; nanoseconds.
+const AHEAD_BYTES: u64 = 512 << 10;
+const TURNS: u64 = 4;
+const TURN_NS: u64 = 10_000_000;
 /// Rounds of reclaim that may come to nothing before the next tick.
 const FRUITLESS_MAX: u32 = 16;
 
@@ -507,7 +511,7 @@ impl Kswapd {
                     continue;
                 }
                 let is_short = is_stuck && (pager.memcg.excess(pager, pager.room()) > 0 || pager.lacks_room());
-                let need = is_short && self.is_short_for_long();
+                let need = is_short && self.is_short_for_long() && !self.is_ahead_of_relatives();
                 if !is_short {
                     self.short_since = None;
                 }
@@ -541,6 +545,17 @@ impl Kswapd {
     fn is_short_for_long(&mut self) -> bool {
         let now = time::now_ns();
         now - *self.short_since.get_or_insert(now) >= NEED_AFTER_NS
+    }
+
+    /// Whether a relative has much more memory left than we have, and it is its turn: what we break the sharing of is its alone
+    /// then. All are to give up the same pages at about the same pace, as a page is free once the last has given it up.
+    fn is_ahead_of_relatives(&self) -> bool {
+        let (group, own) = (self.pager.memcg.group(), self.pager.memcg.slot());
+        let resident = self.pager.mm.gauges().resident * PAGE_SIZE as u64;
+        group.set_field(own, Field::Resident, resident);
+        let short = self.short_since.map_or(0, |since| time::now_ns().saturating_sub(since));
+        let is_own_turn = (short / TURN_NS).is_multiple_of(TURNS);
+        !is_own_turn && group.most_of_relatives(own, Field::Resident) > resident + AHEAD_BYTES
     }
 
     /// Whether there is something to reclaim for, and we are the ones to do it: in any case where a fault waits, here or elsewhere.

@@ -91,6 +91,12 @@ impl Group {
         }
     }
 
+    /// The most that the word says of any other living process that shares memory with the one in `slot`.
+    pub fn most_of_relatives(&self, slot: usize, field: Field) -> u64 {
+        let words = self.relatives(slot).map(|other| self.field(other, field));
+        words.max().unwrap_or(0)
+    }
+
     fn take_charge(&self, slot: usize, most: u64) -> u64 {
         let rest = |charge: u64| (charge > 0 && most > 0).then(|| charge.saturating_sub(most));
         let before = self
