@@ -394,7 +394,8 @@ lives! {
     a_dozen_children_at_once: cmd("births brood"),
     spawn_and_vfork: cmd("births spawn"),
     clone_vm_whose_maker_waits: cmd("births clone-vm stay"),
-    clone_vm_that_outlives_its_maker: cmd("births clone-vm go"),
+    // The survivor has no pager, and is named if it is seen.
+    clone_vm_that_outlives_its_maker: |life: Life| life.cmd("births clone-vm go").may_say("is not managed (without a pager)"),
     #[ignore = "the survivor of a killed maker is stopped, with a line: docs/limits.md"]
     vfork_whose_parent_is_killed: cmd("births vfork-killed"),
     forks_by_system_calls: |life: Life| life.cmd("births raw-forks").may_say("is not managed (without a pager)"),
