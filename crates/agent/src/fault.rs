@@ -296,8 +296,7 @@ fn serve_write(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize) ->
 /// nobody is killed for it: one page each [`COPY_WAITS_NS`] is copied all the same.
 fn make_room_for_copy(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize) -> bool {
     let room = pager.room();
-    let goes_on = pager.is_freezing.load(Ordering::SeqCst) || pager.is_letting_go() || pager.unsharing.holds(addr);
-    if goes_on || pager.memcg.excess(pager, room) == 0 {
+    if must_be_served(pager, addr) || pager.memcg.excess(pager, room) == 0 {
         return true;
     }
     pager.mm.stat().add(Item::AllocStall, 1);
@@ -312,7 +311,8 @@ fn make_room_for_copy(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: us
     pager.memcg.has_waited_to_copy(COPY_WAITS_NS)
 }
 
-/// The contents of a page are lost: its reader gets SIGBUS, and the launcher one line. False: not now.
+/// The contents of a page are lost: its reader gets SIGBUS, and the launcher one line. False: not
+/// now.
 pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
     if pager.mm.machine().copies() {
         // A kernel that may be too old to poison a page.
@@ -342,12 +342,17 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
     errno != Errno::AGAIN
 }
 
-/// Direct reclaim: before the page at `addr` is mapped there must be room ([`Pager::room`]). False: not now, read events and try again.
+/// Whether a fault waits for no room: a fork waits for it, or the end of the pager, or kswapd,
+/// which frees memory.
+fn must_be_served(pager: &Pager, addr: usize) -> bool {
+    pager.is_freezing.load(Ordering::SeqCst) || pager.is_letting_go() || pager.unsharing.holds(addr)
+}
+
+/// Direct reclaim: before the page at `addr` is mapped there must be room ([`Pager::room`]). False:
+/// not now, read events and try again.
 fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stall: &mut Stall) -> bool {
     let room = pager.room();
-    // kswapd may wait for this very fault to free memory.
-    let goes_on = pager.is_letting_go() || pager.unsharing.holds(addr);
-    if pager.is_freezing.load(Ordering::SeqCst) || goes_on {
+    if must_be_served(pager, addr) {
         return true;
     }
     if pager.memcg.excess(pager, room) == 0 {
