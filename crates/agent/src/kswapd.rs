@@ -79,7 +79,8 @@ const BATCH_SHARE: u64 = 16;
 /// How long a process whose pages are all shared is short of memory before it breaks sharing: each page that it takes so costs the group memory at first, until
 /// every relative has taken its own, and relatives may have something to give. Nanoseconds.
 const NEED_AFTER_NS: u64 = 10_000_000;
-/// Who has so much less left than a relative breaks sharing in one of so many turns. Bytes; nanoseconds.
+/// Who has so much less left than a relative breaks sharing in one of so many turns. Bytes;
+/// nanoseconds.
 const AHEAD_BYTES: u64 = 512 << 10;
 const TURNS: u64 = 4;
 const TURN_NS: u64 = 10_000_000;
@@ -547,8 +548,9 @@ impl Kswapd {
         now - *self.short_since.get_or_insert(now) >= NEED_AFTER_NS
     }
 
-    /// Whether a relative has much more memory left than we have, and it is its turn: what we break the sharing of is its alone
-    /// then. All are to give up the same pages at about the same pace, as a page is free once the last has given it up.
+    /// Whether a relative has much more memory left than we have, and it is its turn: what we break
+    /// the sharing of is its alone then. All are to give up the same pages at about the same pace,
+    /// as a page is free once the last has given it up.
     fn is_ahead_of_relatives(&self) -> bool {
         let (group, own) = (self.pager.memcg.group(), self.pager.memcg.slot());
         let resident = self.pager.mm.gauges().resident * PAGE_SIZE as u64;

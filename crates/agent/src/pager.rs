@@ -443,8 +443,9 @@ impl Pager {
         self.count_scan(self.unless_freezing(|mm| mm.shrink(worker, want, effort)))
     }
 
-    /// One round of direct reclaim, by whoever serves faults. None while kswapd breaks sharing: what it has just made our own would be
-    /// taken before it is done, and brought back for it, again and again.
+    /// One round of direct reclaim, by whoever serves faults. None while kswapd breaks sharing:
+    /// what it has just made our own would be taken before it is done, and brought back for it,
+    /// again and again.
     pub(crate) fn shrink_directly(&self, worker: &mut Worker<AgentMachine>, want: u32) -> Scan {
         if self.unsharing.is_active() {
             return self.count_scan(None);

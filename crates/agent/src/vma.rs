@@ -1,12 +1,14 @@
 //! Which mappings are ours to manage.
 //!
 //! Private anonymous memory that is not executable, from 64 KiB up, and the heap. Never: stacks, shared or file mappings,
-//! huge pages, our own memory, and the page in which the first thread's list of robust futexes begins.
+//! huge pages, our own memory, and the page in which the first thread's list of robust futexes
+//! begins.
 //!
-//! A thread's stack looks like any other memory in `/proc/self/maps`, and must not be managed: the kernel writes to it when
-//! the thread exits, when it can no longer wait for a fault. So the replaced `mmap` records what it maps for stacks
-//! ([`StackChange`]), and the scan passes over those. The kernel reads that list then, too: of other threads it begins on
-//! their stacks, of the first one where the loader has put it.
+//! A thread's stack looks like any other memory in `/proc/self/maps`, and must not be managed: the
+//! kernel writes to it when the thread exits, when it can no longer wait for a fault. So the
+//! replaced `mmap` records what it maps for stacks ([`StackChange`]), and the scan passes over
+//! those. The kernel reads that list then, too: of other threads it begins on their stacks, of the
+//! first one where the loader has put it.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -91,7 +91,8 @@ impl Group {
         }
     }
 
-    /// The most that the word says of any other living process that shares memory with the one in `slot`.
+    /// The most that the word says of any other living process that shares memory with the one in
+    /// `slot`.
     pub fn most_of_relatives(&self, slot: usize, field: Field) -> u64 {
         let words = self.relatives(slot).map(|other| self.field(other, field));
         words.max().unwrap_or(0)

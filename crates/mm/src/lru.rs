@@ -8,9 +8,10 @@
 //! * *active*: pages that proved that they are wanted: faulted while they were staged, or so soon after they were stored that the
 //!   resident pages could have held them. They leave when the others are few ([`ACTIVE_SHARE`]), oldest first;
 //! * *shared*: pages that refused to leave because a forked relative has them (`shared`);
-//! * *unevictable*: pages that do not compress while there is no device to send them to, and those that must stay (`Stop::Needed`). One is
-//!   looked at now and then (it may have been written since), all when nothing else is left: a program whose other pages come and go would
-//!   pass by them at every fault, and look as if nothing could be reclaimed.
+//! * *unevictable*: pages that do not compress while there is no device to send them to, and those
+//!   that must stay (`Stop::Needed`). One is looked at now and then (it may have been written
+//!   since), all when nothing else is left: a program whose other pages come and go would pass by
+//!   them at every fault, and look as if nothing could be reclaimed.
 //!
 //! So a scan of much memory passes through the second and leaves the others alone. There is no accessed bit in user space: that a
 //! page is wanted shows when it is faulted, and staging keeps that cheap.

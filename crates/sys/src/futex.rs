@@ -33,8 +33,9 @@ pub fn wake(word: &AtomicU32, n: u32, shared: bool) {
     let _ = futex::wake(word, flags, n);
 }
 
-/// Whether the word at `addr` can be written to now. What it holds is written to it: the kernel finds out, and nobody is hurt
-/// where nothing is mapped. Nor where the page is missing or protected: this does not wait for a userfaultfd.
+/// Whether the word at `addr` can be written to now. What it holds is written to it: the kernel
+/// finds out, and nobody is hurt where nothing is mapped. Nor where the page is missing or
+/// protected: this does not wait for a userfaultfd.
 pub fn is_writable(addr: usize) -> bool {
     /// Add nothing; wake one if it was 0 before (FUTEX_OP_ADD, FUTEX_OP_CMP_EQ).
     const ADD_NOTHING: usize = 1 << 28;

@@ -370,8 +370,8 @@ impl ProcSelf {
         self.with_stat(b"", thread, Scheduling::parse)?
     }
 
-    /// Whether a thread of this process, or of one that has its memory, does not end yet: all that the kernel does for its end
-    /// is still to come. False also where that cannot be known.
+    /// Whether a thread of this process, or of one that has its memory, does not end yet: all that
+    /// the kernel does for its end is still to come. False also where that cannot be known.
     pub fn lives_on(&self, thread: i32) -> bool {
         let lives_on = |stat: &[u8]| is_ending(stat) == Some(false);
         let ours = self.with_stat(b"", thread, lives_on);

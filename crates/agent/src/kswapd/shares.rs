@@ -1,26 +1,30 @@
 //! What relatives share with us, and what becomes of it when they end.
 //!
-//! Each process is charged for its part of a page, as the kernel reckons it (Pss). It learns that by a look of its
-//! own, which walks all page tables: milliseconds. So a look is one process's, at its own time, and what it changes
-//! must be changed by all or by none. `uzswap_ctl::relatives` has the order:
+//! Each process is charged for its part of a page, as the kernel reckons it (Pss). It learns that
+//! by a look of its own, which walks all page tables: milliseconds. So a look is one process's, at
+//! its own time, and what it changes must be changed by all or by none. `uzswap_ctl::relatives` has
+//! the order:
 //!
 //! ```text
 //!   look, more is ours  ---- all relatives have looked since it became so ---->  charged for it
 //!   look, less is ours  ---- all relatives are charged since our look --------->  charged for less
 //! ```
 //!
-//! Until then the last look counts, so nobody looks again before. A new child is charged for what it has alone
-//! ([`CHILD_OWN`]), its parent for the rest, as before the fork. Who dies is charged until all heirs are.
+//! Until then the last look counts, so nobody looks again before. A new child is charged for what
+//! it has alone ([`CHILD_OWN`]), its parent for the rest, as before the fork. Who dies is charged
+//! until all heirs are.
 //!
-//! Between two looks copies are charged in full to the writer: of the kernel's count of faults those are left that
-//! nobody had to wait for and that brought nothing. Other faults are taken for copies too, so they are rather
-//! charged more than there are. Who gives up shared memory is charged too little; much of either makes a look due.
-//! Where copies are not known (a filter of system calls, pages that are copied out, what is deferred) looks come
-//! one after the other, as long as each takes.
+//! Between two looks copies are charged in full to the writer: of the kernel's count of faults
+//! those are left that nobody had to wait for and that brought nothing. Other faults are taken for
+//! copies too, so they are rather charged more than there are. What else is given up is taken for
+//! relatives' in the part that all of it was. Much of either makes a look due. Where copies are not
+//! known (a filter of system calls, pages that are copied out, what is deferred) looks come one
+//! after the other, as long as each takes.
 //!
-//! A look that finds what was known already has the next one wait twice as long, up to [`LOOK_SHARE`] of the time.
-//! Whoever finds something else, or that somebody is dead, has all of the group look at once. A process that ends
-//! gives back page by page, and a look meanwhile is of no use: none counts then, for [`UNSEEN_NS`] at most.
+//! A look that finds what was known already has the next one wait twice as long, up to
+//! [`LOOK_SHARE`] of the time. Whoever finds something else, or that somebody is dead, has all of
+//! the group look at once. A process that ends gives back page by page, and a look meanwhile is of
+//! no use: none counts then, for [`UNSEEN_NS`] at most.
 
 use core::cmp::Ordering;
 
@@ -53,7 +57,8 @@ pub(super) struct Shares {
     next: Option<Look>,
     /// Whether we have looked since the last fork.
     has_looked: bool,
-    /// When the last look began and ended, how long it took, and how long the next one waits. Nanoseconds.
+    /// When the last look began and ended, how long it took, and how long the next one waits.
+    /// Nanoseconds.
     began: u64,
     looked: u64,
     took: u64,

@@ -145,8 +145,8 @@ impl Claims {
     }
 }
 
-/// Whether it has its parent's very memory, and no copy of it. The tracer of the pager's threads has
-/// nothing else, and ends just after them, when its parent has let go of it.
+/// Whether it has its parent's very memory, and no copy of it. The tracer of the pager's threads
+/// has nothing else, and ends just after them, when its parent has let go of it.
 pub(super) fn shares_parents(pid: i32, member: &Member) -> bool {
     member.stat.name == "uzswap-shield"
         || uzswap_sys::procfs::shares_memory(pid, member.forked_from.unwrap_or(member.stat.parent))
