@@ -246,12 +246,25 @@ impl Memcg {
         }
     }
 
-    /// We are charged for what we found in the look that began at `began`: `more` bytes. Told
-    /// before what the dead are charged becomes less.
-    pub(crate) fn note_charged(&self, pager: &Pager, began: u64, more: u64) {
+    /// We are to be charged for what we found in the look that began at `began`: `found` bytes of
+    /// what we have are relatives', of which `known` were not charged to us before. `sample`: has
+    /// that count.
+    pub(crate) fn settle(&self, pager: &Pager, began: u64, found: u64, known: u64, sample: impl FnOnce()) {
+        let (group, slot) = (self.group, self.slot());
+        let inherited = group.begin_to_take(slot, known.saturating_sub(found), began);
+        group.give_up(slot, found.saturating_sub(known));
+        sample();
         self.charge(pager);
-        self.group.take_from_the_dead(self.slot(), more);
-        self.group.note_charged(self.slot(), began);
+        // Told before what the dead are charged becomes less.
+        group.take_from_the_dead(slot, inherited);
+        group.note_charged(slot, began);
+        group.note_settled(slot, began);
+        self.end_twice();
+    }
+
+    /// Have what is charged to nobody be charged to who took it, where no relative gives it up.
+    pub(crate) fn end_twice(&self) {
+        self.group.end_twice(now_ns());
     }
 
     /// Whether all relatives have looked since `then`.
@@ -294,7 +307,8 @@ impl Memcg {
     /// Our charge now, in bytes; also told to the group.
     pub(crate) fn charge(&self, pager: &Pager) -> u64 {
         let counted = (pager.mm.usage_pages() as usize * PAGE_SIZE) as i64;
-        let charge = (counted + self.beyond.load(Ordering::Relaxed)).max(0) as u64;
+        let twice = self.group.field(self.slot(), Field::Twice) as i64;
+        let charge = (counted + self.beyond.load(Ordering::Relaxed) - twice).max(0) as u64;
         self.group.set_field(self.slot(), Field::Charge, charge);
         charge
     }
@@ -391,7 +405,7 @@ impl Memcg {
         for slot in self.charged(pager, Life::Dead) {
             if self.group.is_inherited(slot, now_ns()) {
                 self.with_slot_of_dead(pager, slot, || {
-                    let told = [Field::LookedAt, Field::DeadAt, Field::LingersSince];
+                    let told = [Field::LookedAt, Field::DeadAt, Field::LingersSince, Field::Twice];
                     for field in CHARGES.iter().chain(&told) {
                         self.group.set_field(slot, *field, 0);
                     }

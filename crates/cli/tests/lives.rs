@@ -473,11 +473,12 @@ lives! {
     file_sizes_limited_later: cmd("surroundings file-size"),
     file_sizes_limited_before_a_program: |life: Life| life.sh("ulimit -f 8; exec births work 40 3"),
     file_sizes_limited_before_children: |life: Life| life.sh("ulimit -f 8; births parent-exits 0 3 | cat"),
-    // Where the launcher may not lift it, the device is as small as that; the pool holds the rest.
+    // Where the launcher may not lift it, the device is as small as that; the pool holds the rest,
+    // though parent and child may come to store the same pages twice.
     file_sizes_limited_before: |life: Life| life
         .cmd("surroundings limits")
         .limit("20M")
-        .within_sh("ulimit -f 4096; exec \"$@\""),
+        .within_sh("ulimit -f 16384; exec \"$@\""),
     stack_limited_before: |life: Life| life
         .cmd("surroundings limits")
         .within_sh("ulimit -s 1024; exec \"$@\""),

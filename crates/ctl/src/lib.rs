@@ -35,7 +35,7 @@ pub use inner::Launcher;
 /// First word of a group file.
 const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// Changes whenever the layout does: an agent of another version must not touch the file.
-const VERSION: u64 = 15;
+const VERSION: u64 = 16;
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 /// Set: what cannot be managed runs on ([`Key::AllowUnmanaged`]), also where the group file cannot
@@ -242,6 +242,13 @@ pub enum Field {
     /// When somebody first saw that the process has no pager any more, nanoseconds of
     /// CLOCK_MONOTONIC; 0: nobody has.
     LingersSince = 25,
+    /// Bytes of what the process has found to be its own that relatives are charged for still: it
+    /// is not, yet.
+    Twice = 26,
+    /// When the look began in which it found the first of that, nanoseconds of CLOCK_MONOTONIC.
+    TwiceSince = 27,
+    /// Up to which of its looks the process has given up what it found to be relatives'.
+    SettledAt = 28,
 }
 
 /// A group file's words, with names.
@@ -288,9 +295,7 @@ impl Group {
 
     /// Take at most `most` off a word; returns how much.
     pub fn take(&self, key: Key, most: u64) -> u64 {
-        let rest = |word: u64| (word > 0).then(|| word.saturating_sub(most));
-        let before = self.0[key as usize].fetch_update(Ordering::AcqRel, Ordering::Acquire, rest);
-        before.map_or(0, |before| before.min(most))
+        take(&self.0[key as usize], most)
     }
 
     /// Allocator and compressor that pages are to be stored with.
@@ -474,6 +479,13 @@ impl Group {
         let percent = self.get(Key::AcceptThresholdPercent).min(100);
         (u128::from(self.pool_limit_bytes()) * u128::from(percent) / 100) as u64
     }
+}
+
+/// Take at most `most` off a word; returns how much.
+fn take(word: &AtomicU64, most: u64) -> u64 {
+    let rest = |word: u64| (word > 0 && most > 0).then(|| word.saturating_sub(most));
+    let before = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, rest);
+    before.map_or(0, |before| before.min(most))
 }
 
 #[cfg(test)]

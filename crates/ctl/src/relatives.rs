@@ -1,13 +1,14 @@
 //! What relatives share is charged once, whoever of them looks first.
 //!
 //! Each process learns its part of what it shares by a look of its own, at its own time. What a
-//! look changes counts when all relatives have looked: who found more of it his own has it charged
-//! first, then the others give theirs up. Until then the charges of all are what they were, and so
-//! is their sum: a new child's part is its parent's, a dead one's stays.
+//! look changes counts when all relatives have looked: who found more of it his own takes it first,
+//! then the others give theirs up. What both are to be charged for meanwhile is left out of the
+//! taker's charge ([`Field::Twice`]). So the charges of all are what they were, and so is their sum:
+//! a new child's part is its parent's, a dead one's stays.
 
 use core::sync::atomic::Ordering;
 
-use crate::{Field, Group};
+use crate::{Field, Group, take};
 
 /// Of [`Field::LookedAt`]: it shares, and has not looked.
 const NEVER: u64 = 1;
@@ -28,13 +29,15 @@ impl Group {
         // The same program, until it runs another.
         self.set_field(slot, Field::Image, self.field(parent, Field::Image));
         self.note_charged(slot, now);
+        self.note_settled(slot, now);
         self.begin_sharing(slot);
         // Before it says so itself: we may look before it does.
         self.begin_sharing(parent);
     }
 
-    /// The process in `slot` shares nothing.
+    /// The process in `slot` shares nothing: no relative gives up anything to it.
     pub fn end_sharing(&self, slot: usize) {
+        self.charge_twice(slot, u64::MAX);
         self.set_field(slot, Field::LookedAt, 0);
     }
 
@@ -82,13 +85,73 @@ impl Group {
         self.field(slot, Field::LookedAt) == 0 || self.have_charged(slot, died, now)
     }
 
+    /// The process in `slot` is about to take so many bytes, which it found to be its own in a look
+    /// that began at `began`. Of those its relatives are charged for, it is charged when they have
+    /// given them up. Returns for how much of it the dead among them are charged, to be passed to
+    /// [`take_from_the_dead`](Self::take_from_the_dead).
+    pub fn begin_to_take(&self, slot: usize, bytes: u64, began: u64) -> u64 {
+        let of_dead = self.dead_relatives(slot).map(|dead| self.field(dead, Field::Charge));
+        let inherited = bytes.min(of_dead.sum());
+        if bytes > inherited && !self.have_settled(slot, began) {
+            let since = self.word(slot, Field::TwiceSince);
+            if self.field(slot, Field::Twice) == 0 {
+                since.store(began, Ordering::Relaxed);
+            }
+            // Release: who sees that there is something sees since when (pairs with `end_twice`).
+            self.word(slot, Field::Twice)
+                .fetch_add(bytes - inherited, Ordering::Release);
+        }
+        inherited
+    }
+
     /// The process in `slot` is charged so many bytes more, which it inherited: the dead among its
     /// relatives less.
     pub fn take_from_the_dead(&self, slot: usize, mut bytes: u64) {
-        let is_dead = |other: &usize| self.is_relative(slot, *other) && self.field(*other, Field::DeadAt) != 0;
-        for dead in (0..self.high_water()).filter(is_dead) {
-            bytes -= self.take_charge(dead, bytes);
+        for dead in self.dead_relatives(slot) {
+            bytes -= take(self.word(dead, Field::Charge), bytes);
         }
+    }
+
+    /// The process in `slot` is about to be charged so many bytes less, which are relatives': those
+    /// who have found that are charged for it.
+    pub fn give_up(&self, slot: usize, mut bytes: u64) {
+        for other in self.relatives(slot) {
+            bytes -= self.charge_twice(other, bytes);
+        }
+    }
+
+    /// The process in `slot` has given up what it found to be relatives' in looks that began up to
+    /// then.
+    pub fn note_settled(&self, slot: usize, began: u64) {
+        self.set_field(slot, Field::SettledAt, began);
+    }
+
+    /// Who has taken something that no relative gives up any more, or none in time, is charged for
+    /// it.
+    pub fn end_twice(&self, now: u64) {
+        for slot in self.used() {
+            if self.word(slot, Field::Twice).load(Ordering::Acquire) == 0 {
+                continue;
+            }
+            let since = self.field(slot, Field::TwiceSince);
+            if is_late(since, now) || self.have_settled(slot, since) {
+                self.charge_twice(slot, u64::MAX);
+            }
+        }
+    }
+
+    /// Whether no relative of the process in `slot` gives up what was found before `then`.
+    fn have_settled(&self, slot: usize, then: u64) -> bool {
+        self.relatives(slot)
+            .all(|other| self.field(other, Field::SettledAt) >= then)
+    }
+
+    /// Have the process in `slot` be charged for at most so many of the bytes that it was not.
+    fn charge_twice(&self, slot: usize, most: u64) -> u64 {
+        let taken = take(self.word(slot, Field::Twice), most);
+        // It tells its charge anew all the time, unless it is stopped.
+        self.word(slot, Field::Charge).fetch_add(taken, Ordering::AcqRel);
+        taken
     }
 
     /// The most that the word says of any other living process that shares memory with the one in
@@ -98,19 +161,17 @@ impl Group {
         words.max().unwrap_or(0)
     }
 
-    fn take_charge(&self, slot: usize, most: u64) -> u64 {
-        let rest = |charge: u64| (charge > 0 && most > 0).then(|| charge.saturating_sub(most));
-        let before = self
-            .word(slot, Field::Charge)
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, rest);
-        before.map_or(0, |before| before.min(most))
-    }
-
     fn is_relative(&self, slot: usize, other: usize) -> bool {
         other != slot
             && self.field(other, Field::Pid) != 0
             && self.field(other, Field::LookedAt) != 0
             && self.field(other, Field::Family) == self.field(slot, Field::Family)
+    }
+
+    /// Slots of those who are dead and shared memory with the process in `slot`.
+    fn dead_relatives(&self, slot: usize) -> impl Iterator<Item = usize> {
+        (0..self.high_water())
+            .filter(move |other| self.is_relative(slot, *other) && self.field(*other, Field::DeadAt) != 0)
     }
 
     /// Slots of those who live and may share memory with the process in `slot`.
@@ -196,6 +257,40 @@ mod test {
         assert!(group.is_inherited(2, 72));
         group.take_from_the_dead(1, 50);
         assert_eq!(group.field(0, Field::Charge), 0);
+    }
+
+    #[test]
+    fn what_relatives_have_not_given_up_yet_is_charged_once() {
+        let group = family(3);
+        let charges = |slot| group.field(slot, Field::Charge);
+        group.set_field(0, Field::Charge, 30);
+        // A process publishes its charge after it has said what of it is charged twice.
+        let publish = |slot, found: u64| group.set_field(slot, Field::Charge, found - group.field(slot, Field::Twice));
+        assert_eq!(group.begin_to_take(1, 10, 5), 0);
+        publish(1, 10);
+        assert_eq!(group.begin_to_take(2, 10, 6), 0);
+        publish(2, 10);
+        assert_eq!(group.current(), 30);
+        group.give_up(0, 12);
+        publish(0, 18);
+        assert_eq!((charges(1), charges(2), group.current()), (10, 2, 30));
+        // Nobody gives up more, when all have said so of a look since.
+        group.note_settled(0, 6);
+        group.end_twice(20);
+        assert_eq!(charges(2), 2);
+        group.note_settled(1, 6);
+        group.end_twice(20);
+        assert_eq!((charges(2), group.field(2, Field::Twice)), (10, 0));
+        // Nor is anybody waited for who is late; and where all have settled there is nothing.
+        assert_eq!(group.begin_to_take(1, 5, 30), 0);
+        group.end_twice(30 + LATE_NS);
+        assert_eq!(charges(1), 10);
+        group.end_twice(31 + LATE_NS);
+        assert_eq!(charges(1), 15);
+        assert_eq!((group.begin_to_take(2, 5, 6), group.field(2, Field::Twice)), (0, 0));
+        // What the dead were charged is taken at once.
+        group.note_death(0, 40);
+        assert_eq!((group.begin_to_take(2, 20, 50), group.field(2, Field::Twice)), (18, 2));
     }
 
     #[test]

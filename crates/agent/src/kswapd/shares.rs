@@ -278,10 +278,9 @@ impl Kswapd {
     fn let_count(&mut self) {
         let (pager, at) = (self.pager, Moment::now(self.pager));
         let Some(next) = self.shares.next.take() else { return };
-        let more = self.shares.look.known(at).saturating_sub(next.known(at));
+        let (found, known) = (next.known(at) as u64, self.shares.look.known(at) as u64);
         self.shares.look = next;
-        self.charge_now();
-        pager.memcg.note_charged(pager, next.began, more as u64);
+        pager.memcg.settle(pager, next.began, found, known, || self.charge_now());
     }
 
     /// A child is about to be forked, or somebody tries to.
@@ -310,6 +309,9 @@ impl Kswapd {
 
     pub(super) fn sample(&mut self) {
         self.settle_look();
+        if self.pager.memcg.shares() {
+            self.pager.memcg.end_twice();
+        }
         self.charge_now();
     }
 
