@@ -1,9 +1,13 @@
 //! A machine of vectors: a program's memory, staging slots and a disk, each step of which can fail. For tests and Miri.
 
 mod fault_attr;
+#[cfg(test)]
+mod golden;
+mod ledger;
 mod world;
 
 pub use fault_attr::FaultAttr;
+pub use ledger::Ledger;
 pub use world::{BASE, OPS, PAGES, World, contents};
 
 use alloc::boxed::Box;
@@ -13,6 +17,8 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use ledger::Call;
 
 use crate::machine::{Done, IoBuffer, IoError, Machine, Stop, Unwritten};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
@@ -102,6 +108,8 @@ pub struct SimMachine {
     pub disk_fails: Cell<bool>,
     /// Steps that fail.
     pub fail: FaultAttr,
+    /// What was asked of it.
+    pub ledger: Ledger,
     /// How often whoever waits for a page was woken.
     woken: RefCell<BTreeMap<Vpn, u64>>,
     clock: Cell<u64>,
@@ -251,6 +259,7 @@ impl Machine for SimMachine {
     }
 
     fn give_up(&self, (): &(), run: PageRange) -> Vec<Vpn> {
+        self.ledger.note_run(Call::GiveUp, run);
         let mut pages = self.pages.borrow_mut();
         let mut refuses = |vpn: &Vpn| {
             let is_kept = pages.contains_key(vpn) && self.fail.should_fail().is_some();
@@ -262,14 +271,18 @@ impl Machine for SimMachine {
         run.iter().filter(|vpn| refuses(vpn)).collect()
     }
 
-    fn gave_up(&self) {}
+    fn gave_up(&self) {
+        self.ledger.note(Call::GaveUp, []);
+    }
 
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
-        self.leave(vpn, slot, pages, false)
+        let done = self.leave(vpn, slot, pages, false);
+        self.ledger.note_pages(Call::MoveOut, vpn, slot, pages, done)
     }
 
     fn copy_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
-        self.leave(vpn, slot, pages, true)
+        let done = self.leave(vpn, slot, pages, true);
+        self.ledger.note_pages(Call::CopyOut, vpn, slot, pages, done)
     }
 
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
@@ -278,13 +291,15 @@ impl Machine for SimMachine {
             .fail
             .cut_short(pages, &stops, |pages| self.put_in(slot, vpn, pages));
         self.wake_run(vpn, done.pages);
-        done
+        self.ledger.note_pages(Call::MoveIn, vpn, slot, pages, done)
     }
 
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
         let pages = (bytes.len() / PAGE_SIZE) as u32;
         if self.spans_boundary(vpn, pages) {
-            return Done::none(Stop::Unmovable);
+            return self
+                .ledger
+                .note_pages(Call::CopyIn, vpn, 0, pages, Done::none(Stop::Unmovable));
         }
         let done = self.fail.cut_short(pages, &[Stop::Again, Stop::NoMemory], |pages| {
             self.copy_pages(vpn, &bytes[..pages as usize * PAGE_SIZE])
@@ -292,10 +307,11 @@ impl Machine for SimMachine {
         if wake {
             self.wake_run(vpn, done.pages);
         }
-        done
+        self.ledger.note_pages(Call::CopyIn, vpn, wake.into(), pages, done)
     }
 
     fn copy_in_protected(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
+        self.ledger.note(Call::CopyInProtected, []);
         let done = self.copy_in(vpn, bytes, wake);
         if !self.copies.get() {
             let run = PageRange::new(vpn, done.pages.into());
@@ -305,6 +321,7 @@ impl Machine for SimMachine {
     }
 
     fn unprotect(&self, run: PageRange) -> Option<Stop> {
+        self.ledger.note_run(Call::Unprotect, run);
         if self.spans_boundary(run.start, run.pages() as u32) {
             return Some(Stop::Unmovable);
         }
@@ -320,6 +337,7 @@ impl Machine for SimMachine {
     }
 
     fn protect(&self, run: PageRange) -> Option<Stop> {
+        self.ledger.note_run(Call::Protect, run);
         if self.spans_boundary(run.start, run.pages() as u32) {
             return Some(Stop::Unmovable);
         }
@@ -335,6 +353,7 @@ impl Machine for SimMachine {
     }
 
     fn unwritten(&self, run: PageRange) -> Unwritten {
+        self.ledger.note_run(Call::Unwritten, run);
         let mut unwritten = Unwritten::NONE;
         let protected = self.protected.borrow();
         for (page, _) in run
@@ -348,16 +367,23 @@ impl Machine for SimMachine {
     }
 
     fn wake(&self, vpn: Vpn, pages: u32) {
+        self.ledger.note(Call::Wake, [vpn.number(), pages.into()]);
         self.wake_run(vpn, pages);
     }
 
     fn with_staged<T>(&self, slots: &[u32], f: impl FnOnce(&[&[u8]]) -> T) -> T {
+        for slot in slots {
+            self.ledger.note(Call::WithStaged, [(*slot).into()]);
+        }
         let staging = self.staging.borrow();
         let pages: Vec<&[u8]> = slots.iter().map(|slot| &staging[slot][..]).collect();
         f(&pages)
     }
 
     fn drop_staged(&self, runs: &[(u32, u32)]) {
+        for (slot, pages) in runs {
+            self.ledger.note(Call::DropStaged, [(*slot).into(), (*pages).into()]);
+        }
         for slot in runs.iter().flat_map(|(slot, pages)| *slot..slot + pages) {
             let frame = self.staging.borrow_mut().remove(&slot);
             assert!(frame.is_some(), "giving up an empty slot");
@@ -369,6 +395,7 @@ impl Machine for SimMachine {
     }
 
     fn arena(&self) -> Option<VecArena> {
+        self.ledger.note(Call::Arena, []);
         self.fail.should_fail().is_none().then(|| VecArena::new(ARENA_PAGES))
     }
 
@@ -377,6 +404,7 @@ impl Machine for SimMachine {
     }
 
     fn write_swap(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
+        self.ledger.note(Call::WriteSwap, [slot.into(), bytes.len() as u64]);
         if self.disk_fails.get() {
             return Err(IoError::NoSpace);
         }
@@ -390,6 +418,7 @@ impl Machine for SimMachine {
     }
 
     fn read_swap(&self, _: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
+        self.ledger.note(Call::ReadSwap, [slot.into(), bytes.len() as u64]);
         // A page that cannot be read twice is lost, so no read fails that has just failed.
         let again = self.failed_read.replace(None) == Some(slot);
         if !again && self.fail.should_fail().is_some() {
@@ -404,6 +433,7 @@ impl Machine for SimMachine {
     }
 
     fn open_swap(&self, _: u8, slot: u32, page: &mut [u8]) -> bool {
+        self.ledger.note(Call::OpenSwap, [slot.into()]);
         seal(slot, page);
         true
     }
@@ -416,11 +446,13 @@ impl Machine for SimMachine {
         self.keeps_mapping.get()
     }
 
-    fn charge_swap(&self, _: u64, want: u64) -> u64 {
+    fn charge_swap(&self, in_use: u64, want: u64) -> u64 {
+        self.ledger.note(Call::ChargeSwap, [in_use, want]);
         want
     }
 
     fn discard_swap(&self, slot: u32, slots: u32) {
+        self.ledger.note(Call::DiscardSwap, [slot.into(), slots.into()]);
         self.disk
             .borrow_mut()
             .retain(|at, _| !(slot..slot + slots).contains(at));
@@ -431,6 +463,7 @@ impl Machine for SimMachine {
     }
 
     fn spread<L: Send>(&self, lanes: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
+        self.ledger.note(Call::Spread, [lanes.len() as u64]);
         lanes.iter_mut().for_each(|lane| work(lane, self));
     }
 
@@ -440,11 +473,13 @@ impl Machine for SimMachine {
 
     /// Backward: they may be brought in any order.
     fn spread_load<L: Send>(&self, pieces: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
+        self.ledger.note(Call::SpreadLoad, [pieces.len() as u64]);
         pieces.iter_mut().rev().for_each(|piece| work(piece, self));
     }
 
     fn now_ns(&self) -> u64 {
         self.clock.set(self.clock.get() + 100);
+        self.ledger.note(Call::Now, []);
         self.clock.get()
     }
 }

@@ -280,7 +280,9 @@ impl Kswapd {
         let Some(next) = self.shares.next.take() else { return };
         let (found, known) = (next.known(at) as u64, self.shares.look.known(at) as u64);
         self.shares.look = next;
-        pager.memcg.settle(pager, next.began, found, known, || self.charge_now());
+        pager
+            .memcg
+            .settle(pager, next.began, found, known, || self.charge_now());
     }
 
     /// A child is about to be forked, or somebody tries to.
