@@ -1,6 +1,6 @@
 //! What an engine is told when it starts, and how folios leave.
 
-use crate::portions::Portions;
+use crate::policy::portions::Portions;
 use crate::zpool::PoolKind;
 
 /// How folios leave (`--swapout`): for comparison, as the kernel can be built with and without THP_SWAP.

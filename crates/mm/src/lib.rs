@@ -42,64 +42,40 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod ages;
-mod bring;
-mod change;
 mod checksum;
-mod compaction;
 mod config;
-mod departing;
-mod dictionary;
-mod fault;
+mod flight;
 mod fork;
-mod gate;
 mod gauges;
-mod lane;
-mod leaving;
-mod list_lru;
-mod locality;
 mod lock;
-mod lru;
 pub mod machine;
 pub mod page;
-mod portions;
-mod publish;
-mod range_set;
-mod read_along;
-mod readahead;
-mod recompress;
-mod shared;
-mod shrinker;
+mod pages;
+mod policy;
+mod reclaim;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
-mod spent;
-mod staging;
-mod swap_cache;
-mod swap_out;
-mod swap_slots;
-pub mod swap_table;
-mod vmscan;
+mod swapin;
+mod upkeep;
 pub mod vmstat;
 mod worker;
-mod workingset;
-mod writeback;
 pub mod zpool;
-mod zswap;
 
 #[cfg(test)]
 mod test;
 
-pub use bring::SERVERS_MAX;
-pub use change::{Change, Changes};
 pub use config::{Config, SwapOut};
-pub use dictionary::DictionaryTraining;
-pub use fault::Fault;
+pub use fork::change::{Change, Changes};
 pub use gauges::Gauges;
-pub use portions::Portions;
-pub use recompress::Idle;
-pub use staging::UNIT;
-pub use swap_slots::PinId;
-pub use vmscan::{Effort, Scan};
+pub use pages::staging::UNIT;
+pub use pages::swap_slots::PinId;
+pub use pages::swap_table;
+pub use policy::portions::Portions;
+pub use reclaim::vmscan::{Effort, Scan};
+pub use swapin::bring::SERVERS_MAX;
+pub use swapin::fault::Fault;
+pub use upkeep::dictionary::DictionaryTraining;
+pub use upkeep::recompress::Idle;
 pub use worker::Worker;
 pub use zpool::Arena;
 
@@ -107,23 +83,24 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{Mutex, RawMutex};
 
-use ages::Ages;
-use bring::Underway;
-use departing::Departing;
-use leaving::Leaving;
-use list_lru::{LruEntry, LruList, SEGMENT_PAGES, Tags};
-use locality::Locality;
+use flight::departing::Departing;
+use flight::leaving::Leaving;
 use machine::Machine;
 use page::{PAGE_SIZE, Vpn};
-use range_set::RangeSet;
-use readahead::Streams;
-use staging::Staging;
-use swap_cache::Worth;
-use swap_slots::SwapSlots;
-use swap_table::SwapTable;
-use swap_table::entry::{Slot, ZTAG_BITS, ZswapEntry};
+use pages::ages::Ages;
+use pages::list_lru::{LruEntry, LruList, SEGMENT_PAGES, Tags};
+use pages::range_set::RangeSet;
+use pages::staging::Staging;
+use pages::swap_slots::{self, SwapSlots};
+use pages::swap_table::SwapTable;
+use pages::swap_table::entry::{Slot, ZTAG_BITS, ZswapEntry};
+use policy::locality::Locality;
+use policy::portions;
+use policy::readahead::Streams;
+use policy::workingset::Balance;
+use swapin::bring::Underway;
+use swapin::swap_cache::Worth;
 use vmstat::{Item, Vmstat};
-use workingset::Balance;
 use zpool::{PoolKind, Pools};
 
 /// The two lists of stored folios share the tags of a ZSWAP word: even ones are those of the younger.
@@ -168,7 +145,7 @@ pub struct Inner<R, A: Arena> {
     table: SwapTable,
     managed: RangeSet,
     departing: Departing,
-    /// Resident folios (`lru`).
+    /// Resident folios (`resident`).
     lru: [LruList; 5],
     /// Folios that were taken off these lists.
     pops: u32,
@@ -221,7 +198,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             table: SwapTable::new(machine.table_memory()),
             managed: RangeSet::default(),
             departing: Departing::new(),
-            lru: lru::TAGS.map(|tags| LruList::new(tags, SEGMENT_PAGES)),
+            lru: pages::resident::TAGS.map(|tags| LruList::new(tags, SEGMENT_PAGES)),
             pops: 0,
             is_last_needed: false,
             zswap_cold: LruList::new(ZSWAP_COLD_TAGS, config.zswap_segment),

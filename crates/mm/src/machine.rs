@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 use crate::page::{PageRange, Vpn};
-use crate::swap_table::TableMemory;
+use crate::pages::swap_table::TableMemory;
 use crate::zpool::Arena;
 
 /// What the page after the last one done met.

@@ -9,9 +9,9 @@ use lock_api::RawMutex;
 use uzswap_acomp::Algorithm;
 
 use super::{SimMachine, VecArena};
-use crate::bring::{Bring, Brought};
-use crate::fault::Step;
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
+use crate::swapin::bring::{Bring, Brought};
+use crate::swapin::fault::Step;
 use crate::vmstat::Item;
 use crate::zpool::{PoolKind, ZpoolType};
 use crate::{Change, Config, Effort, Fault, Mm, Portions, SERVERS_MAX, SwapOut, Worker};

@@ -11,19 +11,19 @@ use core::ops::Range;
 use uzswap_acomp::{Codec, Context};
 
 use super::{Worker, decompress, fill, open, slice};
-use crate::bring::SERVERS_MAX;
 use crate::machine::{Done, IoBuffer, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn, fingerprint};
-use crate::read_along::Along;
-use crate::swap_table::entry::Blob;
+use crate::pages::swap_table::entry::Blob;
+use crate::swapin::bring::SERVERS_MAX;
+use crate::swapin::read_along::Along;
 use crate::zpool::Block;
 
 /// Pieces of a load at most.
-pub(super) const PIECES_MAX: usize = SERVERS_MAX;
+pub(crate) const PIECES_MAX: usize = SERVERS_MAX;
 
 /// One page of a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Load {
+pub(crate) enum Load {
     /// So many bytes in `blocks`, behind those of the loads before; of a page as it was in the pool, its fingerprint.
     Block(Codec, usize, Option<u32>),
     /// This word over and over.

@@ -10,7 +10,7 @@ use uzswap_acomp::Codec;
 use super::Unlock;
 use super::{Allocator, Arena, Block, Handle, POOLS_MAX, PoolFull, PoolKind, Zpool};
 use crate::page::PAGE_SIZE;
-use crate::swap_table::entry::ZswapEntry;
+use crate::pages::swap_table::entry::ZswapEntry;
 
 pub(super) struct Pool<R, A: Arena> {
     pub(super) allocator: Allocator<R, A>,

@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use super::pools::Pool;
 use super::*;
 use crate::page::PAGE_SIZE;
+use crate::pages::swap_table::entry::ZswapEntry;
 use crate::sim::VecArena;
-use crate::swap_table::entry::ZswapEntry;
 use crate::test::config;
 
 /// How many steps a case has.

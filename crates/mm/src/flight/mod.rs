@@ -1,0 +1,4 @@
+//! What somebody does without the engine's lock.
+
+pub(crate) mod departing;
+pub(crate) mod leaving;

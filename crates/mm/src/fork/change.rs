@@ -1,0 +1,261 @@
+//! What happens to mappings: the words of a range are dropped or moved.
+//!
+//! The kernel reports these as userfaultfd events. The agent reads them and applies them under one hold of the
+//! lock ([`Mm::with_changes`]), so that reclaim can never run between the moment an event was read (from
+//! which the kernel lets pages move again) and the moment the words follow it.
+
+use alloc::vec::Vec;
+
+use lock_api::RawMutex;
+
+use crate::flight::departing::Departure;
+use crate::fork::Log;
+use crate::machine::Machine;
+use crate::page::{PageRange, Vpn};
+use crate::pages::resident::Lru;
+use crate::pages::swap_table::entry::{Slot, ZswapEntry};
+use crate::zpool::Arena;
+use crate::{Inner, Mm};
+
+/// A change of the program's mappings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The contents of a range are dropped (or, with MADV_FREE, may be): missing pages read as zeros.
+    Remove(PageRange),
+    /// A range is unmapped.
+    Unmap(PageRange),
+    /// A range has other addresses now.
+    Remap { from: PageRange, to: Vpn },
+}
+
+/// The lock, held while events are read and applied.
+pub struct Changes<'a, R, M: Machine>(pub(crate) &'a mut Inner<R, M::Arena>, &'a M);
+
+impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
+    /// Apply one change, or log it while the engine is frozen for a fork. Then the log must have room for it:
+    /// [`has_room`](Self::has_room) asks before events are read.
+    pub fn apply(&mut self, change: Change) {
+        match &mut self.0.frozen {
+            Some(log) => log.push_change(change),
+            None => self.0.apply(self.1, change),
+        }
+    }
+
+    /// Whether a batch of changes can be taken now.
+    pub fn has_room(&self) -> bool {
+        self.0.frozen.as_ref().is_none_or(Log::has_room)
+    }
+
+    /// The parts of `range` that are not under our care. No page of them has a word.
+    pub fn gaps(&self, range: PageRange) -> Vec<PageRange> {
+        self.0.managed.gaps(range)
+    }
+
+    /// Whether an event is expected that may never come: ask whether changes are under way, and if not, [`settle`](Self::settle).
+    pub fn is_expecting(&self) -> bool {
+        self.0.frozen.is_none() && !self.0.departing.is_empty()
+    }
+
+    /// No change is under way: each that was made has had its event read.
+    pub fn settle(&mut self) {
+        if !self.is_expecting() {
+            return;
+        }
+        let never_left = self.0.departing.settle();
+        never_left
+            .into_iter()
+            .filter_map(Departure::waiting)
+            .for_each(|range| self.0.forget(range));
+    }
+
+    /// Take `range` under our care. Pages without a word that `present` names are mapped already: they are adopted.
+    /// With `present_wins`, pages that are mapped are adopted whatever their word says: only under the same hold of
+    /// the lock as the look at what is present, and not while pages are staged and busy. Returns how many were adopted.
+    pub fn manage(&mut self, range: PageRange, present: &[PageRange], present_wins: bool) -> u64 {
+        self.0.managed.insert(range);
+        present.iter().map(|run| self.0.adopt(*run, present_wins)).sum()
+    }
+
+    /// `range`, all of which is mapped that was touched, is not under our care any more.
+    pub fn give_up(&mut self, range: PageRange) {
+        self.0.forget(range);
+    }
+
+    /// The fork happened: what was logged so far is older than the child, the rest is not its business.
+    pub fn mark_fork(&mut self) {
+        if let Some(log) = &mut self.0.frozen {
+            log.mark_fork();
+        }
+    }
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Run `f`, which reads events and applies them, under the lock.
+    pub fn with_changes<T>(&self, f: impl FnOnce(&mut Changes<'_, R, M>) -> T) -> T {
+        self.with_for_fault(|inner| f(&mut Changes(inner, &self.machine)))
+    }
+
+    /// Apply one change.
+    pub fn change(&self, change: Change) {
+        self.with_changes(|changes| changes.apply(change));
+    }
+
+    /// Take `range`, of which nothing is mapped, under our care.
+    pub fn manage(&self, range: PageRange) {
+        self.with_changes(|changes| changes.manage(range, &[], false));
+    }
+
+    /// The ranges under our care.
+    pub fn managed(&self) -> Vec<PageRange> {
+        self.with(|inner| inner.managed.iter().collect())
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    pub(crate) fn apply<M: Machine<Arena = A>>(&mut self, machine: &M, change: Change) {
+        match change {
+            Change::Remove(range) => self.drop_words(range),
+            Change::Unmap(range) => self.unmap(range),
+            Change::Remap { from, to } => self.remap(machine, from, to),
+        }
+    }
+
+    fn unmap(&mut self, range: PageRange) {
+        let (left, there_now) = self.departing.depart(range, true);
+        let waiting = left.into_iter().filter_map(Departure::waiting);
+        for range in waiting.chain(there_now) {
+            self.forget(range);
+        }
+    }
+
+    fn forget(&mut self, range: PageRange) {
+        self.drop_words(range);
+        self.managed.remove(range);
+    }
+
+    fn remap<M: Machine<Arena = A>>(&mut self, machine: &M, from: PageRange, to: Vpn) {
+        let (left, there_now) = self.departures_of_move(machine, from);
+        // What is still at the target has left: the kernel would have put nothing there otherwise.
+        for range in self.managed.parts_in(PageRange::new(to, from.pages())) {
+            let nowhere = self.departing.expect_words(range);
+            self.move_words(range, nowhere);
+        }
+        let target = |page: Vpn| to.add(page.number() - from.start.number());
+        for departure in left {
+            if let Some(waiting) = departure.waiting() {
+                self.move_words(waiting, target(departure.range.start));
+            }
+        }
+        for range in there_now {
+            self.move_words(range, target(range.start));
+        }
+        if !machine.keeps_mapping(from) {
+            self.departing.expect_unmap(from);
+        }
+    }
+
+    /// What a move takes along: of what was expected to leave `from`, and of what is there now.
+    fn departures_of_move<M>(&mut self, machine: &M, from: PageRange) -> (Vec<Departure>, Vec<PageRange>)
+    where
+        M: Machine<Arena = A>,
+    {
+        // Something has landed there since, and one of the two is moved on. If nothing is mapped any more, it is the later one, and
+        // what was there before is still to be unmapped.
+        let has_landed = self.departing.waits(from) && !self.managed.parts_in(from).is_empty();
+        if has_landed && !machine.is_mapped(from.start) {
+            return (Vec::new(), Vec::from([from]));
+        }
+        self.departing.depart(from, false)
+    }
+
+    fn drop_words(&mut self, range: PageRange) {
+        // Collected first: giving up what a word points to needs all of self.
+        let mut pages = Vec::new();
+        self.table.for_each(range, |_, vpn, _| pages.push(vpn));
+        for vpn in pages {
+            self.publish(vpn, Slot::None);
+        }
+    }
+
+    /// No block is kept of mapped pages any more. A page that moves takes its protection along (`swap_cache`), and raw system calls of several threads
+    /// may be reported in any order: were a word to come to lie at another page that is protected, that one would be taken for unwritten.
+    fn drop_blocks(&mut self, range: PageRange) {
+        let mut cached = Vec::new();
+        self.table.for_each(range, |_, vpn, slot| {
+            if matches!(slot, Slot::Cached(_)) {
+                cached.push(vpn);
+            }
+        });
+        for vpn in cached {
+            self.publish_resident(vpn);
+        }
+    }
+
+    /// Re-key the words of `from` to `to`. LRU entries name page numbers, so moved pages get new ones.
+    fn move_words(&mut self, from: PageRange, to: Vpn) {
+        let target = PageRange::new(to, from.pages());
+        self.drop_words(target);
+        self.drop_blocks(from);
+        let mut moved = Vec::new();
+        self.table.for_each(from, |table, vpn, slot| {
+            table.publish(vpn, Slot::None);
+            self.ages.note(slot, Slot::None);
+            moved.push((to.add(vpn.number() - from.start.number()), slot));
+        });
+        for (vpn, word) in moved {
+            let slot = match word {
+                Slot::Resident { tag, note, .. } => Slot::Resident {
+                    order: 0,
+                    tag: self.lru_add(Lru::of_resident(tag), vpn, 0),
+                    note,
+                },
+                // A writeback in flight finds its mark gone and gives its slots back.
+                Slot::Zswap(entry) => Slot::Zswap(ZswapEntry {
+                    writeback: false,
+                    tag: self.zswap_lru_add(vpn, 0),
+                    ..entry
+                }),
+                Slot::Staged { slot, .. } => {
+                    self.staging.set_owner(slot, vpn);
+                    word
+                }
+                // CACHED: none any more.
+                Slot::None | Slot::Cached(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => word,
+            };
+            self.replace_word(vpn, slot);
+        }
+        // What was not under our care (a mapping that grew) is not now either: the scan finds and adopts it.
+        let gaps = self.managed.gaps(from);
+        self.managed.remove(from);
+        self.managed.insert(target);
+        for gap in gaps {
+            let shifted = to.add(gap.start.number() - from.start.number());
+            self.managed.remove(PageRange::new(shifted, gap.pages()));
+        }
+    }
+
+    fn adopt(&mut self, run: PageRange, present_wins: bool) -> u64 {
+        let (mut start, mut adopted) = (run.start, 0);
+        while start < run.end {
+            let adoptable = |inner: &Self, vpn| match inner.table.lookup(vpn) {
+                Slot::None => true,
+                Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => present_wins,
+                Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => false,
+            };
+            let mut end = start;
+            while end < run.end && adoptable(self, end) {
+                end = end.add(1);
+            }
+            let pages = end.number() - start.number();
+            adopted += pages;
+            if pages > 0 {
+                // Folios of at most one staging unit: adopted memory is of unknown temperature.
+                for chunk in (0..pages).step_by(crate::UNIT as usize) {
+                    self.publish_resident_run(start.add(chunk), (pages - chunk).min(u64::from(crate::UNIT)));
+                }
+            }
+            start = end.add(u64::from(pages == 0));
+        }
+        adopted
+    }
+}

@@ -1,0 +1,343 @@
+//! Forking: the engine stands still while the kernel copies it.
+//!
+//! The child gets a copy-on-write copy of this process, pool and swap table included, and from then on serves itself
+//! from that copy. So the copy must be of an engine at rest. Before a fork the agent freezes the engine
+//! ([`Mm::freeze`]); faults are then served without changing anything (the page is mapped, the word stays as it
+//! is), and what would have changed goes to a [`Log`]. After the fork the parent thaws: the log is applied in order. The
+//! child starts from the frozen state, plus the changes that were logged before the fork happened.
+//!
+//! While frozen nothing here allocates: the log's room is taken when the freeze begins.
+
+pub(crate) mod change;
+
+use alloc::vec::Vec;
+
+use lock_api::RawMutex;
+
+use crate::fork::change::Changes;
+use crate::machine::{Machine, Stop};
+use crate::page::{PageRange, Vpn};
+use crate::pages::swap_table::entry::{Blob, Slot};
+use crate::policy::workingset::Balance;
+use crate::swapin::bring::Underway;
+use crate::worker::Worker;
+use crate::zpool::Arena;
+use crate::{Change, Fault, Inner, Mm, PinId};
+
+/// Room of a log. A freeze lasts about a millisecond; a fault takes several microseconds.
+const LOG_MAX: usize = 64 * 1024;
+/// Room kept for changes, which must not be lost; faults stop being logged before.
+const LOG_CHANGES: usize = 4 * 1024;
+
+/// Changes that one read may bring.
+const EVENTS_AT_ONCE: usize = 64;
+
+#[derive(Clone, Copy)]
+enum Logged {
+    /// This page was mapped.
+    Served(Vpn),
+    /// This change was read.
+    Changed(Change),
+}
+
+/// What happened since the freeze, in order.
+pub(crate) struct Log {
+    entries: Vec<Logged>,
+    /// Entries that are older than the fork.
+    at_fork: Option<usize>,
+}
+
+/// Where a page's contents are while the engine is frozen.
+enum Frozen {
+    /// As its word (under this page number, it may have been moved) says.
+    Word(Vpn),
+    /// Dropped since: zeros.
+    Zeros,
+}
+
+impl Log {
+    fn new() -> Self {
+        Self {
+            entries: Vec::with_capacity(LOG_MAX),
+            at_fork: None,
+        }
+    }
+
+    /// Whether a batch of events fits.
+    pub(crate) fn has_room(&self) -> bool {
+        self.entries.len() + EVENTS_AT_ONCE <= LOG_MAX
+    }
+
+    pub(crate) fn push_change(&mut self, change: Change) {
+        assert!(self.entries.len() < LOG_MAX, "has_room is asked before events are read");
+        self.entries.push(Logged::Changed(change));
+    }
+
+    pub(crate) fn push_served(&mut self, vpn: Vpn) {
+        // A page that is not logged stays mapped under its old word: right, but not reclaimed until it is dropped.
+        if self.entries.len() < LOG_MAX - LOG_CHANGES {
+            self.entries.push(Logged::Served(vpn));
+        }
+    }
+
+    pub(crate) fn mark_fork(&mut self) {
+        self.at_fork = Some(self.entries.len());
+    }
+
+    fn changes(&self) -> impl DoubleEndedIterator<Item = Change> + Clone {
+        changes(&self.entries)
+    }
+
+    fn changes_before_fork(&self) -> impl DoubleEndedIterator<Item = Change> {
+        changes(&self.entries[..self.at_fork.unwrap_or(0)])
+    }
+}
+
+fn changes(entries: &[Logged]) -> impl DoubleEndedIterator<Item = Change> + Clone {
+    entries.iter().filter_map(|entry| match *entry {
+        Logged::Changed(change) => Some(change),
+        Logged::Served(_) => None,
+    })
+}
+
+/// Follow changes backwards, from the newest, to where the page was. False: a departure from an address was read after a
+/// landing there, which may have been the other way round (`departing.rs` finds out, when the log is applied).
+fn origin(vpn: Vpn, newest_first: impl Iterator<Item = Change> + Clone) -> (Frozen, bool) {
+    let (mut vpn, mut older, mut is_sure) = (vpn, newest_first, true);
+    while let Some(change) = older.next() {
+        let lands = |vpn: Vpn| move |change: Change| matches!(change, Change::Remap { from, to } if PageRange::new(to, from.pages()).contains(vpn));
+        match change {
+            Change::Remove(range) if range.contains(vpn) => return (Frozen::Zeros, is_sure),
+            Change::Remap { from, to } if lands(vpn)(change) => {
+                vpn = from.start.add(vpn.number() - to.number());
+                is_sure &= !older.clone().any(lands(vpn));
+            }
+            Change::Unmap(from) | Change::Remap { from, .. } if from.contains(vpn) => {
+                return (Frozen::Zeros, is_sure && !older.any(lands(vpn)));
+            }
+            Change::Remove(_) | Change::Unmap(_) | Change::Remap { .. } => {}
+        }
+    }
+    (Frozen::Word(vpn), is_sure)
+}
+
+/// Follow changes forwards, from the oldest, to where the page is. `None`: it was dropped.
+fn destination(vpn: Vpn, oldest_first: &[Change]) -> Option<Vpn> {
+    oldest_first.iter().try_fold(vpn, |vpn, change| match *change {
+        Change::Remove(range) | Change::Unmap(range) if range.contains(vpn) => None,
+        Change::Remap { from, to } if from.contains(vpn) => Some(to.add(vpn.number() - from.start.number())),
+        Change::Remap { from, to } if PageRange::new(to, from.pages()).contains(vpn) => None,
+        Change::Remove(_) | Change::Unmap(_) | Change::Remap { .. } => Some(vpn),
+    })
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Stop changing. No store or writeback may be in flight (the caller is the one thread that does those, or has
+    /// parked it). Returns the pin that keeps the child's swap slots from being overwritten.
+    pub fn freeze(&self) -> PinId {
+        self.with(|inner| {
+            assert!(
+                inner.frozen.is_none() && !inner.is_writing_back,
+                "a freeze begins at rest"
+            );
+            inner.frozen = Some(Log::new());
+            inner.slots.pin_all()
+        })
+    }
+
+    /// Whether the engine is frozen.
+    pub fn is_frozen(&self) -> bool {
+        self.with(|inner| inner.frozen.is_some())
+    }
+
+    /// The changes read before the fork: the child applies them first. Call after the fork was marked.
+    pub fn changes_before_fork(&self, mut f: impl FnMut(Change)) {
+        self.with(|inner| {
+            if let Some(log) = &inner.frozen {
+                log.changes_before_fork().for_each(&mut f);
+            }
+        });
+    }
+
+    /// Go on: apply the log.
+    pub fn thaw(&self) {
+        self.with(|inner| {
+            let Some(log) = inner.frozen.take() else { return };
+            for entry in &log.entries {
+                match *entry {
+                    // Only now is it known what is managed: the changes before this entry are applied.
+                    Logged::Served(vpn) if inner.managed.covers(PageRange::new(vpn, 1)) => inner.publish_resident(vpn),
+                    Logged::Served(_) => {}
+                    Logged::Changed(change) => inner.apply(&self.machine, change),
+                }
+            }
+        })
+    }
+
+    /// In the child: leave the frozen state without its log. Slots of the parent's device are read as `device` from
+    /// now on (0: the parent had none); our own device starts empty.
+    pub fn start_child(&self, device: u8) {
+        let now = self.machine.now_ns();
+        self.waiting_faults.store(0, core::sync::atomic::Ordering::Relaxed);
+        self.with(|inner| {
+            // The log is the parent's and was being written while it was copied; its buffer goes, unread.
+            inner.frozen = None;
+            // What the parent's threads were bringing they brought to the parent.
+            inner.underway = Underway::default();
+            let mut renamed = Vec::new();
+            inner.table.for_each(PageRange::ALL, |_, vpn, slot| match slot {
+                Slot::Swap(blob) if blob.device == 0 => renamed.push((vpn, Slot::Swap(Blob { device, ..blob }))),
+                _ => {}
+            });
+            for (vpn, slot) in renamed {
+                inner.table.publish(vpn, slot);
+            }
+            inner.slots.start_over();
+            // It names slots of the parent's device.
+            inner.balance = Balance::default();
+            inner.begin_sharing(now);
+        });
+    }
+
+    /// The child of that freeze is gone: its swap slots may be written again.
+    pub fn unpin(&self, pin: PinId) {
+        self.with(|inner| inner.slots.unpin(pin));
+    }
+
+    /// Serve a fault of a child that cannot serve itself yet, by `copy_in` into the child: `None` for a page whose contents are
+    /// lost. `changes`: what happened to its mappings since the freeze, before the fork and after, oldest first.
+    pub fn fault_of_child(
+        &self,
+        worker: &mut Worker<M>,
+        vpn: Vpn,
+        changes: &[Change],
+        copy_in: impl FnOnce(Option<&[u8]>),
+    ) {
+        self.with(|inner| {
+            // Whatever order of them was meant: raw system calls of other threads, whose memory a child has no business with.
+            let (origin, _) = origin(vpn, changes.iter().rev().copied());
+            let found = match origin {
+                Frozen::Word(vpn) => inner.contents(self, worker, vpn),
+                Frozen::Zeros => worker.zero_page(),
+            };
+            copy_in(found.then_some(worker.page()));
+        })
+    }
+}
+
+impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
+    /// The changes logged so far; none while nothing is frozen.
+    pub fn logged(&self) -> Vec<Change> {
+        self.0.frozen.iter().flat_map(Log::changes).collect()
+    }
+
+    /// Call `copy_in` with every page whose contents are not mapped, for a child that cannot be managed: at the place
+    /// where the page is after `changes`; `None` if its contents are lost.
+    pub fn for_each_absent(
+        &mut self,
+        mm: &Mm<R, M>,
+        worker: &mut Worker<M>,
+        changes: &[Change],
+        mut copy_in: impl FnMut(Vpn, Option<&[u8]>),
+    ) {
+        for vpn in self.absent() {
+            if let Some(now) = destination(vpn, changes) {
+                let found = self.0.contents(mm, worker, vpn);
+                copy_in(now, found.then_some(worker.page()));
+            }
+        }
+    }
+}
+
+impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
+    /// Call `copy_in` with every page that is stored, which is not mapped then, as long as it
+    /// answers true; `None`: its contents are lost. True: that was all. No word changes: nothing of
+    /// it may leave any more.
+    pub fn bring_back(
+        &mut self,
+        mm: &Mm<R, M>,
+        worker: &mut Worker<M>,
+        mut copy_in: impl FnMut(Vpn, Option<&[u8]>) -> bool,
+    ) -> bool {
+        self.absent().into_iter().all(|vpn| {
+            let found = self.0.contents(mm, worker, vpn);
+            copy_in(vpn, found.then_some(worker.page()))
+        })
+    }
+
+    /// As [`bring_back`](Self::bring_back), for all pages of `range` that were touched, zeros too.
+    pub fn bring_back_range(
+        &mut self,
+        mm: &Mm<R, M>,
+        worker: &mut Worker<M>,
+        range: PageRange,
+        mut copy_in: impl FnMut(Vpn, Option<&[u8]>) -> bool,
+    ) -> bool {
+        let mut absent = Vec::new();
+        self.0.table.for_each(range, |_, vpn, slot| match slot {
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) => {}
+            Slot::Staged { .. } | Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => absent.push(vpn),
+        });
+        absent.into_iter().all(|vpn| {
+            let found = self.0.contents(mm, worker, vpn);
+            copy_in(vpn, found.then_some(worker.page()))
+        })
+    }
+
+    /// Pages that are not mapped and whose contents are no zeros.
+    fn absent(&self) -> Vec<Vpn> {
+        let mut absent = Vec::new();
+        self.0.table.for_each(PageRange::USER, |_, vpn, slot| match slot {
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Filled { word: 0 } => {}
+            Slot::Staged { .. } | Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => {
+                absent.push(vpn);
+            }
+        });
+        absent
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// Serve a fault without changing anything but the log.
+    pub(crate) fn serve_frozen<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Fault
+    where
+        M: Machine<Arena = A>,
+    {
+        let found = match self.frozen.as_ref().map(|log| origin(vpn, log.changes().rev())) {
+            Some((_, false)) => return Fault::Retry,
+            Some((Frozen::Word(at), true)) => self.contents(mm, worker, at),
+            Some((Frozen::Zeros, true)) | None => worker.zero_page(),
+        };
+        if !found {
+            return Fault::Lost;
+        }
+        match mm.machine.copy_in(vpn, worker.page(), true).stop {
+            Some(Stop::Again | Stop::NoMemory) => Fault::Retry,
+            Some(_) => {
+                mm.machine.wake(vpn, 1);
+                Fault::Served
+            }
+            None => {
+                if let Some(log) = &mut self.frozen {
+                    log.push_served(vpn);
+                }
+                Fault::Served
+            }
+        }
+    }
+
+    /// Bring the contents of a page that is not mapped into the worker's page. False: they are lost.
+    fn contents<M>(&self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> bool
+    where
+        M: Machine<Arena = A>,
+    {
+        match self.table.lookup(vpn) {
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) => worker.zero_page(),
+            Slot::Filled { word } => worker.fill_page(word),
+            Slot::Staged { slot, .. } => mm.machine.with_staged(&[slot], |pages| worker.copy_page(pages[0])),
+            Slot::Zswap(entry) => self.pool.with_block(&entry, |block| worker.decompress(block)),
+            Slot::Swap(blob) => worker.read_page(&mm.machine, &blob),
+            Slot::Bad => false,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! How old stored pages are among each other: of each tag of the lists of stored folios, how many words carry it.
+//!
+//! A list says how many pages were added since one of them was; most of those may be gone. Which ones are the next to be sent to the
+//! device follows from how many are left. (Tags repeat after as many segments as there are: what is older than that passes for young.)
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use lock_api::RawMutex;
+
+use crate::Inner;
+use crate::pages::swap_table::entry::{Slot, ZTAG_BITS, ZswapEntry};
+use crate::zpool::Arena;
+use crate::{ZSWAP_COLD_TAGS, ZSWAP_TAGS};
+
+/// Looks at a page's age until the oldest ones are looked for again: that goes over all tags.
+const LOOKS: u32 = 256;
+
+/// Which pages are the oldest.
+#[derive(Clone, Copy, Default)]
+enum Oldest {
+    /// The list has too few segments to tell.
+    #[default]
+    Unknown,
+    /// Of those that came to rest there are enough.
+    Rested,
+    /// They and those whose tag is as old as this one.
+    Since(u32),
+}
+
+/// Stored pages by tag.
+pub(crate) struct Ages {
+    live: Vec<u32>,
+    oldest: Oldest,
+    looks: u32,
+}
+
+impl Default for Ages {
+    fn default() -> Self {
+        Self {
+            live: vec![0; 1 << ZTAG_BITS],
+            oldest: Oldest::Unknown,
+            looks: 0,
+        }
+    }
+}
+
+fn is_rested(tag: u32) -> bool {
+    tag % ZSWAP_TAGS.stride == ZSWAP_COLD_TAGS.first
+}
+
+impl Ages {
+    /// The word of a page changes.
+    pub(crate) fn note(&mut self, before: Slot, after: Slot) {
+        if let Slot::Zswap(ZswapEntry { tag, .. }) = before {
+            self.live[tag as usize] -= 1;
+        }
+        if let Slot::Zswap(ZswapEntry { tag, .. }) = after {
+            self.live[tag as usize] += 1;
+        }
+    }
+
+    /// Pages that came to rest, and the others.
+    fn totals(&self) -> (u64, u64) {
+        (0..).zip(&self.live).fold((0, 0), |(rested, recent), (tag, pages)| {
+            let pages = u64::from(*pages);
+            match is_rested(tag) {
+                true => (rested + pages, recent),
+                false => (rested, recent + pages),
+            }
+        })
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// Whether a stored page with this tag is among the oldest: of so many pages, one. `None`: nobody knows.
+    pub(crate) fn is_among_oldest(&mut self, tag: u32, one_in: u64) -> Option<bool> {
+        if self.ages.looks == 0 {
+            self.ages.looks = LOOKS;
+            self.ages.oldest = self.find_oldest(one_in);
+        }
+        self.ages.looks -= 1;
+        match self.ages.oldest {
+            Oldest::Unknown => None,
+            Oldest::Rested => Some(is_rested(tag)),
+            Oldest::Since(first) => Some(is_rested(tag) || self.zswap_lru.age(tag) >= self.zswap_lru.age(first)),
+        }
+    }
+
+    fn find_oldest(&self, one_in: u64) -> Oldest {
+        let (rested, recent) = self.ages.totals();
+        let wanted = (rested + recent) / one_in;
+        if rested > 0 && rested >= wanted {
+            return Oldest::Rested;
+        }
+        let mut pages = rested;
+        for tag in self.zswap_lru.tags_by_age() {
+            pages += u64::from(self.ages.live[tag as usize]);
+            if pages > wanted {
+                return match pages <= wanted * 2 {
+                    true => Oldest::Since(tag),
+                    false => Oldest::Unknown,
+                };
+            }
+        }
+        Oldest::Unknown
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use crate::Effort;
+    use crate::page::Vpn;
+    use crate::pages::swap_table::entry::Slot;
+    use crate::sim::{ARENA_PAGES, BASE, PAGES, World};
+
+    #[test]
+    fn every_stored_page_is_counted() {
+        let mut world = World::<parking_lot::RawMutex>::new(0, ARENA_PAGES);
+        let pages = || (BASE..BASE + PAGES).map(Vpn::new);
+        pages().for_each(|vpn| world.write(vpn, vpn.number() * 8 + 5));
+        while world.mm.shrink(&mut world.worker, 16, Effort::Urgent).reclaimed > 0 {}
+        pages().step_by(3).for_each(|vpn| world.check(vpn));
+        let (stored, counted) = world.mm.with(|inner| {
+            let stored = pages().filter(|vpn| matches!(inner.table.lookup(*vpn), Slot::Zswap(_)));
+            (stored.count() as u64, inner.ages.totals())
+        });
+        assert!(stored > 0);
+        assert_eq!(counted, (0, stored));
+    }
+}

@@ -1,0 +1,506 @@
+//! Slots of the swap device, in clusters of 512 (`mm/swapfile.c`: SWAPFILE_CLUSTER).
+//!
+//! A slot is a page of the device. It is taken when something is written back, not before, and holds parts of one or
+//! more blobs, which it counts; it is free again when the last of them is. Clusters are
+//! ```text
+//! FREE --alloc--> NONFULL --a run did not fit--> FRAG --no free slot is left--> FULL
+//!   ^                  ^-----a slot is freed-----/---------------------------------/
+//!   \--punched-- DISCARD <--the last slot is freed
+//! ```
+//! Writes fill one cluster after the other, so they are long and sequential; a cluster that has become empty gives its
+//! space back to the filesystem before it is used again.
+//!
+//! After a fork the child reads the slots that its copy of the swap table names, so the parent must not write to them
+//! while the child lives: [`SwapSlots::pin_all`] sets those in use aside, [`SwapSlots::unpin`] returns them.
+//!
+//! Equations that [`SwapSlots::is_valid`] checks: `taken` of a cluster is its slots with a count or a pin; a cluster is FREE or
+//! DISCARD if and only if nothing of it is taken, and FULL if and only if all of it is; `in_use` is the number of slots with a count.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::pages::swap_table::entry::Blob;
+
+/// Slots of a cluster.
+pub const CLUSTER: u32 = 512;
+const BITMAP: usize = CLUSTER as usize / 64;
+
+/// A fork that still needs the slots that were in use when it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinId(u64);
+
+/// A bit for each slot of a cluster.
+type Bitmap = [u64; BITMAP];
+
+struct Pin {
+    id: PinId,
+    /// The slots that were in use, by cluster.
+    slots: BTreeMap<u32, Bitmap>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Free,
+    Nonfull,
+    Frag,
+    Full,
+    Discard,
+    /// Its space is being given back at this moment.
+    Discarding,
+}
+
+struct Cluster {
+    state: State,
+    /// Blobs that lie in each slot, whole or in part, and writers that hold it. Taken while any is not 0.
+    counts: Option<Box<[u16; CLUSTER as usize]>>,
+    /// Slots with a count or a pin.
+    taken: Bitmap,
+}
+
+/// The allocator.
+pub struct SwapSlots {
+    clusters: Vec<Cluster>,
+    free: BTreeSet<u32>,
+    nonfull: BTreeSet<u32>,
+    frag: BTreeSet<u32>,
+    discard: BTreeSet<u32>,
+    /// The cluster that is being filled, from this slot on. It is in `nonfull` too.
+    current: Option<(u32, u32)>,
+    pins: Vec<Pin>,
+    next_pin: u64,
+    max: u64,
+    in_use: u64,
+}
+
+fn bit(bits: &Bitmap, slot: u32) -> bool {
+    bits[(slot / 64) as usize] & 1 << (slot % 64) != 0
+}
+
+fn set_bit(bits: &mut Bitmap, slot: u32) {
+    bits[(slot / 64) as usize] |= 1 << (slot % 64);
+}
+
+/// The first run of `want` clear bits at or after `from`, or else the longest run there: its start and length.
+fn find_run(bits: &Bitmap, from: u32, want: u32) -> (u32, u32) {
+    let (mut best, mut start) = ((from, 0), from);
+    while start < CLUSTER && best.1 < want {
+        let word = bits[(start / 64) as usize];
+        if start.is_multiple_of(64) && word == u64::MAX {
+            start += 64;
+            continue;
+        }
+        let len = (start..CLUSTER)
+            .take_while(|slot| !bit(bits, *slot))
+            .take(want as usize)
+            .count() as u32;
+        if len > best.1 {
+            best = (start, len);
+        }
+        start += len + 1;
+    }
+    best
+}
+
+impl Cluster {
+    fn count(&self, slot: u32) -> u16 {
+        self.counts.as_ref().map_or(0, |counts| counts[slot as usize])
+    }
+
+    fn is_empty(&self) -> bool {
+        self.taken == [0; BITMAP]
+    }
+
+    /// The slots with a count.
+    fn used(&self) -> Bitmap {
+        let mut used = [0; BITMAP];
+        for slot in (0..CLUSTER).filter(|slot| self.count(*slot) > 0) {
+            set_bit(&mut used, slot);
+        }
+        used
+    }
+}
+
+impl SwapSlots {
+    /// A device of at most `max` slots, which takes space as they are written.
+    pub fn new(max: u64) -> Self {
+        Self {
+            clusters: Vec::new(),
+            free: BTreeSet::new(),
+            nonfull: BTreeSet::new(),
+            frag: BTreeSet::new(),
+            discard: BTreeSet::new(),
+            current: None,
+            pins: Vec::new(),
+            next_pin: 0,
+            max,
+            in_use: 0,
+        }
+    }
+
+    /// Slots that hold something of ours.
+    pub fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    /// Whether there is a swap device at all.
+    pub fn is_present(&self) -> bool {
+        self.max > 0
+    }
+
+    /// Whether a slot may be taken, as far as our own limit goes.
+    pub fn has_room(&self) -> bool {
+        self.in_use < self.max
+    }
+
+    /// `memory.swap.max`: slots above it stay until they are freed.
+    pub fn set_max(&mut self, max: u64) {
+        self.max = max;
+    }
+
+    /// Take up to `want` (at most a cluster's) consecutive slots for a writer: the first and how many. Each has a count of 1.
+    /// `None`: the device is full.
+    pub fn alloc(&mut self, want: u32) -> Option<(u32, u32)> {
+        let room = self.max.saturating_sub(self.in_use);
+        let want = want.min(CLUSTER).min(u32::try_from(room).unwrap_or(u32::MAX));
+        if want == 0 {
+            return None;
+        }
+        let (cluster, (start, len)) = self.find(want)?;
+        let counts = self.clusters[cluster as usize]
+            .counts
+            .get_or_insert_with(|| Box::new([0; CLUSTER as usize]));
+        counts[start as usize..(start + len) as usize].fill(1);
+        for slot in start..start + len {
+            set_bit(&mut self.clusters[cluster as usize].taken, slot);
+        }
+        self.in_use += u64::from(len);
+        self.current = Some((cluster, start + len));
+        if self.clusters[cluster as usize].taken == [u64::MAX; BITMAP] {
+            self.current = None;
+            self.enlist(cluster, State::Full);
+        }
+        Some((cluster * CLUSTER + start, len))
+    }
+
+    /// A cluster and a run in it.
+    fn find(&mut self, want: u32) -> Option<(u32, (u32, u32))> {
+        if let Some((cluster, next)) = self.current {
+            let run = find_run(&self.clusters[cluster as usize].taken, next, want);
+            if run.1 == want {
+                return Some((cluster, run));
+            }
+            self.current = None;
+        }
+        if let Some(cluster) = self.free.pop_first() {
+            self.enlist(cluster, State::Nonfull);
+            return Some((cluster, (0, want)));
+        }
+        while let Some(cluster) = self.nonfull.first().copied() {
+            let run = find_run(&self.clusters[cluster as usize].taken, 0, want);
+            if run.1 == want {
+                return Some((cluster, run));
+            }
+            self.enlist(cluster, State::Frag);
+        }
+        self.grow()
+            .or_else(|| self.discard.first().copied())
+            .map(|cluster| {
+                self.enlist(cluster, State::Nonfull);
+                (cluster, (0, want))
+            })
+            .or_else(|| self.find_in_fragments(want))
+    }
+
+    /// One cluster more, if the device may have it.
+    fn grow(&mut self) -> Option<u32> {
+        let cluster = self.clusters.len() as u64;
+        let limit = self
+            .max
+            .div_ceil(u64::from(CLUSTER))
+            .min(1 << (Blob::AT_BITS - 8 - CLUSTER.ilog2()));
+        (cluster < limit).then(|| {
+            self.clusters.push(Cluster {
+                state: State::Free,
+                counts: None,
+                taken: [0; BITMAP],
+            });
+            cluster as u32
+        })
+    }
+
+    /// The longest run of the first cluster that has any.
+    fn find_in_fragments(&mut self, want: u32) -> Option<(u32, (u32, u32))> {
+        self.frag.iter().find_map(|cluster| {
+            let run = find_run(&self.clusters[*cluster as usize].taken, 0, want);
+            (run.1 > 0).then_some((*cluster, run))
+        })
+    }
+
+    /// Move a cluster to the list of `state`.
+    fn enlist(&mut self, cluster: u32, state: State) {
+        for list in [&mut self.free, &mut self.nonfull, &mut self.frag, &mut self.discard] {
+            list.remove(&cluster);
+        }
+        self.clusters[cluster as usize].state = state;
+        match state {
+            State::Free => self.free.insert(cluster),
+            State::Nonfull => self.nonfull.insert(cluster),
+            State::Frag => self.frag.insert(cluster),
+            State::Discard => self.discard.insert(cluster),
+            State::Full | State::Discarding => true,
+        };
+    }
+
+    /// A blob lies in these slots now.
+    pub fn add(&mut self, blob: &Blob) {
+        let (first, last) = blob.slots();
+        for slot in first..=last {
+            let cluster = &mut self.clusters[(slot / CLUSTER) as usize];
+            match &mut cluster.counts {
+                Some(counts) if counts[(slot % CLUSTER) as usize] > 0 => counts[(slot % CLUSTER) as usize] += 1,
+                _ => unreachable!("a blob is put into slots that its writer holds"),
+            }
+        }
+    }
+
+    /// A blob is gone.
+    pub fn free(&mut self, blob: &Blob) {
+        let (first, last) = blob.slots();
+        self.put(first, last + 1 - first);
+    }
+
+    /// Take one count off each of `slots` slots: a writer is done with them, or a blob is gone.
+    pub fn put(&mut self, first: u32, slots: u32) {
+        for slot in first..first + slots {
+            let (at, within) = (slot / CLUSTER, slot % CLUSTER);
+            let cluster = &mut self.clusters[at as usize];
+            let count = cluster.counts.as_mut().map(|counts| &mut counts[within as usize]);
+            match count {
+                Some(count) if *count > 0 => *count -= 1,
+                _ => panic!("freeing a swap slot that is not in use"),
+            }
+            if cluster.count(within) == 0 {
+                self.in_use -= 1;
+                self.release(at, within);
+            }
+        }
+    }
+
+    /// As [`put`](Self::put), by a writer whose write failed: the next one gets these slots, and
+    /// not ever more that were never written, since what is known of each costs memory.
+    pub fn put_unwritten(&mut self, first: u32, slots: u32) {
+        self.put(first, slots);
+        let (cluster, start) = (first / CLUSTER, first % CLUSTER);
+        match self.clusters[cluster as usize].state {
+            State::Discard => self.enlist(cluster, State::Free),
+            State::Nonfull => self.current = Some((cluster, start)),
+            State::Free | State::Frag | State::Full | State::Discarding => {}
+        }
+    }
+
+    /// Slot `within` of cluster `at` has no count any more.
+    fn release(&mut self, at: u32, within: u32) {
+        let is_pinned = |pin: &Pin| pin.slots.get(&at).is_some_and(|bits| bit(bits, within));
+        if self.pins.iter().any(is_pinned) {
+            return;
+        }
+        let cluster = &mut self.clusters[at as usize];
+        cluster.taken[(within / 64) as usize] &= !(1 << (within % 64));
+        self.look_at(at);
+        // What a writer did not need is where the next one goes on.
+        if let Some((current, next)) = &mut self.current
+            && *current == at
+        {
+            *next = (*next).min(within);
+        }
+    }
+
+    /// A cluster has lost slots: is it empty?
+    fn look_at(&mut self, at: u32) {
+        let cluster = &mut self.clusters[at as usize];
+        if cluster.is_empty() {
+            cluster.counts = None;
+            self.current.take_if(|(current, _)| *current == at);
+            self.enlist(at, State::Discard);
+        } else if matches!(cluster.state, State::Frag | State::Full) && cluster.taken != [u64::MAX; BITMAP] {
+            self.enlist(at, State::Nonfull);
+        }
+    }
+
+    /// An empty cluster whose space is to be given back: its first slot. [`discarded`](Self::discarded) ends it.
+    pub fn begin_discard(&mut self) -> Option<u32> {
+        let cluster = self.discard.first().copied()?;
+        self.enlist(cluster, State::Discarding);
+        Some(cluster * CLUSTER)
+    }
+
+    /// The space of the cluster that begins with slot `first` was given back.
+    pub fn discarded(&mut self, first: u32) {
+        self.enlist(first / CLUSTER, State::Free);
+    }
+
+    /// Keep every slot in use now from being written until [`unpin`](Self::unpin).
+    pub fn pin_all(&mut self) -> PinId {
+        self.next_pin += 1;
+        let id = PinId(self.next_pin);
+        let used = (0..)
+            .zip(&self.clusters)
+            .filter(|(_, cluster)| cluster.counts.is_some());
+        let slots = used.map(|(at, cluster)| (at, cluster.used())).collect();
+        self.pins.push(Pin { id, slots });
+        id
+    }
+
+    /// The child of that pin is gone.
+    pub fn unpin(&mut self, id: PinId) {
+        let Some(at) = self.pins.iter().position(|pin| pin.id == id) else {
+            return;
+        };
+        let gone = self.pins.remove(at);
+        for at in gone.slots.keys().copied() {
+            let mut taken = self.clusters[at as usize].used();
+            for bits in self.pins.iter().filter_map(|pin| pin.slots.get(&at)) {
+                taken.iter_mut().zip(bits).for_each(|(word, bits)| *word |= bits);
+            }
+            self.clusters[at as usize].taken = taken;
+            if matches!(
+                self.clusters[at as usize].state,
+                State::Nonfull | State::Frag | State::Full
+            ) {
+                self.look_at(at);
+            }
+        }
+    }
+
+    /// In a forked child: the slots belong to the parent's device; ours is empty.
+    pub fn start_over(&mut self) {
+        *self = Self::new(self.max);
+    }
+
+    /// Whether the equations above hold.
+    #[cfg(test)]
+    fn is_valid(&self) -> bool {
+        let mut in_use = 0;
+        for (at, cluster) in (0..).zip(&self.clusters) {
+            let mut taken = cluster.used();
+            in_use += taken.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+            for bits in self.pins.iter().filter_map(|pin| pin.slots.get(&at)) {
+                taken.iter_mut().zip(bits).for_each(|(word, bits)| *word |= bits);
+            }
+            let is_idle = matches!(cluster.state, State::Free | State::Discard | State::Discarding);
+            let is_full = taken == [u64::MAX; BITMAP];
+            if taken != cluster.taken || is_idle != cluster.is_empty() || is_full != (cluster.state == State::Full) {
+                return false;
+            }
+        }
+        in_use == self.in_use
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::test::config;
+    use alloc::collections::BTreeSet;
+    use proptest::prelude::*;
+    use uzswap_acomp::Codec;
+
+    const OPS_MAX: usize = if cfg!(miri) { 15 } else { 200 };
+    const LEN_MAX: u32 = if cfg!(miri) { 40 } else { 400 };
+
+    fn page(slot: u32) -> Blob {
+        let at = u64::from(slot) * 256;
+        Blob {
+            device: 0,
+            at,
+            len: 4096,
+            codec: Codec::Raw,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(config(256, 3))]
+        #[test]
+        fn never_hands_out_a_slot_twice(ops in proptest::collection::vec((0..6u8, 1..LEN_MAX), 1..OPS_MAX)) {
+            const MAX: u64 = 1300;
+            let (mut slots, mut live, mut pins) = (SwapSlots::new(MAX), BTreeSet::new(), Vec::new());
+            for (op, n) in ops {
+                match op {
+                    0 | 1 => if let Some((start, len)) = slots.alloc(n) {
+                        prop_assert!(len >= 1 && start + len <= CLUSTER * 3);
+                        for slot in start..start + len {
+                            prop_assert!(live.insert(slot));
+                            prop_assert!(pins.iter().all(|(_, set): &(PinId, BTreeSet<u32>)| !set.contains(&slot)));
+                        }
+                    } else {
+                        let pinned = pins.iter().flat_map(|(_, set)| set.iter());
+                        let taken = live.iter().chain(pinned).collect::<BTreeSet<_>>().len();
+                        prop_assert!(live.len() as u64 == MAX || taken == CLUSTER as usize * 3);
+                    },
+                    // A few at a time, neighbours or not.
+                    2 => for slot in live.iter().copied().filter(|slot| slot % 7 == n % 7).take(n as usize).collect::<Vec<_>>() {
+                        live.remove(&slot);
+                        slots.free(&page(slot));
+                    },
+                    3 => for slot in live.range(n..n + 300).copied().collect::<Vec<_>>() {
+                        live.remove(&slot);
+                        slots.free(&page(slot));
+                    },
+                    4 => if let Some(first) = slots.begin_discard() {
+                        prop_assert!(live.range(first..first + CLUSTER).next().is_none());
+                        slots.discarded(first);
+                    },
+                    _ => if pins.len() < 2 { pins.push((slots.pin_all(), live.clone())) } else { slots.unpin(pins.remove(0).0) },
+                }
+                prop_assert_eq!(slots.in_use(), live.len() as u64);
+                prop_assert!(slots.is_valid());
+            }
+        }
+    }
+
+    #[test]
+    fn a_slot_is_free_when_its_last_blob_is() {
+        let mut slots = SwapSlots::new(10);
+        let (first, len) = slots.alloc(3).unwrap();
+        assert_eq!((first, len), (0, 3));
+        let blob = |at, len| Blob {
+            device: 0,
+            at,
+            len,
+            codec: Codec::Lz4,
+        };
+        // The second straddles slots 0 and 1.
+        let blobs = [blob(0, 3000), blob(188, 2000), blob(314, 1000)];
+        blobs.iter().for_each(|blob| slots.add(blob));
+        slots.put(0, 3);
+        assert_eq!(slots.in_use(), 2, "nothing was put into slot 2");
+        slots.free(&blobs[0]);
+        assert_eq!(slots.in_use(), 2);
+        slots.free(&blobs[1]);
+        assert_eq!(slots.in_use(), 1);
+        assert_eq!(slots.alloc(1), Some((0, 1)), "the writer goes on where there is room");
+        slots.free(&blobs[2]);
+        assert_eq!(slots.in_use(), 1);
+    }
+
+    #[test]
+    fn runs_are_contiguous_while_there_is_room_and_empty_clusters_come_back() {
+        let mut slots = SwapSlots::new(4 * 512);
+        for round in 0..64 {
+            assert_eq!(slots.alloc(32), Some((round * 32, 32)));
+        }
+        assert_eq!(slots.alloc(32), None);
+        (512..1024).for_each(|slot| slots.free(&page(slot)));
+        (0..512).step_by(2).for_each(|slot| slots.free(&page(slot)));
+        assert_eq!(slots.begin_discard(), Some(512));
+        assert_eq!(slots.begin_discard(), None);
+        let (start, len) = slots.alloc(32).unwrap();
+        assert!(
+            start < 512 && len == 1,
+            "a cluster is not used while its space is given back"
+        );
+        slots.discarded(512);
+        assert_eq!(slots.alloc(32), Some((512, 32)));
+    }
+}

@@ -1,0 +1,335 @@
+//! What the neighbours of a page are worth, where faults do not come in sequence.
+//!
+//! Of a page that was mapped along with its neighbour nobody sees whether it is touched: user space has no accessed bit. So now and
+//! then a load brings its page alone (a *probe*), and the neighbours that it would have brought are watched for a while. The kernel counts
+//! hits of its readahead in the swap cache to the same end (swap_vma_readahead in mm/swap_state.c).
+//!
+//! In the long run every page is touched, and one that is brought early takes the place of another. So what counts is how many more
+//! of the neighbours are faulted than chance would have it, were all stored pages as likely as each other. A page from the pool is brought with its
+//! neighbours if many of them are wanted soon; one from the device already if neighbours are wanted more than others, since the wait for it costs as much
+//! as many pages that were brought for nothing: hot pages lie beside each other, though which is touched next is nobody's guess. But what is
+//! wanted only after it has left again was brought for nothing in any case, so nobody looks for longer than a page stays that nothing is known of
+//! ([`Span`]): a page that is touched now and then has others like it beside it, and they fill memory where the hot ones are there already. Those are
+//! read, as one read costs as much as another, but not mapped: they go to the pool ([`read_along`](crate::swapin::read_along)).
+
+use crate::page::{PageRange, Vpn};
+
+/// Probes that are watched at a time.
+const PROBES: usize = 64;
+/// They follow each other in as many faults as one part in so many of the stored pages, of which there are so many at least, or in so many
+/// times as many as a page stays for, if that is less.
+const HORIZON: u64 = 8;
+const STORED_LEAST: u64 = 1024;
+const STAYS: u64 = 4;
+/// Faults from one probe to the next at least (a prime: patterns have periods).
+const EVERY_LEAST: u64 = 17;
+/// Faults after which a probe has a say.
+const AGE_LEAST: u64 = 64;
+/// Faults between two verdicts.
+const JUDGE_EVERY: u64 = 16;
+/// Neighbours that are watched at least for a verdict.
+const WATCHED_LEAST: f32 = 32.0;
+/// log2 of the pages of an aligned folio that are near to each other.
+const NEAR_ORDER: u32 = 2;
+/// A neighbour that is read along is worth it if one in so many is wanted while it stays.
+const READ_SHARE: f32 = 20.0;
+
+/// What faults are counted against.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    stored: u64,
+    /// How long a page stays that is brought along.
+    stay: u64,
+}
+
+impl Span {
+    /// About `stored` pages are, and so many resident ones leave before one that is mapped now, unless it proves that it is wanted: four with each
+    /// fault, since that is what is to be judged. Where they are more than half of the stored ones no probe is watched for so long.
+    pub(crate) fn new(stored: u64, before: u64) -> Self {
+        Self {
+            stored: stored.max(STORED_LEAST),
+            stay: (before >> NEAR_ORDER).max(AGE_LEAST),
+        }
+    }
+
+    /// In how many faults as many probes follow each other as are watched at a time.
+    fn horizon(self) -> u64 {
+        (self.stored / HORIZON).min(self.stay * STAYS)
+    }
+}
+
+/// Which neighbours are worth bringing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worth {
+    None,
+    /// The near ones are worth reading, but not the memory: they go to the pool.
+    Pool,
+    Near,
+    All,
+}
+
+struct Probe {
+    /// The page that was loaded alone, and it with its neighbours.
+    own: Vpn,
+    run: PageRange,
+    /// The near ones, and the others.
+    neighbours: [u64; 2],
+    /// Of the near ones, and of the others.
+    wanted: [u64; 2],
+    /// Faults before it was.
+    since: u64,
+    /// For how many faults its neighbours would have stayed.
+    stay: u64,
+}
+
+fn is_near(own: Vpn, page: Vpn) -> bool {
+    page.number() >> NEAR_ORDER == own.number() >> NEAR_ORDER
+}
+
+/// What became of neighbours that are watched.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    watched: f32,
+    wanted: f32,
+    by_chance: f32,
+    /// Of those watched and those wanted, how many were watched for as long as they would have stayed.
+    stayed: [f32; 2],
+}
+
+impl Seen {
+    /// A fault that is spared costs about twice as much as a page that was brought for nothing. `None`: nobody knows.
+    fn is_worth_a_load(self) -> Option<bool> {
+        (self.watched >= WATCHED_LEAST).then_some(self.wanted - self.by_chance >= self.watched * 0.4)
+    }
+
+    /// Whether they are wanted while they stay, and at all.
+    fn is_worth_a_read(self) -> Option<bool> {
+        let [watched, wanted] = self.stayed;
+        match watched >= WATCHED_LEAST && wanted * READ_SHARE < watched {
+            true => Some(false),
+            false => self.is_warm(),
+        }
+    }
+
+    /// So many more than by chance that it is none, or so few that there is nothing to it.
+    fn is_warm(self) -> Option<bool> {
+        if self.wanted >= self.by_chance * 1.6 + 4.0 {
+            return Some(true);
+        }
+        (self.by_chance >= 4.0 && self.wanted < self.by_chance * 1.3).then_some(false)
+    }
+}
+
+/// What was seen lately.
+pub(crate) struct Locality {
+    faults: u64,
+    next: u64,
+    probes: [Option<Probe>; PROBES],
+    hand: usize,
+    is_near_worth_a_load: bool,
+    /// The near ones, and the others.
+    are_worth_a_read: [bool; 2],
+    is_near_warm: bool,
+}
+
+impl Default for Locality {
+    fn default() -> Self {
+        Self {
+            faults: 0,
+            next: EVERY_LEAST,
+            probes: [const { None }; PROBES],
+            hand: 0,
+            is_near_worth_a_load: true,
+            are_worth_a_read: [true; 2],
+            is_near_warm: true,
+        }
+    }
+}
+
+impl Locality {
+    /// A stored page is faulted. Whether what was seen is to be judged anew.
+    pub(crate) fn note_load(&mut self, vpn: Vpn) -> bool {
+        self.faults += 1;
+        for probe in self.probes.iter_mut().flatten() {
+            if probe.run.contains(vpn) && vpn != probe.own && self.faults - probe.since <= probe.stay {
+                probe.wanted[usize::from(!is_near(probe.own, vpn))] += 1;
+            }
+        }
+        self.faults.is_multiple_of(JUDGE_EVERY)
+    }
+
+    /// Whether this load is to be a probe.
+    pub(crate) fn is_probe(&self) -> bool {
+        self.faults >= self.next
+    }
+
+    /// `vpn`, one of `pages` neighbours, is loaded alone, to see whether the others are faulted.
+    pub(crate) fn watch(&mut self, vpn: Vpn, pages: &[Vpn], span: Span) {
+        let (Some(first), true) = (pages.first(), pages.len() > 1) else {
+            return;
+        };
+        self.next = self.faults + (span.horizon() / PROBES as u64).max(EVERY_LEAST);
+        let run = PageRange::new(*first, pages.len() as u64);
+        let near = run.iter().filter(|page| is_near(vpn, *page)).count() as u64;
+        self.probes[self.hand] = Some(Probe {
+            own: vpn,
+            run,
+            neighbours: [near - 1, run.pages() - near],
+            wanted: [0; 2],
+            since: self.faults,
+            stay: span.stay,
+        });
+        self.hand = (self.hand + 1) % PROBES;
+    }
+
+    /// Whether neighbours are worth it.
+    pub(crate) fn judge(&mut self, span: Span) {
+        let (now, mut seen) = (self.faults, [Seen::default(); 2]);
+        for probe in &mut self.probes {
+            // Of a scan there are many faults and no probes: those from before it would be full of what it has passed.
+            let _ = probe.take_if(|probe| now - probe.since > span.horizon() * 2);
+        }
+        for probe in self.probes.iter().flatten() {
+            let age = now - probe.since;
+            if age < AGE_LEAST {
+                continue;
+            }
+            let chance = age.min(probe.stay) as f32 / span.stored as f32;
+            for ((seen, neighbours), wanted) in seen.iter_mut().zip(probe.neighbours).zip(probe.wanted) {
+                seen.watched += neighbours as f32;
+                seen.wanted += wanted.min(neighbours) as f32;
+                seen.by_chance += neighbours as f32 * chance;
+                if age >= probe.stay {
+                    seen.stayed[0] += neighbours as f32;
+                    seen.stayed[1] += wanted.min(neighbours) as f32;
+                }
+            }
+        }
+        if let Some(verdict) = seen[0].is_worth_a_load() {
+            self.is_near_worth_a_load = verdict;
+        }
+        self.is_near_warm = seen[0].is_warm().unwrap_or(self.is_near_warm);
+        for (worth, seen) in self.are_worth_a_read.iter_mut().zip(seen) {
+            *worth = seen.is_worth_a_read().unwrap_or(*worth);
+        }
+    }
+
+    /// Which neighbours are worth bringing. From the pool it is the near ones at most.
+    pub(crate) fn worth(&self, is_on_device: bool) -> Worth {
+        match (is_on_device, self.are_worth_a_read, self.is_near_worth_a_load) {
+            (true, [true, true], _) => Worth::All,
+            (true, [true, false], _) | (false, _, true) => Worth::Near,
+            (true, [false, _], _) if self.is_near_warm => Worth::Pool,
+            (true, [false, _], _) | (false, _, false) => Worth::None,
+        }
+    }
+}
+
+impl Worth {
+    /// The part of `window` around `vpn` that is worth bringing.
+    pub(crate) fn narrow(self, window: PageRange, vpn: Vpn) -> PageRange {
+        let start = vpn.number() >> NEAR_ORDER << NEAR_ORDER;
+        let near = PageRange::new(Vpn::new(start), 1 << NEAR_ORDER);
+        match self {
+            Self::All => window,
+            Self::Near | Self::Pool => PageRange {
+                start: window.start.max(near.start),
+                end: window.end.min(near.end),
+            },
+            Self::None => PageRange::new(vpn, 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    const STORED: u64 = 20_000;
+    const SPAN: Span = Span {
+        stored: STORED,
+        stay: STORED / 4,
+    };
+
+    /// Loads of `next()`, each a probe of what is left of its eight pages when it is its turn.
+    fn loads(locality: &mut Locality, n: u32, next: impl FnMut() -> u64) {
+        loads_of(locality, SPAN, n, next);
+    }
+
+    fn loads_of(locality: &mut Locality, span: Span, n: u32, mut next: impl FnMut() -> u64) {
+        for _ in 0..n {
+            let vpn = Vpn::new(next());
+            if locality.note_load(vpn) {
+                locality.judge(span);
+            }
+            if locality.is_probe() {
+                let pages: Vec<Vpn> = PageRange::new(vpn, 8 - vpn.number() % 8).iter().collect();
+                locality.watch(vpn, &pages, span);
+            }
+        }
+    }
+
+    fn random(x: &mut u64) -> u64 {
+        *x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        *x >> 40
+    }
+
+    #[test]
+    fn neighbours_that_are_wanted_soon_are_brought() {
+        let (mut locality, mut x) = (Locality::default(), 1);
+        assert_eq!(
+            [false, true].map(|device| locality.worth(device)),
+            [Worth::Near, Worth::All]
+        );
+        loads(&mut locality, 20_000, || random(&mut x) % STORED);
+        assert_eq!([false, true].map(|device| locality.worth(device)), [Worth::None; 2]);
+        // Windows here and there, three pages of four.
+        let (mut vpn, mut turn) = (0, 0);
+        loads(&mut locality, 20_000, || {
+            turn += 1;
+            match (turn % 4, vpn % 4) {
+                (0, _) => return random(&mut x) | 1 << 30,
+                (_, 3) => vpn = random(&mut x) / 4 * 4,
+                _ => vpn += 1,
+            }
+            vpn
+        });
+        assert_eq!(locality.worth(false), Worth::Near);
+        assert_ne!(locality.worth(true), Worth::None);
+    }
+
+    #[test]
+    fn what_is_wanted_after_it_has_left_again_is_not_brought() {
+        let (mut locality, mut x) = (Locality::default(), 1);
+        // One cluster in five, of which each page is loaded once in 4,000 times.
+        let mut warm = || {
+            let cluster = random(&mut x) % (STORED / 20);
+            cluster * 20 + random(&mut x) % 4
+        };
+        loads(&mut locality, 20_000, &mut warm);
+        assert_eq!(locality.worth(true), Worth::Near);
+        let hot_ones_are_there = Span { stay: 100, ..SPAN };
+        loads_of(&mut locality, hot_ones_are_there, 2000, &mut warm);
+        assert_eq!(locality.worth(true), Worth::Pool);
+        loads(&mut locality, 20_000, &mut warm);
+        assert_eq!(locality.worth(true), Worth::Near);
+    }
+
+    #[test]
+    fn where_hot_pages_lie_together_they_are_brought_from_the_device() {
+        let (mut locality, mut x) = (Locality::default(), 1);
+        loads(&mut locality, 20_000, || random(&mut x) % STORED);
+        assert_eq!(locality.worth(true), Worth::None);
+        // One cluster in five, each of its pages at any time.
+        loads(&mut locality, 20_000, || {
+            let cluster = random(&mut x) % (STORED / 20);
+            cluster * 20 + random(&mut x) % 4
+        });
+        assert_eq!(
+            [false, true].map(|device| locality.worth(device)),
+            [Worth::None, Worth::Near]
+        );
+    }
+}

@@ -1,0 +1,506 @@
+//! Reclaim: choose folios, take them out of the mapping, store those that stay cold.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use lock_api::RawMutex;
+
+use crate::flight::leaving::PAGES_MAX;
+use crate::machine::{Machine, Stop, Unwritten};
+use crate::page::{PageRange, Vpn};
+use crate::pages::list_lru::LruEntry;
+use crate::pages::range_set::RangeSet;
+use crate::pages::resident::Lru;
+use crate::pages::staging::StagedRun;
+use crate::pages::swap_table::entry::Slot;
+use crate::reclaim::spent::Spent;
+use crate::vmstat::Item;
+use crate::worker::Worker;
+use crate::zpool::Arena;
+use crate::{Inner, Mm, SwapOut, UNIT};
+
+/// Pages that reclaim looks at in one go (SWAP_CLUSTER_MAX).
+const CLUSTER_MAX: u32 = 32;
+/// Slots of the run that isolated pages are packed into.
+const BATCH_SLOTS: u32 = UNIT * 4;
+/// Of what relatives do not share, at most one in so many pages waits in staging.
+const STAGED_SHARE: u64 = 4;
+/// How long pages are isolated under one hold of the lock, at least one entry, and how many pages of one entry end it. Each run costs a TLB flush, which is
+/// 15 to 20 us while a thread of the process is on another core and 1.5 us while none is. A program with one thread is on none while its
+/// fault waits for the lock, so what leaves page by page leaves together.
+const HOLD_NS: u64 = 500_000;
+const MANY: u32 = 16;
+/// Pages that turn out to be needed in a round in which nothing else is left.
+const NEEDED_MAX: u32 = 32;
+/// Ranges remembered for [`Scan::shared`] and [`Scan::unmovable`].
+const REMEMBERED_MAX: usize = 64;
+
+/// How far a round of reclaim goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Some staged frames keep waiting for their second chance.
+    Background,
+    /// Every staged frame may be stored.
+    Requested,
+    /// As that, and when nothing is left to take, the pool's oldest pages are written back.
+    Urgent,
+}
+
+/// What one round of reclaim came to.
+#[derive(Default, Debug)]
+pub struct Scan {
+    /// Pages stored in the pool or written to the device.
+    pub reclaimed: u64,
+    /// Pages taken out of the mapping in this round.
+    pub isolated: u32,
+    /// Pages that could not move because the kernel pins them or a forked process has them that we do not know of. If nothing else is
+    /// left, breaking the sharing (outside the lock) and [`Mm::isolate_range`] gets at the latter. Of those that we know of:
+    /// [`Mm::take_shared`].
+    pub shared: Vec<PageRange>,
+    /// Pages that could not move because of what may be done with their mapping:
+    /// [`Mm::isolate_by_copy`] gets at those that are not to be written to.
+    pub unmovable: Vec<PageRange>,
+    /// Pages passed over since they are needed.
+    pub needed: u32,
+    /// Reclaim must wait until events were read.
+    pub again: bool,
+    /// Nothing is left that could be isolated or stored.
+    pub is_dry: bool,
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// One round: isolate about `want` pages, then store the oldest staged runs: in the background until `staged_target` frames
+    /// wait, else until none does or as many as wanted were stored.
+    pub fn shrink(&self, worker: &mut Worker<M>, want: u32, effort: Effort) -> Scan {
+        let mut scan = Scan::default();
+        let bypasses = self.bypasses_zswap();
+        if !bypasses && !self.is_enabled() {
+            return scan;
+        }
+        if effort == Effort::Background {
+            self.compact_emptied();
+        }
+        if !bypasses && self.is_pool_full() {
+            self.stat.add(Item::PoolLimitHit, 1);
+            self.with(|inner| inner.drop_cached(u64::from(CLUSTER_MAX * 2)));
+            // Oldest out first; sending the newest page to the device instead would invert the LRU.
+            scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
+            if self.is_pool_full() {
+                return scan;
+            }
+        }
+        if !bypasses && effort == Effort::Background {
+            scan.reclaimed += self.give_way(worker);
+            if scan.reclaimed > 0 {
+                return scan;
+            }
+        }
+        let has_looked = self.isolate(want.clamp(CLUSTER_MAX, UNIT * 32), &mut scan);
+        let target = match effort {
+            Effort::Background => self.with(|inner| inner.staged_target(self.config.staged_target)),
+            Effort::Requested | Effort::Urgent => 0,
+        };
+        let mut spent = Spent::default();
+        let staged = |spent: &Spent| {
+            let frames = self.with(|inner| inner.staging.frames());
+            frames.saturating_sub(spent.slots())
+        };
+        let mut left = staged(&spent);
+        while left > target {
+            let stored = if bypasses {
+                self.swap_out_oldest(worker, &mut spent)
+            } else {
+                self.store_oldest(worker, &mut spent)
+            };
+            let Some(stored) = stored else { break };
+            scan.reclaimed += stored;
+            // In the background as many as are isolated, as a rule, or many more, where fewer are to wait than did.
+            let most = if effort == Effort::Background { want * 2 } else { want };
+            let is_enough = scan.reclaimed >= u64::from(most);
+            // Nothing stored, and no frame given up either: what was refused now would be refused again.
+            let before = core::mem::replace(&mut left, staged(&spent));
+            let is_stuck = stored == 0 && left >= before;
+            if is_enough || is_stuck || (!bypasses && self.is_pool_full()) {
+                break;
+            }
+        }
+        self.give_up_spent(&mut spent);
+        if !bypasses {
+            self.shrink_zswap(worker, scan.reclaimed);
+        }
+        scan.is_dry = has_looked && !scan.again && scan.reclaimed == 0 && scan.isolated == 0;
+        // Not what a relative has too, while there are resident pages that would free more.
+        if scan.is_dry && effort == Effort::Urgent && !self.with(|inner| inner.has_shared()) {
+            scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
+        }
+        scan
+    }
+
+    /// Store the run that has been staged longest, if more frames are staged than wait for a second chance and zswap takes any.
+    /// Returns how many pages were stored.
+    pub fn store_staged(&self, worker: &mut Worker<M>) -> u64 {
+        let waits = self.with(|inner| inner.staging.frames() > inner.staged_target(self.config.staged_target));
+        let takes = !self.bypasses_zswap() && self.is_enabled() && !self.is_pool_full();
+        let mut spent = Spent::default();
+        let stored = (waits && takes)
+            .then(|| self.store_oldest(worker, &mut spent))
+            .flatten();
+        self.give_up_spent(&mut spent);
+        stored.unwrap_or(0)
+    }
+
+    /// Take the coldest folios out of their mapping until `want` pages are staged or everything was looked at once.
+    /// False: it is not for us to take any.
+    fn isolate(&self, want: u32, scan: &mut Scan) -> bool {
+        let Some(isolation) = self.machine.begin_isolation() else {
+            scan.again = true;
+            return false;
+        };
+        let mut batch = Batch::default();
+        let mut budget = self.with(|inner| inner.lru_len()).min(want as usize * 4 + 256);
+        let mut goes_on = true;
+        while goes_on && budget > 0 {
+            goes_on = self.with_for_reclaim(|inner| inner.isolate(self, &mut batch, &mut budget, want, scan));
+        }
+        if self.machine.copies() {
+            self.give_up_leaving(&isolation);
+        }
+        self.with(|inner| batch.finish(inner));
+        true
+    }
+
+    /// Take the resident pages of `range`, which refuse to move ([`Scan::unmovable`]), by copying
+    /// them. Returns how many were isolated. Only for the thread that copies where none move.
+    pub fn isolate_by_copy(&self, isolation: &M::Isolation, range: PageRange) -> u64 {
+        let mut scan = Scan::default();
+        let (mut refused, mut at) = (0, range.start);
+        while at < range.end && !scan.again {
+            let mut batch = Batch::default();
+            at = self.with(|inner| inner.copy_run(self, &mut batch, PageRange { start: at, ..range }, &mut scan));
+            refused += self.give_up_leaving(isolation);
+            self.with(|inner| batch.finish(inner));
+        }
+        u64::from(scan.isolated) - refused
+    }
+
+    /// Try again for pages of `range` whose sharing was broken. Returns how many were isolated.
+    pub fn isolate_range(&self, range: PageRange) -> u32 {
+        if self.machine.copies() {
+            // Nothing refuses for being shared.
+            return 0;
+        }
+        self.with(|inner| {
+            let mut scan = Scan::default();
+            let mut batch = Batch::default();
+            if inner.frozen.is_none() {
+                for vpn in range.iter() {
+                    if matches!(inner.table.lookup(vpn), Slot::Resident { .. } | Slot::Cached(_)) {
+                        inner.isolate_run(self, &mut batch, PageRange::new(vpn, 1), false, &mut scan);
+                    }
+                }
+            }
+            batch.finish(inner);
+            scan.isolated
+        })
+    }
+
+    /// Pages of `range` refuse to move as a mapping: they are not asked one by one until
+    /// [`forget_unmovable`](Self::forget_unmovable).
+    pub fn note_unmovable(&self, range: PageRange) {
+        self.with(|inner| inner.unmovable.insert(range));
+    }
+
+    /// What mappings refuse may have changed.
+    pub fn forget_unmovable(&self) {
+        self.with(|inner| inner.unmovable = RangeSet::default());
+    }
+
+    /// Whether the pool takes nothing now. With a device to drain it to, it is full from its limit down to the threshold;
+    /// without one it drains only by loads, and waiting for those could be for ever.
+    fn is_pool_full(&self) -> bool {
+        let limit = self.pool_limit.load(Ordering::Relaxed);
+        let (pages, drains) = self.with(|inner| (inner.pool.pages(), inner.drains()));
+        let was_full = drains && self.pool_reached_full.load(Ordering::Relaxed);
+        let is_full = pages >= limit || was_full && pages > self.pool_accept.load(Ordering::Relaxed);
+        self.pool_reached_full.store(is_full, Ordering::Relaxed);
+        is_full
+    }
+}
+
+/// The runs that isolated pages are packed into: the one that takes more, and those that are full. None of them is stored before
+/// [`finish`](Batch::finish).
+#[derive(Default)]
+struct Batch {
+    open: Option<StagedRun>,
+    closed: Vec<StagedRun>,
+}
+
+impl Batch {
+    /// A run with room for `pages` more slots. `None`: the staging range is full.
+    fn room<R: RawMutex, A: Arena>(&mut self, inner: &mut Inner<R, A>, pages: u32) -> Option<&mut StagedRun> {
+        if self.open.is_none_or(|run| run.capacity - run.len < pages) {
+            self.close(inner);
+            // Long runs are given up at the price of short ones.
+            self.open = inner
+                .staging
+                .alloc(pages.max(BATCH_SLOTS))
+                .or_else(|| inner.staging.alloc(pages))
+                // Nothing stores a run of no frames, so if all slots belong to such runs, this is their only way out.
+                .or_else(|| {
+                    inner
+                        .staging
+                        .release_empty()
+                        .then(|| inner.staging.alloc(pages))
+                        .flatten()
+                });
+        }
+        self.open.as_mut()
+    }
+
+    fn close<R: RawMutex, A: Arena>(&mut self, inner: &mut Inner<R, A>) {
+        let Some(mut run) = self.open.take() else { return };
+        inner.staging.trim(&mut run);
+        if run.len > 0 {
+            self.closed.push(run);
+        }
+    }
+
+    /// The runs join those that wait.
+    fn finish<R: RawMutex, A: Arena>(mut self, inner: &mut Inner<R, A>) {
+        self.close(inner);
+        self.closed.into_iter().for_each(|run| inner.staging.push(run));
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// How many staged frames wait: `most`, or fewer where what is shared leaves little memory to work with.
+    fn staged_target(&self, most: u64) -> u64 {
+        match self.shares {
+            true => most.min((self.reclaimable() + self.staging.frames()) / STAGED_SHARE),
+            false => most,
+        }
+    }
+
+    /// Isolate from the oldest entries, at most `budget` of them, for [`HOLD_NS`]. Whether there is more to isolate after that: fewer than `want`
+    /// pages were, and more can be.
+    fn isolate<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, budget: &mut usize, want: u32, scan: &mut Scan) -> bool
+    where
+        M: Machine<Arena = A>,
+    {
+        if self.frozen.is_some() {
+            scan.again = true;
+            return false;
+        }
+        let until = mm.machine.now_ns() + HOLD_NS;
+        while *budget > 0 {
+            let is_desperate = scan.isolated == 0 && scan.needed < NEEDED_MAX;
+            let Some((lru, entry)) = self.pop_coldest(is_desperate) else {
+                return false;
+            };
+            *budget -= 1;
+            let before = scan.isolated;
+            self.isolate_folio(mm, batch, lru, entry, scan);
+            if scan.isolated >= want || scan.again || !self.leaving.has_room() {
+                return false;
+            }
+            if scan.isolated - before >= MANY || mm.machine.now_ns() >= until {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Isolate the pages of one LRU entry that still carry its tag, in runs of neighbours. Each run takes along what lies
+    /// beside it in its window and is old too: a move costs a TLB flush on every core, however many pages it takes.
+    fn isolate_folio<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, lru: Lru, entry: LruEntry, scan: &mut Scan)
+    where
+        M: Machine<Arena = A>,
+    {
+        let carries = |inner: &Self, vpn| lru.holds(inner.table.lookup(vpn), entry);
+        let end = entry.vpn.add(1 << entry.order);
+        let mut at = entry.vpn;
+        while at < end {
+            if !carries(self, at) {
+                at = at.add(1);
+                continue;
+            }
+            let own = PageRange { start: at, end }
+                .iter()
+                .take_while(|vpn| carries(self, *vpn))
+                .count() as u64;
+            let own = PageRange::new(at, own);
+            if self.unmovable.covers(own) {
+                mm.stat.add(Item::PgScan, own.pages());
+                at = self.pass_over(mm, own, scan);
+                continue;
+            }
+            let run = self.with_old_neighbours(own);
+            mm.stat.add(Item::PgScan, run.pages());
+            self.isolate_run(mm, batch, run, mm.machine.copies(), scan);
+            at = run.end;
+        }
+    }
+
+    /// A run that would refuse to move. Returns its end.
+    fn pass_over<M>(&mut self, mm: &Mm<R, M>, run: PageRange, scan: &mut Scan) -> Vpn
+    where
+        M: Machine<Arena = A>,
+    {
+        for vpn in run.iter() {
+            self.refused(mm, vpn, Stop::Unmovable, 1, scan);
+        }
+        run.end
+    }
+
+    /// `run` and the old resident pages beside it in the windows of one batch that it begins and ends in.
+    fn with_old_neighbours(&self, run: PageRange) -> PageRange {
+        let is_old = |n: &u64| self.is_old(Vpn::new(*n));
+        let (unit, start, end) = (u64::from(BATCH_SLOTS), run.start.number(), run.end.number());
+        let below = (start / unit * unit..start).rev().take_while(is_old).count() as u64;
+        let above = (end..end.next_multiple_of(unit)).take_while(is_old).count() as u64;
+        PageRange::new(Vpn::new(start - below), below + run.pages() + above)
+    }
+
+    /// Copy the first resident pages of `range` that are neighbours, as many as may leave together.
+    /// Returns where to go on.
+    fn copy_run<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, range: PageRange, scan: &mut Scan) -> Vpn
+    where
+        M: Machine<Arena = A>,
+    {
+        if self.frozen.is_some() {
+            scan.again = true;
+            return range.start;
+        }
+        let is_mapped = |vpn: &Vpn| matches!(self.table.lookup(*vpn), Slot::Resident { .. } | Slot::Cached(_));
+        let Some(start) = range.iter().find(is_mapped) else {
+            return range.end;
+        };
+        let rest = PageRange { start, ..range };
+        let pages = rest.iter().take(PAGES_MAX as usize).take_while(is_mapped).count() as u64;
+        self.isolate_run(mm, batch, PageRange::new(start, pages), true, scan);
+        start.add(pages)
+    }
+
+    /// Isolate neighbours; those that refuse go to the young end of the LRU.
+    fn isolate_run<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, run: PageRange, copies: bool, scan: &mut Scan)
+    where
+        M: Machine<Arena = A>,
+    {
+        let (mut vpn, mut left) = (run.start, run.pages() as u32);
+        let mut most = left;
+        while left > 0 {
+            let Some(run) = batch.room(self, left).filter(|_| !scan.again) else {
+                scan.again = true;
+                return self.publish_resident_run(vpn, u64::from(left));
+            };
+            let slot = run.slot + run.len;
+            let tried = left.min(most);
+            let unwritten = self.unwritten(mm, PageRange::new(vpn, tried.into()));
+            let done = match copies {
+                true => mm.machine.copy_out(vpn, slot, tried),
+                false => mm.machine.move_out(vpn, slot, tried),
+            };
+            run.len += done.pages;
+            let order_max = match mm.swap_out() {
+                SwapOut::Split => 0,
+                SwapOut::Whole | SwapOut::Direct => mm.portions().folio_order,
+            };
+            self.publish_staged_run(slot, vpn, u64::from(done.pages), order_max, &unwritten);
+            if copies {
+                self.leaving.add(PageRange::new(vpn, u64::from(done.pages)));
+            }
+            scan.isolated += done.pages;
+            vpn = vpn.add(u64::from(done.pages));
+            left -= done.pages;
+            if done.pages == 0 && done.stop == Some(Stop::Unmovable) && tried > 1 {
+                // A run that spans two mappings is refused as a whole.
+                most = tried / 2;
+                continue;
+            }
+            if let (Some(stop), true) = (done.stop, left > 0) {
+                let passed = self.refused(mm, vpn, stop, left, scan);
+                vpn = vpn.add(u64::from(passed));
+                left -= passed;
+            }
+        }
+    }
+
+    /// The frames of `pages` neighbours are in the staging slots from `slot` on: as many whole aligned folios as they make.
+    fn publish_staged_run(&mut self, slot: u32, run: Vpn, pages: u64, order_max: u32, unwritten: &Unwritten) {
+        for (vpn, order) in PageRange::new(run, pages).folios(order_max) {
+            self.staging
+                .fill(slot + (vpn.number() - run.number()) as u32, vpn, order);
+        }
+        for (slot, vpn) in (slot..).zip(PageRange::new(run, pages).iter()) {
+            self.publish_staged(vpn, slot, false);
+            let is_unwritten = unwritten.holds(vpn) && self.staging.kept(slot).is_some();
+            self.staging.set_unwritten(slot, is_unwritten);
+            if is_unwritten {
+                self.note_protected();
+            }
+        }
+    }
+
+    /// Which pages of a run that is about to move hold what their blocks hold, if it has any (`swap_cache`).
+    fn unwritten<M>(&self, mm: &Mm<R, M>, run: PageRange) -> Unwritten
+    where
+        M: Machine<Arena = A>,
+    {
+        let has_block = run.iter().any(|vpn| matches!(self.table.lookup(vpn), Slot::Cached(_)));
+        match has_block {
+            true => mm.machine.unwritten(run),
+            false => Unwritten::NONE,
+        }
+    }
+
+    /// Page `vpn` refused to move. Returns how many of the `left` pages are dealt with.
+    fn refused<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, stop: Stop, left: u32, scan: &mut Scan) -> u32
+    where
+        M: Machine<Arena = A>,
+    {
+        match stop {
+            // Dropped by the program in the moment between an event and the drop itself.
+            Stop::Missing => self.publish(vpn, Slot::None),
+            Stop::Busy => {
+                mm.stat.add(Item::ReclaimBusy, 1);
+                if self.shares {
+                    self.publish_folio(Lru::Shared, vpn, 0);
+                } else {
+                    remember(&mut scan.shared, vpn);
+                    self.publish_resident(vpn);
+                }
+            }
+            Stop::Unmovable | Stop::Present => {
+                mm.stat.add(Item::ReclaimUnmovable, 1);
+                if self.shares && !mm.machine.copies() {
+                    // A relative may have it too, which copying does not ask.
+                    self.publish_folio(Lru::Shared, vpn, 0);
+                } else {
+                    remember(&mut scan.unmovable, vpn);
+                    self.publish_resident(vpn);
+                }
+            }
+            Stop::Needed => {
+                mm.stat.add(Item::ReclaimNeeded, 1);
+                scan.needed += 1;
+                self.is_last_needed = true;
+                self.publish_folio(Lru::Unevictable, vpn, 0);
+            }
+            Stop::Again | Stop::NoMemory => {
+                scan.again = true;
+                self.publish_resident_run(vpn, u64::from(left));
+                return left;
+            }
+        }
+        1
+    }
+}
+
+/// Add a page to a short list of ranges.
+fn remember(ranges: &mut Vec<PageRange>, vpn: Vpn) {
+    if let Some(last) = ranges.last_mut().filter(|last| last.end == vpn) {
+        last.end = vpn.add(1);
+    } else if ranges.len() < REMEMBERED_MAX {
+        ranges.push(PageRange::new(vpn, 1));
+    }
+}

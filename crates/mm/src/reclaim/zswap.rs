@@ -1,0 +1,378 @@
+//! Storing: staged folios go into the pool, a batch of pages at a time.
+//!
+//! A folio is stored whole, without being split. First, under the lock, its pages are marked busy. Then, without it, a batch
+//! of them is compressed, and the blocks are put into the pool, where nobody sees them yet; and so on to
+//! its last page. In the end, under the lock, the words of all its pages are published, then its one entry on the list
+//! of stored folios, then it is counted, and only then are the frames given up.
+//!
+//! What can go wrong on the way, and what it leaves:
+//! * a page was faulted, unmapped or dropped meanwhile: it is no longer marked; its block is freed, the others are
+//!   stored by themselves;
+//! * the pool is full: every block of the folio is freed, all its pages are staged as before,
+//!   and are tried one by one next time;
+//! * a page does not compress and may not be stored as it is: it goes back to its mapping, the others are stored by
+//!   themselves.
+//!
+//! Pages that are no folio (of order 0, or of a folio that a fault has broken) are stored up to a batch at a time in the same way.
+
+use lock_api::RawMutex;
+
+use crate::machine::Machine;
+use crate::page::{PAGE_SIZE, Vpn};
+use crate::pages::resident::Lru;
+use crate::pages::staging::StagedRun;
+use crate::pages::swap_table::entry::{Slot, ZswapEntry};
+use crate::reclaim::spent::Spent;
+use crate::swapin::swap_cache::Kept;
+use crate::vmstat::{Item, OrderItem};
+use crate::worker::Worker;
+use crate::worker::lane::Outcome;
+use crate::zpool::{Arena, PoolFull, PoolRef};
+use crate::{Inner, Mm};
+
+/// Pages in consecutive staging slots that are stored together.
+#[derive(Clone, Copy)]
+pub(crate) struct Together {
+    /// Staging slot of the first.
+    pub(crate) slot: u32,
+    /// How many.
+    pub(crate) len: u32,
+    /// Above 0: they are an aligned folio of this order, of which nothing has left.
+    pub(crate) order: u32,
+}
+
+impl Together {
+    pub(crate) fn slots(self) -> core::ops::Range<u32> {
+        self.slot..self.slot + self.len
+    }
+}
+
+/// A store that is under way.
+struct Store<R, A: Arena> {
+    together: Together,
+    /// Where the blocks go, even if another becomes the current one meanwhile.
+    pool: PoolRef<R, A>,
+    /// Pages that do not compress are stored as they are: they can go on to the device.
+    drains: bool,
+}
+
+/// What a store came to.
+#[derive(Clone, Copy, Default)]
+struct Stored {
+    pages: u64,
+    /// Some are staged still.
+    left: bool,
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Store the run that has been staged longest. Returns how many pages were stored; `None`: nothing is staged.
+    pub(crate) fn store_oldest(&self, worker: &mut Worker<M>, spent: &mut Spent) -> Option<u64> {
+        let run = self.pop_staged()?;
+        let mut all = Stored::default();
+        let mut done = 0;
+        while done < run.len {
+            let rest = StagedRun {
+                slot: run.slot + done,
+                len: run.len - done,
+                ..run
+            };
+            let started = self.machine.now_ns();
+            let store = self.with_for_reclaim(|inner| inner.begin_store(worker, rest, self.config.store_batch));
+            let together = store.together;
+            let stored = self.store(worker, store);
+            let took = self.machine.now_ns().saturating_sub(started);
+            if let Some(each) = took.checked_div(stored.pages) {
+                self.stat.record_stores(stored.pages, each);
+            }
+            all.pages += stored.pages;
+            all.left |= stored.left;
+            done += together.len;
+        }
+        self.give_up(run, all.left, spent);
+        self.stat.add(Item::PgSteal, all.pages);
+        Some(all.pages)
+    }
+
+    /// Take the run that has been staged longest.
+    pub(crate) fn pop_staged(&self) -> Option<StagedRun> {
+        self.with_for_reclaim(|inner| match inner.frozen {
+            Some(_) => None,
+            None => inner.staging.pop_oldest(),
+        })
+    }
+
+    /// Store pages that are marked.
+    fn store(&self, worker: &mut Worker<M>, store: Store<R, M::Arena>) -> Stored {
+        let together = store.together;
+        let (mut first, mut is_full) = (0, false);
+        while !is_full && first < together.len as usize {
+            let next = first + worker.compress_batch(&self.machine, together.slot, first);
+            is_full = self.put_blocks(worker, &store, first..next).is_err();
+            first = next;
+        }
+        self.with_for_reclaim(|inner| {
+            let stored = match is_full && together.order > 0 {
+                true => inner.unwind(self, worker, together),
+                false => inner.publish_stored(self, worker, together),
+            };
+            inner.pool.put(store.pool);
+            stored
+        })
+    }
+
+    /// Put the blocks of a batch into the pool. Without the engine's lock: no word names them yet, and a page that was wanted
+    /// meanwhile has left its frame in its slot.
+    fn put_blocks(
+        &self,
+        worker: &mut Worker<M>,
+        store: &Store<R, M::Arena>,
+        batch: core::ops::Range<usize>,
+    ) -> Result<(), PoolFull> {
+        for i in batch {
+            let stored = match worker.outcomes[i] {
+                Outcome::Compressed { lane, at, len } => {
+                    (store.pool.store(worker.block(lane, at, len)), u32::from(len))
+                }
+                Outcome::Incompressible { fingerprint, is_known } if store.drains => {
+                    self.stat.add(Item::KnownIncompressible, u64::from(is_known));
+                    let slot = store.together.slot + i as u32;
+                    let put = |pages: &[&[u8]]| store.pool.store_page(pages[0], fingerprint);
+                    (self.machine.with_staged(&[slot], put), PAGE_SIZE as u32)
+                }
+                _ => continue,
+            };
+            let (Ok(handle), len) = stored else {
+                self.stat.add(Item::RejectAllocFail, 1);
+                return Err(PoolFull);
+            };
+            worker.outcomes[i] = Outcome::Stored { handle, len };
+        }
+        Ok(())
+    }
+
+    /// The words are published: the frames may go, soon. Slots whose page could neither be stored nor put back stay.
+    pub(crate) fn give_up(&self, run: StagedRun, refused: bool, spent: &mut Spent) {
+        if !refused {
+            spent.push(run);
+            if spent.slots() >= self.portions().give_up.into() {
+                self.give_up_spent(spent);
+            }
+            return;
+        }
+        self.with(|inner| {
+            let frames = inner.staging.frames_of(run).into_iter();
+            for slot in frames.flat_map(|(slot, pages)| slot..slot + pages) {
+                let is_waiting =
+                    matches!(inner.table.lookup(inner.staging.owner(slot)), Slot::Staged { slot: s, .. } if s == slot);
+                if !is_waiting {
+                    self.machine.drop_staged(&[(slot, 1)]);
+                    inner.staging.taken_back(slot);
+                }
+            }
+            inner.staging.push(run);
+        });
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// The folio that `run` begins with, if it is whole; or as many pages as come before the next whole folio, up to `batch`.
+    pub(crate) fn next_together(&mut self, run: StagedRun, batch: u32) -> Together {
+        let mut len = 0;
+        while len < run.len.min(batch) {
+            let slot = run.slot + len;
+            let order = self.staging.order(slot);
+            if order > 0 && self.is_whole(slot, order) {
+                if len > 0 {
+                    break;
+                }
+                return Together {
+                    slot,
+                    len: 1 << order,
+                    order,
+                };
+            }
+            self.staging.split(slot);
+            len += 1;
+        }
+        Together {
+            slot: run.slot,
+            len,
+            order: 0,
+        }
+    }
+
+    /// Whether the pages that entered `slot` and those behind it as a folio of `order` are all there and still neighbours.
+    fn is_whole(&self, slot: u32, order: u32) -> bool {
+        let first = self.staging.owner(slot);
+        (0..1 << order).all(|i| {
+            let vpn = self.staging.owner(slot + i);
+            vpn == first.add(u64::from(i)) && self.table.lookup(vpn).is_staged_at(slot + i, false)
+        })
+    }
+
+    /// Mark the next pages of `run`, so that a fault copies instead of moving.
+    fn begin_store<M: Machine>(&mut self, worker: &mut Worker<M>, run: StagedRun, batch: u32) -> Store<R, A> {
+        let together = self.next_together(run, batch);
+        let pool = self.pool.get_current();
+        worker.begin_folio(pool.kind());
+        for slot in together.slots() {
+            let vpn = self.staging.owner(slot);
+            let note = match self.table.lookup(vpn) {
+                Slot::Staged {
+                    slot: s,
+                    busy: false,
+                    note,
+                } if s == slot => note,
+                _ => {
+                    worker.outcomes.push(Outcome::NotOurs);
+                    continue;
+                }
+            };
+            self.publish_staged(vpn, slot, true);
+            match self.staging.kept(slot) {
+                Some(_) if self.staging.is_unwritten(slot) => worker.outcomes.push(Outcome::Unwritten),
+                Some(kept) => self.pool.with_block(&kept.entry(), |block| worker.push_kept(block)),
+                None => worker.outcomes.push(Outcome::Pending { note }),
+            }
+        }
+        Store {
+            together,
+            pool,
+            drains: self.drains(),
+        }
+    }
+
+    /// The page in a slot that we have marked, if it is marked still.
+    pub(crate) fn marked(&self, slot: u32) -> Option<Vpn> {
+        let vpn = self.staging.owner(slot);
+        self.table.lookup(vpn).is_staged_at(slot, true).then_some(vpn)
+    }
+
+    /// All the blocks that were put into the pool leave it again, all pages are as before.
+    fn unwind<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, together: Together) -> Stored
+    where
+        M: Machine<Arena = A>,
+    {
+        for (slot, outcome) in together.slots().zip(&worker.outcomes) {
+            if let Outcome::Stored { handle, len } = outcome {
+                self.pool.free(*handle, *len as usize);
+            }
+            if let (Some(vpn), true) = (self.marked(slot), *outcome != Outcome::NotOurs) {
+                self.publish_staged(vpn, slot, false);
+            }
+        }
+        // What could not be stored whole is tried page by page next time.
+        self.staging.split(together.slot);
+        mm.stat.add_folio(OrderItem::SwpOutFallback, together.order);
+        Stored { pages: 0, left: true }
+    }
+
+    /// Every page is in the pool or needs no place there: publish.
+    fn publish_stored<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, together: Together) -> Stored
+    where
+        M: Machine<Arena = A>,
+    {
+        let first = self.staging.owner(together.slot);
+        // Half of it may have been moved to another address meanwhile: then it is no folio any more.
+        let is_good = |(i, outcome): (u32, &Outcome)| {
+            matches!(
+                outcome,
+                Outcome::Stored { .. } | Outcome::Unwritten | Outcome::Filled(_)
+            ) && self.marked(together.slot + i) == Some(first.add(u64::from(i)))
+        };
+        let is_whole = together.order > 0 && (0..).zip(&worker.outcomes).all(is_good);
+        let folio = is_whole.then(|| self.zswap_lru_add(first, together.order));
+        let (mut stored, mut blocks, mut unwritten) = (Stored::default(), 0, 0);
+        for (slot, outcome) in together.slots().zip(&worker.outcomes) {
+            let Some(vpn) = self.marked(slot).filter(|_| *outcome != Outcome::NotOurs) else {
+                if let Outcome::Stored { handle, len } = outcome {
+                    self.pool.free(*handle, *len as usize);
+                }
+                continue;
+            };
+            let kept = self.staging.kept(slot);
+            if let (Some(_), Outcome::Stored { .. } | Outcome::Filled(_)) = (kept, outcome) {
+                mm.stat.add(Item::SwpOutDirty, 1);
+                self.note_leaving(false);
+            }
+            let tag = |inner: &mut Self| folio.unwrap_or_else(|| inner.zswap_lru_add(vpn, 0));
+            let word = match *outcome {
+                Outcome::Filled(word) => {
+                    let item = if word == 0 { Item::SwpOutZero } else { Item::SameFilled };
+                    mm.stat.add(item, 1);
+                    Slot::Filled { word }
+                }
+                Outcome::Stored { handle, len } => {
+                    blocks += 1;
+                    let tag = tag(self);
+                    Slot::Zswap(ZswapEntry {
+                        tag,
+                        ..Kept::new(handle, len).entry()
+                    })
+                }
+                // The slot is not reused before its run is released, which is ours: what is kept for it, wherever compaction has
+                // put it since, is the block that was compared.
+                Outcome::Unwritten if let Some(kept) = kept => {
+                    unwritten += 1;
+                    self.note_leaving(true);
+                    let tag = tag(self);
+                    Slot::Zswap(ZswapEntry { tag, ..kept.entry() })
+                }
+                Outcome::Pending { .. } | Outcome::Compressed { .. } | Outcome::Kept { .. } | Outcome::Unwritten => {
+                    // The pool became full before it was this one's turn.
+                    self.publish_staged(vpn, slot, false);
+                    stored.left = true;
+                    continue;
+                }
+                refused => {
+                    stored.left |= !self.put_back(mm, vpn, slot, refused);
+                    continue;
+                }
+            };
+            self.publish(vpn, word);
+            stored.pages += 1;
+        }
+        self.balance.note_taken(stored.pages, 0);
+        mm.stat.add(Item::ZswpOut, blocks);
+        mm.stat.add(Item::SwpOutClean, unwritten);
+        let item = if is_whole {
+            OrderItem::ZswpOut
+        } else {
+            OrderItem::SwpOutFallback
+        };
+        mm.stat.add_folio(item, together.order);
+        stored
+    }
+
+    /// A page that cannot be stored goes back to its mapping. False: not now; it stays staged.
+    fn put_back<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, slot: u32, outcome: Outcome) -> bool
+    where
+        M: Machine<Arena = A>,
+    {
+        let (note, lru) = match outcome {
+            Outcome::Incompressible { fingerprint, is_known } => {
+                mm.stat.add(Item::KnownIncompressible, u64::from(is_known));
+                mm.stat.add(Item::RejectCompressPoor, 1);
+                (fingerprint, Lru::Unevictable)
+            }
+            _ => {
+                mm.stat.add(Item::RejectCompressFail, 1);
+                (0, Lru::Inactive)
+            }
+        };
+        self.publish(
+            vpn,
+            Slot::Staged {
+                slot,
+                busy: false,
+                note,
+            },
+        );
+        let is_back = mm.machine.move_in(slot, vpn, 1).pages == 1;
+        if is_back {
+            self.staging.taken_back(slot);
+            self.publish_folio(lru, vpn, 0);
+        }
+        is_back
+    }
+}

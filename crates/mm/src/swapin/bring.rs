@@ -1,0 +1,361 @@
+//! What a fault wants is brought without the lock: read, decompressed, mapped. Then it is published.
+//!
+//! ```text
+//! begin_fault        lock: blocks copied out, those pages are UNDERWAY for this server
+//! bring              no lock: read the device, decompress, copy_in (never over a page that is there)
+//! publish_brought    lock: they are at rest, their words RESIDENT or CACHED, or as before
+//! ```
+//! Meanwhile reclaim may write an entry back, which changes where its contents are but not the contents, and a freeze may begin,
+//! which [`Inner::publish_mapped`] heeds. Pages without a RESIDENT word are not isolated. Another server leaves a page
+//! that is underway alone (windows may overlap; a page of both is brought by whoever took it along first, and by nobody else before that one's
+//! window is given up): were it to bring it too, the page could be written, stored anew and gone by the time the older contents
+//! arrive, and they would fill its place.
+
+use lock_api::RawMutex;
+
+use crate::machine::{Done, Machine, Stop};
+use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
+use crate::pages::swap_table::entry::{Blob, Slot};
+use crate::policy::readahead::Window;
+use crate::swapin::fault::{Fault, Step};
+use crate::swapin::swap_cache::Keep;
+use crate::vmstat::{Item, OrderItem};
+use crate::worker::Worker;
+use crate::zpool::Arena;
+use crate::{Inner, Mm};
+
+/// Threads that may serve faults at a time.
+pub const SERVERS_MAX: usize = 4;
+
+/// What each server brings now.
+#[derive(Default)]
+pub(crate) struct Underway([Option<Bring>; SERVERS_MAX]);
+
+impl Underway {
+    pub(crate) fn begin(&mut self, server: usize, bring: Bring) {
+        self.0[server] = Some(bring);
+    }
+
+    fn end(&mut self, server: usize) {
+        self.0[server] = None;
+    }
+
+    /// Whether one of them may be bringing a page, which `slot` says how to. A window holds pages that were not there to be brought
+    /// with the others; their slots tell.
+    pub(crate) fn holds(&self, page: Vpn, slot: Slot) -> bool {
+        self.0.iter().flatten().any(|bring| match (bring, slot) {
+            (Bring::Zeros(zeros), Slot::None) => zeros.range.contains(page),
+            (Bring::Load(load), Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_)) => load.window.holds(page),
+            _ => false,
+        })
+    }
+}
+
+/// What to bring.
+#[derive(Clone, Copy)]
+pub(crate) enum Bring {
+    Zeros(Zeros),
+    /// What the worker was given.
+    Load(Load),
+}
+
+/// Untouched pages to be filled with zeros, or as many of them as can be.
+#[derive(Clone, Copy)]
+pub(crate) struct Zeros {
+    pub(crate) range: PageRange,
+    /// The page that faulted.
+    pub(crate) wanted: Vpn,
+}
+
+/// Pages to be loaded.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    /// What the worker was given is all in here.
+    pub(crate) window: Window,
+    /// The device has to be read first.
+    pub(crate) read: Option<Read>,
+    /// Which blocks are kept, and whether the pages are mapped protected.
+    pub(crate) keep: Keep,
+    /// The page that faulted.
+    pub(crate) wanted: Vpn,
+    /// It is that page alone, for the second time.
+    pub(crate) is_last: bool,
+}
+
+/// What was brought, and how far that came.
+pub(crate) enum Brought {
+    /// So many were mapped, from the first page on.
+    Zeros(Zeros, Done),
+    /// The worker says what was mapped, if all could be read.
+    Load(Load, bool),
+}
+
+/// Slots of a device to be read.
+#[derive(Clone, Copy)]
+pub(crate) struct Read {
+    device: u8,
+    first: u32,
+    last: u32,
+}
+
+impl Read {
+    pub(crate) fn of(blob: &Blob) -> Self {
+        let (first, last) = blob.slots();
+        let device = blob.device;
+        Self { device, first, last }
+    }
+
+    pub(crate) fn slots(self) -> u32 {
+        self.last + 1 - self.first
+    }
+
+    /// What has to be read if `blob` is to be read as well. `None`: it is on another device.
+    pub(crate) fn with(self, blob: &Blob) -> Option<Self> {
+        let (first, last) = blob.slots();
+        (blob.device == self.device).then_some(Self {
+            device: self.device,
+            first: self.first.min(first),
+            last: self.last.max(last),
+        })
+    }
+}
+
+/// Zeros to map for first touches, one staging unit of them.
+pub(crate) static ZEROS: [u8; crate::UNIT as usize * PAGE_SIZE] = [0; crate::UNIT as usize * PAGE_SIZE];
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Without the lock.
+    pub(crate) fn bring(&self, worker: &mut Worker<M>, bring: Bring) -> Brought {
+        match bring {
+            Bring::Zeros(zeros) => Brought::Zeros(zeros, self.map_zeros(zeros.range)),
+            Bring::Load(load) => Brought::Load(load, self.load(worker, load)),
+        }
+    }
+
+    /// Map zeros at `range`, which has no words, a unit at a time.
+    fn map_zeros(&self, range: PageRange) -> Done {
+        let (mut mapped, mut stop) = (0, None);
+        while mapped < range.pages() && stop.is_none() {
+            let pages = (range.pages() - mapped).min(u64::from(crate::UNIT));
+            let zeros = &ZEROS[..pages as usize * PAGE_SIZE];
+            let done = self.machine.copy_in(range.start.add(mapped), zeros, true);
+            mapped += u64::from(done.pages);
+            stop = done.stop.or((done.pages == 0).then_some(Stop::Again));
+        }
+        Done {
+            pages: mapped as u32,
+            stop,
+        }
+    }
+
+    /// Read, decompress, map. False: it cannot be read.
+    fn load(&self, worker: &mut Worker<M>, load: Load) -> bool {
+        let is_read = load.read.is_none_or(|read| self.read(worker, read));
+        match is_read {
+            true => worker.bring_loads(&self.machine, self.may_spread(load), |machine, run, bytes, is_piece| {
+                // Whoever waits for another page will be told that it is there; but who goes on while other pieces are brought waits for those next.
+                let wake = is_piece || run.contains(load.wanted);
+                match load.keep.protects() {
+                    true => machine.copy_in_protected(run.start, bytes, wake),
+                    false => machine.copy_in(run.start, bytes, wake),
+                }
+            }),
+            false => worker.bring_nothing(),
+        }
+        is_read
+    }
+
+    /// Whether other threads may help with a load. Of two cores the other one has enough to do, with compressing what was loaded again, or comparing it,
+    /// unless it is kept and protected.
+    fn may_spread(&self, load: Load) -> bool {
+        load.keep.protects() || self.machine.lanes() > 2
+    }
+
+    /// Read from the device what the worker is to load.
+    fn read(&self, worker: &mut Worker<M>, read: Read) -> bool {
+        let is_read = worker.read_slots(&self.machine, read.device, read.first, read.last);
+        if is_read {
+            worker.take_reads(&self.machine, read.device, read.first);
+            self.stat
+                .add(Item::SwapReadBytes, u64::from(read.slots()) * PAGE_SIZE as u64);
+        }
+        is_read
+    }
+
+    /// What was brought is published; what is next.
+    pub(crate) fn publish_brought(&self, worker: &mut Worker<M>, brought: Brought) -> Step {
+        self.with_for_fault(|inner| {
+            inner.underway.end(worker.server());
+            let step = match brought {
+                Brought::Zeros(zeros, done) => Step::Done(inner.publish_zeros(self, zeros, done)),
+                Brought::Load(load, is_read) => inner.publish_load(self, worker, load, is_read),
+            };
+            if let Step::Bring(again) = step {
+                inner.underway.begin(worker.server(), again);
+            }
+            step
+        })
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    fn publish_zeros<M>(&mut self, mm: &Mm<R, M>, zeros: Zeros, done: Done) -> Fault
+    where
+        M: Machine<Arena = A>,
+    {
+        let Zeros { range, wanted } = zeros;
+        self.publish_mapped(PageRange::new(range.start, done.pages.into()));
+        if range.start.add(done.pages.into()) > wanted {
+            return Fault::Served;
+        }
+        // A window that spans two mappings is refused as a whole, or something is mapped in front of the page that is no longer (or not yet) under
+        // our care: next time it is one page.
+        self.streams.narrow(wanted);
+        match done.stop {
+            // What kswapd has found and copied meanwhile (`leaving`) stays protected. Not adopted when it turns out to be mapped: a
+            // madvise whose event was applied may be about to drop it.
+            Some(stop) if range.pages() == 1 && !self.leaving.contains(wanted) => {
+                self.not_mapped(mm, wanted, stop, false)
+            }
+            _ => Fault::Retry,
+        }
+    }
+
+    /// If the run cannot be read or mapped, only the page that is wanted is tried again, read anew: what was torn on
+    /// the way may be whole then.
+    fn publish_load<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, load: Load, is_read: bool) -> Step
+    where
+        M: Machine<Arena = A>,
+    {
+        let wanted = load.wanted;
+        self.publish_loaded(mm, worker, load);
+        self.publish_along(mm, worker);
+        if worker.has_brought(wanted) {
+            return Step::Done(Fault::Served);
+        }
+        let piece = worker.piece_of(wanted);
+        Step::Done(match piece.and_then(|piece| piece.stop) {
+            _ if self.frozen.is_some() => Fault::Retry,
+            Some(Stop::Again | Stop::NoMemory) => Fault::Retry,
+            // Something in front of it stands in the way or is damaged, or the run spans two mappings, which the kernel
+            // refuses as a whole.
+            _ if !load.is_last => return self.load_alone(mm, worker, wanted),
+            _ if piece.is_none_or(|piece| piece.loaded == 0) => {
+                let item = if is_read {
+                    Item::DecompressFail
+                } else {
+                    Item::SwapReadFail
+                };
+                mm.stat.add(item, 1);
+                self.publish(wanted, Slot::Bad);
+                Fault::Lost
+            }
+            Some(stop) => self.not_mapped(mm, wanted, stop, true),
+            None => Fault::Retry,
+        })
+    }
+
+    fn load_alone<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, wanted: Vpn) -> Step
+    where
+        M: Machine<Arena = A>,
+    {
+        self.streams.narrow(wanted);
+        let window = Window::around(wanted, 0);
+        let read = self.take_along(worker, wanted, window, None);
+        if worker.loads() == 0 {
+            // It lies in the window of another thread: when that is over.
+            return Step::Done(Fault::Retry);
+        }
+        Step::Bring(Bring::Load(Load {
+            window,
+            read,
+            keep: self.keeps(mm.keep(self.pool.charged_pages()), 1, read.is_none()),
+            wanted,
+            is_last: true,
+        }))
+    }
+
+    /// Pages of a load are mapped.
+    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, load: Load)
+    where
+        M: Machine<Arena = A>,
+    {
+        let keep = load.keep.and(mm.keep(self.pool.charged_pages()));
+        let mut loaded = 0;
+        for pages in worker.brought() {
+            for run in worker.load_runs(pages.clone()) {
+                match self.frozen {
+                    Some(_) => self.publish_mapped(run),
+                    None => self.publish_loaded_run(run, keep),
+                }
+                for (_, order) in run.folios(MAX_ORDER) {
+                    mm.stat.add_folio(OrderItem::SwpIn, order);
+                }
+            }
+            if self.frozen.is_none() {
+                for (page, note) in worker.raw_among(pages.clone()) {
+                    if let Slot::Resident { order, tag, .. } = self.table.lookup(page) {
+                        self.table.publish(page, Slot::Resident { order, tag, note });
+                    }
+                }
+            }
+            let (zeros, filled) = worker.filled_among(pages.clone());
+            let item = if load.read.is_some() {
+                Item::PswpIn
+            } else {
+                Item::ZswpIn
+            };
+            mm.stat.add(Item::SwpInZero, zeros);
+            mm.stat.add(item, pages.len() as u64 - filled);
+            loaded += pages.len() as u64;
+        }
+        self.disk_swapins += if load.read.is_some() { loaded } else { 0 };
+        mm.stat.add(Item::RefaultAnon, loaded);
+        mm.stat.add(Item::SwapRa, loaded.saturating_sub(1));
+    }
+
+    /// Pages were mapped without the lock: publish them, or leave that to the thaw if a fork's freeze began meanwhile.
+    fn publish_mapped(&mut self, run: PageRange) {
+        match &mut self.frozen {
+            Some(log) => run.iter().for_each(|vpn| log.push_served(vpn)),
+            None => self.publish_resident_run(run.start, run.pages()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::Effort;
+    use crate::sim::{BASE, PAGES, World};
+
+    fn page(n: u64) -> Vpn {
+        Vpn::new(BASE + n)
+    }
+
+    #[test]
+    fn a_page_that_lies_in_the_window_of_another_thread_is_not_taken_for_a_damaged_one() {
+        let mut world = World::<parking_lot::RawMutex>::new(0, crate::sim::ARENA_PAGES);
+        (0..PAGES).for_each(|n| world.write(page(n), n * 8 + 5));
+        while world.mm.shrink(&mut world.worker, 16, Effort::Urgent).reclaimed > 0 {}
+        let [mut first, mut second] = [1, 2].map(|n| Worker::for_server(world.mm.config(), world.mm.machine(), n));
+        let bring = |step| match step {
+            Step::Bring(bring) => bring,
+            Step::Done(fault) => panic!("{fault:?}"),
+        };
+        for n in [16, 20, 22, 24] {
+            assert_eq!(world.mm.fault(&mut first, page(n)), Fault::Served);
+        }
+        // The window of the second thread holds the pages that the first one brings, and passes them over.
+        let one = bring(world.mm.begin_fault(&mut first, page(44)));
+        let other = bring(world.mm.begin_fault(&mut second, page(32)));
+        assert_eq!((first.load_pages().len(), second.load_pages().len()), (4, 12));
+        world.mm.machine().boundary.set(Some(page(46)));
+        let brought = world.mm.bring(&mut first, one);
+        let step = world.mm.publish_brought(&mut first, brought);
+        assert!(matches!(step, Step::Done(Fault::Retry)));
+        let brought = world.mm.bring(&mut second, other);
+        world.mm.publish_brought(&mut second, brought);
+        (0..PAGES).for_each(|n| world.check(page(n)));
+    }
+}

@@ -1,0 +1,395 @@
+//! Faults: give a page back.
+
+use lock_api::RawMutex;
+use uzswap_acomp::Codec;
+
+use crate::machine::{Done, Machine, Stop};
+use crate::page::{PAGE_SIZE, PageRange, Vpn};
+use crate::pages::swap_table::entry::{Blob, Slot, ZswapEntry};
+use crate::policy::locality::{Span, Worth};
+use crate::policy::readahead::{Ahead, Window};
+use crate::swapin::bring::{Bring, Load, Read, ZEROS, Zeros};
+use crate::vmstat::{Item, OrderItem};
+use crate::worker::Worker;
+use crate::zpool::Arena;
+use crate::{Inner, Mm, ZSWAP_TAGS};
+
+/// What became of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The page is mapped, or is no longer ours to map; whoever waited was woken.
+    Served,
+    /// The mappings are changing: read the events, then try again.
+    Retry,
+    /// The contents are lost.
+    Lost,
+}
+
+/// The next thing to do for a fault.
+pub(crate) enum Step {
+    Done(Fault),
+    /// Without the lock: [`Mm::bring`], then [`Mm::publish_brought`].
+    Bring(Bring),
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Give back the page at `vpn`, and what comes next if faults follow a pattern.
+    ///
+    /// Several threads may do this at a time, each with a worker of its own ([`Worker::for_server`]), but changes of the mappings are
+    /// applied only while none does: a page that is brought without the lock would land on what is there by then.
+    pub fn fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Fault {
+        let started = self.machine.now_ns();
+        let mut step = self.begin_fault(worker, vpn);
+        let outcome = loop {
+            match step {
+                Step::Done(fault) => break fault,
+                Step::Bring(bring) => {
+                    let brought = self.bring(worker, bring);
+                    step = self.publish_brought(worker, brought);
+                }
+            }
+        };
+        self.stat.record_load(self.machine.now_ns().saturating_sub(started));
+        outcome
+    }
+
+    /// The first step of a fault.
+    pub(crate) fn begin_fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Step {
+        self.stat.add(Item::PgFault, 1);
+        self.with_for_fault(|inner| {
+            let step = inner.serve(self, worker, vpn);
+            if let Step::Bring(bring) = step {
+                inner.underway.begin(worker.server(), bring);
+            }
+            step
+        })
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    fn serve<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Step
+    where
+        M: Machine<Arena = A>,
+    {
+        if self.underway.holds(vpn, self.table.lookup(vpn)) {
+            // Another thread brings it.
+            return Step::Done(Fault::Retry);
+        }
+        if self.frozen.is_some() {
+            return Step::Done(self.serve_frozen(mm, worker, vpn));
+        }
+        if self.leaving.contains(vpn) {
+            // Wanted for writing, or dropped already. Whichever: its copy may be given back once the page is certainly gone.
+            return Step::Done(Fault::Retry);
+        }
+        Step::Done(match self.table.lookup(vpn) {
+            Slot::None => return self.first_touch(mm, vpn),
+            Slot::Resident { .. } | Slot::Cached(_) => self.map_zero_page(mm, vpn),
+            Slot::Staged { .. } => self.take_back(mm, vpn),
+            Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => return self.begin_load(mm, worker, vpn),
+            Slot::Bad => Fault::Lost,
+        })
+    }
+
+    /// A page that was never touched: zeros, as many as a run of first touches is worth.
+    fn first_touch<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Step
+    where
+        M: Machine<Arena = A>,
+    {
+        if !self.managed.covers(PageRange::new(vpn, 1)) {
+            return Step::Done(self.map_zero_page(mm, vpn));
+        }
+        let order_max = match mm.machine.may_have_guards() {
+            true => 0,
+            false => mm.portions().folio_order,
+        };
+        let ahead = self.follow(vpn, order_max);
+        let untouched = |inner: &Self, range: PageRange| {
+            inner.managed.covers(range) && range.iter().all(|page| inner.is_untouched(page))
+        };
+        let mut order = ahead.folio_order();
+        while order > 0 && !untouched(self, Window::around(vpn, order).range()) {
+            order -= 1;
+        }
+        let range = Window::around(vpn, order).range();
+        self.streams.advance(ahead, Window::of(range));
+        Step::Bring(Bring::Zeros(Zeros { range, wanted: vpn }))
+    }
+
+    /// What a fault on `vpn` is worth.
+    fn follow(&mut self, vpn: Vpn, order_max: u32) -> Ahead {
+        let Self {
+            streams,
+            table,
+            underway,
+            ..
+        } = self;
+        streams.follow(vpn, order_max, |page| {
+            let slot = table.lookup(page);
+            matches!(slot, Slot::Resident { .. } | Slot::Cached(_)) || underway.holds(page, slot)
+        })
+    }
+
+    /// Whether a page has no word, and is neither being brought by another thread nor leaving.
+    fn is_untouched(&self, page: Vpn) -> bool {
+        let slot = self.table.lookup(page);
+        slot == Slot::None && !self.underway.holds(page, slot) && !self.leaving.contains(page)
+    }
+
+    /// Map zeros at a page whose word stays as it is. Two kinds of page come here:
+    /// 1. registered but not (yet) under our care, a mapping that grew or one that is being looked at: without a word it
+    ///    is never reclaimed, and only the scan decides what may be;
+    /// 2. RESIDENT or CACHED, so it should be mapped: another thread's fault was served first (then zeros are refused), or the page was
+    ///    dropped in the moment between an event and the drop itself (then zeros are right).
+    fn map_zero_page<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
+    where
+        M: Machine<Arena = A>,
+    {
+        match mm.machine.copy_in(vpn, &ZEROS[..PAGE_SIZE], true).stop {
+            None => Fault::Served,
+            Some(stop) => self.not_mapped(mm, vpn, stop, false),
+        }
+    }
+
+    /// What a refused mapping means for the fault. `adopt`: the page has no RESIDENT word yet.
+    pub(crate) fn not_mapped<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, stop: Stop, adopt: bool) -> Fault
+    where
+        M: Machine<Arena = A>,
+    {
+        match stop {
+            Stop::Again | Stop::NoMemory => return Fault::Retry,
+            Stop::Present if adopt => self.publish_resident(vpn),
+            // Unmapped or replaced since: the thread looks again and finds what is there now.
+            Stop::Present | Stop::Unmovable | Stop::Missing | Stop::Busy | Stop::Needed => {}
+        }
+        mm.machine.wake(vpn, 1);
+        Fault::Served
+    }
+
+    /// A staged page: its second chance. A busy frame is being read by the compressor, so it is copied; otherwise it
+    /// moves, and so do those above it if faults come in sequence.
+    fn take_back<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
+    where
+        M: Machine<Arena = A>,
+    {
+        let Slot::Staged { slot, busy, .. } = self.table.lookup(vpn) else {
+            return Fault::Retry;
+        };
+        let ahead = self.follow(vpn, mm.portions().folio_order);
+        // What moves is one run, from `vpn` on.
+        let order = ahead.folio_order().min(vpn.alignment());
+        let wanted = |inner: &Self, i: u64| {
+            let page = vpn.add(i);
+            inner.table.lookup(page).is_staged_at(slot + i as u32, false) && !inner.leaving.contains(page)
+        };
+        let pages = (0..1u64 << order).take_while(|i| !busy && wanted(self, *i)).count() as u64;
+        let done = match pages {
+            0 => Done::none(Stop::Busy),
+            _ => mm.machine.move_in(slot, vpn, pages as u32),
+        };
+        for i in 0..done.pages {
+            self.staging.taken_back(slot + i);
+        }
+        self.publish_active_run(vpn, u64::from(done.pages));
+        if done.pages == 0 && matches!(done.stop, Some(Stop::Again | Stop::NoMemory)) {
+            return Fault::Retry;
+        }
+        let pages = u64::from(done.pages.max(1));
+        self.streams.advance(ahead, Window::of(PageRange::new(vpn, pages)));
+        mm.stat.add(Item::PgMajFault, 1);
+        mm.stat.add(Item::RestoreAnon, pages);
+        if done.pages == 0 {
+            // Busy with us, shared after a fork, or the mapping is read-only now: copy. The frame goes with its run.
+            let copied = mm
+                .machine
+                .with_staged(&[slot], |pages| mm.machine.copy_in(vpn, pages[0], true));
+            if let Some(stop) = copied.stop {
+                return self.not_mapped(mm, vpn, stop, true);
+            }
+            self.publish_active_run(vpn, 1);
+        }
+        self.weigh_restored(pages);
+        Fault::Served
+    }
+
+    /// A stored page and what is stored of its window, taken along as it is. The window grows while faults follow a pattern, up to a
+    /// whole folio.
+    fn begin_load<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Step
+    where
+        M: Machine<Arena = A>,
+    {
+        mm.stat.add(Item::PgMajFault, 1);
+        let slot = self.table.lookup(vpn);
+        let is_swapped = matches!(slot, Slot::Swap(_));
+        if self.locality.note_load(vpn) {
+            self.locality.judge(self.span());
+        }
+        let ahead = self.follow(vpn, mm.load_order_max());
+        let (window, worth) = match ahead.is_expected() {
+            true => (ahead.window(vpn), Worth::All),
+            false => self.neighbours(mm, worker, vpn, is_swapped),
+        };
+        let along = (worth == Worth::Pool).then(|| self.pool_codec());
+        let read = self.take_along(worker, vpn, window, along);
+        let mapped = if along.is_some() {
+            Window::around(vpn, 0)
+        } else {
+            window
+        };
+        self.streams.advance(ahead, mapped);
+        if worker.loads() < mapped.pages() {
+            mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
+        }
+        if let Some(distance) = self.refault_distance(slot) {
+            mm.stat
+                .add(Item::ActivateAnon, u64::from(distance <= self.reclaimable()));
+        }
+        self.weigh(slot);
+        if !is_swapped && self.drains() {
+            self.reference_neighbours(vpn);
+        }
+        Step::Bring(Bring::Load(Load {
+            window,
+            read,
+            keep: self.keeps(
+                mm.keep(self.pool.charged_pages()),
+                worker.load_pages().len(),
+                read.is_none(),
+            ),
+            wanted: vpn,
+            is_last: false,
+        }))
+    }
+
+    /// What is worth bringing with a page that follows no pattern: at most what adjoins it, since what is in between is there because it is of another
+    /// kind.
+    fn neighbours<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> (Window, Worth)
+    where
+        M: Machine<Arena = A>,
+    {
+        let window = Window::around(vpn, mm.config.cluster(is_swapped));
+        let adjoining = |page: &Vpn| self.is_at(*page, is_swapped);
+        let start = window.below(vpn).take_while(adjoining).last().unwrap_or(vpn);
+        let last = window.above(vpn).take_while(adjoining).last().unwrap_or(vpn);
+        let adjoining = PageRange {
+            start,
+            end: last.add(1),
+        };
+        if adjoining.pages() > 1 && self.locality.is_probe() {
+            self.take_along(worker, vpn, Window::of(adjoining), None);
+            self.locality.watch(vpn, worker.load_pages(), self.span());
+            return (Window::around(vpn, 0), Worth::None);
+        }
+        let worth = match self.locality.worth(is_swapped) {
+            Worth::Pool if !self.reads_along(mm) => Worth::None,
+            worth => worth,
+        };
+        (Window::of(worth.narrow(adjoining, vpn)), worth)
+    }
+
+    /// What is stored, and what leaves before a page that is mapped now.
+    fn span(&self) -> Span {
+        Span::new(self.stored(), self.reclaimable() - self.active - self.unevictable)
+    }
+
+    /// Whether a page is on the device, or in the pool or of one word, and no other thread brings it.
+    fn is_at(&self, page: Vpn, on_device: bool) -> bool {
+        let slot = self.table.lookup(page);
+        match slot {
+            Slot::Zswap(_) | Slot::Filled { .. } => !on_device && !self.underway.holds(page, slot),
+            Slot::Swap(_) => on_device && !self.underway.holds(page, slot),
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => false,
+        }
+    }
+
+    /// Have the worker load `vpn` and what else of the window is where it is: in the pool, or near it on the device, and that no
+    /// other thread brings; nothing if `vpn` alone is wanted and is none of these. What is to be read, if it is on the device; `along`: then the others are
+    /// only [read along](crate::swapin::read_along), if they are of this codec.
+    pub(crate) fn take_along<M: Machine<Arena = A>>(
+        &self,
+        worker: &mut Worker<M>,
+        vpn: Vpn,
+        window: Window,
+        along: Option<Codec>,
+    ) -> Option<Read> {
+        worker.begin_loads();
+        let read = match self.table.lookup(vpn) {
+            Slot::Zswap(_) | Slot::Filled { .. } => None,
+            Slot::Swap(blob) => Some(self.swap_run(vpn, blob, window, along, worker.io_pages() as u32)),
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => return None,
+        };
+        let range = read.map_or(window.range(), |(range, _)| range);
+        let start = window
+            .below(vpn)
+            .take_while(|page| *page >= range.start)
+            .last()
+            .unwrap_or(vpn);
+        let pages = core::iter::once(start).chain(window.above(start));
+        let pages = pages.take_while(|page| *page < range.end);
+        for page in pages.filter(|page| self.is_at(*page, read.is_some())) {
+            match self.table.lookup(page) {
+                Slot::Zswap(entry) => self.pool.with_block(&entry, |block| worker.push_load(page, block)),
+                Slot::Filled { word } => worker.push_filled(page, word),
+                Slot::Swap(blob) if page == vpn || along.is_none() => worker.push_read(page, blob),
+                Slot::Swap(blob) if along == Some(blob.codec) => worker.push_along(page, blob),
+                Slot::Swap(_) => {}
+                // Not stored, so not there.
+                Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => {}
+            }
+        }
+        read.map(|(_, read)| read)
+    }
+
+    /// The pages of the window around `vpn` that lie so near to it on the device that reading all of them costs no more
+    /// than a slot for each, as the range of those, and what has to be read: at most `most` slots.
+    fn swap_run(&self, vpn: Vpn, blob: Blob, window: Window, of: Option<Codec>, most: u32) -> (PageRange, Read) {
+        let (mut range, mut read, mut pages) = (PageRange::new(vpn, 1), Read::of(&blob), 1);
+        let mut grow = |page: Vpn| {
+            let Slot::Swap(blob) = self.table.lookup(page) else {
+                return None;
+            };
+            if of.is_some_and(|codec| codec != blob.codec) {
+                return Some(());
+            }
+            let more = read.with(&blob)?;
+            let is_near = more.slots() <= pages + 2 && more.slots() <= most;
+            (range, read, pages) = is_near.then(|| {
+                let (start, end) = (range.start.min(page), range.end.max(page.add(1)));
+                (PageRange { start, end }, more, pages + 1)
+            })?;
+            Some(())
+        };
+        let is_on_device = |page: &Vpn| self.is_at(*page, true);
+        let _ = window.above(vpn).filter(is_on_device).try_for_each(&mut grow);
+        let _ = window.below(vpn).filter(is_on_device).try_for_each(&mut grow);
+        (range, read)
+    }
+
+    /// Pages stored since a page that is faulted was: its word is its shadow (mm/workingset.c). As many more frames would have kept
+    /// it resident. `None`: it came to rest or went to the device, so it was out for long.
+    pub(crate) fn refault_distance(&self, slot: Slot) -> Option<u64> {
+        match slot {
+            Slot::Zswap(entry) if entry.tag % ZSWAP_TAGS.stride == ZSWAP_TAGS.first => {
+                Some(self.zswap_lru.distance(entry.tag))
+            }
+            _ => None,
+        }
+    }
+
+    /// The stored neighbourhood of a page that is loaded is warmer than the rest: writeback passes it over once.
+    fn reference_neighbours(&mut self, vpn: Vpn) {
+        let unit = u64::from(crate::UNIT);
+        let base = Vpn::new(vpn.number() / unit * unit);
+        for page in PageRange::new(base, unit).iter() {
+            if let Slot::Zswap(entry) = self.table.lookup(page) {
+                self.table.publish(
+                    page,
+                    Slot::Zswap(ZswapEntry {
+                        referenced: true,
+                        ..entry
+                    }),
+                );
+            }
+        }
+    }
+}

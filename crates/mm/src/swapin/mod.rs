@@ -1,0 +1,6 @@
+//! A page comes.
+
+pub(crate) mod bring;
+pub(crate) mod fault;
+pub(crate) mod read_along;
+pub(crate) mod swap_cache;

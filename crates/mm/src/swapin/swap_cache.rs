@@ -1,0 +1,358 @@
+//! The swap cache (`mm/swap_state.c`): pages that were loaded and whose stored block stays, so that they can leave again without being
+//! compressed.
+//!
+//! ```text
+//!         loaded              isolated                    its turn comes: the frame holds what the block holds
+//! ZSWAP ----------> CACHED ------------> STAGED + kept ----------------------------------------------------> ZSWAP
+//!                      |                       |          it was written: the block is freed, the page compressed
+//!                      |                       |--------------------------------------------------------------> ZSWAP
+//!                      |                       | faulted: it is warm, the block is freed
+//!                      | dropped, pool full    v
+//!                      v                   RESIDENT
+//!                  NONE, RESIDENT
+//! ```
+//! A CACHED word promises nothing but that the block is a whole one of some page; what is mapped may differ, and wins. Whether the block still
+//! holds what the page holds is seen when the page is isolated:
+//!
+//! * Loads whose blocks are kept are mapped protected from writing (UFFDIO_COPY_MODE_WP), as long as that proves worth it ([`Worth`]) and the machine can. A page
+//!   that is protected still was not written to. That is asked right before it moves, under the engine's lock, and protection is
+//!   taken away under that lock only ([`Mm::write_fault`], [`Mm::unprotect`]): so it cannot be written to in between. The kernel, not a word,
+//!   says whether a page is protected: what loses its protection in other ways (a forked child's memory does when its parent's
+//!   userfaultfd is closed; KSM forgets it) was written to, as far as anybody knows. (Asynchronous write protection would spare the
+//!   fault, but a write between the question and the move would go unseen.)
+//! * Of any other it is seen when its turn comes, by comparing the page with the checksum behind the block and, if that holds, with
+//!   what the block decompresses to. The page is in staging while it is compared, where nobody writes to it; the block is compared in a copy made
+//!   under the lock.
+//!
+//! A fault, an event or a full pool may take the block away meanwhile: then it is gone from beside the slot when, under the lock again, it would be
+//! published, and the page stays staged.
+//!
+//! Kept are the blocks of pages that are expected to leave again: that were loaded in sequence, after so many others were stored that
+//! no memory that there is would have kept them; and those in a pool that a forked relative has too (`shared`). (Pages that are touched at random are better off with the memory that their blocks
+//! would take.) They are a list of their own (`resident`). One that is faulted while it is staged is RESIDENT from then on.
+
+use core::num::NonZeroU64;
+use core::sync::atomic::Ordering;
+
+use lock_api::RawMutex;
+
+use crate::machine::{Machine, Stop};
+use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
+use crate::pages::resident::Lru;
+use crate::pages::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
+use crate::policy::readahead::Window;
+use crate::swapin::fault::Fault;
+use crate::vmstat::Item;
+use crate::zpool::{Arena, Handle};
+use crate::{Inner, Mm};
+
+/// Blocks are kept while the pool is below so many sixteenths of its limit: what is stored must not go to the device for them.
+const POOL_SIXTEENTHS: u64 = 15;
+/// Pages loaded at once in sequence at least; out of it they are fewer ([`crate::Config::cluster`]).
+const STREAM_MIN: usize = 8;
+/// Blocks dropped under one hold of the lock.
+const DROP_PIECE: u64 = 64;
+/// log2 of the pages that a write unprotects: what is written to in sequence would fault page by page. Those of them that are not written to
+/// have to be compared. The second: where protection is only probed.
+const UNPROTECT_ORDERS: [u32; 2] = [4, 7];
+/// Blocks are kept, or pages protected, from 0 points on, and of one in so many loads below that, to see whether it would be worth it
+/// again.
+const POINTS: i32 = 1024;
+const PROBE_EVERY: u32 = 16;
+/// A page that leaves unwritten is worth one point, one that was written to costs one. A write that has to wait costs the time that a whole window of
+/// protected pages gains (docs/speed.md): whoever has to let it is as likely as not bringing the rest of the window.
+const WRITE_FAULT_POINTS: i32 = 128;
+
+/// Where a block is and how long: in a word, since every staging slot has room for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept(NonZeroU64);
+
+const LEN_BITS: u32 = 13;
+const _: () = assert!(Handle::BITS + LEN_BITS <= 64 && PAGE_SIZE < 1 << LEN_BITS);
+
+impl Kept {
+    /// A block of 1 to 4096 bytes.
+    pub(crate) fn new(handle: Handle, len: u32) -> Self {
+        match NonZeroU64::new(handle.to_bits() << LEN_BITS | u64::from(len)) {
+            Some(bits) => Self(bits),
+            None => unreachable!("no block is empty"),
+        }
+    }
+
+    /// The block of a page, if it has one. Only as a whole does it say which: the length names the size class, and blocks of two classes
+    /// may have the same handle.
+    pub(crate) fn of(slot: Slot) -> Option<Self> {
+        match slot {
+            Slot::Zswap(ZswapEntry { handle, len, .. }) | Slot::Cached(CachedEntry { handle, len, .. }) => {
+                Some(Self::new(handle, len))
+            }
+            Slot::None
+            | Slot::Resident { .. }
+            | Slot::Staged { .. }
+            | Slot::Filled { .. }
+            | Slot::Swap(_)
+            | Slot::Bad => None,
+        }
+    }
+
+    pub(crate) fn handle(self) -> Handle {
+        Handle::from_bits(self.0.get() >> LEN_BITS)
+    }
+
+    pub(crate) fn len(self) -> u32 {
+        self.0.get() as u32 & ((1 << LEN_BITS) - 1)
+    }
+
+    /// As an entry that says where the block is, and nothing else.
+    pub(crate) fn entry(self) -> ZswapEntry {
+        ZswapEntry {
+            handle: self.handle(),
+            len: self.len(),
+            writeback: false,
+            referenced: false,
+            tag: 0,
+        }
+    }
+}
+
+/// Whether blocks may be kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Keep {
+    /// `--swap-cache`.
+    is_on: bool,
+    /// The pool has room for blocks that may not be needed.
+    has_room: bool,
+    /// Pages whose blocks are kept are mapped protected.
+    protects: bool,
+}
+
+impl Keep {
+    /// What was decided before the load, as far as it holds still.
+    pub(crate) fn and(self, now: Self) -> Self {
+        Self {
+            is_on: self.is_on && now.is_on,
+            has_room: self.has_room && now.has_room,
+            ..self
+        }
+    }
+
+    /// Whether what is loaded is mapped protected from writing.
+    pub(crate) fn protects(self) -> bool {
+        self.protects
+    }
+}
+
+/// Whether something that some loads may do pays.
+#[derive(Default)]
+pub(crate) struct Worth {
+    points: i32,
+    loads: u32,
+}
+
+impl Worth {
+    /// It gained so much, or cost so much (below 0).
+    fn note(&mut self, points: i32) {
+        self.points = (self.points + points).clamp(-POINTS, POINTS);
+    }
+
+    /// Whether it is done to all loads.
+    fn is_proven(&self) -> bool {
+        self.points >= 0
+    }
+
+    /// A run is loaded: whether to do it.
+    fn is_due(&mut self) -> bool {
+        self.loads = self.loads.wrapping_add(1);
+        self.is_proven() || self.loads.is_multiple_of(PROBE_EVERY)
+    }
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Whether blocks are kept. If not, those that are kept go at once.
+    pub fn set_swap_cache(&self, enabled: bool) {
+        self.keeps_blocks.store(enabled, Ordering::Relaxed);
+        while !enabled && self.with(|inner| inner.drop_cached(DROP_PIECE)) > 0 {}
+    }
+
+    /// A thread waits to write to a page that is mapped and protected. To be called like
+    /// [`fault`](Mm::fault). `is_gated`: there is room for one copy (`gate`); else what is written
+    /// takes no memory.
+    pub fn write_fault(&self, vpn: Vpn, is_gated: bool) -> Fault {
+        self.stat.add(Item::PgFault, 1);
+        self.with_for_fault(|inner| {
+            if inner.leaving.contains(vpn) {
+                // It is protected for having been copied: what is written now would be lost.
+                return Fault::Retry;
+            }
+            let unprotected = match is_gated {
+                true => self.machine.unprotect(PageRange::new(vpn, 1)),
+                false => inner.unprotect_around(self, vpn),
+            };
+            match unprotected {
+                None => {
+                    inner.note_written(vpn);
+                    inner.note_copied(vpn);
+                }
+                Some(Stop::Again | Stop::NoMemory) => return Fault::Retry,
+                // Unmapped or replaced since: the thread looks again and finds what is there now.
+                Some(_) => self.machine.wake(vpn, 1),
+            }
+            Fault::Served
+        })
+    }
+
+    /// What comes next writes to these pages, or looks as if it did: nobody is to wait for each of them.
+    pub fn unprotect(&self, run: PageRange) {
+        // What is refused is asked for one by one.
+        let _ = self.with(|_| self.machine.unprotect(run));
+    }
+
+    /// Whether blocks may be kept, with so many pages in the pool.
+    pub(crate) fn keep(&self, pool_pages: u64) -> Keep {
+        let limit = self.pool_limit.load(Ordering::Relaxed);
+        let is_on = self.keeps_blocks.load(Ordering::Relaxed);
+        let is_full = self.pool_reached_full.load(Ordering::Relaxed);
+        Keep {
+            is_on,
+            has_room: is_on && !is_full && pool_pages <= limit / 16 * POOL_SIXTEENTHS,
+            protects: false,
+        }
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// So many pages are loaded together, from the pool or not: whether their blocks are kept, if they may be.
+    pub(crate) fn keeps(&mut self, keep: Keep, pages: usize, of_pool: bool) -> Keep {
+        let has_room = keep.has_room && of_pool && pages >= STREAM_MIN && self.keeping.is_due();
+        Keep {
+            has_room,
+            protects: has_room && self.protecting.is_due(),
+            ..keep
+        }
+    }
+
+    /// Pages that were stored are mapped. Those that more resident pages would have kept are active; if it is worth it ([`keeps`](Self::keeps)),
+    /// the blocks of the others are kept, and those of all that freeing would not free.
+    pub(crate) fn publish_loaded_run(&mut self, run: PageRange, keep: Keep) {
+        for (vpn, order) in run.folios(MAX_ORDER) {
+            let (mut resident, mut cached, mut active) = (None, None, None);
+            for page in PageRange::new(vpn, 1 << order).iter() {
+                let slot = self.table.lookup(page);
+                let distance = self.refault_distance(slot);
+                let kept = self.keepable(slot);
+                let is_shared = |kept: &Kept| self.pool.is_inherited(kept.handle(), kept.len() as usize);
+                let costs_nothing = keep.is_on && self.shares && kept.as_ref().is_some_and(is_shared);
+                let word = if !costs_nothing && distance.is_some_and(|distance| distance <= self.reclaimable()) {
+                    let tag = *active.get_or_insert_with(|| self.lru_add(Lru::Active, vpn, order));
+                    Slot::Resident { order, tag, note: 0 }
+                } else if let Some(kept) = kept.filter(|_| keep.has_room || costs_nothing) {
+                    let (handle, len) = (kept.handle(), kept.len());
+                    let tag = *cached.get_or_insert_with(|| self.lru_add(Lru::Cached, vpn, order));
+                    Slot::Cached(CachedEntry { handle, len, tag })
+                } else {
+                    let tag = *resident.get_or_insert_with(|| self.lru_add(Lru::Inactive, vpn, order));
+                    Slot::Resident { order, tag, note: 0 }
+                };
+                self.publish(page, word);
+            }
+        }
+    }
+
+    /// Unprotect a page and what is protected around it. What stopped it, if anything did.
+    fn unprotect_around<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Option<Stop>
+    where
+        M: Machine<Arena = A>,
+    {
+        let page = PageRange::new(vpn, 1);
+        let order = UNPROTECT_ORDERS[usize::from(!self.protecting.is_proven())];
+        // Another thread's fault may have been served for this one too.
+        let is_cached = matches!(self.table.lookup(vpn), Slot::Cached(_));
+        if is_cached && mm.machine.unwritten(page).holds(vpn) {
+            self.protecting.note(-WRITE_FAULT_POINTS);
+        }
+        // The kernel does not ask whose protection it takes away: a program may have a userfaultfd of its own for what lies beside.
+        let around = Window::around(vpn, order).range();
+        let is_ours = self.managed.covers(around) && !around.iter().any(|page| self.leaving.contains(page));
+        let run = if is_ours { around } else { page };
+        match mm.machine.unprotect(run) {
+            // Not one mapping, or not any more.
+            Some(Stop::Unmovable) if run != page => mm.machine.unprotect(page),
+            stop => stop,
+        }
+    }
+
+    /// A page is about to be written to: its block is of no use any more.
+    fn note_written(&mut self, vpn: Vpn) {
+        if self.frozen.is_none() && matches!(self.table.lookup(vpn), Slot::Cached(_)) {
+            self.note_leaving(false);
+            self.publish_resident(vpn);
+        }
+    }
+
+    /// A page whose block was kept leaves, or will have to: unwritten or not.
+    pub(crate) fn note_leaving(&mut self, is_unwritten: bool) {
+        self.keeping.note(if is_unwritten { 1 } else { -1 });
+    }
+
+    /// A page that was isolated is known not to have been written to.
+    pub(crate) fn note_protected(&mut self) {
+        self.protecting.note(1);
+    }
+
+    /// The block of a stored page, if it would be made in the same way again.
+    fn keepable(&self, slot: Slot) -> Option<Kept> {
+        let Slot::Zswap(ZswapEntry {
+            handle,
+            len,
+            writeback: false,
+            ..
+        }) = slot
+        else {
+            return None;
+        };
+        let is_compressed = (len as usize) < PAGE_SIZE;
+        (is_compressed && self.pool.is_current(handle)).then(|| Kept::new(handle, len))
+    }
+
+    /// The blocks of the `pages` oldest pages that are mapped go, if no freeze forbids it; if there are none, those of staged pages.
+    /// Returns how many of mapped pages went.
+    pub(crate) fn drop_cached(&mut self, pages: u64) -> u64 {
+        let mut dropped = 0;
+        if self.frozen.is_some() {
+            return dropped;
+        }
+        while dropped < pages {
+            let Some(entry) = self.lru[Lru::Cached as usize].pop_oldest() else {
+                break;
+            };
+            for vpn in entry.pages() {
+                if self.table.lookup(vpn).is_cached_as(entry.tag) {
+                    self.publish_resident(vpn);
+                    dropped += 1;
+                }
+            }
+        }
+        if dropped == 0 {
+            // Whoever compares one of them has a copy, and finds it gone when it is to be published.
+            for kept in self.staging.take_all_kept() {
+                self.pool.free(kept.handle(), kept.len() as usize);
+            }
+        }
+        dropped
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_soon_not_kept() {
+        let mut keeping = Worth::default();
+        assert!((0..100).all(|_| keeping.is_due()));
+        (0..2 * POINTS).for_each(|_| keeping.note(-1));
+        assert_eq!((0..160).filter(|_| keeping.is_due()).count(), 10);
+        (0..POINTS).for_each(|_| keeping.note(1));
+        assert!(keeping.is_due());
+    }
+}

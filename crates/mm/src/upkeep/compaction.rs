@@ -1,0 +1,121 @@
+//! Compaction: objects leave the zspages that are emptiest, so that their pages return to the system.
+//!
+//! A handle is kept in one place only, the word of its page (or, of a staged page, beside its slot), so objects move by a walk over
+//! the words: a piece of the table at a time, with the lock given up in between. Which zspages are to be emptied is decided without it, under the locks of
+//! the classes. What is loaded, written back or dropped meanwhile needs no care:
+//! its object is freed where the word says that it is.
+
+use alloc::vec::Vec;
+
+use lock_api::RawMutex;
+
+use crate::machine::Machine;
+use crate::page::{PageRange, Vpn};
+use crate::pages::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
+use crate::swapin::swap_cache::Kept;
+use crate::vmstat::Item;
+use crate::zpool::{Arena, PoolRef};
+use crate::{Inner, Mm};
+
+/// Pages looked at under one hold of the lock.
+const PIECE: u64 = 64;
+/// After so many entries have left for the device the pool is compacted, if that frees so many pages: parts of it, and at least.
+const EMPTIED_SHARE: u64 = 32;
+const EMPTIED_LEAST: u64 = 1024;
+/// All words are gone through for it, however few are of stored pages: not before one entry for so many of them has left.
+const WORDS_PER_ENTRY: u64 = 128;
+const GAIN_SHARE: u64 = 64;
+const GAIN_LEAST: u64 = 64;
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Compact the pools if that frees at least `worthwhile` pages. Returns how many were freed. To be called by one thread.
+    pub fn compact(&self, worthwhile: u64) -> u64 {
+        let (pools, before, ranges) = self.with(|inner| {
+            let ranges: Vec<PageRange> = inner.managed.iter().collect();
+            inner.balance.emptied = 0;
+            (inner.pool.get_all(), inner.pool.pages(), ranges)
+        });
+        // Class by class, under its lock alone.
+        let gain: u64 = pools.iter().map(PoolRef::begin_compaction).sum();
+        if gain >= worthwhile.max(1) && !ranges.into_iter().any(|range| self.compact_range(range)) {
+            self.with(Inner::relocate_kept);
+        }
+        // A freeze finds nothing half-way: victims are only passed over by stores, of which a freeze has none.
+        pools.iter().for_each(PoolRef::end_compaction);
+        self.with(|inner| {
+            pools.into_iter().for_each(|pool| inner.pool.put(pool));
+            let freed = match gain >= worthwhile.max(1) {
+                true => before.saturating_sub(inner.pool.pages()),
+                false => 0,
+            };
+            self.stat.add(Item::PagesCompacted, freed);
+            freed
+        })
+    }
+
+    /// The oldest entries lie among younger ones: what is written back leaves holes, and frees next to nothing before they are compacted. Without
+    /// this several times as many would go to the device as have to. To be called by the thread that compacts.
+    pub(crate) fn compact_emptied(&self) {
+        let worthwhile = self.with(|inner| {
+            let emptied = inner.balance.emptied;
+            let words = || inner.managed.iter().map(PageRange::pages).sum::<u64>();
+            let is_due = emptied >= (inner.pool.objects() / EMPTIED_SHARE).max(EMPTIED_LEAST)
+                && emptied >= words() / WORDS_PER_ENTRY;
+            is_due.then(|| (inner.pool.pages() / GAIN_SHARE).max(GAIN_LEAST))
+        });
+        if let Some(worthwhile) = worthwhile {
+            self.compact(worthwhile);
+        }
+    }
+
+    /// True: a freeze began.
+    fn compact_range(&self, range: PageRange) -> bool {
+        let pieces = (range.start.number()..range.end.number()).step_by(PIECE as usize);
+        pieces.into_iter().any(|start| {
+            let end = (start + PIECE).min(range.end.number());
+            self.with_for_reclaim(|inner| {
+                inner.relocate(PageRange {
+                    start: Vpn::new(start),
+                    end: Vpn::new(end),
+                });
+                inner.frozen.is_some()
+            })
+        })
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// Blocks that are kept for staged pages move as well.
+    fn relocate_kept(&mut self) {
+        if self.frozen.is_some() {
+            return;
+        }
+        for kept in self.staging.kept_mut() {
+            if let Some(handle) = self.pool.relocate(kept.handle(), kept.len() as usize) {
+                *kept = Kept::new(handle, kept.len());
+            }
+        }
+    }
+
+    fn relocate(&mut self, range: PageRange) {
+        if self.frozen.is_some() {
+            return;
+        }
+        let pool = &self.pool;
+        self.table.for_each(range, |table, vpn, slot| {
+            let relocate = |handle, len| pool.relocate(handle, len as usize);
+            let moved = match slot {
+                Slot::Zswap(entry) => {
+                    relocate(entry.handle, entry.len).map(|handle| Slot::Zswap(ZswapEntry { handle, ..entry }))
+                }
+                Slot::Cached(entry) => {
+                    relocate(entry.handle, entry.len).map(|handle| Slot::Cached(CachedEntry { handle, ..entry }))
+                }
+                _ => None,
+            };
+            if let Some(moved) = moved {
+                table.publish(vpn, moved);
+            }
+        });
+    }
+}

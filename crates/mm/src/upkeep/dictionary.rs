@@ -1,0 +1,113 @@
+//! Dictionaries for zstd: trained on pages of this process that are stored, since what is stored is what they are for.
+//!
+//! In pieces of a fraction of a millisecond: under the lock, blocks of a few pages at random are copied out; without it they are
+//! decompressed. Nothing is marked or changed by that. Once the sample is complete, the training works on its
+//! copies alone.
+
+use alloc::vec::Vec;
+
+use lock_api::RawMutex;
+use uzswap_acomp::{Dictionary, Training, Verdict};
+
+use crate::machine::{IoBuffer, Machine};
+use crate::page::{PAGE_SIZE, PageRange, Vpn};
+use crate::pages::swap_table::entry::Slot;
+use crate::vmstat::Item;
+use crate::worker::Worker;
+use crate::worker::lane::COMPRESSED_MAX;
+use crate::zpool::Arena;
+use crate::{Inner, Mm};
+
+/// Pages of a sample that are taken at once, and words that are looked at for them.
+const PAGES_AT_ONCE: usize = 4;
+const LOOKS_AT_ONCE: u32 = 128;
+/// Words to look at for a sample: if one in a thousand pages is stored, it becomes complete.
+const LOOKS_MAX: u32 = 1 << 17;
+
+/// A training of this process.
+pub struct DictionaryTraining {
+    /// What was managed when it began.
+    ranges: Vec<PageRange>,
+    pages: u64,
+    random: u64,
+    looks: u32,
+    training: Training,
+}
+
+impl DictionaryTraining {
+    /// A managed page at random.
+    fn pick(&mut self) -> Option<Vpn> {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let mut at = self.random.checked_rem(self.pages)?;
+        for range in &self.ranges {
+            if at < range.pages() {
+                return Some(range.start.add(at));
+            }
+            at -= range.pages();
+        }
+        None
+    }
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Begin to train a dictionary for zstd at `level`, against the latest one.
+    pub fn begin_dictionary(&self, level: i32) -> DictionaryTraining {
+        let ranges: Vec<PageRange> = self.with_for_reclaim(|inner| inner.managed.iter().collect());
+        DictionaryTraining {
+            pages: ranges.iter().map(|range| range.pages()).sum(),
+            ranges,
+            random: self.machine.now_ns() | 1,
+            looks: 0,
+            training: Training::new(level, Dictionary::latest(), COMPRESSED_MAX),
+        }
+    }
+
+    /// One step of it. `None`: there are more.
+    pub fn train_dictionary(&self, worker: &mut Worker<M>, dictionary: &mut DictionaryTraining) -> Option<Verdict> {
+        let verdict = if dictionary.training.pages_wanted() == 0 {
+            dictionary.training.step()?
+        } else if dictionary.looks < LOOKS_MAX {
+            self.sample(worker, dictionary);
+            return None;
+        } else {
+            Verdict::Loses
+        };
+        let item = match verdict {
+            Verdict::Wins(_) => Item::DictionaryWins,
+            Verdict::Loses => Item::DictionaryLoses,
+        };
+        self.stat.add(item, 1);
+        Some(verdict)
+    }
+
+    fn sample(&self, worker: &mut Worker<M>, dictionary: &mut DictionaryTraining) {
+        self.with_for_reclaim(|inner| inner.take_samples(worker, dictionary));
+        let intact = worker.decompress_loads();
+        for page in worker.io().bytes(intact * PAGE_SIZE).chunks_exact(PAGE_SIZE) {
+            dictionary.training.push(page);
+        }
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// Have the worker load a few pages that are stored compressed.
+    fn take_samples<M: Machine<Arena = A>>(&self, worker: &mut Worker<M>, dictionary: &mut DictionaryTraining) {
+        worker.begin_loads();
+        let room = worker.load_room().min(PAGES_AT_ONCE);
+        let wanted = dictionary.training.pages_wanted().min(room) as u64;
+        for _ in 0..LOOKS_AT_ONCE {
+            dictionary.looks += 1;
+            let Some(vpn) = dictionary.pick() else { return };
+            if let Slot::Zswap(entry) = self.table.lookup(vpn)
+                && (entry.len as usize) < PAGE_SIZE
+            {
+                self.pool.with_block(&entry, |block| worker.push_load(vpn, block));
+            }
+            if worker.loads() >= wanted {
+                return;
+            }
+        }
+    }
+}

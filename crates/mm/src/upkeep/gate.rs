@@ -1,0 +1,100 @@
+//! The gate: who writes to a page that a forked relative has too waits until there is room for the
+//! copy.
+//!
+//! The kernel copies such a page without asking, and as fast as a thread can write; nothing that is
+//! sampled could keep up with it. So where the copies that relatives may make do not fit below the
+//! limit, all pages that are mapped are protected from writing, after the fork, and each write is a
+//! fault ([`Mm::write_fault`]): room is made, then that one page is unprotected. It is the writer's
+//! alone from then on, and can leave like any other.
+//!
+//! A page whose block is kept (`swap_cache`) says by its protection that it was not written to. One
+//! that is not protected any more may have been: its block goes before it is protected again.
+
+use alloc::vec::Vec;
+
+use lock_api::RawMutex;
+
+use crate::machine::{Machine, Stop};
+use crate::page::{PageRange, Vpn};
+use crate::pages::resident::Lru;
+use crate::pages::swap_table::entry::Slot;
+use crate::zpool::Arena;
+use crate::{Inner, Mm};
+
+/// Pages protected under one hold of the lock.
+const PIECE: u64 = 512;
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Have every write to a page at `from` or behind it that is mapped now reported. Called by the
+    /// thread that frees blocks; between two pieces `goes_on` is asked.
+    ///
+    /// # Errors
+    /// The first page that could not be protected now.
+    pub fn protect_mapped(&self, from: Vpn, mut goes_on: impl FnMut() -> bool) -> Result<(), Vpn> {
+        for range in self.managed() {
+            let mut start = range.start.max(from);
+            while start < range.end {
+                let end = Vpn::new((start.number() / PIECE + 1) * PIECE).min(range.end);
+                let is_done = goes_on() && self.with_for_reclaim(|inner| inner.protect(self, PageRange { start, end }));
+                if !is_done {
+                    return Err(start);
+                }
+                start = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// Have no write to a page reported any more. What is refused, as it is mapped in pieces, is
+    /// served when it is written to.
+    pub fn unprotect_mapped(&self) {
+        for range in self.managed() {
+            let mut start = range.start;
+            while start < range.end {
+                let end = Vpn::new((start.number() / PIECE + 1) * PIECE).min(range.end);
+                self.unprotect(PageRange { start, end });
+                start = end;
+            }
+        }
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// False: not now.
+    fn protect<M>(&mut self, mm: &Mm<R, M>, piece: PageRange) -> bool
+    where
+        M: Machine<Arena = A>,
+    {
+        if self.frozen.is_some() {
+            return false;
+        }
+        let (mut runs, mut written): (Vec<PageRange>, Vec<Vpn>) = (Vec::new(), Vec::new());
+        self.table.for_each(piece, |_, vpn, slot| {
+            match slot {
+                Slot::Resident { .. } => {}
+                // Asked of each by itself: of a piece there may be more runs than an answer holds.
+                Slot::Cached(_) if mm.machine.unwritten(PageRange::new(vpn, 1)).holds(vpn) => return,
+                Slot::Cached(_) => written.push(vpn),
+                _ => return,
+            }
+            match runs.last_mut().filter(|last| last.end == vpn) {
+                Some(last) => last.end = vpn.add(1),
+                None => runs.push(PageRange::new(vpn, 1)),
+            }
+        });
+        written.into_iter().for_each(|vpn| self.publish_resident(vpn));
+        // What is refused otherwise is not one mapping of ours any more.
+        runs.into_iter()
+            .all(|run| !matches!(mm.machine.protect(run), Some(Stop::Again | Stop::NoMemory)))
+    }
+
+    /// A page that was shared is about to be its writer's alone: it leaves like others.
+    pub(crate) fn note_copied(&mut self, vpn: Vpn) {
+        if let Slot::Resident { tag, .. } = self.table.lookup(vpn)
+            && Lru::of_resident(tag) == Lru::Shared
+            && self.frozen.is_none()
+        {
+            self.publish_resident(vpn);
+        }
+    }
+}

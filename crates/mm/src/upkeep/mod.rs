@@ -1,0 +1,7 @@
+//! What is done now and then, so that what is stored stays small, and shared memory in bounds.
+
+pub(crate) mod compaction;
+pub(crate) mod dictionary;
+mod gate;
+pub(crate) mod recompress;
+pub(crate) mod shared;

@@ -1,0 +1,148 @@
+//! Recompression: what has been stored for a while is compressed again with a stronger algorithm, so that pages go in at the
+//! price of the fast one and rest at the density of the strong one (zram has this, the kernel's zswap has not).
+//!
+//! The oldest folios of the list of stored ones are taken in their order, so those that came to rest (`zswap_cold`) are all
+//! older than those that did not, and writeback takes them first. In halves as a writeback, with the same mark, so there is
+//! one of either at a time: under the lock the entries are marked and their blocks copied out; without it they are
+//! decompressed and compressed again; under the lock those that still carry the mark get their new block published if it
+//! is shorter, and move to the other list in any case.
+
+use alloc::vec::Vec;
+
+use lock_api::RawMutex;
+use uzswap_acomp::{Algorithm, Compressor};
+
+use crate::machine::Machine;
+use crate::page::{PAGE_SIZE, Vpn};
+use crate::pages::list_lru::LruEntry;
+use crate::pages::swap_table::entry::{Slot, ZswapEntry};
+use crate::vmstat::Item;
+use crate::worker::{IO_PAGES, Worker};
+use crate::zpool::{Arena, PoolKind};
+use crate::{Inner, Mm};
+
+/// Pages of a round at most.
+pub(crate) const ROUND: usize = IO_PAGES / 4;
+/// Bytes by which a block must become shorter to be worth moving.
+const GAIN_MIN: usize = 64;
+
+/// Which entries are to be compressed again, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle {
+    /// With what.
+    pub algorithm: Algorithm,
+    /// Those that were stored at this time of the machine's clock or before.
+    pub since_ns: u64,
+}
+
+/// A page of a round, marked.
+struct Page {
+    vpn: Vpn,
+    entry: ZswapEntry,
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// Compress a few of the oldest idle entries again. Returns how many were looked at; 0: none is idle, or not now.
+    pub fn recompress(&self, worker: &mut Worker<M>, idle: Idle) -> usize {
+        let pages = self.with_for_reclaim(|inner| inner.begin_recompression(worker, idle));
+        if pages.is_empty() {
+            return 0;
+        }
+        let intact = worker.decompress_loads();
+        let mut again = 0;
+        for (i, page) in pages.iter().enumerate() {
+            // A damaged block stays as it is: the fault that needs it says so.
+            let is_worth_it = (GAIN_MIN * 2..PAGE_SIZE).contains(&(page.entry.len as usize));
+            let block = (i < intact && is_worth_it).then(|| {
+                worker.page_from_io(i);
+                worker.compress_page(idle.algorithm, page.entry.len as usize - GAIN_MIN)
+            });
+            let block = block.flatten();
+            let arena = || self.machine.arena();
+            again += u64::from(self.with_for_reclaim(|inner| inner.come_to_rest(page, block, idle, arena)));
+        }
+        self.with(|inner| inner.is_writing_back = false);
+        self.stat.add(Item::Recompressed, again);
+        pages.len()
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    fn begin_recompression<M: Machine<Arena = A>>(&mut self, worker: &mut Worker<M>, idle: Idle) -> Vec<Page> {
+        let mut pages = Vec::new();
+        // In a pool that a relative has too, the old block would stay beside the new one.
+        if self.is_writing_back || self.frozen.is_some() || self.shares_pool() {
+            return pages;
+        }
+        worker.begin_loads();
+        let room = worker.load_room();
+        while let Some((folio, time)) = self.zswap_lru.oldest() {
+            if time > idle.since_ns || !self.take_folio(worker, folio, room.min(ROUND), &mut pages) {
+                break;
+            }
+            self.zswap_lru.pop_oldest();
+        }
+        self.is_writing_back = !pages.is_empty();
+        pages
+    }
+
+    /// Mark what is left of a folio. False: there is no room for all of it; the rest keeps its turn.
+    fn take_folio<M: Machine<Arena = A>>(
+        &mut self,
+        worker: &mut Worker<M>,
+        folio: LruEntry,
+        room: usize,
+        pages: &mut Vec<Page>,
+    ) -> bool {
+        for vpn in folio.pages() {
+            let entry = match self.table.lookup(vpn) {
+                Slot::Zswap(entry) if entry.tag == folio.tag && !entry.writeback => entry,
+                _ => continue,
+            };
+            if pages.len() == room {
+                return false;
+            }
+            self.pool.with_block(&entry, |block| worker.push_load(vpn, block));
+            self.table.publish(
+                vpn,
+                Slot::Zswap(ZswapEntry {
+                    writeback: true,
+                    ..entry
+                }),
+            );
+            pages.push(Page { vpn, entry });
+        }
+        true
+    }
+
+    /// Publish the new block of an entry that still carries the mark, if there is one. True: it was compressed again.
+    fn come_to_rest(
+        &mut self,
+        page: &Page,
+        block: Option<&[u8]>,
+        idle: Idle,
+        arena: impl FnOnce() -> Option<A>,
+    ) -> bool {
+        let entry = match self.table.lookup(page.vpn) {
+            Slot::Zswap(entry) if entry.writeback => entry,
+            _ => return false,
+        };
+        let tag = self.zswap_cold_add(page.vpn, 0);
+        let rested = ZswapEntry {
+            writeback: false,
+            tag,
+            ..entry
+        };
+        let kind = PoolKind {
+            zpool: self.pool.current().zpool,
+            compressor: Compressor::from(idle.algorithm),
+        };
+        let stored = block.and_then(|block| Some((self.pool.store_as(kind, block, arena).ok()?, block.len() as u32)));
+        match stored {
+            // publish frees the old block.
+            Some((handle, len)) => self.publish(page.vpn, Slot::Zswap(ZswapEntry { handle, len, ..rested })),
+            None => drop(self.replace_word(page.vpn, Slot::Zswap(rested))),
+        }
+        stored.is_some()
+    }
+}

@@ -1,0 +1,130 @@
+//! Pages that a forked relative has as well.
+//!
+//! Such a page does not move (EBUSY), and taking it frees nothing until each relative has taken its own, which costs each a copy, a
+//! compression and room in its pool: of two, next to all of what is gained. A child that writes a snapshot is gone before that pays. So a page that refuses is put on a list of
+//! its own, and what is not shared leaves first. Those of the list have their sharing broken and leave
+//! * when nothing else could be taken;
+//! * when they have been there for [`PATIENCE_NS`], a few at a time ([`DRAIN_NS`]): relatives that stay are no snapshots, and what is cold may go to the
+//!   device;
+//! * when nothing is shared any more: then they are pages like others, and the oldest.
+//!
+//! The pool is shared as well, and after a fork its pages are not written, or they would be copied
+//! (`Zpool::inherit`); to free a block in them frees nothing. So the block of a page that is loaded from there is kept (`swap_cache`), however it was loaded: a child that only
+//! reads goes over all its memory without storing a page anew. They are written again, a few at a time, [`PATIENCE_NS`] after the fork once no resident page is
+//! left that is known to be shared, or the pool has reached its limit.
+//!
+//! That the program has written to a page, which ends its sharing, is not seen: it waits with the others.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use lock_api::RawMutex;
+
+use crate::machine::Machine;
+use crate::page::PageRange;
+use crate::pages::resident::Lru;
+use crate::zpool::{Arena, PoolRef};
+use crate::{Inner, Mm};
+
+const PATIENCE_NS: u64 = 15_000_000_000;
+/// How long it then takes at least until most are gone, and a page at most. Each that one has taken costs memory until its relatives have taken theirs,
+/// and what both work with is to be left to them.
+const DRAIN_NS: u64 = 60_000_000_000;
+const DRAIN_PAGE_NS_MAX: u64 = 1_000_000;
+/// Pages taken at once, but for those of a folio.
+const AT_ONCE: u64 = 32;
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// A forked child has our pages, those of the pool among them.
+    pub fn forked(&self) {
+        let now = self.machine.now_ns();
+        self.with(|inner| inner.begin_sharing(now));
+    }
+
+    /// No relative has pages of ours any more. By the thread that [`compact`](Self::compact)s.
+    pub fn end_sharing(&self) {
+        self.with(|inner| inner.shares = false);
+        while self.reopen_some() {}
+    }
+
+    /// To be called now and then, by the thread that [`compact`](Self::compact)s: relatives that stay must not keep the pool from being
+    /// written for ever.
+    pub fn settle_sharing(&self) {
+        let now = self.machine.now_ns();
+        let is_full = self.pool_reached_full.load(Ordering::Relaxed);
+        let is_due = |inner: &mut Inner<R, M::Arena>| {
+            let shared = inner.pool_shared_since.filter(|_| inner.frozen.is_none());
+            let is_needed = is_full || !inner.has_shared();
+            is_needed && shared.is_some_and(|since| now.saturating_sub(since) >= PATIENCE_NS)
+        };
+        if self.with(is_due) {
+            self.reopen_some();
+        }
+    }
+
+    /// Have some of the pool written again, under the lock of a class alone; false: that was all of it.
+    fn reopen_some(&self) -> bool {
+        let pools = self.with(|inner| inner.pool.get_all());
+        let goes_on = pools.iter().any(PoolRef::reopen_some);
+        self.with(|inner| {
+            if !goes_on {
+                inner.pool_shared_since = None;
+            }
+            pools.into_iter().for_each(|pool| inner.pool.put(pool));
+        });
+        goes_on
+    }
+
+    /// Shared pages whose turn it is to leave, or with `need` in any case. The caller breaks their sharing, without the lock, and calls
+    /// [`isolate_range`](Self::isolate_range); until then they are on the list that leaves last.
+    pub fn take_shared(&self, need: bool) -> Vec<PageRange> {
+        let now = self.machine.now_ns();
+        self.with_for_reclaim(|inner| inner.take_shared(need, now))
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    pub(crate) fn begin_sharing(&mut self, now: u64) {
+        self.shares = true;
+        // Of the first, while forks go on: the pool must be written now and then.
+        self.pool_shared_since.get_or_insert(now);
+        self.pool.inherit();
+    }
+
+    /// Whether what leaves the pool frees nothing, since a relative has it too.
+    pub(crate) fn shares_pool(&self) -> bool {
+        self.pool_shared_since.is_some()
+    }
+
+    /// Whether resident pages are left that only breaking their sharing gets at.
+    pub(crate) fn has_shared(&self) -> bool {
+        self.shares && !self.lru[Lru::Shared as usize].is_empty()
+    }
+
+    fn take_shared(&mut self, need: bool, now: u64) -> Vec<PageRange> {
+        let (mut ranges, mut pages): (Vec<PageRange>, u64) = (Vec::new(), 0);
+        while self.frozen.is_none() && pages < AT_ONCE {
+            let Some((entry, since)) = self.lru[Lru::Shared as usize].oldest() else {
+                break;
+            };
+            if !need && (now.saturating_sub(since) < PATIENCE_NS || now < self.shared_due) {
+                break;
+            }
+            self.lru[Lru::Shared as usize].pop_oldest();
+            for vpn in entry.pages() {
+                if Lru::Shared.holds(self.table.lookup(vpn), entry) {
+                    self.publish_active_run(vpn, 1);
+                    pages += 1;
+                    match ranges.last_mut().filter(|last| last.end == vpn) {
+                        Some(last) => last.end = vpn.add(1),
+                        None => ranges.push(PageRange::new(vpn, 1)),
+                    }
+                }
+            }
+        }
+        if pages > 0 {
+            self.shared_due = now + (DRAIN_NS / self.shared.max(1)).min(DRAIN_PAGE_NS_MAX) * pages;
+        }
+        ranges
+    }
+}
