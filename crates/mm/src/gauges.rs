@@ -34,16 +34,16 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Sizes now.
     pub fn gauges(&self) -> Gauges {
         self.with(|inner| Gauges {
-            resident: inner.resident,
-            staged: inner.staging.frames(),
-            pool: inner.pool.pages(),
-            stored: inner.pool.objects(),
-            cached: inner.cached,
-            active: inner.active,
-            shared: inner.shared,
-            incompressible: inner.incompressible,
-            swapped: inner.slots.in_use(),
-            table_bytes: inner.table.bytes(),
+            resident: inner.pages.counts.resident,
+            staged: inner.pages.staging.frames(),
+            pool: inner.pages.pool.pages(),
+            stored: inner.pages.pool.objects(),
+            cached: inner.pages.counts.cached,
+            active: inner.pages.counts.active,
+            shared: inner.pages.counts.shared,
+            incompressible: inner.pages.counts.incompressible,
+            swapped: inner.pages.slots.in_use(),
+            table_bytes: inner.pages.table.bytes(),
         })
     }
 }

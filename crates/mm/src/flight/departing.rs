@@ -59,14 +59,16 @@ pub(crate) struct Departing {
     free: Vpn,
 }
 
-impl Departing {
-    pub(crate) const fn new() -> Self {
+impl Default for Departing {
+    fn default() -> Self {
         Self {
             expected: Vec::new(),
             free: NOWHERE,
         }
     }
+}
 
+impl Departing {
     pub(crate) fn is_empty(&self) -> bool {
         self.expected.is_empty()
     }
@@ -138,7 +140,7 @@ mod test {
 
     #[test]
     fn a_departure_takes_what_was_expected_first_and_leaves_the_rest() {
-        let mut departing = Departing::new();
+        let mut departing = Departing::default();
         assert_eq!(
             departing.depart(range(0, 9), true),
             (Vec::new(), Vec::from([range(0, 9)]))

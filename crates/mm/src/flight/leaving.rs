@@ -80,7 +80,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                     self.machine.gave_up();
                     kept.retain(|vpn| !inner.settle_kept(&self.machine, *vpn));
                     if kept.is_empty() {
-                        inner.leaving.remove(run);
+                        inner.flight.leaving.remove(run);
                     }
                 });
                 if kept.is_empty() {
@@ -96,11 +96,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Pages that are leaving and have lost nothing but their frames: what lost its word meanwhile is not ours to drop.
     fn next_leaving(&mut self) -> Option<PageRange> {
         loop {
-            let run = self.leaving.runs.last().copied()?;
-            let is_staged = |vpn: &Vpn| matches!(self.table.lookup(*vpn), Slot::Staged { .. });
+            let run = self.flight.leaving.runs.last().copied()?;
+            let is_staged = |vpn: &Vpn| matches!(self.pages.table.lookup(*vpn), Slot::Staged { .. });
             let lost = run.iter().take_while(|vpn| !is_staged(vpn)).count() as u64;
             if lost > 0 {
-                self.leaving.remove(PageRange::new(run.start, lost));
+                self.flight.leaving.remove(PageRange::new(run.start, lost));
                 continue;
             }
             let staged = run.iter().take_while(is_staged).count() as u64;
@@ -111,7 +111,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// A page that refused to be dropped, or was dropped at first and refused then: its copy is given back unless it is there.
     /// False: not now.
     fn settle_kept<M: Machine<Arena = A>>(&mut self, machine: &M, vpn: Vpn) -> bool {
-        let Slot::Staged { slot, .. } = self.table.lookup(vpn) else {
+        let Slot::Staged { slot, .. } = self.pages.table.lookup(vpn) else {
             return true;
         };
         match machine
@@ -124,7 +124,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             // Unmapped, which is about to be reported.
             Some(_) => return true,
         }
-        self.staging.taken_back(slot);
+        self.pages.staging.taken_back(slot);
         self.publish_resident(vpn);
         true
     }

@@ -35,7 +35,7 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     /// Apply one change, or log it while the engine is frozen for a fork. Then the log must have room for it:
     /// [`has_room`](Self::has_room) asks before events are read.
     pub fn apply(&mut self, change: Change) {
-        match &mut self.0.frozen {
+        match &mut self.0.flight.frozen {
             Some(log) => log.push_change(change),
             None => self.0.apply(self.1, change),
         }
@@ -43,17 +43,17 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
 
     /// Whether a batch of changes can be taken now.
     pub fn has_room(&self) -> bool {
-        self.0.frozen.as_ref().is_none_or(Log::has_room)
+        self.0.flight.frozen.as_ref().is_none_or(Log::has_room)
     }
 
     /// The parts of `range` that are not under our care. No page of them has a word.
     pub fn gaps(&self, range: PageRange) -> Vec<PageRange> {
-        self.0.managed.gaps(range)
+        self.0.pages.managed.gaps(range)
     }
 
     /// Whether an event is expected that may never come: ask whether changes are under way, and if not, [`settle`](Self::settle).
     pub fn is_expecting(&self) -> bool {
-        self.0.frozen.is_none() && !self.0.departing.is_empty()
+        self.0.flight.frozen.is_none() && !self.0.flight.departing.is_empty()
     }
 
     /// No change is under way: each that was made has had its event read.
@@ -61,7 +61,7 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
         if !self.is_expecting() {
             return;
         }
-        let never_left = self.0.departing.settle();
+        let never_left = self.0.flight.departing.settle();
         never_left
             .into_iter()
             .filter_map(Departure::waiting)
@@ -72,7 +72,7 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     /// With `present_wins`, pages that are mapped are adopted whatever their word says: only under the same hold of
     /// the lock as the look at what is present, and not while pages are staged and busy. Returns how many were adopted.
     pub fn manage(&mut self, range: PageRange, present: &[PageRange], present_wins: bool) -> u64 {
-        self.0.managed.insert(range);
+        self.0.pages.managed.insert(range);
         present.iter().map(|run| self.0.adopt(*run, present_wins)).sum()
     }
 
@@ -83,7 +83,7 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
 
     /// The fork happened: what was logged so far is older than the child, the rest is not its business.
     pub fn mark_fork(&mut self) {
-        if let Some(log) = &mut self.0.frozen {
+        if let Some(log) = &mut self.0.flight.frozen {
             log.mark_fork();
         }
     }
@@ -107,7 +107,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
     /// The ranges under our care.
     pub fn managed(&self) -> Vec<PageRange> {
-        self.with(|inner| inner.managed.iter().collect())
+        self.with(|inner| inner.pages.managed.iter().collect())
     }
 }
 
@@ -121,7 +121,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     fn unmap(&mut self, range: PageRange) {
-        let (left, there_now) = self.departing.depart(range, true);
+        let (left, there_now) = self.flight.departing.depart(range, true);
         let waiting = left.into_iter().filter_map(Departure::waiting);
         for range in waiting.chain(there_now) {
             self.forget(range);
@@ -130,14 +130,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     fn forget(&mut self, range: PageRange) {
         self.drop_words(range);
-        self.managed.remove(range);
+        self.pages.managed.remove(range);
     }
 
     fn remap<M: Machine<Arena = A>>(&mut self, machine: &M, from: PageRange, to: Vpn) {
         let (left, there_now) = self.departures_of_move(machine, from);
         // What is still at the target has left: the kernel would have put nothing there otherwise.
-        for range in self.managed.parts_in(PageRange::new(to, from.pages())) {
-            let nowhere = self.departing.expect_words(range);
+        for range in self.pages.managed.parts_in(PageRange::new(to, from.pages())) {
+            let nowhere = self.flight.departing.expect_words(range);
             self.move_words(range, nowhere);
         }
         let target = |page: Vpn| to.add(page.number() - from.start.number());
@@ -150,7 +150,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             self.move_words(range, target(range.start));
         }
         if !machine.keeps_mapping(from) {
-            self.departing.expect_unmap(from);
+            self.flight.departing.expect_unmap(from);
         }
     }
 
@@ -161,19 +161,19 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     {
         // Something has landed there since, and one of the two is moved on. If nothing is mapped any more, it is the later one, and
         // what was there before is still to be unmapped.
-        let has_landed = self.departing.waits(from) && !self.managed.parts_in(from).is_empty();
+        let has_landed = self.flight.departing.waits(from) && !self.pages.managed.parts_in(from).is_empty();
         if has_landed && !machine.is_mapped(from.start) {
             return (Vec::new(), Vec::from([from]));
         }
-        self.departing.depart(from, false)
+        self.flight.departing.depart(from, false)
     }
 
     fn drop_words(&mut self, range: PageRange) {
         // Collected first: giving up what a word points to needs all of self.
         let mut pages = Vec::new();
-        self.table.for_each(range, |_, vpn, _| pages.push(vpn));
+        self.pages.table.for_each(range, |_, vpn, _| pages.push(vpn));
         for vpn in pages {
-            self.publish(vpn, Slot::None);
+            self.pages.publish(vpn, Slot::None);
         }
     }
 
@@ -181,7 +181,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// may be reported in any order: were a word to come to lie at another page that is protected, that one would be taken for unwritten.
     fn drop_blocks(&mut self, range: PageRange) {
         let mut cached = Vec::new();
-        self.table.for_each(range, |_, vpn, slot| {
+        self.pages.table.for_each(range, |_, vpn, slot| {
             if matches!(slot, Slot::Cached(_)) {
                 cached.push(vpn);
             }
@@ -197,9 +197,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.drop_words(target);
         self.drop_blocks(from);
         let mut moved = Vec::new();
-        self.table.for_each(from, |table, vpn, slot| {
-            table.publish(vpn, Slot::None);
-            self.ages.note(slot, Slot::None);
+        self.pages.take(from, |vpn, slot| {
             moved.push((to.add(vpn.number() - from.start.number()), slot));
         });
         for (vpn, word) in moved {
@@ -212,32 +210,32 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 // A writeback in flight finds its mark gone and gives its slots back.
                 Slot::Zswap(entry) => Slot::Zswap(ZswapEntry {
                     writeback: false,
-                    tag: self.zswap_lru_add(vpn, 0),
+                    tag: self.pages.add_stored(vpn, 0),
                     ..entry
                 }),
                 Slot::Staged { slot, .. } => {
-                    self.staging.set_owner(slot, vpn);
+                    self.pages.staging.set_owner(slot, vpn);
                     word
                 }
                 // CACHED: none any more.
                 Slot::None | Slot::Cached(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => word,
             };
-            self.replace_word(vpn, slot);
+            self.pages.put(vpn, slot);
         }
         // What was not under our care (a mapping that grew) is not now either: the scan finds and adopts it.
-        let gaps = self.managed.gaps(from);
-        self.managed.remove(from);
-        self.managed.insert(target);
+        let gaps = self.pages.managed.gaps(from);
+        self.pages.managed.remove(from);
+        self.pages.managed.insert(target);
         for gap in gaps {
             let shifted = to.add(gap.start.number() - from.start.number());
-            self.managed.remove(PageRange::new(shifted, gap.pages()));
+            self.pages.managed.remove(PageRange::new(shifted, gap.pages()));
         }
     }
 
     fn adopt(&mut self, run: PageRange, present_wins: bool) -> u64 {
         let (mut start, mut adopted) = (run.start, 0);
         while start < run.end {
-            let adoptable = |inner: &Self, vpn| match inner.table.lookup(vpn) {
+            let adoptable = |inner: &Self, vpn| match inner.pages.table.lookup(vpn) {
                 Slot::None => true,
                 Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => present_wins,
                 Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => false,

@@ -17,7 +17,7 @@ use lock_api::RawMutex;
 use crate::fork::change::Changes;
 use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
-use crate::pages::swap_table::entry::{Blob, Slot};
+use crate::pages::swap_table::entry::Slot;
 use crate::policy::workingset::Balance;
 use crate::swapin::bring::Underway;
 use crate::worker::Worker;
@@ -137,23 +137,23 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn freeze(&self) -> PinId {
         self.with(|inner| {
             assert!(
-                inner.frozen.is_none() && !inner.is_writing_back,
+                inner.flight.frozen.is_none() && !inner.flight.is_writing_back,
                 "a freeze begins at rest"
             );
-            inner.frozen = Some(Log::new());
-            inner.slots.pin_all()
+            inner.flight.frozen = Some(Log::new());
+            inner.pages.slots.pin_all()
         })
     }
 
     /// Whether the engine is frozen.
     pub fn is_frozen(&self) -> bool {
-        self.with(|inner| inner.frozen.is_some())
+        self.with(|inner| inner.flight.frozen.is_some())
     }
 
     /// The changes read before the fork: the child applies them first. Call after the fork was marked.
     pub fn changes_before_fork(&self, mut f: impl FnMut(Change)) {
         self.with(|inner| {
-            if let Some(log) = &inner.frozen {
+            if let Some(log) = &inner.flight.frozen {
                 log.changes_before_fork().for_each(&mut f);
             }
         });
@@ -162,11 +162,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Go on: apply the log.
     pub fn thaw(&self) {
         self.with(|inner| {
-            let Some(log) = inner.frozen.take() else { return };
+            let Some(log) = inner.flight.frozen.take() else { return };
             for entry in &log.entries {
                 match *entry {
                     // Only now is it known what is managed: the changes before this entry are applied.
-                    Logged::Served(vpn) if inner.managed.covers(PageRange::new(vpn, 1)) => inner.publish_resident(vpn),
+                    Logged::Served(vpn) if inner.pages.managed.covers(PageRange::new(vpn, 1)) => {
+                        inner.publish_resident(vpn)
+                    }
                     Logged::Served(_) => {}
                     Logged::Changed(change) => inner.apply(&self.machine, change),
                 }
@@ -181,27 +183,19 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.waiting_faults.store(0, core::sync::atomic::Ordering::Relaxed);
         self.with(|inner| {
             // The log is the parent's and was being written while it was copied; its buffer goes, unread.
-            inner.frozen = None;
+            inner.flight.frozen = None;
             // What the parent's threads were bringing they brought to the parent.
-            inner.underway = Underway::default();
-            let mut renamed = Vec::new();
-            inner.table.for_each(PageRange::ALL, |_, vpn, slot| match slot {
-                Slot::Swap(blob) if blob.device == 0 => renamed.push((vpn, Slot::Swap(Blob { device, ..blob }))),
-                _ => {}
-            });
-            for (vpn, slot) in renamed {
-                inner.table.publish(vpn, slot);
-            }
-            inner.slots.start_over();
+            inner.flight.underway = Underway::default();
+            inner.pages.rename_device(device);
             // It names slots of the parent's device.
-            inner.balance = Balance::default();
+            inner.policy.balance = Balance::default();
             inner.begin_sharing(now);
         });
     }
 
     /// The child of that freeze is gone: its swap slots may be written again.
     pub fn unpin(&self, pin: PinId) {
-        self.with(|inner| inner.slots.unpin(pin));
+        self.with(|inner| inner.pages.slots.unpin(pin));
     }
 
     /// Serve a fault of a child that cannot serve itself yet, by `copy_in` into the child: `None` for a page whose contents are
@@ -228,7 +222,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     /// The changes logged so far; none while nothing is frozen.
     pub fn logged(&self) -> Vec<Change> {
-        self.0.frozen.iter().flat_map(Log::changes).collect()
+        self.0.flight.frozen.iter().flat_map(Log::changes).collect()
     }
 
     /// Call `copy_in` with every page whose contents are not mapped, for a child that cannot be managed: at the place
@@ -274,7 +268,7 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
         mut copy_in: impl FnMut(Vpn, Option<&[u8]>) -> bool,
     ) -> bool {
         let mut absent = Vec::new();
-        self.0.table.for_each(range, |_, vpn, slot| match slot {
+        self.0.pages.table.for_each(range, |_, vpn, slot| match slot {
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) => {}
             Slot::Staged { .. } | Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => absent.push(vpn),
         });
@@ -287,7 +281,7 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     /// Pages that are not mapped and whose contents are no zeros.
     fn absent(&self) -> Vec<Vpn> {
         let mut absent = Vec::new();
-        self.0.table.for_each(PageRange::USER, |_, vpn, slot| match slot {
+        self.0.pages.table.for_each(PageRange::USER, |_, vpn, slot| match slot {
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Filled { word: 0 } => {}
             Slot::Staged { .. } | Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => {
                 absent.push(vpn);
@@ -303,7 +297,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        let found = match self.frozen.as_ref().map(|log| origin(vpn, log.changes().rev())) {
+        let found = match self.flight.frozen.as_ref().map(|log| origin(vpn, log.changes().rev())) {
             Some((_, false)) => return Fault::Retry,
             Some((Frozen::Word(at), true)) => self.contents(mm, worker, at),
             Some((Frozen::Zeros, true)) | None => worker.zero_page(),
@@ -318,7 +312,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 Fault::Served
             }
             None => {
-                if let Some(log) = &mut self.frozen {
+                if let Some(log) = &mut self.flight.frozen {
                     log.push_served(vpn);
                 }
                 Fault::Served
@@ -331,11 +325,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        match self.table.lookup(vpn) {
+        match self.pages.table.lookup(vpn) {
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) => worker.zero_page(),
             Slot::Filled { word } => worker.fill_page(word),
             Slot::Staged { slot, .. } => mm.machine.with_staged(&[slot], |pages| worker.copy_page(pages[0])),
-            Slot::Zswap(entry) => self.pool.with_block(&entry, |block| worker.decompress(block)),
+            Slot::Zswap(entry) => self.pages.pool.with_block(&entry, |block| worker.decompress(block)),
             Slot::Swap(blob) => worker.read_page(&mm.machine, &blob),
             Slot::Bad => false,
         }

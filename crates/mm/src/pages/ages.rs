@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 use lock_api::RawMutex;
 
 use crate::Inner;
+use crate::pages::stored::{SETTLED_TAGS, TAGS};
 use crate::pages::swap_table::entry::{Slot, ZTAG_BITS, ZswapEntry};
 use crate::zpool::Arena;
-use crate::{ZSWAP_COLD_TAGS, ZSWAP_TAGS};
 
 /// Looks at a page's age until the oldest ones are looked for again: that goes over all tags.
 const LOOKS: u32 = 256;
@@ -46,7 +46,7 @@ impl Default for Ages {
 }
 
 fn is_rested(tag: u32) -> bool {
-    tag % ZSWAP_TAGS.stride == ZSWAP_COLD_TAGS.first
+    tag % TAGS.stride == SETTLED_TAGS.first
 }
 
 impl Ages {
@@ -75,27 +75,29 @@ impl Ages {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Whether a stored page with this tag is among the oldest: of so many pages, one. `None`: nobody knows.
     pub(crate) fn is_among_oldest(&mut self, tag: u32, one_in: u64) -> Option<bool> {
-        if self.ages.looks == 0 {
-            self.ages.looks = LOOKS;
-            self.ages.oldest = self.find_oldest(one_in);
+        if self.pages.stored.ages.looks == 0 {
+            self.pages.stored.ages.looks = LOOKS;
+            self.pages.stored.ages.oldest = self.find_oldest(one_in);
         }
-        self.ages.looks -= 1;
-        match self.ages.oldest {
+        self.pages.stored.ages.looks -= 1;
+        match self.pages.stored.ages.oldest {
             Oldest::Unknown => None,
             Oldest::Rested => Some(is_rested(tag)),
-            Oldest::Since(first) => Some(is_rested(tag) || self.zswap_lru.age(tag) >= self.zswap_lru.age(first)),
+            Oldest::Since(first) => {
+                Some(is_rested(tag) || self.pages.stored.recent.age(tag) >= self.pages.stored.recent.age(first))
+            }
         }
     }
 
     fn find_oldest(&self, one_in: u64) -> Oldest {
-        let (rested, recent) = self.ages.totals();
+        let (rested, recent) = self.pages.stored.ages.totals();
         let wanted = (rested + recent) / one_in;
         if rested > 0 && rested >= wanted {
             return Oldest::Rested;
         }
         let mut pages = rested;
-        for tag in self.zswap_lru.tags_by_age() {
-            pages += u64::from(self.ages.live[tag as usize]);
+        for tag in self.pages.stored.recent.tags_by_age() {
+            pages += u64::from(self.pages.stored.ages.live[tag as usize]);
             if pages > wanted {
                 return match pages <= wanted * 2 {
                     true => Oldest::Since(tag),
@@ -122,8 +124,8 @@ mod test {
         while world.mm.shrink(&mut world.worker, 16, Effort::Urgent).reclaimed > 0 {}
         pages().step_by(3).for_each(|vpn| world.check(vpn));
         let (stored, counted) = world.mm.with(|inner| {
-            let stored = pages().filter(|vpn| matches!(inner.table.lookup(*vpn), Slot::Zswap(_)));
-            (stored.count() as u64, inner.ages.totals())
+            let stored = pages().filter(|vpn| matches!(inner.pages.table.lookup(*vpn), Slot::Zswap(_)));
+            (stored.count() as u64, inner.pages.stored.ages.totals())
         });
         assert!(stored > 0);
         assert_eq!(counted, (0, stored));

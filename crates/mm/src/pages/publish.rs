@@ -1,57 +1,31 @@
-//! The word of a page, replaced: what is counted of the old one and the new one, and what the old one held, which is given up.
+//! The word of a page, replaced: the only code that changes words.
 //!
-//! Under the engine's lock, when the new word's contents are where it says ([Order](crate#order)).
+//! What is counted of the old word and the new one changes with it. Under the engine's lock, when the new word's contents are where it
+//! says ([Order](crate#order)).
+
+use alloc::vec::Vec;
 
 use lock_api::RawMutex;
 
-use crate::Inner;
-use crate::page::{PAGE_SIZE, Vpn};
-use crate::pages::resident::Lru;
-use crate::pages::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
+use crate::page::{PageRange, Vpn};
+use crate::pages::Pages;
+use crate::pages::counts::Counts;
+use crate::pages::swap_table::entry::{Blob, CachedEntry, Slot, ZswapEntry};
 use crate::swapin::swap_cache::Kept;
 use crate::zpool::Arena;
 
-impl<R: RawMutex, A: Arena> Inner<R, A> {
+impl<R: RawMutex, A: Arena> Pages<R, A> {
     /// Replace the word of a page; what the old word pointed to is given up, but for a block that the new one keeps.
     pub(crate) fn publish(&mut self, vpn: Vpn, slot: Slot) {
-        match slot {
-            Slot::Resident { tag, .. } => {
-                self.resident += 1;
-                self.active += u64::from(Lru::of_resident(tag) == Lru::Active);
-                self.shared += u64::from(Lru::of_resident(tag) == Lru::Shared);
-                self.unevictable += u64::from(Lru::of_resident(tag) == Lru::Unevictable);
-            }
-            Slot::Cached(_) => {
-                self.resident += 1;
-                self.cached += 1;
-            }
-            Slot::Zswap(entry) => self.incompressible += u64::from(entry.len as usize == PAGE_SIZE),
-            Slot::None | Slot::Staged { .. } | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => {}
-        }
-        let block = match self.replace_word(vpn, slot) {
-            Slot::Resident { tag, .. } => {
-                self.resident -= 1;
-                self.active -= u64::from(Lru::of_resident(tag) == Lru::Active);
-                self.shared -= u64::from(Lru::of_resident(tag) == Lru::Shared);
-                self.unevictable -= u64::from(Lru::of_resident(tag) == Lru::Unevictable);
-                None
-            }
-            Slot::Cached(CachedEntry { handle, len, .. }) => {
-                self.resident -= 1;
-                self.cached -= 1;
-                Some(Kept::new(handle, len))
-            }
-            Slot::Zswap(ZswapEntry { handle, len, .. }) => {
-                self.incompressible -= u64::from(len as usize == PAGE_SIZE);
-                Some(Kept::new(handle, len))
-            }
+        let block = match self.replace(vpn, slot) {
+            stored @ (Slot::Cached(_) | Slot::Zswap(_)) => Kept::of(stored),
             Slot::Swap(blob) if blob.device == 0 => {
                 self.slots.free(&blob);
                 None
             }
             // The frame of a staged page stays in its slot until the run is stored; the run finds the word changed.
             Slot::Staged { slot, .. } => self.staging.take_kept(slot),
-            Slot::Swap(_) | Slot::None | Slot::Filled { .. } | Slot::Bad => None,
+            Slot::Resident { .. } | Slot::Swap(_) | Slot::None | Slot::Filled { .. } | Slot::Bad => None,
         };
         match (block, slot) {
             (Some(kept), Slot::Staged { slot, .. }) => self.staging.keep(slot, kept),
@@ -62,16 +36,87 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// Replace a word. Whoever does so without [`publish`](Self::publish) keeps the contents where they are, and the page as resident as it was.
-    pub(crate) fn replace_word(&mut self, vpn: Vpn, slot: Slot) -> Slot {
-        let before = self.table.publish(vpn, slot);
-        self.ages.note(before, slot);
-        before
-    }
-
     /// The page's frame is in staging slot `slot`; what is known of its contents stays known.
     pub(crate) fn publish_staged(&mut self, vpn: Vpn, slot: u32, busy: bool) {
         let note = self.table.lookup(vpn).note();
         self.publish(vpn, Slot::Staged { slot, busy, note });
+    }
+
+    /// Say something else of a page whose contents stay where they are: a mark, a tag, a note.
+    pub(crate) fn remark(&mut self, vpn: Vpn, slot: Slot) {
+        let before = self.replace(vpn, slot);
+        debug_assert!(
+            is_same_place(before, slot),
+            "{vpn:?}: {before:?} is not where {slot:?} is"
+        );
+    }
+
+    /// Take the words of a range away, and what they say with them: to be put back, by [`put`](Self::put), elsewhere.
+    pub(crate) fn take(&mut self, range: PageRange, mut taken: impl FnMut(Vpn, Slot)) {
+        let Self {
+            table, counts, stored, ..
+        } = self;
+        table.for_each(range, |table, vpn, slot| {
+            table.publish(vpn, Slot::None);
+            *counts -= Counts::of(slot);
+            stored.ages.note(slot, Slot::None);
+            taken(vpn, slot);
+        });
+    }
+
+    /// Put a word that was [taken](Self::take) where there is none.
+    pub(crate) fn put(&mut self, vpn: Vpn, slot: Slot) {
+        let before = self.replace(vpn, slot);
+        debug_assert!(before == Slot::None, "{vpn:?}: {before:?} would be lost for {slot:?}");
+    }
+
+    /// The blocks of a range are where compaction moved them to.
+    pub(crate) fn relocate(&mut self, range: PageRange) {
+        let Self { table, pool, .. } = self;
+        table.for_each(range, |table, vpn, slot| {
+            let relocate = |handle, len| pool.relocate(handle, len as usize);
+            let moved = match slot {
+                Slot::Zswap(entry) => {
+                    relocate(entry.handle, entry.len).map(|handle| Slot::Zswap(ZswapEntry { handle, ..entry }))
+                }
+                Slot::Cached(entry) => {
+                    relocate(entry.handle, entry.len).map(|handle| Slot::Cached(CachedEntry { handle, ..entry }))
+                }
+                _ => None,
+            };
+            if let Some(moved) = moved {
+                table.publish(vpn, moved);
+            }
+        });
+    }
+
+    /// What is on our own swap device is on device `device`, and ours is empty.
+    pub(crate) fn rename_device(&mut self, device: u8) {
+        let mut renamed = Vec::new();
+        self.table.for_each(PageRange::ALL, |_, vpn, slot| match slot {
+            Slot::Swap(blob) if blob.device == 0 => renamed.push((vpn, Slot::Swap(Blob { device, ..blob }))),
+            _ => {}
+        });
+        for (vpn, slot) in renamed {
+            self.table.publish(vpn, slot);
+        }
+        self.slots.start_over();
+    }
+
+    fn replace(&mut self, vpn: Vpn, slot: Slot) -> Slot {
+        let before = self.table.publish(vpn, slot);
+        self.counts += Counts::of(slot);
+        self.counts -= Counts::of(before);
+        self.stored.ages.note(before, slot);
+        before
+    }
+}
+
+/// Whether two words say that the contents are at the same place.
+fn is_same_place(before: Slot, after: Slot) -> bool {
+    match (before, after) {
+        (Slot::Resident { .. }, Slot::Resident { .. }) => true,
+        (Slot::Zswap(before), Slot::Zswap(after)) => (before.handle, before.len) == (after.handle, after.len),
+        _ => before == after,
     }
 }

@@ -102,7 +102,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Put a resident folio on a list as its youngest; returns the tag for its words.
     pub(crate) fn lru_add(&mut self, lru: Lru, vpn: Vpn, order: u32) -> u32 {
-        let (table, list) = (&self.table, &mut self.lru[lru as usize]);
+        let (table, list) = (&self.pages.table, &mut self.pages.lru[lru as usize]);
         if list.needs_sweep() {
             list.sweep(|entry| entry.pages().any(|vpn| lru.holds(table.lookup(vpn), entry)));
         }
@@ -111,31 +111,31 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// Entries that [`pop_coldest`](Self::pop_coldest) gets at, stale ones included.
     pub(crate) fn lru_len(&self) -> usize {
-        let all: usize = self.lru.iter().map(LruList::len).sum();
-        match self.shares {
-            true => all - self.lru[Lru::Shared as usize].len(),
+        let all: usize = self.pages.lru.iter().map(LruList::len).sum();
+        match self.policy.sharing.shares {
+            true => all - self.pages.lru[Lru::Shared as usize].len(),
             false => all,
         }
     }
 
     /// Resident pages but for those that do not leave because a relative has them: what memory there is to work with.
     pub(crate) fn reclaimable(&self) -> u64 {
-        match self.shares {
-            true => self.resident - self.shared,
-            false => self.resident,
+        match self.policy.sharing.shares {
+            true => self.pages.counts.resident - self.pages.counts.shared,
+            false => self.pages.counts.resident,
         }
     }
 
     /// Whether active pages leave next: the others are few.
     fn is_active_due(&self) -> bool {
-        let evictable = self.reclaimable() - self.unevictable;
-        (evictable - self.active) * ACTIVE_SHARE < evictable
+        let evictable = self.reclaimable() - self.pages.counts.unevictable;
+        (evictable - self.pages.counts.active) * ACTIVE_SHARE < evictable
     }
 
     /// When what [`pop_coldest`](Self::pop_coldest) takes next was added.
     pub(crate) fn oldest(&mut self) -> Option<u64> {
         let is_active_due = self.is_active_due();
-        let mut of = |lru: Lru| self.lru[lru as usize].oldest().map(|(_, time)| time);
+        let mut of = |lru: Lru| self.pages.lru[lru as usize].oldest().map(|(_, time)| time);
         match is_active_due {
             true => of(Lru::Active),
             false => [of(Lru::Inactive), of(Lru::Cached)].into_iter().flatten().min(),
@@ -145,18 +145,18 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Take the folio whose turn it is to leave off its list; one that does not compress if nothing else is left and the caller
     /// is desperate. The caller checks its words.
     pub(crate) fn pop_coldest(&mut self, is_desperate: bool) -> Option<(Lru, LruEntry)> {
-        if !self.shares
-            && let Some(entry) = self.lru[Lru::Shared as usize].pop_oldest()
+        if !self.policy.sharing.shares
+            && let Some(entry) = self.pages.lru[Lru::Shared as usize].pop_oldest()
         {
             return Some((Lru::Shared, entry));
         }
-        self.pops = self.pops.wrapping_add(1);
+        self.policy.victims.pops = self.policy.victims.pops.wrapping_add(1);
         // With a device there is a place for what does not compress, but not for what must stay.
-        let leaves = self.drains() && !self.is_last_needed;
-        if (leaves || self.pops.is_multiple_of(UNEVICTABLE_SHARE))
-            && let Some(entry) = self.lru[Lru::Unevictable as usize].pop_oldest()
+        let leaves = self.drains() && !self.policy.victims.is_last_needed;
+        if (leaves || self.policy.victims.pops.is_multiple_of(UNEVICTABLE_SHARE))
+            && let Some(entry) = self.pages.lru[Lru::Unevictable as usize].pop_oldest()
         {
-            self.is_last_needed = false;
+            self.policy.victims.is_last_needed = false;
             return Some((Lru::Unevictable, entry));
         }
         let [first, last] = if self.is_active_due() {
@@ -173,9 +173,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn pop_from(&mut self, lru: Lru) -> Option<(Lru, LruEntry)> {
         let lru = match lru {
             Lru::Active | Lru::Shared | Lru::Unevictable => lru,
-            Lru::Inactive | Lru::Cached if self.cached * CACHED_SHARE > self.reclaimable() => Lru::Cached,
+            Lru::Inactive | Lru::Cached if self.pages.counts.cached * CACHED_SHARE > self.reclaimable() => Lru::Cached,
             Lru::Inactive | Lru::Cached => {
-                let [inactive, cached] = [Lru::Inactive, Lru::Cached].map(|lru| self.lru[lru as usize].oldest());
+                let [inactive, cached] = [Lru::Inactive, Lru::Cached].map(|lru| self.pages.lru[lru as usize].oldest());
                 match (inactive, cached) {
                     (Some((_, inactive)), Some((_, cached))) if cached < inactive => Lru::Cached,
                     (None, _) => Lru::Cached,
@@ -183,18 +183,18 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 }
             }
         };
-        self.lru[lru as usize].pop_oldest().map(|entry| (lru, entry))
+        self.pages.lru[lru as usize].pop_oldest().map(|entry| (lru, entry))
     }
 
     /// Whether a page is resident and in the older half of a list whose pages leave first.
     pub(crate) fn is_old(&self, vpn: Vpn) -> bool {
-        match self.table.lookup(vpn) {
+        match self.pages.table.lookup(vpn) {
             Slot::Resident { tag, .. } => match Lru::of_resident(tag) {
-                Lru::Inactive | Lru::Cached => self.lru[Lru::Inactive as usize].is_old(tag),
-                Lru::Shared => !self.shares,
+                Lru::Inactive | Lru::Cached => self.pages.lru[Lru::Inactive as usize].is_old(tag),
+                Lru::Shared => !self.policy.sharing.shares,
                 Lru::Active | Lru::Unevictable => false,
             },
-            Slot::Cached(entry) => self.lru[Lru::Cached as usize].is_old(entry.tag),
+            Slot::Cached(entry) => self.pages.lru[Lru::Cached as usize].is_old(entry.tag),
             _ => false,
         }
     }
@@ -204,8 +204,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let tag = self.lru_add(lru, vpn, order);
         for page in PageRange::new(vpn, 1 << order).iter() {
             // A frame that comes back from staging holds what it held.
-            let note = self.table.lookup(page).note();
-            self.publish(page, Slot::Resident { order, tag, note });
+            let note = self.pages.table.lookup(page).note();
+            self.pages.publish(page, Slot::Resident { order, tag, note });
         }
     }
 

@@ -98,7 +98,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Pages mapped that can leave, and staged. `None`: too many are staged, so that some were in the portions of before, and are stored so.
     pub fn workable_pages(&self) -> Option<u64> {
         self.with(|inner| {
-            let (reclaimable, staged) = (inner.reclaimable(), inner.staging.frames());
+            let (reclaimable, staged) = (inner.reclaimable(), inner.pages.staging.frames());
             (staged <= reclaimable).then_some(reclaimable + staged)
         })
     }

@@ -21,6 +21,14 @@ use crate::{Inner, Mm};
 /// Entries that one round of reclaim may send on (SWAP_CLUSTER_MAX).
 const ROUND_MAX: u64 = 32;
 
+/// What it has seen, and owes.
+#[derive(Default)]
+pub(crate) struct Shrinker {
+    /// Pages read from the device that were not heeded yet.
+    pub(crate) disk_swapins: u64,
+    pub(crate) debt: u64,
+}
+
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// `shrinker_enabled`
     pub fn set_shrinker(&self, enabled: bool) {
@@ -48,17 +56,17 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Entries to write back for `reclaimed` resident pages.
     fn owed(&mut self, reclaimed: u64) -> u64 {
         // What is kept for mapped pages cannot be sent on.
-        let objects = self.pool.objects().saturating_sub(self.cached);
+        let objects = self.pages.pool.objects().saturating_sub(self.pages.counts.cached);
         if !self.drains() || objects == 0 || self.shares_pool() {
             return 0;
         }
-        let protected = self.disk_swapins.min(objects);
-        self.disk_swapins -= protected;
-        let freeable = (objects - protected) * self.pool.pages().min(objects) / objects;
-        let resident = self.resident.max(1);
-        self.shrinker_debt += freeable * reclaimed;
-        let owed = self.shrinker_debt / resident;
-        self.shrinker_debt %= resident;
+        let protected = self.policy.shrinker.disk_swapins.min(objects);
+        self.policy.shrinker.disk_swapins -= protected;
+        let freeable = (objects - protected) * self.pages.pool.pages().min(objects) / objects;
+        let resident = self.pages.counts.resident.max(1);
+        self.policy.shrinker.debt += freeable * reclaimed;
+        let owed = self.policy.shrinker.debt / resident;
+        self.policy.shrinker.debt %= resident;
         owed
     }
 }

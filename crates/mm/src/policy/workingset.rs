@@ -145,7 +145,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             return 0;
         }
         let owed = self.with_for_reclaim(|inner| match inner.drains() && !inner.shares_pool() {
-            true => inner.balance.due(),
+            true => inner.policy.balance.due(),
             // What a relative has too frees nothing when it goes to the device.
             false => 0,
         });
@@ -153,7 +153,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             return 0;
         }
         let written = self.writeback(worker, owed);
-        self.with(|inner| inner.balance.note_sent(written));
+        self.with(|inner| inner.policy.balance.note_sent(written));
         self.stat.add(Item::WorkingsetWb, written);
         written
     }
@@ -162,13 +162,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Stored pages but those of one word; those on the device are a guess.
     pub(crate) fn stored(&self) -> u64 {
-        self.pool.objects() + self.slots.in_use() * PAGES_PER_SLOT
+        self.pages.pool.objects() + self.pages.slots.in_use() * PAGES_PER_SLOT
     }
 
     /// Staged pages had their second chance.
     pub(crate) fn weigh_restored(&mut self, pages: u64) {
         if self.drains() && !self.shares_pool() {
-            self.balance.note_restored(pages);
+            self.policy.balance.note_restored(pages);
         }
     }
 
@@ -179,7 +179,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
         let entry = match slot {
             Slot::Zswap(entry) => entry,
-            Slot::Swap(_) => return self.balance.note_read(self.slots.in_use() * PAGES_PER_SLOT),
+            Slot::Swap(_) => {
+                return self
+                    .policy
+                    .balance
+                    .note_read(self.pages.slots.in_use() * PAGES_PER_SLOT);
+            }
             Slot::None
             | Slot::Resident { .. }
             | Slot::Cached(_)
@@ -190,10 +195,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let Some(is_oldest) = self.is_among_oldest(entry.tag, PART) else {
             return;
         };
-        let gained = self.pool.pages() / PART;
+        let gained = self.pages.pool.pages() / PART;
         let is_youngest = self.refault_distance(slot).is_some_and(|distance| distance <= gained);
         // One whose neighbour was loaded would have been passed over.
-        self.balance.note_load(is_youngest, is_oldest && !entry.referenced);
+        self.policy
+            .balance
+            .note_load(is_youngest, is_oldest && !entry.referenced);
     }
 }
 

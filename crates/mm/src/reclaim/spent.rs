@@ -37,7 +37,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         for beside in runs.chunk_by(|a, b| a.slot + a.capacity == b.slot) {
             let frames = self.with_for_reclaim(|inner| {
                 let mut frames: Vec<(u32, u32)> = Vec::new();
-                for (slot, pages) in beside.iter().flat_map(|run| inner.staging.frames_of(*run)) {
+                for (slot, pages) in beside.iter().flat_map(|run| inner.pages.staging.frames_of(*run)) {
                     match frames.last_mut() {
                         Some((first, n)) if *first + *n == slot => *n += pages,
                         _ => frames.push((slot, pages)),
@@ -49,7 +49,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             self.machine.drop_staged(&frames);
         }
         if !runs.is_empty() {
-            self.with(|inner| runs.into_iter().for_each(|run| inner.staging.release(run)));
+            self.with(|inner| runs.into_iter().for_each(|run| inner.pages.staging.release(run)));
         }
     }
 }

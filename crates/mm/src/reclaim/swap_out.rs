@@ -39,7 +39,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub(crate) fn bypasses_zswap(&self) -> bool {
         let is_shut = !self.is_enabled() || self.pool_limit.load(Ordering::Relaxed) == 0;
         let is_asked = self.swap_out() == SwapOut::Direct && !self.device_refuses.load(Ordering::Relaxed);
-        let is_open = |inner: &mut Inner<R, M::Arena>| inner.drains() && (is_shut || inner.slots.has_room());
+        let is_open = |inner: &mut Inner<R, M::Arena>| inner.drains() && (is_shut || inner.pages.slots.has_room());
         (is_asked || is_shut) && self.with(is_open)
     }
 
@@ -114,7 +114,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     {
         let mut together = self.next_together(run, IO_PAGES as u32);
         if together.len as usize > worker.io_pages() {
-            self.staging.split(together.slot);
+            self.pages.staging.split(together.slot);
             together = self.next_together(run, IO_PAGES as u32);
         }
         let Some((first, slots)) = self.take_slots(&mm.machine, together.len) else {
@@ -139,8 +139,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        let vpn = self.staging.owner(slot);
-        let word = self.table.lookup(vpn);
+        let vpn = self.pages.staging.owner(slot);
+        let word = self.pages.table.lookup(vpn);
         if !word.is_staged_at(slot, false) {
             return;
         }
@@ -157,12 +157,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 (filled, _) => (filled, false),
             });
         if let Some(word) = filled {
-            self.publish(vpn, Slot::Filled { word });
+            self.pages.publish(vpn, Slot::Filled { word });
             let item = if word == 0 { Item::SwpOutZero } else { Item::SameFilled };
             mm.stat.add(item, 1);
             write.filled += 1;
         } else if is_copied {
-            self.publish_staged(vpn, slot, true);
+            self.pages.publish_staged(vpn, slot, true);
             write.staged.push(slot);
         } else {
             write.left = true;
@@ -177,16 +177,16 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             let Some(vpn) = self.marked(*staged) else { continue };
             if is_written {
                 let blob = Blob::page(slot);
-                self.slots.add(&blob);
-                self.publish(vpn, Slot::Swap(blob));
+                self.pages.slots.add(&blob);
+                self.pages.publish(vpn, Slot::Swap(blob));
                 written += 1;
             } else {
-                self.publish_staged(vpn, *staged, false);
+                self.pages.publish_staged(vpn, *staged, false);
             }
         }
         match is_written {
-            true => self.slots.put(write.first, write.slots),
-            false => self.slots.put_unwritten(write.first, write.slots),
+            true => self.pages.slots.put(write.first, write.slots),
+            false => self.pages.slots.put_unwritten(write.first, write.slots),
         }
         written
     }

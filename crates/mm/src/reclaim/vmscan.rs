@@ -102,7 +102,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         };
         let mut spent = Spent::default();
         let staged = |spent: &Spent| {
-            let frames = self.with(|inner| inner.staging.frames());
+            let frames = self.with(|inner| inner.pages.staging.frames());
             frames.saturating_sub(spent.slots())
         };
         let mut left = staged(&spent);
@@ -139,7 +139,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Store the run that has been staged longest, if more frames are staged than wait for a second chance and zswap takes any.
     /// Returns how many pages were stored.
     pub fn store_staged(&self, worker: &mut Worker<M>) -> u64 {
-        let waits = self.with(|inner| inner.staging.frames() > inner.staged_target(self.config.staged_target));
+        let waits = self.with(|inner| inner.pages.staging.frames() > inner.staged_target(self.config.staged_target));
         let takes = !self.bypasses_zswap() && self.is_enabled() && !self.is_pool_full();
         let mut spent = Spent::default();
         let stored = (waits && takes)
@@ -192,9 +192,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with(|inner| {
             let mut scan = Scan::default();
             let mut batch = Batch::default();
-            if inner.frozen.is_none() {
+            if inner.flight.frozen.is_none() {
                 for vpn in range.iter() {
-                    if matches!(inner.table.lookup(vpn), Slot::Resident { .. } | Slot::Cached(_)) {
+                    if matches!(inner.pages.table.lookup(vpn), Slot::Resident { .. } | Slot::Cached(_)) {
                         inner.isolate_run(self, &mut batch, PageRange::new(vpn, 1), false, &mut scan);
                     }
                 }
@@ -207,19 +207,19 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Pages of `range` refuse to move as a mapping: they are not asked one by one until
     /// [`forget_unmovable`](Self::forget_unmovable).
     pub fn note_unmovable(&self, range: PageRange) {
-        self.with(|inner| inner.unmovable.insert(range));
+        self.with(|inner| inner.flight.unmovable.insert(range));
     }
 
     /// What mappings refuse may have changed.
     pub fn forget_unmovable(&self) {
-        self.with(|inner| inner.unmovable = RangeSet::default());
+        self.with(|inner| inner.flight.unmovable = RangeSet::default());
     }
 
     /// Whether the pool takes nothing now. With a device to drain it to, it is full from its limit down to the threshold;
     /// without one it drains only by loads, and waiting for those could be for ever.
     fn is_pool_full(&self) -> bool {
         let limit = self.pool_limit.load(Ordering::Relaxed);
-        let (pages, drains) = self.with(|inner| (inner.pool.pages(), inner.drains()));
+        let (pages, drains) = self.with(|inner| (inner.pages.pool.pages(), inner.drains()));
         let was_full = drains && self.pool_reached_full.load(Ordering::Relaxed);
         let is_full = pages >= limit || was_full && pages > self.pool_accept.load(Ordering::Relaxed);
         self.pool_reached_full.store(is_full, Ordering::Relaxed);
@@ -242,15 +242,17 @@ impl Batch {
             self.close(inner);
             // Long runs are given up at the price of short ones.
             self.open = inner
+                .pages
                 .staging
                 .alloc(pages.max(BATCH_SLOTS))
-                .or_else(|| inner.staging.alloc(pages))
+                .or_else(|| inner.pages.staging.alloc(pages))
                 // Nothing stores a run of no frames, so if all slots belong to such runs, this is their only way out.
                 .or_else(|| {
                     inner
+                        .pages
                         .staging
                         .release_empty()
-                        .then(|| inner.staging.alloc(pages))
+                        .then(|| inner.pages.staging.alloc(pages))
                         .flatten()
                 });
         }
@@ -259,7 +261,7 @@ impl Batch {
 
     fn close<R: RawMutex, A: Arena>(&mut self, inner: &mut Inner<R, A>) {
         let Some(mut run) = self.open.take() else { return };
-        inner.staging.trim(&mut run);
+        inner.pages.staging.trim(&mut run);
         if run.len > 0 {
             self.closed.push(run);
         }
@@ -268,15 +270,15 @@ impl Batch {
     /// The runs join those that wait.
     fn finish<R: RawMutex, A: Arena>(mut self, inner: &mut Inner<R, A>) {
         self.close(inner);
-        self.closed.into_iter().for_each(|run| inner.staging.push(run));
+        self.closed.into_iter().for_each(|run| inner.pages.staging.push(run));
     }
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// How many staged frames wait: `most`, or fewer where what is shared leaves little memory to work with.
     fn staged_target(&self, most: u64) -> u64 {
-        match self.shares {
-            true => most.min((self.reclaimable() + self.staging.frames()) / STAGED_SHARE),
+        match self.policy.sharing.shares {
+            true => most.min((self.reclaimable() + self.pages.staging.frames()) / STAGED_SHARE),
             false => most,
         }
     }
@@ -287,7 +289,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        if self.frozen.is_some() {
+        if self.flight.frozen.is_some() {
             scan.again = true;
             return false;
         }
@@ -300,7 +302,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             *budget -= 1;
             let before = scan.isolated;
             self.isolate_folio(mm, batch, lru, entry, scan);
-            if scan.isolated >= want || scan.again || !self.leaving.has_room() {
+            if scan.isolated >= want || scan.again || !self.flight.leaving.has_room() {
                 return false;
             }
             if scan.isolated - before >= MANY || mm.machine.now_ns() >= until {
@@ -316,7 +318,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        let carries = |inner: &Self, vpn| lru.holds(inner.table.lookup(vpn), entry);
+        let carries = |inner: &Self, vpn| lru.holds(inner.pages.table.lookup(vpn), entry);
         let end = entry.vpn.add(1 << entry.order);
         let mut at = entry.vpn;
         while at < end {
@@ -329,7 +331,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 .take_while(|vpn| carries(self, *vpn))
                 .count() as u64;
             let own = PageRange::new(at, own);
-            if self.unmovable.covers(own) {
+            if self.flight.unmovable.covers(own) {
                 mm.stat.add(Item::PgScan, own.pages());
                 at = self.pass_over(mm, own, scan);
                 continue;
@@ -367,11 +369,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        if self.frozen.is_some() {
+        if self.flight.frozen.is_some() {
             scan.again = true;
             return range.start;
         }
-        let is_mapped = |vpn: &Vpn| matches!(self.table.lookup(*vpn), Slot::Resident { .. } | Slot::Cached(_));
+        let is_mapped = |vpn: &Vpn| matches!(self.pages.table.lookup(*vpn), Slot::Resident { .. } | Slot::Cached(_));
         let Some(start) = range.iter().find(is_mapped) else {
             return range.end;
         };
@@ -407,7 +409,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             };
             self.publish_staged_run(slot, vpn, u64::from(done.pages), order_max, &unwritten);
             if copies {
-                self.leaving.add(PageRange::new(vpn, u64::from(done.pages)));
+                self.flight.leaving.add(PageRange::new(vpn, u64::from(done.pages)));
             }
             scan.isolated += done.pages;
             vpn = vpn.add(u64::from(done.pages));
@@ -428,13 +430,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// The frames of `pages` neighbours are in the staging slots from `slot` on: as many whole aligned folios as they make.
     fn publish_staged_run(&mut self, slot: u32, run: Vpn, pages: u64, order_max: u32, unwritten: &Unwritten) {
         for (vpn, order) in PageRange::new(run, pages).folios(order_max) {
-            self.staging
+            self.pages
+                .staging
                 .fill(slot + (vpn.number() - run.number()) as u32, vpn, order);
         }
         for (slot, vpn) in (slot..).zip(PageRange::new(run, pages).iter()) {
-            self.publish_staged(vpn, slot, false);
-            let is_unwritten = unwritten.holds(vpn) && self.staging.kept(slot).is_some();
-            self.staging.set_unwritten(slot, is_unwritten);
+            self.pages.publish_staged(vpn, slot, false);
+            let is_unwritten = unwritten.holds(vpn) && self.pages.staging.kept(slot).is_some();
+            self.pages.staging.set_unwritten(slot, is_unwritten);
             if is_unwritten {
                 self.note_protected();
             }
@@ -446,7 +449,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        let has_block = run.iter().any(|vpn| matches!(self.table.lookup(vpn), Slot::Cached(_)));
+        let has_block = run
+            .iter()
+            .any(|vpn| matches!(self.pages.table.lookup(vpn), Slot::Cached(_)));
         match has_block {
             true => mm.machine.unwritten(run),
             false => Unwritten::NONE,
@@ -460,10 +465,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     {
         match stop {
             // Dropped by the program in the moment between an event and the drop itself.
-            Stop::Missing => self.publish(vpn, Slot::None),
+            Stop::Missing => self.pages.publish(vpn, Slot::None),
             Stop::Busy => {
                 mm.stat.add(Item::ReclaimBusy, 1);
-                if self.shares {
+                if self.policy.sharing.shares {
                     self.publish_folio(Lru::Shared, vpn, 0);
                 } else {
                     remember(&mut scan.shared, vpn);
@@ -472,7 +477,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
             Stop::Unmovable | Stop::Present => {
                 mm.stat.add(Item::ReclaimUnmovable, 1);
-                if self.shares && !mm.machine.copies() {
+                if self.policy.sharing.shares && !mm.machine.copies() {
                     // A relative may have it too, which copying does not ask.
                     self.publish_folio(Lru::Shared, vpn, 0);
                 } else {
@@ -483,7 +488,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Stop::Needed => {
                 mm.stat.add(Item::ReclaimNeeded, 1);
                 scan.needed += 1;
-                self.is_last_needed = true;
+                self.policy.victims.is_last_needed = true;
                 self.publish_folio(Lru::Unevictable, vpn, 0);
             }
             Stop::Again | Stop::NoMemory => {

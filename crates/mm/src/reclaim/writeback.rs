@@ -93,7 +93,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let bytes = write.pages() * PAGE_SIZE;
         let result = self.machine.write_swap(write.slot, worker.io().bytes_mut(bytes));
         self.with(|inner| {
-            inner.is_writing_back = false;
+            inner.flight.is_writing_back = false;
             if result.is_err() {
                 self.device_refuses.store(true, Ordering::Relaxed);
                 self.stat.add(Item::RejectReclaimFail, 1);
@@ -112,15 +112,16 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// [`SwapSlots::alloc`](crate::pages::swap_slots::SwapSlots::alloc), as far as the group's limit allows.
     pub(crate) fn take_slots<M: Machine>(&mut self, machine: &M, want: u32) -> Option<(u32, u32)> {
-        let allowed = machine.charge_swap(self.slots.in_use(), want.into());
-        self.slots.alloc(allowed.min(want.into()) as u32)
+        let allowed = machine.charge_swap(self.pages.slots.in_use(), want.into());
+        self.pages.slots.alloc(allowed.min(want.into()) as u32)
     }
 
     fn begin_writeback<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, max: usize, reach: Reach) -> Begun
     where
         M: Machine<Arena = A>,
     {
-        if !self.drains() || self.is_writing_back || self.frozen.is_some() || self.nothing_stored() {
+        if !self.drains() || self.flight.is_writing_back || self.flight.frozen.is_some() || self.pages.stored.is_empty()
+        {
             return Begun::Nothing;
         }
         let Some((slot, slots)) = self.take_slots(&mm.machine, IO_PAGES as u32) else {
@@ -136,19 +137,19 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             reach,
         };
         let mut looks = 0;
-        while let Some(entry) = self.oldest_stored().filter(|_| looks < LOOKS) {
+        while let Some(entry) = self.pages.stored.oldest().filter(|_| looks < LOOKS) {
             looks += 1;
             if !self.pack_folio(mm, worker, entry, &mut write) {
                 looks = 0;
                 break;
             }
-            self.pop_oldest_stored();
+            self.pages.stored.pop_oldest();
         }
         let unused = slots - write.pages() as u32;
-        self.slots.put(slot + slots - unused, unused);
+        self.pages.slots.put(slot + slots - unused, unused);
         write.slots -= unused;
-        self.is_writing_back = !write.blobs.is_empty();
-        match (self.is_writing_back, looks) {
+        self.flight.is_writing_back = !write.blobs.is_empty();
+        match (self.flight.is_writing_back, looks) {
             (true, _) => Begun::Write(write),
             (false, LOOKS) => Begun::LookFurther,
             (false, _) => Begun::Nothing,
@@ -161,19 +162,19 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         M: Machine<Arena = A>,
     {
         for vpn in folio.pages() {
-            let entry = match self.table.lookup(vpn) {
+            let entry = match self.pages.table.lookup(vpn) {
                 Slot::Zswap(entry) if entry.tag == folio.tag && !entry.writeback => entry,
                 _ => continue,
             };
             if entry.referenced {
                 // Its neighbourhood is warm: once more round the list.
-                let tag = self.zswap_lru_add(vpn, 0);
+                let tag = self.pages.add_stored(vpn, 0);
                 let entry = ZswapEntry {
                     referenced: false,
                     tag,
                     ..entry
                 };
-                self.replace_word(vpn, Slot::Zswap(entry));
+                self.pages.remark(vpn, Slot::Zswap(entry));
                 if write.reach == Reach::Cold {
                     return false;
                 }
@@ -191,11 +192,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        let writes_plain = self.writes_plain;
+        let writes_plain = self.policy.writes_plain;
         let len = if writes_plain { PAGE_SIZE } else { entry.len as usize };
         let Some(at) = write.room(len) else { return false };
         // A checksum goes along with a compressed block, but what seals a page on the device would seal a damaged one too.
-        let packed = self.pool.with_block(&entry, |block| match writes_plain {
+        let packed = self.pages.pool.with_block(&entry, |block| match writes_plain {
             true => worker.decompress(block).then(|| {
                 worker.page_to_io(at);
                 Codec::Raw
@@ -208,7 +209,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let Some(codec) = packed else {
             write.len = at;
             mm.stat.add(Item::DecompressFail, 1);
-            self.publish(vpn, Slot::Bad);
+            self.pages.publish(vpn, Slot::Bad);
             return true;
         };
         let at = (write.slot as usize * PAGE_SIZE + at) as u64 / Blob::UNIT as u64;
@@ -219,7 +220,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             codec,
         };
         write.blobs.push((vpn, blob));
-        self.table.publish(
+        self.pages.remark(
             vpn,
             Slot::Zswap(ZswapEntry {
                 writeback: true,
@@ -233,25 +234,25 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let mut written = 0;
         for (vpn, blob) in &write.blobs {
             // Only this writeback sets the mark, and whatever happens to the page clears it.
-            if let Slot::Zswap(ZswapEntry { writeback: true, .. }) = self.table.lookup(*vpn) {
-                self.slots.add(blob);
-                self.publish(*vpn, Slot::Swap(*blob));
+            if let Slot::Zswap(ZswapEntry { writeback: true, .. }) = self.pages.table.lookup(*vpn) {
+                self.pages.slots.add(blob);
+                self.pages.publish(*vpn, Slot::Swap(*blob));
                 written += 1;
             }
         }
-        self.slots.put(write.slot, write.slots);
-        self.balance.emptied += written;
+        self.pages.slots.put(write.slot, write.slots);
+        self.policy.balance.emptied += written;
         written
     }
 
     /// The device failed: the pages stay where they are, as the youngest of their list.
     fn cancel_writeback(&mut self, write: &Write) {
         for (vpn, _) in &write.blobs {
-            if let Slot::Zswap(entry) = self.table.lookup(*vpn)
+            if let Slot::Zswap(entry) = self.pages.table.lookup(*vpn)
                 && entry.writeback
             {
-                let tag = self.zswap_lru_add(*vpn, 0);
-                self.replace_word(
+                let tag = self.pages.add_stored(*vpn, 0);
+                self.pages.remark(
                     *vpn,
                     Slot::Zswap(ZswapEntry {
                         writeback: false,
@@ -261,6 +262,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 );
             }
         }
-        self.slots.put_unwritten(write.slot, write.slots);
+        self.pages.slots.put_unwritten(write.slot, write.slots);
     }
 }

@@ -95,9 +95,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
     /// Take the run that has been staged longest.
     pub(crate) fn pop_staged(&self) -> Option<StagedRun> {
-        self.with_for_reclaim(|inner| match inner.frozen {
+        self.with_for_reclaim(|inner| match inner.flight.frozen {
             Some(_) => None,
-            None => inner.staging.pop_oldest(),
+            None => inner.pages.staging.pop_oldest(),
         })
     }
 
@@ -115,7 +115,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 true => inner.unwind(self, worker, together),
                 false => inner.publish_stored(self, worker, together),
             };
-            inner.pool.put(store.pool);
+            inner.pages.pool.put(store.pool);
             stored
         })
     }
@@ -160,16 +160,16 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             return;
         }
         self.with(|inner| {
-            let frames = inner.staging.frames_of(run).into_iter();
+            let frames = inner.pages.staging.frames_of(run).into_iter();
             for slot in frames.flat_map(|(slot, pages)| slot..slot + pages) {
                 let is_waiting =
-                    matches!(inner.table.lookup(inner.staging.owner(slot)), Slot::Staged { slot: s, .. } if s == slot);
+                    matches!(inner.pages.table.lookup(inner.pages.staging.owner(slot)), Slot::Staged { slot: s, .. } if s == slot);
                 if !is_waiting {
                     self.machine.drop_staged(&[(slot, 1)]);
-                    inner.staging.taken_back(slot);
+                    inner.pages.staging.taken_back(slot);
                 }
             }
-            inner.staging.push(run);
+            inner.pages.staging.push(run);
         });
     }
 }
@@ -180,7 +180,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let mut len = 0;
         while len < run.len.min(batch) {
             let slot = run.slot + len;
-            let order = self.staging.order(slot);
+            let order = self.pages.staging.order(slot);
             if order > 0 && self.is_whole(slot, order) {
                 if len > 0 {
                     break;
@@ -191,7 +191,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     order,
                 };
             }
-            self.staging.split(slot);
+            self.pages.staging.split(slot);
             len += 1;
         }
         Together {
@@ -203,21 +203,21 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// Whether the pages that entered `slot` and those behind it as a folio of `order` are all there and still neighbours.
     fn is_whole(&self, slot: u32, order: u32) -> bool {
-        let first = self.staging.owner(slot);
+        let first = self.pages.staging.owner(slot);
         (0..1 << order).all(|i| {
-            let vpn = self.staging.owner(slot + i);
-            vpn == first.add(u64::from(i)) && self.table.lookup(vpn).is_staged_at(slot + i, false)
+            let vpn = self.pages.staging.owner(slot + i);
+            vpn == first.add(u64::from(i)) && self.pages.table.lookup(vpn).is_staged_at(slot + i, false)
         })
     }
 
     /// Mark the next pages of `run`, so that a fault copies instead of moving.
     fn begin_store<M: Machine>(&mut self, worker: &mut Worker<M>, run: StagedRun, batch: u32) -> Store<R, A> {
         let together = self.next_together(run, batch);
-        let pool = self.pool.get_current();
+        let pool = self.pages.pool.get_current();
         worker.begin_folio(pool.kind());
         for slot in together.slots() {
-            let vpn = self.staging.owner(slot);
-            let note = match self.table.lookup(vpn) {
+            let vpn = self.pages.staging.owner(slot);
+            let note = match self.pages.table.lookup(vpn) {
                 Slot::Staged {
                     slot: s,
                     busy: false,
@@ -228,10 +228,13 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     continue;
                 }
             };
-            self.publish_staged(vpn, slot, true);
-            match self.staging.kept(slot) {
-                Some(_) if self.staging.is_unwritten(slot) => worker.outcomes.push(Outcome::Unwritten),
-                Some(kept) => self.pool.with_block(&kept.entry(), |block| worker.push_kept(block)),
+            self.pages.publish_staged(vpn, slot, true);
+            match self.pages.staging.kept(slot) {
+                Some(_) if self.pages.staging.is_unwritten(slot) => worker.outcomes.push(Outcome::Unwritten),
+                Some(kept) => self
+                    .pages
+                    .pool
+                    .with_block(&kept.entry(), |block| worker.push_kept(block)),
                 None => worker.outcomes.push(Outcome::Pending { note }),
             }
         }
@@ -244,8 +247,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// The page in a slot that we have marked, if it is marked still.
     pub(crate) fn marked(&self, slot: u32) -> Option<Vpn> {
-        let vpn = self.staging.owner(slot);
-        self.table.lookup(vpn).is_staged_at(slot, true).then_some(vpn)
+        let vpn = self.pages.staging.owner(slot);
+        self.pages.table.lookup(vpn).is_staged_at(slot, true).then_some(vpn)
     }
 
     /// All the blocks that were put into the pool leave it again, all pages are as before.
@@ -255,14 +258,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     {
         for (slot, outcome) in together.slots().zip(&worker.outcomes) {
             if let Outcome::Stored { handle, len } = outcome {
-                self.pool.free(*handle, *len as usize);
+                self.pages.pool.free(*handle, *len as usize);
             }
             if let (Some(vpn), true) = (self.marked(slot), *outcome != Outcome::NotOurs) {
-                self.publish_staged(vpn, slot, false);
+                self.pages.publish_staged(vpn, slot, false);
             }
         }
         // What could not be stored whole is tried page by page next time.
-        self.staging.split(together.slot);
+        self.pages.staging.split(together.slot);
         mm.stat.add_folio(OrderItem::SwpOutFallback, together.order);
         Stored { pages: 0, left: true }
     }
@@ -272,7 +275,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        let first = self.staging.owner(together.slot);
+        let first = self.pages.staging.owner(together.slot);
         // Half of it may have been moved to another address meanwhile: then it is no folio any more.
         let is_good = |(i, outcome): (u32, &Outcome)| {
             matches!(
@@ -281,21 +284,21 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             ) && self.marked(together.slot + i) == Some(first.add(u64::from(i)))
         };
         let is_whole = together.order > 0 && (0..).zip(&worker.outcomes).all(is_good);
-        let folio = is_whole.then(|| self.zswap_lru_add(first, together.order));
+        let folio = is_whole.then(|| self.pages.add_stored(first, together.order));
         let (mut stored, mut blocks, mut unwritten) = (Stored::default(), 0, 0);
         for (slot, outcome) in together.slots().zip(&worker.outcomes) {
             let Some(vpn) = self.marked(slot).filter(|_| *outcome != Outcome::NotOurs) else {
                 if let Outcome::Stored { handle, len } = outcome {
-                    self.pool.free(*handle, *len as usize);
+                    self.pages.pool.free(*handle, *len as usize);
                 }
                 continue;
             };
-            let kept = self.staging.kept(slot);
+            let kept = self.pages.staging.kept(slot);
             if let (Some(_), Outcome::Stored { .. } | Outcome::Filled(_)) = (kept, outcome) {
                 mm.stat.add(Item::SwpOutDirty, 1);
                 self.note_leaving(false);
             }
-            let tag = |inner: &mut Self| folio.unwrap_or_else(|| inner.zswap_lru_add(vpn, 0));
+            let tag = |inner: &mut Self| folio.unwrap_or_else(|| inner.pages.add_stored(vpn, 0));
             let word = match *outcome {
                 Outcome::Filled(word) => {
                     let item = if word == 0 { Item::SwpOutZero } else { Item::SameFilled };
@@ -320,7 +323,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 }
                 Outcome::Pending { .. } | Outcome::Compressed { .. } | Outcome::Kept { .. } | Outcome::Unwritten => {
                     // The pool became full before it was this one's turn.
-                    self.publish_staged(vpn, slot, false);
+                    self.pages.publish_staged(vpn, slot, false);
                     stored.left = true;
                     continue;
                 }
@@ -329,10 +332,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     continue;
                 }
             };
-            self.publish(vpn, word);
+            self.pages.publish(vpn, word);
             stored.pages += 1;
         }
-        self.balance.note_taken(stored.pages, 0);
+        self.policy.balance.note_taken(stored.pages, 0);
         mm.stat.add(Item::ZswpOut, blocks);
         mm.stat.add(Item::SwpOutClean, unwritten);
         let item = if is_whole {
@@ -360,7 +363,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 (0, Lru::Inactive)
             }
         };
-        self.publish(
+        self.pages.publish(
             vpn,
             Slot::Staged {
                 slot,
@@ -370,7 +373,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         );
         let is_back = mm.machine.move_in(slot, vpn, 1).pages == 1;
         if is_back {
-            self.staging.taken_back(slot);
+            self.pages.staging.taken_back(slot);
             self.publish_folio(lru, vpn, 0);
         }
         is_back

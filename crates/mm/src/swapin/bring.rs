@@ -185,13 +185,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// What was brought is published; what is next.
     pub(crate) fn publish_brought(&self, worker: &mut Worker<M>, brought: Brought) -> Step {
         self.with_for_fault(|inner| {
-            inner.underway.end(worker.server());
+            inner.flight.underway.end(worker.server());
             let step = match brought {
                 Brought::Zeros(zeros, done) => Step::Done(inner.publish_zeros(self, zeros, done)),
                 Brought::Load(load, is_read) => inner.publish_load(self, worker, load, is_read),
             };
             if let Step::Bring(again) = step {
-                inner.underway.begin(worker.server(), again);
+                inner.flight.underway.begin(worker.server(), again);
             }
             step
         })
@@ -210,11 +210,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
         // A window that spans two mappings is refused as a whole, or something is mapped in front of the page that is no longer (or not yet) under
         // our care: next time it is one page.
-        self.streams.narrow(wanted);
+        self.policy.streams.narrow(wanted);
         match done.stop {
             // What kswapd has found and copied meanwhile (`leaving`) stays protected. Not adopted when it turns out to be mapped: a
             // madvise whose event was applied may be about to drop it.
-            Some(stop) if range.pages() == 1 && !self.leaving.contains(wanted) => {
+            Some(stop) if range.pages() == 1 && !self.flight.leaving.contains(wanted) => {
                 self.not_mapped(mm, wanted, stop, false)
             }
             _ => Fault::Retry,
@@ -235,7 +235,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
         let piece = worker.piece_of(wanted);
         Step::Done(match piece.and_then(|piece| piece.stop) {
-            _ if self.frozen.is_some() => Fault::Retry,
+            _ if self.flight.frozen.is_some() => Fault::Retry,
             Some(Stop::Again | Stop::NoMemory) => Fault::Retry,
             // Something in front of it stands in the way or is damaged, or the run spans two mappings, which the kernel
             // refuses as a whole.
@@ -247,7 +247,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     Item::SwapReadFail
                 };
                 mm.stat.add(item, 1);
-                self.publish(wanted, Slot::Bad);
+                self.pages.publish(wanted, Slot::Bad);
                 Fault::Lost
             }
             Some(stop) => self.not_mapped(mm, wanted, stop, true),
@@ -259,7 +259,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        self.streams.narrow(wanted);
+        self.policy.streams.narrow(wanted);
         let window = Window::around(wanted, 0);
         let read = self.take_along(worker, wanted, window, None);
         if worker.loads() == 0 {
@@ -269,7 +269,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         Step::Bring(Bring::Load(Load {
             window,
             read,
-            keep: self.keeps(mm.keep(self.pool.charged_pages()), 1, read.is_none()),
+            keep: self.keeps(mm.keep(self.pages.pool.charged_pages()), 1, read.is_none()),
             wanted,
             is_last: true,
         }))
@@ -280,11 +280,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        let keep = load.keep.and(mm.keep(self.pool.charged_pages()));
+        let keep = load.keep.and(mm.keep(self.pages.pool.charged_pages()));
         let mut loaded = 0;
         for pages in worker.brought() {
             for run in worker.load_runs(pages.clone()) {
-                match self.frozen {
+                match self.flight.frozen {
                     Some(_) => self.publish_mapped(run),
                     None => self.publish_loaded_run(run, keep),
                 }
@@ -292,10 +292,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     mm.stat.add_folio(OrderItem::SwpIn, order);
                 }
             }
-            if self.frozen.is_none() {
+            if self.flight.frozen.is_none() {
                 for (page, note) in worker.raw_among(pages.clone()) {
-                    if let Slot::Resident { order, tag, .. } = self.table.lookup(page) {
-                        self.table.publish(page, Slot::Resident { order, tag, note });
+                    if let Slot::Resident { order, tag, .. } = self.pages.table.lookup(page) {
+                        self.pages.remark(page, Slot::Resident { order, tag, note });
                     }
                 }
             }
@@ -309,14 +309,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             mm.stat.add(item, pages.len() as u64 - filled);
             loaded += pages.len() as u64;
         }
-        self.disk_swapins += if load.read.is_some() { loaded } else { 0 };
+        self.policy.shrinker.disk_swapins += if load.read.is_some() { loaded } else { 0 };
         mm.stat.add(Item::RefaultAnon, loaded);
         mm.stat.add(Item::SwapRa, loaded.saturating_sub(1));
     }
 
     /// Pages were mapped without the lock: publish them, or leave that to the thaw if a fork's freeze began meanwhile.
     fn publish_mapped(&mut self, run: PageRange) {
-        match &mut self.frozen {
+        match &mut self.flight.frozen {
             Some(log) => run.iter().for_each(|vpn| log.push_served(vpn)),
             None => self.publish_resident_run(run.start, run.pages()),
         }

@@ -5,6 +5,7 @@ use uzswap_acomp::Codec;
 
 use crate::machine::{Done, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
+use crate::pages::stored;
 use crate::pages::swap_table::entry::{Blob, Slot, ZswapEntry};
 use crate::policy::locality::{Span, Worth};
 use crate::policy::readahead::{Ahead, Window};
@@ -12,7 +13,7 @@ use crate::swapin::bring::{Bring, Load, Read, ZEROS, Zeros};
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
 use crate::zpool::Arena;
-use crate::{Inner, Mm, ZSWAP_TAGS};
+use crate::{Inner, Mm};
 
 /// What became of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with_for_fault(|inner| {
             let step = inner.serve(self, worker, vpn);
             if let Step::Bring(bring) = step {
-                inner.underway.begin(worker.server(), bring);
+                inner.flight.underway.begin(worker.server(), bring);
             }
             step
         })
@@ -71,18 +72,18 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        if self.underway.holds(vpn, self.table.lookup(vpn)) {
+        if self.flight.underway.holds(vpn, self.pages.table.lookup(vpn)) {
             // Another thread brings it.
             return Step::Done(Fault::Retry);
         }
-        if self.frozen.is_some() {
+        if self.flight.frozen.is_some() {
             return Step::Done(self.serve_frozen(mm, worker, vpn));
         }
-        if self.leaving.contains(vpn) {
+        if self.flight.leaving.contains(vpn) {
             // Wanted for writing, or dropped already. Whichever: its copy may be given back once the page is certainly gone.
             return Step::Done(Fault::Retry);
         }
-        Step::Done(match self.table.lookup(vpn) {
+        Step::Done(match self.pages.table.lookup(vpn) {
             Slot::None => return self.first_touch(mm, vpn),
             Slot::Resident { .. } | Slot::Cached(_) => self.map_zero_page(mm, vpn),
             Slot::Staged { .. } => self.take_back(mm, vpn),
@@ -96,7 +97,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        if !self.managed.covers(PageRange::new(vpn, 1)) {
+        if !self.pages.managed.covers(PageRange::new(vpn, 1)) {
             return Step::Done(self.map_zero_page(mm, vpn));
         }
         let order_max = match mm.machine.may_have_guards() {
@@ -105,26 +106,21 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         };
         let ahead = self.follow(vpn, order_max);
         let untouched = |inner: &Self, range: PageRange| {
-            inner.managed.covers(range) && range.iter().all(|page| inner.is_untouched(page))
+            inner.pages.managed.covers(range) && range.iter().all(|page| inner.is_untouched(page))
         };
         let mut order = ahead.folio_order();
         while order > 0 && !untouched(self, Window::around(vpn, order).range()) {
             order -= 1;
         }
         let range = Window::around(vpn, order).range();
-        self.streams.advance(ahead, Window::of(range));
+        self.policy.streams.advance(ahead, Window::of(range));
         Step::Bring(Bring::Zeros(Zeros { range, wanted: vpn }))
     }
 
     /// What a fault on `vpn` is worth.
     fn follow(&mut self, vpn: Vpn, order_max: u32) -> Ahead {
-        let Self {
-            streams,
-            table,
-            underway,
-            ..
-        } = self;
-        streams.follow(vpn, order_max, |page| {
+        let (table, underway) = (&self.pages.table, &self.flight.underway);
+        self.policy.streams.follow(vpn, order_max, |page| {
             let slot = table.lookup(page);
             matches!(slot, Slot::Resident { .. } | Slot::Cached(_)) || underway.holds(page, slot)
         })
@@ -132,8 +128,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// Whether a page has no word, and is neither being brought by another thread nor leaving.
     fn is_untouched(&self, page: Vpn) -> bool {
-        let slot = self.table.lookup(page);
-        slot == Slot::None && !self.underway.holds(page, slot) && !self.leaving.contains(page)
+        let slot = self.pages.table.lookup(page);
+        slot == Slot::None && !self.flight.underway.holds(page, slot) && !self.flight.leaving.contains(page)
     }
 
     /// Map zeros at a page whose word stays as it is. Two kinds of page come here:
@@ -172,7 +168,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        let Slot::Staged { slot, busy, .. } = self.table.lookup(vpn) else {
+        let Slot::Staged { slot, busy, .. } = self.pages.table.lookup(vpn) else {
             return Fault::Retry;
         };
         let ahead = self.follow(vpn, mm.portions().folio_order);
@@ -180,7 +176,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let order = ahead.folio_order().min(vpn.alignment());
         let wanted = |inner: &Self, i: u64| {
             let page = vpn.add(i);
-            inner.table.lookup(page).is_staged_at(slot + i as u32, false) && !inner.leaving.contains(page)
+            inner.pages.table.lookup(page).is_staged_at(slot + i as u32, false) && !inner.flight.leaving.contains(page)
         };
         let pages = (0..1u64 << order).take_while(|i| !busy && wanted(self, *i)).count() as u64;
         let done = match pages {
@@ -188,14 +184,16 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             _ => mm.machine.move_in(slot, vpn, pages as u32),
         };
         for i in 0..done.pages {
-            self.staging.taken_back(slot + i);
+            self.pages.staging.taken_back(slot + i);
         }
         self.publish_active_run(vpn, u64::from(done.pages));
         if done.pages == 0 && matches!(done.stop, Some(Stop::Again | Stop::NoMemory)) {
             return Fault::Retry;
         }
         let pages = u64::from(done.pages.max(1));
-        self.streams.advance(ahead, Window::of(PageRange::new(vpn, pages)));
+        self.policy
+            .streams
+            .advance(ahead, Window::of(PageRange::new(vpn, pages)));
         mm.stat.add(Item::PgMajFault, 1);
         mm.stat.add(Item::RestoreAnon, pages);
         if done.pages == 0 {
@@ -219,10 +217,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         M: Machine<Arena = A>,
     {
         mm.stat.add(Item::PgMajFault, 1);
-        let slot = self.table.lookup(vpn);
+        let slot = self.pages.table.lookup(vpn);
         let is_swapped = matches!(slot, Slot::Swap(_));
-        if self.locality.note_load(vpn) {
-            self.locality.judge(self.span());
+        if self.policy.locality.note_load(vpn) {
+            self.policy.locality.judge(self.span());
         }
         let ahead = self.follow(vpn, mm.load_order_max());
         let (window, worth) = match ahead.is_expected() {
@@ -236,7 +234,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         } else {
             window
         };
-        self.streams.advance(ahead, mapped);
+        self.policy.streams.advance(ahead, mapped);
         if worker.loads() < mapped.pages() {
             mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
         }
@@ -252,7 +250,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             window,
             read,
             keep: self.keeps(
-                mm.keep(self.pool.charged_pages()),
+                mm.keep(self.pages.pool.charged_pages()),
                 worker.load_pages().len(),
                 read.is_none(),
             ),
@@ -275,12 +273,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             start,
             end: last.add(1),
         };
-        if adjoining.pages() > 1 && self.locality.is_probe() {
+        if adjoining.pages() > 1 && self.policy.locality.is_probe() {
             self.take_along(worker, vpn, Window::of(adjoining), None);
-            self.locality.watch(vpn, worker.load_pages(), self.span());
+            self.policy.locality.watch(vpn, worker.load_pages(), self.span());
             return (Window::around(vpn, 0), Worth::None);
         }
-        let worth = match self.locality.worth(is_swapped) {
+        let worth = match self.policy.locality.worth(is_swapped) {
             Worth::Pool if !self.reads_along(mm) => Worth::None,
             worth => worth,
         };
@@ -289,15 +287,18 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// What is stored, and what leaves before a page that is mapped now.
     fn span(&self) -> Span {
-        Span::new(self.stored(), self.reclaimable() - self.active - self.unevictable)
+        Span::new(
+            self.stored(),
+            self.reclaimable() - self.pages.counts.active - self.pages.counts.unevictable,
+        )
     }
 
     /// Whether a page is on the device, or in the pool or of one word, and no other thread brings it.
     fn is_at(&self, page: Vpn, on_device: bool) -> bool {
-        let slot = self.table.lookup(page);
+        let slot = self.pages.table.lookup(page);
         match slot {
-            Slot::Zswap(_) | Slot::Filled { .. } => !on_device && !self.underway.holds(page, slot),
-            Slot::Swap(_) => on_device && !self.underway.holds(page, slot),
+            Slot::Zswap(_) | Slot::Filled { .. } => !on_device && !self.flight.underway.holds(page, slot),
+            Slot::Swap(_) => on_device && !self.flight.underway.holds(page, slot),
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => false,
         }
     }
@@ -313,7 +314,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         along: Option<Codec>,
     ) -> Option<Read> {
         worker.begin_loads();
-        let read = match self.table.lookup(vpn) {
+        let read = match self.pages.table.lookup(vpn) {
             Slot::Zswap(_) | Slot::Filled { .. } => None,
             Slot::Swap(blob) => Some(self.swap_run(vpn, blob, window, along, worker.io_pages() as u32)),
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => return None,
@@ -327,8 +328,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let pages = core::iter::once(start).chain(window.above(start));
         let pages = pages.take_while(|page| *page < range.end);
         for page in pages.filter(|page| self.is_at(*page, read.is_some())) {
-            match self.table.lookup(page) {
-                Slot::Zswap(entry) => self.pool.with_block(&entry, |block| worker.push_load(page, block)),
+            match self.pages.table.lookup(page) {
+                Slot::Zswap(entry) => self
+                    .pages
+                    .pool
+                    .with_block(&entry, |block| worker.push_load(page, block)),
                 Slot::Filled { word } => worker.push_filled(page, word),
                 Slot::Swap(blob) if page == vpn || along.is_none() => worker.push_read(page, blob),
                 Slot::Swap(blob) if along == Some(blob.codec) => worker.push_along(page, blob),
@@ -345,7 +349,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn swap_run(&self, vpn: Vpn, blob: Blob, window: Window, of: Option<Codec>, most: u32) -> (PageRange, Read) {
         let (mut range, mut read, mut pages) = (PageRange::new(vpn, 1), Read::of(&blob), 1);
         let mut grow = |page: Vpn| {
-            let Slot::Swap(blob) = self.table.lookup(page) else {
+            let Slot::Swap(blob) = self.pages.table.lookup(page) else {
                 return None;
             };
             if of.is_some_and(|codec| codec != blob.codec) {
@@ -369,8 +373,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// it resident. `None`: it came to rest or went to the device, so it was out for long.
     pub(crate) fn refault_distance(&self, slot: Slot) -> Option<u64> {
         match slot {
-            Slot::Zswap(entry) if entry.tag % ZSWAP_TAGS.stride == ZSWAP_TAGS.first => {
-                Some(self.zswap_lru.distance(entry.tag))
+            Slot::Zswap(entry) if entry.tag % stored::TAGS.stride == stored::TAGS.first => {
+                Some(self.pages.stored.recent.distance(entry.tag))
             }
             _ => None,
         }
@@ -381,8 +385,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let unit = u64::from(crate::UNIT);
         let base = Vpn::new(vpn.number() / unit * unit);
         for page in PageRange::new(base, unit).iter() {
-            if let Slot::Zswap(entry) = self.table.lookup(page) {
-                self.table.publish(
+            if let Slot::Zswap(entry) = self.pages.table.lookup(page) {
+                self.pages.remark(
                     page,
                     Slot::Zswap(ZswapEntry {
                         referenced: true,

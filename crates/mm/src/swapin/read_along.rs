@@ -48,7 +48,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// How blocks are compressed that go into the pool now.
     pub(crate) fn pool_codec(&self) -> Codec {
-        self.pool.current().compressor.algorithm.codec()
+        self.pages.pool.current().compressor.algorithm.codec()
     }
 
     /// Whether what is read along could be put into the pool.
@@ -57,7 +57,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         M: Machine<Arena = A>,
     {
         // What a relative has too would stay on the device for it.
-        self.frozen.is_none() && !self.shares_pool() && self.drains() && mm.takes_along(self.pool.pages())
+        self.flight.frozen.is_none() && !self.shares_pool() && self.drains() && mm.takes_along(self.pages.pool.pages())
     }
 
     /// What was read along with a load is put into the pool.
@@ -68,17 +68,19 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let (codec, mut stored) = (self.pool_codec(), 0);
         for (page, blob, block) in worker.along() {
             // Another pool may have become the current one.
-            let is_there = blob.codec == codec && self.table.lookup(page) == Slot::Swap(blob);
+            let is_there = blob.codec == codec && self.pages.table.lookup(page) == Slot::Swap(blob);
             if !is_there || !self.reads_along(mm) {
                 continue;
             }
-            let Ok(handle) = self.pool.store(block) else { break };
-            let tag = self.zswap_lru_add(page, 0);
+            let Ok(handle) = self.pages.pool.store(block) else {
+                break;
+            };
+            let tag = self.pages.add_stored(page, 0);
             let entry = Kept::new(handle, blob.len).entry();
-            self.publish(page, Slot::Zswap(ZswapEntry { tag, ..entry }));
+            self.pages.publish(page, Slot::Zswap(ZswapEntry { tag, ..entry }));
             stored += 1;
         }
-        self.balance.note_along(stored);
+        self.policy.balance.note_along(stored);
         mm.stat.add(Item::PswpIn, stored);
         mm.stat.add(Item::SwapRaZswap, stored);
     }
@@ -118,11 +120,11 @@ mod test {
             let bring = Bring::Load(Load {
                 window,
                 read,
-                keep: inner.keeps(world.mm.keep(inner.pool.charged_pages()), 1, false),
+                keep: inner.keeps(world.mm.keep(inner.pages.pool.charged_pages()), 1, false),
                 wanted: page(17),
                 is_last: false,
             });
-            inner.underway.begin(0, bring);
+            inner.flight.underway.begin(0, bring);
             bring
         })
     }
@@ -139,7 +141,7 @@ mod test {
         let is_in_pool = |n: &u64| {
             world
                 .mm
-                .with(|inner| matches!(inner.table.lookup(page(*n)), Slot::Zswap(_)))
+                .with(|inner| matches!(inner.pages.table.lookup(page(*n)), Slot::Zswap(_)))
         };
         pages.filter(is_in_pool).count()
     }

@@ -55,10 +55,6 @@ const DROP_PIECE: u64 = 64;
 /// log2 of the pages that a write unprotects: what is written to in sequence would fault page by page. Those of them that are not written to
 /// have to be compared. The second: where protection is only probed.
 const UNPROTECT_ORDERS: [u32; 2] = [4, 7];
-/// Blocks are kept, or pages protected, from 0 points on, and of one in so many loads below that, to see whether it would be worth it
-/// again.
-const POINTS: i32 = 1024;
-const PROBE_EVERY: u32 = 16;
 /// A page that leaves unwritten is worth one point, one that was written to costs one. A write that has to wait costs the time that a whole window of
 /// protected pages gains (docs/speed.md): whoever has to let it is as likely as not bringing the rest of the window.
 const WRITE_FAULT_POINTS: i32 = 128;
@@ -142,31 +138,6 @@ impl Keep {
     }
 }
 
-/// Whether something that some loads may do pays.
-#[derive(Default)]
-pub(crate) struct Worth {
-    points: i32,
-    loads: u32,
-}
-
-impl Worth {
-    /// It gained so much, or cost so much (below 0).
-    fn note(&mut self, points: i32) {
-        self.points = (self.points + points).clamp(-POINTS, POINTS);
-    }
-
-    /// Whether it is done to all loads.
-    fn is_proven(&self) -> bool {
-        self.points >= 0
-    }
-
-    /// A run is loaded: whether to do it.
-    fn is_due(&mut self) -> bool {
-        self.loads = self.loads.wrapping_add(1);
-        self.is_proven() || self.loads.is_multiple_of(PROBE_EVERY)
-    }
-}
-
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Whether blocks are kept. If not, those that are kept go at once.
     pub fn set_swap_cache(&self, enabled: bool) {
@@ -180,7 +151,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn write_fault(&self, vpn: Vpn, is_gated: bool) -> Fault {
         self.stat.add(Item::PgFault, 1);
         self.with_for_fault(|inner| {
-            if inner.leaving.contains(vpn) {
+            if inner.flight.leaving.contains(vpn) {
                 // It is protected for having been copied: what is written now would be lost.
                 return Fault::Retry;
             }
@@ -223,10 +194,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// So many pages are loaded together, from the pool or not: whether their blocks are kept, if they may be.
     pub(crate) fn keeps(&mut self, keep: Keep, pages: usize, of_pool: bool) -> Keep {
-        let has_room = keep.has_room && of_pool && pages >= STREAM_MIN && self.keeping.is_due();
+        let has_room = keep.has_room && of_pool && pages >= STREAM_MIN && self.policy.keeping.is_due();
         Keep {
             has_room,
-            protects: has_room && self.protecting.is_due(),
+            protects: has_room && self.policy.protecting.is_due(),
             ..keep
         }
     }
@@ -237,11 +208,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         for (vpn, order) in run.folios(MAX_ORDER) {
             let (mut resident, mut cached, mut active) = (None, None, None);
             for page in PageRange::new(vpn, 1 << order).iter() {
-                let slot = self.table.lookup(page);
+                let slot = self.pages.table.lookup(page);
                 let distance = self.refault_distance(slot);
                 let kept = self.keepable(slot);
-                let is_shared = |kept: &Kept| self.pool.is_inherited(kept.handle(), kept.len() as usize);
-                let costs_nothing = keep.is_on && self.shares && kept.as_ref().is_some_and(is_shared);
+                let is_shared = |kept: &Kept| self.pages.pool.is_inherited(kept.handle(), kept.len() as usize);
+                let costs_nothing = keep.is_on && self.policy.sharing.shares && kept.as_ref().is_some_and(is_shared);
                 let word = if !costs_nothing && distance.is_some_and(|distance| distance <= self.reclaimable()) {
                     let tag = *active.get_or_insert_with(|| self.lru_add(Lru::Active, vpn, order));
                     Slot::Resident { order, tag, note: 0 }
@@ -253,7 +224,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     let tag = *resident.get_or_insert_with(|| self.lru_add(Lru::Inactive, vpn, order));
                     Slot::Resident { order, tag, note: 0 }
                 };
-                self.publish(page, word);
+                self.pages.publish(page, word);
             }
         }
     }
@@ -264,15 +235,16 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         M: Machine<Arena = A>,
     {
         let page = PageRange::new(vpn, 1);
-        let order = UNPROTECT_ORDERS[usize::from(!self.protecting.is_proven())];
+        let order = UNPROTECT_ORDERS[usize::from(!self.policy.protecting.is_proven())];
         // Another thread's fault may have been served for this one too.
-        let is_cached = matches!(self.table.lookup(vpn), Slot::Cached(_));
+        let is_cached = matches!(self.pages.table.lookup(vpn), Slot::Cached(_));
         if is_cached && mm.machine.unwritten(page).holds(vpn) {
-            self.protecting.note(-WRITE_FAULT_POINTS);
+            self.policy.protecting.note(-WRITE_FAULT_POINTS);
         }
         // The kernel does not ask whose protection it takes away: a program may have a userfaultfd of its own for what lies beside.
         let around = Window::around(vpn, order).range();
-        let is_ours = self.managed.covers(around) && !around.iter().any(|page| self.leaving.contains(page));
+        let is_ours =
+            self.pages.managed.covers(around) && !around.iter().any(|page| self.flight.leaving.contains(page));
         let run = if is_ours { around } else { page };
         match mm.machine.unprotect(run) {
             // Not one mapping, or not any more.
@@ -283,7 +255,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// A page is about to be written to: its block is of no use any more.
     fn note_written(&mut self, vpn: Vpn) {
-        if self.frozen.is_none() && matches!(self.table.lookup(vpn), Slot::Cached(_)) {
+        if self.flight.frozen.is_none() && matches!(self.pages.table.lookup(vpn), Slot::Cached(_)) {
             self.note_leaving(false);
             self.publish_resident(vpn);
         }
@@ -291,12 +263,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// A page whose block was kept leaves, or will have to: unwritten or not.
     pub(crate) fn note_leaving(&mut self, is_unwritten: bool) {
-        self.keeping.note(if is_unwritten { 1 } else { -1 });
+        self.policy.keeping.note(if is_unwritten { 1 } else { -1 });
     }
 
     /// A page that was isolated is known not to have been written to.
     pub(crate) fn note_protected(&mut self) {
-        self.protecting.note(1);
+        self.policy.protecting.note(1);
     }
 
     /// The block of a stored page, if it would be made in the same way again.
@@ -311,22 +283,22 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             return None;
         };
         let is_compressed = (len as usize) < PAGE_SIZE;
-        (is_compressed && self.pool.is_current(handle)).then(|| Kept::new(handle, len))
+        (is_compressed && self.pages.pool.is_current(handle)).then(|| Kept::new(handle, len))
     }
 
     /// The blocks of the `pages` oldest pages that are mapped go, if no freeze forbids it; if there are none, those of staged pages.
     /// Returns how many of mapped pages went.
     pub(crate) fn drop_cached(&mut self, pages: u64) -> u64 {
         let mut dropped = 0;
-        if self.frozen.is_some() {
+        if self.flight.frozen.is_some() {
             return dropped;
         }
         while dropped < pages {
-            let Some(entry) = self.lru[Lru::Cached as usize].pop_oldest() else {
+            let Some(entry) = self.pages.lru[Lru::Cached as usize].pop_oldest() else {
                 break;
             };
             for vpn in entry.pages() {
-                if self.table.lookup(vpn).is_cached_as(entry.tag) {
+                if self.pages.table.lookup(vpn).is_cached_as(entry.tag) {
                     self.publish_resident(vpn);
                     dropped += 1;
                 }
@@ -334,25 +306,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
         if dropped == 0 {
             // Whoever compares one of them has a copy, and finds it gone when it is to be published.
-            for kept in self.staging.take_all_kept() {
-                self.pool.free(kept.handle(), kept.len() as usize);
+            for kept in self.pages.staging.take_all_kept() {
+                self.pages.pool.free(kept.handle(), kept.len() as usize);
             }
         }
         dropped
-    }
-}
-
-#[cfg(test)]
-mod test {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_soon_not_kept() {
-        let mut keeping = Worth::default();
-        assert!((0..100).all(|_| keeping.is_due()));
-        (0..2 * POINTS).for_each(|_| keeping.note(-1));
-        assert_eq!((0..160).filter(|_| keeping.is_due()).count(), 10);
-        (0..POINTS).for_each(|_| keeping.note(1));
-        assert!(keeping.is_due());
     }
 }

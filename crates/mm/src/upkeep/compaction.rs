@@ -11,7 +11,6 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
-use crate::pages::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
 use crate::swapin::swap_cache::Kept;
 use crate::vmstat::Item;
 use crate::zpool::{Arena, PoolRef};
@@ -31,9 +30,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Compact the pools if that frees at least `worthwhile` pages. Returns how many were freed. To be called by one thread.
     pub fn compact(&self, worthwhile: u64) -> u64 {
         let (pools, before, ranges) = self.with(|inner| {
-            let ranges: Vec<PageRange> = inner.managed.iter().collect();
-            inner.balance.emptied = 0;
-            (inner.pool.get_all(), inner.pool.pages(), ranges)
+            let ranges: Vec<PageRange> = inner.pages.managed.iter().collect();
+            inner.policy.balance.emptied = 0;
+            (inner.pages.pool.get_all(), inner.pages.pool.pages(), ranges)
         });
         // Class by class, under its lock alone.
         let gain: u64 = pools.iter().map(PoolRef::begin_compaction).sum();
@@ -43,9 +42,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         // A freeze finds nothing half-way: victims are only passed over by stores, of which a freeze has none.
         pools.iter().for_each(PoolRef::end_compaction);
         self.with(|inner| {
-            pools.into_iter().for_each(|pool| inner.pool.put(pool));
+            pools.into_iter().for_each(|pool| inner.pages.pool.put(pool));
             let freed = match gain >= worthwhile.max(1) {
-                true => before.saturating_sub(inner.pool.pages()),
+                true => before.saturating_sub(inner.pages.pool.pages()),
                 false => 0,
             };
             self.stat.add(Item::PagesCompacted, freed);
@@ -57,11 +56,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// this several times as many would go to the device as have to. To be called by the thread that compacts.
     pub(crate) fn compact_emptied(&self) {
         let worthwhile = self.with(|inner| {
-            let emptied = inner.balance.emptied;
-            let words = || inner.managed.iter().map(PageRange::pages).sum::<u64>();
-            let is_due = emptied >= (inner.pool.objects() / EMPTIED_SHARE).max(EMPTIED_LEAST)
+            let emptied = inner.policy.balance.emptied;
+            let words = || inner.pages.managed.iter().map(PageRange::pages).sum::<u64>();
+            let is_due = emptied >= (inner.pages.pool.objects() / EMPTIED_SHARE).max(EMPTIED_LEAST)
                 && emptied >= words() / WORDS_PER_ENTRY;
-            is_due.then(|| (inner.pool.pages() / GAIN_SHARE).max(GAIN_LEAST))
+            is_due.then(|| (inner.pages.pool.pages() / GAIN_SHARE).max(GAIN_LEAST))
         });
         if let Some(worthwhile) = worthwhile {
             self.compact(worthwhile);
@@ -78,7 +77,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                     start: Vpn::new(start),
                     end: Vpn::new(end),
                 });
-                inner.frozen.is_some()
+                inner.flight.frozen.is_some()
             })
         })
     }
@@ -87,35 +86,20 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Blocks that are kept for staged pages move as well.
     fn relocate_kept(&mut self) {
-        if self.frozen.is_some() {
+        if self.flight.frozen.is_some() {
             return;
         }
-        for kept in self.staging.kept_mut() {
-            if let Some(handle) = self.pool.relocate(kept.handle(), kept.len() as usize) {
+        for kept in self.pages.staging.kept_mut() {
+            if let Some(handle) = self.pages.pool.relocate(kept.handle(), kept.len() as usize) {
                 *kept = Kept::new(handle, kept.len());
             }
         }
     }
 
     fn relocate(&mut self, range: PageRange) {
-        if self.frozen.is_some() {
+        if self.flight.frozen.is_some() {
             return;
         }
-        let pool = &self.pool;
-        self.table.for_each(range, |table, vpn, slot| {
-            let relocate = |handle, len| pool.relocate(handle, len as usize);
-            let moved = match slot {
-                Slot::Zswap(entry) => {
-                    relocate(entry.handle, entry.len).map(|handle| Slot::Zswap(ZswapEntry { handle, ..entry }))
-                }
-                Slot::Cached(entry) => {
-                    relocate(entry.handle, entry.len).map(|handle| Slot::Cached(CachedEntry { handle, ..entry }))
-                }
-                _ => None,
-            };
-            if let Some(moved) = moved {
-                table.publish(vpn, moved);
-            }
-        });
+        self.pages.relocate(range);
     }
 }

@@ -54,7 +54,7 @@ impl DictionaryTraining {
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Begin to train a dictionary for zstd at `level`, against the latest one.
     pub fn begin_dictionary(&self, level: i32) -> DictionaryTraining {
-        let ranges: Vec<PageRange> = self.with_for_reclaim(|inner| inner.managed.iter().collect());
+        let ranges: Vec<PageRange> = self.with_for_reclaim(|inner| inner.pages.managed.iter().collect());
         DictionaryTraining {
             pages: ranges.iter().map(|range| range.pages()).sum(),
             ranges,
@@ -100,10 +100,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         for _ in 0..LOOKS_AT_ONCE {
             dictionary.looks += 1;
             let Some(vpn) = dictionary.pick() else { return };
-            if let Slot::Zswap(entry) = self.table.lookup(vpn)
+            if let Slot::Zswap(entry) = self.pages.table.lookup(vpn)
                 && (entry.len as usize) < PAGE_SIZE
             {
-                self.pool.with_block(&entry, |block| worker.push_load(vpn, block));
+                self.pages.pool.with_block(&entry, |block| worker.push_load(vpn, block));
             }
             if worker.loads() >= wanted {
                 return;

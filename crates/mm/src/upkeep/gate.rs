@@ -65,11 +65,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     where
         M: Machine<Arena = A>,
     {
-        if self.frozen.is_some() {
+        if self.flight.frozen.is_some() {
             return false;
         }
         let (mut runs, mut written): (Vec<PageRange>, Vec<Vpn>) = (Vec::new(), Vec::new());
-        self.table.for_each(piece, |_, vpn, slot| {
+        self.pages.table.for_each(piece, |_, vpn, slot| {
             match slot {
                 Slot::Resident { .. } => {}
                 // Asked of each by itself: of a piece there may be more runs than an answer holds.
@@ -90,9 +90,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// A page that was shared is about to be its writer's alone: it leaves like others.
     pub(crate) fn note_copied(&mut self, vpn: Vpn) {
-        if let Slot::Resident { tag, .. } = self.table.lookup(vpn)
+        if let Slot::Resident { tag, .. } = self.pages.table.lookup(vpn)
             && Lru::of_resident(tag) == Lru::Shared
-            && self.frozen.is_none()
+            && self.flight.frozen.is_none()
         {
             self.publish_resident(vpn);
         }

@@ -61,7 +61,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             let arena = || self.machine.arena();
             again += u64::from(self.with_for_reclaim(|inner| inner.come_to_rest(page, block, idle, arena)));
         }
-        self.with(|inner| inner.is_writing_back = false);
+        self.with(|inner| inner.flight.is_writing_back = false);
         self.stat.add(Item::Recompressed, again);
         pages.len()
     }
@@ -71,18 +71,18 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn begin_recompression<M: Machine<Arena = A>>(&mut self, worker: &mut Worker<M>, idle: Idle) -> Vec<Page> {
         let mut pages = Vec::new();
         // In a pool that a relative has too, the old block would stay beside the new one.
-        if self.is_writing_back || self.frozen.is_some() || self.shares_pool() {
+        if self.flight.is_writing_back || self.flight.frozen.is_some() || self.shares_pool() {
             return pages;
         }
         worker.begin_loads();
         let room = worker.load_room();
-        while let Some((folio, time)) = self.zswap_lru.oldest() {
+        while let Some((folio, time)) = self.pages.stored.recent.oldest() {
             if time > idle.since_ns || !self.take_folio(worker, folio, room.min(ROUND), &mut pages) {
                 break;
             }
-            self.zswap_lru.pop_oldest();
+            self.pages.stored.recent.pop_oldest();
         }
-        self.is_writing_back = !pages.is_empty();
+        self.flight.is_writing_back = !pages.is_empty();
         pages
     }
 
@@ -95,15 +95,15 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         pages: &mut Vec<Page>,
     ) -> bool {
         for vpn in folio.pages() {
-            let entry = match self.table.lookup(vpn) {
+            let entry = match self.pages.table.lookup(vpn) {
                 Slot::Zswap(entry) if entry.tag == folio.tag && !entry.writeback => entry,
                 _ => continue,
             };
             if pages.len() == room {
                 return false;
             }
-            self.pool.with_block(&entry, |block| worker.push_load(vpn, block));
-            self.table.publish(
+            self.pages.pool.with_block(&entry, |block| worker.push_load(vpn, block));
+            self.pages.remark(
                 vpn,
                 Slot::Zswap(ZswapEntry {
                     writeback: true,
@@ -123,25 +123,28 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         idle: Idle,
         arena: impl FnOnce() -> Option<A>,
     ) -> bool {
-        let entry = match self.table.lookup(page.vpn) {
+        let entry = match self.pages.table.lookup(page.vpn) {
             Slot::Zswap(entry) if entry.writeback => entry,
             _ => return false,
         };
-        let tag = self.zswap_cold_add(page.vpn, 0);
+        let tag = self.pages.add_settled(page.vpn, 0);
         let rested = ZswapEntry {
             writeback: false,
             tag,
             ..entry
         };
         let kind = PoolKind {
-            zpool: self.pool.current().zpool,
+            zpool: self.pages.pool.current().zpool,
             compressor: Compressor::from(idle.algorithm),
         };
-        let stored = block.and_then(|block| Some((self.pool.store_as(kind, block, arena).ok()?, block.len() as u32)));
+        let stored =
+            block.and_then(|block| Some((self.pages.pool.store_as(kind, block, arena).ok()?, block.len() as u32)));
         match stored {
             // publish frees the old block.
-            Some((handle, len)) => self.publish(page.vpn, Slot::Zswap(ZswapEntry { handle, len, ..rested })),
-            None => drop(self.replace_word(page.vpn, Slot::Zswap(rested))),
+            Some((handle, len)) => self
+                .pages
+                .publish(page.vpn, Slot::Zswap(ZswapEntry { handle, len, ..rested })),
+            None => self.pages.remark(page.vpn, Slot::Zswap(rested)),
         }
         stored.is_some()
     }

@@ -43,7 +43,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
     /// No relative has pages of ours any more. By the thread that [`compact`](Self::compact)s.
     pub fn end_sharing(&self) {
-        self.with(|inner| inner.shares = false);
+        self.with(|inner| inner.policy.sharing.shares = false);
         while self.reopen_some() {}
     }
 
@@ -53,7 +53,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let now = self.machine.now_ns();
         let is_full = self.pool_reached_full.load(Ordering::Relaxed);
         let is_due = |inner: &mut Inner<R, M::Arena>| {
-            let shared = inner.pool_shared_since.filter(|_| inner.frozen.is_none());
+            let shared = inner
+                .policy
+                .sharing
+                .pool_since
+                .filter(|_| inner.flight.frozen.is_none());
             let is_needed = is_full || !inner.has_shared();
             is_needed && shared.is_some_and(|since| now.saturating_sub(since) >= PATIENCE_NS)
         };
@@ -64,13 +68,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
     /// Have some of the pool written again, under the lock of a class alone; false: that was all of it.
     fn reopen_some(&self) -> bool {
-        let pools = self.with(|inner| inner.pool.get_all());
+        let pools = self.with(|inner| inner.pages.pool.get_all());
         let goes_on = pools.iter().any(PoolRef::reopen_some);
         self.with(|inner| {
             if !goes_on {
-                inner.pool_shared_since = None;
+                inner.policy.sharing.pool_since = None;
             }
-            pools.into_iter().for_each(|pool| inner.pool.put(pool));
+            pools.into_iter().for_each(|pool| inner.pages.pool.put(pool));
         });
         goes_on
     }
@@ -85,34 +89,34 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     pub(crate) fn begin_sharing(&mut self, now: u64) {
-        self.shares = true;
+        self.policy.sharing.shares = true;
         // Of the first, while forks go on: the pool must be written now and then.
-        self.pool_shared_since.get_or_insert(now);
-        self.pool.inherit();
+        self.policy.sharing.pool_since.get_or_insert(now);
+        self.pages.pool.inherit();
     }
 
     /// Whether what leaves the pool frees nothing, since a relative has it too.
     pub(crate) fn shares_pool(&self) -> bool {
-        self.pool_shared_since.is_some()
+        self.policy.sharing.pool_since.is_some()
     }
 
     /// Whether resident pages are left that only breaking their sharing gets at.
     pub(crate) fn has_shared(&self) -> bool {
-        self.shares && !self.lru[Lru::Shared as usize].is_empty()
+        self.policy.sharing.shares && !self.pages.lru[Lru::Shared as usize].is_empty()
     }
 
     fn take_shared(&mut self, need: bool, now: u64) -> Vec<PageRange> {
         let (mut ranges, mut pages): (Vec<PageRange>, u64) = (Vec::new(), 0);
-        while self.frozen.is_none() && pages < AT_ONCE {
-            let Some((entry, since)) = self.lru[Lru::Shared as usize].oldest() else {
+        while self.flight.frozen.is_none() && pages < AT_ONCE {
+            let Some((entry, since)) = self.pages.lru[Lru::Shared as usize].oldest() else {
                 break;
             };
-            if !need && (now.saturating_sub(since) < PATIENCE_NS || now < self.shared_due) {
+            if !need && (now.saturating_sub(since) < PATIENCE_NS || now < self.policy.sharing.due) {
                 break;
             }
-            self.lru[Lru::Shared as usize].pop_oldest();
+            self.pages.lru[Lru::Shared as usize].pop_oldest();
             for vpn in entry.pages() {
-                if Lru::Shared.holds(self.table.lookup(vpn), entry) {
+                if Lru::Shared.holds(self.pages.table.lookup(vpn), entry) {
                     self.publish_active_run(vpn, 1);
                     pages += 1;
                     match ranges.last_mut().filter(|last| last.end == vpn) {
@@ -123,7 +127,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
         }
         if pages > 0 {
-            self.shared_due = now + (DRAIN_NS / self.shared.max(1)).min(DRAIN_PAGE_NS_MAX) * pages;
+            self.policy.sharing.due = now + (DRAIN_NS / self.pages.counts.shared.max(1)).min(DRAIN_PAGE_NS_MAX) * pages;
         }
         ranges
     }

@@ -1,0 +1,218 @@
+//! The engine of one process: what is under its lock, and what is read without.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use lock_api::{Mutex, RawMutex};
+
+use crate::config::{Config, SwapOut};
+use crate::flight::Flight;
+use crate::machine::Machine;
+use crate::page::PAGE_SIZE;
+use crate::pages::{Pages, swap_slots};
+use crate::policy::{Policy, portions};
+use crate::vmstat::{Item, Vmstat};
+use crate::zpool::{Arena, PoolKind};
+
+/// The engine of one process.
+pub struct Mm<R, M: Machine> {
+    pub(crate) inner: Mutex<R, Inner<R, M::Arena>>,
+    pub(crate) machine: M,
+    pub(crate) stat: Vmstat,
+    pub(crate) config: Config,
+    pub(crate) portions: portions::Current,
+    /// resident + staged + pool, in pages, as of the last change; read without the lock by the limit checks.
+    pub(crate) usage: AtomicU64,
+    /// Faults that want the lock: reclaim, which takes it again and again, lets them go first.
+    pub(crate) waiting_faults: AtomicU32,
+    /// The most pages the pool may take; the agent derives it from `max_pool_percent`.
+    pub(crate) pool_limit: AtomicU64,
+    /// Once the limit was reached, nothing more is stored until the pool is down to this (accept_threshold_percent):
+    /// or every store would wait for a writeback of its own.
+    pub(crate) pool_accept: AtomicU64,
+    /// The limit was reached and the pool is not drained yet.
+    pub(crate) pool_reached_full: AtomicBool,
+    /// The device took not all of what was offered since the last [`tick`](Self::tick).
+    pub(crate) device_refuses: AtomicBool,
+    /// `enabled`: zswap takes pages.
+    pub(crate) is_enabled: AtomicBool,
+    /// A [`SwapOut`].
+    pub(crate) swap_out: AtomicU8,
+    pub(crate) shrinker_enabled: AtomicBool,
+    pub(crate) balances: AtomicBool,
+    pub(crate) keeps_blocks: AtomicBool,
+}
+
+/// Everything under the lock.
+pub struct Inner<R, A: Arena> {
+    pub(crate) pages: Pages<R, A>,
+    pub(crate) policy: Policy,
+    pub(crate) flight: Flight,
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// An engine that manages nothing yet.
+    pub fn new(machine: M, arena: M::Arena, config: Config, stat: Vmstat) -> Self {
+        let inner = Inner {
+            pages: Pages::new(&machine, arena, &config),
+            policy: Policy::new(&config),
+            flight: Flight::default(),
+        };
+        Self {
+            inner: Mutex::new(inner),
+            machine,
+            stat,
+            portions: portions::Current::new(config.portions),
+            config,
+            usage: AtomicU64::new(0),
+            waiting_faults: AtomicU32::new(0),
+            pool_limit: AtomicU64::new(u64::MAX),
+            pool_accept: AtomicU64::new(u64::MAX),
+            pool_reached_full: AtomicBool::new(false),
+            is_enabled: AtomicBool::new(true),
+            device_refuses: AtomicBool::new(false),
+            swap_out: AtomicU8::new(SwapOut::Whole as u8),
+            shrinker_enabled: AtomicBool::new(false),
+            balances: AtomicBool::new(true),
+            keeps_blocks: AtomicBool::new(true),
+        }
+    }
+
+    /// Run `f` under the lock and account for what it changed.
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut Inner<R, M::Arena>) -> T) -> T {
+        let mut inner = self.inner.lock();
+        let result = f(&mut inner);
+        let usage = inner.pages.counts.resident + inner.pages.staging.frames() + inner.pages.pool.pages();
+        self.usage.store(usage, Ordering::Relaxed);
+        result
+    }
+
+    /// As [`with`](Self::with), for a fault: ahead of reclaim.
+    pub(crate) fn with_for_fault<T>(&self, f: impl FnOnce(&mut Inner<R, M::Arena>) -> T) -> T {
+        // Relaxed: only a hint, the lock orders everything.
+        self.waiting_faults.fetch_add(1, Ordering::Relaxed);
+        self.with(|inner| {
+            self.waiting_faults.fetch_sub(1, Ordering::Relaxed);
+            f(inner)
+        })
+    }
+
+    /// As [`with`](Self::with), for reclaim: behind the faults that wait now, but not for ever.
+    pub(crate) fn with_for_reclaim<T>(&self, f: impl FnOnce(&mut Inner<R, M::Arena>) -> T) -> T {
+        self.machine
+            .cond_resched(|| self.waiting_faults.load(Ordering::Relaxed) > 0);
+        self.with(f)
+    }
+
+    /// Mapped, staged and pool pages: what counts against the limit.
+    pub fn usage_pages(&self) -> u64 {
+        self.usage.load(Ordering::Relaxed)
+    }
+
+    /// Set the most pages that the pools may take, and to how many they are drained once they took them.
+    pub fn set_pool_limit(&self, pages: u64, accept: u64) {
+        self.pool_limit.store(pages, Ordering::Relaxed);
+        self.pool_accept.store(accept.min(pages), Ordering::Relaxed);
+    }
+
+    /// Have the machine know how much of the swap device is in use, and how many pages the pool has.
+    pub fn tell_charges(&self) -> u64 {
+        self.with(|inner| {
+            self.machine.charge_swap(inner.pages.slots.in_use(), 0);
+            inner.pages.pool.pages()
+        })
+    }
+
+    /// Whether compressed pages may be written back to the device.
+    pub fn set_writeback(&self, allowed: bool) {
+        self.with(|inner| inner.policy.may_write_back = allowed);
+    }
+
+    /// `memory.swap.max`, in pages.
+    pub fn set_swap_max(&self, pages: u64) {
+        self.with(|inner| inner.pages.slots.set_max(pages.min(self.config.swap_pages)));
+    }
+
+    /// `enabled`: whether zswap takes pages. What is stored stays.
+    pub fn set_enabled(&self, enabled: bool) {
+        self.is_enabled.store(enabled, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.is_enabled.load(Ordering::Relaxed)
+    }
+
+    /// How folios leave from now on.
+    pub fn set_swap_out(&self, way: SwapOut) {
+        self.swap_out.store(way as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn swap_out(&self) -> SwapOut {
+        SwapOut::from_word(self.swap_out.load(Ordering::Relaxed).into())
+    }
+
+    /// Tell the lists what time it is: the age of folios is known to as much as lies between two
+    /// calls. What the device refused is offered to it again.
+    pub fn tick(&self) {
+        let now = self.machine.now_ns();
+        self.device_refuses.store(false, Ordering::Relaxed);
+        self.with(|inner| {
+            inner.pages.lru.iter_mut().for_each(|list| list.set_time(now));
+            inner.pages.stored.recent.set_time(now);
+        });
+    }
+
+    /// Give the space of empty clusters of the swap device back to the filesystem. To be called now and then, by one thread.
+    pub fn discard_swap(&self) {
+        while let Some(first) = self.with(|inner| inner.pages.slots.begin_discard()) {
+            self.machine.discard_swap(first, swap_slots::CLUSTER);
+            self.with(|inner| inner.pages.slots.discarded(first));
+        }
+    }
+
+    /// Have pages stored as `kind` says from now on. What is stored stays as it is. False: not now, too many older pools
+    /// have pages still.
+    pub fn set_pool(&self, kind: PoolKind) -> bool {
+        let switched = self.with(|inner| inner.pages.pool.switch(kind, || self.machine.arena()));
+        self.stat.add(Item::PoolSwitch, u64::from(switched));
+        switched
+    }
+
+    /// What pages are stored as, and how many pools there are.
+    pub fn pool(&self) -> (PoolKind, usize) {
+        self.with(|inner| (inner.pages.pool.current(), inner.pages.pool.count()))
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// The counters.
+    pub fn stat(&self) -> Vmstat {
+        self.stat
+    }
+
+    /// What was fixed at the start.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// In a forked child, before anything else: the locks are inherited in whatever state they were.
+    #[cfg(not(loom))]
+    pub fn unlock_all(&self, unlock: &impl crate::zpool::Unlock<R>) {
+        unlock.unlock(&self.inner);
+        self.inner.lock().pages.pool.unlock(unlock);
+    }
+
+    /// Bytes that `pages` pages are.
+    pub const fn bytes(pages: u64) -> u64 {
+        pages * PAGE_SIZE as u64
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// Whether there is a device and pages may go there.
+    pub(crate) fn drains(&self) -> bool {
+        self.pages.slots.is_present() && self.policy.may_write_back
+    }
+}
