@@ -103,6 +103,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with(f)
     }
 
+    /// Panics unless all that is counted is what the words say.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn assert_valid(&self) {
+        self.with(|inner| inner.pages.assert_valid());
+    }
+
     /// Mapped, staged and pool pages: what counts against the limit.
     pub fn usage_pages(&self) -> u64 {
         self.usage.load(Ordering::Relaxed)

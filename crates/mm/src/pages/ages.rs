@@ -60,6 +60,18 @@ impl Ages {
         }
     }
 
+    /// Panics unless each tag is counted as often as a word carries it.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn assert_valid(&self, slots: impl Iterator<Item = Slot>) {
+        let mut live = vec![0; self.live.len()];
+        for slot in slots {
+            if let Slot::Zswap(ZswapEntry { tag, .. }) = slot {
+                live[tag as usize] += 1;
+            }
+        }
+        assert!(self.live == live, "tags that are counted, and those of words");
+    }
+
     /// Pages that came to rest, and the others.
     fn totals(&self) -> (u64, u64) {
         (0..).zip(&self.live).fold((0, 0), |(rested, recent), (tag, pages)| {

@@ -10,6 +10,8 @@ pub(crate) mod staging;
 pub(crate) mod stored;
 pub(crate) mod swap_slots;
 pub mod swap_table;
+#[cfg(any(test, feature = "sim"))]
+mod valid;
 
 use crate::config::Config;
 use crate::machine::Machine;

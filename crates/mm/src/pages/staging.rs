@@ -155,6 +155,12 @@ impl Staging {
         self.kept.iter_mut().filter_map(Option::take).collect()
     }
 
+    /// All blocks.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Kept> {
+        self.kept.iter().flatten().copied()
+    }
+
     /// All of them.
     pub(crate) fn kept_mut(&mut self) -> impl Iterator<Item = &mut Kept> {
         self.kept.iter_mut().flatten()

@@ -102,6 +102,7 @@ impl<R: RawMutex> World<R> {
                 },
             })),
         }
+        self.mm.assert_valid();
     }
 
     /// Read everything from `vpn` on, in sequence, and write to one page in eight, with little of it resident: blocks are kept.
