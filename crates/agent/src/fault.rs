@@ -143,14 +143,14 @@ impl FaultThread {
 fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>) -> bool {
     pager
         .mm
-        .with_changes(|changes| changes.bring_back(&pager.mm, worker, |vpn, page| map_back(pager, vpn, page)))
+        .with_changes(|changes| changes.bring_back(worker, |vpn, page| map_back(pager, vpn, page)))
 }
 
 /// As [`bring_back`], for a range that is not ours from now on.
 fn give_up(pager: &Pager, worker: &mut Worker<AgentMachine>, range: PageRange) -> bool {
     let managed = &pager.fds().managed;
     pager.mm.with_changes(|changes| {
-        let is_back = changes.bring_back_range(&pager.mm, worker, range, |vpn, page| map_back(pager, vpn, page));
+        let is_back = changes.bring_back_range(worker, range, |vpn, page| map_back(pager, vpn, page));
         if !is_back || managed.is_changing(pager.mm.machine().nowhere()) {
             return false;
         }

@@ -81,4 +81,4 @@ pub use upkeep::recompress::Idle;
 pub use worker::Worker;
 pub use zpool::Arena;
 
-pub(crate) use mm::Inner;
+pub(crate) use mm::{Held, Inner};

@@ -1,5 +1,6 @@
 //! The engine of one process: what is under its lock, and what is read without.
 
+use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{Mutex, RawMutex};
@@ -49,6 +50,36 @@ pub struct Inner<R, A: Arena> {
     pub(crate) flight: Flight,
 }
 
+/// The engine's lock is held: what is under it, and all else.
+pub(crate) struct Held<'a, R, M: Machine> {
+    inner: &'a mut Inner<R, M::Arena>,
+    pub(crate) mm: &'a Mm<R, M>,
+}
+
+impl<R, M: Machine> Held<'_, R, M> {
+    /// The same, for a shorter time.
+    pub(crate) fn again(&mut self) -> Held<'_, R, M> {
+        Held {
+            inner: self.inner,
+            mm: self.mm,
+        }
+    }
+}
+
+impl<R, M: Machine> Deref for Held<'_, R, M> {
+    type Target = Inner<R, M::Arena>;
+
+    fn deref(&self) -> &Self::Target {
+        self.inner
+    }
+}
+
+impl<R, M: Machine> DerefMut for Held<'_, R, M> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.inner
+    }
+}
+
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// An engine that manages nothing yet.
     pub fn new(machine: M, arena: M::Arena, config: Config, stat: Vmstat) -> Self {
@@ -78,16 +109,19 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// Run `f` under the lock and account for what it changed.
-    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut Inner<R, M::Arena>) -> T) -> T {
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut Held<'_, R, M>) -> T) -> T {
         let mut inner = self.inner.lock();
-        let result = f(&mut inner);
+        let result = f(&mut Held {
+            inner: &mut inner,
+            mm: self,
+        });
         let usage = inner.pages.counts.resident + inner.pages.staging.frames() + inner.pages.pool.pages();
         self.usage.store(usage, Ordering::Relaxed);
         result
     }
 
     /// As [`with`](Self::with), for a fault: ahead of reclaim.
-    pub(crate) fn with_for_fault<T>(&self, f: impl FnOnce(&mut Inner<R, M::Arena>) -> T) -> T {
+    pub(crate) fn with_for_fault<T>(&self, f: impl FnOnce(&mut Held<'_, R, M>) -> T) -> T {
         // Relaxed: only a hint, the lock orders everything.
         self.waiting_faults.fetch_add(1, Ordering::Relaxed);
         self.with(|inner| {
@@ -97,7 +131,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// As [`with`](Self::with), for reclaim: behind the faults that wait now, but not for ever.
-    pub(crate) fn with_for_reclaim<T>(&self, f: impl FnOnce(&mut Inner<R, M::Arena>) -> T) -> T {
+    pub(crate) fn with_for_reclaim<T>(&self, f: impl FnOnce(&mut Held<'_, R, M>) -> T) -> T {
         self.machine
             .cond_resched(|| self.waiting_faults.load(Ordering::Relaxed) > 0);
         self.with(f)

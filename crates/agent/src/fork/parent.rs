@@ -286,7 +286,7 @@ pub(crate) fn populate(
     child: &Uffd,
     since: &[Change],
 ) {
-    changes.for_each_absent(&pager.mm, worker, since, |vpn, page| {
+    changes.for_each_absent(worker, since, |vpn, page| {
         // Refusals mean that the page is there or its mapping is gone; EAGAIN that the child changes its mappings.
         for _ in 0..1000 {
             let is_done = match page {

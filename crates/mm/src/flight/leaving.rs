@@ -24,7 +24,7 @@ use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
 use crate::pages::swap_table::entry::Slot;
 use crate::zpool::Arena;
-use crate::{Inner, Mm};
+use crate::{Held, Inner, Mm};
 
 /// Pages that are copied before they are dropped: they are resident twice meanwhile. And runs of them.
 pub(crate) const PAGES_MAX: u64 = 64;
@@ -78,7 +78,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             loop {
                 self.with(|inner| {
                     self.machine.gave_up();
-                    kept.retain(|vpn| !inner.settle_kept(&self.machine, *vpn));
+                    kept.retain(|vpn| !inner.settle_kept(*vpn));
                     if kept.is_empty() {
                         inner.flight.leaving.remove(run);
                     }
@@ -107,10 +107,13 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             return Some(PageRange::new(run.start, staged));
         }
     }
+}
 
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// A page that refused to be dropped, or was dropped at first and refused then: its copy is given back unless it is there.
     /// False: not now.
-    fn settle_kept<M: Machine<Arena = A>>(&mut self, machine: &M, vpn: Vpn) -> bool {
+    fn settle_kept(&mut self, vpn: Vpn) -> bool {
+        let machine = &self.mm.machine;
         let Slot::Staged { slot, .. } = self.pages.table.lookup(vpn) else {
             return true;
         };

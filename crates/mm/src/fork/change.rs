@@ -15,7 +15,7 @@ use crate::page::{PageRange, Vpn};
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
 use crate::zpool::Arena;
-use crate::{Inner, Mm};
+use crate::{Held, Inner, Mm};
 
 /// A change of the program's mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Change {
 }
 
 /// The lock, held while events are read and applied.
-pub struct Changes<'a, R, M: Machine>(pub(crate) &'a mut Inner<R, M::Arena>, &'a M);
+pub struct Changes<'a, R, M: Machine>(pub(crate) Held<'a, R, M>);
 
 impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     /// Apply one change, or log it while the engine is frozen for a fork. Then the log must have room for it:
@@ -37,7 +37,7 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     pub fn apply(&mut self, change: Change) {
         match &mut self.0.flight.frozen {
             Some(log) => log.push_change(change),
-            None => self.0.apply(self.1, change),
+            None => self.0.apply(change),
         }
     }
 
@@ -92,7 +92,7 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Run `f`, which reads events and applies them, under the lock.
     pub fn with_changes<T>(&self, f: impl FnOnce(&mut Changes<'_, R, M>) -> T) -> T {
-        self.with_for_fault(|inner| f(&mut Changes(inner, &self.machine)))
+        self.with_for_fault(|inner| f(&mut Changes(inner.again())))
     }
 
     /// Apply one change.
@@ -111,30 +111,17 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<R: RawMutex, A: Arena> Inner<R, A> {
-    pub(crate) fn apply<M: Machine<Arena = A>>(&mut self, machine: &M, change: Change) {
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
+    pub(crate) fn apply(&mut self, change: Change) {
         match change {
             Change::Remove(range) => self.drop_words(range),
             Change::Unmap(range) => self.unmap(range),
-            Change::Remap { from, to } => self.remap(machine, from, to),
+            Change::Remap { from, to } => self.remap(from, to),
         }
     }
 
-    fn unmap(&mut self, range: PageRange) {
-        let (left, there_now) = self.flight.departing.depart(range, true);
-        let waiting = left.into_iter().filter_map(Departure::waiting);
-        for range in waiting.chain(there_now) {
-            self.forget(range);
-        }
-    }
-
-    fn forget(&mut self, range: PageRange) {
-        self.drop_words(range);
-        self.pages.managed.remove(range);
-    }
-
-    fn remap<M: Machine<Arena = A>>(&mut self, machine: &M, from: PageRange, to: Vpn) {
-        let (left, there_now) = self.departures_of_move(machine, from);
+    fn remap(&mut self, from: PageRange, to: Vpn) {
+        let (left, there_now) = self.departures_of_move(from);
         // What is still at the target has left: the kernel would have put nothing there otherwise.
         for range in self.pages.managed.parts_in(PageRange::new(to, from.pages())) {
             let nowhere = self.flight.departing.expect_words(range);
@@ -149,23 +136,35 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         for range in there_now {
             self.move_words(range, target(range.start));
         }
-        if !machine.keeps_mapping(from) {
+        if !self.mm.machine.keeps_mapping(from) {
             self.flight.departing.expect_unmap(from);
         }
     }
 
     /// What a move takes along: of what was expected to leave `from`, and of what is there now.
-    fn departures_of_move<M>(&mut self, machine: &M, from: PageRange) -> (Vec<Departure>, Vec<PageRange>)
-    where
-        M: Machine<Arena = A>,
-    {
+    fn departures_of_move(&mut self, from: PageRange) -> (Vec<Departure>, Vec<PageRange>) {
         // Something has landed there since, and one of the two is moved on. If nothing is mapped any more, it is the later one, and
         // what was there before is still to be unmapped.
         let has_landed = self.flight.departing.waits(from) && !self.pages.managed.parts_in(from).is_empty();
-        if has_landed && !machine.is_mapped(from.start) {
+        if has_landed && !self.mm.machine.is_mapped(from.start) {
             return (Vec::new(), Vec::from([from]));
         }
         self.flight.departing.depart(from, false)
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    fn unmap(&mut self, range: PageRange) {
+        let (left, there_now) = self.flight.departing.depart(range, true);
+        let waiting = left.into_iter().filter_map(Departure::waiting);
+        for range in waiting.chain(there_now) {
+            self.forget(range);
+        }
+    }
+
+    fn forget(&mut self, range: PageRange) {
+        self.drop_words(range);
+        self.pages.managed.remove(range);
     }
 
     fn drop_words(&mut self, range: PageRange) {

@@ -21,8 +21,7 @@ use crate::pages::swap_table::entry::Slot;
 use crate::policy::workingset::Balance;
 use crate::swapin::bring::Underway;
 use crate::worker::Worker;
-use crate::zpool::Arena;
-use crate::{Change, Fault, Inner, Mm, PinId};
+use crate::{Change, Fault, Held, Mm, PinId};
 
 /// Room of a log. A freeze lasts about a millisecond; a fault takes several microseconds.
 const LOG_MAX: usize = 64 * 1024;
@@ -170,7 +169,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                         inner.publish_resident(vpn)
                     }
                     Logged::Served(_) => {}
-                    Logged::Changed(change) => inner.apply(&self.machine, change),
+                    Logged::Changed(change) => inner.apply(change),
                 }
             }
         })
@@ -211,7 +210,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             // Whatever order of them was meant: raw system calls of other threads, whose memory a child has no business with.
             let (origin, _) = origin(vpn, changes.iter().rev().copied());
             let found = match origin {
-                Frozen::Word(vpn) => inner.contents(self, worker, vpn),
+                Frozen::Word(vpn) => inner.contents(worker, vpn),
                 Frozen::Zeros => worker.zero_page(),
             };
             copy_in(found.then_some(worker.page()));
@@ -229,14 +228,13 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     /// where the page is after `changes`; `None` if its contents are lost.
     pub fn for_each_absent(
         &mut self,
-        mm: &Mm<R, M>,
         worker: &mut Worker<M>,
         changes: &[Change],
         mut copy_in: impl FnMut(Vpn, Option<&[u8]>),
     ) {
         for vpn in self.absent() {
             if let Some(now) = destination(vpn, changes) {
-                let found = self.0.contents(mm, worker, vpn);
+                let found = self.0.contents(worker, vpn);
                 copy_in(now, found.then_some(worker.page()));
             }
         }
@@ -247,14 +245,9 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     /// Call `copy_in` with every page that is stored, which is not mapped then, as long as it
     /// answers true; `None`: its contents are lost. True: that was all. No word changes: nothing of
     /// it may leave any more.
-    pub fn bring_back(
-        &mut self,
-        mm: &Mm<R, M>,
-        worker: &mut Worker<M>,
-        mut copy_in: impl FnMut(Vpn, Option<&[u8]>) -> bool,
-    ) -> bool {
+    pub fn bring_back(&mut self, worker: &mut Worker<M>, mut copy_in: impl FnMut(Vpn, Option<&[u8]>) -> bool) -> bool {
         self.absent().into_iter().all(|vpn| {
-            let found = self.0.contents(mm, worker, vpn);
+            let found = self.0.contents(worker, vpn);
             copy_in(vpn, found.then_some(worker.page()))
         })
     }
@@ -262,7 +255,6 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     /// As [`bring_back`](Self::bring_back), for all pages of `range` that were touched, zeros too.
     pub fn bring_back_range(
         &mut self,
-        mm: &Mm<R, M>,
         worker: &mut Worker<M>,
         range: PageRange,
         mut copy_in: impl FnMut(Vpn, Option<&[u8]>) -> bool,
@@ -273,7 +265,7 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
             Slot::Staged { .. } | Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => absent.push(vpn),
         });
         absent.into_iter().all(|vpn| {
-            let found = self.0.contents(mm, worker, vpn);
+            let found = self.0.contents(worker, vpn);
             copy_in(vpn, found.then_some(worker.page()))
         })
     }
@@ -291,15 +283,13 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     }
 }
 
-impl<R: RawMutex, A: Arena> Inner<R, A> {
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Serve a fault without changing anything but the log.
-    pub(crate) fn serve_frozen<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Fault
-    where
-        M: Machine<Arena = A>,
-    {
+    pub(crate) fn serve_frozen(&mut self, worker: &mut Worker<M>, vpn: Vpn) -> Fault {
+        let mm = self.mm;
         let found = match self.flight.frozen.as_ref().map(|log| origin(vpn, log.changes().rev())) {
             Some((_, false)) => return Fault::Retry,
-            Some((Frozen::Word(at), true)) => self.contents(mm, worker, at),
+            Some((Frozen::Word(at), true)) => self.contents(worker, at),
             Some((Frozen::Zeros, true)) | None => worker.zero_page(),
         };
         if !found {
@@ -321,10 +311,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// Bring the contents of a page that is not mapped into the worker's page. False: they are lost.
-    fn contents<M>(&self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> bool
-    where
-        M: Machine<Arena = A>,
-    {
+    fn contents(&self, worker: &mut Worker<M>, vpn: Vpn) -> bool {
+        let mm = self.mm;
         match self.pages.table.lookup(vpn) {
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) => worker.zero_page(),
             Slot::Filled { word } => worker.fill_page(word),

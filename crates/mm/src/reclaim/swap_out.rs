@@ -18,7 +18,7 @@ use crate::reclaim::zswap::Together;
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::{IO_PAGES, Worker};
 use crate::zpool::Arena;
-use crate::{Inner, Mm, SwapOut};
+use crate::{Held, Inner, Mm, SwapOut};
 
 /// Staging slots whose pages are on their way to the device; the `i`th goes to device slot `first + i`.
 struct Write {
@@ -39,7 +39,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub(crate) fn bypasses_zswap(&self) -> bool {
         let is_shut = !self.is_enabled() || self.pool_limit.load(Ordering::Relaxed) == 0;
         let is_asked = self.swap_out() == SwapOut::Direct && !self.device_refuses.load(Ordering::Relaxed);
-        let is_open = |inner: &mut Inner<R, M::Arena>| inner.drains() && (is_shut || inner.pages.slots.has_room());
+        let is_open = |inner: &mut Held<'_, R, M>| inner.drains() && (is_shut || inner.pages.slots.has_room());
         (is_asked || is_shut) && self.with(is_open)
     }
 
@@ -68,7 +68,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 len: run.len - done,
                 ..run
             };
-            let (together, write) = self.with_for_reclaim(|inner| inner.begin_swap_out(self, worker, rest));
+            let (together, write) = self.with_for_reclaim(|inner| inner.begin_swap_out(worker, rest));
             let (pages, left) = write.map_or((0, true), |write| self.end_swap_out(worker, together, &write));
             gone += pages;
             refused |= left;
@@ -107,11 +107,33 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// Publish the slots of the pages that are still marked; returns how many.
+    fn publish_swapped(&mut self, write: &Write, is_written: bool) -> u64 {
+        let mut written = 0;
+        for (staged, slot) in write.staged.iter().zip(write.first..) {
+            // The page may have another number by now (mremap), which the staging slot knows.
+            let Some(vpn) = self.marked(*staged) else { continue };
+            if is_written {
+                let blob = Blob::page(slot);
+                self.pages.slots.add(&blob);
+                self.pages.publish(vpn, Slot::Swap(blob));
+                written += 1;
+            } else {
+                self.pages.publish_staged(vpn, *staged, false);
+            }
+        }
+        match is_written {
+            true => self.pages.slots.put(write.first, write.slots),
+            false => self.pages.slots.put_unwritten(write.first, write.slots),
+        }
+        written
+    }
+}
+
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Mark and copy the next pages of `run`. `None`: the device is full.
-    fn begin_swap_out<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, run: StagedRun) -> (Together, Option<Write>)
-    where
-        M: Machine<Arena = A>,
-    {
+    fn begin_swap_out(&mut self, worker: &mut Worker<M>, run: StagedRun) -> (Together, Option<Write>) {
+        let mm = self.mm;
         let mut together = self.next_together(run, IO_PAGES as u32);
         if together.len as usize > worker.io_pages() {
             self.pages.staging.split(together.slot);
@@ -130,15 +152,13 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             left: false,
         };
         for slot in together.slots() {
-            self.copy_for_write(mm, worker, slot, &mut write);
+            self.copy_for_write(worker, slot, &mut write);
         }
         (together, Some(write))
     }
 
-    fn copy_for_write<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, slot: u32, write: &mut Write)
-    where
-        M: Machine<Arena = A>,
-    {
+    fn copy_for_write(&mut self, worker: &mut Worker<M>, slot: u32, write: &mut Write) {
+        let mm = self.mm;
         let vpn = self.pages.staging.owner(slot);
         let word = self.pages.table.lookup(vpn);
         if !word.is_staged_at(slot, false) {
@@ -167,27 +187,5 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         } else {
             write.left = true;
         }
-    }
-
-    /// Publish the slots of the pages that are still marked; returns how many.
-    fn publish_swapped(&mut self, write: &Write, is_written: bool) -> u64 {
-        let mut written = 0;
-        for (staged, slot) in write.staged.iter().zip(write.first..) {
-            // The page may have another number by now (mremap), which the staging slot knows.
-            let Some(vpn) = self.marked(*staged) else { continue };
-            if is_written {
-                let blob = Blob::page(slot);
-                self.pages.slots.add(&blob);
-                self.pages.publish(vpn, Slot::Swap(blob));
-                written += 1;
-            } else {
-                self.pages.publish_staged(vpn, *staged, false);
-            }
-        }
-        match is_written {
-            true => self.pages.slots.put(write.first, write.slots),
-            false => self.pages.slots.put_unwritten(write.first, write.slots),
-        }
-        written
     }
 }

@@ -17,7 +17,7 @@ use crate::reclaim::spent::Spent;
 use crate::vmstat::Item;
 use crate::worker::Worker;
 use crate::zpool::Arena;
-use crate::{Inner, Mm, SwapOut, UNIT};
+use crate::{Held, Inner, Mm, SwapOut, UNIT};
 
 /// Pages that reclaim looks at in one go (SWAP_CLUSTER_MAX).
 const CLUSTER_MAX: u32 = 32;
@@ -160,7 +160,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let mut budget = self.with(|inner| inner.lru_len()).min(want as usize * 4 + 256);
         let mut goes_on = true;
         while goes_on && budget > 0 {
-            goes_on = self.with_for_reclaim(|inner| inner.isolate(self, &mut batch, &mut budget, want, scan));
+            goes_on = self.with_for_reclaim(|inner| inner.isolate(&mut batch, &mut budget, want, scan));
         }
         if self.machine.copies() {
             self.give_up_leaving(&isolation);
@@ -176,7 +176,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let (mut refused, mut at) = (0, range.start);
         while at < range.end && !scan.again {
             let mut batch = Batch::default();
-            at = self.with(|inner| inner.copy_run(self, &mut batch, PageRange { start: at, ..range }, &mut scan));
+            at = self.with(|inner| inner.copy_run(&mut batch, PageRange { start: at, ..range }, &mut scan));
             refused += self.give_up_leaving(isolation);
             self.with(|inner| batch.finish(inner));
         }
@@ -195,7 +195,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             if inner.flight.frozen.is_none() {
                 for vpn in range.iter() {
                     if matches!(inner.pages.table.lookup(vpn), Slot::Resident { .. } | Slot::Cached(_)) {
-                        inner.isolate_run(self, &mut batch, PageRange::new(vpn, 1), false, &mut scan);
+                        inner.isolate_run(&mut batch, PageRange::new(vpn, 1), false, &mut scan);
                     }
                 }
             }
@@ -283,12 +283,38 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
+    /// `run` and the old resident pages beside it in the windows of one batch that it begins and ends in.
+    fn with_old_neighbours(&self, run: PageRange) -> PageRange {
+        let is_old = |n: &u64| self.is_old(Vpn::new(*n));
+        let (unit, start, end) = (u64::from(BATCH_SLOTS), run.start.number(), run.end.number());
+        let below = (start / unit * unit..start).rev().take_while(is_old).count() as u64;
+        let above = (end..end.next_multiple_of(unit)).take_while(is_old).count() as u64;
+        PageRange::new(Vpn::new(start - below), below + run.pages() + above)
+    }
+
+    /// The frames of `pages` neighbours are in the staging slots from `slot` on: as many whole aligned folios as they make.
+    fn publish_staged_run(&mut self, slot: u32, run: Vpn, pages: u64, order_max: u32, unwritten: &Unwritten) {
+        for (vpn, order) in PageRange::new(run, pages).folios(order_max) {
+            self.pages
+                .staging
+                .fill(slot + (vpn.number() - run.number()) as u32, vpn, order);
+        }
+        for (slot, vpn) in (slot..).zip(PageRange::new(run, pages).iter()) {
+            self.pages.publish_staged(vpn, slot, false);
+            let is_unwritten = unwritten.holds(vpn) && self.pages.staging.kept(slot).is_some();
+            self.pages.staging.set_unwritten(slot, is_unwritten);
+            if is_unwritten {
+                self.note_protected();
+            }
+        }
+    }
+}
+
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Isolate from the oldest entries, at most `budget` of them, for [`HOLD_NS`]. Whether there is more to isolate after that: fewer than `want`
     /// pages were, and more can be.
-    fn isolate<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, budget: &mut usize, want: u32, scan: &mut Scan) -> bool
-    where
-        M: Machine<Arena = A>,
-    {
+    fn isolate(&mut self, batch: &mut Batch, budget: &mut usize, want: u32, scan: &mut Scan) -> bool {
+        let mm = self.mm;
         if self.flight.frozen.is_some() {
             scan.again = true;
             return false;
@@ -301,7 +327,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             };
             *budget -= 1;
             let before = scan.isolated;
-            self.isolate_folio(mm, batch, lru, entry, scan);
+            self.isolate_folio(batch, lru, entry, scan);
             if scan.isolated >= want || scan.again || !self.flight.leaving.has_room() {
                 return false;
             }
@@ -314,10 +340,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// Isolate the pages of one LRU entry that still carry its tag, in runs of neighbours. Each run takes along what lies
     /// beside it in its window and is old too: a move costs a TLB flush on every core, however many pages it takes.
-    fn isolate_folio<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, lru: Lru, entry: LruEntry, scan: &mut Scan)
-    where
-        M: Machine<Arena = A>,
-    {
+    fn isolate_folio(&mut self, batch: &mut Batch, lru: Lru, entry: LruEntry, scan: &mut Scan) {
+        let mm = self.mm;
         let carries = |inner: &Self, vpn| lru.holds(inner.pages.table.lookup(vpn), entry);
         let end = entry.vpn.add(1 << entry.order);
         let mut at = entry.vpn;
@@ -333,42 +357,27 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             let own = PageRange::new(at, own);
             if self.flight.unmovable.covers(own) {
                 mm.stat.add(Item::PgScan, own.pages());
-                at = self.pass_over(mm, own, scan);
+                at = self.pass_over(own, scan);
                 continue;
             }
             let run = self.with_old_neighbours(own);
             mm.stat.add(Item::PgScan, run.pages());
-            self.isolate_run(mm, batch, run, mm.machine.copies(), scan);
+            self.isolate_run(batch, run, mm.machine.copies(), scan);
             at = run.end;
         }
     }
 
     /// A run that would refuse to move. Returns its end.
-    fn pass_over<M>(&mut self, mm: &Mm<R, M>, run: PageRange, scan: &mut Scan) -> Vpn
-    where
-        M: Machine<Arena = A>,
-    {
+    fn pass_over(&mut self, run: PageRange, scan: &mut Scan) -> Vpn {
         for vpn in run.iter() {
-            self.refused(mm, vpn, Stop::Unmovable, 1, scan);
+            self.refused(vpn, Stop::Unmovable, 1, scan);
         }
         run.end
     }
 
-    /// `run` and the old resident pages beside it in the windows of one batch that it begins and ends in.
-    fn with_old_neighbours(&self, run: PageRange) -> PageRange {
-        let is_old = |n: &u64| self.is_old(Vpn::new(*n));
-        let (unit, start, end) = (u64::from(BATCH_SLOTS), run.start.number(), run.end.number());
-        let below = (start / unit * unit..start).rev().take_while(is_old).count() as u64;
-        let above = (end..end.next_multiple_of(unit)).take_while(is_old).count() as u64;
-        PageRange::new(Vpn::new(start - below), below + run.pages() + above)
-    }
-
     /// Copy the first resident pages of `range` that are neighbours, as many as may leave together.
     /// Returns where to go on.
-    fn copy_run<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, range: PageRange, scan: &mut Scan) -> Vpn
-    where
-        M: Machine<Arena = A>,
-    {
+    fn copy_run(&mut self, batch: &mut Batch, range: PageRange, scan: &mut Scan) -> Vpn {
         if self.flight.frozen.is_some() {
             scan.again = true;
             return range.start;
@@ -379,15 +388,13 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         };
         let rest = PageRange { start, ..range };
         let pages = rest.iter().take(PAGES_MAX as usize).take_while(is_mapped).count() as u64;
-        self.isolate_run(mm, batch, PageRange::new(start, pages), true, scan);
+        self.isolate_run(batch, PageRange::new(start, pages), true, scan);
         start.add(pages)
     }
 
     /// Isolate neighbours; those that refuse go to the young end of the LRU.
-    fn isolate_run<M>(&mut self, mm: &Mm<R, M>, batch: &mut Batch, run: PageRange, copies: bool, scan: &mut Scan)
-    where
-        M: Machine<Arena = A>,
-    {
+    fn isolate_run(&mut self, batch: &mut Batch, run: PageRange, copies: bool, scan: &mut Scan) {
+        let mm = self.mm;
         let (mut vpn, mut left) = (run.start, run.pages() as u32);
         let mut most = left;
         while left > 0 {
@@ -397,7 +404,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             };
             let slot = run.slot + run.len;
             let tried = left.min(most);
-            let unwritten = self.unwritten(mm, PageRange::new(vpn, tried.into()));
+            let unwritten = self.unwritten(PageRange::new(vpn, tried.into()));
             let done = match copies {
                 true => mm.machine.copy_out(vpn, slot, tried),
                 false => mm.machine.move_out(vpn, slot, tried),
@@ -420,35 +427,16 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 continue;
             }
             if let (Some(stop), true) = (done.stop, left > 0) {
-                let passed = self.refused(mm, vpn, stop, left, scan);
+                let passed = self.refused(vpn, stop, left, scan);
                 vpn = vpn.add(u64::from(passed));
                 left -= passed;
             }
         }
     }
 
-    /// The frames of `pages` neighbours are in the staging slots from `slot` on: as many whole aligned folios as they make.
-    fn publish_staged_run(&mut self, slot: u32, run: Vpn, pages: u64, order_max: u32, unwritten: &Unwritten) {
-        for (vpn, order) in PageRange::new(run, pages).folios(order_max) {
-            self.pages
-                .staging
-                .fill(slot + (vpn.number() - run.number()) as u32, vpn, order);
-        }
-        for (slot, vpn) in (slot..).zip(PageRange::new(run, pages).iter()) {
-            self.pages.publish_staged(vpn, slot, false);
-            let is_unwritten = unwritten.holds(vpn) && self.pages.staging.kept(slot).is_some();
-            self.pages.staging.set_unwritten(slot, is_unwritten);
-            if is_unwritten {
-                self.note_protected();
-            }
-        }
-    }
-
     /// Which pages of a run that is about to move hold what their blocks hold, if it has any (`swap_cache`).
-    fn unwritten<M>(&self, mm: &Mm<R, M>, run: PageRange) -> Unwritten
-    where
-        M: Machine<Arena = A>,
-    {
+    fn unwritten(&self, run: PageRange) -> Unwritten {
+        let mm = self.mm;
         let has_block = run
             .iter()
             .any(|vpn| matches!(self.pages.table.lookup(vpn), Slot::Cached(_)));
@@ -459,10 +447,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// Page `vpn` refused to move. Returns how many of the `left` pages are dealt with.
-    fn refused<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, stop: Stop, left: u32, scan: &mut Scan) -> u32
-    where
-        M: Machine<Arena = A>,
-    {
+    fn refused(&mut self, vpn: Vpn, stop: Stop, left: u32, scan: &mut Scan) -> u32 {
+        let mm = self.mm;
         match stop {
             // Dropped by the program in the moment between an event and the drop itself.
             Stop::Missing => self.pages.publish(vpn, Slot::None),

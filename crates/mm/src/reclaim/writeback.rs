@@ -21,7 +21,7 @@ use crate::pages::swap_table::entry::{Blob, Slot, ZswapEntry};
 use crate::vmstat::Item;
 use crate::worker::{IO_PAGES, Worker};
 use crate::zpool::Arena;
-use crate::{Inner, Mm};
+use crate::{Held, Inner, Mm};
 
 /// How far along the list of stored folios a writeback goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             return 0;
         }
         let write = loop {
-            match self.with_for_reclaim(|inner| inner.begin_writeback(self, worker, max as usize, reach)) {
+            match self.with_for_reclaim(|inner| inner.begin_writeback(worker, max as usize, reach)) {
                 Begun::Write(write) => break write,
                 Begun::Nothing => return 0,
                 Begun::LookFurther => {}
@@ -116,10 +116,45 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.pages.slots.alloc(allowed.min(want.into()) as u32)
     }
 
-    fn begin_writeback<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, max: usize, reach: Reach) -> Begun
-    where
-        M: Machine<Arena = A>,
-    {
+    fn end_writeback(&mut self, write: &Write) -> u64 {
+        let mut written = 0;
+        for (vpn, blob) in &write.blobs {
+            // Only this writeback sets the mark, and whatever happens to the page clears it.
+            if let Slot::Zswap(ZswapEntry { writeback: true, .. }) = self.pages.table.lookup(*vpn) {
+                self.pages.slots.add(blob);
+                self.pages.publish(*vpn, Slot::Swap(*blob));
+                written += 1;
+            }
+        }
+        self.pages.slots.put(write.slot, write.slots);
+        self.policy.balance.emptied += written;
+        written
+    }
+
+    /// The device failed: the pages stay where they are, as the youngest of their list.
+    fn cancel_writeback(&mut self, write: &Write) {
+        for (vpn, _) in &write.blobs {
+            if let Slot::Zswap(entry) = self.pages.table.lookup(*vpn)
+                && entry.writeback
+            {
+                let tag = self.pages.add_stored(*vpn, 0);
+                self.pages.remark(
+                    *vpn,
+                    Slot::Zswap(ZswapEntry {
+                        writeback: false,
+                        tag,
+                        ..entry
+                    }),
+                );
+            }
+        }
+        self.pages.slots.put_unwritten(write.slot, write.slots);
+    }
+}
+
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
+    fn begin_writeback(&mut self, worker: &mut Worker<M>, max: usize, reach: Reach) -> Begun {
+        let mm = self.mm;
         if !self.drains() || self.flight.is_writing_back || self.flight.frozen.is_some() || self.pages.stored.is_empty()
         {
             return Begun::Nothing;
@@ -139,7 +174,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let mut looks = 0;
         while let Some(entry) = self.pages.stored.oldest().filter(|_| looks < LOOKS) {
             looks += 1;
-            if !self.pack_folio(mm, worker, entry, &mut write) {
+            if !self.pack_folio(worker, entry, &mut write) {
                 looks = 0;
                 break;
             }
@@ -157,10 +192,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// Pack those pages of a stored folio that are stored still. False: no further; the rest keeps its turn.
-    fn pack_folio<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, folio: LruEntry, write: &mut Write) -> bool
-    where
-        M: Machine<Arena = A>,
-    {
+    fn pack_folio(&mut self, worker: &mut Worker<M>, folio: LruEntry, write: &mut Write) -> bool {
         for vpn in folio.pages() {
             let entry = match self.pages.table.lookup(vpn) {
                 Slot::Zswap(entry) if entry.tag == folio.tag && !entry.writeback => entry,
@@ -180,7 +212,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 }
                 continue;
             }
-            if write.blobs.len() == write.max || !self.pack(mm, worker, vpn, entry, write) {
+            if write.blobs.len() == write.max || !self.pack(worker, vpn, entry, write) {
                 return false;
             }
         }
@@ -188,10 +220,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// Copy one entry to the worker's I/O buffer and mark it. False: it does not fit. A damaged one is lost.
-    fn pack<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, entry: ZswapEntry, write: &mut Write) -> bool
-    where
-        M: Machine<Arena = A>,
-    {
+    fn pack(&mut self, worker: &mut Worker<M>, vpn: Vpn, entry: ZswapEntry, write: &mut Write) -> bool {
+        let mm = self.mm;
         let writes_plain = self.policy.writes_plain;
         let len = if writes_plain { PAGE_SIZE } else { entry.len as usize };
         let Some(at) = write.room(len) else { return false };
@@ -228,40 +258,5 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }),
         );
         true
-    }
-
-    fn end_writeback(&mut self, write: &Write) -> u64 {
-        let mut written = 0;
-        for (vpn, blob) in &write.blobs {
-            // Only this writeback sets the mark, and whatever happens to the page clears it.
-            if let Slot::Zswap(ZswapEntry { writeback: true, .. }) = self.pages.table.lookup(*vpn) {
-                self.pages.slots.add(blob);
-                self.pages.publish(*vpn, Slot::Swap(*blob));
-                written += 1;
-            }
-        }
-        self.pages.slots.put(write.slot, write.slots);
-        self.policy.balance.emptied += written;
-        written
-    }
-
-    /// The device failed: the pages stay where they are, as the youngest of their list.
-    fn cancel_writeback(&mut self, write: &Write) {
-        for (vpn, _) in &write.blobs {
-            if let Slot::Zswap(entry) = self.pages.table.lookup(*vpn)
-                && entry.writeback
-            {
-                let tag = self.pages.add_stored(*vpn, 0);
-                self.pages.remark(
-                    *vpn,
-                    Slot::Zswap(ZswapEntry {
-                        writeback: false,
-                        tag,
-                        ..entry
-                    }),
-                );
-            }
-        }
-        self.pages.slots.put_unwritten(write.slot, write.slots);
     }
 }

@@ -28,7 +28,7 @@ use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
 use crate::worker::lane::Outcome;
 use crate::zpool::{Arena, PoolFull, PoolRef};
-use crate::{Inner, Mm};
+use crate::{Held, Inner, Mm};
 
 /// Pages in consecutive staging slots that are stored together.
 #[derive(Clone, Copy)]
@@ -112,8 +112,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
         self.with_for_reclaim(|inner| {
             let stored = match is_full && together.order > 0 {
-                true => inner.unwind(self, worker, together),
-                false => inner.publish_stored(self, worker, together),
+                true => inner.unwind(worker, together),
+                false => inner.publish_stored(worker, together),
             };
             inner.pages.pool.put(store.pool);
             stored
@@ -250,12 +250,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let vpn = self.pages.staging.owner(slot);
         self.pages.table.lookup(vpn).is_staged_at(slot, true).then_some(vpn)
     }
+}
 
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// All the blocks that were put into the pool leave it again, all pages are as before.
-    fn unwind<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, together: Together) -> Stored
-    where
-        M: Machine<Arena = A>,
-    {
+    fn unwind(&mut self, worker: &mut Worker<M>, together: Together) -> Stored {
+        let mm = self.mm;
         for (slot, outcome) in together.slots().zip(&worker.outcomes) {
             if let Outcome::Stored { handle, len } = outcome {
                 self.pages.pool.free(*handle, *len as usize);
@@ -271,10 +271,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// Every page is in the pool or needs no place there: publish.
-    fn publish_stored<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, together: Together) -> Stored
-    where
-        M: Machine<Arena = A>,
-    {
+    fn publish_stored(&mut self, worker: &mut Worker<M>, together: Together) -> Stored {
+        let mm = self.mm;
         let first = self.pages.staging.owner(together.slot);
         // Half of it may have been moved to another address meanwhile: then it is no folio any more.
         let is_good = |(i, outcome): (u32, &Outcome)| {
@@ -328,7 +326,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     continue;
                 }
                 refused => {
-                    stored.left |= !self.put_back(mm, vpn, slot, refused);
+                    stored.left |= !self.put_back(vpn, slot, refused);
                     continue;
                 }
             };
@@ -348,10 +346,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// A page that cannot be stored goes back to its mapping. False: not now; it stays staged.
-    fn put_back<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, slot: u32, outcome: Outcome) -> bool
-    where
-        M: Machine<Arena = A>,
-    {
+    fn put_back(&mut self, vpn: Vpn, slot: u32, outcome: Outcome) -> bool {
+        let mm = self.mm;
         let (note, lru) = match outcome {
             Outcome::Incompressible { fingerprint, is_known } => {
                 mm.stat.add(Item::KnownIncompressible, u64::from(is_known));

@@ -22,7 +22,7 @@ use crate::swapin::swap_cache::Keep;
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
 use crate::zpool::Arena;
-use crate::{Inner, Mm};
+use crate::{Held, Inner, Mm};
 
 /// Threads that may serve faults at a time.
 pub const SERVERS_MAX: usize = 4;
@@ -187,8 +187,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with_for_fault(|inner| {
             inner.flight.underway.end(worker.server());
             let step = match brought {
-                Brought::Zeros(zeros, done) => Step::Done(inner.publish_zeros(self, zeros, done)),
-                Brought::Load(load, is_read) => inner.publish_load(self, worker, load, is_read),
+                Brought::Zeros(zeros, done) => Step::Done(inner.publish_zeros(zeros, done)),
+                Brought::Load(load, is_read) => inner.publish_load(worker, load, is_read),
             };
             if let Step::Bring(again) = step {
                 inner.flight.underway.begin(worker.server(), again);
@@ -199,10 +199,17 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    fn publish_zeros<M>(&mut self, mm: &Mm<R, M>, zeros: Zeros, done: Done) -> Fault
-    where
-        M: Machine<Arena = A>,
-    {
+    /// Pages were mapped without the lock: publish them, or leave that to the thaw if a fork's freeze began meanwhile.
+    fn publish_mapped(&mut self, run: PageRange) {
+        match &mut self.flight.frozen {
+            Some(log) => run.iter().for_each(|vpn| log.push_served(vpn)),
+            None => self.publish_resident_run(run.start, run.pages()),
+        }
+    }
+}
+
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
+    fn publish_zeros(&mut self, zeros: Zeros, done: Done) -> Fault {
         let Zeros { range, wanted } = zeros;
         self.publish_mapped(PageRange::new(range.start, done.pages.into()));
         if range.start.add(done.pages.into()) > wanted {
@@ -215,7 +222,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             // What kswapd has found and copied meanwhile (`leaving`) stays protected. Not adopted when it turns out to be mapped: a
             // madvise whose event was applied may be about to drop it.
             Some(stop) if range.pages() == 1 && !self.flight.leaving.contains(wanted) => {
-                self.not_mapped(mm, wanted, stop, false)
+                self.not_mapped(wanted, stop, false)
             }
             _ => Fault::Retry,
         }
@@ -223,13 +230,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// If the run cannot be read or mapped, only the page that is wanted is tried again, read anew: what was torn on
     /// the way may be whole then.
-    fn publish_load<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, load: Load, is_read: bool) -> Step
-    where
-        M: Machine<Arena = A>,
-    {
+    fn publish_load(&mut self, worker: &mut Worker<M>, load: Load, is_read: bool) -> Step {
+        let mm = self.mm;
         let wanted = load.wanted;
-        self.publish_loaded(mm, worker, load);
-        self.publish_along(mm, worker);
+        self.publish_loaded(worker, load);
+        self.publish_along(worker);
         if worker.has_brought(wanted) {
             return Step::Done(Fault::Served);
         }
@@ -239,7 +244,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Some(Stop::Again | Stop::NoMemory) => Fault::Retry,
             // Something in front of it stands in the way or is damaged, or the run spans two mappings, which the kernel
             // refuses as a whole.
-            _ if !load.is_last => return self.load_alone(mm, worker, wanted),
+            _ if !load.is_last => return self.load_alone(worker, wanted),
             _ if piece.is_none_or(|piece| piece.loaded == 0) => {
                 let item = if is_read {
                     Item::DecompressFail
@@ -250,15 +255,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 self.pages.publish(wanted, Slot::Bad);
                 Fault::Lost
             }
-            Some(stop) => self.not_mapped(mm, wanted, stop, true),
+            Some(stop) => self.not_mapped(wanted, stop, true),
             None => Fault::Retry,
         })
     }
 
-    fn load_alone<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, wanted: Vpn) -> Step
-    where
-        M: Machine<Arena = A>,
-    {
+    fn load_alone(&mut self, worker: &mut Worker<M>, wanted: Vpn) -> Step {
         self.policy.streams.narrow(wanted);
         let window = Window::around(wanted, 0);
         let read = self.take_along(worker, wanted, window, None);
@@ -269,18 +271,16 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         Step::Bring(Bring::Load(Load {
             window,
             read,
-            keep: self.keeps(mm.keep(self.pages.pool.charged_pages()), 1, read.is_none()),
+            keep: self.keeps(1, read.is_none()),
             wanted,
             is_last: true,
         }))
     }
 
     /// Pages of a load are mapped.
-    fn publish_loaded<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, load: Load)
-    where
-        M: Machine<Arena = A>,
-    {
-        let keep = load.keep.and(mm.keep(self.pages.pool.charged_pages()));
+    fn publish_loaded(&mut self, worker: &mut Worker<M>, load: Load) {
+        let mm = self.mm;
+        let keep = load.keep.and(self.keep());
         let mut loaded = 0;
         for pages in worker.brought() {
             for run in worker.load_runs(pages.clone()) {
@@ -312,14 +312,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.policy.shrinker.disk_swapins += if load.read.is_some() { loaded } else { 0 };
         mm.stat.add(Item::RefaultAnon, loaded);
         mm.stat.add(Item::SwapRa, loaded.saturating_sub(1));
-    }
-
-    /// Pages were mapped without the lock: publish them, or leave that to the thaw if a fork's freeze began meanwhile.
-    fn publish_mapped(&mut self, run: PageRange) {
-        match &mut self.flight.frozen {
-            Some(log) => run.iter().for_each(|vpn| log.push_served(vpn)),
-            None => self.publish_resident_run(run.start, run.pages()),
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::swapin::bring::{Bring, Load, Read, ZEROS, Zeros};
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
 use crate::zpool::Arena;
-use crate::{Inner, Mm};
+use crate::{Held, Inner, Mm};
 
 /// What became of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub(crate) fn begin_fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Step {
         self.stat.add(Item::PgFault, 1);
         self.with_for_fault(|inner| {
-            let step = inner.serve(self, worker, vpn);
+            let step = inner.serve(worker, vpn);
             if let Step::Bring(bring) = step {
                 inner.flight.underway.begin(worker.server(), bring);
             }
@@ -68,55 +68,6 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    fn serve<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Step
-    where
-        M: Machine<Arena = A>,
-    {
-        if self.flight.underway.holds(vpn, self.pages.table.lookup(vpn)) {
-            // Another thread brings it.
-            return Step::Done(Fault::Retry);
-        }
-        if self.flight.frozen.is_some() {
-            return Step::Done(self.serve_frozen(mm, worker, vpn));
-        }
-        if self.flight.leaving.contains(vpn) {
-            // Wanted for writing, or dropped already. Whichever: its copy may be given back once the page is certainly gone.
-            return Step::Done(Fault::Retry);
-        }
-        Step::Done(match self.pages.table.lookup(vpn) {
-            Slot::None => return self.first_touch(mm, vpn),
-            Slot::Resident { .. } | Slot::Cached(_) => self.map_zero_page(mm, vpn),
-            Slot::Staged { .. } => self.take_back(mm, vpn),
-            Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => return self.begin_load(mm, worker, vpn),
-            Slot::Bad => Fault::Lost,
-        })
-    }
-
-    /// A page that was never touched: zeros, as many as a run of first touches is worth.
-    fn first_touch<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Step
-    where
-        M: Machine<Arena = A>,
-    {
-        if !self.pages.managed.covers(PageRange::new(vpn, 1)) {
-            return Step::Done(self.map_zero_page(mm, vpn));
-        }
-        let order_max = match mm.machine.may_have_guards() {
-            true => 0,
-            false => mm.portions().folio_order,
-        };
-        let ahead = self.follow(vpn, order_max);
-        let untouched = |inner: &Self, range: PageRange| {
-            inner.pages.managed.covers(range) && range.iter().all(|page| inner.is_untouched(page))
-        };
-        let mut order = ahead.folio_order();
-        while order > 0 && !untouched(self, Window::around(vpn, order).range()) {
-            order -= 1;
-        }
-        let range = Window::around(vpn, order).range();
-        self.policy.streams.advance(ahead, Window::of(range));
-        Step::Bring(Bring::Zeros(Zeros { range, wanted: vpn }))
-    }
-
     /// What a fault on `vpn` is worth.
     fn follow(&mut self, vpn: Vpn, order_max: u32) -> Ahead {
         let (table, underway) = (&self.pages.table, &self.flight.underway);
@@ -130,159 +81,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn is_untouched(&self, page: Vpn) -> bool {
         let slot = self.pages.table.lookup(page);
         slot == Slot::None && !self.flight.underway.holds(page, slot) && !self.flight.leaving.contains(page)
-    }
-
-    /// Map zeros at a page whose word stays as it is. Two kinds of page come here:
-    /// 1. registered but not (yet) under our care, a mapping that grew or one that is being looked at: without a word it
-    ///    is never reclaimed, and only the scan decides what may be;
-    /// 2. RESIDENT or CACHED, so it should be mapped: another thread's fault was served first (then zeros are refused), or the page was
-    ///    dropped in the moment between an event and the drop itself (then zeros are right).
-    fn map_zero_page<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
-    where
-        M: Machine<Arena = A>,
-    {
-        match mm.machine.copy_in(vpn, &ZEROS[..PAGE_SIZE], true).stop {
-            None => Fault::Served,
-            Some(stop) => self.not_mapped(mm, vpn, stop, false),
-        }
-    }
-
-    /// What a refused mapping means for the fault. `adopt`: the page has no RESIDENT word yet.
-    pub(crate) fn not_mapped<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn, stop: Stop, adopt: bool) -> Fault
-    where
-        M: Machine<Arena = A>,
-    {
-        match stop {
-            Stop::Again | Stop::NoMemory => return Fault::Retry,
-            Stop::Present if adopt => self.publish_resident(vpn),
-            // Unmapped or replaced since: the thread looks again and finds what is there now.
-            Stop::Present | Stop::Unmovable | Stop::Missing | Stop::Busy | Stop::Needed => {}
-        }
-        mm.machine.wake(vpn, 1);
-        Fault::Served
-    }
-
-    /// A staged page: its second chance. A busy frame is being read by the compressor, so it is copied; otherwise it
-    /// moves, and so do those above it if faults come in sequence.
-    fn take_back<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Fault
-    where
-        M: Machine<Arena = A>,
-    {
-        let Slot::Staged { slot, busy, .. } = self.pages.table.lookup(vpn) else {
-            return Fault::Retry;
-        };
-        let ahead = self.follow(vpn, mm.portions().folio_order);
-        // What moves is one run, from `vpn` on.
-        let order = ahead.folio_order().min(vpn.alignment());
-        let wanted = |inner: &Self, i: u64| {
-            let page = vpn.add(i);
-            inner.pages.table.lookup(page).is_staged_at(slot + i as u32, false) && !inner.flight.leaving.contains(page)
-        };
-        let pages = (0..1u64 << order).take_while(|i| !busy && wanted(self, *i)).count() as u64;
-        let done = match pages {
-            0 => Done::none(Stop::Busy),
-            _ => mm.machine.move_in(slot, vpn, pages as u32),
-        };
-        for i in 0..done.pages {
-            self.pages.staging.taken_back(slot + i);
-        }
-        self.publish_active_run(vpn, u64::from(done.pages));
-        if done.pages == 0 && matches!(done.stop, Some(Stop::Again | Stop::NoMemory)) {
-            return Fault::Retry;
-        }
-        let pages = u64::from(done.pages.max(1));
-        self.policy
-            .streams
-            .advance(ahead, Window::of(PageRange::new(vpn, pages)));
-        mm.stat.add(Item::PgMajFault, 1);
-        mm.stat.add(Item::RestoreAnon, pages);
-        if done.pages == 0 {
-            // Busy with us, shared after a fork, or the mapping is read-only now: copy. The frame goes with its run.
-            let copied = mm
-                .machine
-                .with_staged(&[slot], |pages| mm.machine.copy_in(vpn, pages[0], true));
-            if let Some(stop) = copied.stop {
-                return self.not_mapped(mm, vpn, stop, true);
-            }
-            self.publish_active_run(vpn, 1);
-        }
-        self.weigh_restored(pages);
-        Fault::Served
-    }
-
-    /// A stored page and what is stored of its window, taken along as it is. The window grows while faults follow a pattern, up to a
-    /// whole folio.
-    fn begin_load<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn) -> Step
-    where
-        M: Machine<Arena = A>,
-    {
-        mm.stat.add(Item::PgMajFault, 1);
-        let slot = self.pages.table.lookup(vpn);
-        let is_swapped = matches!(slot, Slot::Swap(_));
-        if self.policy.locality.note_load(vpn) {
-            self.policy.locality.judge(self.span());
-        }
-        let ahead = self.follow(vpn, mm.load_order_max());
-        let (window, worth) = match ahead.is_expected() {
-            true => (ahead.window(vpn), Worth::All),
-            false => self.neighbours(mm, worker, vpn, is_swapped),
-        };
-        let along = (worth == Worth::Pool).then(|| self.pool_codec());
-        let read = self.take_along(worker, vpn, window, along);
-        let mapped = if along.is_some() {
-            Window::around(vpn, 0)
-        } else {
-            window
-        };
-        self.policy.streams.advance(ahead, mapped);
-        if worker.loads() < mapped.pages() {
-            mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
-        }
-        if let Some(distance) = self.refault_distance(slot) {
-            mm.stat
-                .add(Item::ActivateAnon, u64::from(distance <= self.reclaimable()));
-        }
-        self.weigh(slot);
-        if !is_swapped && self.drains() {
-            self.reference_neighbours(vpn);
-        }
-        Step::Bring(Bring::Load(Load {
-            window,
-            read,
-            keep: self.keeps(
-                mm.keep(self.pages.pool.charged_pages()),
-                worker.load_pages().len(),
-                read.is_none(),
-            ),
-            wanted: vpn,
-            is_last: false,
-        }))
-    }
-
-    /// What is worth bringing with a page that follows no pattern: at most what adjoins it, since what is in between is there because it is of another
-    /// kind.
-    fn neighbours<M>(&mut self, mm: &Mm<R, M>, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> (Window, Worth)
-    where
-        M: Machine<Arena = A>,
-    {
-        let window = Window::around(vpn, mm.config.cluster(is_swapped));
-        let adjoining = |page: &Vpn| self.is_at(*page, is_swapped);
-        let start = window.below(vpn).take_while(adjoining).last().unwrap_or(vpn);
-        let last = window.above(vpn).take_while(adjoining).last().unwrap_or(vpn);
-        let adjoining = PageRange {
-            start,
-            end: last.add(1),
-        };
-        if adjoining.pages() > 1 && self.policy.locality.is_probe() {
-            self.take_along(worker, vpn, Window::of(adjoining), None);
-            self.policy.locality.watch(vpn, worker.load_pages(), self.span());
-            return (Window::around(vpn, 0), Worth::None);
-        }
-        let worth = match self.policy.locality.worth(is_swapped) {
-            Worth::Pool if !self.reads_along(mm) => Worth::None,
-            worth => worth,
-        };
-        (Window::of(worth.narrow(adjoining, vpn)), worth)
     }
 
     /// What is stored, and what leaves before a page that is mapped now.
@@ -301,47 +99,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Slot::Swap(_) => on_device && !self.flight.underway.holds(page, slot),
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => false,
         }
-    }
-
-    /// Have the worker load `vpn` and what else of the window is where it is: in the pool, or near it on the device, and that no
-    /// other thread brings; nothing if `vpn` alone is wanted and is none of these. What is to be read, if it is on the device; `along`: then the others are
-    /// only [read along](crate::swapin::read_along), if they are of this codec.
-    pub(crate) fn take_along<M: Machine<Arena = A>>(
-        &self,
-        worker: &mut Worker<M>,
-        vpn: Vpn,
-        window: Window,
-        along: Option<Codec>,
-    ) -> Option<Read> {
-        worker.begin_loads();
-        let read = match self.pages.table.lookup(vpn) {
-            Slot::Zswap(_) | Slot::Filled { .. } => None,
-            Slot::Swap(blob) => Some(self.swap_run(vpn, blob, window, along, worker.io_pages() as u32)),
-            Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => return None,
-        };
-        let range = read.map_or(window.range(), |(range, _)| range);
-        let start = window
-            .below(vpn)
-            .take_while(|page| *page >= range.start)
-            .last()
-            .unwrap_or(vpn);
-        let pages = core::iter::once(start).chain(window.above(start));
-        let pages = pages.take_while(|page| *page < range.end);
-        for page in pages.filter(|page| self.is_at(*page, read.is_some())) {
-            match self.pages.table.lookup(page) {
-                Slot::Zswap(entry) => self
-                    .pages
-                    .pool
-                    .with_block(&entry, |block| worker.push_load(page, block)),
-                Slot::Filled { word } => worker.push_filled(page, word),
-                Slot::Swap(blob) if page == vpn || along.is_none() => worker.push_read(page, blob),
-                Slot::Swap(blob) if along == Some(blob.codec) => worker.push_along(page, blob),
-                Slot::Swap(_) => {}
-                // Not stored, so not there.
-                Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => {}
-            }
-        }
-        read.map(|(_, read)| read)
     }
 
     /// The pages of the window around `vpn` that lie so near to it on the device that reading all of them costs no more
@@ -395,5 +152,233 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 );
             }
         }
+    }
+}
+
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
+    /// Have the worker load `vpn` and what else of the window is where it is: in the pool, or near it on the device, and that no
+    /// other thread brings; nothing if `vpn` alone is wanted and is none of these. What is to be read, if it is on the device; `along`: then the others are
+    /// only [read along](crate::swapin::read_along), if they are of this codec.
+    pub(crate) fn take_along(
+        &self,
+        worker: &mut Worker<M>,
+        vpn: Vpn,
+        window: Window,
+        along: Option<Codec>,
+    ) -> Option<Read> {
+        worker.begin_loads();
+        let read = match self.pages.table.lookup(vpn) {
+            Slot::Zswap(_) | Slot::Filled { .. } => None,
+            Slot::Swap(blob) => Some(self.swap_run(vpn, blob, window, along, worker.io_pages() as u32)),
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => return None,
+        };
+        let range = read.map_or(window.range(), |(range, _)| range);
+        let start = window
+            .below(vpn)
+            .take_while(|page| *page >= range.start)
+            .last()
+            .unwrap_or(vpn);
+        let pages = core::iter::once(start).chain(window.above(start));
+        let pages = pages.take_while(|page| *page < range.end);
+        for page in pages.filter(|page| self.is_at(*page, read.is_some())) {
+            match self.pages.table.lookup(page) {
+                Slot::Zswap(entry) => self
+                    .pages
+                    .pool
+                    .with_block(&entry, |block| worker.push_load(page, block)),
+                Slot::Filled { word } => worker.push_filled(page, word),
+                Slot::Swap(blob) if page == vpn || along.is_none() => worker.push_read(page, blob),
+                Slot::Swap(blob) if along == Some(blob.codec) => worker.push_along(page, blob),
+                Slot::Swap(_) => {}
+                // Not stored, so not there.
+                Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => {}
+            }
+        }
+        read.map(|(_, read)| read)
+    }
+
+    fn serve(&mut self, worker: &mut Worker<M>, vpn: Vpn) -> Step {
+        if self.flight.underway.holds(vpn, self.pages.table.lookup(vpn)) {
+            // Another thread brings it.
+            return Step::Done(Fault::Retry);
+        }
+        if self.flight.frozen.is_some() {
+            return Step::Done(self.serve_frozen(worker, vpn));
+        }
+        if self.flight.leaving.contains(vpn) {
+            // Wanted for writing, or dropped already. Whichever: its copy may be given back once the page is certainly gone.
+            return Step::Done(Fault::Retry);
+        }
+        Step::Done(match self.pages.table.lookup(vpn) {
+            Slot::None => return self.first_touch(vpn),
+            Slot::Resident { .. } | Slot::Cached(_) => self.map_zero_page(vpn),
+            Slot::Staged { .. } => self.take_back(vpn),
+            Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => return self.begin_load(worker, vpn),
+            Slot::Bad => Fault::Lost,
+        })
+    }
+
+    /// A page that was never touched: zeros, as many as a run of first touches is worth.
+    fn first_touch(&mut self, vpn: Vpn) -> Step {
+        let mm = self.mm;
+        if !self.pages.managed.covers(PageRange::new(vpn, 1)) {
+            return Step::Done(self.map_zero_page(vpn));
+        }
+        let order_max = match mm.machine.may_have_guards() {
+            true => 0,
+            false => mm.portions().folio_order,
+        };
+        let ahead = self.follow(vpn, order_max);
+        let untouched = |inner: &Self, range: PageRange| {
+            inner.pages.managed.covers(range) && range.iter().all(|page| inner.is_untouched(page))
+        };
+        let mut order = ahead.folio_order();
+        while order > 0 && !untouched(self, Window::around(vpn, order).range()) {
+            order -= 1;
+        }
+        let range = Window::around(vpn, order).range();
+        self.policy.streams.advance(ahead, Window::of(range));
+        Step::Bring(Bring::Zeros(Zeros { range, wanted: vpn }))
+    }
+
+    /// Map zeros at a page whose word stays as it is. Two kinds of page come here:
+    /// 1. registered but not (yet) under our care, a mapping that grew or one that is being looked at: without a word it
+    ///    is never reclaimed, and only the scan decides what may be;
+    /// 2. RESIDENT or CACHED, so it should be mapped: another thread's fault was served first (then zeros are refused), or the page was
+    ///    dropped in the moment between an event and the drop itself (then zeros are right).
+    fn map_zero_page(&mut self, vpn: Vpn) -> Fault {
+        let mm = self.mm;
+        match mm.machine.copy_in(vpn, &ZEROS[..PAGE_SIZE], true).stop {
+            None => Fault::Served,
+            Some(stop) => self.not_mapped(vpn, stop, false),
+        }
+    }
+
+    /// What a refused mapping means for the fault. `adopt`: the page has no RESIDENT word yet.
+    pub(crate) fn not_mapped(&mut self, vpn: Vpn, stop: Stop, adopt: bool) -> Fault {
+        let mm = self.mm;
+        match stop {
+            Stop::Again | Stop::NoMemory => return Fault::Retry,
+            Stop::Present if adopt => self.publish_resident(vpn),
+            // Unmapped or replaced since: the thread looks again and finds what is there now.
+            Stop::Present | Stop::Unmovable | Stop::Missing | Stop::Busy | Stop::Needed => {}
+        }
+        mm.machine.wake(vpn, 1);
+        Fault::Served
+    }
+
+    /// A staged page: its second chance. A busy frame is being read by the compressor, so it is copied; otherwise it
+    /// moves, and so do those above it if faults come in sequence.
+    fn take_back(&mut self, vpn: Vpn) -> Fault {
+        let mm = self.mm;
+        let Slot::Staged { slot, busy, .. } = self.pages.table.lookup(vpn) else {
+            return Fault::Retry;
+        };
+        let ahead = self.follow(vpn, mm.portions().folio_order);
+        // What moves is one run, from `vpn` on.
+        let order = ahead.folio_order().min(vpn.alignment());
+        let wanted = |inner: &Self, i: u64| {
+            let page = vpn.add(i);
+            inner.pages.table.lookup(page).is_staged_at(slot + i as u32, false) && !inner.flight.leaving.contains(page)
+        };
+        let pages = (0..1u64 << order).take_while(|i| !busy && wanted(self, *i)).count() as u64;
+        let done = match pages {
+            0 => Done::none(Stop::Busy),
+            _ => mm.machine.move_in(slot, vpn, pages as u32),
+        };
+        for i in 0..done.pages {
+            self.pages.staging.taken_back(slot + i);
+        }
+        self.publish_active_run(vpn, u64::from(done.pages));
+        if done.pages == 0 && matches!(done.stop, Some(Stop::Again | Stop::NoMemory)) {
+            return Fault::Retry;
+        }
+        let pages = u64::from(done.pages.max(1));
+        self.policy
+            .streams
+            .advance(ahead, Window::of(PageRange::new(vpn, pages)));
+        mm.stat.add(Item::PgMajFault, 1);
+        mm.stat.add(Item::RestoreAnon, pages);
+        if done.pages == 0 {
+            // Busy with us, shared after a fork, or the mapping is read-only now: copy. The frame goes with its run.
+            let copied = mm
+                .machine
+                .with_staged(&[slot], |pages| mm.machine.copy_in(vpn, pages[0], true));
+            if let Some(stop) = copied.stop {
+                return self.not_mapped(vpn, stop, true);
+            }
+            self.publish_active_run(vpn, 1);
+        }
+        self.weigh_restored(pages);
+        Fault::Served
+    }
+
+    /// A stored page and what is stored of its window, taken along as it is. The window grows while faults follow a pattern, up to a
+    /// whole folio.
+    fn begin_load(&mut self, worker: &mut Worker<M>, vpn: Vpn) -> Step {
+        let mm = self.mm;
+        mm.stat.add(Item::PgMajFault, 1);
+        let slot = self.pages.table.lookup(vpn);
+        let is_swapped = matches!(slot, Slot::Swap(_));
+        if self.policy.locality.note_load(vpn) {
+            let span = self.span();
+            self.policy.locality.judge(span);
+        }
+        let ahead = self.follow(vpn, mm.load_order_max());
+        let (window, worth) = match ahead.is_expected() {
+            true => (ahead.window(vpn), Worth::All),
+            false => self.neighbours(worker, vpn, is_swapped),
+        };
+        let along = (worth == Worth::Pool).then(|| self.pool_codec());
+        let read = self.take_along(worker, vpn, window, along);
+        let mapped = if along.is_some() {
+            Window::around(vpn, 0)
+        } else {
+            window
+        };
+        self.policy.streams.advance(ahead, mapped);
+        if worker.loads() < mapped.pages() {
+            mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
+        }
+        if let Some(distance) = self.refault_distance(slot) {
+            mm.stat
+                .add(Item::ActivateAnon, u64::from(distance <= self.reclaimable()));
+        }
+        self.weigh(slot);
+        if !is_swapped && self.drains() {
+            self.reference_neighbours(vpn);
+        }
+        Step::Bring(Bring::Load(Load {
+            window,
+            read,
+            keep: self.keeps(worker.load_pages().len(), read.is_none()),
+            wanted: vpn,
+            is_last: false,
+        }))
+    }
+
+    /// What is worth bringing with a page that follows no pattern: at most what adjoins it, since what is in between is there because it is of another
+    /// kind.
+    fn neighbours(&mut self, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> (Window, Worth) {
+        let mm = self.mm;
+        let window = Window::around(vpn, mm.config.cluster(is_swapped));
+        let adjoining = |page: &Vpn| self.is_at(*page, is_swapped);
+        let start = window.below(vpn).take_while(adjoining).last().unwrap_or(vpn);
+        let last = window.above(vpn).take_while(adjoining).last().unwrap_or(vpn);
+        let adjoining = PageRange {
+            start,
+            end: last.add(1),
+        };
+        if adjoining.pages() > 1 && self.policy.locality.is_probe() {
+            self.take_along(worker, vpn, Window::of(adjoining), None);
+            let span = self.span();
+            self.policy.locality.watch(vpn, worker.load_pages(), span);
+            return (Window::around(vpn, 0), Worth::None);
+        }
+        let worth = match self.policy.locality.worth(is_swapped) {
+            Worth::Pool if !self.reads_along() => Worth::None,
+            worth => worth,
+        };
+        (Window::of(worth.narrow(adjoining, vpn)), worth)
     }
 }

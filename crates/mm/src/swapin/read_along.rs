@@ -25,7 +25,7 @@ use crate::swapin::swap_cache::Kept;
 use crate::vmstat::Item;
 use crate::worker::Worker;
 use crate::zpool::Arena;
-use crate::{Inner, Mm};
+use crate::{Held, Inner, Mm};
 
 /// A page that is read along.
 pub(crate) struct Along {
@@ -50,26 +50,24 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     pub(crate) fn pool_codec(&self) -> Codec {
         self.pages.pool.current().compressor.algorithm.codec()
     }
+}
 
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Whether what is read along could be put into the pool.
-    pub(crate) fn reads_along<M>(&self, mm: &Mm<R, M>) -> bool
-    where
-        M: Machine<Arena = A>,
-    {
+    pub(crate) fn reads_along(&self) -> bool {
+        let mm = self.mm;
         // What a relative has too would stay on the device for it.
         self.flight.frozen.is_none() && !self.shares_pool() && self.drains() && mm.takes_along(self.pages.pool.pages())
     }
 
     /// What was read along with a load is put into the pool.
-    pub(crate) fn publish_along<M>(&mut self, mm: &Mm<R, M>, worker: &Worker<M>)
-    where
-        M: Machine<Arena = A>,
-    {
+    pub(crate) fn publish_along(&mut self, worker: &Worker<M>) {
+        let mm = self.mm;
         let (codec, mut stored) = (self.pool_codec(), 0);
         for (page, blob, block) in worker.along() {
             // Another pool may have become the current one.
             let is_there = blob.codec == codec && self.pages.table.lookup(page) == Slot::Swap(blob);
-            if !is_there || !self.reads_along(mm) {
+            if !is_there || !self.reads_along() {
                 continue;
             }
             let Ok(handle) = self.pages.pool.store(block) else {
@@ -120,7 +118,7 @@ mod test {
             let bring = Bring::Load(Load {
                 window,
                 read,
-                keep: inner.keeps(world.mm.keep(inner.pages.pool.charged_pages()), 1, false),
+                keep: inner.keeps(1, false),
                 wanted: page(17),
                 is_last: false,
             });

@@ -44,7 +44,7 @@ use crate::policy::readahead::Window;
 use crate::swapin::fault::Fault;
 use crate::vmstat::Item;
 use crate::zpool::{Arena, Handle};
-use crate::{Inner, Mm};
+use crate::{Held, Inner, Mm};
 
 /// Blocks are kept while the pool is below so many sixteenths of its limit: what is stored must not go to the device for them.
 const POOL_SIXTEENTHS: u64 = 15;
@@ -157,7 +157,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             }
             let unprotected = match is_gated {
                 true => self.machine.unprotect(PageRange::new(vpn, 1)),
-                false => inner.unprotect_around(self, vpn),
+                false => inner.unprotect_around(vpn),
             };
             match unprotected {
                 None => {
@@ -177,31 +177,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         // What is refused is asked for one by one.
         let _ = self.with(|_| self.machine.unprotect(run));
     }
-
-    /// Whether blocks may be kept, with so many pages in the pool.
-    pub(crate) fn keep(&self, pool_pages: u64) -> Keep {
-        let limit = self.pool_limit.load(Ordering::Relaxed);
-        let is_on = self.keeps_blocks.load(Ordering::Relaxed);
-        let is_full = self.pool_reached_full.load(Ordering::Relaxed);
-        Keep {
-            is_on,
-            has_room: is_on && !is_full && pool_pages <= limit / 16 * POOL_SIXTEENTHS,
-            protects: false,
-        }
-    }
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// So many pages are loaded together, from the pool or not: whether their blocks are kept, if they may be.
-    pub(crate) fn keeps(&mut self, keep: Keep, pages: usize, of_pool: bool) -> Keep {
-        let has_room = keep.has_room && of_pool && pages >= STREAM_MIN && self.policy.keeping.is_due();
-        Keep {
-            has_room,
-            protects: has_room && self.policy.protecting.is_due(),
-            ..keep
-        }
-    }
-
     /// Pages that were stored are mapped. Those that more resident pages would have kept are active; if it is worth it ([`keeps`](Self::keeps)),
     /// the blocks of the others are kept, and those of all that freeing would not free.
     pub(crate) fn publish_loaded_run(&mut self, run: PageRange, keep: Keep) {
@@ -226,30 +204,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 };
                 self.pages.publish(page, word);
             }
-        }
-    }
-
-    /// Unprotect a page and what is protected around it. What stopped it, if anything did.
-    fn unprotect_around<M>(&mut self, mm: &Mm<R, M>, vpn: Vpn) -> Option<Stop>
-    where
-        M: Machine<Arena = A>,
-    {
-        let page = PageRange::new(vpn, 1);
-        let order = UNPROTECT_ORDERS[usize::from(!self.policy.protecting.is_proven())];
-        // Another thread's fault may have been served for this one too.
-        let is_cached = matches!(self.pages.table.lookup(vpn), Slot::Cached(_));
-        if is_cached && mm.machine.unwritten(page).holds(vpn) {
-            self.policy.protecting.note(-WRITE_FAULT_POINTS);
-        }
-        // The kernel does not ask whose protection it takes away: a program may have a userfaultfd of its own for what lies beside.
-        let around = Window::around(vpn, order).range();
-        let is_ours =
-            self.pages.managed.covers(around) && !around.iter().any(|page| self.flight.leaving.contains(page));
-        let run = if is_ours { around } else { page };
-        match mm.machine.unprotect(run) {
-            // Not one mapping, or not any more.
-            Some(Stop::Unmovable) if run != page => mm.machine.unprotect(page),
-            stop => stop,
         }
     }
 
@@ -311,5 +265,54 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
         }
         dropped
+    }
+}
+
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
+    /// Whether blocks may be kept now.
+    pub(crate) fn keep(&self) -> Keep {
+        let mm = self.mm;
+        let limit = mm.pool_limit.load(Ordering::Relaxed);
+        let is_on = mm.keeps_blocks.load(Ordering::Relaxed);
+        let is_full = mm.pool_reached_full.load(Ordering::Relaxed);
+        let pool_pages = self.pages.pool.charged_pages();
+        Keep {
+            is_on,
+            has_room: is_on && !is_full && pool_pages <= limit / 16 * POOL_SIXTEENTHS,
+            protects: false,
+        }
+    }
+
+    /// So many pages are loaded together, from the pool or not: whether their blocks are kept.
+    pub(crate) fn keeps(&mut self, pages: usize, of_pool: bool) -> Keep {
+        let keep = self.keep();
+        let has_room = keep.has_room && of_pool && pages >= STREAM_MIN && self.policy.keeping.is_due();
+        Keep {
+            has_room,
+            protects: has_room && self.policy.protecting.is_due(),
+            ..keep
+        }
+    }
+
+    /// Unprotect a page and what is protected around it. What stopped it, if anything did.
+    fn unprotect_around(&mut self, vpn: Vpn) -> Option<Stop> {
+        let mm = self.mm;
+        let page = PageRange::new(vpn, 1);
+        let order = UNPROTECT_ORDERS[usize::from(!self.policy.protecting.is_proven())];
+        // Another thread's fault may have been served for this one too.
+        let is_cached = matches!(self.pages.table.lookup(vpn), Slot::Cached(_));
+        if is_cached && mm.machine.unwritten(page).holds(vpn) {
+            self.policy.protecting.note(-WRITE_FAULT_POINTS);
+        }
+        // The kernel does not ask whose protection it takes away: a program may have a userfaultfd of its own for what lies beside.
+        let around = Window::around(vpn, order).range();
+        let is_ours =
+            self.pages.managed.covers(around) && !around.iter().any(|page| self.flight.leaving.contains(page));
+        let run = if is_ours { around } else { page };
+        match mm.machine.unprotect(run) {
+            // Not one mapping, or not any more.
+            Some(Stop::Unmovable) if run != page => mm.machine.unprotect(page),
+            stop => stop,
+        }
     }
 }

@@ -37,7 +37,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         // Class by class, under its lock alone.
         let gain: u64 = pools.iter().map(PoolRef::begin_compaction).sum();
         if gain >= worthwhile.max(1) && !ranges.into_iter().any(|range| self.compact_range(range)) {
-            self.with(Inner::relocate_kept);
+            self.with(|inner| inner.relocate_kept());
         }
         // A freeze finds nothing half-way: victims are only passed over by stores, of which a freeze has none.
         pools.iter().for_each(PoolRef::end_compaction);

@@ -16,7 +16,7 @@ use crate::vmstat::Item;
 use crate::worker::Worker;
 use crate::worker::lane::COMPRESSED_MAX;
 use crate::zpool::Arena;
-use crate::{Inner, Mm};
+use crate::{Held, Inner, Mm};
 
 /// Pages of a sample that are taken at once, and words that are looked at for them.
 const PAGES_AT_ONCE: usize = 4;
@@ -91,9 +91,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<R: RawMutex, A: Arena> Inner<R, A> {
+impl<R: RawMutex, A: Arena> Inner<R, A> {}
+
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Have the worker load a few pages that are stored compressed.
-    fn take_samples<M: Machine<Arena = A>>(&self, worker: &mut Worker<M>, dictionary: &mut DictionaryTraining) {
+    fn take_samples(&self, worker: &mut Worker<M>, dictionary: &mut DictionaryTraining) {
         worker.begin_loads();
         let room = worker.load_room().min(PAGES_AT_ONCE);
         let wanted = dictionary.training.pages_wanted().min(room) as u64;

@@ -19,7 +19,7 @@ use crate::page::{PageRange, Vpn};
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::Slot;
 use crate::zpool::Arena;
-use crate::{Inner, Mm};
+use crate::{Held, Inner, Mm};
 
 /// Pages protected under one hold of the lock.
 const PIECE: u64 = 512;
@@ -35,7 +35,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             let mut start = range.start.max(from);
             while start < range.end {
                 let end = Vpn::new((start.number() / PIECE + 1) * PIECE).min(range.end);
-                let is_done = goes_on() && self.with_for_reclaim(|inner| inner.protect(self, PageRange { start, end }));
+                let is_done = goes_on() && self.with_for_reclaim(|inner| inner.protect(PageRange { start, end }));
                 if !is_done {
                     return Err(start);
                 }
@@ -60,11 +60,21 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// A page that was shared is about to be its writer's alone: it leaves like others.
+    pub(crate) fn note_copied(&mut self, vpn: Vpn) {
+        if let Slot::Resident { tag, .. } = self.pages.table.lookup(vpn)
+            && Lru::of_resident(tag) == Lru::Shared
+            && self.flight.frozen.is_none()
+        {
+            self.publish_resident(vpn);
+        }
+    }
+}
+
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// False: not now.
-    fn protect<M>(&mut self, mm: &Mm<R, M>, piece: PageRange) -> bool
-    where
-        M: Machine<Arena = A>,
-    {
+    fn protect(&mut self, piece: PageRange) -> bool {
+        let mm = self.mm;
         if self.flight.frozen.is_some() {
             return false;
         }
@@ -86,15 +96,5 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         // What is refused otherwise is not one mapping of ours any more.
         runs.into_iter()
             .all(|run| !matches!(mm.machine.protect(run), Some(Stop::Again | Stop::NoMemory)))
-    }
-
-    /// A page that was shared is about to be its writer's alone: it leaves like others.
-    pub(crate) fn note_copied(&mut self, vpn: Vpn) {
-        if let Slot::Resident { tag, .. } = self.pages.table.lookup(vpn)
-            && Lru::of_resident(tag) == Lru::Shared
-            && self.flight.frozen.is_none()
-        {
-            self.publish_resident(vpn);
-        }
     }
 }

@@ -19,7 +19,7 @@ use crate::pages::swap_table::entry::{Slot, ZswapEntry};
 use crate::vmstat::Item;
 use crate::worker::{IO_PAGES, Worker};
 use crate::zpool::{Arena, PoolKind};
-use crate::{Inner, Mm};
+use crate::{Held, Inner, Mm};
 
 /// Pages of a round at most.
 pub(crate) const ROUND: usize = IO_PAGES / 4;
@@ -68,53 +68,6 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    fn begin_recompression<M: Machine<Arena = A>>(&mut self, worker: &mut Worker<M>, idle: Idle) -> Vec<Page> {
-        let mut pages = Vec::new();
-        // In a pool that a relative has too, the old block would stay beside the new one.
-        if self.flight.is_writing_back || self.flight.frozen.is_some() || self.shares_pool() {
-            return pages;
-        }
-        worker.begin_loads();
-        let room = worker.load_room();
-        while let Some((folio, time)) = self.pages.stored.recent.oldest() {
-            if time > idle.since_ns || !self.take_folio(worker, folio, room.min(ROUND), &mut pages) {
-                break;
-            }
-            self.pages.stored.recent.pop_oldest();
-        }
-        self.flight.is_writing_back = !pages.is_empty();
-        pages
-    }
-
-    /// Mark what is left of a folio. False: there is no room for all of it; the rest keeps its turn.
-    fn take_folio<M: Machine<Arena = A>>(
-        &mut self,
-        worker: &mut Worker<M>,
-        folio: LruEntry,
-        room: usize,
-        pages: &mut Vec<Page>,
-    ) -> bool {
-        for vpn in folio.pages() {
-            let entry = match self.pages.table.lookup(vpn) {
-                Slot::Zswap(entry) if entry.tag == folio.tag && !entry.writeback => entry,
-                _ => continue,
-            };
-            if pages.len() == room {
-                return false;
-            }
-            self.pages.pool.with_block(&entry, |block| worker.push_load(vpn, block));
-            self.pages.remark(
-                vpn,
-                Slot::Zswap(ZswapEntry {
-                    writeback: true,
-                    ..entry
-                }),
-            );
-            pages.push(Page { vpn, entry });
-        }
-        true
-    }
-
     /// Publish the new block of an entry that still carries the mark, if there is one. True: it was compressed again.
     fn come_to_rest(
         &mut self,
@@ -147,5 +100,48 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             None => self.pages.remark(page.vpn, Slot::Zswap(rested)),
         }
         stored.is_some()
+    }
+}
+
+impl<R: RawMutex, M: Machine> Held<'_, R, M> {
+    /// Mark what is left of a folio. False: there is no room for all of it; the rest keeps its turn.
+    fn take_folio(&mut self, worker: &mut Worker<M>, folio: LruEntry, room: usize, pages: &mut Vec<Page>) -> bool {
+        for vpn in folio.pages() {
+            let entry = match self.pages.table.lookup(vpn) {
+                Slot::Zswap(entry) if entry.tag == folio.tag && !entry.writeback => entry,
+                _ => continue,
+            };
+            if pages.len() == room {
+                return false;
+            }
+            self.pages.pool.with_block(&entry, |block| worker.push_load(vpn, block));
+            self.pages.remark(
+                vpn,
+                Slot::Zswap(ZswapEntry {
+                    writeback: true,
+                    ..entry
+                }),
+            );
+            pages.push(Page { vpn, entry });
+        }
+        true
+    }
+
+    fn begin_recompression(&mut self, worker: &mut Worker<M>, idle: Idle) -> Vec<Page> {
+        let mut pages = Vec::new();
+        // In a pool that a relative has too, the old block would stay beside the new one.
+        if self.flight.is_writing_back || self.flight.frozen.is_some() || self.shares_pool() {
+            return pages;
+        }
+        worker.begin_loads();
+        let room = worker.load_room();
+        while let Some((folio, time)) = self.pages.stored.recent.oldest() {
+            if time > idle.since_ns || !self.take_folio(worker, folio, room.min(ROUND), &mut pages) {
+                break;
+            }
+            self.pages.stored.recent.pop_oldest();
+        }
+        self.flight.is_writing_back = !pages.is_empty();
+        pages
     }
 }

@@ -24,7 +24,7 @@ use crate::machine::Machine;
 use crate::page::PageRange;
 use crate::pages::resident::Lru;
 use crate::zpool::{Arena, PoolRef};
-use crate::{Inner, Mm};
+use crate::{Held, Inner, Mm};
 
 const PATIENCE_NS: u64 = 15_000_000_000;
 /// How long it then takes at least until most are gone, and a page at most. Each that one has taken costs memory until its relatives have taken theirs,
@@ -52,7 +52,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn settle_sharing(&self) {
         let now = self.machine.now_ns();
         let is_full = self.pool_reached_full.load(Ordering::Relaxed);
-        let is_due = |inner: &mut Inner<R, M::Arena>| {
+        let is_due = |inner: &mut Held<'_, R, M>| {
             let shared = inner
                 .policy
                 .sharing
