@@ -6,59 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libfuzzer_sys::fuzz_target;
 use uzswap_acomp::{Algorithm, Compressor};
-use uzswap_ctl::{FailKind, Field, Group, Key, PROCESSES, WORDS};
+use uzswap_ctl::{FailKind, Field, Group, HEADER_WORDS, Limit, Notice, PROCESSES, Setting, Statistic, Test, Tunable, WORDS};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::ZpoolType;
-
-const KEYS: [Key; 35] = [
-    Key::MemoryMax,
-    Key::MemoryHigh,
-    Key::SwapMax,
-    Key::ZswapMax,
-    Key::Compressor,
-    Key::MaxPoolPercent,
-    Key::AcceptThresholdPercent,
-    Key::FolioOrder,
-    Key::PageCluster,
-    Key::StoreBatch,
-    Key::Swap,
-    Key::SwapPathIsFile,
-    Key::MemoryPeak,
-    Key::OomPid,
-    Key::OomUsage,
-    Key::SwapError,
-    Key::Zpool,
-    Key::ZswapWriteback,
-    Key::ReclaimAsked,
-    Key::ReclaimZswap,
-    Key::ReclaimDone,
-    Key::ReclaimBusy,
-    Key::Enabled,
-    Key::SwapOut,
-    Key::SwapPlain,
-    Key::Recompress,
-    Key::Kcompressd,
-    Key::ShrinkerEnabled,
-    Key::Copies,
-    Key::Balance,
-    Key::FailPerMille,
-    Key::FailKinds,
-    Key::Census,
-    Key::Unmanaged,
-    Key::OuterMax,
-];
-
-const FIELDS: [Field; 9] = [
-    Field::Pid,
-    Field::Charge,
-    Field::Resident,
-    Field::Staged,
-    Field::Pool,
-    Field::Stored,
-    Field::Incompressible,
-    Field::Swapped,
-    Field::Agent,
-];
 
 fn words() -> &'static [AtomicU64] {
     static FILE: OnceLock<Vec<AtomicU64>> = OnceLock::new();
@@ -67,12 +17,20 @@ fn words() -> &'static [AtomicU64] {
 
 /// Everything that an agent or the launcher asks a group for.
 fn read_all(group: Group, word: u64) {
-    for key in KEYS {
-        let before = group.get(key);
-        assert_eq!(group.take(key, word), before.min(word));
-        group.add(key, word);
-        group.raise(key, word);
-        assert!(group.get(key) >= word);
+    for notice in Notice::ALL {
+        let before = group.get(*notice);
+        assert_eq!(group.take(*notice, word), before.min(word));
+        group.add(*notice, word);
+    }
+    for statistic in Statistic::ALL {
+        group.raise(*statistic, word);
+        assert!(group.get(*statistic) >= word);
+    }
+    let settings = (Limit::ALL.iter().map(|limit| Setting::from(*limit)))
+        .chain(Tunable::ALL.iter().map(|tunable| Setting::from(*tunable)))
+        .chain(Test::ALL.iter().map(|test| Setting::from(*test)));
+    for setting in settings {
+        group.set(setting, group.get(setting).wrapping_add(word));
     }
     let pool = group.pool();
     assert_eq!(
@@ -82,13 +40,14 @@ fn read_all(group: Group, word: u64) {
     );
     assert_eq!(ZpoolType::parse(pool.zpool.name()), Some(pool.zpool));
     assert!(group.pool_accept_bytes() <= group.pool_limit_bytes());
-    assert!(group.pool_limit_bytes() <= group.get(Key::ZswapMax));
+    assert!(group.pool_limit_bytes() <= group.get(Limit::ZswapMax));
     assert!(group.high_water() <= PROCESSES);
-    for field in FIELDS {
-        assert!(group.sum(field) >= group.field(0, field).min(group.sum(field)));
-        group.field(word as usize, field);
+    for field in Field::ALL {
+        assert!(group.sum(*field) >= group.field(0, *field).min(group.sum(*field)));
+        group.field(word as usize, *field);
     }
-    assert_eq!(group.current(), group.sum(Field::Charge).saturating_add(group.get(Key::Census)));
+    let charges = group.sum(Field::Charge).saturating_add(group.get(Notice::Census));
+    assert_eq!(group.current(), charges.saturating_add(group.inner()));
     assert!(group.swap_path().len() <= Group::PATH_MAX + 1);
     group.last_words();
     let stat = group.vmstat();
@@ -119,7 +78,7 @@ fuzz_target!(|bytes: &[u8]| {
         let (at, word) = entry.split_at(2);
         // Mostly the header and the first processes.
         let at = usize::from(u16::from_le_bytes([at[0], at[1]]));
-        let at = [at % 64, at % 1152, 1152 + at % 64, at % WORDS][at % 4];
+        let at = [at % 64, at % HEADER_WORDS, HEADER_WORDS + at % 64, at % WORDS][at % 4];
         last = u64::from_le_bytes(word.try_into().expect("8 bytes"));
         words[at].store(last, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! From the group's words to what is fixed when an engine starts.
 
-use uzswap_ctl::{Group, Key};
+use uzswap_ctl::{Group, Limit, Tunable};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::{Config, Portions};
 
@@ -8,27 +8,27 @@ use crate::swap_file::SwapFile;
 
 /// Pages that a swap file may have.
 pub(crate) fn swap_pages(group: Group) -> u64 {
-    (group.get(Key::SwapMax) / PAGE_SIZE as u64).min(u64::from(u32::MAX))
+    (group.get(Limit::SwapMax) / PAGE_SIZE as u64).min(u64::from(u32::MAX))
 }
 
 /// What the engine of a process is made for.
 pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
     let pages = group.memory_max() / PAGE_SIZE as u64;
     let staged_target = (pages / 32).clamp(64, 4096);
-    let order_max = group.get(Key::FolioOrder).min(9) as u32;
+    let order_max = group.get(Tunable::FolioOrder).min(9) as u32;
     let portions = Portions::of(pages);
     Config {
         portions: Portions {
             folio_order: portions.folio_order.min(order_max),
             ..portions
         },
-        page_cluster: group.get(Key::PageCluster).min(5) as u32,
-        store_batch: group.get(Key::StoreBatch).clamp(1, 512) as u32,
+        page_cluster: group.get(Tunable::PageCluster).min(5) as u32,
+        store_batch: group.get(Tunable::StoreBatch).clamp(1, 512) as u32,
         staging_slots: (staged_target * 2) as u32 + 2048,
         staged_target,
         zswap_segment: (pages / 512).saturating_mul(ZSWAP_REACH).clamp(1 << 10, 1 << 16),
         swap_pages: swap.map_or(0, |swap| swap_pages(group).min(swap.slots())),
-        writes_plain: group.get(Key::SwapPlain) != 0,
+        writes_plain: group.is_on(Tunable::SwapPlain),
         pool: group.pool(),
     }
 }

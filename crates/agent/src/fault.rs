@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 pub(crate) use rounds::Stall;
-use uzswap_ctl::Key;
+use uzswap_ctl::Tunable;
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
@@ -56,7 +56,7 @@ pub(crate) struct FaultThread {
 
 impl FaultThread {
     pub(crate) fn new(pager: &'static Pager) -> Self {
-        let may_spin = pager.memcg.group().get(Key::Spin) != 0;
+        let may_spin = pager.memcg.group().is_on(Tunable::Spin);
         IO_POLL.begin(may_spin);
         Self {
             pager,

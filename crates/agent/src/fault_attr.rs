@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use uzswap_ctl::{FailKind, Group, Key};
+use uzswap_ctl::{FailKind, Group, Test};
 use uzswap_mm::machine::{Done, IoError, Stop};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::cell::Leaked;
@@ -54,11 +54,11 @@ fn kind_of(stop: Stop) -> FailKind {
 impl FaultAttr {
     /// Do as the group says from now on.
     pub(crate) fn obey(&self, group: Group) {
-        let per_mille = group.get(Key::FailPerMille);
+        let per_mille = group.get(Test::FailPerMille);
         if per_mille != 0 && self.group.get().is_none() {
             self.group.set(group);
         }
-        self.kinds.store(group.get(Key::FailKinds), Ordering::Relaxed);
+        self.kinds.store(group.get(Test::FailKinds), Ordering::Relaxed);
         self.per_mille.store(per_mille, Ordering::Relaxed);
     }
 

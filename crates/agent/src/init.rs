@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, Key, MEMBERSHIP, WORDS};
+use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, MEMBERSHIP, Notice, WORDS};
 use uzswap_sys::libc::{Function, Headers, Image};
 use uzswap_sys::robust::list_head;
 use uzswap_sys::shared::SharedWords;
@@ -82,7 +82,7 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
         pager::note_stopping();
     }
     pager::start_idle(group, path);
-    group.add(Key::Joined, 1);
+    group.add(Notice::Joined, 1);
     // SAFETY: the three handlers are extern "C" functions of this library, which is never unloaded (see build.rs).
     unsafe { register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
     let unseen = match program.is_some_and(maps_unseen) {

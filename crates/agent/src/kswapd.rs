@@ -11,7 +11,7 @@ mod shares;
 
 use lock_api::MutexGuard;
 use uzswap_acomp::Algorithm;
-use uzswap_ctl::{FailKind, Field, Key};
+use uzswap_ctl::{FailKind, Field, Limit, Statistic, Tunable};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::vmstat::Item;
@@ -432,16 +432,16 @@ impl Kswapd {
     fn obey(&self) {
         let (mm, group) = (&self.pager.mm, self.pager.memcg.group());
         self.pager.memcg.share_limits(self.pager);
-        mm.set_swap_max(group.get(Key::SwapMax) / PAGE_SIZE as u64);
-        mm.set_enabled(group.get(Key::Enabled) != 0);
+        mm.set_swap_max(group.get(Limit::SwapMax) / PAGE_SIZE as u64);
+        mm.set_enabled(group.is_on(Tunable::Enabled));
         mm.set_swap_out(group.swap_out());
         mm.machine().fail.obey(group);
         if mm.machine().fail.fails(FailKind::HeapEnomem) {
             crate::HEAP.fail_next();
         }
-        mm.set_swap_cache(group.get(Key::SwapCache) != 0);
-        mm.set_balance(group.get(Key::Balance) != 0);
-        mm.set_shrinker(group.get(Key::ShrinkerEnabled) != 0);
+        mm.set_swap_cache(group.is_on(Tunable::SwapCache));
+        mm.set_balance(group.is_on(Tunable::Balance));
+        mm.set_shrinker(group.is_on(Tunable::ShrinkerEnabled));
     }
 
     /// Whether somebody waits for more than a join, which is done on the spot: it takes microseconds, and programs that map over
@@ -659,10 +659,10 @@ impl Kswapd {
         for (field, value) in fields {
             group.set_field(slot, field, value);
         }
-        if pager.memcg.current(pager) > group.get(Key::MemoryPeak) {
+        if pager.memcg.current(pager) > group.get(Statistic::MemoryPeak) {
             // Those who have just died would make a peak of their own.
             self.return_charges();
-            group.raise(Key::MemoryPeak, pager.memcg.current(pager));
+            group.raise(Statistic::MemoryPeak, pager.memcg.current(pager));
         }
     }
 }

@@ -6,11 +6,11 @@
 //!
 //! Until a process has mapped [`deferral::ACTIVATE_BYTES`] it has no pager: a shell or a compiler
 //! driver costs nothing. What it has is charged by the launcher's census, as for processes without
-//! an agent ([`Key::Census`]).
+//! an agent ([`Notice::Census`]).
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
-use uzswap_ctl::{Field, Group, Key};
+use uzswap_ctl::{Field, Group, Limit, Notice, Statistic, Tunable};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::time::now_ns;
@@ -325,7 +325,7 @@ impl Memcg {
         let step = |bytes: u64| (bytes / 32).clamp(1 << 20, 64 << 20);
         // Small steps leave no more than room.
         let step = step(max).min(step(self.workable()).max(pager.room() * 2));
-        self.group.get(Key::MemoryHigh).min(max.saturating_sub(step))
+        self.group.get(Limit::MemoryHigh).min(max.saturating_sub(step))
     }
 
     /// Where background reclaim stops.
@@ -383,7 +383,7 @@ impl Memcg {
         charge(in_use + want);
         // Our charge before the look at others': pairs with the same in their processes.
         fence(Ordering::SeqCst);
-        let max = self.group.get(Key::SwapMax) / PAGE_SIZE as u64;
+        let max = self.group.get(Limit::SwapMax) / PAGE_SIZE as u64;
         let allowed = want.saturating_sub(self.group.sum(Field::SwapCharge).saturating_sub(max));
         if allowed < want {
             charge(in_use + allowed);
@@ -395,7 +395,7 @@ impl Memcg {
     pub(crate) fn share_limits(&self, pager: &Pager) {
         let (max, accept) = self.charge_pool(pager.mm.tell_charges());
         // Read after the limit and set before: who forbids writeback and then lowers the limit sees nothing written.
-        pager.mm.set_writeback(self.group.get(Key::ZswapWriteback) != 0);
+        pager.mm.set_writeback(self.group.is_on(Limit::ZswapWriteback));
         pager.mm.set_pool_limit(max, accept);
     }
 
@@ -449,7 +449,7 @@ impl Memcg {
             true => {}
             false => {
                 group.note_death(slot, now_ns());
-                group.add(Key::Unshared, 1);
+                group.add(Notice::Unshared, 1);
             }
         });
         group.field(slot, Field::DeadAt) == 0
@@ -512,12 +512,12 @@ impl Memcg {
     /// census this process dies, as the OOM killer would have it.
     pub(crate) fn run_out(&self, pager: &Pager) {
         let now = now_ns();
-        if now.saturating_sub(self.group.get(Key::CensusAt)) < CENSUS_NS {
-            self.group.set(Key::OomAsked, now);
+        if now.saturating_sub(self.group.get(Notice::CensusAt)) < CENSUS_NS {
+            self.group.tell(Notice::OomAsked, now);
             return;
         }
-        self.group.set(Key::OomUsage, self.current(pager));
-        self.group.set(Key::OomPid, uzswap_sys::thread::pid() as u64);
+        self.group.note(Statistic::OomUsage, self.current(pager));
+        self.group.note(Statistic::OomPid, uzswap_sys::thread::pid() as u64);
         pager.mm.stat().add(uzswap_mm::vmstat::Item::OomKill, 1);
         uzswap_sys::thread::kill_self()
     }
@@ -529,15 +529,15 @@ impl Memcg {
         let resident = self.group.sum(Field::Resident) + self.group.sum(Field::Staged);
         let is_full =
             self.group.sum(Field::Pool) >= max / CHOKED_POOL.1 * CHOKED_POOL.0 && resident < max / CHOKED_SHARE;
-        let slots_left = self.group.get(Key::SwapMax) / PAGE_SIZE as u64 > self.group.sum(Field::SwapCharge);
-        let writes = self.group.get(Key::Swap) != 0 && self.group.get(Key::ZswapWriteback) != 0 && slots_left;
+        let slots_left = self.group.get(Limit::SwapMax) / PAGE_SIZE as u64 > self.group.sum(Field::SwapCharge);
+        let writes = self.group.is_on(Tunable::Swap) && self.group.is_on(Limit::ZswapWriteback) && slots_left;
         is_full && !writes
     }
 
     /// What a census counted that has ended, or was stopped, is nobody's.
     pub(crate) fn expire_census(&self) {
-        if now_ns().saturating_sub(self.group.get(Key::CensusAt)) > CENSUS_EXPIRES_NS {
-            self.group.set(Key::Census, 0);
+        if now_ns().saturating_sub(self.group.get(Notice::CensusAt)) > CENSUS_EXPIRES_NS {
+            self.group.tell(Notice::Census, 0);
         }
     }
 }

@@ -14,7 +14,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use lock_api::Mutex;
-use uzswap_ctl::{Field, Group, Key, PROCESSES};
+use uzswap_ctl::{Field, Group, Limit, Notice, PROCESSES, Tunable};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::{Effort, Mm, PinId, Scan, Worker};
@@ -302,17 +302,17 @@ pub(crate) fn inherited() -> Option<&'static Pager> {
 
 fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
-    let mut fds = Fds::open(path, group.get(Key::Copies) != 0)?;
+    let mut fds = Fds::open(path, group.is_on(Tunable::Copies))?;
     let slot = take_slot(&fds, group)?;
     fds.swap = SwapFile::of_group(group, path, swap_pages(group));
     let config = config(group, fds.swap.as_ref());
-    let pool = (group.get(Key::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
+    let pool = (group.get(Limit::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
     let servers = servers::threads(group);
     let machine = AgentMachine::new(fds, config.staging_slots, pool, servers).map_err(|e| ("the staging range", e))?;
     let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
     let worker = || Mutex::new(Worker::for_reclaim(&config, &machine));
     let (seats, kswapd_worker) = (Seats::new(Worker::new(&config, &machine)), worker());
-    let kcompressd = (group.get(Key::Kcompressd) as usize).min(kcompressd::THREADS_MAX);
+    let kcompressd = (group.get(Tunable::Kcompressd) as usize).min(kcompressd::THREADS_MAX);
     let kcompressd_workers = (0..kcompressd).map(|_| worker()).collect();
     let pager = PAGER.set(Pager {
         mm: Mm::new(machine, arena, config, group.vmstat()),
@@ -353,7 +353,7 @@ pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str,
         .ok_or(("a process slot of the group", Errno::NOSPC))?;
     if memcg::is_charged(group, slot) {
         // Whoever shared memory with its last owner has that alone now.
-        group.add(Key::Unshared, 1);
+        group.add(Notice::Unshared, 1);
     }
     group.take_slot(slot, thread::pid());
     group.set_field(slot, Field::Family, now_ns());

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use lock_api::{MappedMutexGuard, Mutex, MutexGuard};
-use uzswap_ctl::{Group, Key};
+use uzswap_ctl::{Group, Tunable};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{SERVERS_MAX, Worker};
 use uzswap_sys::crew::Crew;
@@ -112,12 +112,12 @@ impl Seats {
 
 /// Threads of each process that serve faults.
 pub(crate) fn threads(group: Group) -> usize {
-    (group.get(Key::FaultThreads) as usize).clamp(1, SERVERS_MAX)
+    (group.get(Tunable::FaultThreads) as usize).clamp(1, SERVERS_MAX)
 }
 
 /// Start the helpers, which sleep. Now: the program may forbid new threads later. Called by the fault thread, which lends them its descriptors.
 pub(crate) fn start_helpers(pager: &Pager) {
-    if pager.memcg.group().get(Key::Spin) != 0 {
+    if pager.memcg.group().is_on(Tunable::Spin) {
         HELPERS.set_spin(HELPER_SPIN_NS);
     }
     HELPERS.grow(threads(pager.memcg.group()) - 1);

@@ -3,7 +3,7 @@
 use alloc::ffi::CString;
 use core::ffi::CStr;
 
-use uzswap_ctl::{Group, Key, SWAP_ENCRYPTED};
+use uzswap_ctl::{Group, Statistic, Tunable};
 use uzswap_mm::machine::{IoBuffer, IoError};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
@@ -31,18 +31,17 @@ impl SwapFile {
     /// Make this process's, of up to `slots` slots, in the group whose file is at `group_path`.
     /// `None`: there is none, or it cannot be made, which the group is told.
     pub(crate) fn of_group(group: Group, group_path: &CStr, slots: u64) -> Option<Self> {
-        let word = group.get(Key::Swap);
-        if word == 0 {
+        if !group.is_on(Tunable::Swap) {
             return None;
         }
-        Self::make(group, group_path, word == SWAP_ENCRYPTED, slots)
-            .inspect_err(|errno| group.set(Key::SwapError, errno.raw_os_error() as u64 + 1))
+        Self::make(group, group_path, slots)
+            .inspect_err(|errno| group.note(Statistic::SwapError, errno.raw_os_error() as u64 + 1))
             .ok()
     }
 
-    fn make(group: Group, group_path: &CStr, is_encrypted: bool, slots: u64) -> Result<Self, Errno> {
+    fn make(group: Group, group_path: &CStr, slots: u64) -> Result<Self, Errno> {
         let mut path = group.swap_path();
-        let is_file = group.get(Key::SwapPathIsFile) != 0;
+        let is_file = group.is_on(Tunable::SwapPathIsFile);
         if is_file {
             // Each process has a file of its own beside the one that was named.
             path.extend_from_slice(alloc::format!(".{}", thread::pid()).as_bytes());
@@ -53,7 +52,7 @@ impl SwapFile {
         } else {
             File::create_unnamed(&path)
         }?;
-        let seal = Seal::new(is_encrypted, slots)?;
+        let seal = Seal::new(group.is_on(Tunable::SwapEncrypted), slots)?;
         // Before the program can limit what may be written to files; if it has and there is no
         // launcher, the rest is the pool's.
         let len = seal.slots() * PAGE_SIZE as u64;

@@ -7,7 +7,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use uzswap_ctl::Key;
+use uzswap_ctl::Tunable;
 use uzswap_sys::{Errno, file, thread};
 
 use crate::{Line, pager};
@@ -24,7 +24,7 @@ pub(crate) fn allow() {
 }
 
 fn is_allowed() -> bool {
-    let by_group = || pager::group().is_some_and(|group| group.get(Key::AllowUnmanaged) != 0);
+    let by_group = || pager::group().is_some_and(|group| group.is_on(Tunable::AllowUnmanaged));
     IS_ALLOWED.load(Ordering::Relaxed) || by_group()
 }
 

@@ -8,9 +8,11 @@
 //!
 //! ```text
 //! step  discover  numbers that were given out since the last step -> children of members, and orphans whose environment names the group
-//!       sample    members without a pager: their anonymous memory -> Key::Census
-//!       outer     what the group around this one leaves -> Key::OuterMax; what this one has -> that group's words
-//!       rule      somebody asked (Key::OomAsked), or members without a pager exceed the limit -> the largest is killed
+//!       sample    members without a pager: their anonymous memory -> Notice::Census
+//!       outer     what the group around this one leaves -> Notice::OuterMax;
+//!                 what this one has -> that group's words
+//!       rule      somebody asked (Notice::OomAsked), or members without a pager exceed the limit
+//!                 -> the largest is killed
 //! ```
 //! Nothing that a program sees is changed: no subreaper, no tracing. Who was seen once stays known,
 //! whoever its parent is by now.
@@ -19,7 +21,7 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
-use uzswap_ctl::{ENV_GROUP, Field, Group, Key};
+use uzswap_ctl::{ENV_GROUP, Field, Group, Notice, Statistic, Tunable};
 use uzswap_sys::time::now_ns;
 
 use crate::group::OpenGroup;
@@ -167,7 +169,7 @@ impl Census {
         }
         let group = self.group();
         self.discover();
-        if began >= self.next_sample || group.get(Key::OomAsked) != 0 {
+        if began >= self.next_sample || group.get(Notice::OomAsked) != 0 {
             self.sample(open);
         }
         if began >= self.next_shmem {
@@ -176,7 +178,7 @@ impl Census {
         if let Some(outer) = &self.outer {
             outer.exchange(group, self.current());
         }
-        group.set(Key::CensusAt, now_ns());
+        group.tell(Notice::CensusAt, now_ns());
         self.apply_rule();
         let look = match group.memory_max() {
             u64::MAX => LOOK_UNLIMITED,
@@ -285,7 +287,7 @@ impl Census {
             && member.bytes > 0
         {
             member.is_named = true;
-            self.group().add(Key::UnmanagedProcesses, 1);
+            self.group().count(Statistic::UnmanagedProcesses);
             *self.names.entry((member.stat.name.clone(), reason)).or_insert(0) += 1;
         }
         if member.kind == Kind::Unmanaged && member.bytes >= WORTH_A_LINE {
@@ -318,7 +320,7 @@ impl Census {
     }
 
     fn allows_unmanaged(&self) -> bool {
-        self.group().get(Key::AllowUnmanaged) != 0
+        self.group().is_on(Tunable::AllowUnmanaged)
     }
 
     /// Tell the group what its members have that charge nothing themselves.
@@ -327,14 +329,14 @@ impl Census {
         let sum = |is: fn(&Member) -> bool| self.members.values().filter(|m| is(m)).map(|m| m.bytes).sum::<u64>();
         let unmanaged = sum(|member| member.kind == Kind::Unmanaged);
         let others = sum(|member| member.kind != Kind::Unmanaged);
-        if unmanaged > group.get(Key::Unmanaged) {
+        if unmanaged > group.get(Statistic::Unmanaged) {
             self.moved = Instant::now();
         }
-        group.set(Key::Unmanaged, unmanaged);
-        group.raise(Key::UnmanagedPeak, unmanaged);
+        group.note(Statistic::Unmanaged, unmanaged);
+        group.raise(Statistic::UnmanagedPeak, unmanaged);
         let charged = if self.allows_unmanaged() { 0 } else { unmanaged };
-        group.set(Key::Census, charged + others);
-        group.raise(Key::MemoryPeak, self.current());
+        group.tell(Notice::Census, charged + others);
+        group.raise(Statistic::MemoryPeak, self.current());
     }
 
     /// What the group has: of processes that live.
@@ -345,7 +347,7 @@ impl Census {
             .iter()
             .map(|slot| group.field(*slot, Field::Charge))
             .sum::<u64>();
-        charges + group.get(Key::Census) + group.inner()
+        charges + group.get(Notice::Census) + group.inner()
     }
 
     /// Shared memory is nobody's alone and can be taken from nobody: it is told, and not charged.
@@ -357,8 +359,8 @@ impl Census {
             share.map_or(all, |(_, shmem)| shmem)
         };
         let shmem = self.members.keys().map(shmem).sum();
-        self.group().set(Key::Shmem, shmem);
-        self.group().raise(Key::ShmemPeak, shmem);
+        self.group().note(Statistic::Shmem, shmem);
+        self.group().raise(Statistic::ShmemPeak, shmem);
         self.next_shmem = began + SHMEM.max((processor_time() - spent) * SHMEM_SHARE);
     }
 
@@ -376,15 +378,15 @@ impl Census {
             let names: Vec<String> = names.iter().map(name).collect();
             lines.push(format!(
                 "not managed: {} processes, at most {} together: {}",
-                group.get(Key::UnmanagedProcesses),
-                crate::size::Size(group.get(Key::UnmanagedPeak)),
+                group.get(Statistic::UnmanagedProcesses),
+                crate::size::Size(group.get(Statistic::UnmanagedPeak)),
                 names.join(", ")
             ));
         }
-        if group.get(Key::ShmemPeak) > 0 {
+        if group.get(Statistic::ShmemPeak) > 0 {
             lines.push(format!(
                 "shared memory, which is not charged: at most {}",
-                crate::size::Size(group.get(Key::ShmemPeak))
+                crate::size::Size(group.get(Statistic::ShmemPeak))
             ));
         }
         lines

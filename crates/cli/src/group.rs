@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use uzswap_ctl::{Field, Group, MEMBERSHIP, WORDS};
+use uzswap_ctl::{Field, Group, LAUNCHER, MEMBERSHIP, WORDS};
 use uzswap_sys::shared::{Leases, SharedWords};
 
 use crate::Failure;
@@ -55,7 +55,7 @@ impl OpenGroup {
             };
             let group = Group::create(file.words());
             let leases = Leases::open(&c).map_err(fail)?;
-            leases.try_take(LAUNCHER_LEASE);
+            leases.try_take(LAUNCHER);
             return Ok(Self {
                 name,
                 path,
@@ -85,7 +85,7 @@ impl OpenGroup {
 
     /// Whether the launcher or any process of the group lives.
     pub(crate) fn is_alive(&self) -> bool {
-        self.leases.is_held(LAUNCHER_LEASE) || self.has_members()
+        self.leases.is_held(LAUNCHER) || self.has_members()
     }
 
     /// Whether any process lives that has the agent.
@@ -111,14 +111,11 @@ impl OpenGroup {
     }
 }
 
-/// The byte whose lease the launcher holds.
-const LAUNCHER_LEASE: usize = uzswap_ctl::PROCESSES;
-
 /// Whether the group of that file has ended without removing it, whatever version of uzswap ran it.
 fn is_left_over(path: &Path) -> Result<bool, Failure> {
     Ok(match OpenGroup::open(path) {
         Some(old) => !old.is_alive(),
-        None => Leases::open(&c_path(path)?).is_ok_and(|leases| !leases.is_held(LAUNCHER_LEASE)),
+        None => Leases::open(&c_path(path)?).is_ok_and(|leases| !leases.is_held(LAUNCHER)),
     })
 }
 

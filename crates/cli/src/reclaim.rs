@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use uzswap_ctl::Key;
+use uzswap_ctl::Notice;
 
 use crate::options::ReclaimOptions;
 use crate::size::Size;
@@ -19,28 +19,28 @@ pub(crate) fn reclaim(options: &ReclaimOptions) -> Result<u8, Failure> {
     let group = &open.group;
     let Size(bytes) = options.size;
     // Requests that overlap would read each other's figures.
-    if group.get(Key::ReclaimAsked) > 0 {
+    if group.get(Notice::ReclaimAsked) > 0 {
         return Err(Failure::new(format!(
             "another request to reclaim '{}' is under way",
             open.name
         )));
     }
     // A process that was killed at work on one stays counted.
-    group.set(Key::ReclaimBusy, 0);
-    group.set(Key::ReclaimDone, 0);
-    group.set(Key::ReclaimZswap, u64::from(options.source.is_some()));
-    group.set(Key::ReclaimAsked, bytes);
+    group.tell(Notice::ReclaimBusy, 0);
+    group.tell(Notice::ReclaimDone, 0);
+    group.tell(Notice::ReclaimZswap, u64::from(options.source.is_some()));
+    group.tell(Notice::ReclaimAsked, bytes);
     let mut seen = (0, Instant::now());
     loop {
         std::thread::sleep(POLL);
-        let done = group.get(Key::ReclaimDone);
+        let done = group.get(Notice::ReclaimDone);
         if done != seen.0 {
             seen = (done, Instant::now());
         }
-        let is_over = group.get(Key::ReclaimAsked) == 0 && group.get(Key::ReclaimBusy) == 0;
+        let is_over = group.get(Notice::ReclaimAsked) == 0 && group.get(Notice::ReclaimBusy) == 0;
         if is_over || seen.1.elapsed() > NO_PROGRESS || !open.is_alive() {
-            group.set(Key::ReclaimAsked, 0);
-            let done = group.get(Key::ReclaimDone);
+            group.tell(Notice::ReclaimAsked, 0);
+            let done = group.get(Notice::ReclaimDone);
             return if done >= bytes / 4096 * 4096 {
                 Ok(0)
             } else {

@@ -1,7 +1,7 @@
 //! What a group did: `--stat-json`, `--summary`, `uzswap stat`, `uzswap list`; and `uzswap set`.
 
 use serde_json::{Map, Value, json};
-use uzswap_ctl::{FailKind, Field, Group, Key};
+use uzswap_ctl::{FailKind, Field, Group, Limit, Statistic, Test, Tunable};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE};
 use uzswap_mm::vmstat::{BUCKETS, Item, OrderItem};
 
@@ -30,18 +30,18 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
         .map_or("none".to_owned(), |algorithm| algorithm.to_string());
     put("recompress", json!(recompress));
     put("swapout", json!(group.swap_out().name()));
-    put("enabled", json!(group.get(Key::Enabled)));
-    put("shrinker_enabled", json!(group.get(Key::ShrinkerEnabled)));
-    put("balance", json!(group.get(Key::Balance)));
-    put("swap_cache", json!(group.get(Key::SwapCache)));
-    put("memory.max", limit(group.get(Key::MemoryMax)));
+    put("enabled", json!(group.get(Tunable::Enabled)));
+    put("shrinker_enabled", json!(group.get(Tunable::ShrinkerEnabled)));
+    put("balance", json!(group.get(Tunable::Balance)));
+    put("swap_cache", json!(group.get(Tunable::SwapCache)));
+    put("memory.max", limit(group.get(Limit::MemoryMax)));
     put("memory.current", json!(group.current()));
-    put("memory.peak", json!(group.get(Key::MemoryPeak)));
-    put("unmanaged_processes", json!(group.get(Key::UnmanagedProcesses)));
-    put("unmanaged.current", json!(group.get(Key::Unmanaged)));
-    put("unmanaged.peak", json!(group.get(Key::UnmanagedPeak)));
-    put("shmem", json!(group.get(Key::Shmem)));
-    put("shmem.peak", json!(group.get(Key::ShmemPeak)));
+    put("memory.peak", json!(group.get(Statistic::MemoryPeak)));
+    put("unmanaged_processes", json!(group.get(Statistic::UnmanagedProcesses)));
+    put("unmanaged.current", json!(group.get(Statistic::Unmanaged)));
+    put("unmanaged.peak", json!(group.get(Statistic::UnmanagedPeak)));
+    put("shmem", json!(group.get(Statistic::Shmem)));
+    put("shmem.peak", json!(group.get(Statistic::ShmemPeak)));
     put("pool_total_size", json!(group.sum(Field::Pool)));
     put("stored_pages", json!(group.sum(Field::Stored)));
     put("stored_incompressible_pages", json!(group.sum(Field::Incompressible)));
@@ -70,7 +70,7 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
             put(&key, json!(stat.folios(item, order)));
         }
     }
-    if group.get(Key::FailPerMille) != 0 {
+    if group.get(Test::FailPerMille) != 0 {
         for kind in FailKind::ALL {
             put(&format!("injected/{}", kind.name()), json!(group.failures(*kind)));
         }
@@ -114,7 +114,7 @@ pub(crate) fn finish(group: &OpenGroup, options: &RunOptions, others: &[String])
             warn_line!("uzswap: no report: --stat-json {}: {e}", path.display());
         }
     }
-    let swap_error = group.group.get(Key::SwapError);
+    let swap_error = group.group.get(Statistic::SwapError);
     if swap_error != 0 && !options.quiet {
         let error = std::io::Error::from_raw_os_error(swap_error as i32 - 1);
         warn_line!("uzswap: a process of the group ran without a swap file: {error}");
@@ -132,8 +132,8 @@ fn summary(name: &str, group: &Group) {
     let mib = |pages: u64| pages * PAGE_SIZE as u64 / (1 << 20);
     warn_line!(
         "uzswap: group {name}: peak {} of {}",
-        Size(group.get(Key::MemoryPeak)),
-        Size(group.get(Key::MemoryMax))
+        Size(group.get(Statistic::MemoryPeak)),
+        Size(group.get(Limit::MemoryMax))
     );
     warn_line!(
         "  out: {} MiB to zswap ({}), {} MiB zeros, {} MiB written back",
@@ -189,7 +189,7 @@ pub(crate) fn list() -> Result<u8, Failure> {
             open.name,
             open.processes().count(),
             Size(group.current()).to_string(),
-            Size(group.get(Key::MemoryMax)).to_string(),
+            Size(group.get(Limit::MemoryMax)).to_string(),
             Size(group.sum(Field::Pool)).to_string(),
             Size(group.sum(Field::Stored) * PAGE_SIZE as u64).to_string(),
         );

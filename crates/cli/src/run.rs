@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, Key, SWAP_ENCRYPTED};
+use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, Limit, Notice, Statistic, Test, Tunable};
 use uzswap_mm::SERVERS_MAX;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
@@ -246,49 +246,56 @@ fn default_swap() -> Swap {
 fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) {
     let size = |size: Option<Size>| size.map_or(u64::MAX, |Size(n)| n);
     let has_swap = !matches!(swap, Swap::None);
-    let swap_word = match has_swap {
-        true if options.encrypt == "on" => SWAP_ENCRYPTED,
-        has_swap => u64::from(has_swap),
-    };
     let pool_percent = options.max_pool_percent.unwrap_or(if has_swap { 50 } else { 100 });
-    let settings = [
-        (Key::MemoryMax, memory_max),
-        (Key::MemoryHigh, size(options.memory_high)),
-        (Key::SwapMax, size(options.swap_max)),
-        (Key::ZswapMax, size(options.zswap_max)),
-        (Key::Compressor, options.compressor.to_word()),
-        (Key::Zpool, options.zpool.to_word()),
-        (Key::ZswapWriteback, u64::from(!options.no_writeback)),
-        (Key::MaxPoolPercent, pool_percent),
-        (Key::AcceptThresholdPercent, options.accept_threshold_percent),
-        (
-            Key::FolioOrder,
-            options.folio_max.unwrap_or_else(|| folio_order(memory_max)),
-        ),
-        (Key::PageCluster, options.page_cluster),
-        (Key::StoreBatch, options.batch),
-        (Key::Enabled, 1),
-        (Key::AllowUnmanaged, u64::from(options.allow_unmanaged)),
-        (Key::FailPerMille, options.fail_per_mille),
-        (Key::Copies, u64::from(options.isolate == "copy")),
-        (Key::FailKinds, options.fail_kinds),
-        (Key::SwapOut, options.swapout as u64),
-        (Key::SwapPlain, u64::from(options.swap_format == "plain")),
-        (Key::Recompress, options.recompress.to_word()),
-        (Key::Balance, u64::from(options.balance == "on")),
-        (Key::SwapCache, u64::from(options.swap_cache == "on")),
-        (Key::ShrinkerEnabled, u64::from(options.shrinker)),
-        (Key::Kcompressd, options.kcompressd.unwrap_or_else(spare_cores)),
-        (Key::FaultThreads, options.fault_threads.unwrap_or_else(fault_threads)),
-        (Key::Spin, u64::from(may_spin(&options.spin))),
-        (Key::Swap, swap_word),
-        (Key::SwapPathIsFile, u64::from(matches!(swap, Swap::File(_)))),
+    let folio_order = options.folio_max.unwrap_or_else(|| folio_order(memory_max));
+    let limits = [
+        (Limit::MemoryMax, memory_max),
+        (Limit::MemoryHigh, size(options.memory_high)),
+        (Limit::SwapMax, size(options.swap_max)),
+        (Limit::ZswapMax, size(options.zswap_max)),
+        (Limit::ZswapWriteback, u64::from(!options.no_writeback)),
     ];
-    for (key, value) in settings {
-        group.set(key, value);
+    let tunables = [
+        (Tunable::Enabled, 1),
+        (Tunable::Compressor, options.compressor.to_word()),
+        (Tunable::Zpool, options.zpool.to_word()),
+        (Tunable::MaxPoolPercent, pool_percent),
+        (Tunable::AcceptThresholdPercent, options.accept_threshold_percent),
+        (Tunable::ShrinkerEnabled, u64::from(options.shrinker)),
+        (Tunable::Balance, u64::from(options.balance == "on")),
+        (Tunable::SwapCache, u64::from(options.swap_cache == "on")),
+        (Tunable::Recompress, options.recompress.to_word()),
+        (Tunable::SwapOut, options.swapout as u64),
+        (Tunable::FolioOrder, folio_order),
+        (Tunable::PageCluster, options.page_cluster),
+        (Tunable::StoreBatch, options.batch),
+        (Tunable::Kcompressd, options.kcompressd.unwrap_or_else(spare_cores)),
+        (
+            Tunable::FaultThreads,
+            options.fault_threads.unwrap_or_else(fault_threads),
+        ),
+        (Tunable::Spin, u64::from(may_spin(&options.spin))),
+        (Tunable::Copies, u64::from(options.isolate == "copy")),
+        (Tunable::Swap, u64::from(has_swap)),
+        (Tunable::SwapEncrypted, u64::from(options.encrypt == "on")),
+        (Tunable::SwapPlain, u64::from(options.swap_format == "plain")),
+        (Tunable::SwapPathIsFile, u64::from(matches!(swap, Swap::File(_)))),
+        (Tunable::AllowUnmanaged, u64::from(options.allow_unmanaged)),
+    ];
+    let tests = [
+        (Test::FailPerMille, options.fail_per_mille),
+        (Test::FailKinds, options.fail_kinds),
+    ];
+    for (limit, value) in limits {
+        group.set(limit, value);
+    }
+    for (tunable, value) in tunables {
+        group.set(tunable, value);
+    }
+    for (test, value) in tests {
+        group.set(test, value);
     }
     if let Swap::Directory(path) | Swap::File(path) = swap {
-        use std::os::unix::ffi::OsStrExt;
         group.set_swap_path(path.as_os_str().as_bytes());
     }
 }
@@ -375,7 +382,7 @@ fn wait(cmd: i32, signals: &Signals, mut watch: Option<&mut Watch>, must_load: b
         }
         let ended = std::iter::from_fn(launch::reap).find(|(pid, _)| *pid == cmd);
         let group = watch.as_ref().map(|watch| watch.group.group);
-        is_loading &= group.is_some_and(|group| group.get(Key::Joined) == 0);
+        is_loading &= group.is_some_and(|group| group.get(Notice::Joined) == 0);
         if let Some((_, status)) = ended {
             let status = ExitStatus::from_raw(status);
             if is_loading && status.success() {
@@ -401,7 +408,7 @@ fn wait(cmd: i32, signals: &Signals, mut watch: Option<&mut Watch>, must_load: b
 
 /// Looked at once more: the agent may have come since.
 fn group_is_empty(group: Option<Group>) -> bool {
-    group.is_some_and(|group| group.get(Key::Joined) == 0)
+    group.is_some_and(|group| group.get(Notice::Joined) == 0)
 }
 
 /// Whether the program of this process has its libc, but not the agent, which comes first.
@@ -449,9 +456,9 @@ fn last_words(group: &Group, cmd: &str, status: ExitStatus) {
              others that docs/compatibility.md lists"
         );
     }
-    if group.get(Key::OomPid) != 0 {
-        let pid = group.get(Key::OomPid).to_string();
-        census::say_killed(*group, &pid, None, group.get(Key::OomUsage));
+    if group.get(Statistic::OomPid) != 0 {
+        let pid = group.get(Statistic::OomPid).to_string();
+        census::say_killed(*group, &pid, None, group.get(Statistic::OomUsage));
     }
 }
 

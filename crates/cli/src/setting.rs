@@ -1,12 +1,12 @@
 //! KEY=VALUE, as `uzswap set` takes it.
 
-use uzswap_ctl::Key;
+use uzswap_ctl::{Limit, Setting, Tunable};
 
 use crate::options::{self, MEMORY_MAX_LEAST};
 use crate::size::Size;
 
 /// The word of a setting and its value; the error names the key and the rule.
-pub(crate) fn parse(setting: &str) -> Result<(Key, u64), String> {
+pub(crate) fn parse(setting: &str) -> Result<(Setting, u64), String> {
     let Some((key, text)) = setting.split_once('=') else {
         return Err(format!("'{setting}': write KEY=VALUE"));
     };
@@ -32,24 +32,24 @@ fn memory_max(text: &str) -> Result<u64, String> {
 }
 
 /// The word of a key and its value.
-fn word(key: &str, text: &str) -> Result<(Key, u64), String> {
+fn word(key: &str, text: &str) -> Result<(Setting, u64), String> {
     let size = || text.parse::<Size>().map(|Size(bytes)| bytes);
     Ok(match key {
-        "memory.max" => (Key::MemoryMax, memory_max(text)?),
-        "memory.high" => (Key::MemoryHigh, size()?),
-        "memory.zswap.max" => (Key::ZswapMax, size()?),
-        "memory.swap.max" => (Key::SwapMax, size()?),
-        "memory.zswap.writeback" => (Key::ZswapWriteback, flag(text)?),
-        "enabled" => (Key::Enabled, flag(text)?),
-        "balance" => (Key::Balance, flag(text)?),
-        "swap_cache" => (Key::SwapCache, flag(text)?),
-        "shrinker_enabled" => (Key::ShrinkerEnabled, flag(text)?),
-        "swapout" => (Key::SwapOut, options::swap_out(text)? as u64),
-        "recompress" => (Key::Recompress, options::recompress(text)?.to_word()),
-        "compressor" => (Key::Compressor, options::compressor(text)?.to_word()),
-        "zpool" => (Key::Zpool, options::zpool(text)?.to_word()),
-        "max_pool_percent" => (Key::MaxPoolPercent, options::percent(text)?),
-        "accept_threshold_percent" => (Key::AcceptThresholdPercent, options::percent(text)?),
+        "memory.max" => (Limit::MemoryMax.into(), memory_max(text)?),
+        "memory.high" => (Limit::MemoryHigh.into(), size()?),
+        "memory.zswap.max" => (Limit::ZswapMax.into(), size()?),
+        "memory.swap.max" => (Limit::SwapMax.into(), size()?),
+        "memory.zswap.writeback" => (Limit::ZswapWriteback.into(), flag(text)?),
+        "enabled" => (Tunable::Enabled.into(), flag(text)?),
+        "balance" => (Tunable::Balance.into(), flag(text)?),
+        "swap_cache" => (Tunable::SwapCache.into(), flag(text)?),
+        "shrinker_enabled" => (Tunable::ShrinkerEnabled.into(), flag(text)?),
+        "swapout" => (Tunable::SwapOut.into(), options::swap_out(text)? as u64),
+        "recompress" => (Tunable::Recompress.into(), options::recompress(text)?.to_word()),
+        "compressor" => (Tunable::Compressor.into(), options::compressor(text)?.to_word()),
+        "zpool" => (Tunable::Zpool.into(), options::zpool(text)?.to_word()),
+        "max_pool_percent" => (Tunable::MaxPoolPercent.into(), options::percent(text)?),
+        "accept_threshold_percent" => (Tunable::AcceptThresholdPercent.into(), options::percent(text)?),
         _ => {
             return Err(
                 "unknown key; the keys are memory.max, memory.high, memory.swap.max, memory.zswap.max, \

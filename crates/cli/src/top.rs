@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use uzswap_ctl::{Field, Group, Key};
+use uzswap_ctl::{Field, Group, Limit};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
 
@@ -73,7 +73,7 @@ fn page(groups: &[OpenGroup], before: &HashMap<String, Sample>, seconds: f64) ->
     }
     for open in groups {
         let group = &open.group;
-        let max = match group.get(Key::MemoryMax) {
+        let max = match group.get(Limit::MemoryMax) {
             u64::MAX => "max".to_owned(),
             max => Size(max).to_string(),
         };

@@ -3,11 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Group;
-
-const FIRST: usize = 104;
-const WORDS: usize = 3;
-/// More at a time are charged as what has no agent.
-const GROUPS: usize = 16;
+use crate::layout::{INNER, INNER_WORDS};
 
 /// Process ids are below 2^22, in every namespace.
 const PID_BITS: u32 = 22;
@@ -59,7 +55,8 @@ impl Record {
 
 impl Group {
     fn records(&self) -> impl Iterator<Item = Record> + use<> {
-        self.0[FIRST..FIRST + WORDS * GROUPS].chunks_exact(WORDS).map(Record)
+        let words = &self.words()[INNER.range()];
+        words.chunks_exact(INNER_WORDS).map(Record)
     }
 
     fn record(&self, launcher: Launcher) -> Option<Record> {
@@ -125,15 +122,13 @@ impl Group {
 
 #[cfg(test)]
 mod test {
-    use alloc::boxed::Box;
     use alloc::vec::Vec;
 
     use super::*;
 
     #[test]
     fn groups_inside_are_charged_as_long_as_they_are_there() {
-        let words: Vec<AtomicU64> = (0..crate::WORDS).map(|_| AtomicU64::new(0)).collect();
-        let group = Group::create(Box::leak(words.into_boxed_slice()));
+        let group = Group::fresh();
         let (seven, eight, nine) = (Launcher::new(7, 70), Launcher::new(8, 80), Launcher::new(9, 90));
         group.tell_inner(seven, 30);
         group.tell_inner(nine, 5);

@@ -8,7 +8,8 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::{Field, Group, take};
+use crate::group::take;
+use crate::{Field, Group};
 
 /// Of [`Field::LookedAt`]: it shares, and has not looked.
 const NEVER: u64 = 1;
@@ -187,16 +188,10 @@ fn is_late(then: u64, now: u64) -> bool {
 
 #[cfg(test)]
 mod test {
-    use alloc::boxed::Box;
-    use alloc::vec::Vec;
-    use core::sync::atomic::AtomicU64;
-
     use super::*;
-    use crate::WORDS;
 
     fn family(members: usize) -> Group {
-        let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
-        let group = Group::create(Box::leak(words.into_boxed_slice()));
+        let group = Group::fresh();
         (0..=members).for_each(|slot| group.take_slot(slot, 100 + slot as i32));
         // The last is a stranger.
         (0..=members).for_each(|slot| group.set_field(slot, Field::Family, slot as u64 / members as u64));

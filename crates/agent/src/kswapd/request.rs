@@ -1,6 +1,6 @@
 //! What `uzswap reclaim` asks for.
 
-use uzswap_ctl::Key;
+use uzswap_ctl::Notice;
 use uzswap_mm::Effort;
 use uzswap_mm::page::PAGE_SIZE;
 
@@ -15,18 +15,18 @@ impl Kswapd {
     pub(super) fn reclaim_on_request(&mut self) {
         let pager = self.pager;
         let group = pager.memcg.group();
-        if group.get(Key::ReclaimAsked) > 0 && group.get(Key::ReclaimZswap) == 0 && deferral::is_deferred() {
+        if group.get(Notice::ReclaimAsked) > 0 && group.get(Notice::ReclaimZswap) == 0 && deferral::is_deferred() {
             self.scan(true);
         }
-        while group.get(Key::ReclaimAsked) > 0 && !self.is_waited_for() {
+        while group.get(Notice::ReclaimAsked) > 0 && !self.is_waited_for() {
             // Busy before taken: whoever waits for the end must see one or the other.
-            group.add(Key::ReclaimBusy, 1);
-            let asked = group.take(Key::ReclaimAsked, REQUEST_BYTES);
+            group.add(Notice::ReclaimBusy, 1);
+            let asked = group.take(Notice::ReclaimAsked, REQUEST_BYTES);
             let pages = asked / PAGE_SIZE as u64;
             let mut done = 0;
             while done < pages {
                 let want = (pages - done).min(u64::from(self.batch())) as u32;
-                let n = if group.get(Key::ReclaimZswap) != 0 {
+                let n = if group.is_on(Notice::ReclaimZswap) {
                     pager.mm.writeback(&mut self.worker, want)
                 } else {
                     pager.shrink(&mut self.worker, want, Effort::Requested).reclaimed
@@ -36,8 +36,8 @@ impl Kswapd {
                 }
                 done += n;
             }
-            group.add(Key::ReclaimDone, done * PAGE_SIZE as u64);
-            group.add(Key::ReclaimBusy, u64::MAX);
+            group.add(Notice::ReclaimDone, done * PAGE_SIZE as u64);
+            group.add(Notice::ReclaimBusy, u64::MAX);
             self.quiet = 0;
             if done < pages {
                 // Nothing more here.

@@ -28,7 +28,7 @@
 
 use core::cmp::Ordering;
 
-use uzswap_ctl::Key;
+use uzswap_ctl::Notice;
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::{thread, time};
@@ -63,7 +63,7 @@ pub(super) struct Shares {
     looked: u64,
     took: u64,
     rest: u64,
-    /// [`Key::Unshared`] as far as it is heeded.
+    /// [`Notice::Unshared`] as far as it is heeded.
     unshared: u64,
     /// Since when no look was of use, as a process of the group was ending.
     unseen_since: Option<u64>,
@@ -204,7 +204,7 @@ impl Kswapd {
 
     /// Look again, unless nothing new is expected; what is known is charged then.
     pub(super) fn look_if_due(&mut self) {
-        let found = self.pager.memcg.group().get(Key::Unshared);
+        let found = self.pager.memcg.group().get(Notice::Unshared);
         if found != self.shares.unshared {
             self.shares.unshared = found;
             self.expect_news();
@@ -238,7 +238,7 @@ impl Kswapd {
         memcg.note_look(began, shared >= known);
         if is_news {
             self.shares.unshared += 1;
-            memcg.group().add(Key::Unshared, 1);
+            memcg.group().add(Notice::Unshared, 1);
         }
         memcg.settle_shares(is_settled);
         if shared == 0 {

@@ -3,7 +3,7 @@
 
 use std::os::unix::ffi::OsStringExt;
 
-use uzswap_ctl::{ENV_GROUP, Group, Key, Launcher, WORDS};
+use uzswap_ctl::{ENV_GROUP, Group, Launcher, Notice, WORDS};
 use uzswap_sys::shared::SharedWords;
 
 use super::Census;
@@ -40,12 +40,12 @@ impl Outer {
             u64::MAX => 0,
             max => 1 + max.saturating_sub(others),
         };
-        inner.set(Key::OuterMax, left);
+        inner.tell(Notice::OuterMax, left);
     }
 
     /// Its limit is the one that holds: the rule is its to apply.
     pub(super) fn ask(&self) {
-        self.group.set(Key::OomAsked, uzswap_sys::time::now_ns());
+        self.group.tell(Notice::OomAsked, uzswap_sys::time::now_ns());
     }
 
     /// The group inside has ended.

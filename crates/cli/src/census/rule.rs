@@ -5,10 +5,9 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use uzswap_ctl::{Field, Group, Key};
+use uzswap_ctl::{Field, Group, Limit, Notice, Tunable};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
-use uzswap_sys::time::now_ns;
 
 use super::Census;
 use super::member::{Claims, Kind, Member};
@@ -48,8 +47,8 @@ impl Census {
     /// Apply the rule if somebody asks for it, or has to.
     pub(super) fn apply_rule(&mut self) {
         let group = self.group();
-        let is_asked = group.get(Key::OomAsked) != 0;
-        group.set(Key::OomAsked, 0);
+        let is_asked = group.get(Notice::OomAsked) != 0;
+        group.tell(Notice::OomAsked, 0);
         if group.memory_max() == u64::MAX {
             return;
         }
@@ -58,7 +57,7 @@ impl Census {
             return;
         }
         // Whoever asks has tried for seconds.
-        let is_own = is_exceeded || group.memory_max() == group.get(Key::MemoryMax);
+        let is_own = is_exceeded || group.memory_max() == group.get(Limit::MemoryMax);
         match &self.outer {
             Some(outer) if !is_own => outer.ask(),
             _ if is_own && !self.is_one_on_its_way() => self.kill_largest(),
@@ -70,8 +69,8 @@ impl Census {
     /// others do not give way.
     fn is_exceeded_for_long(&mut self) -> bool {
         let group = self.group();
-        let (current, max) = (self.current(), group.get(Key::MemoryMax));
-        let others = group.get(Key::Census) + group.inner();
+        let (current, max) = (self.current(), group.get(Limit::MemoryMax));
+        let others = group.get(Notice::Census) + group.inner();
         if current <= max || others == 0 {
             self.rule.exceeded = None;
             return false;
@@ -99,9 +98,6 @@ impl Census {
         say(group, &format!("{pid} ({})", member.stat.name), Some(size), usage);
         self.rule.victim = Some((pid, start, Instant::now()));
         self.rule.exceeded = None;
-        group.set(Key::OomVictim, pid as u64);
-        group.set(Key::OomSize, size);
-        group.set(Key::OomSince, now_ns());
         group.vmstat().add(Item::OomKill, 1);
         // It may have ended.
         let _ = pidfd_send_signal(&victim, Signal::KILL);
@@ -109,7 +105,7 @@ impl Census {
 
     fn candidates(&self) -> Vec<Candidate> {
         let group = self.group();
-        let thousandth = (group.get(Key::MemoryMax) / 1000) as i64;
+        let thousandth = (group.get(Limit::MemoryMax) / 1000) as i64;
         let last = self.rule.victim.map(|(pid, start, _)| (pid, start));
         let claims = Claims::new(&self.slot_pids(), self.members.values());
         let may_die = |pid: &i32, member: &Member| {
@@ -171,9 +167,9 @@ pub(crate) fn say(group: Group, who: &str, size: Option<u64>, usage: u64) {
     });
     warn_line!(
         "uzswap: process {who}{size} is killed: the group outgrew --memory-max {} with nothing left to reclaim (it used {}); raise the limit{}",
-        Size(group.get(Key::MemoryMax)),
+        Size(group.get(Limit::MemoryMax)),
         Size(usage),
-        advice(group.get(Key::Swap) != 0, group.get(Key::SwapMax) != u64::MAX),
+        advice(group.is_on(Tunable::Swap), group.get(Limit::SwapMax) != u64::MAX),
     );
 }
 

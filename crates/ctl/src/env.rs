@@ -1,0 +1,16 @@
+//! How the processes of a group find its files.
+
+use alloc::vec::Vec;
+
+/// The environment variable that names the group file.
+pub const ENV_GROUP: &str = "UZSWAP_GROUP";
+/// Set: what cannot be managed runs on ([`Tunable::AllowUnmanaged`](crate::Tunable)), also where
+/// the group file cannot be read.
+pub const ENV_ALLOW_UNMANAGED: &str = "UZSWAP_ALLOW_UNMANAGED";
+
+/// Where the launcher of the group of this file (a path) keeps descriptors for its processes
+/// (`uzswap_sys::keep`).
+pub fn keeper_path(group: &[u8]) -> Vec<u8> {
+    let stem = group.strip_suffix(b".group").unwrap_or(group);
+    [stem, b".keep"].concat()
+}
