@@ -1,6 +1,6 @@
 //! From the group's words to what is fixed when an engine starts.
 
-use uzswap_ctl::{Group, Limit, Tunable};
+use uzswap_ctl::{Group, Limit, Tunable, defaults};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::{Config, Portions};
 
@@ -14,24 +14,21 @@ pub(crate) fn swap_pages(group: Group) -> u64 {
 /// What the engine of a process is made for.
 pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
     let pages = group.memory_max() / PAGE_SIZE as u64;
-    let staged_target = (pages / 32).clamp(64, 4096);
-    let order_max = group.get(Tunable::FolioOrder).min(9) as u32;
+    let staged_target = defaults::staged_target(pages);
+    let order_max = group.get(Tunable::FolioOrder).min(defaults::FOLIO_ORDER_LIMIT) as u32;
     let portions = Portions::of(pages);
     Config {
         portions: Portions {
             folio_order: portions.folio_order.min(order_max),
             ..portions
         },
-        page_cluster: group.get(Tunable::PageCluster).min(5) as u32,
-        store_batch: group.get(Tunable::StoreBatch).clamp(1, 512) as u32,
-        staging_slots: (staged_target * 2) as u32 + 2048,
+        page_cluster: group.get(Tunable::PageCluster).min(defaults::PAGE_CLUSTER_MAX) as u32,
+        store_batch: group.get(Tunable::StoreBatch).clamp(1, defaults::STORE_BATCH_MAX) as u32,
+        staging_slots: defaults::staging_slots(staged_target),
         staged_target,
-        zswap_segment: (pages / 512).saturating_mul(ZSWAP_REACH).clamp(1 << 10, 1 << 16),
+        zswap_segment: defaults::zswap_segment(pages),
         swap_pages: swap.map_or(0, |swap| swap_pages(group).min(swap.slots())),
         writes_plain: group.is_on(Tunable::SwapPlain),
         pool: group.pool(),
     }
 }
-
-/// Refault distances are told apart up to so many times memory.max.
-const ZSWAP_REACH: u64 = 4;

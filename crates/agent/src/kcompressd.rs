@@ -4,6 +4,7 @@
 //! oldest run, as kswapd itself does, until no more are left than that. They take no part while a fork is under way.
 
 use lock_api::Mutex;
+use uzswap_ctl::defaults::KCOMPRESSD_MAX;
 use uzswap_mm::Worker;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::thread;
@@ -13,7 +14,7 @@ use crate::machine::AgentMachine;
 use crate::pager::Pager;
 
 /// Most of them in one process.
-pub(crate) const THREADS_MAX: usize = 8;
+pub(crate) const THREADS_MAX: usize = KCOMPRESSD_MAX as usize;
 /// Bit of [`Pager::kcompressd_mail`].
 pub(crate) const WORK: u32 = 1;
 

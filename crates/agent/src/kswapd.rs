@@ -11,6 +11,7 @@ mod shares;
 
 use lock_api::MutexGuard;
 use uzswap_acomp::Algorithm;
+use uzswap_ctl::defaults::SWAP_CLUSTER_MAX;
 use uzswap_ctl::{FailKind, Field, Limit, Statistic, Tunable};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
@@ -72,8 +73,7 @@ const COMPACT_SHARE: u64 = 16;
 const COMPACT_MIN: u64 = 64;
 /// Anonymous memory that appears without our doing before the mappings are searched for it.
 const DRIFT_BYTES: usize = 1 << 20;
-/// Folios taken at a time (SWAP_CLUSTER_MAX), pages at most, and the part of the memory to work with that they are at most.
-const FOLIOS_MAX: u32 = 32;
+/// Pages taken at a time at most, and the part of the memory to work with that they are at most.
 const BATCH_MAX: u32 = 512;
 const BATCH_SHARE: u64 = 16;
 /// How long a process whose pages are all shared is short of memory before it breaks sharing: each page that it takes so costs the group memory at first, until
@@ -459,7 +459,7 @@ impl Kswapd {
     /// Pages to take at a time: as many folios as the kernel does, of the size that they are made in, but not much of what there is to work with.
     fn batch(&self) -> u32 {
         let share = (self.pager.memcg.workable_pages() / BATCH_SHARE).min(BATCH_MAX.into()) as u32;
-        (FOLIOS_MAX << self.pager.mm.portions().folio_order).min(share.max(FOLIOS_MAX))
+        (SWAP_CLUSTER_MAX << self.pager.mm.portions().folio_order).min(share.max(SWAP_CLUSTER_MAX))
     }
 
     /// Reclaim from `memory.high` down to the low watermark.

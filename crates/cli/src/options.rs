@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use uzswap_acomp::{Algorithm, Compressor};
-use uzswap_ctl::FailKind;
+use uzswap_ctl::{FailKind, defaults};
+use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
-use uzswap_mm::{SERVERS_MAX, SwapOut};
 
 use crate::size::Size;
 
@@ -58,19 +58,19 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_high: Option<Size>,
     /// Compressor and level: words (twice as fast as lz4 on pages of heaps; others are lz4's), lz4, zstd, zstd-dict (with a dictionary of the program's own pages) or deflate; with -parallel behind the name a batch is spread over the cores
-    #[arg(long, value_name = "NAME[:LVL]", default_value = "words", value_parser = compressor)]
+    #[arg(long, value_name = "NAME[:LVL]", default_value_t = defaults::POOL.compressor, value_parser = compressor)]
     pub(crate) compressor: Compressor,
     /// Compress pages that were not needed for 5 seconds again, with this, at 8 % of a core at most; or 'none'
-    #[arg(long, value_name = "NAME[:LVL]|none", default_value = "zstd:1", value_parser = recompress)]
+    #[arg(long, value_name = "NAME[:LVL]|none", default_value_t = Recompress(defaults::RECOMPRESS), value_parser = recompress)]
     pub(crate) recompress: Recompress,
     /// Pool allocator: zsmalloc, zbud or z3fold
-    #[arg(long, value_name = "NAME", default_value = "zsmalloc", value_parser = zpool)]
+    #[arg(long, value_name = "NAME", default_value_t = defaults::POOL.zpool, value_parser = zpool)]
     pub(crate) zpool: ZpoolType,
     /// Largest share of memory-max that the compressed pool may take [default: 50; 100 without a swap file]
     #[arg(long, value_name = "N", value_parser = percent)]
     pub(crate) max_pool_percent: Option<u64>,
     /// Share of the pool limit to which a full pool is drained before it takes more
-    #[arg(long, value_name = "N", default_value_t = 90, value_parser = percent)]
+    #[arg(long, value_name = "N", default_value_t = defaults::ACCEPT_THRESHOLD_PERCENT, value_parser = percent)]
     pub(crate) accept_threshold_percent: u64,
     /// Swap file or directory for one, or 'none' [default: $TMPDIR or /var/tmp if it is on a disk]
     #[arg(long, value_name = "PATH|none")]
@@ -100,16 +100,16 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
     pub(crate) swap_cache: String,
     /// How large folios leave: whole, split into pages first, or direct to the swap file without zswap
-    #[arg(long, value_name = "whole|split|direct", default_value = "whole", value_parser = swap_out)]
+    #[arg(long, value_name = "whole|split|direct", default_value = defaults::SWAP_OUT.name(), value_parser = swap_out)]
     pub(crate) swapout: SwapOut,
     /// How pages leave the program's memory: moved (Linux 6.8), or copied as on Linux 5.7 to 6.7; auto: moved if they can be
     #[arg(long, value_name = "auto|copy", default_value = "auto", env = "UZSWAP_ISOLATE", value_parser = ["auto", "copy"])]
     pub(crate) isolate: String,
     /// Background compression threads of each process [default: the cores beyond the second, 4 at most]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=8))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=defaults::KCOMPRESSD_MAX))]
     pub(crate) kcompressd: Option<u64>,
     /// Threads of each process that serve faults, where several threads of it fault or a fault brings much [default: one, and one for every two cores, 4 at most]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SERVERS_MAX as u64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=defaults::FAULT_THREADS_MAX))]
     pub(crate) fault_threads: Option<u64>,
     /// Whether threads keep cores awake while faults follow each other closely or the swap file is read; auto: unless the container has a processor quota
     #[arg(long, value_name = "auto|on|off", default_value = "auto", value_parser = ["auto", "on", "off"])]
@@ -118,10 +118,10 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "SIZE", value_parser = folio)]
     pub(crate) folio_max: Option<u64>,
     /// Pages compressed at a time
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=512))]
+    #[arg(long, value_name = "N", default_value_t = defaults::STORE_BATCH, value_parser = clap::value_parser!(u64).range(1..=defaults::STORE_BATCH_MAX))]
     pub(crate) batch: u64,
     /// log2 of the neighbours loaded with a page where faults follow no pattern (0: only the page)
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=5))]
+    #[arg(long, value_name = "N", default_value_t = defaults::PAGE_CLUSTER, value_parser = clap::value_parser!(u64).range(0..=defaults::PAGE_CLUSTER_MAX))]
     pub(crate) page_cluster: u64,
     /// For tests: of 1000 steps of the machine under the engine, make so many fail
     #[arg(long, value_name = "N", hide = true, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=500))]
@@ -222,6 +222,15 @@ impl Recompress {
     /// A word for the group file.
     pub(crate) fn to_word(self) -> u64 {
         self.0.map_or(0, Algorithm::to_word)
+    }
+}
+
+impl std::fmt::Display for Recompress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(algorithm) => algorithm.fmt(f),
+            None => f.write_str("none"),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use uzswap_mm::vmstat::{BUCKETS, Item, OrderItem};
 
 use crate::Failure;
 use crate::group::{self, OpenGroup};
-use crate::options::{RunOptions, SetOptions, StatOptions};
+use crate::options::{Recompress, RunOptions, SetOptions, StatOptions};
 use crate::output::{print, warn_line};
 use crate::setting;
 use crate::size::Size;
@@ -25,10 +25,7 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
     put("group", json!(name));
     put("compressor", json!(group.pool().compressor.to_string()));
     put("zpool", json!(group.pool().zpool.name()));
-    let recompress = group
-        .recompress()
-        .map_or("none".to_owned(), |algorithm| algorithm.to_string());
-    put("recompress", json!(recompress));
+    put("recompress", json!(Recompress(group.recompress()).to_string()));
     put("swapout", json!(group.swap_out().name()));
     put("enabled", json!(group.get(Tunable::Enabled)));
     put("shrinker_enabled", json!(group.get(Tunable::ShrinkerEnabled)));

@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, Limit, Notice, Statistic, Test, Tunable};
-use uzswap_mm::SERVERS_MAX;
-use uzswap_mm::page::PAGE_SIZE;
+use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, Limit, Notice, Statistic, Test, Tunable, defaults};
 use uzswap_sys::Errno;
 use uzswap_sys::file::{File, is_memory_backed};
 use uzswap_sys::launch::{self, FileSizes, Program, Signal, Signals};
@@ -246,8 +244,11 @@ fn default_swap() -> Swap {
 fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) {
     let size = |size: Option<Size>| size.map_or(u64::MAX, |Size(n)| n);
     let has_swap = !matches!(swap, Swap::None);
-    let pool_percent = options.max_pool_percent.unwrap_or(if has_swap { 50 } else { 100 });
-    let folio_order = options.folio_max.unwrap_or_else(|| folio_order(memory_max));
+    let cores = uzswap_sys::thread::cores();
+    let pool_percent = (options.max_pool_percent).unwrap_or(defaults::max_pool_percent(has_swap));
+    let folio_order = options.folio_max.unwrap_or(defaults::folio_order(memory_max));
+    let kcompressd = options.kcompressd.unwrap_or(defaults::kcompressd(cores));
+    let fault_threads = options.fault_threads.unwrap_or(defaults::fault_threads(cores));
     let limits = [
         (Limit::MemoryMax, memory_max),
         (Limit::MemoryHigh, size(options.memory_high)),
@@ -269,11 +270,8 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Tunable::FolioOrder, folio_order),
         (Tunable::PageCluster, options.page_cluster),
         (Tunable::StoreBatch, options.batch),
-        (Tunable::Kcompressd, options.kcompressd.unwrap_or_else(spare_cores)),
-        (
-            Tunable::FaultThreads,
-            options.fault_threads.unwrap_or_else(fault_threads),
-        ),
+        (Tunable::Kcompressd, kcompressd),
+        (Tunable::FaultThreads, fault_threads),
         (Tunable::Spin, u64::from(may_spin(&options.spin))),
         (Tunable::Copies, u64::from(options.isolate == "copy")),
         (Tunable::Swap, u64::from(has_swap)),
@@ -298,27 +296,6 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
     if let Swap::Directory(path) | Swap::File(path) = swap {
         group.set_swap_path(path.as_os_str().as_bytes());
     }
-}
-
-/// Orders up to that of 512K, if memory.max holds so many folios: where faults come in sequence each costs two thread switches, and
-/// what is mapped beyond the need of a program takes the place of something.
-const FOLIO_ORDER_MAX: u64 = 7;
-const FOLIOS: u64 = 512;
-
-fn folio_order(memory_max: u64) -> u64 {
-    let pages = memory_max / PAGE_SIZE as u64;
-    u64::from((pages / FOLIOS).max(1).ilog2()).min(FOLIO_ORDER_MAX)
-}
-
-/// Cores that the program and kswapd leave: each has one.
-fn spare_cores() -> u64 {
-    uzswap_sys::thread::cores().saturating_sub(2).min(4) as u64
-}
-
-/// The program has to run somewhere too; where pages come from the disk, more than one can wait for it.
-fn fault_threads() -> u64 {
-    let cores = uzswap_sys::thread::cores();
-    (1 + cores / 2).min(cores).min(SERVERS_MAX) as u64
 }
 
 /// Where processor time is rationed, what is spent on looking for faults is taken from the program.

@@ -1,15 +1,16 @@
 //! The group file: what the launcher and every agent of a run share.
 //!
-//! | file        | what is in it                                                                      |
-//! |-------------|------------------------------------------------------------------------------------|
-//! | `layout`    | where everything is: parts of the file, its version, what of it is locked          |
-//! | `key`       | words that a group has once, by role: limits, tunables, tests, notices, statistics |
-//! | `field`     | words of each process: what it is charged, and what it tells the others            |
-//! | `group`     | the file as an object: reading and writing words by name, and what follows of them |
-//! | `relatives` | what relatives share is charged once                                               |
-//! | `inner`     | groups inside this one                                                             |
-//! | `fail_kind` | failures that tests can ask for                                                    |
-//! | `env`       | how processes find the file                                                        |
+//! | file        | what is in it                                                                  |
+//! |-------------|--------------------------------------------------------------------------------|
+//! | `layout`    | where everything is: parts of the file, its version, what of it is locked      |
+//! | `key`       | words that a group has once, by role: limits, tunables, tests, ...             |
+//! | `field`     | words of each process: what it is charged, and what it tells the others        |
+//! | `group`     | the file as an object: words by name, and what follows of them                 |
+//! | `relatives` | what relatives share is charged once                                           |
+//! | `inner`     | groups inside this one                                                         |
+//! | `fail_kind` | failures that tests can ask for                                                |
+//! | `defaults`  | what holds where nobody asks for something else                                |
+//! | `env`       | how processes find the file                                                    |
 //!
 //! Who is told what: the launcher writes limits and tunables, agents read them and write what they
 //! are charged. No lock is shared, so nobody waits for anybody here.
@@ -19,6 +20,7 @@
 
 extern crate alloc;
 
+pub mod defaults;
 mod env;
 mod fail_kind;
 mod field;

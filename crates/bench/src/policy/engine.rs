@@ -1,29 +1,24 @@
 //! The engine as a policy: the order in which it takes pages, over a simulated machine.
 
-use uzswap_acomp::Algorithm;
-use uzswap_mm::page::{PageRange, Vpn};
+use uzswap_ctl::defaults::{self, SWAP_CLUSTER_MAX};
+use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::sim::{SimMachine, VecArena};
 use uzswap_mm::swap_table::{LEAF_PAGES, TableMemory};
 use uzswap_mm::vmstat::Item;
-use uzswap_mm::zpool::{PoolKind, ZpoolType};
 use uzswap_mm::{Config, Effort, Fault, Mm, Portions, Worker};
 
 use super::trace::Trace;
 
-/// Fewest pages that the engine can be asked to keep: it takes [`ROUND`] at a time, and some wait for their second chance.
+/// Fewest pages that the engine can be asked to keep: it takes [`SWAP_CLUSTER_MAX`] at a time, as
+/// kswapd does where folios are pages, and some wait for their second chance.
 pub(crate) const CAPACITY_MIN: usize = 256;
 
-/// Pages taken in a round of reclaim, as by kswapd where folios are pages (SWAP_CLUSTER_MAX).
-const ROUND: u32 = 32;
 /// Rounds after which there must be room, and faults after which a page must be there.
 const ROUNDS_MAX: u32 = 1000;
 const TRIES: u32 = 8;
-/// Of the limit, the part that waits for a second chance, as in the agent (`agent/config.rs`), and fewest pages that do: of less
-/// than a round nothing waits, since reclaim stores whole rounds.
-const STAGED_SHARE: usize = 32;
-const STAGED_MIN: usize = 64;
-/// The part up to which refault distances are told apart, as in the agent with a limit of 256 MiB.
-const SEGMENT_SHARE: usize = 64;
+/// Refault distances are told apart as finely, in parts of the limit, as in an agent with this one:
+/// pages.
+const SEGMENT_LIMIT: u64 = (256 << 20) / PAGE_SIZE as u64;
 /// Pages that reclaim takes together if they are old and next to each other.
 const WINDOW: u64 = 64;
 /// More pages of a pool than pages that are stored.
@@ -105,23 +100,21 @@ impl Space {
 
 /// One page a fault, and nothing goes to a device: the order in which pages leave is all that is left.
 fn config(capacity: usize) -> Config {
-    let staged_target = (capacity / STAGED_SHARE).max(STAGED_MIN);
+    let capacity = capacity as u64;
+    let staged_target = defaults::staged_target(capacity);
     Config {
         portions: Portions {
             folio_order: 0,
             give_up: 1,
         },
         page_cluster: 0,
-        store_batch: 8,
-        staging_slots: staged_target as u32 * 2 + 2048,
-        staged_target: staged_target as u64,
-        zswap_segment: (capacity / SEGMENT_SHARE) as u64,
+        store_batch: defaults::STORE_BATCH as u32,
+        staging_slots: defaults::staging_slots(staged_target),
+        staged_target,
+        zswap_segment: capacity * defaults::zswap_segment(SEGMENT_LIMIT) / SEGMENT_LIMIT,
         swap_pages: 0,
         writes_plain: false,
-        pool: PoolKind {
-            zpool: ZpoolType::Zsmalloc,
-            compressor: Algorithm::Words.into(),
-        },
+        pool: defaults::POOL,
     }
 }
 
@@ -181,9 +174,9 @@ impl<'a> Engine<'a> {
             if gauges.resident + gauges.staged <= self.capacity {
                 return;
             }
-            let scan = self.mm.shrink(&mut self.worker, ROUND, Effort::Background);
+            let scan = self.mm.shrink(&mut self.worker, SWAP_CLUSTER_MAX, Effort::Background);
             if scan.is_dry {
-                self.mm.shrink(&mut self.worker, ROUND, Effort::Requested);
+                self.mm.shrink(&mut self.worker, SWAP_CLUSTER_MAX, Effort::Requested);
             }
         }
         panic!("reclaim came to nothing: {:?}", self.mm.gauges());
