@@ -1,9 +1,10 @@
 //! The command line. A contract: other programs call it (DESIGN.md section 5).
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use uzswap_acomp::{Algorithm, Compressor};
 use uzswap_ctl::{FailKind, defaults};
 use uzswap_mm::SwapOut;
@@ -73,8 +74,8 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "N", default_value_t = defaults::ACCEPT_THRESHOLD_PERCENT, value_parser = percent)]
     pub(crate) accept_threshold_percent: u64,
     /// Swap file or directory for one, or 'none' [default: $TMPDIR or /var/tmp if it is on a disk]
-    #[arg(long, value_name = "PATH|none")]
-    pub(crate) swap: Option<PathBuf>,
+    #[arg(long, value_name = "PATH|none", value_parser = PathBufValueParser::new().map(SwapPath::from))]
+    pub(crate) swap: Option<SwapPath>,
     /// Most that the swap file may take
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) swap_max: Option<Size>,
@@ -85,26 +86,26 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     pub(crate) no_writeback: bool,
     /// What goes into the swap file: pages as they are compressed, or plain
-    #[arg(long, value_name = "compressed|plain", default_value = "compressed", value_parser = ["compressed", "plain"])]
-    pub(crate) swap_format: String,
+    #[arg(long, value_name = "compressed|plain", value_enum, default_value_t = SwapFormat::DEFAULT)]
+    pub(crate) swap_format: SwapFormat,
     /// Whether what goes into the swap file is encrypted, with a key that is nowhere but in the processes' memory
-    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
-    pub(crate) encrypt: String,
+    #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::SWAP_ENCRYPTED))]
+    pub(crate) encrypt: OnOff,
     /// Write compressed pages that stay cold back under pressure, before the pool is full
     #[arg(long)]
     pub(crate) shrinker: bool,
     /// Whether the coldest of the pool goes to the swap file when pages are faulted soon after they were stored
-    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
-    pub(crate) balance: String,
+    #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::BALANCE))]
+    pub(crate) balance: OnOff,
     /// Whether stored copies are kept of pages that were loaded and are expected to leave again, unwritten
-    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
-    pub(crate) swap_cache: String,
+    #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::SWAP_CACHE))]
+    pub(crate) swap_cache: OnOff,
     /// How large folios leave: whole, split into pages first, or direct to the swap file without zswap
     #[arg(long, value_name = "whole|split|direct", default_value = defaults::SWAP_OUT.name(), value_parser = swap_out)]
     pub(crate) swapout: SwapOut,
     /// How pages leave the program's memory: moved (Linux 6.8), or copied as on Linux 5.7 to 6.7; auto: moved if they can be
-    #[arg(long, value_name = "auto|copy", default_value = "auto", env = "UZSWAP_ISOLATE", value_parser = ["auto", "copy"])]
-    pub(crate) isolate: String,
+    #[arg(long, value_name = "auto|copy", value_enum, default_value_t = Isolate::Auto, env = "UZSWAP_ISOLATE")]
+    pub(crate) isolate: Isolate,
     /// Background compression threads of each process [default: the cores beyond the second, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=defaults::KCOMPRESSD_MAX))]
     pub(crate) kcompressd: Option<u64>,
@@ -112,8 +113,8 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=defaults::FAULT_THREADS_MAX))]
     pub(crate) fault_threads: Option<u64>,
     /// Whether threads keep cores awake while faults follow each other closely or the swap file is read; auto: unless the container has a processor quota
-    #[arg(long, value_name = "auto|on|off", default_value = "auto", value_parser = ["auto", "on", "off"])]
-    pub(crate) spin: String,
+    #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Spin::Auto)]
+    pub(crate) spin: Spin,
     /// Largest folio: the most memory that one fault maps [default: a 512th of --memory-max, 512K at most]
     #[arg(long, value_name = "SIZE", value_parser = folio)]
     pub(crate) folio_max: Option<u64>,
@@ -175,8 +176,8 @@ pub(crate) struct ReclaimOptions {
     /// How much
     pub(crate) size: Size,
     /// Only write compressed pages back to the swap file
-    #[arg(long, value_name = "zswap", value_parser = ["zswap"])]
-    pub(crate) source: Option<String>,
+    #[arg(long, value_name = "zswap", value_enum)]
+    pub(crate) source: Option<ReclaimSource>,
 }
 
 #[derive(Args)]
@@ -212,6 +213,80 @@ pub(crate) struct DemoChildOptions {
     /// Between writing and reading, wait until this file exists, two minutes at most
     #[arg(long)]
     pub(crate) hold: Option<PathBuf>,
+}
+
+// The variants below have no comments: clap would show them as help.
+
+/// A flag that is on unless it is turned off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnOff {
+    On,
+    Off,
+}
+
+impl OnOff {
+    pub(crate) fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
+impl From<bool> for OnOff {
+    fn from(is_on: bool) -> Self {
+        if is_on { Self::On } else { Self::Off }
+    }
+}
+
+/// What the swap file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SwapFormat {
+    Compressed,
+    Plain,
+}
+
+impl SwapFormat {
+    const DEFAULT: Self = if defaults::SWAP_PLAIN {
+        Self::Plain
+    } else {
+        Self::Compressed
+    };
+}
+
+/// How pages leave the program's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Isolate {
+    Auto,
+    Copy,
+}
+
+/// Whether threads keep cores awake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Spin {
+    Auto,
+    On,
+    Off,
+}
+
+/// What alone is reclaimed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReclaimSource {
+    Zswap,
+}
+
+/// Where the swap file is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SwapPath {
+    None,
+    At(PathBuf),
+}
+
+impl From<PathBuf> for SwapPath {
+    fn from(path: PathBuf) -> Self {
+        if path == Path::new("none") {
+            Self::None
+        } else {
+            Self::At(path)
+        }
+    }
 }
 
 /// What idle pages are compressed with again, if anything.

@@ -4,7 +4,7 @@ use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::agent::{self, Library};
 use crate::census;
 use crate::elf::{self, Found};
 use crate::group::{OpenGroup, c_path};
-use crate::options::{MEMORY_MAX_LEAST, RunOptions};
+use crate::options::{Isolate, MEMORY_MAX_LEAST, RunOptions, Spin, SwapFormat, SwapPath};
 use crate::output::warn_line;
 use crate::size::Size;
 use crate::watch::{self, Watch};
@@ -80,7 +80,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
 
 /// All that a managed program needs.
 fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap) -> Result<Watch, Failure> {
-    crate::doctor::check_machine(options.isolate == "copy")?;
+    crate::doctor::check_machine(options.isolate == Isolate::Copy)?;
     let group = OpenGroup::create(options.name.as_deref())?;
     configure(&group.group, options, memory_max, swap);
     match Library::install(&group.path) {
@@ -192,11 +192,11 @@ fn check_report(options: &RunOptions) -> Result<(), Failure> {
 }
 
 fn choose_swap(options: &RunOptions) -> Result<Swap, Failure> {
-    if options.no_writeback || options.swap.as_deref() == Some(Path::new("none")) {
-        return Ok(Swap::None);
-    }
-    let Some(path) = &options.swap else {
-        return Ok(default_swap());
+    let path = match &options.swap {
+        _ if options.no_writeback => return Ok(Swap::None),
+        Some(SwapPath::None) => return Ok(Swap::None),
+        Some(SwapPath::At(path)) => path,
+        None => return Ok(default_swap()),
     };
     // Programs of the group open it from their own directories.
     let path = std::path::absolute(path).map_err(|e| Failure::new(format!("--swap {}: {e}", path.display())))?;
@@ -263,8 +263,8 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Tunable::MaxPoolPercent, pool_percent),
         (Tunable::AcceptThresholdPercent, options.accept_threshold_percent),
         (Tunable::ShrinkerEnabled, u64::from(options.shrinker)),
-        (Tunable::Balance, u64::from(options.balance == "on")),
-        (Tunable::SwapCache, u64::from(options.swap_cache == "on")),
+        (Tunable::Balance, u64::from(options.balance.is_on())),
+        (Tunable::SwapCache, u64::from(options.swap_cache.is_on())),
         (Tunable::Recompress, options.recompress.to_word()),
         (Tunable::SwapOut, options.swapout as u64),
         (Tunable::FolioOrder, folio_order),
@@ -272,11 +272,11 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Tunable::StoreBatch, options.batch),
         (Tunable::Kcompressd, kcompressd),
         (Tunable::FaultThreads, fault_threads),
-        (Tunable::Spin, u64::from(may_spin(&options.spin))),
-        (Tunable::Copies, u64::from(options.isolate == "copy")),
+        (Tunable::Spin, u64::from(may_spin(options.spin))),
+        (Tunable::Copies, u64::from(options.isolate == Isolate::Copy)),
         (Tunable::Swap, u64::from(has_swap)),
-        (Tunable::SwapEncrypted, u64::from(options.encrypt == "on")),
-        (Tunable::SwapPlain, u64::from(options.swap_format == "plain")),
+        (Tunable::SwapEncrypted, u64::from(options.encrypt.is_on())),
+        (Tunable::SwapPlain, u64::from(options.swap_format == SwapFormat::Plain)),
         (Tunable::SwapPathIsFile, u64::from(matches!(swap, Swap::File(_)))),
         (Tunable::AllowUnmanaged, u64::from(options.allow_unmanaged)),
     ];
@@ -299,10 +299,11 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
 }
 
 /// Where processor time is rationed, what is spent on looking for faults is taken from the program.
-fn may_spin(option: &str) -> bool {
+fn may_spin(option: Spin) -> bool {
     match option {
-        "auto" => !quota::is_set(),
-        option => option == "on",
+        Spin::Auto => !quota::is_set(),
+        Spin::On => true,
+        Spin::Off => false,
     }
 }
 
