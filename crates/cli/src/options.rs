@@ -10,6 +10,7 @@ use uzswap_ctl::{FailKind, defaults};
 use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
 
+use crate::setting;
 use crate::size::Size;
 
 /// The least that a limit may be: the staging range, the swap table and the agent's own buffers of one process.
@@ -184,9 +185,7 @@ pub(crate) struct ReclaimOptions {
 pub(crate) struct SetOptions {
     /// Name of the group
     pub(crate) group: String,
-    /// KEY=VALUE: memory.max, memory.high, memory.swap.max, memory.zswap.max, memory.zswap.writeback, enabled, compressor, zpool,
-    /// recompress, shrinker_enabled, balance, swap_cache, swapout, max_pool_percent, accept_threshold_percent
-    #[arg(required = true)]
+    #[arg(required = true, help = setting::help())]
     pub(crate) settings: Vec<String>,
 }
 
