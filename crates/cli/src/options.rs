@@ -13,9 +13,6 @@ use uzswap_mm::zpool::ZpoolType;
 use crate::setting;
 use crate::size::Size;
 
-/// The least that a limit may be: the staging range, the swap table and the agent's own buffers of one process.
-pub(crate) const MEMORY_MAX_LEAST: u64 = 4 << 20;
-
 /// zswap in user space: run unmodified programs in a fraction of their memory
 #[derive(Parser)]
 #[command(name = "uzswap", version, about)]

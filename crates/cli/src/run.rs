@@ -17,7 +17,7 @@ use crate::agent::{self, Library};
 use crate::census;
 use crate::elf::{self, Found};
 use crate::group::{OpenGroup, c_path};
-use crate::options::{Isolate, MEMORY_MAX_LEAST, RunOptions, Spin, SwapFormat, SwapPath};
+use crate::options::{Isolate, RunOptions, Spin, SwapFormat, SwapPath};
 use crate::output::warn_line;
 use crate::size::Size;
 use crate::watch::{self, Watch};
@@ -154,8 +154,8 @@ fn refuse_exec(error: Errno, cmd: &str) -> u8 {
 
 fn check_limits(options: &RunOptions) -> Result<u64, Failure> {
     let Size(max) = options.memory_max.unwrap_or(Size(u64::MAX));
-    if max < MEMORY_MAX_LEAST {
-        let least = Size(MEMORY_MAX_LEAST);
+    if max < defaults::MEMORY_MAX_LEAST {
+        let least = Size(defaults::MEMORY_MAX_LEAST);
         return Err(Failure::new(format!(
             "--memory-max {}: the least that a program can start with is {least}",
             max_as_given(max)

@@ -1,8 +1,9 @@
 //! KEY=VALUE, as `uzswap set` takes it.
 
+use uzswap_ctl::defaults::MEMORY_MAX_LEAST;
 use uzswap_ctl::{Limit, Setting, Tunable};
 
-use crate::options::{self, MEMORY_MAX_LEAST};
+use crate::options;
 use crate::size::Size;
 
 /// What can be changed in a running group.

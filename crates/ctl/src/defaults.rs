@@ -41,6 +41,10 @@ pub const PAGE_CLUSTER_MAX: u64 = 5;
 /// Folios that a round of reclaim takes, as the kernel's.
 pub const SWAP_CLUSTER_MAX: u32 = 32;
 
+/// The least that `memory.max` may be: the staging range, the swap table and the agent's own
+/// buffers of one process.
+pub const MEMORY_MAX_LEAST: u64 = 4 << 20;
+
 /// The part of `memory.max` that the pool may have: without a device there is nowhere else to go.
 pub const fn max_pool_percent(has_swap: bool) -> u64 {
     if has_swap { 50 } else { 100 }
