@@ -381,3 +381,86 @@ fn group_name(text: &str) -> Result<String, String> {
     }
     Ok(text.to_owned())
 }
+
+#[cfg(test)]
+mod test {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn run(options: &[&str]) -> Result<RunOptions, String> {
+        let words = [&["uzswap", "run"], options, &["--", "cmd"]].concat();
+        match Cli::try_parse_from(words).map(|cli| cli.command) {
+            Ok(Command::Run(options)) => Ok(*options),
+            Ok(_) => panic!("not `uzswap run`"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// What the help says of an option of `uzswap run`.
+    fn help(option: &str) -> String {
+        let cli = Cli::command();
+        let run = cli.find_subcommand("run").unwrap();
+        let option = run.get_arguments().find(|arg| arg.get_long() == Some(option));
+        option.unwrap().get_help().unwrap().to_string()
+    }
+
+    #[test]
+    fn options_that_are_not_given_are_the_defaults() {
+        let run = run(&[]).unwrap();
+        assert_eq!(
+            (run.compressor, run.zpool),
+            (defaults::POOL.compressor, defaults::POOL.zpool)
+        );
+        assert_eq!(run.recompress.0, defaults::RECOMPRESS);
+        assert_eq!(run.swapout, defaults::SWAP_OUT);
+        assert!(run.balance.is_on() && run.swap_cache.is_on() && run.encrypt.is_on());
+        assert_eq!((run.swap_format, run.spin), (SwapFormat::Compressed, Spin::Auto));
+        assert_eq!(run.accept_threshold_percent, defaults::ACCEPT_THRESHOLD_PERCENT);
+        assert_eq!(
+            (run.batch, run.page_cluster),
+            (defaults::STORE_BATCH, defaults::PAGE_CLUSTER)
+        );
+        assert_eq!((run.swap, run.folio_max, run.kcompressd), (None, None, None));
+    }
+
+    /// Where it is not clap who says so.
+    #[test]
+    fn the_help_names_the_defaults() {
+        let [without, with] = [false, true].map(defaults::max_pool_percent);
+        let pool = format!("[default: {with}; {without} without a swap file]");
+        assert!(help("max-pool-percent").ends_with(&pool));
+        let kcompressd = format!("{} at most]", defaults::kcompressd(usize::MAX));
+        assert!(help("kcompressd").ends_with(&kcompressd));
+        let fault_threads = format!("{} at most]", defaults::fault_threads(usize::MAX - 1));
+        assert!(help("fault-threads").ends_with(&fault_threads));
+        let largest = 4 << defaults::folio_order(u64::MAX);
+        assert!(help("folio-max").ends_with(&format!("{largest}K at most]")));
+        assert_eq!(folio("2M"), Ok(defaults::FOLIO_ORDER_LIMIT));
+    }
+
+    #[test]
+    fn one_of_few_words_is_taken_as_it_is_written() {
+        let run_with = |option, word| run(&[option, word]).unwrap();
+        assert!(!run_with("--balance", "off").balance.is_on());
+        assert_eq!(run_with("--swap-format", "plain").swap_format, SwapFormat::Plain);
+        assert_eq!(run_with("--isolate", "copy").isolate, Isolate::Copy);
+        assert_eq!(run_with("--spin", "on").spin, Spin::On);
+        assert_eq!(run_with("--swap", "none").swap, Some(SwapPath::None));
+        let path = PathBuf::from("./none");
+        assert_eq!(run_with("--swap", "./none").swap, Some(SwapPath::At(path)));
+        for (option, word, rule) in [
+            ("--balance", "ON", "[possible values: on, off]"),
+            ("--encrypt", "yes", "[possible values: on, off]"),
+            ("--spin", "", "[possible values: auto, on, off]"),
+            ("--isolate", "move", "[possible values: auto, copy]"),
+            ("--swap-format", "raw", "[possible values: compressed, plain]"),
+        ] {
+            let error = run(&[option, word]).err().unwrap();
+            assert!(
+                error.contains(option) && error.contains(word) && error.contains(rule),
+                "{error}"
+            );
+        }
+    }
+}
