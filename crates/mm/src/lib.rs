@@ -66,7 +66,9 @@ pub mod zpool;
 mod test;
 
 pub use config::{Config, SwapOut};
-pub use fork::change::{Change, Changes};
+pub use flight::event::Change;
+pub use flight::underway::SERVERS_MAX;
+pub use fork::change::Changes;
 pub use gauges::Gauges;
 pub use mm::Mm;
 pub use pages::staging::UNIT;
@@ -74,7 +76,6 @@ pub use pages::swap_slots::PinId;
 pub use pages::swap_table;
 pub use policy::portions::Portions;
 pub use reclaim::vmscan::{Effort, Scan};
-pub use swapin::bring::SERVERS_MAX;
 pub use swapin::fault::Fault;
 pub use upkeep::dictionary::DictionaryTraining;
 pub use upkeep::recompress::Idle;

@@ -10,7 +10,8 @@ use crate::flight::Flight;
 use crate::machine::Machine;
 use crate::page::PAGE_SIZE;
 use crate::pages::{Pages, swap_slots};
-use crate::policy::{Policy, portions};
+use crate::policy::Policy;
+use crate::policy::portions::{Current, Portions};
 use crate::vmstat::{Item, Vmstat};
 use crate::zpool::{Arena, PoolKind};
 
@@ -20,7 +21,7 @@ pub struct Mm<R, M: Machine> {
     pub(crate) machine: M,
     pub(crate) stat: Vmstat,
     pub(crate) config: Config,
-    pub(crate) portions: portions::Current,
+    pub(crate) portions: Current,
     /// resident + staged + pool, in pages, as of the last change; read without the lock by the limit checks.
     pub(crate) usage: AtomicU64,
     /// Faults that want the lock: reclaim, which takes it again and again, lets them go first.
@@ -84,15 +85,15 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// An engine that manages nothing yet.
     pub fn new(machine: M, arena: M::Arena, config: Config, stat: Vmstat) -> Self {
         let inner = Inner {
-            pages: Pages::new(&machine, arena, &config),
-            policy: Policy::new(&config),
+            pages: Pages::new(machine.table_memory(), arena, &config),
+            policy: Policy::new(config.writes_plain),
             flight: Flight::default(),
         };
         Self {
             inner: Mutex::new(inner),
             machine,
             stat,
-            portions: portions::Current::new(config.portions),
+            portions: Current::new(config.portions),
             config,
             usage: AtomicU64::new(0),
             waiting_faults: AtomicU32::new(0),
@@ -254,5 +255,41 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Whether there is a device and pages may go there.
     pub(crate) fn drains(&self) -> bool {
         self.pages.slots.is_present() && self.policy.may_write_back
+    }
+}
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// `pages` are there to work with, from the next time on that this is said, if it is more than before. To be said now and then, by one thread.
+    pub fn fit_portions(&self, pages: u64) {
+        let portions = Portions::of(pages).min(self.config.portions);
+        self.portions.set(portions);
+    }
+
+    /// Pages mapped that can leave, and staged. `None`: too many are staged, so that some were in the portions of before, and are stored so.
+    pub fn workable_pages(&self) -> Option<u64> {
+        self.with(|inner| {
+            let (reclaimable, staged) = (inner.reclaimable(), inner.pages.staging.frames());
+            (staged <= reclaimable).then_some(reclaimable + staged)
+        })
+    }
+
+    /// How much may move at a time.
+    pub fn portions(&self) -> Portions {
+        let [now, before] = self.portions.both();
+        now.min(before)
+    }
+
+    /// How much room must be left for.
+    pub fn portions_expected(&self) -> Portions {
+        let [now, before] = self.portions.both();
+        now.max(before)
+    }
+
+    /// log2 of the pages that one fault loads at most: a cluster of neighbours, or as many as a folio has while faults follow a pattern.
+    pub(crate) fn load_order_max(&self) -> u32 {
+        match self.config.page_cluster {
+            0 => 0,
+            cluster => cluster.max(self.portions().folio_order),
+        }
     }
 }

@@ -128,7 +128,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             Some(_) => return true,
         }
         self.pages.staging.taken_back(slot);
-        self.publish_resident(vpn);
+        self.pages.publish_resident(vpn);
         true
     }
 }

@@ -1,13 +1,16 @@
 //! What somebody does without the engine's lock.
 
 pub(crate) mod departing;
+pub(crate) mod event;
+pub(crate) mod freeze_log;
 pub(crate) mod leaving;
+pub(crate) mod underway;
 
-use crate::fork::Log;
 use crate::pages::range_set::RangeSet;
-use crate::swapin::bring::Underway;
 use departing::Departing;
+use freeze_log::Log;
 use leaving::Leaving;
+use underway::Underway;
 
 /// What is not at rest.
 #[derive(Default)]

@@ -9,24 +9,14 @@ use alloc::vec::Vec;
 use lock_api::RawMutex;
 
 use crate::flight::departing::Departure;
-use crate::fork::Log;
+use crate::flight::event::Change;
+use crate::flight::freeze_log::Log;
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
 use crate::zpool::Arena;
 use crate::{Held, Inner, Mm};
-
-/// A change of the program's mappings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The contents of a range are dropped (or, with MADV_FREE, may be): missing pages read as zeros.
-    Remove(PageRange),
-    /// A range is unmapped.
-    Unmap(PageRange),
-    /// A range has other addresses now.
-    Remap { from: PageRange, to: Vpn },
-}
 
 /// The lock, held while events are read and applied.
 pub struct Changes<'a, R, M: Machine>(pub(crate) Held<'a, R, M>);
@@ -186,7 +176,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
         });
         for vpn in cached {
-            self.publish_resident(vpn);
+            self.pages.publish_resident(vpn);
         }
     }
 
@@ -203,7 +193,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             let slot = match word {
                 Slot::Resident { tag, note, .. } => Slot::Resident {
                     order: 0,
-                    tag: self.lru_add(Lru::of_resident(tag), vpn, 0),
+                    tag: self.pages.lru_add(Lru::of_resident(tag), vpn, 0),
                     note,
                 },
                 // A writeback in flight finds its mark gone and gives its slots back.
@@ -248,7 +238,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             if pages > 0 {
                 // Folios of at most one staging unit: adopted memory is of unknown temperature.
                 for chunk in (0..pages).step_by(crate::UNIT as usize) {
-                    self.publish_resident_run(start.add(chunk), (pages - chunk).min(u64::from(crate::UNIT)));
+                    self.pages
+                        .publish_resident_run(start.add(chunk), (pages - chunk).min(u64::from(crate::UNIT)));
                 }
             }
             start = end.add(u64::from(pages == 0));

@@ -6,12 +6,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use lock_api::RawMutex;
-
-use crate::Inner;
-use crate::pages::stored::{SETTLED_TAGS, TAGS};
+use crate::pages::stored::{SETTLED_TAGS, Stored, TAGS};
 use crate::pages::swap_table::entry::{Slot, ZTAG_BITS, ZswapEntry};
-use crate::zpool::Arena;
 
 /// Looks at a page's age until the oldest ones are looked for again: that goes over all tags.
 const LOOKS: u32 = 256;
@@ -84,32 +80,30 @@ impl Ages {
     }
 }
 
-impl<R: RawMutex, A: Arena> Inner<R, A> {
+impl Stored {
     /// Whether a stored page with this tag is among the oldest: of so many pages, one. `None`: nobody knows.
     pub(crate) fn is_among_oldest(&mut self, tag: u32, one_in: u64) -> Option<bool> {
-        if self.pages.stored.ages.looks == 0 {
-            self.pages.stored.ages.looks = LOOKS;
-            self.pages.stored.ages.oldest = self.find_oldest(one_in);
+        if self.ages.looks == 0 {
+            self.ages.looks = LOOKS;
+            self.ages.oldest = self.find_oldest(one_in);
         }
-        self.pages.stored.ages.looks -= 1;
-        match self.pages.stored.ages.oldest {
+        self.ages.looks -= 1;
+        match self.ages.oldest {
             Oldest::Unknown => None,
             Oldest::Rested => Some(is_rested(tag)),
-            Oldest::Since(first) => {
-                Some(is_rested(tag) || self.pages.stored.recent.age(tag) >= self.pages.stored.recent.age(first))
-            }
+            Oldest::Since(first) => Some(is_rested(tag) || self.recent.age(tag) >= self.recent.age(first)),
         }
     }
 
     fn find_oldest(&self, one_in: u64) -> Oldest {
-        let (rested, recent) = self.pages.stored.ages.totals();
+        let (rested, recent) = self.ages.totals();
         let wanted = (rested + recent) / one_in;
         if rested > 0 && rested >= wanted {
             return Oldest::Rested;
         }
         let mut pages = rested;
-        for tag in self.pages.stored.recent.tags_by_age() {
-            pages += u64::from(self.pages.stored.ages.live[tag as usize]);
+        for tag in self.recent.tags_by_age() {
+            pages += u64::from(self.ages.live[tag as usize]);
             if pages > wanted {
                 return match pages <= wanted * 2 {
                     true => Oldest::Since(tag),

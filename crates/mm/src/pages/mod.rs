@@ -1,6 +1,7 @@
 //! Where every page is.
 
 pub(crate) mod ages;
+pub(crate) mod block;
 pub(crate) mod counts;
 pub(crate) mod list_lru;
 pub(crate) mod publish;
@@ -14,7 +15,6 @@ pub mod swap_table;
 mod valid;
 
 use crate::config::Config;
-use crate::machine::Machine;
 use crate::zpool::{Arena, Pools};
 use counts::Counts;
 use list_lru::{LruList, SEGMENT_PAGES};
@@ -22,7 +22,7 @@ use range_set::RangeSet;
 use staging::Staging;
 use stored::Stored;
 use swap_slots::SwapSlots;
-use swap_table::SwapTable;
+use swap_table::{SwapTable, TableMemory};
 
 /// Every page's word, and what the words stand for.
 pub(crate) struct Pages<R, A: Arena> {
@@ -41,9 +41,9 @@ pub(crate) struct Pages<R, A: Arena> {
 
 impl<R: lock_api::RawMutex, A: Arena> Pages<R, A> {
     /// Nothing is managed yet.
-    pub(crate) fn new(machine: &impl Machine, arena: A, config: &Config) -> Self {
+    pub(crate) fn new(table: TableMemory, arena: A, config: &Config) -> Self {
         Self {
-            table: SwapTable::new(machine.table_memory()),
+            table: SwapTable::new(table),
             managed: RangeSet::default(),
             counts: Counts::default(),
             lru: resident::TAGS.map(|tags| LruList::new(tags, SEGMENT_PAGES)),

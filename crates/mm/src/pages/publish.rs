@@ -9,9 +9,9 @@ use lock_api::RawMutex;
 
 use crate::page::{PageRange, Vpn};
 use crate::pages::Pages;
+use crate::pages::block::Kept;
 use crate::pages::counts::Counts;
 use crate::pages::swap_table::entry::{Blob, CachedEntry, Slot, ZswapEntry};
-use crate::swapin::swap_cache::Kept;
 use crate::zpool::Arena;
 
 impl<R: RawMutex, A: Arena> Pages<R, A> {

@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::page::{PageRange, Vpn};
-use crate::swapin::swap_cache::Kept;
+use crate::pages::block::Kept;
 
 /// Slots in a unit.
 pub const UNIT: u32 = 16;

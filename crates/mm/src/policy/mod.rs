@@ -1,5 +1,6 @@
 //! What is worth it.
 
+pub(crate) mod keep;
 pub(crate) mod locality;
 pub(crate) mod portions;
 pub(crate) mod readahead;
@@ -7,7 +8,6 @@ pub(crate) mod shrinker;
 pub(crate) mod workingset;
 pub(crate) mod worth;
 
-use crate::config::Config;
 use locality::Locality;
 use readahead::Streams;
 use shrinker::Shrinker;
@@ -54,7 +54,7 @@ pub(crate) struct Sharing {
 
 impl Policy {
     /// Nothing was seen yet.
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(writes_plain: bool) -> Self {
         Self {
             streams: Streams::default(),
             locality: Locality::default(),
@@ -64,7 +64,7 @@ impl Policy {
             shrinker: Shrinker::default(),
             victims: Victims::default(),
             sharing: Sharing::default(),
-            writes_plain: config.writes_plain,
+            writes_plain,
             may_write_back: true,
         }
     }

@@ -6,11 +6,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use lock_api::RawMutex;
-
-use crate::Mm;
-use crate::machine::Machine;
-
 /// Folios that the memory to work with must hold at least.
 const FOLIOS_MIN: u64 = 64;
 /// The part of it that may be frames whose pages are in the pool already, and the most pages of that.
@@ -46,7 +41,7 @@ impl Portions {
 
     /// The greater of either.
     #[must_use]
-    fn max(self, other: Self) -> Self {
+    pub(crate) fn max(self, other: Self) -> Self {
         Self {
             folio_order: self.folio_order.max(other.folio_order),
             give_up: self.give_up.max(other.give_up),
@@ -80,47 +75,17 @@ impl Current {
         }
     }
 
-    fn both(&self) -> [Portions; 2] {
+    pub(crate) fn both(&self) -> [Portions; 2] {
         // Relaxed: each holds for as long as it takes to say the next.
         [&self.now, &self.before].map(|word| Portions::from_word(word.load(Ordering::Relaxed)))
     }
 }
 
-impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// `pages` are there to work with, from the next time on that this is said, if it is more than before. To be said now and then, by one thread.
-    pub fn fit_portions(&self, pages: u64) {
-        let portions = Portions::of(pages).min(self.config.portions);
-        let Current { now, before } = &self.portions;
-        before.store(now.load(Ordering::Relaxed), Ordering::Relaxed);
-        now.store(portions.to_word(), Ordering::Relaxed);
-    }
-
-    /// Pages mapped that can leave, and staged. `None`: too many are staged, so that some were in the portions of before, and are stored so.
-    pub fn workable_pages(&self) -> Option<u64> {
-        self.with(|inner| {
-            let (reclaimable, staged) = (inner.reclaimable(), inner.pages.staging.frames());
-            (staged <= reclaimable).then_some(reclaimable + staged)
-        })
-    }
-
-    /// How much may move at a time.
-    pub fn portions(&self) -> Portions {
-        let [now, before] = self.portions.both();
-        now.min(before)
-    }
-
-    /// How much room must be left for.
-    pub fn portions_expected(&self) -> Portions {
-        let [now, before] = self.portions.both();
-        now.max(before)
-    }
-
-    /// log2 of the pages that one fault loads at most: a cluster of neighbours, or as many as a folio has while faults follow a pattern.
-    pub(crate) fn load_order_max(&self) -> u32 {
-        match self.config.page_cluster {
-            0 => 0,
-            cluster => cluster.max(self.portions().folio_order),
-        }
+impl Current {
+    /// They are `portions`, from the next time on that this is said if that is more.
+    pub(crate) fn set(&self, portions: Portions) {
+        self.before.store(self.now.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.now.store(portions.to_word(), Ordering::Relaxed);
     }
 }
 

@@ -11,17 +11,6 @@
 //! There are no youngest pages to be seen where the hot ones nearly fit: what reclaim takes is wanted again while it is staged. So where more is taken
 //! back than is stored, that counts as well. And what came from the device without a fault ([`crate::swapin::read_along`]) has as many of the oldest go there.
 
-use core::sync::atomic::Ordering;
-
-use lock_api::RawMutex;
-
-use crate::machine::Machine;
-use crate::pages::swap_table::entry::Slot;
-use crate::vmstat::Item;
-use crate::worker::Worker;
-use crate::zpool::Arena;
-use crate::{Inner, Mm};
-
 /// Entries that a fault of one of the youngest is good for: about twice as many as a page of the pool holds.
 const ENTRIES_PER_REFAULT: i64 = 8;
 /// Loads from the pool that a read from the device costs.
@@ -32,11 +21,11 @@ const HASTE: i64 = 4;
 /// Loads that this is seen by.
 const REMEMBERED: i64 = 1024;
 /// Of the pool, the part that is weighed at either end: one in so many.
-const PART: u64 = 8;
+pub(crate) const PART: u64 = 8;
 /// Parts that pages on the device are counted in, as chances are taken of them.
 const SENT_PART: u64 = 256;
 /// Pages of the device's slots, each, at most.
-const PAGES_PER_SLOT: u64 = 2;
+pub(crate) const PAGES_PER_SLOT: u64 = 2;
 /// Entries sent on in a round (SWAP_CLUSTER_MAX).
 const ROUND: i64 = 32;
 /// The balance stays within this: what was long ago counts little.
@@ -63,14 +52,14 @@ pub(crate) struct Balance {
 
 impl Balance {
     /// A page of the pool is faulted, which is one of the youngest, one of the oldest, or both.
-    fn note_load(&mut self, is_youngest: bool, is_oldest: bool) {
+    pub(crate) fn note_load(&mut self, is_youngest: bool, is_oldest: bool) {
         let (gain, loss) = (i64::from(is_youngest), READ_COST * i64::from(is_oldest));
         self.remember(gain, loss);
         let entries = ENTRIES_PER_REFAULT * if self.is_clear() { HASTE } else { 1 };
         self.owed = (self.owed + entries * gain - ENTRIES_PER_REFAULT * loss).clamp(LEAST, MOST);
     }
 
-    fn remember(&mut self, gain: i64, loss: i64) {
+    pub(crate) fn remember(&mut self, gain: i64, loss: i64) {
         self.gained += gain;
         self.lost += loss;
         if self.gained + self.lost >= REMEMBERED {
@@ -80,12 +69,12 @@ impl Balance {
     }
 
     /// Whether next to nothing speaks for the pool as it is.
-    fn is_clear(&self) -> bool {
+    pub(crate) fn is_clear(&self) -> bool {
         self.gained >= REMEMBERED / 4 && self.lost < self.gained / CLEAR
     }
 
     /// A page is read from the device, which holds about `on_device`: as likely as they are many it was one of those that were sent on.
-    fn note_read(&mut self, on_device: u64) {
+    pub(crate) fn note_read(&mut self, on_device: u64) {
         let all = (on_device * SENT_PART).max(self.sent).max(1);
         let loss = ENTRIES_PER_REFAULT * READ_COST * (self.sent * SENT_PART / all) as i64 / SENT_PART as i64;
         self.owed = (self.owed - loss).max(LEAST);
@@ -94,7 +83,7 @@ impl Balance {
     }
 
     /// A staged page was taken back. Where more of them are than are stored, each counts as one of the youngest.
-    fn note_restored(&mut self, pages: u64) {
+    pub(crate) fn note_restored(&mut self, pages: u64) {
         self.note_taken(0, pages);
         // A run of them is a scan that has turned round, and one fault.
         if pages == 1 && self.restored > self.stored {
@@ -116,13 +105,13 @@ impl Balance {
     }
 
     /// Entries to send on in this round of reclaim.
-    fn due(&self) -> u32 {
+    pub(crate) fn due(&self) -> u32 {
         let is_due = self.owed.max(self.exchanged) >= ROUND;
         if is_due { ROUND as u32 } else { 0 }
     }
 
     /// So many were sent on.
-    fn note_sent(&mut self, pages: u64) {
+    pub(crate) fn note_sent(&mut self, pages: u64) {
         // What cannot be sent now cannot be soon.
         if self.exchanged >= ROUND {
             self.exchanged -= ROUND;
@@ -130,77 +119,6 @@ impl Balance {
         }
         self.owed -= ROUND;
         self.sent += pages * SENT_PART;
-    }
-}
-
-impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Whether the pool gives way.
-    pub fn set_balance(&self, enabled: bool) {
-        self.balances.store(enabled, Ordering::Relaxed);
-    }
-
-    /// Have the pool give way to the working set. Returns how many entries went to the device.
-    pub(crate) fn give_way(&self, worker: &mut Worker<M>) -> u64 {
-        if !self.balances.load(Ordering::Relaxed) {
-            return 0;
-        }
-        let owed = self.with_for_reclaim(|inner| match inner.drains() && !inner.shares_pool() {
-            true => inner.policy.balance.due(),
-            // What a relative has too frees nothing when it goes to the device.
-            false => 0,
-        });
-        if owed == 0 {
-            return 0;
-        }
-        let written = self.writeback(worker, owed);
-        self.with(|inner| inner.policy.balance.note_sent(written));
-        self.stat.add(Item::WorkingsetWb, written);
-        written
-    }
-}
-
-impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// Stored pages but those of one word; those on the device are a guess.
-    pub(crate) fn stored(&self) -> u64 {
-        self.pages.pool.objects() + self.pages.slots.in_use() * PAGES_PER_SLOT
-    }
-
-    /// Staged pages had their second chance.
-    pub(crate) fn weigh_restored(&mut self, pages: u64) {
-        if self.drains() && !self.shares_pool() {
-            self.policy.balance.note_restored(pages);
-        }
-    }
-
-    /// A stored page is faulted: `slot` says where it was.
-    pub(crate) fn weigh(&mut self, slot: Slot) {
-        if !self.drains() || self.shares_pool() {
-            return;
-        }
-        let entry = match slot {
-            Slot::Zswap(entry) => entry,
-            Slot::Swap(_) => {
-                return self
-                    .policy
-                    .balance
-                    .note_read(self.pages.slots.in_use() * PAGES_PER_SLOT);
-            }
-            Slot::None
-            | Slot::Resident { .. }
-            | Slot::Cached(_)
-            | Slot::Staged { .. }
-            | Slot::Filled { .. }
-            | Slot::Bad => return,
-        };
-        let Some(is_oldest) = self.is_among_oldest(entry.tag, PART) else {
-            return;
-        };
-        let gained = self.pages.pool.pages() / PART;
-        let is_youngest = self.refault_distance(slot).is_some_and(|distance| distance <= gained);
-        // One whose neighbour was loaded would have been passed over.
-        self.policy
-            .balance
-            .note_load(is_youngest, is_oldest && !entry.referenced);
     }
 }
 

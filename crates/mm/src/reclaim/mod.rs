@@ -1,7 +1,10 @@
 //! A page leaves.
 
+mod give_way;
+mod shrink_zswap;
 mod spent;
 pub(crate) mod swap_out;
+mod victims;
 pub(crate) mod vmscan;
 pub(crate) mod writeback;
 pub(crate) mod zswap;

@@ -400,7 +400,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         while left > 0 {
             let Some(run) = batch.room(self, left).filter(|_| !scan.again) else {
                 scan.again = true;
-                return self.publish_resident_run(vpn, u64::from(left));
+                return self.pages.publish_resident_run(vpn, u64::from(left));
             };
             let slot = run.slot + run.len;
             let tried = left.min(most);
@@ -455,31 +455,31 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             Stop::Busy => {
                 mm.stat.add(Item::ReclaimBusy, 1);
                 if self.policy.sharing.shares {
-                    self.publish_folio(Lru::Shared, vpn, 0);
+                    self.pages.publish_folio(Lru::Shared, vpn, 0);
                 } else {
                     remember(&mut scan.shared, vpn);
-                    self.publish_resident(vpn);
+                    self.pages.publish_resident(vpn);
                 }
             }
             Stop::Unmovable | Stop::Present => {
                 mm.stat.add(Item::ReclaimUnmovable, 1);
                 if self.policy.sharing.shares && !mm.machine.copies() {
                     // A relative may have it too, which copying does not ask.
-                    self.publish_folio(Lru::Shared, vpn, 0);
+                    self.pages.publish_folio(Lru::Shared, vpn, 0);
                 } else {
                     remember(&mut scan.unmovable, vpn);
-                    self.publish_resident(vpn);
+                    self.pages.publish_resident(vpn);
                 }
             }
             Stop::Needed => {
                 mm.stat.add(Item::ReclaimNeeded, 1);
                 scan.needed += 1;
                 self.policy.victims.is_last_needed = true;
-                self.publish_folio(Lru::Unevictable, vpn, 0);
+                self.pages.publish_folio(Lru::Unevictable, vpn, 0);
             }
             Stop::Again | Stop::NoMemory => {
                 scan.again = true;
-                self.publish_resident_run(vpn, u64::from(left));
+                self.pages.publish_resident_run(vpn, u64::from(left));
                 return left;
             }
         }

@@ -226,16 +226,19 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         let len = if writes_plain { PAGE_SIZE } else { entry.len as usize };
         let Some(at) = write.room(len) else { return false };
         // A checksum goes along with a compressed block, but what seals a page on the device would seal a damaged one too.
-        let packed = self.pages.pool.with_block(&entry, |block| match writes_plain {
-            true => worker.decompress(block).then(|| {
-                worker.page_to_io(at);
-                Codec::Raw
-            }),
-            false => block.is_page_intact().then(|| {
-                worker.io().bytes_mut(at + len)[at..].copy_from_slice(block.bytes);
-                block.codec
-            }),
-        });
+        let packed = self
+            .pages
+            .pool
+            .with_block(entry.handle, entry.len, |block| match writes_plain {
+                true => worker.decompress(block).then(|| {
+                    worker.page_to_io(at);
+                    Codec::Raw
+                }),
+                false => block.is_page_intact().then(|| {
+                    worker.io().bytes_mut(at + len)[at..].copy_from_slice(block.bytes);
+                    block.codec
+                }),
+            });
         let Some(codec) = packed else {
             write.len = at;
             mm.stat.add(Item::DecompressFail, 1);

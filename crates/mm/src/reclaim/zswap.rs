@@ -19,11 +19,11 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, Vpn};
+use crate::pages::block::Kept;
 use crate::pages::resident::Lru;
 use crate::pages::staging::StagedRun;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
 use crate::reclaim::spent::Spent;
-use crate::swapin::swap_cache::Kept;
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
 use crate::worker::lane::Outcome;
@@ -234,7 +234,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 Some(kept) => self
                     .pages
                     .pool
-                    .with_block(&kept.entry(), |block| worker.push_kept(block)),
+                    .with_block(kept.handle(), kept.len(), |block| worker.push_kept(block)),
                 None => worker.outcomes.push(Outcome::Pending { note }),
             }
         }
@@ -370,7 +370,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         let is_back = mm.machine.move_in(slot, vpn, 1).pages == 1;
         if is_back {
             self.pages.staging.taken_back(slot);
-            self.publish_folio(lru, vpn, 0);
+            self.pages.publish_folio(lru, vpn, 0);
         }
         is_back
     }

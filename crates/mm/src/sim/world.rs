@@ -9,8 +9,9 @@ use lock_api::RawMutex;
 use uzswap_acomp::Algorithm;
 
 use super::{SimMachine, VecArena};
+use crate::flight::underway::Bring;
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
-use crate::swapin::bring::{Bring, Brought};
+use crate::swapin::bring::Brought;
 use crate::swapin::fault::Step;
 use crate::vmstat::Item;
 use crate::zpool::{PoolKind, ZpoolType};

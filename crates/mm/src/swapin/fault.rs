@@ -3,13 +3,14 @@
 use lock_api::RawMutex;
 use uzswap_acomp::Codec;
 
+use crate::flight::underway::{Bring, Load, Read, Zeros};
 use crate::machine::{Done, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::pages::stored;
 use crate::pages::swap_table::entry::{Blob, Slot, ZswapEntry};
 use crate::policy::locality::{Span, Worth};
 use crate::policy::readahead::{Ahead, Window};
-use crate::swapin::bring::{Bring, Load, Read, ZEROS, Zeros};
+use crate::swapin::bring::ZEROS;
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
 use crate::zpool::Arena;
@@ -185,7 +186,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
                 Slot::Zswap(entry) => self
                     .pages
                     .pool
-                    .with_block(&entry, |block| worker.push_load(page, block)),
+                    .with_block(entry.handle, entry.len, |block| worker.push_load(page, block)),
                 Slot::Filled { word } => worker.push_filled(page, word),
                 Slot::Swap(blob) if page == vpn || along.is_none() => worker.push_read(page, blob),
                 Slot::Swap(blob) if along == Some(blob.codec) => worker.push_along(page, blob),
@@ -259,7 +260,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         let mm = self.mm;
         match stop {
             Stop::Again | Stop::NoMemory => return Fault::Retry,
-            Stop::Present if adopt => self.publish_resident(vpn),
+            Stop::Present if adopt => self.pages.publish_resident(vpn),
             // Unmapped or replaced since: the thread looks again and finds what is there now.
             Stop::Present | Stop::Unmovable | Stop::Missing | Stop::Busy | Stop::Needed => {}
         }
@@ -289,7 +290,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         for i in 0..done.pages {
             self.pages.staging.taken_back(slot + i);
         }
-        self.publish_active_run(vpn, u64::from(done.pages));
+        self.pages.publish_active_run(vpn, u64::from(done.pages));
         if done.pages == 0 && matches!(done.stop, Some(Stop::Again | Stop::NoMemory)) {
             return Fault::Retry;
         }
@@ -307,7 +308,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             if let Some(stop) = copied.stop {
                 return self.not_mapped(vpn, stop, true);
             }
-            self.publish_active_run(vpn, 1);
+            self.pages.publish_active_run(vpn, 1);
         }
         self.weigh_restored(pages);
         Fault::Served

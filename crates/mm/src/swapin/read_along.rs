@@ -20,20 +20,12 @@ use uzswap_acomp::Codec;
 use crate::config::SwapOut;
 use crate::machine::Machine;
 use crate::page::Vpn;
-use crate::pages::swap_table::entry::{Blob, Slot, ZswapEntry};
-use crate::swapin::swap_cache::Kept;
+use crate::pages::block::Kept;
+use crate::pages::swap_table::entry::{Slot, ZswapEntry};
 use crate::vmstat::Item;
 use crate::worker::Worker;
 use crate::zpool::Arena;
 use crate::{Held, Inner, Mm};
-
-/// A page that is read along.
-pub(crate) struct Along {
-    pub(crate) page: Vpn,
-    pub(crate) blob: Blob,
-    /// Where its block begins, behind those of the load, once it was read and opened.
-    pub(crate) at: Option<usize>,
-}
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Whether a pool of so many pages takes what is read along, and gives as many pages away for it.
@@ -88,9 +80,9 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
 mod test {
     use super::*;
     use crate::Effort;
+    use crate::flight::underway::{Bring, Load};
     use crate::policy::readahead::Window;
     use crate::sim::{ARENA_PAGES, BASE, PAGES, World};
-    use crate::swapin::bring::{Bring, Load};
     use crate::swapin::fault::{Fault, Step};
 
     type Sim = World<parking_lot::RawMutex>;

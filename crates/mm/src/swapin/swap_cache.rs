@@ -31,19 +31,20 @@
 //! no memory that there is would have kept them; and those in a pool that a forked relative has too (`shared`). (Pages that are touched at random are better off with the memory that their blocks
 //! would take.) They are a list of their own (`resident`). One that is faulted while it is staged is RESIDENT from then on.
 
-use core::num::NonZeroU64;
 use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
 
 use crate::machine::{Machine, Stop};
 use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
+use crate::pages::block::Kept;
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
+use crate::policy::keep::Keep;
 use crate::policy::readahead::Window;
 use crate::swapin::fault::Fault;
 use crate::vmstat::Item;
-use crate::zpool::{Arena, Handle};
+use crate::zpool::Arena;
 use crate::{Held, Inner, Mm};
 
 /// Blocks are kept while the pool is below so many sixteenths of its limit: what is stored must not go to the device for them.
@@ -58,85 +59,6 @@ const UNPROTECT_ORDERS: [u32; 2] = [4, 7];
 /// A page that leaves unwritten is worth one point, one that was written to costs one. A write that has to wait costs the time that a whole window of
 /// protected pages gains (docs/speed.md): whoever has to let it is as likely as not bringing the rest of the window.
 const WRITE_FAULT_POINTS: i32 = 128;
-
-/// Where a block is and how long: in a word, since every staging slot has room for one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kept(NonZeroU64);
-
-const LEN_BITS: u32 = 13;
-const _: () = assert!(Handle::BITS + LEN_BITS <= 64 && PAGE_SIZE < 1 << LEN_BITS);
-
-impl Kept {
-    /// A block of 1 to 4096 bytes.
-    pub(crate) fn new(handle: Handle, len: u32) -> Self {
-        match NonZeroU64::new(handle.to_bits() << LEN_BITS | u64::from(len)) {
-            Some(bits) => Self(bits),
-            None => unreachable!("no block is empty"),
-        }
-    }
-
-    /// The block of a page, if it has one. Only as a whole does it say which: the length names the size class, and blocks of two classes
-    /// may have the same handle.
-    pub(crate) fn of(slot: Slot) -> Option<Self> {
-        match slot {
-            Slot::Zswap(ZswapEntry { handle, len, .. }) | Slot::Cached(CachedEntry { handle, len, .. }) => {
-                Some(Self::new(handle, len))
-            }
-            Slot::None
-            | Slot::Resident { .. }
-            | Slot::Staged { .. }
-            | Slot::Filled { .. }
-            | Slot::Swap(_)
-            | Slot::Bad => None,
-        }
-    }
-
-    pub(crate) fn handle(self) -> Handle {
-        Handle::from_bits(self.0.get() >> LEN_BITS)
-    }
-
-    pub(crate) fn len(self) -> u32 {
-        self.0.get() as u32 & ((1 << LEN_BITS) - 1)
-    }
-
-    /// As an entry that says where the block is, and nothing else.
-    pub(crate) fn entry(self) -> ZswapEntry {
-        ZswapEntry {
-            handle: self.handle(),
-            len: self.len(),
-            writeback: false,
-            referenced: false,
-            tag: 0,
-        }
-    }
-}
-
-/// Whether blocks may be kept.
-#[derive(Clone, Copy)]
-pub(crate) struct Keep {
-    /// `--swap-cache`.
-    is_on: bool,
-    /// The pool has room for blocks that may not be needed.
-    has_room: bool,
-    /// Pages whose blocks are kept are mapped protected.
-    protects: bool,
-}
-
-impl Keep {
-    /// What was decided before the load, as far as it holds still.
-    pub(crate) fn and(self, now: Self) -> Self {
-        Self {
-            is_on: self.is_on && now.is_on,
-            has_room: self.has_room && now.has_room,
-            ..self
-        }
-    }
-
-    /// Whether what is loaded is mapped protected from writing.
-    pub(crate) fn protects(self) -> bool {
-        self.protects
-    }
-}
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Whether blocks are kept. If not, those that are kept go at once.
@@ -192,14 +114,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 let is_shared = |kept: &Kept| self.pages.pool.is_inherited(kept.handle(), kept.len() as usize);
                 let costs_nothing = keep.is_on && self.policy.sharing.shares && kept.as_ref().is_some_and(is_shared);
                 let word = if !costs_nothing && distance.is_some_and(|distance| distance <= self.reclaimable()) {
-                    let tag = *active.get_or_insert_with(|| self.lru_add(Lru::Active, vpn, order));
+                    let tag = *active.get_or_insert_with(|| self.pages.lru_add(Lru::Active, vpn, order));
                     Slot::Resident { order, tag, note: 0 }
                 } else if let Some(kept) = kept.filter(|_| keep.has_room || costs_nothing) {
                     let (handle, len) = (kept.handle(), kept.len());
-                    let tag = *cached.get_or_insert_with(|| self.lru_add(Lru::Cached, vpn, order));
+                    let tag = *cached.get_or_insert_with(|| self.pages.lru_add(Lru::Cached, vpn, order));
                     Slot::Cached(CachedEntry { handle, len, tag })
                 } else {
-                    let tag = *resident.get_or_insert_with(|| self.lru_add(Lru::Inactive, vpn, order));
+                    let tag = *resident.get_or_insert_with(|| self.pages.lru_add(Lru::Inactive, vpn, order));
                     Slot::Resident { order, tag, note: 0 }
                 };
                 self.pages.publish(page, word);
@@ -211,7 +133,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn note_written(&mut self, vpn: Vpn) {
         if self.flight.frozen.is_none() && matches!(self.pages.table.lookup(vpn), Slot::Cached(_)) {
             self.note_leaving(false);
-            self.publish_resident(vpn);
+            self.pages.publish_resident(vpn);
         }
     }
 
@@ -253,7 +175,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             };
             for vpn in entry.pages() {
                 if self.pages.table.lookup(vpn).is_cached_as(entry.tag) {
-                    self.publish_resident(vpn);
+                    self.pages.publish_resident(vpn);
                     dropped += 1;
                 }
             }

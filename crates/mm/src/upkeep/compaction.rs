@@ -11,7 +11,7 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
-use crate::swapin::swap_cache::Kept;
+use crate::pages::block::Kept;
 use crate::vmstat::Item;
 use crate::zpool::{Arena, PoolRef};
 use crate::{Inner, Mm};

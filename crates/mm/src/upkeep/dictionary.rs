@@ -105,7 +105,9 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             if let Slot::Zswap(entry) = self.pages.table.lookup(vpn)
                 && (entry.len as usize) < PAGE_SIZE
             {
-                self.pages.pool.with_block(&entry, |block| worker.push_load(vpn, block));
+                self.pages
+                    .pool
+                    .with_block(entry.handle, entry.len, |block| worker.push_load(vpn, block));
             }
             if worker.loads() >= wanted {
                 return;

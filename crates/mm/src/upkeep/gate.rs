@@ -66,7 +66,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             && Lru::of_resident(tag) == Lru::Shared
             && self.flight.frozen.is_none()
         {
-            self.publish_resident(vpn);
+            self.pages.publish_resident(vpn);
         }
     }
 }
@@ -92,7 +92,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
                 None => runs.push(PageRange::new(vpn, 1)),
             }
         });
-        written.into_iter().for_each(|vpn| self.publish_resident(vpn));
+        written.into_iter().for_each(|vpn| self.pages.publish_resident(vpn));
         // What is refused otherwise is not one mapping of ours any more.
         runs.into_iter()
             .all(|run| !matches!(mm.machine.protect(run), Some(Stop::Again | Stop::NoMemory)))

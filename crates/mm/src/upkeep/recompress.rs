@@ -17,12 +17,10 @@ use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::list_lru::LruEntry;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
 use crate::vmstat::Item;
-use crate::worker::{IO_PAGES, Worker};
+use crate::worker::{RECLAIM_PAGES, Worker};
 use crate::zpool::{Arena, PoolKind};
 use crate::{Held, Inner, Mm};
 
-/// Pages of a round at most.
-pub(crate) const ROUND: usize = IO_PAGES / 4;
 /// Bytes by which a block must become shorter to be worth moving.
 const GAIN_MIN: usize = 64;
 
@@ -114,7 +112,9 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             if pages.len() == room {
                 return false;
             }
-            self.pages.pool.with_block(&entry, |block| worker.push_load(vpn, block));
+            self.pages
+                .pool
+                .with_block(entry.handle, entry.len, |block| worker.push_load(vpn, block));
             self.pages.remark(
                 vpn,
                 Slot::Zswap(ZswapEntry {
@@ -136,7 +136,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         worker.begin_loads();
         let room = worker.load_room();
         while let Some((folio, time)) = self.pages.stored.recent.oldest() {
-            if time > idle.since_ns || !self.take_folio(worker, folio, room.min(ROUND), &mut pages) {
+            if time > idle.since_ns || !self.take_folio(worker, folio, room.min(RECLAIM_PAGES), &mut pages) {
                 break;
             }
             self.pages.stored.recent.pop_oldest();

@@ -11,11 +11,11 @@ use core::ops::Range;
 use uzswap_acomp::{Codec, Context};
 
 use super::{Worker, decompress, fill, open, slice};
+use crate::flight::underway::Along;
+use crate::flight::underway::SERVERS_MAX;
 use crate::machine::{Done, IoBuffer, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn, fingerprint};
 use crate::pages::swap_table::entry::Blob;
-use crate::swapin::bring::SERVERS_MAX;
-use crate::swapin::read_along::Along;
 use crate::zpool::Block;
 
 /// Pieces of a load at most.

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use uzswap_acomp::{Algorithm, Codec, Compressor, Context};
 
 use crate::checksum;
+use crate::flight::underway::Along;
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::swap_table::entry::Blob;
-use crate::swapin::read_along::Along;
 use crate::worker::lane::{COMPRESSED_MAX, Lane, Outcome, context};
 use crate::zpool::{Block, PoolKind};
 
@@ -21,6 +21,8 @@ use load::{Load, PIECES_MAX, Piece};
 
 /// Pages of a worker's I/O buffer at least.
 pub(crate) const IO_PAGES: usize = 64;
+/// Pages that are loaded at a time for anything but a fault (recompression).
+pub(crate) const RECLAIM_PAGES: usize = IO_PAGES / 4;
 
 /// One thread's working memory.
 pub struct Worker<M: Machine> {
@@ -107,7 +109,7 @@ impl<M: Machine> Worker<M> {
 
     /// As [`new`](Self::new), for a thread that does anything but that: it looks at a few pages at a time.
     pub fn for_reclaim(config: &crate::Config, machine: &M) -> Self {
-        Self::with_room(config, machine, crate::upkeep::recompress::ROUND)
+        Self::with_room(config, machine, RECLAIM_PAGES)
     }
 
     fn with_room(config: &crate::Config, machine: &M, load_pages: usize) -> Self {

@@ -10,7 +10,6 @@ use uzswap_acomp::Codec;
 use super::Unlock;
 use super::{Allocator, Arena, Block, Handle, POOLS_MAX, PoolFull, PoolKind, Zpool};
 use crate::page::PAGE_SIZE;
-use crate::pages::swap_table::entry::ZswapEntry;
 
 pub(super) struct Pool<R, A: Arena> {
     pub(super) allocator: Allocator<R, A>,
@@ -191,10 +190,10 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
         }
     }
 
-    /// Look at a stored page.
-    pub fn with_block<T>(&self, entry: &ZswapEntry, f: impl FnOnce(Block<'_>) -> T) -> T {
-        let codec = self.codec(entry);
-        self.with(entry.handle, entry.len as usize, |bytes, fingerprint| {
+    /// Look at a stored page, an object of `len` bytes.
+    pub fn with_block<T>(&self, handle: Handle, len: u32, f: impl FnOnce(Block<'_>) -> T) -> T {
+        let codec = self.codec(handle, len as usize);
+        self.with(handle, len as usize, |bytes, fingerprint| {
             f(Block {
                 codec,
                 bytes,
@@ -232,11 +231,11 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
         self.of(handle).kind
     }
 
-    /// How an entry is read.
-    fn codec(&self, entry: &ZswapEntry) -> Codec {
-        match entry.len as usize {
+    /// How an object is read.
+    fn codec(&self, handle: Handle, len: usize) -> Codec {
+        match len {
             PAGE_SIZE => Codec::Raw,
-            _ => self.kind(entry.handle).compressor.algorithm.codec(),
+            _ => self.kind(handle).compressor.algorithm.codec(),
         }
     }
 

@@ -13,7 +13,6 @@ use proptest::prelude::*;
 use super::pools::Pool;
 use super::*;
 use crate::page::PAGE_SIZE;
-use crate::pages::swap_table::entry::ZswapEntry;
 use crate::sim::VecArena;
 use crate::test::config;
 
@@ -309,16 +308,6 @@ fn density_after_freeing_70_percent() {
     }
 }
 
-fn entry(handle: Handle, len: usize) -> ZswapEntry {
-    ZswapEntry {
-        handle,
-        len: len as u32,
-        writeback: false,
-        referenced: false,
-        tag: 0,
-    }
-}
-
 /// A page that is stored as it is has no checksum behind it: its fingerprint is kept beside the pool.
 #[test]
 fn a_page_that_changes_in_the_pool_is_told_from_what_was_stored() {
@@ -333,10 +322,10 @@ fn a_page_that_changes_in_the_pool_is_told_from_what_was_stored() {
         let handles: Vec<Handle> = pages.iter().map(store).collect();
         pools.free(handles[3], PAGE_SIZE);
         let small = pools.store(&[1; 100]).unwrap();
-        let fingerprint = |entry: &ZswapEntry| pools.with_block(entry, |block| block.fingerprint);
-        assert_eq!(fingerprint(&entry(small, 100)), None, "{zpool}");
+        let fingerprint = |handle, len| pools.with_block(handle, len, |block| block.fingerprint);
+        assert_eq!(fingerprint(small, 100), None, "{zpool}");
         for (i, handle) in handles.iter().enumerate().filter(|(i, _)| *i != 3) {
-            pools.with_block(&entry(*handle, PAGE_SIZE), |block| {
+            pools.with_block(*handle, PAGE_SIZE as u32, |block| {
                 assert!(block.bytes == pages[i] && block.is_page_intact(), "{zpool}: page {i}");
                 let mut bytes = block.bytes.to_vec();
                 bytes[i * 500] ^= 1;

@@ -1,0 +1,118 @@
+//! Which resident folio leaves next, of the lists that there are ([`resident`](crate::pages::resident)).
+
+use lock_api::RawMutex;
+
+use crate::machine::Machine;
+use crate::page::Vpn;
+use crate::pages::list_lru::{LruEntry, LruList};
+use crate::pages::resident::Lru;
+use crate::pages::swap_table::entry::Slot;
+use crate::zpool::Arena;
+use crate::{Inner, Mm};
+
+/// Active pages leave when the others are fewer than one in so many of the resident pages.
+const ACTIVE_SHARE: u64 = 16;
+/// Cached ones leave first when they are more than one in so many.
+const CACHED_SHARE: u64 = 8;
+
+/// Of so many folios that leave, one is looked for among those that did not compress.
+const UNEVICTABLE_SHARE: u32 = 64;
+
+impl<R: RawMutex, M: Machine> Mm<R, M> {
+    /// When the resident pages that would leave next came, or proved that they are wanted, by the clock of the machine.
+    pub fn oldest(&self) -> Option<u64> {
+        self.with(|inner| inner.oldest())
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    /// Entries that [`pop_coldest`](Self::pop_coldest) gets at, stale ones included.
+    pub(crate) fn lru_len(&self) -> usize {
+        let all: usize = self.pages.lru.iter().map(LruList::len).sum();
+        match self.policy.sharing.shares {
+            true => all - self.pages.lru[Lru::Shared as usize].len(),
+            false => all,
+        }
+    }
+
+    /// Resident pages but for those that do not leave because a relative has them: what memory there is to work with.
+    pub(crate) fn reclaimable(&self) -> u64 {
+        match self.policy.sharing.shares {
+            true => self.pages.counts.resident - self.pages.counts.shared,
+            false => self.pages.counts.resident,
+        }
+    }
+
+    /// Whether active pages leave next: the others are few.
+    fn is_active_due(&self) -> bool {
+        let evictable = self.reclaimable() - self.pages.counts.unevictable;
+        (evictable - self.pages.counts.active) * ACTIVE_SHARE < evictable
+    }
+
+    /// When what [`pop_coldest`](Self::pop_coldest) takes next was added.
+    pub(crate) fn oldest(&mut self) -> Option<u64> {
+        let is_active_due = self.is_active_due();
+        let mut of = |lru: Lru| self.pages.lru[lru as usize].oldest().map(|(_, time)| time);
+        match is_active_due {
+            true => of(Lru::Active),
+            false => [of(Lru::Inactive), of(Lru::Cached)].into_iter().flatten().min(),
+        }
+    }
+
+    /// Take the folio whose turn it is to leave off its list; one that does not compress if nothing else is left and the caller
+    /// is desperate. The caller checks its words.
+    pub(crate) fn pop_coldest(&mut self, is_desperate: bool) -> Option<(Lru, LruEntry)> {
+        if !self.policy.sharing.shares
+            && let Some(entry) = self.pages.lru[Lru::Shared as usize].pop_oldest()
+        {
+            return Some((Lru::Shared, entry));
+        }
+        self.policy.victims.pops = self.policy.victims.pops.wrapping_add(1);
+        // With a device there is a place for what does not compress, but not for what must stay.
+        let leaves = self.drains() && !self.policy.victims.is_last_needed;
+        if (leaves || self.policy.victims.pops.is_multiple_of(UNEVICTABLE_SHARE))
+            && let Some(entry) = self.pages.lru[Lru::Unevictable as usize].pop_oldest()
+        {
+            self.policy.victims.is_last_needed = false;
+            return Some((Lru::Unevictable, entry));
+        }
+        let [first, last] = if self.is_active_due() {
+            [Lru::Active, Lru::Inactive]
+        } else {
+            [Lru::Inactive, Lru::Active]
+        };
+        self.pop_from(first)
+            .or_else(|| self.pop_from(last))
+            .or_else(|| is_desperate.then(|| self.pop_from(Lru::Unevictable))?)
+    }
+
+    /// As [`pop_coldest`](Self::pop_coldest), from the active list or from the other two.
+    fn pop_from(&mut self, lru: Lru) -> Option<(Lru, LruEntry)> {
+        let lru = match lru {
+            Lru::Active | Lru::Shared | Lru::Unevictable => lru,
+            Lru::Inactive | Lru::Cached if self.pages.counts.cached * CACHED_SHARE > self.reclaimable() => Lru::Cached,
+            Lru::Inactive | Lru::Cached => {
+                let [inactive, cached] = [Lru::Inactive, Lru::Cached].map(|lru| self.pages.lru[lru as usize].oldest());
+                match (inactive, cached) {
+                    (Some((_, inactive)), Some((_, cached))) if cached < inactive => Lru::Cached,
+                    (None, _) => Lru::Cached,
+                    (Some(_), _) => Lru::Inactive,
+                }
+            }
+        };
+        self.pages.lru[lru as usize].pop_oldest().map(|entry| (lru, entry))
+    }
+
+    /// Whether a page is resident and in the older half of a list whose pages leave first.
+    pub(crate) fn is_old(&self, vpn: Vpn) -> bool {
+        match self.pages.table.lookup(vpn) {
+            Slot::Resident { tag, .. } => match Lru::of_resident(tag) {
+                Lru::Inactive | Lru::Cached => self.pages.lru[Lru::Inactive as usize].is_old(tag),
+                Lru::Shared => !self.policy.sharing.shares,
+                Lru::Active | Lru::Unevictable => false,
+            },
+            Slot::Cached(entry) => self.pages.lru[Lru::Cached as usize].is_old(entry.tag),
+            _ => false,
+        }
+    }
+}
