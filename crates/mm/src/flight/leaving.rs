@@ -18,13 +18,7 @@
 
 use alloc::vec::Vec;
 
-use lock_api::RawMutex;
-
-use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
-use crate::pages::swap_table::entry::Slot;
-use crate::zpool::Arena;
-use crate::{Held, Inner, Mm};
 
 /// Pages that are copied before they are dropped: they are resident twice meanwhile. And runs of them.
 pub(crate) const PAGES_MAX: u64 = 64;
@@ -33,8 +27,8 @@ const RUNS_MAX: usize = 32;
 /// The pages that are leaving.
 #[derive(Default)]
 pub(crate) struct Leaving {
-    runs: Vec<PageRange>,
-    pages: u64,
+    pub(crate) runs: Vec<PageRange>,
+    pub(crate) pages: u64,
 }
 
 impl Leaving {
@@ -53,7 +47,7 @@ impl Leaving {
     }
 
     /// Pages at the beginning of the last run.
-    fn remove(&mut self, run: PageRange) {
+    pub(crate) fn remove(&mut self, run: PageRange) {
         self.pages -= run.pages();
         if let Some(last) = self.runs.last_mut() {
             last.start = run.end;
@@ -65,70 +59,5 @@ impl Leaving {
 
     pub(crate) fn contains(&self, vpn: Vpn) -> bool {
         self.runs.iter().any(|run| run.start <= vpn && vpn < run.end)
-    }
-}
-
-impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Have those that are leaving go. Returns how many refused.
-    pub(crate) fn give_up_leaving(&self, isolation: &M::Isolation) -> u64 {
-        let mut refused = 0;
-        while let Some(run) = self.with(|inner| inner.next_leaving()) {
-            let mut kept = self.machine.give_up(isolation, run);
-            refused += kept.len() as u64;
-            loop {
-                self.with(|inner| {
-                    self.machine.gave_up();
-                    kept.retain(|vpn| !inner.settle_kept(*vpn));
-                    if kept.is_empty() {
-                        inner.flight.leaving.remove(run);
-                    }
-                });
-                if kept.is_empty() {
-                    break;
-                }
-            }
-        }
-        refused
-    }
-}
-
-impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// Pages that are leaving and have lost nothing but their frames: what lost its word meanwhile is not ours to drop.
-    fn next_leaving(&mut self) -> Option<PageRange> {
-        loop {
-            let run = self.flight.leaving.runs.last().copied()?;
-            let is_staged = |vpn: &Vpn| matches!(self.pages.table.lookup(*vpn), Slot::Staged { .. });
-            let lost = run.iter().take_while(|vpn| !is_staged(vpn)).count() as u64;
-            if lost > 0 {
-                self.flight.leaving.remove(PageRange::new(run.start, lost));
-                continue;
-            }
-            let staged = run.iter().take_while(is_staged).count() as u64;
-            return Some(PageRange::new(run.start, staged));
-        }
-    }
-}
-
-impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    /// A page that refused to be dropped, or was dropped at first and refused then: its copy is given back unless it is there.
-    /// False: not now.
-    fn settle_kept(&mut self, vpn: Vpn) -> bool {
-        let machine = &self.mm.machine;
-        let Slot::Staged { slot, .. } = self.pages.table.lookup(vpn) else {
-            return true;
-        };
-        match machine
-            .with_staged(&[slot], |pages| machine.copy_in(vpn, pages[0], true))
-            .stop
-        {
-            // It may be mapped: were it left staged, nobody would ever fault it, and what is written to it would be lost.
-            Some(Stop::Again | Stop::NoMemory | Stop::Busy) => return false,
-            Some(Stop::Present) | None => machine.drop_staged(&[(slot, 1)]),
-            // Unmapped, which is about to be reported.
-            Some(_) => return true,
-        }
-        self.pages.staging.taken_back(slot);
-        self.pages.publish_resident(vpn);
-        true
     }
 }

@@ -1,5 +1,6 @@
 //! A page leaves.
 
+mod copy_out;
 mod give_way;
 mod shrink_zswap;
 mod spent;
