@@ -1,8 +1,9 @@
-//! A checksum of the page behind each compressed block: what comes out is what went in, or the page is lost loudly.
+//! A checksum of the page behind each compressed block: what comes out is what went in, or the page
+//! is lost loudly.
 //!
-//! It is of the page and not of the block, so it holds for all that happens in between: the compressors, the pool, the
-//! swap device, and a block that was taken for another. Pages that are stored as they are have no room for one; on the device the
-//! cipher's tag covers them.
+//! It is of the page and not of the block, so it holds for all that happens in between: the
+//! compressors, the pool, the swap device, and a block that was taken for another. Pages that are
+//! stored as they are have no room for one; on the device the cipher's tag covers them.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -13,7 +14,8 @@ fn of(page: &[u8]) -> [u8; LEN] {
     (xxh3_64(page) as u32).to_le_bytes()
 }
 
-/// Put the checksum of `page` behind its block, the first `len` bytes of `room`. The length with it; `None`: it does not fit.
+/// Put the checksum of `page` behind its block, the first `len` bytes of `room`. The length with
+/// it; `None`: it does not fit.
 pub(crate) fn append(room: &mut [u8], len: usize, page: &[u8]) -> Option<usize> {
     room.get_mut(len..len + LEN)?.copy_from_slice(&of(page));
     Some(len + LEN)

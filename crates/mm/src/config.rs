@@ -3,7 +3,8 @@
 use crate::policy::portions::Portions;
 use crate::zpool::PoolKind;
 
-/// How folios leave (`--swapout`): for comparison, as the kernel can be built with and without THP_SWAP.
+/// How folios leave (`--swapout`): for comparison, as the kernel can be built with and without
+/// THP_SWAP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum SwapOut {
@@ -45,7 +46,8 @@ impl SwapOut {
 pub struct Config {
     /// How much moves at a time at most (`--folio-max`).
     pub portions: Portions,
-    /// log2 of the pages read from the swap device, or loaded from zswap, at once (`--page-cluster`).
+    /// log2 of the pages read from the swap device, or loaded from zswap, at once
+    /// (`--page-cluster`).
     pub page_cluster: u32,
     /// Pages compressed between two publications (`--batch`).
     pub store_batch: u32,
@@ -53,7 +55,8 @@ pub struct Config {
     pub staging_slots: u32,
     /// Frames that wait for a second chance in steady state.
     pub staged_target: u64,
-    /// Pages stored in a segment of the lists of stored folios: refault distances are told apart up to 512 of them.
+    /// Pages stored in a segment of the lists of stored folios: refault distances are told apart up
+    /// to 512 of them.
     pub zswap_segment: u64,
     /// Pages of the swap device; 0: there is none.
     pub swap_pages: u64,
@@ -63,12 +66,13 @@ pub struct Config {
     pub pool: PoolKind,
 }
 
-/// log2 of the pages that are worth loading from the pool at once out of sequence, where a block costs as much as the next.
+/// log2 of the pages that are worth loading from the pool at once out of sequence, where a block
+/// costs as much as the next.
 const POOL_CLUSTER_MAX: u32 = 2;
 
 impl Config {
-    /// log2 of the pages that are loaded together out of sequence, if they are worth it. A read of the device costs as much as many
-    /// pages.
+    /// log2 of the pages that are loaded together out of sequence, if they are worth it. A read of
+    /// the device costs as much as many pages.
     pub(crate) fn cluster(&self, is_on_device: bool) -> u32 {
         match is_on_device {
             true => self.page_cluster,

@@ -1,39 +1,48 @@
 //! The engine: where every page of a process is, and how it gets from one place to another.
 //!
-//! Safe Rust without system calls: it meets pages, disk and time through [`machine::Machine`]. The agent joins it to
-//! userfaultfd; [`sim`] joins it to vectors, for tests and Miri.
+//! Safe Rust without system calls: it meets pages, disk and time through [`machine::Machine`]. The
+//! agent joins it to userfaultfd; [`sim`] joins it to vectors, for tests and Miri. A fault and a
+//! reclaimed page are followed step by step in ARCHITECTURE.md.
 //!
-//! # The chains
+//! # Folders, along the way of a page
 //! ```text
-//! fault      Mm::fault -> begin_fault: SwapTable::lookup -> staged: Machine::move_in | zswap, device: take_along | nothing: zeros, UNDERWAY
-//!              -> bring: (Machine::read_swap, open_swap,) Worker::bring_loads, Machine::copy_in -> publish_brought: SwapTable::publish
-//! reclaim    Mm::shrink -> isolate (LruList, Machine::move_out, publish STAGED) -> store_oldest (Worker::compress_batch,
-//!              Pools::store, publish ZSWAP, give_up_spent, Machine::drop_staged)
-//! swap-out   Mm::shrink, zswap shut -> swap_out_oldest -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
-//! writeback  Mm::writeback -> oldest entries, as they are -> SwapSlots::alloc, Machine::write_swap -> publish SWAP
-//! recompress Mm::recompress -> oldest idle entries -> decompress, compress again -> Pools::store_as -> publish ZSWAP
-//! dictionary Mm::train_dictionary -> blocks of stored pages -> decompress -> acomp::Training
-//! compaction Mm::compact -> Pools::begin_compaction -> SwapTable::for_each -> Pools::relocate, publish ZSWAP
-//! events     Mm::change -> the words of the range are dropped or moved
-//! fork       Mm::freeze -> faults are served without a change, all changes are logged -> Mm::thaw | the child starts
+//! pages      where every page is: words, lists, staging slots; publish.rs alone changes words
+//! flight     what somebody does without the lock: brings, copies out, a fork's log
+//! policy     what is worth it: numbers in, decisions out
+//! swapin     a page comes: a fault, its window, what is read along, a write to a protected page
+//! reclaim    a page leaves: isolated, stored, swapped out, written back
+//! upkeep     compaction, recompression, dictionaries, what relatives share
+//! fork       the engine stands still; changes of the mappings
+//! worker     the threads' buffers: lanes that compress, pieces that load
+//! zpool      zsmalloc, zbud, z3fold behind one interface
+//! sim        a machine of vectors, golden runs
 //! ```
+//! No folder imports one that imports it.
 //!
-//! # Locking
-//! One lock, [`Mm`]'s, protects all of it (the swap table has locks of its own for whoever comes without it). It is held
-//! while frames are moved (microseconds), never while pages are compressed or decompressed or the device is used. Stores,
-//! writeback and recompression therefore come in halves: the first marks the words (`busy`, `writeback`), the last
-//! publishes only those that still carry the mark. Nobody waits for a mark: a fault on a busy page copies
-//! the frame, a fault on an entry under writeback loads it, and the second half finds the word changed.
+//! # Locks
+//! ```text
+//! Mm::inner                 pages, `Policy`, `Flight`; `Held` is the type of who has it
+//!  |- swap table            a lock for each 2 MiB, and inside it the tree's
+//!  '- size class            of zsmalloc (one for all of a zbud), and inside it the spare spans'
+//! ```
+//! `Mm::inner` is held while frames are moved (microseconds), not while pages are compressed or the
+//! device is used; a frozen engine is the exception. Stores, writeback and recompression therefore
+//! come in halves: the first marks the words (`busy`, `writeback`), the last publishes only those
+//! that still carry the mark. Nobody waits for a mark: a fault on a busy page copies the frame, a
+//! fault on an entry under writeback loads it, and the second half finds the word changed.
 //!
-//! Several threads may serve faults at a time, each with a worker of its own: what one brings without the lock is `underway`, and
-//! the others leave it alone (`bring`). Changes are applied only while none of them serves a fault.
+//! Several threads may serve faults at a time, each with a worker of its own: what one brings
+//! without the lock is `underway`, and the others leave it alone (`bring`). Changes are applied
+//! only while none of them serves a fault.
 //!
-//! The lock is also what keeps reclaim out while the agent reads and applies events (`Mm::change` under
-//! [`Mm::with_changes`]): a mapping that was replaced must not have its new pages taken for the old ones.
+//! The lock is also what keeps reclaim out while the agent reads and applies events (`Mm::change`
+//! under [`Mm::with_changes`]): a mapping that was replaced must not have its new pages taken for
+//! the old ones.
 //!
 //! # Order
-//! Bytes in the pool, then the word published, then the frame given up. On the way in: the page mapped, then the
-//! word published, then the stored bytes freed. A crash or refusal between two steps leaves the older state whole.
+//! Bytes in the pool, then the word published, then the frame given up. On the way in: the page
+//! mapped, then the word published, then the stored bytes freed. A crash or refusal between two
+//! steps leaves the older state whole.
 
 #![no_std]
 #![forbid(unsafe_code)]

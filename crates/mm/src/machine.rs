@@ -1,6 +1,7 @@
-//! What the engine needs from the machine. The agent implements it with userfaultfd and files, [`crate::sim`] with
-//! vectors. Nothing here blocks on the engine's lock, so any of it may be called while the lock is held; the file
-//! operations may take milliseconds and are only called without it.
+//! What the engine needs from the machine. The agent implements it with userfaultfd and files,
+//! [`crate::sim`] with vectors. Nothing here blocks on the engine's lock, so any of it may be
+//! called while the lock is held; the file operations may take milliseconds and are only called
+//! without it.
 
 use alloc::vec::Vec;
 
@@ -68,7 +69,8 @@ pub trait IoBuffer {
     fn bytes_mut(&mut self, len: usize) -> &mut [u8];
 }
 
-/// Pages that nobody has written to since they were [mapped](Machine::copy_in_protected), as runs: those that a machine has found.
+/// Pages that nobody has written to since they were [mapped](Machine::copy_in_protected), as runs:
+/// those that a machine has found.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwritten {
     runs: [PageRange; Self::RUNS],
@@ -76,7 +78,8 @@ pub struct Unwritten {
 }
 
 impl Unwritten {
-    /// Runs that are remembered. Pages are loaded by the window, so those that a run of neighbours has are few.
+    /// Runs that are remembered. Pages are loaded by the window, so those that a run of neighbours
+    /// has are few.
     pub const RUNS: usize = 8;
     /// No pages.
     pub const NONE: Self = Self {
@@ -109,27 +112,32 @@ pub trait Machine {
     type Io: IoBuffer;
     /// Held while pages are isolated.
     type Isolation;
-    /// Pages of a piece of a load at least: bringing it takes some times as long as waking a thread.
+    /// Pages of a piece of a load at least: bringing it takes some times as long as waking a
+    /// thread.
     const PIECE_MIN: usize = 16;
 
-    /// Ask to take pages out of their mapping; without the engine's lock. `None`: not now, or not by this thread.
+    /// Ask to take pages out of their mapping; without the engine's lock. `None`: not now, or not
+    /// by this thread.
     fn begin_isolation(&self) -> Option<Self::Isolation>;
     /// Whether pages cannot move here, so that all leave by [`copy_out`](Self::copy_out);
     /// [`move_in`](Self::move_in) copies back.
     fn copies(&self) -> bool;
-    /// Whether pages without a frame may be guards, which copying in would take away: only the page that faulted is certainly none.
+    /// Whether pages without a frame may be guards, which copying in would take away: only the page
+    /// that faulted is certainly none.
     fn may_have_guards(&self) -> bool {
         false
     }
-    /// Unmap a run of pages that were copied out, all of them, without the engine's lock: this waits until the thread that
-    /// applies changes has seen it. Returns which pages refused; they are as they were before, and not protected any more.
+    /// Unmap a run of pages that were copied out, all of them, without the engine's lock: this
+    /// waits until the thread that applies changes has seen it. Returns which pages refused; they
+    /// are as they were before, and not protected any more.
     fn give_up(&self, isolation: &Self::Isolation, run: PageRange) -> Vec<Vpn>;
-    /// To be called after each [`give_up`](Self::give_up), under the engine's lock: changes are read and applied under one hold of
-    /// it, so what was read of the drop has been recognised by now.
+    /// To be called after each [`give_up`](Self::give_up), under the engine's lock: changes are
+    /// read and applied under one hold of it, so what was read of the drop has been recognised by
+    /// now.
     fn gave_up(&self);
 
-    /// Move the mapped pages from `vpn` on into staging slots from `slot` on, atomically for each page: the
-    /// program's next touch faults.
+    /// Move the mapped pages from `vpn` on into staging slots from `slot` on, atomically for each
+    /// page: the program's next touch faults.
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done;
     /// Copy the mapped pages from `vpn` on into staging slots from `slot` on. They stay mapped,
     /// protected from writing, until [`give_up`](Self::give_up) takes them away (`leaving`).
@@ -138,17 +146,19 @@ pub trait Machine {
     fn move_in(&self, slot: u32, vpn: Vpn, pages: u32) -> Done;
     /// Whether the program has anything mapped at this page now.
     fn is_mapped(&self, page: Vpn) -> bool;
-    /// Whether a move of `from` that is being reported has left its mapping behind (MREMAP_DONTUNMAP), as far as is known.
+    /// Whether a move of `from` that is being reported has left its mapping behind
+    /// (MREMAP_DONTUNMAP), as far as is known.
     fn keeps_mapping(&self, from: PageRange) -> bool;
     /// Map copies of `bytes` (whole pages) at `vpn`; `wake` whoever waits for them.
     fn copy_in(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done;
-    /// As [`copy_in`](Self::copy_in). Where the machine can tell who writes, whoever does so first waits until the page is
-    /// [unprotected](Self::unprotect).
+    /// As [`copy_in`](Self::copy_in). Where the machine can tell who writes, whoever does so first
+    /// waits until the page is [unprotected](Self::unprotect).
     fn copy_in_protected(&self, vpn: Vpn, bytes: &[u8], wake: bool) -> Done {
         self.copy_in(vpn, bytes, wake)
     }
-    /// Let everybody write to these pages, and wake who waits to. Only under the engine's lock, as [`unwritten`](Self::unwritten). What stopped it, if
-    /// anything did: some are unprotected then, perhaps.
+    /// Let everybody write to these pages, and wake who waits to. Only under the engine's lock, as
+    /// [`unwritten`](Self::unwritten). What stopped it, if anything did: some are unprotected then,
+    /// perhaps.
     fn unprotect(&self, run: PageRange) -> Option<Stop> {
         let _ = run;
         None
@@ -160,17 +170,19 @@ pub trait Machine {
         let _ = run;
         None
     }
-    /// Which of the mapped pages of `run` are protected still, so that they hold what was copied in. Others may as well.
+    /// Which of the mapped pages of `run` are protected still, so that they hold what was copied
+    /// in. Others may as well.
     fn unwritten(&self, run: PageRange) -> Unwritten {
         let _ = run;
         Unwritten::NONE
     }
     /// Wake whoever waits for these pages.
     fn wake(&self, vpn: Vpn, pages: u32);
-    /// Look at the bytes of staged pages, at most [`SCATTER_MAX`] of them. Only while they are in their slots and marked busy,
-    /// or under the engine's lock.
+    /// Look at the bytes of staged pages, at most [`SCATTER_MAX`] of them. Only while they are in
+    /// their slots and marked busy, or under the engine's lock.
     fn with_staged<T>(&self, slots: &[u32], f: impl FnOnce(&[&[u8]]) -> T) -> T;
-    /// Give the frames in these slots (runs of first slot and pages, in order; none is empty) back to the system.
+    /// Give the frames in these slots (runs of first slot and pages, in order; none is empty) back
+    /// to the system.
     fn drop_staged(&self, runs: &[(u32, u32)]);
 
     /// Memory for the swap table.
@@ -179,36 +191,41 @@ pub trait Machine {
     fn arena(&self) -> Option<Self::Arena>;
     /// A buffer of `pages` pages.
     fn io_buffer(&self, pages: usize) -> Self::Io;
-    /// How many of `want` more slots of our own swap device may be taken, when `in_use` are: `memory.swap.max` holds for a group of
-    /// engines (`mem_cgroup_try_charge_swap`). Asked under the engine's lock; the charge stands until the next call.
+    /// How many of `want` more slots of our own swap device may be taken, when `in_use` are:
+    /// `memory.swap.max` holds for a group of engines (`mem_cgroup_try_charge_swap`). Asked under
+    /// the engine's lock; the charge stands until the next call.
     fn charge_swap(&self, in_use: u64, want: u64) -> u64;
-    /// Write whole pages to our own swap device from slot `slot` on, each sealed by itself. `bytes` is undefined afterwards.
+    /// Write whole pages to our own swap device from slot `slot` on, each sealed by itself. `bytes`
+    /// is undefined afterwards.
     ///
     /// # Errors
     /// The slots hold undefined bytes then.
     fn write_swap(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError>;
-    /// Read whole pages of a swap device, as they lie there, from slot `slot` on; [`open_swap`](Self::open_swap) opens them.
+    /// Read whole pages of a swap device, as they lie there, from slot `slot` on;
+    /// [`open_swap`](Self::open_swap) opens them.
     ///
     /// # Errors
     /// `bytes` is undefined then.
     fn read_swap(&self, device: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError>;
-    /// Make a page that was read from `slot` what was written there. To be called once for each page that is needed: those in
-    /// between may have been empty, or are just being written. False: it is not what was written.
+    /// Make a page that was read from `slot` what was written there. To be called once for each
+    /// page that is needed: those in between may have been empty, or are just being written. False:
+    /// it is not what was written.
     fn open_swap(&self, device: u8, slot: u32, page: &mut [u8]) -> bool;
     /// Slots of our own swap device are empty: their space may go back to the filesystem.
     fn discard_swap(&self, slot: u32, slots: u32);
 
     /// How many threads [`spread`](Self::spread) uses at most.
     fn lanes(&self) -> usize;
-    /// Do `work` on every lane, each by one thread, and return when all are done. Every thread gets at the machine.
+    /// Do `work` on every lane, each by one thread, and return when all are done. Every thread gets
+    /// at the machine.
     fn spread<L: Send>(&self, lanes: &mut [L], work: impl Fn(&mut L, &Self) + Sync);
 
     /// How many threads [`spread_load`](Self::spread_load) uses at most.
     fn servers(&self) -> usize {
         1
     }
-    /// As [`spread`](Self::spread), for the pieces of a load: with the other threads that serve faults, unless faults are just being dealt out among
-    /// them.
+    /// As [`spread`](Self::spread), for the pieces of a load: with the other threads that serve
+    /// faults, unless faults are just being dealt out among them.
     fn spread_load<L: Send>(&self, pieces: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
         pieces.iter_mut().for_each(|piece| work(piece, self));
     }
@@ -216,8 +233,8 @@ pub trait Machine {
     /// Nanoseconds on a clock that never goes back.
     fn now_ns(&self) -> u64;
 
-    /// Between two pieces of reclaim, without the lock: let threads that have faults to serve go first, as long as they wait for the lock, but
-    /// not for ever (`cond_resched`).
+    /// Between two pieces of reclaim, without the lock: let threads that have faults to serve go
+    /// first, as long as they wait for the lock, but not for ever (`cond_resched`).
     fn cond_resched(&self, faults_wait: impl Fn() -> bool) {
         let _ = faults_wait;
     }

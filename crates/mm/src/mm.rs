@@ -22,14 +22,15 @@ pub struct Mm<R, M: Machine> {
     pub(crate) stat: Vmstat,
     pub(crate) config: Config,
     pub(crate) portions: Current,
-    /// resident + staged + pool, in pages, as of the last change; read without the lock by the limit checks.
+    /// resident + staged + pool, in pages, as of the last change; read without the lock by the
+    /// limit checks.
     pub(crate) usage: AtomicU64,
     /// Faults that want the lock: reclaim, which takes it again and again, lets them go first.
     pub(crate) waiting_faults: AtomicU32,
     /// The most pages the pool may take; the agent derives it from `max_pool_percent`.
     pub(crate) pool_limit: AtomicU64,
-    /// Once the limit was reached, nothing more is stored until the pool is down to this (accept_threshold_percent):
-    /// or every store would wait for a writeback of its own.
+    /// Once the limit was reached, nothing more is stored until the pool is down to this
+    /// (accept_threshold_percent): or every store would wait for a writeback of its own.
     pub(crate) pool_accept: AtomicU64,
     /// The limit was reached and the pool is not drained yet.
     pub(crate) pool_reached_full: AtomicBool,
@@ -149,13 +150,15 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.usage.load(Ordering::Relaxed)
     }
 
-    /// Set the most pages that the pools may take, and to how many they are drained once they took them.
+    /// Set the most pages that the pools may take, and to how many they are drained once they took
+    /// them.
     pub fn set_pool_limit(&self, pages: u64, accept: u64) {
         self.pool_limit.store(pages, Ordering::Relaxed);
         self.pool_accept.store(accept.min(pages), Ordering::Relaxed);
     }
 
-    /// Have the machine know how much of the swap device is in use, and how many pages the pool has.
+    /// Have the machine know how much of the swap device is in use, and how many pages the pool
+    /// has.
     pub fn tell_charges(&self) -> u64 {
         self.with(|inner| {
             self.machine.charge_swap(inner.pages.slots.in_use(), 0);
@@ -202,7 +205,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         });
     }
 
-    /// Give the space of empty clusters of the swap device back to the filesystem. To be called now and then, by one thread.
+    /// Give the space of empty clusters of the swap device back to the filesystem. To be called now
+    /// and then, by one thread.
     pub fn discard_swap(&self) {
         while let Some(first) = self.with(|inner| inner.pages.slots.begin_discard()) {
             self.machine.discard_swap(first, swap_slots::CLUSTER);
@@ -210,8 +214,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
     }
 
-    /// Have pages stored as `kind` says from now on. What is stored stays as it is. False: not now, too many older pools
-    /// have pages still.
+    /// Have pages stored as `kind` says from now on. What is stored stays as it is. False: not now,
+    /// too many older pools have pages still.
     pub fn set_pool(&self, kind: PoolKind) -> bool {
         let switched = self.with(|inner| inner.pages.pool.switch(kind, || self.machine.arena()));
         self.stat.add(Item::PoolSwitch, u64::from(switched));
@@ -238,7 +242,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         &self.config
     }
 
-    /// In a forked child, before anything else: the locks are inherited in whatever state they were.
+    /// In a forked child, before anything else: the locks are inherited in whatever state they
+    /// were.
     #[cfg(not(loom))]
     pub fn unlock_all(&self, unlock: &impl crate::zpool::Unlock<R>) {
         unlock.unlock(&self.inner);
@@ -259,13 +264,15 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// `pages` are there to work with, from the next time on that this is said, if it is more than before. To be said now and then, by one thread.
+    /// `pages` are there to work with, from the next time on that this is said, if it is more than
+    /// before. To be said now and then, by one thread.
     pub fn fit_portions(&self, pages: u64) {
         let portions = Portions::of(pages).min(self.config.portions);
         self.portions.set(portions);
     }
 
-    /// Pages mapped that can leave, and staged. `None`: too many are staged, so that some were in the portions of before, and are stored so.
+    /// Pages mapped that can leave, and staged. `None`: too many are staged, so that some were in
+    /// the portions of before, and are stored so.
     pub fn workable_pages(&self) -> Option<u64> {
         self.with(|inner| {
             let (reclaimable, staged) = (inner.reclaimable(), inner.pages.staging.frames());
@@ -285,7 +292,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         now.max(before)
     }
 
-    /// log2 of the pages that one fault loads at most: a cluster of neighbours, or as many as a folio has while faults follow a pattern.
+    /// log2 of the pages that one fault loads at most: a cluster of neighbours, or as many as a
+    /// folio has while faults follow a pattern.
     pub(crate) fn load_order_max(&self) -> u32 {
         match self.config.page_cluster {
             0 => 0,

@@ -7,12 +7,13 @@ pub const PAGE_SIZE: usize = 4096;
 /// log2 of the largest folio: 512 pages, 2 MiB.
 pub const MAX_ORDER: u32 = 9;
 
-/// A virtual page number: a user address shifted right by 12. User addresses have 47 bits, so 35 are used.
+/// A virtual page number: a user address shifted right by 12. User addresses have 47 bits, so 35
+/// are used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Vpn(u64);
 
-/// Bits of a page number, as the encodings in words and queues count on; fewer under Miri, which would be busy for
-/// seconds with a directory for them all.
+/// Bits of a page number, as the encodings in words and queues count on; fewer under Miri, which
+/// would be busy for seconds with a directory for them all.
 pub const VPN_BITS: u32 = if cfg!(miri) { 25 } else { 36 };
 
 impl Vpn {
@@ -96,7 +97,8 @@ impl PageRange {
         self.start.0 <= vpn.0 && vpn.0 < self.end.0
     }
 
-    /// The fewest whole aligned folios, of at most `order_max`, that these pages make: first page and order of each.
+    /// The fewest whole aligned folios, of at most `order_max`, that these pages make: first page
+    /// and order of each.
     pub fn folios(self, order_max: u32) -> impl Iterator<Item = (Vpn, u32)> {
         let mut at = self.start;
         core::iter::from_fn(move || {
@@ -123,8 +125,8 @@ pub fn same_filled(page: &[u8]) -> Option<u32> {
     (first[..4] == first[4..] && is_same(last) && words.iter().all(is_same)).then_some(word)
 }
 
-/// What contents that do not compress are recognised by: two pages with the same fingerprint are the same, or the
-/// second goes uncompressed once though it could have been. Never 0.
+/// What contents that do not compress are recognised by: two pages with the same fingerprint are
+/// the same, or the second goes uncompressed once though it could have been. Never 0.
 pub fn fingerprint(page: &[u8]) -> u32 {
     (xxhash_rust::xxh3::xxh3_64(page) as u32).max(1)
 }

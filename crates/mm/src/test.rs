@@ -204,7 +204,8 @@ fn a_second_chance_costs_no_compression() {
     assert_eq!((stat.get(Item::RestoreAnon), stat.get(Item::ZswpOut)), (1, 0));
 }
 
-/// Two blocks may have the same handle, as the first ones of two size classes do: the one that is kept is freed all the same.
+/// Two blocks may have the same handle, as the first ones of two size classes do: the one that is
+/// kept is freed all the same.
 #[test]
 #[cfg_attr(miri, ignore = "C")]
 fn the_block_that_is_kept_for_a_page_goes_when_another_takes_its_handle() {
@@ -320,7 +321,8 @@ fn a_child_starts_from_the_frozen_state() {
     world.check_all();
 }
 
-/// A page of records that other pages have in another order: it compresses with them, not by itself.
+/// A page of records that other pages have in another order: it compresses with them, not by
+/// itself.
 fn records(page: u64) -> Vec<u8> {
     let record = |number: u64| contents(number * 4 + 3).into_iter().take(32).chain([0; 16]);
     (0..85)
@@ -359,7 +361,8 @@ fn train(world: &mut World) -> Verdict {
         .expect("an end")
 }
 
-/// Stored without, with, and with another dictionary, compressed again, written back, and read while frozen.
+/// Stored without, with, and with another dictionary, compressed again, written back, and read
+/// while frozen.
 #[test]
 #[cfg_attr(miri, ignore = "C")]
 fn pages_come_back_whichever_dictionary_they_were_stored_with() {

@@ -1,4 +1,5 @@
-//! Counters with the kernel's names, and latency histograms. All of them live in memory shared by the group.
+//! Counters with the kernel's names, and latency histograms. All of them live in memory shared by
+//! the group.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,24 +1,31 @@
 //! Addresses whose old contents are known to be leaving, by an event that was not read yet.
 //!
-//! The kernel changes a mapping, lets go of its lock and only then queues the event. Two threads' events may therefore be
-//! read in the other order: one thread unmaps X (or moves it away) and is preempted, another's mremap is given X, and *its* event is read
-//! first. Read literally, the late departure would then take what has just landed.
+//! The kernel changes a mapping, lets go of its lock and only then queues the event. Two threads'
+//! events may therefore be read in the other order: one thread unmaps X (or moves it away) and is
+//! preempted, another's mremap is given X, and *its* event is read first. Read literally, the late
+//! departure would then take what has just landed.
 //!
-//! A program may only name addresses whose own mapping call has returned, so whose event was read. So of all orders
-//! one matters: a departure from X, then a landing at X, read the other way round. It shows:
+//! A program may only name addresses whose own mapping call has returned, so whose event was read.
+//! So of all orders one matters: a departure from X, then a landing at X, read the other way round.
+//! It shows:
 //!
 //! ```text
-//! landing at X, X still under our care     what is there is moved to page numbers that no program has and waits there
-//!                                          for its departure, which is recognised by the address that it names
-//! X was moved away, its Unmap not read     (the kernel reports both, one after the other:) nothing waits, but the Unmap that
-//!                                          comes is of what was there before
+//! landing at X, X under our care still   what is there is moved to page numbers that no program
+//!                                        has; it waits there for its departure, which is
+//!                                        recognised by the address that it names
+//! X was moved away, its Unmap not read   (the kernel reports both, one after the other:) nothing
+//!                                        waits, but the Unmap that comes is of what was there
 //! ```
-//! A move away from an address that something has landed on since may be of either; whether anything is mapped there now tells
-//! ([`Machine::is_mapped`](crate::machine::Machine::is_mapped)). With MREMAP_DONTUNMAP the Unmap never comes: libc's is known
-//! ([`Machine::keeps_mapping`](crate::machine::Machine::keeps_mapping)), raw ones are not. So whenever no change is under way at all, which the agent sees now
-//! and then ([`Changes::settle`](crate::Changes::settle)) and always before it takes a range under its care, nothing is expected any more.
+//! A move away from an address that something has landed on since may be of either; whether
+//! anything is mapped there now tells ([`Machine::is_mapped`](crate::machine::Machine::is_mapped)).
+//! With MREMAP_DONTUNMAP the Unmap never comes: libc's is known
+//! ([`Machine::keeps_mapping`](crate::machine::Machine::keeps_mapping)), raw ones are not. So
+//! whenever no change is under way at all, which the agent sees now and then
+//! ([`Changes::settle`](crate::Changes::settle)) and always before it takes a range under its care,
+//! nothing is expected any more.
 //!
-//! What remains: X was registered but not under our care yet (a mapping of the last few milliseconds), so its landing shows nothing.
+//! What remains: X was registered but not under our care yet (a mapping of the last few
+//! milliseconds), so its landing shows nothing.
 
 use alloc::vec::Vec;
 
@@ -94,7 +101,8 @@ impl Departing {
         self.expected.push(Departure { range, words: None });
     }
 
-    /// An event says that `range` is left: what of it was expected, oldest first, and what was not, which is there now.
+    /// An event says that `range` is left: what of it was expected, oldest first, and what was not,
+    /// which is there now.
     pub(crate) fn depart(&mut self, range: PageRange, is_unmap: bool) -> (Vec<Departure>, Vec<PageRange>) {
         if self.expected.is_empty() {
             return (Vec::new(), Vec::from([range]));

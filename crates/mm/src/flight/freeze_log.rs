@@ -55,7 +55,8 @@ impl Log {
     }
 
     pub(crate) fn push_served(&mut self, vpn: Vpn) {
-        // A page that is not logged stays mapped under its old word: right, but not reclaimed until it is dropped.
+        // A page that is not logged stays mapped under its old word: right, but not reclaimed until
+        // it is dropped.
         if self.entries.len() < LOG_MAX - LOG_CHANGES {
             self.entries.push(Logged::Served(vpn));
         }
@@ -81,8 +82,9 @@ fn changes(entries: &[Logged]) -> impl DoubleEndedIterator<Item = Change> + Clon
     })
 }
 
-/// Follow changes backwards, from the newest, to where the page was. False: a departure from an address was read after a
-/// landing there, which may have been the other way round (`departing.rs` finds out, when the log is applied).
+/// Follow changes backwards, from the newest, to where the page was. False: a departure from an
+/// address was read after a landing there, which may have been the other way round (`departing.rs`
+/// finds out, when the log is applied).
 pub(crate) fn origin(vpn: Vpn, newest_first: impl Iterator<Item = Change> + Clone) -> (Frozen, bool) {
     let (mut vpn, mut older, mut is_sure) = (vpn, newest_first, true);
     while let Some(change) = older.next() {

@@ -7,20 +7,23 @@
 //!            ------------------------------------->   leaving     --------------->
 //!                                                                 refused: RESIDENT
 //! ```
-//! A page that is *leaving* is mapped and holds what its slot holds. The program may read it; whoever writes to it, or
-//! finds it dropped, waits ([`crate::Fault::Retry`]), for giving the copy back before the drop is over would lose what is written
-//! between the two. To drop a page raises an event, which must be read before the drop goes on, so it happens without the
-//! lock. The event is known as ours (`Machine::give_up`) and drops no word.
+//! A page that is *leaving* is mapped and holds what its slot holds. The program may read it;
+//! whoever writes to it, or finds it dropped, waits ([`crate::Fault::Retry`]), for giving the copy
+//! back before the drop is over would lose what is written between the two. To drop a page raises
+//! an event, which must be read before the drop goes on, so it happens without the lock. The event
+//! is known as ours (`Machine::give_up`) and drops no word.
 //!
-//! One thread isolates, in its turn to change mappings, so no mapping is replaced between the copy and the drop. The staged
-//! run is not pushed before the end: nobody stores a page that is leaving. What the program drops meanwhile by raw
-//! system calls loses its word as always, and is not dropped unless that happens in the very moment of the drop.
+//! One thread isolates, in its turn to change mappings, so no mapping is replaced between the copy
+//! and the drop. The staged run is not pushed before the end: nobody stores a page that is leaving.
+//! What the program drops meanwhile by raw system calls loses its word as always, and is not
+//! dropped unless that happens in the very moment of the drop.
 
 use alloc::vec::Vec;
 
 use crate::page::{PageRange, Vpn};
 
-/// Pages that are copied before they are dropped: they are resident twice meanwhile. And runs of them.
+/// Pages that are copied before they are dropped: they are resident twice meanwhile. And runs of
+/// them.
 pub(crate) const PAGES_MAX: u64 = 64;
 const RUNS_MAX: usize = 32;
 

@@ -21,8 +21,8 @@ impl Underway {
         self.0[server] = None;
     }
 
-    /// Whether one of them may be bringing a page, which `slot` says how to. A window holds pages that were not there to be brought
-    /// with the others; their slots tell.
+    /// Whether one of them may be bringing a page, which `slot` says how to. A window holds pages
+    /// that were not there to be brought with the others; their slots tell.
     pub(crate) fn holds(&self, page: Vpn, slot: Slot) -> bool {
         self.0.iter().flatten().any(|bring| match (bring, slot) {
             (Bring::Zeros(zeros), Slot::None) => zeros.range.contains(page),

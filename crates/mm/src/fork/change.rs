@@ -1,8 +1,8 @@
 //! What happens to mappings: the words of a range are dropped or moved.
 //!
-//! The kernel reports these as userfaultfd events. The agent reads them and applies them under one hold of the
-//! lock ([`Mm::with_changes`]), so that reclaim can never run between the moment an event was read (from
-//! which the kernel lets pages move again) and the moment the words follow it.
+//! The kernel reports these as userfaultfd events. The agent reads them and applies them under one
+//! hold of the lock ([`Mm::with_changes`]), so that reclaim can never run between the moment an
+//! event was read (from which the kernel lets pages move again) and the moment the words follow it.
 
 use alloc::vec::Vec;
 
@@ -22,8 +22,8 @@ use crate::{Held, Inner, Mm};
 pub struct Changes<'a, R, M: Machine>(pub(crate) Held<'a, R, M>);
 
 impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
-    /// Apply one change, or log it while the engine is frozen for a fork. Then the log must have room for it:
-    /// [`has_room`](Self::has_room) asks before events are read.
+    /// Apply one change, or log it while the engine is frozen for a fork. Then the log must have
+    /// room for it: [`has_room`](Self::has_room) asks before events are read.
     pub fn apply(&mut self, change: Change) {
         match &mut self.0.flight.frozen {
             Some(log) => log.push_change(change),
@@ -41,7 +41,8 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
         self.0.pages.managed.gaps(range)
     }
 
-    /// Whether an event is expected that may never come: ask whether changes are under way, and if not, [`settle`](Self::settle).
+    /// Whether an event is expected that may never come: ask whether changes are under way, and if
+    /// not, [`settle`](Self::settle).
     pub fn is_expecting(&self) -> bool {
         self.0.flight.frozen.is_none() && !self.0.flight.departing.is_empty()
     }
@@ -58,9 +59,10 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
             .for_each(|range| self.0.forget(range));
     }
 
-    /// Take `range` under our care. Pages without a word that `present` names are mapped already: they are adopted.
-    /// With `present_wins`, pages that are mapped are adopted whatever their word says: only under the same hold of
-    /// the lock as the look at what is present, and not while pages are staged and busy. Returns how many were adopted.
+    /// Take `range` under our care. Pages without a word that `present` names are mapped already:
+    /// they are adopted. With `present_wins`, pages that are mapped are adopted whatever their word
+    /// says: only under the same hold of the lock as the look at what is present, and not while
+    /// pages are staged and busy. Returns how many were adopted.
     pub fn manage(&mut self, range: PageRange, present: &[PageRange], present_wins: bool) -> u64 {
         self.0.pages.managed.insert(range);
         present.iter().map(|run| self.0.adopt(*run, present_wins)).sum()
@@ -71,7 +73,8 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
         self.0.forget(range);
     }
 
-    /// The fork happened: what was logged so far is older than the child, the rest is not its business.
+    /// The fork happened: what was logged so far is older than the child, the rest is not its
+    /// business.
     pub fn mark_fork(&mut self) {
         if let Some(log) = &mut self.0.flight.frozen {
             log.mark_fork();
@@ -133,8 +136,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
 
     /// What a move takes along: of what was expected to leave `from`, and of what is there now.
     fn departures_of_move(&mut self, from: PageRange) -> (Vec<Departure>, Vec<PageRange>) {
-        // Something has landed there since, and one of the two is moved on. If nothing is mapped any more, it is the later one, and
-        // what was there before is still to be unmapped.
+        // Something has landed there since, and one of the two is moved on. If nothing is mapped
+        // any more, it is the later one, and what was there before is still to be unmapped.
         let has_landed = self.flight.departing.waits(from) && !self.pages.managed.parts_in(from).is_empty();
         if has_landed && !self.mm.machine.is_mapped(from.start) {
             return (Vec::new(), Vec::from([from]));
@@ -166,8 +169,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// No block is kept of mapped pages any more. A page that moves takes its protection along (`swap_cache`), and raw system calls of several threads
-    /// may be reported in any order: were a word to come to lie at another page that is protected, that one would be taken for unwritten.
+    /// No block is kept of mapped pages any more. A page that moves takes its protection along
+    /// (`swap_cache`), and raw system calls of several threads may be reported in any order: were a
+    /// word to come to lie at another page that is protected, that one would be taken for
+    /// unwritten.
     fn drop_blocks(&mut self, range: PageRange) {
         let mut cached = Vec::new();
         self.pages.table.for_each(range, |_, vpn, slot| {
@@ -180,7 +185,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// Re-key the words of `from` to `to`. LRU entries name page numbers, so moved pages get new ones.
+    /// Re-key the words of `from` to `to`. LRU entries name page numbers, so moved pages get new
+    /// ones.
     fn move_words(&mut self, from: PageRange, to: Vpn) {
         let target = PageRange::new(to, from.pages());
         self.drop_words(target);
@@ -211,7 +217,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             };
             self.pages.put(vpn, slot);
         }
-        // What was not under our care (a mapping that grew) is not now either: the scan finds and adopts it.
+        // What was not under our care (a mapping that grew) is not now either: the scan finds and
+        // adopts it.
         let gaps = self.pages.managed.gaps(from);
         self.pages.managed.remove(from);
         self.pages.managed.insert(target);

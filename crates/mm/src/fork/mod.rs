@@ -1,10 +1,11 @@
 //! Forking: the engine stands still while the kernel copies it.
 //!
-//! The child gets a copy-on-write copy of this process, pool and swap table included, and from then on serves itself
-//! from that copy. So the copy must be of an engine at rest. Before a fork the agent freezes the engine
-//! ([`Mm::freeze`]); faults are then served without changing anything (the page is mapped, the word stays as it
-//! is), and what would have changed goes to a [`Log`]. After the fork the parent thaws: the log is applied in order. The
-//! child starts from the frozen state, plus the changes that were logged before the fork happened.
+//! The child gets a copy-on-write copy of this process, pool and swap table included, and from then
+//! on serves itself from that copy. So the copy must be of an engine at rest. Before a fork the
+//! agent freezes the engine ([`Mm::freeze`]); faults are then served without changing anything (the
+//! page is mapped, the word stays as it is), and what would have changed goes to a [`Log`]. After
+//! the fork the parent thaws: the log is applied in order. The child starts from the frozen state,
+//! plus the changes that were logged before the fork happened.
 //!
 //! While frozen nothing here allocates: the log's room is taken when the freeze begins.
 
@@ -25,8 +26,9 @@ use crate::worker::Worker;
 use crate::{Change, Fault, Held, Mm, PinId};
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Stop changing. No store or writeback may be in flight (the caller is the one thread that does those, or has
-    /// parked it). Returns the pin that keeps the child's swap slots from being overwritten.
+    /// Stop changing. No store or writeback may be in flight (the caller is the one thread that
+    /// does those, or has parked it). Returns the pin that keeps the child's swap slots from being
+    /// overwritten.
     pub fn freeze(&self) -> PinId {
         self.with(|inner| {
             assert!(
@@ -43,7 +45,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with(|inner| inner.flight.frozen.is_some())
     }
 
-    /// The changes read before the fork: the child applies them first. Call after the fork was marked.
+    /// The changes read before the fork: the child applies them first. Call after the fork was
+    /// marked.
     pub fn changes_before_fork(&self, mut f: impl FnMut(Change)) {
         self.with(|inner| {
             if let Some(log) = &inner.flight.frozen {
@@ -58,7 +61,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             let Some(log) = inner.flight.frozen.take() else { return };
             for entry in &log.entries {
                 match *entry {
-                    // Only now is it known what is managed: the changes before this entry are applied.
+                    // Only now is it known what is managed: the changes before this entry are
+                    // applied.
                     Logged::Served(vpn) if inner.pages.managed.covers(PageRange::new(vpn, 1)) => {
                         inner.pages.publish_resident(vpn)
                     }
@@ -69,13 +73,14 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         })
     }
 
-    /// In the child: leave the frozen state without its log. Slots of the parent's device are read as `device` from
-    /// now on (0: the parent had none); our own device starts empty.
+    /// In the child: leave the frozen state without its log. Slots of the parent's device are read
+    /// as `device` from now on (0: the parent had none); our own device starts empty.
     pub fn start_child(&self, device: u8) {
         let now = self.machine.now_ns();
         self.waiting_faults.store(0, core::sync::atomic::Ordering::Relaxed);
         self.with(|inner| {
-            // The log is the parent's and was being written while it was copied; its buffer goes, unread.
+            // The log is the parent's and was being written while it was copied; its buffer goes,
+            // unread.
             inner.flight.frozen = None;
             // What the parent's threads were bringing they brought to the parent.
             inner.flight.underway = Underway::default();
@@ -91,8 +96,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with(|inner| inner.pages.slots.unpin(pin));
     }
 
-    /// Serve a fault of a child that cannot serve itself yet, by `copy_in` into the child: `None` for a page whose contents are
-    /// lost. `changes`: what happened to its mappings since the freeze, before the fork and after, oldest first.
+    /// Serve a fault of a child that cannot serve itself yet, by `copy_in` into the child: `None`
+    /// for a page whose contents are lost. `changes`: what happened to its mappings since the
+    /// freeze, before the fork and after, oldest first.
     pub fn fault_of_child(
         &self,
         worker: &mut Worker<M>,
@@ -101,7 +107,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         copy_in: impl FnOnce(Option<&[u8]>),
     ) {
         self.with(|inner| {
-            // Whatever order of them was meant: raw system calls of other threads, whose memory a child has no business with.
+            // Whatever order of them was meant: raw system calls of other threads, whose memory a
+            // child has no business with.
             let (origin, _) = origin(vpn, changes.iter().rev().copied());
             let found = match origin {
                 Frozen::Word(vpn) => inner.contents(worker, vpn),
@@ -118,8 +125,8 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
         self.0.flight.frozen.iter().flat_map(Log::changes).collect()
     }
 
-    /// Call `copy_in` with every page whose contents are not mapped, for a child that cannot be managed: at the place
-    /// where the page is after `changes`; `None` if its contents are lost.
+    /// Call `copy_in` with every page whose contents are not mapped, for a child that cannot be
+    /// managed: at the place where the page is after `changes`; `None` if its contents are lost.
     pub fn for_each_absent(
         &mut self,
         worker: &mut Worker<M>,
@@ -204,7 +211,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         }
     }
 
-    /// Bring the contents of a page that is not mapped into the worker's page. False: they are lost.
+    /// Bring the contents of a page that is not mapped into the worker's page. False: they are
+    /// lost.
     fn contents(&self, worker: &mut Worker<M>, vpn: Vpn) -> bool {
         let mm = self.mm;
         match self.pages.table.lookup(vpn) {

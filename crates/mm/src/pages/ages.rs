@@ -1,7 +1,9 @@
-//! How old stored pages are among each other: of each tag of the lists of stored folios, how many words carry it.
+//! How old stored pages are among each other: of each tag of the lists of stored folios, how many
+//! words carry it.
 //!
-//! A list says how many pages were added since one of them was; most of those may be gone. Which ones are the next to be sent to the
-//! device follows from how many are left. (Tags repeat after as many segments as there are: what is older than that passes for young.)
+//! A list says how many pages were added since one of them was; most of those may be gone. Which
+//! ones are the next to be sent to the device follows from how many are left. (Tags repeat after as
+//! many segments as there are: what is older than that passes for young.)
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -81,7 +83,8 @@ impl Ages {
 }
 
 impl Stored {
-    /// Whether a stored page with this tag is among the oldest: of so many pages, one. `None`: nobody knows.
+    /// Whether a stored page with this tag is among the oldest: of so many pages, one. `None`:
+    /// nobody knows.
     pub(crate) fn is_among_oldest(&mut self, tag: u32, one_in: u64) -> Option<bool> {
         if self.ages.looks == 0 {
             self.ages.looks = LOOKS;

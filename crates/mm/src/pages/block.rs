@@ -22,8 +22,8 @@ impl Kept {
         }
     }
 
-    /// The block of a page, if it has one. Only as a whole does it say which: the length names the size class, and blocks of two classes
-    /// may have the same handle.
+    /// The block of a page, if it has one. Only as a whole does it say which: the length names the
+    /// size class, and blocks of two classes may have the same handle.
     pub(crate) fn of(slot: Slot) -> Option<Self> {
         match slot {
             Slot::Zswap(ZswapEntry { handle, len, .. }) | Slot::Cached(CachedEntry { handle, len, .. }) => {

@@ -1,4 +1,5 @@
-//! How many words say what. Changed with each word ([`publish`](crate::pages::publish)), and by nobody else.
+//! How many words say what. Changed with each word ([`publish`](crate::pages::publish)), and by
+//! nobody else.
 
 use core::ops::{AddAssign, SubAssign};
 
@@ -10,7 +11,8 @@ use crate::pages::swap_table::entry::{Slot, ZswapEntry};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) resident: u64,
-    /// Of them, pages whose blocks are kept, and pages of the active, the shared and the unevictable list.
+    /// Of them, pages whose blocks are kept, and pages of the active, the shared and the
+    /// unevictable list.
     pub(crate) cached: u64,
     pub(crate) active: u64,
     pub(crate) shared: u64,

@@ -1,14 +1,16 @@
 //! LRU lists as queues with lazy deletion, in segments that are their clock.
 //!
-//! An entry names a folio (first page and order) and lies in a segment. The segment's tag is also in the folio's words. Taking a
-//! page off a list costs nothing: its word changes, and the entry is recognised as stale when it reaches the front, or when a
-//! sweep passes by, of which there are as many as keep the stale entries few. There is one list of resident folios (oldest
-//! mapped first) and two of zswap entries (oldest stored first).
+//! An entry names a folio (first page and order) and lies in a segment. The segment's tag is also
+//! in the folio's words. Taking a page off a list costs nothing: its word changes, and the entry is
+//! recognised as stale when it reaches the front, or when a sweep passes by, of which there are as
+//! many as keep the stale entries few. There is one list of resident folios (oldest mapped first)
+//! and two of zswap entries (oldest stored first).
 //!
-//! A segment takes entries until they are so many pages. So the tag of a word says not only whether an entry holds but
-//! also how many pages were added since, to within a segment: of a stored page this is the refault distance, and the word its
-//! shadow (mm/workingset.c). A page that is added twice to one segment has two entries that hold; the second is found
-//! stale when the first was dealt with.
+//! A segment takes entries until they are so many pages. So the tag of a word says not only whether
+//! an entry holds but also how many pages were added since, to within a segment: of a stored page
+//! this is the refault distance, and the word its shadow (mm/workingset.c). A page that is added
+//! twice to one segment has two entries that hold; the second is found stale when the first was
+//! dealt with.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -41,8 +43,8 @@ impl LruEntry {
     }
 }
 
-/// Entries one behind the other, each as its distance from the one before: three bytes for a page within 2 GiB of the last
-/// one, two for the next folio.
+/// Entries one behind the other, each as its distance from the one before: three bytes for a page
+/// within 2 GiB of the last one, two for the next folio.
 #[derive(Default)]
 struct Packed {
     bytes: Vec<u8>,
@@ -163,7 +165,8 @@ pub struct LruList {
 }
 
 impl LruList {
-    /// An empty list in segments of so many pages. Distances are told apart up to as many segments as there are tags.
+    /// An empty list in segments of so many pages. Distances are told apart up to as many segments
+    /// as there are tags.
     pub fn new(tags: Tags, segment: u64) -> Self {
         Self {
             segments: VecDeque::new(),
@@ -225,8 +228,9 @@ impl LruList {
         (1 << self.tags.bits) - 1
     }
 
-    /// Whether a [`sweep`](Self::sweep) is due: while they find an eighth of the entries stale, each entry that is added has eight
-    /// looked at, so the list stays at that; then not until it has grown by an eighth.
+    /// Whether a [`sweep`](Self::sweep) is due: while they find an eighth of the entries stale,
+    /// each entry that is added has eight looked at, so the list stays at that; then not until it
+    /// has grown by an eighth.
     pub fn needs_sweep(&self) -> bool {
         self.unswept >= SWEEP_EVERY && self.len > self.resume_at.max(SWEEP_MIN)
     }
@@ -284,7 +288,8 @@ impl LruList {
         self.age(tag) * 2 > oldest
     }
 
-    /// The oldest entry, which stays, and a time at which it was on the list already. The caller checks its tag against the words.
+    /// The oldest entry, which stays, and a time at which it was on the list already. The caller
+    /// checks its tag against the words.
     pub fn oldest(&mut self) -> Option<(LruEntry, u64)> {
         while let Some(segment) = self.segments.front() {
             if let Some((vpn, order, _)) = segment.entries.peek() {

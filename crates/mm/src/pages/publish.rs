@@ -1,7 +1,7 @@
 //! The word of a page, replaced: the only code that changes words.
 //!
-//! What is counted of the old word and the new one changes with it. Under the engine's lock, when the new word's contents are where it
-//! says ([Order](crate#order)).
+//! What is counted of the old word and the new one changes with it. Under the engine's lock, when
+//! the new word's contents are where it says ([Order](crate#order)).
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,8 @@ use crate::pages::swap_table::entry::{Blob, CachedEntry, Slot, ZswapEntry};
 use crate::zpool::Arena;
 
 impl<R: RawMutex, A: Arena> Pages<R, A> {
-    /// Replace the word of a page; what the old word pointed to is given up, but for a block that the new one keeps.
+    /// Replace the word of a page; what the old word pointed to is given up, but for a block that
+    /// the new one keeps.
     pub(crate) fn publish(&mut self, vpn: Vpn, slot: Slot) {
         let block = match self.replace(vpn, slot) {
             stored @ (Slot::Cached(_) | Slot::Zswap(_)) => Kept::of(stored),
@@ -23,7 +24,8 @@ impl<R: RawMutex, A: Arena> Pages<R, A> {
                 self.slots.free(&blob);
                 None
             }
-            // The frame of a staged page stays in its slot until the run is stored; the run finds the word changed.
+            // The frame of a staged page stays in its slot until the run is stored; the run finds
+            // the word changed.
             Slot::Staged { slot, .. } => self.staging.take_kept(slot),
             Slot::Resident { .. } | Slot::Swap(_) | Slot::None | Slot::Filled { .. } | Slot::Bad => None,
         };
@@ -51,7 +53,8 @@ impl<R: RawMutex, A: Arena> Pages<R, A> {
         );
     }
 
-    /// Take the words of a range away, and what they say with them: to be put back, by [`put`](Self::put), elsewhere.
+    /// Take the words of a range away, and what they say with them: to be put back, by
+    /// [`put`](Self::put), elsewhere.
     pub(crate) fn take(&mut self, range: PageRange, mut taken: impl FnMut(Vpn, Slot)) {
         let Self {
             table, counts, stored, ..

@@ -1,20 +1,23 @@
 //! Which folio leaves next (`mm/swap.c`, `mm/vmscan.c`, `mm/workingset.c`).
 //!
 //! Five lists, each oldest first:
-//! * *inactive*: pages that were touched for the first time, adopted, or loaded after so many others were stored that no memory
-//!   that there is would have kept them;
-//! * *cached*: of the latter, those that were loaded in sequence and whose stored block is kept (`swap_cache`). They leave first if
-//!   they are many (`CACHED_SHARE`), else in the order of their age;
-//! * *active*: pages that proved that they are wanted: faulted while they were staged, or so soon after they were stored that the
-//!   resident pages could have held them. They leave when the others are few (`ACTIVE_SHARE`), oldest first;
+//! * *inactive*: pages that were touched for the first time, adopted, or loaded after so many
+//!   others were stored that no memory that there is would have kept them;
+//! * *cached*: of the latter, those that were loaded in sequence and whose stored block is kept
+//!   (`swap_cache`). They leave first if they are many (`CACHED_SHARE`), else in the order of their
+//!   age;
+//! * *active*: pages that proved that they are wanted: faulted while they were staged, or so soon
+//!   after they were stored that the resident pages could have held them. They leave when the
+//!   others are few (`ACTIVE_SHARE`), oldest first;
 //! * *shared*: pages that refused to leave because a forked relative has them (`shared`);
 //! * *unevictable*: pages that do not compress while there is no device to send them to, and those
 //!   that must stay (`Stop::Needed`). One is looked at now and then (it may have been written
 //!   since), all when nothing else is left: a program whose other pages come and go would pass by
 //!   them at every fault, and look as if nothing could be reclaimed.
 //!
-//! So a scan of much memory passes through the second and leaves the others alone. There is no accessed bit in user space: that a
-//! page is wanted shows when it is faulted, and staging keeps that cheap.
+//! So a scan of much memory passes through the second and leaves the others alone. There is no
+//! accessed bit in user space: that a page is wanted shows when it is faulted, and staging keeps
+//! that cheap.
 
 use lock_api::RawMutex;
 
@@ -93,7 +96,8 @@ impl<R: RawMutex, A: Arena> Pages<R, A> {
         list.add_tail(vpn, order)
     }
 
-    /// The pages `[vpn, vpn + 2^order)` are mapped: one entry on a list but the cached, its tag in every word.
+    /// The pages `[vpn, vpn + 2^order)` are mapped: one entry on a list but the cached, its tag in
+    /// every word.
     pub(crate) fn publish_folio(&mut self, lru: Lru, vpn: Vpn, order: u32) {
         let tag = self.lru_add(lru, vpn, order);
         for page in PageRange::new(vpn, 1 << order).iter() {
@@ -115,7 +119,8 @@ impl<R: RawMutex, A: Arena> Pages<R, A> {
         }
     }
 
-    /// As [`publish_resident_run`](Self::publish_resident_run), for pages that proved that they are wanted.
+    /// As [`publish_resident_run`](Self::publish_resident_run), for pages that proved that they are
+    /// wanted.
     pub(crate) fn publish_active_run(&mut self, vpn: Vpn, pages: u64) {
         for (vpn, order) in PageRange::new(vpn, pages).folios(MAX_ORDER) {
             self.publish_folio(Lru::Active, vpn, order);

@@ -1,9 +1,9 @@
 //! The staging range: where reclaimed frames wait, unmapped but whole, for a second chance.
 //!
-//! There is no accessed bit for user space, so reclaim takes folios out of the mapping into this range. A fault while a
-//! folio waits takes it back for the price of one move; one that is still there when its turn comes is stored.
-//! Slots are handed out in units of 16, a run at a time; a run holds whole folios one behind the other, each of which is
-//! stored as a unit.
+//! There is no accessed bit for user space, so reclaim takes folios out of the mapping into this
+//! range. A fault while a folio waits takes it back for the price of one move; one that is still
+//! there when its turn comes is stored. Slots are handed out in units of 16, a run at a time; a run
+//! holds whole folios one behind the other, each of which is stored as a unit.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -195,8 +195,8 @@ impl Staging {
         self.waiting.push_back(run);
     }
 
-    /// The run that has waited longest leaves. Empty ones give their slots up on the way: there is nothing to store in
-    /// them, which reclaim would take for the end of what it can do.
+    /// The run that has waited longest leaves. Empty ones give their slots up on the way: there is
+    /// nothing to store in them, which reclaim would take for the end of what it can do.
     pub fn pop_oldest(&mut self) -> Option<StagedRun> {
         while let Some(run) = self.waiting.pop_front() {
             if !self.frames_of(run).is_empty() {
@@ -207,7 +207,8 @@ impl Staging {
         None
     }
 
-    /// Runs that wait with no frame left, since all were taken back, give their slots up. Whether there were any.
+    /// Runs that wait with no frame left, since all were taken back, give their slots up. Whether
+    /// there were any.
     pub fn release_empty(&mut self) -> bool {
         let waiting = core::mem::take(&mut self.waiting);
         let (before, mut kept) = (waiting.len(), VecDeque::new());

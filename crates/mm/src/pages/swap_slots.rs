@@ -1,20 +1,23 @@
 //! Slots of the swap device, in clusters of 512 (`mm/swapfile.c`: SWAPFILE_CLUSTER).
 //!
-//! A slot is a page of the device. It is taken when something is written back, not before, and holds parts of one or
-//! more blobs, which it counts; it is free again when the last of them is. Clusters are
+//! A slot is a page of the device. It is taken when something is written back, not before, and
+//! holds parts of one or more blobs, which it counts; it is free again when the last of them is.
+//! Clusters are
 //! ```text
 //! FREE --alloc--> NONFULL --a run did not fit--> FRAG --no free slot is left--> FULL
 //!   ^                  ^-----a slot is freed-----/---------------------------------/
 //!   \--punched-- DISCARD <--the last slot is freed
 //! ```
-//! Writes fill one cluster after the other, so they are long and sequential; a cluster that has become empty gives its
-//! space back to the filesystem before it is used again.
+//! Writes fill one cluster after the other, so they are long and sequential; a cluster that has
+//! become empty gives its space back to the filesystem before it is used again.
 //!
-//! After a fork the child reads the slots that its copy of the swap table names, so the parent must not write to them
-//! while the child lives: [`SwapSlots::pin_all`] sets those in use aside, [`SwapSlots::unpin`] returns them.
+//! After a fork the child reads the slots that its copy of the swap table names, so the parent must
+//! not write to them while the child lives: [`SwapSlots::pin_all`] sets those in use aside,
+//! [`SwapSlots::unpin`] returns them.
 //!
-//! Equations that [`SwapSlots::is_valid`] checks: `taken` of a cluster is its slots with a count or a pin; a cluster is FREE or
-//! DISCARD if and only if nothing of it is taken, and FULL if and only if all of it is; `in_use` is the number of slots with a count.
+//! Equations that [`SwapSlots::is_valid`] checks: `taken` of a cluster is its slots with a count or
+//! a pin; a cluster is FREE or DISCARD if and only if nothing of it is taken, and FULL if and only
+//! if all of it is; `in_use` is the number of slots with a count.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -52,7 +55,8 @@ enum State {
 
 struct Cluster {
     state: State,
-    /// Blobs that lie in each slot, whole or in part, and writers that hold it. Taken while any is not 0.
+    /// Blobs that lie in each slot, whole or in part, and writers that hold it. Taken while any is
+    /// not 0.
     counts: Option<Box<[u16; CLUSTER as usize]>>,
     /// Slots with a count or a pin.
     taken: Bitmap,
@@ -81,7 +85,8 @@ fn set_bit(bits: &mut Bitmap, slot: u32) {
     bits[(slot / 64) as usize] |= 1 << (slot % 64);
 }
 
-/// The first run of `want` clear bits at or after `from`, or else the longest run there: its start and length.
+/// The first run of `want` clear bits at or after `from`, or else the longest run there: its start
+/// and length.
 fn find_run(bits: &Bitmap, from: u32, want: u32) -> (u32, u32) {
     let (mut best, mut start) = ((from, 0), from);
     while start < CLUSTER && best.1 < want {
@@ -158,8 +163,8 @@ impl SwapSlots {
         self.max = max;
     }
 
-    /// Take up to `want` (at most a cluster's) consecutive slots for a writer: the first and how many. Each has a count of 1.
-    /// `None`: the device is full.
+    /// Take up to `want` (at most a cluster's) consecutive slots for a writer: the first and how
+    /// many. Each has a count of 1. `None`: the device is full.
     pub fn alloc(&mut self, want: u32) -> Option<(u32, u32)> {
         let room = self.max.saturating_sub(self.in_use);
         let want = want.min(CLUSTER).min(u32::try_from(room).unwrap_or(u32::MAX));
@@ -328,7 +333,8 @@ impl SwapSlots {
         }
     }
 
-    /// An empty cluster whose space is to be given back: its first slot. [`discarded`](Self::discarded) ends it.
+    /// An empty cluster whose space is to be given back: its first slot.
+    /// [`discarded`](Self::discarded) ends it.
     pub fn begin_discard(&mut self) -> Option<u32> {
         let cluster = self.discard.first().copied()?;
         self.enlist(cluster, State::Discarding);

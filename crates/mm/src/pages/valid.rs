@@ -1,4 +1,5 @@
-//! What holds of every page whenever the engine's lock is free. Walks all words: for the simulator and tests.
+//! What holds of every page whenever the engine's lock is free. Walks all words: for the simulator
+//! and tests.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -1,23 +1,28 @@
 //! What the neighbours of a page are worth, where faults do not come in sequence.
 //!
-//! Of a page that was mapped along with its neighbour nobody sees whether it is touched: user space has no accessed bit. So now and
-//! then a load brings its page alone (a *probe*), and the neighbours that it would have brought are watched for a while. The kernel counts
-//! hits of its readahead in the swap cache to the same end (swap_vma_readahead in mm/swap_state.c).
+//! Of a page that was mapped along with its neighbour nobody sees whether it is touched: user space
+//! has no accessed bit. So now and then a load brings its page alone (a *probe*), and the
+//! neighbours that it would have brought are watched for a while. The kernel counts hits of its
+//! readahead in the swap cache to the same end (swap_vma_readahead in mm/swap_state.c).
 //!
-//! In the long run every page is touched, and one that is brought early takes the place of another. So what counts is how many more
-//! of the neighbours are faulted than chance would have it, were all stored pages as likely as each other. A page from the pool is brought with its
-//! neighbours if many of them are wanted soon; one from the device already if neighbours are wanted more than others, since the wait for it costs as much
-//! as many pages that were brought for nothing: hot pages lie beside each other, though which is touched next is nobody's guess. But what is
-//! wanted only after it has left again was brought for nothing in any case, so nobody looks for longer than a page stays that nothing is known of
-//! ([`Span`]): a page that is touched now and then has others like it beside it, and they fill memory where the hot ones are there already. Those are
-//! read, as one read costs as much as another, but not mapped: they go to the pool ([`read_along`](crate::swapin::read_along)).
+//! In the long run every page is touched, and one that is brought early takes the place of another.
+//! So what counts is how many more of the neighbours are faulted than chance would have it, were
+//! all stored pages as likely as each other. A page from the pool is brought with its neighbours if
+//! many of them are wanted soon; one from the device already if neighbours are wanted more than
+//! others, since the wait for it costs as much as many pages that were brought for nothing: hot
+//! pages lie beside each other, though which is touched next is nobody's guess. But what is wanted
+//! only after it has left again was brought for nothing in any case, so nobody looks for longer
+//! than a page stays that nothing is known of ([`Span`]): a page that is touched now and then has
+//! others like it beside it, and they fill memory where the hot ones are there already. Those are
+//! read, as one read costs as much as another, but not mapped: they go to the pool
+//! ([`read_along`](crate::swapin::read_along)).
 
 use crate::page::{PageRange, Vpn};
 
 /// Probes that are watched at a time.
 const PROBES: usize = 64;
-/// They follow each other in as many faults as one part in so many of the stored pages, of which there are so many at least, or in so many
-/// times as many as a page stays for, if that is less.
+/// They follow each other in as many faults as one part in so many of the stored pages, of which
+/// there are so many at least, or in so many times as many as a page stays for, if that is less.
 const HORIZON: u64 = 8;
 const STORED_LEAST: u64 = 1024;
 const STAYS: u64 = 4;
@@ -43,8 +48,9 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// About `stored` pages are, and so many resident ones leave before one that is mapped now, unless it proves that it is wanted: four with each
-    /// fault, since that is what is to be judged. Where they are more than half of the stored ones no probe is watched for so long.
+    /// About `stored` pages are, and so many resident ones leave before one that is mapped now,
+    /// unless it proves that it is wanted: four with each fault, since that is what is to be
+    /// judged. Where they are more than half of the stored ones no probe is watched for so long.
     pub(crate) fn new(stored: u64, before: u64) -> Self {
         Self {
             stored: stored.max(STORED_LEAST),
@@ -92,12 +98,14 @@ struct Seen {
     watched: f32,
     wanted: f32,
     by_chance: f32,
-    /// Of those watched and those wanted, how many were watched for as long as they would have stayed.
+    /// Of those watched and those wanted, how many were watched for as long as they would have
+    /// stayed.
     stayed: [f32; 2],
 }
 
 impl Seen {
-    /// A fault that is spared costs about twice as much as a page that was brought for nothing. `None`: nobody knows.
+    /// A fault that is spared costs about twice as much as a page that was brought for nothing.
+    /// `None`: nobody knows.
     fn is_worth_a_load(self) -> Option<bool> {
         (self.watched >= WATCHED_LEAST).then_some(self.wanted - self.by_chance >= self.watched * 0.4)
     }
@@ -186,7 +194,8 @@ impl Locality {
     pub(crate) fn judge(&mut self, span: Span) {
         let (now, mut seen) = (self.faults, [Seen::default(); 2]);
         for probe in &mut self.probes {
-            // Of a scan there are many faults and no probes: those from before it would be full of what it has passed.
+            // Of a scan there are many faults and no probes: those from before it would be full of
+            // what it has passed.
             let _ = probe.take_if(|probe| now - probe.since > span.horizon() * 2);
         }
         for probe in self.probes.iter().flatten() {

@@ -1,14 +1,16 @@
 //! How much moves at a time.
 //!
-//! A folio is in the pool before its frames are given up, and what a fault maps must fit below the limit as a whole; so memory is kept free for the
-//! largest that may come. Where there is little memory to work with, because the limit is small or relatives share most of it and what they share
-//! does not leave (`shared`), large folios would keep more of it free than they could use.
+//! A folio is in the pool before its frames are given up, and what a fault maps must fit below the
+//! limit as a whole; so memory is kept free for the largest that may come. Where there is little
+//! memory to work with, because the limit is small or relatives share most of it and what they
+//! share does not leave (`shared`), large folios would keep more of it free than they could use.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Folios that the memory to work with must hold at least.
 const FOLIOS_MIN: u64 = 64;
-/// The part of it that may be frames whose pages are in the pool already, and the most pages of that.
+/// The part of it that may be frames whose pages are in the pool already, and the most pages of
+/// that.
 const GIVE_UP_SHARE: u64 = 256;
 const GIVE_UP_MAX: u64 = 256;
 
@@ -60,8 +62,9 @@ impl Portions {
     }
 }
 
-/// What they are now, and were before. While they grow room must be left for the greater before anybody takes it; while they shrink, for as long as
-/// somebody may have begun with it. So who takes heeds the lesser of the two, who leaves room the greater.
+/// What they are now, and were before. While they grow room must be left for the greater before
+/// anybody takes it; while they shrink, for as long as somebody may have begun with it. So who
+/// takes heeds the lesser of the two, who leaves room the greater.
 pub(crate) struct Current {
     now: AtomicU64,
     before: AtomicU64,

@@ -1,9 +1,12 @@
 //! How many pages a fault is worth: one, or more and more while faults follow a pattern.
 //!
-//! A few streams are remembered, each by what its last fault brought. A fault just above that goes on forward, one just below it
-//! backward; a few pages between that are there already do not matter, since whoever went over them did not fault. A fault as far from the last one as that was from the one
-//! before goes on in strides. Each doubles the stream's window, up to a maximum; any other fault starts a stream with a window of one page. Windows
-//! forward and backward are what is left of naturally aligned folios, so sequential access settles on whole ones; those in strides are pages that lie a stride apart.
+//! A few streams are remembered, each by what its last fault brought. A fault just above that goes
+//! on forward, one just below it backward; a few pages between that are there already do not
+//! matter, since whoever went over them did not fault. A fault as far from the last one as that was
+//! from the one before goes on in strides. Each doubles the stream's window, up to a maximum; any
+//! other fault starts a stream with a window of one page. Windows forward and backward are what is
+//! left of naturally aligned folios, so sequential access settles on whole ones; those in strides
+//! are pages that lie a stride apart.
 
 use crate::page::{PageRange, Vpn};
 
@@ -141,8 +144,9 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// What a fault on `vpn` is worth, at most `2^max` pages; the caller says with [`advance`](Self::advance) what it makes of it.
-    /// `is_there`: whether a page need not be brought.
+    /// What a fault on `vpn` is worth, at most `2^max` pages; the caller says with
+    /// [`advance`](Self::advance) what it makes of it. `is_there`: whether a page need not be
+    /// brought.
     pub(crate) fn follow(&mut self, vpn: Vpn, max: u32, is_there: impl Fn(Vpn) -> bool) -> Ahead {
         let next = self.streams.iter().enumerate().filter_map(|(i, stream)| {
             let stream = (*stream)?;
@@ -157,7 +161,8 @@ impl Streams {
         next.max_by_key(|ahead| ahead.order).unwrap_or_else(|| self.start(vpn))
     }
 
-    /// A fault that continues nothing: it may be the second in strides. What may be the first stays, as it may be of something else.
+    /// A fault that continues nothing: it may be the second in strides. What may be the first
+    /// stays, as it may be of something else.
     fn start(&mut self, vpn: Vpn) -> Ahead {
         let newest_first = (0..STREAMS).map(|n| self.streams[(self.hand + STREAMS - n) % STREAMS]);
         let stride = newest_first.flatten().find_map(|first| {
@@ -235,7 +240,8 @@ mod test {
 
     const MAX: u32 = 4;
 
-    /// The windows of faults as long as `next` finds another, each the first page that is not there.
+    /// The windows of faults as long as `next` finds another, each the first page that is not
+    /// there.
     fn windows(streams: &mut Streams, faults: usize, next: impl Fn(&dyn Fn(Vpn) -> bool) -> Vpn) -> Vec<Window> {
         let mut there: Vec<Window> = Vec::new();
         for _ in 0..faults {

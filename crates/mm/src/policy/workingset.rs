@@ -1,21 +1,29 @@
-//! Balance between the resident pages and the pool (`mm/workingset.c`; `lru_note_cost` in `mm/swap.c`).
+//! Balance between the resident pages and the pool (`mm/workingset.c`; `lru_note_cost` in
+//! `mm/swap.c`).
 //!
-//! What the pool holds oldest can go to the device, and the memory that it took to the resident pages. Whether that pays is seen at both
-//! ends of the list of stored pages. A fault of one of the youngest would not have been if a part of the pool had been resident
-//! memory instead; a fault of one of the oldest would have had to wait for the device, which takes as long as many loads from the
-//! pool ([`READ_COST`]). So the former lets reclaim send on a few entries of the pool instead of taking resident pages, and the latter
-//! takes many back. A pool whose oldest entries are as warm as the youngest stays as it is, in a scan as well as at random; one full of what
-//! nobody needs gives way until the hot pages fit. A read from the device counts as much as it is likely to be of a page that was sent on for
-//! this: others were sent on before it was known what is hot. Where next to nothing speaks for the pool as it is, it gives way faster.
+//! What the pool holds oldest can go to the device, and the memory that it took to the resident
+//! pages. Whether that pays is seen at both ends of the list of stored pages. A fault of one of the
+//! youngest would not have been if a part of the pool had been resident memory instead; a fault of
+//! one of the oldest would have had to wait for the device, which takes as long as many loads from
+//! the pool ([`READ_COST`]). So the former lets reclaim send on a few entries of the pool instead
+//! of taking resident pages, and the latter takes many back. A pool whose oldest entries are as
+//! warm as the youngest stays as it is, in a scan as well as at random; one full of what nobody
+//! needs gives way until the hot pages fit. A read from the device counts as much as it is likely
+//! to be of a page that was sent on for this: others were sent on before it was known what is hot.
+//! Where next to nothing speaks for the pool as it is, it gives way faster.
 //!
-//! There are no youngest pages to be seen where the hot ones nearly fit: what reclaim takes is wanted again while it is staged. So where more is taken
-//! back than is stored, that counts as well. And what came from the device without a fault ([`crate::swapin::read_along`]) has as many of the oldest go there.
+//! There are no youngest pages to be seen where the hot ones nearly fit: what reclaim takes is
+//! wanted again while it is staged. So where more is taken back than is stored, that counts as
+//! well. And what came from the device without a fault ([`crate::swapin::read_along`]) has as many
+//! of the oldest go there.
 
-/// Entries that a fault of one of the youngest is good for: about twice as many as a page of the pool holds.
+/// Entries that a fault of one of the youngest is good for: about twice as many as a page of the
+/// pool holds.
 const ENTRIES_PER_REFAULT: i64 = 8;
 /// Loads from the pool that a read from the device costs.
 const READ_COST: i64 = 6;
-/// Where what is gained is so many times as much as what is lost, so many times as many are sent on.
+/// Where what is gained is so many times as much as what is lost, so many times as many are sent
+/// on.
 const CLEAR: i64 = 4;
 const HASTE: i64 = 4;
 /// Loads that this is seen by.
@@ -36,12 +44,15 @@ const LEAST: i64 = -4 * MOST;
 #[derive(Default)]
 pub(crate) struct Balance {
     owed: i64,
-    /// Entries that came from the device and were no faults ([`crate::swapin::read_along`]): as many of the oldest go there in their place.
+    /// Entries that came from the device and were no faults ([`crate::swapin::read_along`]): as
+    /// many of the oldest go there in their place.
     exchanged: i64,
-    /// What was seen at the young end and at the old one, as loads that it was worth; what was long ago counts little.
+    /// What was seen at the young end and at the old one, as loads that it was worth; what was long
+    /// ago counts little.
     gained: i64,
     lost: i64,
-    /// Of the pages that reclaim took, those that were stored, and those that were taken back before; what was long ago counts little.
+    /// Of the pages that reclaim took, those that were stored, and those that were taken back
+    /// before; what was long ago counts little.
     stored: i64,
     restored: i64,
     /// Pages on the device that were sent there for this, in parts of [`SENT_PART`].
@@ -73,7 +84,8 @@ impl Balance {
         self.gained >= REMEMBERED / 4 && self.lost < self.gained / CLEAR
     }
 
-    /// A page is read from the device, which holds about `on_device`: as likely as they are many it was one of those that were sent on.
+    /// A page is read from the device, which holds about `on_device`: as likely as they are many it
+    /// was one of those that were sent on.
     pub(crate) fn note_read(&mut self, on_device: u64) {
         let all = (on_device * SENT_PART).max(self.sent).max(1);
         let loss = ENTRIES_PER_REFAULT * READ_COST * (self.sent * SENT_PART / all) as i64 / SENT_PART as i64;
@@ -82,7 +94,8 @@ impl Balance {
         self.sent -= self.sent * SENT_PART / all;
     }
 
-    /// A staged page was taken back. Where more of them are than are stored, each counts as one of the youngest.
+    /// A staged page was taken back. Where more of them are than are stored, each counts as one of
+    /// the youngest.
     pub(crate) fn note_restored(&mut self, pages: u64) {
         self.note_taken(0, pages);
         // A run of them is a scan that has turned round, and one fault.
@@ -144,7 +157,8 @@ mod test {
     #[test]
     fn where_every_page_is_as_warm_as_the_others_nothing_is_sent_on() {
         let mut balance = Balance::default();
-        // At random, and a scan of a little more than there is memory, whose next page is the oldest and was stored lately.
+        // At random, and a scan of a little more than there is memory, whose next page is the
+        // oldest and was stored lately.
         (0..1000).for_each(|n| balance.note_load(n % 8 == 0, n % 8 == 1));
         (0..1000).for_each(|_| balance.note_load(true, true));
         assert_eq!(balance.due(), 0);

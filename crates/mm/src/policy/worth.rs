@@ -1,6 +1,8 @@
-//! Whether something that some loads may do pays: to keep the blocks of what is loaded, to protect its pages.
+//! Whether something that some loads may do pays: to keep the blocks of what is loaded, to protect
+//! its pages.
 
-/// It does from 0 points on, and of one in so many loads below that, to see whether it would be worth it again.
+/// It does from 0 points on, and of one in so many loads below that, to see whether it would be
+/// worth it again.
 const POINTS: i32 = 1024;
 const PROBE_EVERY: u32 = 16;
 

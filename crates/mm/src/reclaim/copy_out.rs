@@ -33,7 +33,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// Pages that are leaving and have lost nothing but their frames: what lost its word meanwhile is not ours to drop.
+    /// Pages that are leaving and have lost nothing but their frames: what lost its word meanwhile
+    /// is not ours to drop.
     fn next_leaving(&mut self) -> Option<PageRange> {
         loop {
             let run = self.flight.leaving.runs.last().copied()?;
@@ -50,8 +51,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    /// A page that refused to be dropped, or was dropped at first and refused then: its copy is given back unless it is there.
-    /// False: not now.
+    /// A page that refused to be dropped, or was dropped at first and refused then: its copy is
+    /// given back unless it is there. False: not now.
     fn settle_kept(&mut self, vpn: Vpn) -> bool {
         let machine = &self.mm.machine;
         let Slot::Staged { slot, .. } = self.pages.table.lookup(vpn) else {
@@ -61,7 +62,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             .with_staged(&[slot], |pages| machine.copy_in(vpn, pages[0], true))
             .stop
         {
-            // It may be mapped: were it left staged, nobody would ever fault it, and what is written to it would be lost.
+            // It may be mapped: were it left staged, nobody would ever fault it, and what is
+            // written to it would be lost.
             Some(Stop::Again | Stop::NoMemory | Stop::Busy) => return false,
             Some(Stop::Present) | None => machine.drop_staged(&[(slot, 1)]),
             // Unmapped, which is about to be reported.

@@ -1,4 +1,5 @@
-//! The pool gives way to the working set, as the [balance](crate::policy::workingset) says, and what that is told.
+//! The pool gives way to the working set, as the [balance](crate::policy::workingset) says, and
+//! what that is told.
 
 use core::sync::atomic::Ordering;
 

@@ -1,4 +1,5 @@
-//! Compressed pages that stayed cold go to the device: what the [shrinker](crate::policy::shrinker) owes.
+//! Compressed pages that stayed cold go to the device: what the [shrinker](crate::policy::shrinker)
+//! owes.
 
 use core::sync::atomic::Ordering;
 
@@ -18,8 +19,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.shrinker_enabled.store(enabled, Ordering::Relaxed);
     }
 
-    /// Reclaim has taken `reclaimed` resident pages: the pool gives as large a part of what it can spare. Returns how many
-    /// entries were written back.
+    /// Reclaim has taken `reclaimed` resident pages: the pool gives as large a part of what it can
+    /// spare. Returns how many entries were written back.
     pub(crate) fn shrink_zswap(&self, worker: &mut Worker<M>, reclaimed: u64) -> u64 {
         if reclaimed == 0 || !self.shrinker_enabled.load(Ordering::Relaxed) {
             return 0;

@@ -1,5 +1,5 @@
-//! Frames whose pages are stored, until they are given up: many at a time, for it costs two TLB flushes on every core,
-//! however many they are.
+//! Frames whose pages are stored, until they are given up: many at a time, for it costs two TLB
+//! flushes on every core, however many they are.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,8 @@ use crate::Mm;
 use crate::machine::Machine;
 use crate::pages::staging::StagedRun;
 
-/// Runs of which no frame is named by a word any more. They stay charged until [`Mm::give_up_spent`].
+/// Runs of which no frame is named by a word any more. They stay charged until
+/// [`Mm::give_up_spent`].
 #[derive(Default)]
 pub(crate) struct Spent {
     runs: Vec<StagedRun>,
@@ -33,7 +34,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub(crate) fn give_up_spent(&self, spent: &mut Spent) {
         let Spent { mut runs, .. } = core::mem::take(spent);
         runs.sort_unstable_by_key(|run| run.slot);
-        // Others give up frames in the slots between ours at the same time, so only runs side by side go as one.
+        // Others give up frames in the slots between ours at the same time, so only runs side by
+        // side go as one.
         for beside in runs.chunk_by(|a, b| a.slot + a.capacity == b.slot) {
             let frames = self.with_for_reclaim(|inner| {
                 let mut frames: Vec<(u32, u32)> = Vec::new();

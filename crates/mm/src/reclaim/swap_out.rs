@@ -1,8 +1,10 @@
-//! Straight to the swap device, without zswap: what reclaim does while zswap may take nothing (`memory.zswap.max=0`,
-//! `enabled=0`) or is to be compared with doing without it (`--swapout direct`).
+//! Straight to the swap device, without zswap: what reclaim does while zswap may take nothing
+//! (`memory.zswap.max=0`, `enabled=0`) or is to be compared with doing without it (`--swapout
+//! direct`).
 //!
-//! In halves as a store (`zswap`): the next pages of the oldest run are marked busy and copied under the lock, written without
-//! it, and those still marked get their place on the device published. A page of one repeated word needs none.
+//! In halves as a store (`zswap`): the next pages of the oldest run are marked busy and copied
+//! under the lock, written without it, and those still marked get their place on the device
+//! published. A page of one repeated word needs none.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -20,7 +22,8 @@ use crate::worker::{IO_PAGES, Worker};
 use crate::zpool::Arena;
 use crate::{Held, Inner, Mm, SwapOut};
 
-/// Staging slots whose pages are on their way to the device; the `i`th goes to device slot `first + i`.
+/// Staging slots whose pages are on their way to the device; the `i`th goes to device slot `first +
+/// i`.
 struct Write {
     staged: Vec<u32>,
     first: u32,
@@ -58,7 +61,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         gone
     }
 
-    /// Write the run that has been staged longest to the device. Returns how many pages went; `None`: nothing is staged.
+    /// Write the run that has been staged longest to the device. Returns how many pages went;
+    /// `None`: nothing is staged.
     pub(crate) fn swap_out_oldest(&self, worker: &mut Worker<M>, spent: &mut Spent) -> Option<u64> {
         let run = self.pop_staged()?;
         let (mut gone, mut refused, mut done) = (0, false, 0);

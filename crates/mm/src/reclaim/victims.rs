@@ -1,4 +1,5 @@
-//! Which resident folio leaves next, of the lists that there are ([`resident`](crate::pages::resident)).
+//! Which resident folio leaves next, of the lists that there are
+//! ([`resident`](crate::pages::resident)).
 
 use lock_api::RawMutex;
 
@@ -19,7 +20,8 @@ const CACHED_SHARE: u64 = 8;
 const UNEVICTABLE_SHARE: u32 = 64;
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// When the resident pages that would leave next came, or proved that they are wanted, by the clock of the machine.
+    /// When the resident pages that would leave next came, or proved that they are wanted, by the
+    /// clock of the machine.
     pub fn oldest(&self) -> Option<u64> {
         self.with(|inner| inner.oldest())
     }
@@ -35,7 +37,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// Resident pages but for those that do not leave because a relative has them: what memory there is to work with.
+    /// Resident pages but for those that do not leave because a relative has them: what memory
+    /// there is to work with.
     pub(crate) fn reclaimable(&self) -> u64 {
         match self.policy.sharing.shares {
             true => self.pages.counts.resident - self.pages.counts.shared,
@@ -59,8 +62,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// Take the folio whose turn it is to leave off its list; one that does not compress if nothing else is left and the caller
-    /// is desperate. The caller checks its words.
+    /// Take the folio whose turn it is to leave off its list; one that does not compress if nothing
+    /// else is left and the caller is desperate. The caller checks its words.
     pub(crate) fn pop_coldest(&mut self, is_desperate: bool) -> Option<(Lru, LruEntry)> {
         if !self.policy.sharing.shares
             && let Some(entry) = self.pages.lru[Lru::Shared as usize].pop_oldest()

@@ -25,9 +25,10 @@ const CLUSTER_MAX: u32 = 32;
 const BATCH_SLOTS: u32 = UNIT * 4;
 /// Of what relatives do not share, at most one in so many pages waits in staging.
 const STAGED_SHARE: u64 = 4;
-/// How long pages are isolated under one hold of the lock, at least one entry, and how many pages of one entry end it. Each run costs a TLB flush, which is
-/// 15 to 20 us while a thread of the process is on another core and 1.5 us while none is. A program with one thread is on none while its
-/// fault waits for the lock, so what leaves page by page leaves together.
+/// How long pages are isolated under one hold of the lock, at least one entry, and how many pages
+/// of one entry end it. Each run costs a TLB flush, which is 15 to 20 us while a thread of the
+/// process is on another core and 1.5 us while none is. A program with one thread is on none while
+/// its fault waits for the lock, so what leaves page by page leaves together.
 const HOLD_NS: u64 = 500_000;
 const MANY: u32 = 16;
 /// Pages that turn out to be needed in a round in which nothing else is left.
@@ -53,9 +54,9 @@ pub struct Scan {
     pub reclaimed: u64,
     /// Pages taken out of the mapping in this round.
     pub isolated: u32,
-    /// Pages that could not move because the kernel pins them or a forked process has them that we do not know of. If nothing else is
-    /// left, breaking the sharing (outside the lock) and [`Mm::isolate_range`] gets at the latter. Of those that we know of:
-    /// [`Mm::take_shared`].
+    /// Pages that could not move because the kernel pins them or a forked process has them that we
+    /// do not know of. If nothing else is left, breaking the sharing (outside the lock) and
+    /// [`Mm::isolate_range`] gets at the latter. Of those that we know of: [`Mm::take_shared`].
     pub shared: Vec<PageRange>,
     /// Pages that could not move because of what may be done with their mapping:
     /// [`Mm::isolate_by_copy`] gets at those that are not to be written to.
@@ -69,8 +70,8 @@ pub struct Scan {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// One round: isolate about `want` pages, then store the oldest staged runs: in the background until `staged_target` frames
-    /// wait, else until none does or as many as wanted were stored.
+    /// One round: isolate about `want` pages, then store the oldest staged runs: in the background
+    /// until `staged_target` frames wait, else until none does or as many as wanted were stored.
     pub fn shrink(&self, worker: &mut Worker<M>, want: u32, effort: Effort) -> Scan {
         let mut scan = Scan::default();
         let bypasses = self.bypasses_zswap();
@@ -114,10 +115,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             };
             let Some(stored) = stored else { break };
             scan.reclaimed += stored;
-            // In the background as many as are isolated, as a rule, or many more, where fewer are to wait than did.
+            // In the background as many as are isolated, as a rule, or many more, where fewer are
+            // to wait than did.
             let most = if effort == Effort::Background { want * 2 } else { want };
             let is_enough = scan.reclaimed >= u64::from(most);
-            // Nothing stored, and no frame given up either: what was refused now would be refused again.
+            // Nothing stored, and no frame given up either: what was refused now would be refused
+            // again.
             let before = core::mem::replace(&mut left, staged(&spent));
             let is_stuck = stored == 0 && left >= before;
             if is_enough || is_stuck || (!bypasses && self.is_pool_full()) {
@@ -136,8 +139,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         scan
     }
 
-    /// Store the run that has been staged longest, if more frames are staged than wait for a second chance and zswap takes any.
-    /// Returns how many pages were stored.
+    /// Store the run that has been staged longest, if more frames are staged than wait for a second
+    /// chance and zswap takes any. Returns how many pages were stored.
     pub fn store_staged(&self, worker: &mut Worker<M>) -> u64 {
         let waits = self.with(|inner| inner.pages.staging.frames() > inner.staged_target(self.config.staged_target));
         let takes = !self.bypasses_zswap() && self.is_enabled() && !self.is_pool_full();
@@ -149,8 +152,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         stored.unwrap_or(0)
     }
 
-    /// Take the coldest folios out of their mapping until `want` pages are staged or everything was looked at once.
-    /// False: it is not for us to take any.
+    /// Take the coldest folios out of their mapping until `want` pages are staged or everything was
+    /// looked at once. False: it is not for us to take any.
     fn isolate(&self, want: u32, scan: &mut Scan) -> bool {
         let Some(isolation) = self.machine.begin_isolation() else {
             scan.again = true;
@@ -215,8 +218,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with(|inner| inner.flight.unmovable = RangeSet::default());
     }
 
-    /// Whether the pool takes nothing now. With a device to drain it to, it is full from its limit down to the threshold;
-    /// without one it drains only by loads, and waiting for those could be for ever.
+    /// Whether the pool takes nothing now. With a device to drain it to, it is full from its limit
+    /// down to the threshold; without one it drains only by loads, and waiting for those could be
+    /// for ever.
     fn is_pool_full(&self) -> bool {
         let limit = self.pool_limit.load(Ordering::Relaxed);
         let (pages, drains) = self.with(|inner| (inner.pages.pool.pages(), inner.drains()));
@@ -227,8 +231,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-/// The runs that isolated pages are packed into: the one that takes more, and those that are full. None of them is stored before
-/// [`finish`](Batch::finish).
+/// The runs that isolated pages are packed into: the one that takes more, and those that are full.
+/// None of them is stored before [`finish`](Batch::finish).
 #[derive(Default)]
 struct Batch {
     open: Option<StagedRun>,
@@ -246,7 +250,8 @@ impl Batch {
                 .staging
                 .alloc(pages.max(BATCH_SLOTS))
                 .or_else(|| inner.pages.staging.alloc(pages))
-                // Nothing stores a run of no frames, so if all slots belong to such runs, this is their only way out.
+                // Nothing stores a run of no frames, so if all slots belong to such runs, this is
+                // their only way out.
                 .or_else(|| {
                     inner
                         .pages
@@ -275,7 +280,8 @@ impl Batch {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// How many staged frames wait: `most`, or fewer where what is shared leaves little memory to work with.
+    /// How many staged frames wait: `most`, or fewer where what is shared leaves little memory to
+    /// work with.
     fn staged_target(&self, most: u64) -> u64 {
         match self.policy.sharing.shares {
             true => most.min((self.reclaimable() + self.pages.staging.frames()) / STAGED_SHARE),
@@ -283,7 +289,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// `run` and the old resident pages beside it in the windows of one batch that it begins and ends in.
+    /// `run` and the old resident pages beside it in the windows of one batch that it begins and
+    /// ends in.
     fn with_old_neighbours(&self, run: PageRange) -> PageRange {
         let is_old = |n: &u64| self.is_old(Vpn::new(*n));
         let (unit, start, end) = (u64::from(BATCH_SLOTS), run.start.number(), run.end.number());
@@ -292,7 +299,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         PageRange::new(Vpn::new(start - below), below + run.pages() + above)
     }
 
-    /// The frames of `pages` neighbours are in the staging slots from `slot` on: as many whole aligned folios as they make.
+    /// The frames of `pages` neighbours are in the staging slots from `slot` on: as many whole
+    /// aligned folios as they make.
     fn publish_staged_run(&mut self, slot: u32, run: Vpn, pages: u64, order_max: u32, unwritten: &Unwritten) {
         for (vpn, order) in PageRange::new(run, pages).folios(order_max) {
             self.pages
@@ -311,8 +319,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    /// Isolate from the oldest entries, at most `budget` of them, for [`HOLD_NS`]. Whether there is more to isolate after that: fewer than `want`
-    /// pages were, and more can be.
+    /// Isolate from the oldest entries, at most `budget` of them, for [`HOLD_NS`]. Whether there is
+    /// more to isolate after that: fewer than `want` pages were, and more can be.
     fn isolate(&mut self, batch: &mut Batch, budget: &mut usize, want: u32, scan: &mut Scan) -> bool {
         let mm = self.mm;
         if self.flight.frozen.is_some() {
@@ -338,8 +346,9 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         true
     }
 
-    /// Isolate the pages of one LRU entry that still carry its tag, in runs of neighbours. Each run takes along what lies
-    /// beside it in its window and is old too: a move costs a TLB flush on every core, however many pages it takes.
+    /// Isolate the pages of one LRU entry that still carry its tag, in runs of neighbours. Each run
+    /// takes along what lies beside it in its window and is old too: a move costs a TLB flush on
+    /// every core, however many pages it takes.
     fn isolate_folio(&mut self, batch: &mut Batch, lru: Lru, entry: LruEntry, scan: &mut Scan) {
         let mm = self.mm;
         let carries = |inner: &Self, vpn| lru.holds(inner.pages.table.lookup(vpn), entry);
@@ -434,7 +443,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         }
     }
 
-    /// Which pages of a run that is about to move hold what their blocks hold, if it has any (`swap_cache`).
+    /// Which pages of a run that is about to move hold what their blocks hold, if it has any
+    /// (`swap_cache`).
     fn unwritten(&self, run: PageRange) -> Unwritten {
         let mm = self.mm;
         let has_block = run

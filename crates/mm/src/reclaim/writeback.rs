@@ -1,12 +1,13 @@
 //! Writeback: the oldest stored pages go to the swap device when the pool is full.
 //!
-//! A blob goes out as it is, compressed, and is read back that way: writing costs no decompression, and the device holds as
-//! many times more. Blobs are packed one behind the other, across the borders of slots, in runs of up to [`IO_PAGES`] pages.
-//! `--swap-format plain` writes whole pages instead, for comparison.
+//! A blob goes out as it is, compressed, and is read back that way: writing costs no decompression,
+//! and the device holds as many times more. Blobs are packed one behind the other, across the
+//! borders of slots, in runs of up to [`IO_PAGES`] pages. `--swap-format plain` writes whole pages
+//! instead, for comparison.
 //!
-//! First half, under the lock: slots are taken, the oldest entries are marked and copied. Then, without it, one write. Second
-//! half, under the lock: entries that still carry the mark get their place published and leave the pool; the others were
-//! loaded or dropped meanwhile.
+//! First half, under the lock: slots are taken, the oldest entries are marked and copied. Then,
+//! without it, one write. Second half, under the lock: entries that still carry the mark get their
+//! place published and leave the pool; the others were loaded or dropped meanwhile.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -110,7 +111,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// [`SwapSlots::alloc`](crate::pages::swap_slots::SwapSlots::alloc), as far as the group's limit allows.
+    /// [`SwapSlots::alloc`](crate::pages::swap_slots::SwapSlots::alloc), as far as the group's
+    /// limit allows.
     pub(crate) fn take_slots<M: Machine>(&mut self, machine: &M, want: u32) -> Option<(u32, u32)> {
         let allowed = machine.charge_swap(self.pages.slots.in_use(), want.into());
         self.pages.slots.alloc(allowed.min(want.into()) as u32)
@@ -191,7 +193,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         }
     }
 
-    /// Pack those pages of a stored folio that are stored still. False: no further; the rest keeps its turn.
+    /// Pack those pages of a stored folio that are stored still. False: no further; the rest keeps
+    /// its turn.
     fn pack_folio(&mut self, worker: &mut Worker<M>, folio: LruEntry, write: &mut Write) -> bool {
         for vpn in folio.pages() {
             let entry = match self.pages.table.lookup(vpn) {
@@ -219,13 +222,15 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         true
     }
 
-    /// Copy one entry to the worker's I/O buffer and mark it. False: it does not fit. A damaged one is lost.
+    /// Copy one entry to the worker's I/O buffer and mark it. False: it does not fit. A damaged one
+    /// is lost.
     fn pack(&mut self, worker: &mut Worker<M>, vpn: Vpn, entry: ZswapEntry, write: &mut Write) -> bool {
         let mm = self.mm;
         let writes_plain = self.policy.writes_plain;
         let len = if writes_plain { PAGE_SIZE } else { entry.len as usize };
         let Some(at) = write.room(len) else { return false };
-        // A checksum goes along with a compressed block, but what seals a page on the device would seal a damaged one too.
+        // A checksum goes along with a compressed block, but what seals a page on the device would
+        // seal a damaged one too.
         let packed = self
             .pages
             .pool

@@ -1,19 +1,21 @@
 //! Storing: staged folios go into the pool, a batch of pages at a time.
 //!
-//! A folio is stored whole, without being split. First, under the lock, its pages are marked busy. Then, without it, a batch
-//! of them is compressed, and the blocks are put into the pool, where nobody sees them yet; and so on to
-//! its last page. In the end, under the lock, the words of all its pages are published, then its one entry on the list
-//! of stored folios, then it is counted, and only then are the frames given up.
+//! A folio is stored whole, without being split. First, under the lock, its pages are marked busy.
+//! Then, without it, a batch of them is compressed, and the blocks are put into the pool, where
+//! nobody sees them yet; and so on to its last page. In the end, under the lock, the words of all
+//! its pages are published, then its one entry on the list of stored folios, then it is counted,
+//! and only then are the frames given up.
 //!
 //! What can go wrong on the way, and what it leaves:
-//! * a page was faulted, unmapped or dropped meanwhile: it is no longer marked; its block is freed, the others are
-//!   stored by themselves;
+//! * a page was faulted, unmapped or dropped meanwhile: it is no longer marked; its block is freed,
+//!   the others are stored by themselves;
 //! * the pool is full: every block of the folio is freed, all its pages are staged as before,
 //!   and are tried one by one next time;
-//! * a page does not compress and may not be stored as it is: it goes back to its mapping, the others are stored by
-//!   themselves.
+//! * a page does not compress and may not be stored as it is: it goes back to its mapping, the
+//!   others are stored by themselves.
 //!
-//! Pages that are no folio (of order 0, or of a folio that a fault has broken) are stored up to a batch at a time in the same way.
+//! Pages that are no folio (of order 0, or of a folio that a fault has broken) are stored up to a
+//! batch at a time in the same way.
 
 use lock_api::RawMutex;
 
@@ -65,7 +67,8 @@ struct Stored {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Store the run that has been staged longest. Returns how many pages were stored; `None`: nothing is staged.
+    /// Store the run that has been staged longest. Returns how many pages were stored; `None`:
+    /// nothing is staged.
     pub(crate) fn store_oldest(&self, worker: &mut Worker<M>, spent: &mut Spent) -> Option<u64> {
         let run = self.pop_staged()?;
         let mut all = Stored::default();
@@ -120,8 +123,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         })
     }
 
-    /// Put the blocks of a batch into the pool. Without the engine's lock: no word names them yet, and a page that was wanted
-    /// meanwhile has left its frame in its slot.
+    /// Put the blocks of a batch into the pool. Without the engine's lock: no word names them yet,
+    /// and a page that was wanted meanwhile has left its frame in its slot.
     fn put_blocks(
         &self,
         worker: &mut Worker<M>,
@@ -150,7 +153,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         Ok(())
     }
 
-    /// The words are published: the frames may go, soon. Slots whose page could neither be stored nor put back stay.
+    /// The words are published: the frames may go, soon. Slots whose page could neither be stored
+    /// nor put back stay.
     pub(crate) fn give_up(&self, run: StagedRun, refused: bool, spent: &mut Spent) {
         if !refused {
             spent.push(run);
@@ -175,7 +179,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// The folio that `run` begins with, if it is whole; or as many pages as come before the next whole folio, up to `batch`.
+    /// The folio that `run` begins with, if it is whole; or as many pages as come before the next
+    /// whole folio, up to `batch`.
     pub(crate) fn next_together(&mut self, run: StagedRun, batch: u32) -> Together {
         let mut len = 0;
         while len < run.len.min(batch) {
@@ -201,7 +206,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// Whether the pages that entered `slot` and those behind it as a folio of `order` are all there and still neighbours.
+    /// Whether the pages that entered `slot` and those behind it as a folio of `order` are all
+    /// there and still neighbours.
     fn is_whole(&self, slot: u32, order: u32) -> bool {
         let first = self.pages.staging.owner(slot);
         (0..1 << order).all(|i| {
@@ -274,7 +280,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     fn publish_stored(&mut self, worker: &mut Worker<M>, together: Together) -> Stored {
         let mm = self.mm;
         let first = self.pages.staging.owner(together.slot);
-        // Half of it may have been moved to another address meanwhile: then it is no folio any more.
+        // Half of it may have been moved to another address meanwhile: then it is no folio any
+        // more.
         let is_good = |(i, outcome): (u32, &Outcome)| {
             matches!(
                 outcome,
@@ -311,8 +318,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
                         ..Kept::new(handle, len).entry()
                     })
                 }
-                // The slot is not reused before its run is released, which is ours: what is kept for it, wherever compaction has
-                // put it since, is the block that was compared.
+                // The slot is not reused before its run is released, which is ours: what is kept
+                // for it, wherever compaction has put it since, is the block that was compared.
                 Outcome::Unwritten if let Some(kept) = kept => {
                     unwritten += 1;
                     self.note_leaving(true);

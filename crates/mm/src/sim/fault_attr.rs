@@ -1,7 +1,8 @@
-//! Fault injection: which of the machine's steps fail, by a stream of pseudo-random numbers that a seed decides.
+//! Fault injection: which of the machine's steps fail, by a stream of pseudo-random numbers that a
+//! seed decides.
 //!
-//! A step that fails does what the contract of [`Machine`](crate::machine::Machine) allows it to, the worst included: some
-//! of its pages are done, its buffer or its slots hold garbage.
+//! A step that fails does what the contract of [`Machine`](crate::machine::Machine) allows it to,
+//! the worst included: some of its pages are done, its buffer or its slots hold garbage.
 
 use core::cell::Cell;
 
@@ -23,7 +24,8 @@ impl FaultAttr {
         self.per_mille.set(per_mille);
     }
 
-    /// The `n`th step from now (1: the next) fails and no other; 0: none does. `seed` decides how it fails.
+    /// The `n`th step from now (1: the next) fails and no other; 0: none does. `seed` decides how
+    /// it fails.
     pub fn fail_nth(&self, seed: u64, n: u64) {
         self.start(seed);
         self.nth.set(n);

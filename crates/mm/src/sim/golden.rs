@@ -66,7 +66,8 @@ fn counters(stat: Vmstat) -> u64 {
 
 /// A program of many pages, most of them on the device, that touches them as programs do: hot
 /// clusters, sequences, now and then anything. What neighbours are worth, how much of the pool goes
-/// to the device and what is read along is decided here, and not among the few pages of a [`World`].
+/// to the device and what is read along is decided here, and not among the few pages of a
+/// [`World`].
 fn program(run: u64) -> String {
     let mut program = Program::new(run);
     let mut numbers = Numbers(run << 40);

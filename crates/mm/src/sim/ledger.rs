@@ -1,4 +1,5 @@
-//! What an engine has asked of its machine, as one number: two engines that decide alike have the same.
+//! What an engine has asked of its machine, as one number: two engines that decide alike have the
+//! same.
 
 use core::cell::Cell;
 

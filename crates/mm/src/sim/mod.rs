@@ -1,4 +1,5 @@
-//! A machine of vectors: a program's memory, staging slots and a disk, each step of which can fail. For tests and Miri.
+//! A machine of vectors: a program's memory, staging slots and a disk, each step of which can fail.
+//! For tests and Miri.
 
 mod fault_attr;
 #[cfg(test)]
@@ -100,7 +101,8 @@ pub struct SimMachine {
     failed_read: Cell<Option<u32>>,
     staging: RefCell<BTreeMap<u32, Page>>,
     disk: RefCell<BTreeMap<u32, Page>>,
-    /// Memory for the swap table; `None`: as much as a `World` needs, which is leaked with each machine, of which a fuzzer makes many.
+    /// Memory for the swap table; `None`: as much as a `World` needs, which is leaked with each
+    /// machine, of which a fuzzer makes many.
     pub table: Cell<Option<TableMemory>>,
     /// Pages cannot move.
     pub copies: Cell<bool>,

@@ -1,5 +1,6 @@
-//! A program and its engine: the engine against a plain copy of the program's memory, in a simulated machine with limits so
-//! small that everything is on its way somewhere all the time. For the property tests and the fuzzer.
+//! A program and its engine: the engine against a plain copy of the program's memory, in a
+//! simulated machine with limits so small that everything is on its way somewhere all the time. For
+//! the property tests and the fuzzer.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -28,7 +29,8 @@ pub const PAGES: u64 = if cfg!(miri) { 32 } else { 96 };
 
 /// Faults after which a page must be there.
 const TRIES: u32 = 8;
-/// The same while steps fail: of 1000 tries that fail half the time, none succeeds only once in 2^1000 runs.
+/// The same while steps fail: of 1000 tries that fail half the time, none succeeds only once in
+/// 2^1000 runs.
 const TRIES_WHILE_FAILING: u32 = 1000;
 
 fn config(swap_pages: u64) -> Config {
@@ -74,7 +76,8 @@ enum Serving {
     Brought(Waiting, Brought),
 }
 
-/// A page that is waited for, and how often whoever waits for it had been woken when its fault began.
+/// A page that is waited for, and how often whoever waits for it had been woken when its fault
+/// began.
 #[derive(Clone, Copy)]
 struct Waiting {
     vpn: Vpn,
@@ -111,11 +114,13 @@ pub struct World<R> {
     /// What the program wrote; other pages are zeros.
     shadow: BTreeMap<Vpn, Vec<u8>>,
     tries: u32,
-    /// Mappings changed while the engine was frozen, which leaves them out of its care until kswapd's next look at them.
+    /// Mappings changed while the engine was frozen, which leaves them out of its care until
+    /// kswapd's next look at them.
     has_gaps: bool,
 }
 
-/// Bytes of a line of text and of a word of noise: many under Miri, which counts steps and not bytes.
+/// Bytes of a line of text and of a word of noise: many under Miri, which counts steps and not
+/// bytes.
 const LINE: usize = if cfg!(miri) { 1024 } else { 61 };
 const WORD: usize = if cfg!(miri) { 256 } else { 8 };
 
@@ -146,7 +151,8 @@ pub fn contents(seed: u64) -> Vec<u8> {
 }
 
 impl<R: RawMutex> World<R> {
-    /// A program of [`PAGES`] pages, with a first pool of `arena_pages` and a device of `swap_pages` pages.
+    /// A program of [`PAGES`] pages, with a first pool of `arena_pages` and a device of
+    /// `swap_pages` pages.
     pub fn new(swap_pages: u64, arena_pages: usize) -> Self {
         let config = config(swap_pages);
         let mm = Mm::new(
@@ -222,7 +228,8 @@ impl<R: RawMutex> World<R> {
         panic!("{vpn:?} is protected for ever");
     }
 
-    /// Mostly the page above or below the last one that a fault of another thread began at: windows of several threads overlap then.
+    /// Mostly the page above or below the last one that a fault of another thread began at: windows
+    /// of several threads overlap then.
     fn near_the_last(&mut self, seed: u64, vpn: Vpn) -> Vpn {
         let at = self.last_served.number() - BASE;
         self.last_served = match seed % 8 {
@@ -233,7 +240,8 @@ impl<R: RawMutex> World<R> {
         self.last_served
     }
 
-    /// The next step of a fault at `vpn` in one of the other threads, or of the one that it is serving.
+    /// The next step of a fault at `vpn` in one of the other threads, or of the one that it is
+    /// serving.
     fn serve(&mut self, server: usize, vpn: Vpn) {
         let mm = &self.mm;
         let (worker, serving) = &mut self.servers[server];
@@ -342,7 +350,8 @@ impl<R: RawMutex> World<R> {
         self.mm.manage(from);
     }
 
-    /// Two threads at once: one unmaps X, or moves it to Z, another's mremap from Y is given X, and is reported first.
+    /// Two threads at once: one unmaps X, or moves it to Z, another's mremap from Y is given X, and
+    /// is reported first.
     pub fn cross(&mut self, pages: u64, moves: bool) {
         self.finish_serving();
         if self.has_gaps {
@@ -375,7 +384,8 @@ impl<R: RawMutex> World<R> {
         self.mm.manage(y);
     }
 
-    /// The end of a run: nothing fails, is pinned or frozen any more. All pages read back, and all can be reclaimed.
+    /// The end of a run: nothing fails, is pinned or frozen any more. All pages read back, and all
+    /// can be reclaimed.
     pub fn finish(&mut self) {
         self.set_fail_rate(0, 0);
         self.finish_serving();
@@ -391,7 +401,8 @@ impl<R: RawMutex> World<R> {
         if self.mm.config().swap_pages >= PAGES {
             // Straight to the device, where there is room for all: what stays is on no list.
             self.mm.set_pool_limit(0, 0);
-            // Not until rounds come to nothing: the first may find the staging range full of what was taken back, a run each.
+            // Not until rounds come to nothing: the first may find the staging range full of what
+            // was taken back, a run each.
             let mut fruitless = 0;
             while fruitless < 3 {
                 let scan = self.mm.shrink(&mut self.worker, 32, Effort::Urgent);
@@ -420,7 +431,8 @@ impl<R: RawMutex> World<R> {
         }
         let gauges = self.mm.gauges();
         assert_eq!(gauges.staged, self.mm.machine().staged_frames() as u64);
-        // Pages that were mapped while their range was not managed (a remap during a freeze) have no word.
+        // Pages that were mapped while their range was not managed (a remap during a freeze) have
+        // no word.
         assert!(gauges.resident <= self.mm.machine().pages.borrow().len() as u64);
         assert!(gauges.active + gauges.cached + gauges.shared <= gauges.resident);
         assert_eq!(gauges.stored, gauges.cached, "all of it was loaded again");

@@ -1,15 +1,17 @@
-//! What a fault wants is brought without the lock: read, decompressed, mapped. Then it is published.
+//! What a fault wants is brought without the lock: read, decompressed, mapped. Then it is
+//! published.
 //!
 //! ```text
-//! begin_fault        lock: blocks copied out, those pages are UNDERWAY for this server
-//! bring              no lock: read the device, decompress, copy_in (never over a page that is there)
-//! publish_brought    lock: they are at rest, their words RESIDENT or CACHED, or as before
+//! begin_fault      lock: blocks copied out, those pages are UNDERWAY for this server
+//! bring            no lock: read the device, decompress, copy_in (never over what is there)
+//! publish_brought  lock: they are at rest, their words RESIDENT or CACHED, or as before
 //! ```
-//! Meanwhile reclaim may write an entry back, which changes where its contents are but not the contents, and a freeze may begin,
-//! which [`Inner::publish_mapped`] heeds. Pages without a RESIDENT word are not isolated. Another server leaves a page
-//! that is underway alone (windows may overlap; a page of both is brought by whoever took it along first, and by nobody else before that one's
-//! window is given up): were it to bring it too, the page could be written, stored anew and gone by the time the older contents
-//! arrive, and they would fill its place.
+//! Meanwhile reclaim may write an entry back, which changes where its contents are but not the
+//! contents, and a freeze may begin, which [`Inner::publish_mapped`] heeds. Pages without a
+//! RESIDENT word are not isolated. Another server leaves a page that is underway alone (windows may
+//! overlap; a page of both is brought by whoever took it along first, and by nobody else before
+//! that one's window is given up): were it to bring it too, the page could be written, stored anew
+//! and gone by the time the older contents arrive, and they would fill its place.
 
 use lock_api::RawMutex;
 
@@ -65,7 +67,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let is_read = load.read.is_none_or(|read| self.read(worker, read));
         match is_read {
             true => worker.bring_loads(&self.machine, self.may_spread(load), |machine, run, bytes, is_piece| {
-                // Whoever waits for another page will be told that it is there; but who goes on while other pieces are brought waits for those next.
+                // Whoever waits for another page will be told that it is there; but who goes on
+                // while other pieces are brought waits for those next.
                 let wake = is_piece || run.contains(load.wanted);
                 match load.keep.protects() {
                     true => machine.copy_in_protected(run.start, bytes, wake),
@@ -77,8 +80,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         is_read
     }
 
-    /// Whether other threads may help with a load. Of two cores the other one has enough to do, with compressing what was loaded again, or comparing it,
-    /// unless it is kept and protected.
+    /// Whether other threads may help with a load. Of two cores the other one has enough to do,
+    /// with compressing what was loaded again, or comparing it, unless it is kept and protected.
     fn may_spread(&self, load: Load) -> bool {
         load.keep.protects() || self.machine.lanes() > 2
     }
@@ -111,7 +114,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// Pages were mapped without the lock: publish them, or leave that to the thaw if a fork's freeze began meanwhile.
+    /// Pages were mapped without the lock: publish them, or leave that to the thaw if a fork's
+    /// freeze began meanwhile.
     fn publish_mapped(&mut self, run: PageRange) {
         match &mut self.flight.frozen {
             Some(log) => run.iter().for_each(|vpn| log.push_served(vpn)),
@@ -127,12 +131,13 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         if range.start.add(done.pages.into()) > wanted {
             return Fault::Served;
         }
-        // A window that spans two mappings is refused as a whole, or something is mapped in front of the page that is no longer (or not yet) under
-        // our care: next time it is one page.
+        // A window that spans two mappings is refused as a whole, or something is mapped in front
+        // of the page that is no longer (or not yet) under our care: next time it is one page.
         self.policy.streams.narrow(wanted);
         match done.stop {
-            // What kswapd has found and copied meanwhile (`leaving`) stays protected. Not adopted when it turns out to be mapped: a
-            // madvise whose event was applied may be about to drop it.
+            // What kswapd has found and copied meanwhile (`leaving`) stays protected. Not adopted
+            // when it turns out to be mapped: a madvise whose event was applied may be about to
+            // drop it.
             Some(stop) if range.pages() == 1 && !self.flight.leaving.contains(wanted) => {
                 self.not_mapped(wanted, stop, false)
             }
@@ -140,8 +145,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         }
     }
 
-    /// If the run cannot be read or mapped, only the page that is wanted is tried again, read anew: what was torn on
-    /// the way may be whole then.
+    /// If the run cannot be read or mapped, only the page that is wanted is tried again, read anew:
+    /// what was torn on the way may be whole then.
     fn publish_load(&mut self, worker: &mut Worker<M>, load: Load, is_read: bool) -> Step {
         let mm = self.mm;
         let wanted = load.wanted;
@@ -154,8 +159,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         Step::Done(match piece.and_then(|piece| piece.stop) {
             _ if self.flight.frozen.is_some() => Fault::Retry,
             Some(Stop::Again | Stop::NoMemory) => Fault::Retry,
-            // Something in front of it stands in the way or is damaged, or the run spans two mappings, which the kernel
-            // refuses as a whole.
+            // Something in front of it stands in the way or is damaged, or the run spans two
+            // mappings, which the kernel refuses as a whole.
             _ if !load.is_last => return self.load_alone(worker, wanted),
             _ if piece.is_none_or(|piece| piece.loaded == 0) => {
                 let item = if is_read {
@@ -250,7 +255,8 @@ mod test {
         for n in [16, 20, 22, 24] {
             assert_eq!(world.mm.fault(&mut first, page(n)), Fault::Served);
         }
-        // The window of the second thread holds the pages that the first one brings, and passes them over.
+        // The window of the second thread holds the pages that the first one brings, and passes
+        // them over.
         let one = bring(world.mm.begin_fault(&mut first, page(44)));
         let other = bring(world.mm.begin_fault(&mut second, page(32)));
         assert_eq!((first.load_pages().len(), second.load_pages().len()), (4, 12));

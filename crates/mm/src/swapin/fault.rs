@@ -37,8 +37,9 @@ pub(crate) enum Step {
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Give back the page at `vpn`, and what comes next if faults follow a pattern.
     ///
-    /// Several threads may do this at a time, each with a worker of its own ([`Worker::for_server`]), but changes of the mappings are
-    /// applied only while none does: a page that is brought without the lock would land on what is there by then.
+    /// Several threads may do this at a time, each with a worker of its own
+    /// ([`Worker::for_server`]), but changes of the mappings are applied only while none does: a
+    /// page that is brought without the lock would land on what is there by then.
     pub fn fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Fault {
         let started = self.machine.now_ns();
         let mut step = self.begin_fault(worker, vpn);
@@ -92,7 +93,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         )
     }
 
-    /// Whether a page is on the device, or in the pool or of one word, and no other thread brings it.
+    /// Whether a page is on the device, or in the pool or of one word, and no other thread brings
+    /// it.
     fn is_at(&self, page: Vpn, on_device: bool) -> bool {
         let slot = self.pages.table.lookup(page);
         match slot {
@@ -102,8 +104,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// The pages of the window around `vpn` that lie so near to it on the device that reading all of them costs no more
-    /// than a slot for each, as the range of those, and what has to be read: at most `most` slots.
+    /// The pages of the window around `vpn` that lie so near to it on the device that reading all
+    /// of them costs no more than a slot for each, as the range of those, and what has to be read:
+    /// at most `most` slots.
     fn swap_run(&self, vpn: Vpn, blob: Blob, window: Window, of: Option<Codec>, most: u32) -> (PageRange, Read) {
         let (mut range, mut read, mut pages) = (PageRange::new(vpn, 1), Read::of(&blob), 1);
         let mut grow = |page: Vpn| {
@@ -127,8 +130,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         (range, read)
     }
 
-    /// Pages stored since a page that is faulted was: its word is its shadow (mm/workingset.c). As many more frames would have kept
-    /// it resident. `None`: it came to rest or went to the device, so it was out for long.
+    /// Pages stored since a page that is faulted was: its word is its shadow (mm/workingset.c). As
+    /// many more frames would have kept it resident. `None`: it came to rest or went to the device,
+    /// so it was out for long.
     pub(crate) fn refault_distance(&self, slot: Slot) -> Option<u64> {
         match slot {
             Slot::Zswap(entry) if entry.tag % stored::TAGS.stride == stored::TAGS.first => {
@@ -138,7 +142,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// The stored neighbourhood of a page that is loaded is warmer than the rest: writeback passes it over once.
+    /// The stored neighbourhood of a page that is loaded is warmer than the rest: writeback passes
+    /// it over once.
     fn reference_neighbours(&mut self, vpn: Vpn) {
         let unit = u64::from(crate::UNIT);
         let base = Vpn::new(vpn.number() / unit * unit);
@@ -157,9 +162,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    /// Have the worker load `vpn` and what else of the window is where it is: in the pool, or near it on the device, and that no
-    /// other thread brings; nothing if `vpn` alone is wanted and is none of these. What is to be read, if it is on the device; `along`: then the others are
-    /// only [read along](crate::swapin::read_along), if they are of this codec.
+    /// Have the worker load `vpn` and what else of the window is where it is: in the pool, or near
+    /// it on the device, and that no other thread brings; nothing if `vpn` alone is wanted and is
+    /// none of these. What is to be read, if it is on the device; `along`: then the others are only
+    /// [read along](crate::swapin::read_along), if they are of this codec.
     pub(crate) fn take_along(
         &self,
         worker: &mut Worker<M>,
@@ -207,7 +213,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             return Step::Done(self.serve_frozen(worker, vpn));
         }
         if self.flight.leaving.contains(vpn) {
-            // Wanted for writing, or dropped already. Whichever: its copy may be given back once the page is certainly gone.
+            // Wanted for writing, or dropped already. Whichever: its copy may be given back once
+            // the page is certainly gone.
             return Step::Done(Fault::Retry);
         }
         Step::Done(match self.pages.table.lookup(vpn) {
@@ -243,10 +250,11 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     }
 
     /// Map zeros at a page whose word stays as it is. Two kinds of page come here:
-    /// 1. registered but not (yet) under our care, a mapping that grew or one that is being looked at: without a word it
-    ///    is never reclaimed, and only the scan decides what may be;
-    /// 2. RESIDENT or CACHED, so it should be mapped: another thread's fault was served first (then zeros are refused), or the page was
-    ///    dropped in the moment between an event and the drop itself (then zeros are right).
+    /// 1. registered but not (yet) under our care, a mapping that grew or one that is being looked
+    ///    at: without a word it is never reclaimed, and only the scan decides what may be;
+    /// 2. RESIDENT or CACHED, so it should be mapped: another thread's fault was served first (then
+    ///    zeros are refused), or the page was dropped in the moment between an event and the drop
+    ///    itself (then zeros are right).
     fn map_zero_page(&mut self, vpn: Vpn) -> Fault {
         let mm = self.mm;
         match mm.machine.copy_in(vpn, &ZEROS[..PAGE_SIZE], true).stop {
@@ -268,8 +276,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         Fault::Served
     }
 
-    /// A staged page: its second chance. A busy frame is being read by the compressor, so it is copied; otherwise it
-    /// moves, and so do those above it if faults come in sequence.
+    /// A staged page: its second chance. A busy frame is being read by the compressor, so it is
+    /// copied; otherwise it moves, and so do those above it if faults come in sequence.
     fn take_back(&mut self, vpn: Vpn) -> Fault {
         let mm = self.mm;
         let Slot::Staged { slot, busy, .. } = self.pages.table.lookup(vpn) else {
@@ -301,7 +309,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         mm.stat.add(Item::PgMajFault, 1);
         mm.stat.add(Item::RestoreAnon, pages);
         if done.pages == 0 {
-            // Busy with us, shared after a fork, or the mapping is read-only now: copy. The frame goes with its run.
+            // Busy with us, shared after a fork, or the mapping is read-only now: copy. The frame
+            // goes with its run.
             let copied = mm
                 .machine
                 .with_staged(&[slot], |pages| mm.machine.copy_in(vpn, pages[0], true));
@@ -314,8 +323,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         Fault::Served
     }
 
-    /// A stored page and what is stored of its window, taken along as it is. The window grows while faults follow a pattern, up to a
-    /// whole folio.
+    /// A stored page and what is stored of its window, taken along as it is. The window grows while
+    /// faults follow a pattern, up to a whole folio.
     fn begin_load(&mut self, worker: &mut Worker<M>, vpn: Vpn) -> Step {
         let mm = self.mm;
         mm.stat.add(Item::PgMajFault, 1);
@@ -358,8 +367,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         }))
     }
 
-    /// What is worth bringing with a page that follows no pattern: at most what adjoins it, since what is in between is there because it is of another
-    /// kind.
+    /// What is worth bringing with a page that follows no pattern: at most what adjoins it, since
+    /// what is in between is there because it is of another kind.
     fn neighbours(&mut self, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> (Window, Worth) {
         let mm = self.mm;
         let window = Window::around(vpn, mm.config.cluster(is_swapped));

@@ -1,16 +1,22 @@
-//! Neighbours of a page that is read from the device, which go to the pool as they are, compressed, and are not mapped.
+//! Neighbours of a page that is read from the device, which go to the pool as they are, compressed,
+//! and are not mapped.
 //!
-//! They are warmer than what else is on the device, or they would not be read along ([`locality`](crate::policy::locality)), but not warm enough for memory. The
-//! next one of them that is wanted costs a load instead of a read, and since they are the youngest of the pool, what is sent on in their place is colder.
-//! The slots that they lay in are free again.
+//! They are warmer than what else is on the device, or they would not be read along
+//! ([`locality`](crate::policy::locality)), but not warm enough for memory. The next one of them
+//! that is wanted costs a load instead of a read, and since they are the youngest of the pool, what
+//! is sent on in their place is colder. The slots that they lay in are free again.
 //!
 //! ```text
-//! take_along        lock: their blobs are read with those of the load; they are in its window, so no other thread brings them
-//! take_reads        no lock: opened, and laid behind the blocks of the load
-//! publish_along     lock: those whose word is still the same are stored and published; the others stay on the device
+//! take_along      lock: their blobs are read with those of the load; they are in its window, so
+//!                 no other thread brings them
+//! take_reads      no lock: opened, and laid behind the blocks of the load
+//! publish_along   lock: those whose word is still the same are stored and published; the others
+//!                 stay on the device
 //! ```
-//! They stay there as well if they cannot be read or opened (whoever wants them will be told), or a fork's freeze began meanwhile. Nothing is read along while the pool
-//! takes nothing or a relative has it too, and never what is compressed in another way, or not at all: a whole page is no bargain.
+//! They stay there as well if they cannot be read or opened (whoever wants them will be told), or a
+//! fork's freeze began meanwhile. Nothing is read along while the pool takes nothing or a relative
+//! has it too, and never what is compressed in another way, or not at all: a whole page is no
+//! bargain.
 
 use core::sync::atomic::Ordering;
 
@@ -28,7 +34,8 @@ use crate::zpool::Arena;
 use crate::{Held, Inner, Mm};
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Whether a pool of so many pages takes what is read along, and gives as many pages away for it.
+    /// Whether a pool of so many pages takes what is read along, and gives as many pages away for
+    /// it.
     fn takes_along(&self, pages: u64) -> bool {
         let is_in_use =
             self.is_enabled() && self.swap_out() != SwapOut::Direct && self.balances.load(Ordering::Relaxed);

@@ -1,35 +1,42 @@
-//! The swap cache (`mm/swap_state.c`): pages that were loaded and whose stored block stays, so that they can leave again without being
-//! compressed.
+//! The swap cache (`mm/swap_state.c`): pages that were loaded and whose stored block stays, so that
+//! they can leave again without being compressed.
 //!
 //! ```text
-//!         loaded              isolated                    its turn comes: the frame holds what the block holds
-//! ZSWAP ----------> CACHED ------------> STAGED + kept ----------------------------------------------------> ZSWAP
-//!                      |                       |          it was written: the block is freed, the page compressed
-//!                      |                       |--------------------------------------------------------------> ZSWAP
-//!                      |                       | faulted: it is warm, the block is freed
-//!                      | dropped, pool full    v
-//!                      v                   RESIDENT
-//!                  NONE, RESIDENT
+//!        loaded          isolated                  its turn comes: frame and block hold the same
+//! ZSWAP --------> CACHED ---------> STAGED + kept --------------------------------------> ZSWAP
+//!                   |                    |     it was written: block freed, page compressed
+//!                   |                    |----------------------------------------------> ZSWAP
+//!                   |                    | faulted: it is warm, the block is freed
+//!                   | dropped, pool full v
+//!                   v                RESIDENT
+//!               NONE, RESIDENT
 //! ```
-//! A CACHED word promises nothing but that the block is a whole one of some page; what is mapped may differ, and wins. Whether the block still
-//! holds what the page holds is seen when the page is isolated:
+//! A CACHED word promises nothing but that the block is a whole one of some page; what is mapped
+//! may differ, and wins. Whether the block still holds what the page holds is seen when the page is
+//! isolated:
 //!
-//! * Loads whose blocks are kept are mapped protected from writing (UFFDIO_COPY_MODE_WP), as long as that proves worth it ([`Worth`]) and the machine can. A page
-//!   that is protected still was not written to. That is asked right before it moves, under the engine's lock, and protection is
-//!   taken away under that lock only ([`Mm::write_fault`], [`Mm::unprotect`]): so it cannot be written to in between. The kernel, not a word,
-//!   says whether a page is protected: what loses its protection in other ways (a forked child's memory does when its parent's
-//!   userfaultfd is closed; KSM forgets it) was written to, as far as anybody knows. (Asynchronous write protection would spare the
-//!   fault, but a write between the question and the move would go unseen.)
-//! * Of any other it is seen when its turn comes, by comparing the page with the checksum behind the block and, if that holds, with
-//!   what the block decompresses to. The page is in staging while it is compared, where nobody writes to it; the block is compared in a copy made
-//!   under the lock.
+//! * Loads whose blocks are kept are mapped protected from writing (UFFDIO_COPY_MODE_WP), as long
+//!   as that proves worth it ([`Worth`](crate::policy::worth::Worth)) and the machine can. A page that is protected still was
+//!   not written to. That is asked right before it moves, under the engine's lock, and protection
+//!   is taken away under that lock only ([`Mm::write_fault`], [`Mm::unprotect`]): so it cannot be
+//!   written to in between. The kernel, not a word, says whether a page is protected: what loses
+//!   its protection in other ways (a forked child's memory does when its parent's userfaultfd is
+//!   closed; KSM forgets it) was written to, as far as anybody knows. (Asynchronous write
+//!   protection would spare the fault, but a write between the question and the move would go
+//!   unseen.)
+//! * Of any other it is seen when its turn comes, by comparing the page with the checksum behind
+//!   the block and, if that holds, with what the block decompresses to. The page is in staging
+//!   while it is compared, where nobody writes to it; the block is compared in a copy made under
+//!   the lock.
 //!
-//! A fault, an event or a full pool may take the block away meanwhile: then it is gone from beside the slot when, under the lock again, it would be
-//! published, and the page stays staged.
+//! A fault, an event or a full pool may take the block away meanwhile: then it is gone from beside
+//! the slot when, under the lock again, it would be published, and the page stays staged.
 //!
-//! Kept are the blocks of pages that are expected to leave again: that were loaded in sequence, after so many others were stored that
-//! no memory that there is would have kept them; and those in a pool that a forked relative has too (`shared`). (Pages that are touched at random are better off with the memory that their blocks
-//! would take.) They are a list of their own (`resident`). One that is faulted while it is staged is RESIDENT from then on.
+//! Kept are the blocks of pages that are expected to leave again: that were loaded in sequence,
+//! after so many others were stored that no memory that there is would have kept them; and those in
+//! a pool that a forked relative has too (`shared`). (Pages that are touched at random are better
+//! off with the memory that their blocks would take.) They are a list of their own (`resident`).
+//! One that is faulted while it is staged is RESIDENT from then on.
 
 use core::sync::atomic::Ordering;
 
@@ -47,17 +54,21 @@ use crate::vmstat::Item;
 use crate::zpool::Arena;
 use crate::{Held, Inner, Mm};
 
-/// Blocks are kept while the pool is below so many sixteenths of its limit: what is stored must not go to the device for them.
+/// Blocks are kept while the pool is below so many sixteenths of its limit: what is stored must not
+/// go to the device for them.
 const POOL_SIXTEENTHS: u64 = 15;
-/// Pages loaded at once in sequence at least; out of it they are fewer ([`crate::Config::cluster`]).
+/// Pages loaded at once in sequence at least; out of it they are fewer
+/// ([`crate::Config::cluster`]).
 const STREAM_MIN: usize = 8;
 /// Blocks dropped under one hold of the lock.
 const DROP_PIECE: u64 = 64;
-/// log2 of the pages that a write unprotects: what is written to in sequence would fault page by page. Those of them that are not written to
-/// have to be compared. The second: where protection is only probed.
+/// log2 of the pages that a write unprotects: what is written to in sequence would fault page by
+/// page. Those of them that are not written to have to be compared. The second: where protection is
+/// only probed.
 const UNPROTECT_ORDERS: [u32; 2] = [4, 7];
-/// A page that leaves unwritten is worth one point, one that was written to costs one. A write that has to wait costs the time that a whole window of
-/// protected pages gains (docs/speed.md): whoever has to let it is as likely as not bringing the rest of the window.
+/// A page that leaves unwritten is worth one point, one that was written to costs one. A write that
+/// has to wait costs the time that a whole window of protected pages gains (docs/speed.md): whoever
+/// has to let it is as likely as not bringing the rest of the window.
 const WRITE_FAULT_POINTS: i32 = 128;
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
@@ -94,7 +105,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         })
     }
 
-    /// What comes next writes to these pages, or looks as if it did: nobody is to wait for each of them.
+    /// What comes next writes to these pages, or looks as if it did: nobody is to wait for each of
+    /// them.
     pub fn unprotect(&self, run: PageRange) {
         // What is refused is asked for one by one.
         let _ = self.with(|_| self.machine.unprotect(run));
@@ -102,8 +114,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// Pages that were stored are mapped. Those that more resident pages would have kept are active; if it is worth it ([`keeps`](Self::keeps)),
-    /// the blocks of the others are kept, and those of all that freeing would not free.
+    /// Pages that were stored are mapped. Those that more resident pages would have kept are
+    /// active; if it is worth it ([`keeps`](Held::keeps)), the blocks of the others are kept, and
+    /// those of all that freeing would not free.
     pub(crate) fn publish_loaded_run(&mut self, run: PageRange, keep: Keep) {
         for (vpn, order) in run.folios(MAX_ORDER) {
             let (mut resident, mut cached, mut active) = (None, None, None);
@@ -162,8 +175,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         (is_compressed && self.pages.pool.is_current(handle)).then(|| Kept::new(handle, len))
     }
 
-    /// The blocks of the `pages` oldest pages that are mapped go, if no freeze forbids it; if there are none, those of staged pages.
-    /// Returns how many of mapped pages went.
+    /// The blocks of the `pages` oldest pages that are mapped go, if no freeze forbids it; if there
+    /// are none, those of staged pages. Returns how many of mapped pages went.
     pub(crate) fn drop_cached(&mut self, pages: u64) -> u64 {
         let mut dropped = 0;
         if self.flight.frozen.is_some() {
@@ -181,7 +194,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
         }
         if dropped == 0 {
-            // Whoever compares one of them has a copy, and finds it gone when it is to be published.
+            // Whoever compares one of them has a copy, and finds it gone when it is to be
+            // published.
             for kept in self.pages.staging.take_all_kept() {
                 self.pages.pool.free(kept.handle(), kept.len() as usize);
             }
@@ -226,7 +240,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         if is_cached && mm.machine.unwritten(page).holds(vpn) {
             self.policy.protecting.note(-WRITE_FAULT_POINTS);
         }
-        // The kernel does not ask whose protection it takes away: a program may have a userfaultfd of its own for what lies beside.
+        // The kernel does not ask whose protection it takes away: a program may have a userfaultfd
+        // of its own for what lies beside.
         let around = Window::around(vpn, order).range();
         let is_ours =
             self.pages.managed.covers(around) && !around.iter().any(|page| self.flight.leaving.contains(page));

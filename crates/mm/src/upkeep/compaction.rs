@@ -1,9 +1,11 @@
-//! Compaction: objects leave the zspages that are emptiest, so that their pages return to the system.
+//! Compaction: objects leave the zspages that are emptiest, so that their pages return to the
+//! system.
 //!
-//! A handle is kept in one place only, the word of its page (or, of a staged page, beside its slot), so objects move by a walk over
-//! the words: a piece of the table at a time, with the lock given up in between. Which zspages are to be emptied is decided without it, under the locks of
-//! the classes. What is loaded, written back or dropped meanwhile needs no care:
-//! its object is freed where the word says that it is.
+//! A handle is kept in one place only, the word of its page (or, of a staged page, beside its
+//! slot), so objects move by a walk over the words: a piece of the table at a time, with the lock
+//! given up in between. Which zspages are to be emptied is decided without it, under the locks of
+//! the classes. What is loaded, written back or dropped meanwhile needs no care: its object is
+//! freed where the word says that it is.
 
 use alloc::vec::Vec;
 
@@ -18,16 +20,19 @@ use crate::{Inner, Mm};
 
 /// Pages looked at under one hold of the lock.
 const PIECE: u64 = 64;
-/// After so many entries have left for the device the pool is compacted, if that frees so many pages: parts of it, and at least.
+/// After so many entries have left for the device the pool is compacted, if that frees so many
+/// pages: parts of it, and at least.
 const EMPTIED_SHARE: u64 = 32;
 const EMPTIED_LEAST: u64 = 1024;
-/// All words are gone through for it, however few are of stored pages: not before one entry for so many of them has left.
+/// All words are gone through for it, however few are of stored pages: not before one entry for so
+/// many of them has left.
 const WORDS_PER_ENTRY: u64 = 128;
 const GAIN_SHARE: u64 = 64;
 const GAIN_LEAST: u64 = 64;
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Compact the pools if that frees at least `worthwhile` pages. Returns how many were freed. To be called by one thread.
+    /// Compact the pools if that frees at least `worthwhile` pages. Returns how many were freed. To
+    /// be called by one thread.
     pub fn compact(&self, worthwhile: u64) -> u64 {
         let (pools, before, ranges) = self.with(|inner| {
             let ranges: Vec<PageRange> = inner.pages.managed.iter().collect();
@@ -39,7 +44,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         if gain >= worthwhile.max(1) && !ranges.into_iter().any(|range| self.compact_range(range)) {
             self.with(|inner| inner.relocate_kept());
         }
-        // A freeze finds nothing half-way: victims are only passed over by stores, of which a freeze has none.
+        // A freeze finds nothing half-way: victims are only passed over by stores, of which a
+        // freeze has none.
         pools.iter().for_each(PoolRef::end_compaction);
         self.with(|inner| {
             pools.into_iter().for_each(|pool| inner.pages.pool.put(pool));
@@ -52,8 +58,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         })
     }
 
-    /// The oldest entries lie among younger ones: what is written back leaves holes, and frees next to nothing before they are compacted. Without
-    /// this several times as many would go to the device as have to. To be called by the thread that compacts.
+    /// The oldest entries lie among younger ones: what is written back leaves holes, and frees next
+    /// to nothing before they are compacted. Without this several times as many would go to the
+    /// device as have to. To be called by the thread that compacts.
     pub(crate) fn compact_emptied(&self) {
         let worthwhile = self.with(|inner| {
             let emptied = inner.policy.balance.emptied;

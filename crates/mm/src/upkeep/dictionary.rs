@@ -1,8 +1,9 @@
-//! Dictionaries for zstd: trained on pages of this process that are stored, since what is stored is what they are for.
+//! Dictionaries for zstd: trained on pages of this process that are stored, since what is stored is
+//! what they are for.
 //!
-//! In pieces of a fraction of a millisecond: under the lock, blocks of a few pages at random are copied out; without it they are
-//! decompressed. Nothing is marked or changed by that. Once the sample is complete, the training works on its
-//! copies alone.
+//! In pieces of a fraction of a millisecond: under the lock, blocks of a few pages at random are
+//! copied out; without it they are decompressed. Nothing is marked or changed by that. Once the
+//! sample is complete, the training works on its copies alone.
 
 use alloc::vec::Vec;
 

@@ -1,11 +1,13 @@
-//! Recompression: what has been stored for a while is compressed again with a stronger algorithm, so that pages go in at the
-//! price of the fast one and rest at the density of the strong one (zram has this, the kernel's zswap has not).
+//! Recompression: what has been stored for a while is compressed again with a stronger algorithm,
+//! so that pages go in at the price of the fast one and rest at the density of the strong one (zram
+//! has this, the kernel's zswap has not).
 //!
-//! The oldest folios of the list of stored ones are taken in their order, so those that came to rest (`zswap_cold`) are all
-//! older than those that did not, and writeback takes them first. In halves as a writeback, with the same mark, so there is
-//! one of either at a time: under the lock the entries are marked and their blocks copied out; without it they are
-//! decompressed and compressed again; under the lock those that still carry the mark get their new block published if it
-//! is shorter, and move to the other list in any case.
+//! The oldest folios of the list of stored ones are taken in their order, so those that came to
+//! rest (`zswap_cold`) are all older than those that did not, and writeback takes them first. In
+//! halves as a writeback, with the same mark, so there is one of either at a time: under the lock
+//! the entries are marked and their blocks copied out; without it they are decompressed and
+//! compressed again; under the lock those that still carry the mark get their new block published
+//! if it is shorter, and move to the other list in any case.
 
 use alloc::vec::Vec;
 
@@ -40,7 +42,8 @@ struct Page {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Compress a few of the oldest idle entries again. Returns how many were looked at; 0: none is idle, or not now.
+    /// Compress a few of the oldest idle entries again. Returns how many were looked at; 0: none is
+    /// idle, or not now.
     pub fn recompress(&self, worker: &mut Worker<M>, idle: Idle) -> usize {
         let pages = self.with_for_reclaim(|inner| inner.begin_recompression(worker, idle));
         if pages.is_empty() {
@@ -66,7 +69,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// Publish the new block of an entry that still carries the mark, if there is one. True: it was compressed again.
+    /// Publish the new block of an entry that still carries the mark, if there is one. True: it was
+    /// compressed again.
     fn come_to_rest(
         &mut self,
         page: &Page,
@@ -102,7 +106,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    /// Mark what is left of a folio. False: there is no room for all of it; the rest keeps its turn.
+    /// Mark what is left of a folio. False: there is no room for all of it; the rest keeps its
+    /// turn.
     fn take_folio(&mut self, worker: &mut Worker<M>, folio: LruEntry, room: usize, pages: &mut Vec<Page>) -> bool {
         for vpn in folio.pages() {
             let entry = match self.pages.table.lookup(vpn) {

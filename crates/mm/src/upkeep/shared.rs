@@ -1,19 +1,24 @@
 //! Pages that a forked relative has as well.
 //!
-//! Such a page does not move (EBUSY), and taking it frees nothing until each relative has taken its own, which costs each a copy, a
-//! compression and room in its pool: of two, next to all of what is gained. A child that writes a snapshot is gone before that pays. So a page that refuses is put on a list of
-//! its own, and what is not shared leaves first. Those of the list have their sharing broken and leave
+//! Such a page does not move (EBUSY), and taking it frees nothing until each relative has taken its
+//! own, which costs each a copy, a compression and room in its pool: of two, next to all of what is
+//! gained. A child that writes a snapshot is gone before that pays. So a page that refuses is put
+//! on a list of its own, and what is not shared leaves first. Those of the list have their sharing
+//! broken and leave
 //! * when nothing else could be taken;
-//! * when they have been there for [`PATIENCE_NS`], a few at a time ([`DRAIN_NS`]): relatives that stay are no snapshots, and what is cold may go to the
-//!   device;
+//! * when they have been there for [`PATIENCE_NS`], a few at a time ([`DRAIN_NS`]): relatives that
+//!   stay are no snapshots, and what is cold may go to the device;
 //! * when nothing is shared any more: then they are pages like others, and the oldest.
 //!
 //! The pool is shared as well, and after a fork its pages are not written, or they would be copied
-//! (`Zpool::inherit`); to free a block in them frees nothing. So the block of a page that is loaded from there is kept (`swap_cache`), however it was loaded: a child that only
-//! reads goes over all its memory without storing a page anew. They are written again, a few at a time, [`PATIENCE_NS`] after the fork once no resident page is
-//! left that is known to be shared, or the pool has reached its limit.
+//! (`Zpool::inherit`); to free a block in them frees nothing. So the block of a page that is loaded
+//! from there is kept (`swap_cache`), however it was loaded: a child that only reads goes over all
+//! its memory without storing a page anew. They are written again, a few at a time, [`PATIENCE_NS`]
+//! after the fork once no resident page is left that is known to be shared, or the pool has reached
+//! its limit.
 //!
-//! That the program has written to a page, which ends its sharing, is not seen: it waits with the others.
+//! That the program has written to a page, which ends its sharing, is not seen: it waits with the
+//! others.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -27,8 +32,9 @@ use crate::zpool::{Arena, PoolRef};
 use crate::{Held, Inner, Mm};
 
 const PATIENCE_NS: u64 = 15_000_000_000;
-/// How long it then takes at least until most are gone, and a page at most. Each that one has taken costs memory until its relatives have taken theirs,
-/// and what both work with is to be left to them.
+/// How long it then takes at least until most are gone, and a page at most. Each that one has taken
+/// costs memory until its relatives have taken theirs, and what both work with is to be left to
+/// them.
 const DRAIN_NS: u64 = 60_000_000_000;
 const DRAIN_PAGE_NS_MAX: u64 = 1_000_000;
 /// Pages taken at once, but for those of a folio.
@@ -47,8 +53,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         while self.reopen_some() {}
     }
 
-    /// To be called now and then, by the thread that [`compact`](Self::compact)s: relatives that stay must not keep the pool from being
-    /// written for ever.
+    /// To be called now and then, by the thread that [`compact`](Self::compact)s: relatives that
+    /// stay must not keep the pool from being written for ever.
     pub fn settle_sharing(&self) {
         let now = self.machine.now_ns();
         let is_full = self.pool_reached_full.load(Ordering::Relaxed);
@@ -66,7 +72,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
     }
 
-    /// Have some of the pool written again, under the lock of a class alone; false: that was all of it.
+    /// Have some of the pool written again, under the lock of a class alone; false: that was all of
+    /// it.
     fn reopen_some(&self) -> bool {
         let pools = self.with(|inner| inner.pages.pool.get_all());
         let goes_on = pools.iter().any(PoolRef::reopen_some);
@@ -79,8 +86,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         goes_on
     }
 
-    /// Shared pages whose turn it is to leave, or with `need` in any case. The caller breaks their sharing, without the lock, and calls
-    /// [`isolate_range`](Self::isolate_range); until then they are on the list that leaves last.
+    /// Shared pages whose turn it is to leave, or with `need` in any case. The caller breaks their
+    /// sharing, without the lock, and calls [`isolate_range`](Self::isolate_range); until then they
+    /// are on the list that leaves last.
     pub fn take_shared(&self, need: bool) -> Vec<PageRange> {
         let now = self.machine.now_ns();
         self.with_for_reclaim(|inner| inner.take_shared(need, now))

@@ -10,7 +10,8 @@ use crate::machine::{Machine, SCATTER_MAX};
 use crate::page::{fingerprint, same_filled};
 use crate::zpool::Handle;
 
-/// A page whose compressed form is longer than this is stored as it is: it would take a whole page anyway.
+/// A page whose compressed form is longer than this is stored as it is: it would take a whole page
+/// anyway.
 pub(crate) const COMPRESSED_MAX: usize = 3_600;
 
 /// What storing a staged page came to.

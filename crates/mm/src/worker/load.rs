@@ -1,9 +1,10 @@
 //! Loads: what a window holds is taken along, decompressed and mapped.
 //!
-//! A load of many pages is cut into pieces that several threads bring side by side, if there are any that have nothing else to do
-//! ([`Machine::spread_load`]). Each is decompressed, then mapped from its first page on until one is damaged or refused: what is mapped in the end
-//! are the first pages of every piece. Whoever waits for a page is woken when its run is there: the program goes on with the first piece while the others
-//! are brought, and may soon wait for one of them.
+//! A load of many pages is cut into pieces that several threads bring side by side, if there are
+//! any that have nothing else to do ([`Machine::spread_load`]). Each is decompressed, then mapped
+//! from its first page on until one is damaged or refused: what is mapped in the end are the first
+//! pages of every piece. Whoever waits for a page is woken when its run is there: the program goes
+//! on with the first piece while the others are brought, and may soon wait for one of them.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -24,7 +25,8 @@ pub(crate) const PIECES_MAX: usize = SERVERS_MAX;
 /// One page of a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// So many bytes in `blocks`, behind those of the loads before; of a page as it was in the pool, its fingerprint.
+    /// So many bytes in `blocks`, behind those of the loads before; of a page as it was in the
+    /// pool, its fingerprint.
     Block(Codec, usize, Option<u32>),
     /// This word over and over.
     Filled(u32),
@@ -49,7 +51,8 @@ pub(crate) struct Piece {
     /// Pages, from its first on, that came out whole, and that were mapped.
     pub(crate) loaded: usize,
     mapped: usize,
-    /// What the page after these met. `None` as well where the machine did only a part: that shows when the rest is tried again.
+    /// What the page after these met. `None` as well where the machine did only a part: that shows
+    /// when the rest is tried again.
     pub(crate) stop: Option<Stop>,
 }
 
@@ -97,7 +100,8 @@ impl Bringing<'_> {
     }
 }
 
-/// Decompress `loads`, whose blocks lie one behind the other, into `io`. Returns how many came out whole before the first that is damaged.
+/// Decompress `loads`, whose blocks lie one behind the other, into `io`. Returns how many came out
+/// whole before the first that is damaged.
 fn decompress_all(loads: &[Load], mut blocks: &[u8], io: &mut [u8], contexts: &mut Vec<Context>) -> usize {
     for (i, (load, page)) in loads.iter().zip(io.chunks_exact_mut(PAGE_SIZE)).enumerate() {
         let (bytes, rest) = blocks.split_at(load.bytes());
@@ -134,7 +138,8 @@ fn append(buffer: &mut impl IoBuffer, len: &mut usize, bytes: &[u8]) {
 }
 
 impl<M: Machine> Worker<M> {
-    /// Take along a blob that will be in the I/O buffer when the device was read: [`take_reads`](Self::take_reads).
+    /// Take along a blob that will be in the I/O buffer when the device was read:
+    /// [`take_reads`](Self::take_reads).
     pub(crate) fn push_read(&mut self, page: Vpn, blob: Blob) {
         self.load_pages.push(page);
         self.reads.push(blob);
@@ -153,8 +158,8 @@ impl<M: Machine> Worker<M> {
         read.map(|(along, at)| (along.page, along.blob, &blocks[at..at + along.blob.len as usize]))
     }
 
-    /// The I/O buffer holds slots of the device from `first` on: open those that blobs of this load lie in and take the blobs
-    /// out of them.
+    /// The I/O buffer holds slots of the device from `first` on: open those that blobs of this load
+    /// lie in and take the blobs out of them.
     pub(crate) fn take_reads(&mut self, machine: &M, device: u8, first: u32) {
         self.opened.clear();
         self.opened.resize(self.io_pages, false);
@@ -239,15 +244,17 @@ impl<M: Machine> Worker<M> {
         neighbours(&self.load_pages[pages])
     }
 
-    /// Decompress the load into the I/O buffer. Returns how many came out whole before the first that is damaged.
+    /// Decompress the load into the I/O buffer. Returns how many came out whole before the first
+    /// that is damaged.
     pub(crate) fn decompress_loads(&mut self) -> usize {
         let blocks = self.blocks.bytes(self.blocks_len);
         let io = self.io.bytes_mut(self.loads.len() * PAGE_SIZE);
         decompress_all(&self.loads, blocks, io, &mut self.lanes[0].contexts)
     }
 
-    /// Decompress the load and map it with `map`, which gets a run, its bytes, and whether they are of one of several pieces; by pieces if others may
-    /// help (`spreads`). [`brought`](Self::brought) and [`piece_of`](Self::piece_of) say how far that came.
+    /// Decompress the load and map it with `map`, which gets a run, its bytes, and whether they are
+    /// of one of several pieces; by pieces if others may help (`spreads`).
+    /// [`brought`](Self::brought) and [`piece_of`](Self::piece_of) say how far that came.
     pub(crate) fn bring_loads(
         &mut self,
         machine: &M,
@@ -336,7 +343,8 @@ mod test {
     use super::*;
     use crate::sim::{ARENA_PAGES, BASE, SimMachine, World};
 
-    /// A worker that is to load twelve pages, as they are, of which the third is damaged: three pieces of four.
+    /// A worker that is to load twelve pages, as they are, of which the third is damaged: three
+    /// pieces of four.
     fn loading(world: &World<parking_lot::RawMutex>) -> Worker<SimMachine> {
         let mut worker = Worker::new(world.mm.config(), world.mm.machine());
         worker.begin_loads();

@@ -1,5 +1,5 @@
-//! One thread's working memory: for stores, lanes that compress side by side; for loads, the blocks of a run and the buffer
-//! that they are decompressed into.
+//! One thread's working memory: for stores, lanes that compress side by side; for loads, the blocks
+//! of a run and the buffer that they are decompressed into.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -56,7 +56,8 @@ pub struct Worker<M: Machine> {
     pub(crate) outcomes: Vec<Outcome>,
     /// At least one, whose contexts loads are decompressed with too.
     lanes: Vec<Lane>,
-    /// Contexts to decompress the pieces of a load with but the first, one for each thread that may help.
+    /// Contexts to decompress the pieces of a load with but the first, one for each thread that may
+    /// help.
     piece_contexts: Vec<Vec<Context>>,
     /// What was brought of each piece of the current load.
     pieces: Vec<Piece>,
@@ -69,8 +70,8 @@ fn fill(page: &mut [u8], word: u32) {
     }
 }
 
-/// Fill `page` from a stored block. False: the block is damaged. A page that lay on the device as it is has no fingerprint: there
-/// it was sealed.
+/// Fill `page` from a stored block. False: the block is damaged. A page that lay on the device as
+/// it is has no fingerprint: there it was sealed.
 fn decompress(contexts: &mut Vec<Context>, block: Block<'_>, page: &mut [u8]) -> bool {
     let Some(algorithm) = block.codec.algorithm() else {
         page.copy_from_slice(block.bytes);
@@ -89,12 +90,14 @@ fn context_for(contexts: &mut Vec<Context>, algorithm: Algorithm) -> &mut Contex
 }
 
 impl<M: Machine> Worker<M> {
-    /// Working memory for the thread that serves the faults of an engine with this configuration. All of it is taken now.
+    /// Working memory for the thread that serves the faults of an engine with this configuration.
+    /// All of it is taken now.
     pub fn new(config: &crate::Config, machine: &M) -> Self {
         Self::for_server(config, machine, 0)
     }
 
-    /// As [`new`](Self::new), where several serve faults, each with a number below [`SERVERS_MAX`](crate::SERVERS_MAX).
+    /// As [`new`](Self::new), where several serve faults, each with a number below
+    /// [`SERVERS_MAX`](crate::SERVERS_MAX).
     pub fn for_server(config: &crate::Config, machine: &M, server: usize) -> Self {
         let worker = Self::with_room(config, machine, 1 << config.load_order_max());
         let mut worker = Self { server, ..worker };
@@ -107,7 +110,8 @@ impl<M: Machine> Worker<M> {
         worker
     }
 
-    /// As [`new`](Self::new), for a thread that does anything but that: it looks at a few pages at a time.
+    /// As [`new`](Self::new), for a thread that does anything but that: it looks at a few pages at
+    /// a time.
     pub fn for_reclaim(config: &crate::Config, machine: &M) -> Self {
         Self::with_room(config, machine, RECLAIM_PAGES)
     }
@@ -178,8 +182,8 @@ impl<M: Machine> Worker<M> {
         self.kept.extend_from_slice(block.bytes);
     }
 
-    /// Whether a page in staging slot `slot` is what a kept block holds: first a look at the checksum behind the block, which
-    /// tells most written pages, then the block itself.
+    /// Whether a page in staging slot `slot` is what a kept block holds: first a look at the
+    /// checksum behind the block, which tells most written pages, then the block itself.
     fn is_unwritten(&mut self, machine: &M, slot: u32, codec: Codec, at: u32, len: u32) -> bool {
         let Self { kept, lanes, page, .. } = self;
         let bytes = &kept[at as usize..(at + len) as usize];
@@ -193,8 +197,9 @@ impl<M: Machine> Worker<M> {
         })
     }
 
-    /// Compress the pages `first..first + len` of the current folio, whose first page is in staging slot `slot`; those
-    /// that are not marked are passed over, as are those whose block is kept and holds. Returns how many there were.
+    /// Compress the pages `first..first + len` of the current folio, whose first page is in staging
+    /// slot `slot`; those that are not marked are passed over, as are those whose block is kept and
+    /// holds. Returns how many there were.
     pub(crate) fn compress_batch(&mut self, machine: &M, slot: u32, first: usize) -> usize {
         let compressor = self.pool.compressor;
         self.prepare(compressor, machine);
@@ -257,7 +262,8 @@ impl<M: Machine> Worker<M> {
         decompress(&mut self.lanes[0].contexts, block, &mut self.page[..])
     }
 
-    /// Compress the worker's page with `algorithm`, for recompression: its block, if it has one of at most `max` bytes.
+    /// Compress the worker's page with `algorithm`, for recompression: its block, if it has one of
+    /// at most `max` bytes.
     pub(crate) fn compress_page(&mut self, algorithm: Algorithm, max: usize) -> Option<&[u8]> {
         let lane = &mut self.lanes[0];
         let room = max.min(COMPRESSED_MAX);
@@ -287,8 +293,8 @@ impl<M: Machine> Worker<M> {
             )
     }
 
-    /// Read slots of a device, at most [`io_pages`](Self::io_pages) of them, into the I/O buffer. An error is believed when it
-    /// comes twice.
+    /// Read slots of a device, at most [`io_pages`](Self::io_pages) of them, into the I/O buffer.
+    /// An error is believed when it comes twice.
     pub(crate) fn read_slots(&mut self, machine: &M, device: u8, first: u32, last: u32) -> bool {
         let bytes = (last + 1 - first) as usize * PAGE_SIZE;
         (0..2).any(|_| machine.read_swap(device, first, self.io.bytes_mut(bytes)).is_ok())
@@ -316,13 +322,15 @@ impl<M: Machine> Worker<M> {
     }
 }
 
-/// Open the slots that a blob lies in, in a buffer that begins with slot `first`, if they are not. False: one is damaged.
+/// Open the slots that a blob lies in, in a buffer that begins with slot `first`, if they are not.
+/// False: one is damaged.
 fn open<M: Machine>(machine: &M, device: u8, io: &mut M::Io, opened: &mut [bool], blob: &Blob, first: u32) -> bool {
     let (from, to) = blob.slots();
     (from..=to).all(|slot| {
         let i = (slot - first) as usize;
         let page = &mut io.bytes_mut((i + 1) * PAGE_SIZE)[i * PAGE_SIZE..];
-        // One that is damaged is tried again for the next blob in it, and is damaged for that one as well.
+        // One that is damaged is tried again for the next blob in it, and is damaged for that one
+        // as well.
         opened[i] = opened[i] || machine.open_swap(device, slot, page);
         opened[i]
     })

@@ -1,4 +1,5 @@
-//! Fingerprints of pages that are stored as they are: a whole page leaves no room for a checksum behind it.
+//! Fingerprints of pages that are stored as they are: a whole page leaves no room for a checksum
+//! behind it.
 
 use alloc::vec::Vec;
 

@@ -1,14 +1,15 @@
 //! Pools of compressed pages: an allocator and a compressor each.
 //!
-//! There is one current pool, which stores go to. When the compressor or the allocator is changed at run time, a new pool
-//! becomes current; the old ones stay until their last object leaves, and every object is read in the pool
-//! that it is in, since its [`Handle`] names it. At most [`POOLS_MAX`] live at a time: a change beyond that
-//! has to wait until one is empty.
+//! There is one current pool, which stores go to. When the compressor or the allocator is changed
+//! at run time, a new pool becomes current; the old ones stay until their last object leaves, and
+//! every object is read in the pool that it is in, since its [`Handle`] names it. At most
+//! [`POOLS_MAX`] live at a time: a change beyond that has to wait until one is empty.
 
 //! # Locks
-//! Which pools there are is under the engine's lock; what is in one is under locks of its own, inside the engine's: one a size
-//! class in zsmalloc. So blocks are put into a pool without the engine's ([`PoolRef`]): nobody sees them before their words are
-//! published, which takes it. They are read under both: a word names a block only as long as it is not replaced.
+//! Which pools there are is under the engine's lock; what is in one is under locks of its own,
+//! inside the engine's: one a size class in zsmalloc. So blocks are put into a pool without the
+//! engine's ([`PoolRef`]): nobody sees them before their words are published, which takes it. They
+//! are read under both: a word names a block only as long as it is not replaced.
 
 mod arena;
 mod buddies;
@@ -27,7 +28,8 @@ use buddies::Buddies;
 pub use pools::{PoolRef, Pools};
 use zsmalloc::Zsmalloc;
 
-/// Where an object is within its allocator: the number of a page, or of a zspage of its class, and an index.
+/// Where an object is within its allocator: the number of a page, or of a zspage of its class, and
+/// an index.
 type Place = u64;
 
 const PLACE_BITS: u32 = 33;
@@ -35,8 +37,8 @@ const POOL_BITS: u32 = 3;
 /// Pools that can live at a time.
 pub const POOLS_MAX: usize = 1 << POOL_BITS;
 
-/// A stored object: pool and place. Says nothing about its length, which the caller keeps and which is needed to find it: objects of
-/// two size classes may have equal handles.
+/// A stored object: pool and place. Says nothing about its length, which the caller keeps and which
+/// is needed to find it: objects of two size classes may have equal handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(u64);
 
@@ -80,7 +82,8 @@ pub struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Whether a page that is stored as it is has not changed. What is compressed is only known when it is decompressed.
+    /// Whether a page that is stored as it is has not changed. What is compressed is only known
+    /// when it is decompressed.
     pub fn is_page_intact(&self) -> bool {
         self.fingerprint.is_none_or(|then| then == fingerprint(self.bytes))
     }
@@ -140,7 +143,8 @@ impl fmt::Display for ZpoolType {
     }
 }
 
-/// An allocator of objects of 1 to 4096 bytes in spans of an arena. `len` is always that of the object.
+/// An allocator of objects of 1 to 4096 bytes in spans of an arena. `len` is always that of the
+/// object.
 trait Zpool {
     /// Store a copy of `bytes`; with a fingerprint if it is a whole page.
     fn store(&self, bytes: &[u8], fingerprint: Option<u32>) -> Result<Place, PoolFull>;
@@ -152,8 +156,8 @@ trait Zpool {
     fn pages(&self) -> u64;
     /// Objects stored.
     fn objects(&self) -> u64;
-    /// After a fork, in both: the pages in use are shared. From now on they are read and given up, but never
-    /// written, since each write would make a copy of one.
+    /// After a fork, in both: the pages in use are shared. From now on they are read and given up,
+    /// but never written, since each write would make a copy of one.
     fn inherit(&self);
     /// How many there are of them.
     fn inherited_pages(&self) -> u64 {
@@ -161,15 +165,17 @@ trait Zpool {
     }
     /// Whether an object lies in such a page: to free it frees nothing.
     fn is_inherited(&self, place: Place, len: usize) -> bool;
-    /// Have some of the pages in use written again, and write what was freed in them: of those that are shared still, 64 or so are copied. False:
-    /// none was left.
+    /// Have some of the pages in use written again, and write what was freed in them: of those that
+    /// are shared still, 64 or so are copied. False: none was left.
     fn reopen_some(&self) -> bool;
-    /// Choose what compaction would empty and return how many pages that would free. From now on nothing is stored there,
-    /// and [`relocate`](Self::relocate) moves what is, until [`end_compaction`](Self::end_compaction).
+    /// Choose what compaction would empty and return how many pages that would free. From now on
+    /// nothing is stored there, and [`relocate`](Self::relocate) moves what is, until
+    /// [`end_compaction`](Self::end_compaction).
     fn begin_compaction(&self) -> u64 {
         0
     }
-    /// Move an object out of what compaction empties. `None`: it is not there, or there is no room elsewhere.
+    /// Move an object out of what compaction empties. `None`: it is not there, or there is no room
+    /// elsewhere.
     fn relocate(&self, _place: Place, _len: usize) -> Option<Place> {
         None
     }

@@ -1,4 +1,5 @@
-//! The pools of a process: the one that stores go to, and those that live until their last object leaves.
+//! The pools of a process: the one that stores go to, and those that live until their last object
+//! leaves.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -26,8 +27,8 @@ impl<R: RawMutex, A: Arena> Pool<R, A> {
     }
 }
 
-/// A pool that does not go as long as this is there: for storing and compacting without the engine's lock. To be given back
-/// to [`Pools::put`].
+/// A pool that does not go as long as this is there: for storing and compacting without the
+/// engine's lock. To be given back to [`Pools::put`].
 pub struct PoolRef<R, A: Arena> {
     pool: Arc<Pool<R, A>>,
     at: usize,
@@ -132,8 +133,8 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
         self.drop_if_done(at);
     }
 
-    /// Make `kind` current, in a pool that exists or in a new one in what `arena` makes. False: not now, every slot has
-    /// a pool with objects, or there is no address space.
+    /// Make `kind` current, in a pool that exists or in a new one in what `arena` makes. False: not
+    /// now, every slot has a pool with objects, or there is no address space.
     pub fn switch(&mut self, kind: PoolKind, arena: impl FnOnce() -> Option<A>) -> bool {
         let found = self.find_or_make(kind, arena);
         if let Some(at) = found {
@@ -158,8 +159,8 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
         self.drop_if_done(old);
     }
 
-    /// An old pool goes with its last object, or with the last [`PoolRef`] if that is later: counted under the engine's lock, where
-    /// alone they are made.
+    /// An old pool goes with its last object, or with the last [`PoolRef`] if that is later:
+    /// counted under the engine's lock, where alone they are made.
     fn drop_if_done(&mut self, at: usize) {
         let is_done = |pool: &Arc<Pool<R, A>>| pool.zpool().objects() == 0 && Arc::strong_count(pool) == 1;
         if at != self.current && self.pools[at].as_ref().is_some_and(is_done) {
@@ -202,8 +203,8 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
         })
     }
 
-    /// Store a copy of `bytes` in the pool of `kind`, which need not be the current one; it is made if there is none, in what
-    /// `arena` makes.
+    /// Store a copy of `bytes` in the pool of `kind`, which need not be the current one; it is made
+    /// if there is none, in what `arena` makes.
     ///
     /// # Errors
     /// [`PoolFull`], also when there can be no such pool now; nothing has changed then.

@@ -223,7 +223,8 @@ fn a_full_arena_refuses_and_keeps_what_it_has() {
     }
 }
 
-/// Objects of the density tests. Miri's few are of few size classes, since each class wastes part of a zspage.
+/// Objects of the density tests. Miri's few are of few size classes, since each class wastes part
+/// of a zspage.
 const OBJECTS: usize = if cfg!(miri) { 400 } else { 20_000 };
 const LENGTHS_APART: usize = if cfg!(miri) { 450 } else { 1 };
 
@@ -253,7 +254,8 @@ fn density_is_what_each_allocator_promises() {
     assert!(zsmalloc < z3fold && z3fold < zbud, "{zsmalloc} {z3fold} {zbud}");
 }
 
-/// Stored, a random seven tenths freed, compacted: pool bytes in percent of the stored bytes when full and at the end.
+/// Stored, a random seven tenths freed, compacted: pool bytes in percent of the stored bytes when
+/// full and at the end.
 fn density_full_and_compacted(objects: usize) -> (usize, usize) {
     let (arena, backed) = BackedArena::new(objects * 8);
     let pool = make(ZpoolType::Zsmalloc, arena);
@@ -308,7 +310,8 @@ fn density_after_freeing_70_percent() {
     }
 }
 
-/// A page that is stored as it is has no checksum behind it: its fingerprint is kept beside the pool.
+/// A page that is stored as it is has no checksum behind it: its fingerprint is kept beside the
+/// pool.
 #[test]
 fn a_page_that_changes_in_the_pool_is_told_from_what_was_stored() {
     for zpool in ZpoolType::ALL {

@@ -2,19 +2,20 @@
 //!
 //! ```text
 //!            63                       32 31          12 11      4 3   0
-//! NONE       0 . . . . . . . . . . . . . . . . . . . . . . . . . |  0  never touched, or dropped: reads as zeros
-//! RESIDENT   |         note:32 @32      | tag:20 @8 | order:4 @4 |  1  mapped; tag names its LRU entry
-//! STAGED     |         note:32 @32      | busy @28  | slot:24 @4 |  2  unmapped, its frame waits in the staging range
-//! ZSWAP      tag:10 @54|ref @53|wb @52|len:12 @40 |  handle:36 @4|  3  in the pool (len 0: 4096 bytes, raw)
-//! FILLED     0 . . . . . . . . . . . . . |           word:32 @4  |  4  one word over and over (0: zeros): no pool byte
-//! SWAP       codec:4 @60|len:12 @48|  at:36 @12   |  device:8 @4 |  5  on the swap device, `at` in units of 16 bytes
-//! CACHED     |     tag:12 @52 | len:12 @40 | handle:36 @4 |  6  mapped, and its block is in the pool still (`swap_cache`)
-//! BAD        0 . . . . . . . . . . . . . . . . . . . . . . . . . |  7  its contents are lost; never leaves this state
+//! NONE       0 . . . . . . . . . . . . . . . . . . . . . . . . . | 0 never touched: zeros
+//! RESIDENT   |         note:32 @32      | tag:20 @8 | order:4 @4 | 1 mapped; tag: its LRU entry
+//! STAGED     |         note:32 @32      | busy @28  | slot:24 @4 | 2 unmapped, its frame waits
+//! ZSWAP      tag:10 @54|ref @53|wb @52|len:12 @40 |  handle:36 @4| 3 in the pool (len 0: raw)
+//! FILLED     0 . . . . . . . . . . . . . |           word:32 @4  | 4 one word over and over
+//! SWAP       codec:4 @60|len:12 @48|  at:36 @12   |  device:8 @4 | 5 on the device, at: 16 bytes
+//! CACHED     |     tag:12 @52 | len:12 @40 | handle:36 @4    | 6 mapped, its block in the pool
+//! BAD        0 . . . . . . . . . . . . . . . . . . . . . . . . . | 7 lost, until it is dropped
 //! ```
 //!
-//! A page has exactly one word; every transition replaces the word as a whole under the engine's lock, after the
-//! bytes it points to are in place and before what it no longer points to is given up. A `note` is the fingerprint of
-//! contents that did not compress when they were last tried; 0: nothing is known.
+//! A page has exactly one word; every transition replaces the word as a whole under the engine's
+//! lock, after the bytes it points to are in place and before what it no longer points to is given
+//! up. A `note` is the fingerprint of contents that did not compress when they were last tried; 0:
+//! nothing is known.
 
 use uzswap_acomp::Codec;
 
@@ -111,7 +112,8 @@ pub enum Slot {
     Resident { order: u32, tag: u32, note: u32 },
     /// The page is mapped, and the block that it was loaded from is kept.
     Cached(CachedEntry),
-    /// The frame is in staging slot `slot`. `busy`: it is being compressed, so it may be copied but not moved.
+    /// The frame is in staging slot `slot`. `busy`: it is being compressed, so it may be copied but
+    /// not moved.
     Staged { slot: u32, busy: bool, note: u32 },
     /// In the pool.
     Zswap(ZswapEntry),

@@ -1,4 +1,5 @@
-//! Every interleaving of a few operations: `RUSTFLAGS="--cfg loom" cargo test -p uzswap-mm --lib --release loom`.
+//! Every interleaving of a few operations: `RUSTFLAGS="--cfg loom" cargo test -p uzswap-mm --lib
+//! --release loom`.
 //!
 //! A leaf has two words here, a node two links, a slab two units.
 

@@ -22,7 +22,8 @@
 //! * What is added is complete before the one store that links it: there is the old tree or the
 //!   new.
 //!
-//! The engine looks up and publishes under its own lock as well, which orders words against everything else.
+//! The engine looks up and publishes under its own lock as well, which orders words against
+//! everything else.
 
 pub mod entry;
 mod lock;

@@ -105,7 +105,8 @@ impl<R: RawMutex> World<R> {
         self.mm.assert_valid();
     }
 
-    /// Read everything from `vpn` on, in sequence, and write to one page in eight, with little of it resident: blocks are kept.
+    /// Read everything from `vpn` on, in sequence, and write to one page in eight, with little of
+    /// it resident: blocks are kept.
     fn go_over(&mut self, vpn: Vpn, seed: u64) {
         for vpn in PageRange::new(vpn, BASE + PAGES - vpn.number()).iter() {
             self.check(vpn);

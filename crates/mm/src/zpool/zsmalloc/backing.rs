@@ -27,8 +27,8 @@ pub(super) struct Backing<R, A: Arena> {
 struct Spare<S> {
     /// Without pages.
     cold: Vec<S>,
-    /// Whose first 1, 2, ... pages are backed still, for the next zspage of as many: giving pages back and taking new ones costs a
-    /// TLB flush and a page fault.
+    /// Whose first 1, 2, ... pages are backed still, for the next zspage of as many: giving pages
+    /// back and taking new ones costs a TLB flush and a page fault.
     warm: [Vec<S>; SPAN_PAGES],
     /// Pages of the warm spans, at most [`WARM_PAGES`].
     warm_pages: u64,
@@ -60,7 +60,8 @@ impl<R: RawMutex, A: Arena> Backing<R, A> {
         }
     }
 
-    /// A span for a zspage of `pages` pages, and how many of its pages are backed (and counted) already.
+    /// A span for a zspage of `pages` pages, and how many of its pages are backed (and counted)
+    /// already.
     pub(super) fn take(&self, pages: usize) -> Result<(A::Span, u8), PoolFull> {
         let mut spare = self.spare.lock();
         if let Some(warm) = spare.take_warm(pages) {
@@ -74,8 +75,8 @@ impl<R: RawMutex, A: Arena> Backing<R, A> {
         Ok((span.ok_or(PoolFull)?, 0))
     }
 
-    /// A zspage is empty: its span, of which the first `backed` pages are. What is shared with a relative is not kept warm: it would be
-    /// copied by the next write.
+    /// A zspage is empty: its span, of which the first `backed` pages are. What is shared with a
+    /// relative is not kept warm: it would be copied by the next write.
     pub(super) fn put(&self, mut span: A::Span, backed: u8, is_inherited: bool) {
         let mut spare = self.spare.lock();
         if is_inherited {

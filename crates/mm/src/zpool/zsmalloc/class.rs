@@ -32,7 +32,8 @@ pub(super) enum State {
     Victim,
     /// Being packed by compaction: on no list, takes what else has no room ([`Remnant`]).
     Remnant,
-    /// Shared with a forked relative, so it is not written: on no list, and objects are freed on paper ([`Class::unwritten`]).
+    /// Shared with a forked relative, so it is not written: on no list, and objects are freed on
+    /// paper ([`Class::unwritten`]).
     Inherited,
 }
 
@@ -140,8 +141,8 @@ impl<A: Arena> Class<A> {
         }
     }
 
-    /// Copy an object to a zspage that stays, or to the front of the remnant. Never to a new zspage: one would be emptied and
-    /// another filled.
+    /// Copy an object to a zspage that stays, or to the front of the remnant. Never to a new
+    /// zspage: one would be emptied and another filled.
     pub(super) fn relocate<R: RawMutex>(
         &mut self,
         backing: &Backing<R, A>,
@@ -385,8 +386,9 @@ impl<A: Arena> Class<A> {
         self.zspages[object.zspage() as usize].state == State::Inherited
     }
 
-    /// What is there is written again: free some of what was freed on paper; after the last of it all zspages take objects again. False: there was nothing to do. Each
-    /// may copy a page that a relative has still, and faults wait for the lock.
+    /// What is there is written again: free some of what was freed on paper; after the last of it
+    /// all zspages take objects again. False: there was nothing to do. Each may copy a page that a
+    /// relative has still, and faults wait for the lock.
     pub(super) fn reopen_some<R: RawMutex>(&mut self, backing: &Backing<R, A>) -> bool {
         if !self.inherits {
             return false;

@@ -1,13 +1,15 @@
 //! Compaction: a class whose zspages have holes gets along with fewer of them.
 //!
-//! Of the zspages that are neither full nor empty, the emptiest are *victims*: all their objects move. The emptiest of those that
-//! stay is the *remnant*: it takes what the others have no room for, at its front, and the pages behind that return
-//! to the system. So a class ends with full zspages and one that wastes less than a page.
+//! Of the zspages that are neither full nor empty, the emptiest are *victims*: all their objects
+//! move. The emptiest of those that stay is the *remnant*: it takes what the others have no room
+//! for, at its front, and the pages behind that return to the system. So a class ends with full
+//! zspages and one that wastes less than a page.
 //!
 //! # Worked example
-//! Four zspages of 9 objects in 4 pages have 2, 4, 5 and 8 objects, 19 together, for which three zspages are enough. The one with 2
-//! is the victim, the one with 4 the remnant, which keeps 19 - 2 * 9 = 1 object in one page. Its three others and the
-//! victim's two go into the five holes of the other zspages.
+//! Four zspages of 9 objects in 4 pages have 2, 4, 5 and 8 objects, 19 together, for which three
+//! zspages are enough. The one with 2 is the victim, the one with 4 the remnant, which keeps 19 - 2
+//! * 9 = 1 object in one page. Its three others and the victim's two go into the five holes of the
+//! other zspages.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,4 +1,5 @@
-//! Every interleaving of a few operations: `RUSTFLAGS="--cfg loom" cargo test -p uzswap-mm --lib --release loom`.
+//! Every interleaving of a few operations: `RUSTFLAGS="--cfg loom" cargo test -p uzswap-mm --lib
+//! --release loom`.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -43,7 +44,8 @@ fn loom_two_stores_of_a_class_share_no_object() {
     });
 }
 
-/// One class empties its zspage while another needs one; there is address space for one only, then for two.
+/// One class empties its zspage while another needs one; there is address space for one only, then
+/// for two.
 #[test]
 fn loom_a_span_is_of_one_class() {
     for spans in [1, 2] {
@@ -85,7 +87,8 @@ fn loom_a_reader_sees_its_object_whole() {
     });
 }
 
-/// Compaction, which moves what its caller has found by a word, beside a store and a free of the same class.
+/// Compaction, which moves what its caller has found by a word, beside a store and a free of the
+/// same class.
 #[test]
 fn loom_compaction_beside_stores_and_frees() {
     loom::model(|| {

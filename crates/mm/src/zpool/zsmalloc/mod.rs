@@ -1,20 +1,22 @@
 //! zsmalloc: objects of up to a page, packed by size class into zspages.
 //!
-//! A zspage is 1 to 8 pages that hold objects of one size. In user space its pages are simply neighbours in
-//! address space, so an object that straddles two pages is one slice and needs no second copy. Each zspage owns a
-//! *span* of 8 pages of address space of which it uses the first `pages`; unused address space costs nothing, and neither do
-//! pages that were not written yet: objects are handed out from the front, so the last zspage of a class costs
-//! what its objects need, not what its class would.
+//! A zspage is 1 to 8 pages that hold objects of one size. In user space its pages are simply
+//! neighbours in address space, so an object that straddles two pages is one slice and needs no
+//! second copy. Each zspage owns a *span* of 8 pages of address space of which it uses the first
+//! `pages`; unused address space costs nothing, and neither do pages that were not written yet:
+//! objects are handed out from the front, so the last zspage of a class costs what its objects
+//! need, not what its class would.
 //!
 //! # Locks
-//! One a class, and inside it one for the spans that no zspage has ([`backing`]). A class owns its spans as values, so its lock covers
-//! the bytes as well, and two classes never meet but for a span. The class of an object follows from its length, which
-//! whoever has the handle knows.
+//! One a class, and inside it one for the spans that no zspage has ([`backing`]). A class owns its
+//! spans as values, so its lock covers the bytes as well, and two classes never meet but for a
+//! span. The class of an object follows from its length, which whoever has the handle knows.
 //!
 //! # Counting
-//! For each zspage: `used <= objects`; the objects below `bump` are either used or on the free list; above, never
-//! touched. The first `backed` pages of its span hold all objects below `bump`. `pages() == sum of backed over live zspages,
-//! and warm pages`. [`Zsmalloc::is_valid`] evaluates all.
+//! For each zspage: `used <= objects`; the objects below `bump` are either used or on the free
+//! list; above, never touched. The first `backed` pages of its span hold all objects below `bump`.
+//! `pages() == sum of backed over live zspages, and warm pages`. [`Zsmalloc::is_valid`] evaluates
+//! all.
 
 mod backing;
 mod class;

@@ -1,9 +1,10 @@
 //! Size classes: 16-byte steps, each with the zspage length that wastes least.
 //!
 //! # Worked example
-//! Objects of 1,360 bytes: one page holds 3 and wastes 16 of 4,096 bytes (0.4 %), so eight pages hold 24.
-//! Objects of 1,376: one page holds 2 and wastes 1,344; three pages hold 8 and waste 1,280 of 12,288; eight pages hold 23 and waste 1,120 of 32,768
-//! (3.4 %). Neighbouring sizes with the same pages and objects per zspage share the larger class, as in the kernel.
+//! Objects of 1,360 bytes: one page holds 3 and wastes 16 of 4,096 bytes (0.4 %), so eight pages
+//! hold 24. Objects of 1,376: one page holds 2 and wastes 1,344; three pages hold 8 and waste 1,280
+//! of 12,288; eight pages hold 23 and waste 1,120 of 32,768 (3.4 %). Neighbouring sizes with the
+//! same pages and objects per zspage share the larger class, as in the kernel.
 
 /// Bytes between neighbouring sizes.
 const STEP: usize = 16;
@@ -13,8 +14,8 @@ const MIN: usize = 32;
 const MAX: usize = 4096;
 /// Most pages in a zspage (CONFIG_ZSMALLOC_CHAIN_SIZE).
 pub const CHAIN_MAX: usize = 8;
-/// Pages of a zspage up to which a chain is repeated: what a zspage costs in metadata is shared by its objects. Whole pages share
-/// none, so that each goes back to the system by itself.
+/// Pages of a zspage up to which a chain is repeated: what a zspage costs in metadata is shared by
+/// its objects. Whole pages share none, so that each goes back to the system by itself.
 const LONG_ENOUGH: usize = 8;
 /// How many sizes there are before merging.
 const COUNT: usize = (MAX - MIN) / STEP + 1;
