@@ -1,6 +1,7 @@
 //! What an engine is told when it starts, and how folios leave.
 
 use crate::policy::portions::Portions;
+use crate::policy::tunables::neighbours;
 use crate::zpool::PoolKind;
 
 /// How folios leave (`--swapout`): for comparison, as the kernel can be built with and without
@@ -66,17 +67,13 @@ pub struct Config {
     pub pool: PoolKind,
 }
 
-/// log2 of the pages that are worth loading from the pool at once out of sequence, where a block
-/// costs as much as the next.
-const POOL_CLUSTER_MAX: u32 = 2;
-
 impl Config {
     /// log2 of the pages that are loaded together out of sequence, if they are worth it. A read of
     /// the device costs as much as many pages.
     pub(crate) fn cluster(&self, is_on_device: bool) -> u32 {
         match is_on_device {
             true => self.page_cluster,
-            false => self.page_cluster.min(POOL_CLUSTER_MAX),
+            false => self.page_cluster.min(neighbours::POOL_CLUSTER_MAX),
         }
     }
 

@@ -21,11 +21,7 @@
 use alloc::vec::Vec;
 
 use crate::page::{PageRange, Vpn};
-
-/// Pages that are copied before they are dropped: they are resident twice meanwhile. And runs of
-/// them.
-pub(crate) const PAGES_MAX: u64 = 64;
-const RUNS_MAX: usize = 32;
+use crate::policy::tunables::copied;
 
 /// The pages that are leaving.
 #[derive(Default)]
@@ -37,7 +33,7 @@ pub(crate) struct Leaving {
 impl Leaving {
     /// Whether more may be isolated before these are gone.
     pub(crate) fn has_room(&self) -> bool {
-        self.pages < PAGES_MAX && self.runs.len() < RUNS_MAX
+        self.pages < copied::PAGES_MAX && self.runs.len() < copied::RUNS_MAX
     }
 
     pub(crate) fn add(&mut self, run: PageRange) {

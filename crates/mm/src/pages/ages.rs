@@ -10,9 +10,7 @@ use alloc::vec::Vec;
 
 use crate::pages::stored::{SETTLED_TAGS, Stored, TAGS};
 use crate::pages::swap_table::entry::{Slot, ZTAG_BITS, ZswapEntry};
-
-/// Looks at a page's age until the oldest ones are looked for again: that goes over all tags.
-const LOOKS: u32 = 256;
+use crate::policy::tunables::victims;
 
 /// Which pages are the oldest.
 #[derive(Clone, Copy, Default)]
@@ -87,7 +85,7 @@ impl Stored {
     /// nobody knows.
     pub(crate) fn is_among_oldest(&mut self, tag: u32, one_in: u64) -> Option<bool> {
         if self.ages.looks == 0 {
-            self.ages.looks = LOOKS;
+            self.ages.looks = victims::AGE_LOOKS;
             self.ages.oldest = self.find_oldest(one_in);
         }
         self.ages.looks -= 1;

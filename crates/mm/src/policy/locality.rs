@@ -18,26 +18,7 @@
 //! ([`read_along`](crate::swapin::read_along)).
 
 use crate::page::{PageRange, Vpn};
-
-/// Probes that are watched at a time.
-const PROBES: usize = 64;
-/// They follow each other in as many faults as one part in so many of the stored pages, of which
-/// there are so many at least, or in so many times as many as a page stays for, if that is less.
-const HORIZON: u64 = 8;
-const STORED_LEAST: u64 = 1024;
-const STAYS: u64 = 4;
-/// Faults from one probe to the next at least (a prime: patterns have periods).
-const EVERY_LEAST: u64 = 17;
-/// Faults after which a probe has a say.
-const AGE_LEAST: u64 = 64;
-/// Faults between two verdicts.
-const JUDGE_EVERY: u64 = 16;
-/// Neighbours that are watched at least for a verdict.
-const WATCHED_LEAST: f32 = 32.0;
-/// log2 of the pages of an aligned folio that are near to each other.
-const NEAR_ORDER: u32 = 2;
-/// A neighbour that is read along is worth it if one in so many is wanted while it stays.
-const READ_SHARE: f32 = 20.0;
+use crate::policy::tunables::neighbours;
 
 /// What faults are counted against.
 #[derive(Clone, Copy)]
@@ -53,14 +34,14 @@ impl Span {
     /// judged. Where they are more than half of the stored ones no probe is watched for so long.
     pub(crate) fn new(stored: u64, before: u64) -> Self {
         Self {
-            stored: stored.max(STORED_LEAST),
-            stay: (before >> NEAR_ORDER).max(AGE_LEAST),
+            stored: stored.max(neighbours::STORED_LEAST),
+            stay: (before >> neighbours::NEAR_ORDER).max(neighbours::AGE_LEAST),
         }
     }
 
     /// In how many faults as many probes follow each other as are watched at a time.
     fn horizon(self) -> u64 {
-        (self.stored / HORIZON).min(self.stay * STAYS)
+        (self.stored / neighbours::HORIZON).min(self.stay * neighbours::STAYS)
     }
 }
 
@@ -89,7 +70,7 @@ struct Probe {
 }
 
 fn is_near(own: Vpn, page: Vpn) -> bool {
-    page.number() >> NEAR_ORDER == own.number() >> NEAR_ORDER
+    page.number() >> neighbours::NEAR_ORDER == own.number() >> neighbours::NEAR_ORDER
 }
 
 /// What became of neighbours that are watched.
@@ -107,13 +88,14 @@ impl Seen {
     /// A fault that is spared costs about twice as much as a page that was brought for nothing.
     /// `None`: nobody knows.
     fn is_worth_a_load(self) -> Option<bool> {
-        (self.watched >= WATCHED_LEAST).then_some(self.wanted - self.by_chance >= self.watched * 0.4)
+        (self.watched >= neighbours::WATCHED_LEAST)
+            .then_some(self.wanted - self.by_chance >= self.watched * neighbours::LOAD_GAIN)
     }
 
     /// Whether they are wanted while they stay, and at all.
     fn is_worth_a_read(self) -> Option<bool> {
         let [watched, wanted] = self.stayed;
-        match watched >= WATCHED_LEAST && wanted * READ_SHARE < watched {
+        match watched >= neighbours::WATCHED_LEAST && wanted * neighbours::READ_SHARE < watched {
             true => Some(false),
             false => self.is_warm(),
         }
@@ -121,10 +103,11 @@ impl Seen {
 
     /// So many more than by chance that it is none, or so few that there is nothing to it.
     fn is_warm(self) -> Option<bool> {
-        if self.wanted >= self.by_chance * 1.6 + 4.0 {
+        if self.wanted >= self.by_chance * neighbours::WARM_RATIO + neighbours::WARM_MORE {
             return Some(true);
         }
-        (self.by_chance >= 4.0 && self.wanted < self.by_chance * 1.3).then_some(false)
+        (self.by_chance >= neighbours::CHANCE_LEAST && self.wanted < self.by_chance * neighbours::COLD_RATIO)
+            .then_some(false)
     }
 }
 
@@ -132,7 +115,7 @@ impl Seen {
 pub(crate) struct Locality {
     faults: u64,
     next: u64,
-    probes: [Option<Probe>; PROBES],
+    probes: [Option<Probe>; neighbours::PROBES],
     hand: usize,
     is_near_worth_a_load: bool,
     /// The near ones, and the others.
@@ -144,8 +127,8 @@ impl Default for Locality {
     fn default() -> Self {
         Self {
             faults: 0,
-            next: EVERY_LEAST,
-            probes: [const { None }; PROBES],
+            next: neighbours::EVERY_LEAST,
+            probes: [const { None }; neighbours::PROBES],
             hand: 0,
             is_near_worth_a_load: true,
             are_worth_a_read: [true; 2],
@@ -163,7 +146,7 @@ impl Locality {
                 probe.wanted[usize::from(!is_near(probe.own, vpn))] += 1;
             }
         }
-        self.faults.is_multiple_of(JUDGE_EVERY)
+        self.faults.is_multiple_of(neighbours::JUDGE_EVERY)
     }
 
     /// Whether this load is to be a probe.
@@ -176,7 +159,7 @@ impl Locality {
         let (Some(first), true) = (pages.first(), pages.len() > 1) else {
             return;
         };
-        self.next = self.faults + (span.horizon() / PROBES as u64).max(EVERY_LEAST);
+        self.next = self.faults + (span.horizon() / neighbours::PROBES as u64).max(neighbours::EVERY_LEAST);
         let run = PageRange::new(*first, pages.len() as u64);
         let near = run.iter().filter(|page| is_near(vpn, *page)).count() as u64;
         self.probes[self.hand] = Some(Probe {
@@ -187,7 +170,7 @@ impl Locality {
             since: self.faults,
             stay: span.stay,
         });
-        self.hand = (self.hand + 1) % PROBES;
+        self.hand = (self.hand + 1) % neighbours::PROBES;
     }
 
     /// Whether neighbours are worth it.
@@ -200,7 +183,7 @@ impl Locality {
         }
         for probe in self.probes.iter().flatten() {
             let age = now - probe.since;
-            if age < AGE_LEAST {
+            if age < neighbours::AGE_LEAST {
                 continue;
             }
             let chance = age.min(probe.stay) as f32 / span.stored as f32;
@@ -237,8 +220,8 @@ impl Locality {
 impl Worth {
     /// The part of `window` around `vpn` that is worth bringing.
     pub(crate) fn narrow(self, window: PageRange, vpn: Vpn) -> PageRange {
-        let start = vpn.number() >> NEAR_ORDER << NEAR_ORDER;
-        let near = PageRange::new(Vpn::new(start), 1 << NEAR_ORDER);
+        let start = vpn.number() >> neighbours::NEAR_ORDER << neighbours::NEAR_ORDER;
+        let near = PageRange::new(Vpn::new(start), 1 << neighbours::NEAR_ORDER);
         match self {
             Self::All => window,
             Self::Near | Self::Pool => PageRange {

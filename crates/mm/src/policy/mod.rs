@@ -5,6 +5,7 @@ pub(crate) mod locality;
 pub(crate) mod portions;
 pub(crate) mod readahead;
 pub(crate) mod shrinker;
+pub(crate) mod tunables;
 pub(crate) mod workingset;
 pub(crate) mod worth;
 

@@ -5,14 +5,9 @@
 //! memory to work with, because the limit is small or relatives share most of it and what they
 //! share does not leave (`shared`), large folios would keep more of it free than they could use.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use crate::policy::tunables::sizing;
 
-/// Folios that the memory to work with must hold at least.
-const FOLIOS_MIN: u64 = 64;
-/// The part of it that may be frames whose pages are in the pool already, and the most pages of
-/// that.
-const GIVE_UP_SHARE: u64 = 256;
-const GIVE_UP_MAX: u64 = 256;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// How much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +22,8 @@ impl Portions {
     /// Where `pages` are there to work with.
     pub fn of(pages: u64) -> Self {
         Self {
-            folio_order: (pages / FOLIOS_MIN).max(1).ilog2(),
-            give_up: (pages / GIVE_UP_SHARE).clamp(1, GIVE_UP_MAX) as u32,
+            folio_order: (pages / sizing::FOLIOS_MIN).max(1).ilog2(),
+            give_up: (pages / sizing::GIVE_UP_SHARE).clamp(1, sizing::GIVE_UP_MAX) as u32,
         }
     }
 

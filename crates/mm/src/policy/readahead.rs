@@ -9,12 +9,7 @@
 //! are pages that lie a stride apart.
 
 use crate::page::{PageRange, Vpn};
-
-const STREAMS: usize = 8;
-/// The longest stride that is looked for, in pages.
-const STRIDE_MAX: u64 = 512;
-/// Strides that a stream may pass over, if the pages there need not be brought.
-const SKIP_MAX: u64 = 8;
+use crate::policy::tunables::sequence;
 
 /// What a fault may bring: every `step`th page of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +134,7 @@ impl Ahead {
 /// The recent streams.
 #[derive(Default)]
 pub(crate) struct Streams {
-    streams: [Option<Stream>; STREAMS],
+    streams: [Option<Stream>; sequence::STREAMS],
     hand: usize,
 }
 
@@ -164,12 +159,13 @@ impl Streams {
     /// A fault that continues nothing: it may be the second in strides. What may be the first
     /// stays, as it may be of something else.
     fn start(&mut self, vpn: Vpn) -> Ahead {
-        let newest_first = (0..STREAMS).map(|n| self.streams[(self.hand + STREAMS - n) % STREAMS]);
+        let newest_first =
+            (0..sequence::STREAMS).map(|n| self.streams[(self.hand + sequence::STREAMS - n) % sequence::STREAMS]);
         let stride = newest_first.flatten().find_map(|first| {
             let stride = vpn.number() as i64 - first.last.fault.number() as i64;
-            (first.last.order == 0 && (2..=STRIDE_MAX).contains(&stride.unsigned_abs())).then_some(stride)
+            (first.last.order == 0 && (2..=sequence::STRIDE_MAX).contains(&stride.unsigned_abs())).then_some(stride)
         });
-        self.hand = (self.hand + 1) % STREAMS;
+        self.hand = (self.hand + 1) % sequence::STREAMS;
         Ahead {
             fault: vpn,
             stream: self.hand,
@@ -228,7 +224,7 @@ impl Stream {
         let ahead = vpn.number() as i64 - farthest;
         let (strides, rest) = (ahead / stride, ahead % stride);
         let is_skipped = |n: i64| is_there(Vpn::new((farthest + n * stride) as u64));
-        rest == 0 && (1..=SKIP_MAX as i64).contains(&strides) && (1..strides).all(is_skipped)
+        rest == 0 && (1..=sequence::SKIP_MAX as i64).contains(&strides) && (1..strides).all(is_skipped)
     }
 }
 

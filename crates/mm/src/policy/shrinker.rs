@@ -9,9 +9,6 @@
 //! * it stops at the first entry whose neighbourhood was loaded since it was stored: from there on
 //!   the list is warm.
 
-/// Entries that one round of reclaim may send on (SWAP_CLUSTER_MAX).
-pub(crate) const ROUND_MAX: u64 = 32;
-
 /// What it has seen, and owes.
 #[derive(Default)]
 pub(crate) struct Shrinker {

@@ -5,7 +5,7 @@
 //! pages. Whether that pays is seen at both ends of the list of stored pages. A fault of one of the
 //! youngest would not have been if a part of the pool had been resident memory instead; a fault of
 //! one of the oldest would have had to wait for the device, which takes as long as many loads from
-//! the pool ([`READ_COST`]). So the former lets reclaim send on a few entries of the pool instead
+//! the pool ([`balance::READ_COST`]). So the former lets reclaim send on a few entries of the pool instead
 //! of taking resident pages, and the latter takes many back. A pool whose oldest entries are as
 //! warm as the youngest stays as it is, in a scan as well as at random; one full of what nobody
 //! needs gives way until the hot pages fit. A read from the device counts as much as it is likely
@@ -17,28 +17,7 @@
 //! well. And what came from the device without a fault ([`crate::swapin::read_along`]) has as many
 //! of the oldest go there.
 
-/// Entries that a fault of one of the youngest is good for: about twice as many as a page of the
-/// pool holds.
-const ENTRIES_PER_REFAULT: i64 = 8;
-/// Loads from the pool that a read from the device costs.
-const READ_COST: i64 = 6;
-/// Where what is gained is so many times as much as what is lost, so many times as many are sent
-/// on.
-const CLEAR: i64 = 4;
-const HASTE: i64 = 4;
-/// Loads that this is seen by.
-const REMEMBERED: i64 = 1024;
-/// Of the pool, the part that is weighed at either end: one in so many.
-pub(crate) const PART: u64 = 8;
-/// Parts that pages on the device are counted in, as chances are taken of them.
-const SENT_PART: u64 = 256;
-/// Pages of the device's slots, each, at most.
-pub(crate) const PAGES_PER_SLOT: u64 = 2;
-/// Entries sent on in a round (SWAP_CLUSTER_MAX).
-const ROUND: i64 = 32;
-/// The balance stays within this: what was long ago counts little.
-const MOST: i64 = 1024;
-const LEAST: i64 = -4 * MOST;
+use crate::policy::tunables::balance;
 
 /// Entries that may be sent on.
 #[derive(Default)]
@@ -55,7 +34,7 @@ pub(crate) struct Balance {
     /// before; what was long ago counts little.
     stored: i64,
     restored: i64,
-    /// Pages on the device that were sent there for this, in parts of [`SENT_PART`].
+    /// Pages on the device that were sent there for this, in parts of [`balance::SENT_PART`].
     sent: u64,
     /// Entries that left the pool for the device, for whatever reason, since it was compacted.
     pub(crate) emptied: u64,
@@ -64,16 +43,17 @@ pub(crate) struct Balance {
 impl Balance {
     /// A page of the pool is faulted, which is one of the youngest, one of the oldest, or both.
     pub(crate) fn note_load(&mut self, is_youngest: bool, is_oldest: bool) {
-        let (gain, loss) = (i64::from(is_youngest), READ_COST * i64::from(is_oldest));
+        let (gain, loss) = (i64::from(is_youngest), balance::READ_COST * i64::from(is_oldest));
         self.remember(gain, loss);
-        let entries = ENTRIES_PER_REFAULT * if self.is_clear() { HASTE } else { 1 };
-        self.owed = (self.owed + entries * gain - ENTRIES_PER_REFAULT * loss).clamp(LEAST, MOST);
+        let entries = balance::ENTRIES_PER_REFAULT * if self.is_clear() { balance::HASTE } else { 1 };
+        self.owed =
+            (self.owed + entries * gain - balance::ENTRIES_PER_REFAULT * loss).clamp(balance::LEAST, balance::MOST);
     }
 
     pub(crate) fn remember(&mut self, gain: i64, loss: i64) {
         self.gained += gain;
         self.lost += loss;
-        if self.gained + self.lost >= REMEMBERED {
+        if self.gained + self.lost >= balance::REMEMBERED {
             self.gained /= 2;
             self.lost /= 2;
         }
@@ -81,17 +61,18 @@ impl Balance {
 
     /// Whether next to nothing speaks for the pool as it is.
     pub(crate) fn is_clear(&self) -> bool {
-        self.gained >= REMEMBERED / 4 && self.lost < self.gained / CLEAR
+        self.gained >= balance::REMEMBERED / 4 && self.lost < self.gained / balance::CLEAR
     }
 
     /// A page is read from the device, which holds about `on_device`: as likely as they are many it
     /// was one of those that were sent on.
     pub(crate) fn note_read(&mut self, on_device: u64) {
-        let all = (on_device * SENT_PART).max(self.sent).max(1);
-        let loss = ENTRIES_PER_REFAULT * READ_COST * (self.sent * SENT_PART / all) as i64 / SENT_PART as i64;
-        self.owed = (self.owed - loss).max(LEAST);
-        self.remember(0, loss / ENTRIES_PER_REFAULT);
-        self.sent -= self.sent * SENT_PART / all;
+        let all = (on_device * balance::SENT_PART).max(self.sent).max(1);
+        let loss = balance::ENTRIES_PER_REFAULT * balance::READ_COST * (self.sent * balance::SENT_PART / all) as i64
+            / balance::SENT_PART as i64;
+        self.owed = (self.owed - loss).max(balance::LEAST);
+        self.remember(0, loss / balance::ENTRIES_PER_REFAULT);
+        self.sent -= self.sent * balance::SENT_PART / all;
     }
 
     /// A staged page was taken back. Where more of them are than are stored, each counts as one of
@@ -107,31 +88,31 @@ impl Balance {
     /// So many pages that reclaim took were stored or taken back.
     pub(crate) fn note_taken(&mut self, stored: u64, restored: u64) {
         let all = self.stored + self.restored + (stored + restored) as i64;
-        let part = if all >= REMEMBERED { 2 } else { 1 };
+        let part = if all >= balance::REMEMBERED { 2 } else { 1 };
         self.stored = (self.stored + stored as i64) / part;
         self.restored = (self.restored + restored as i64) / part;
     }
 
     /// So many entries came from the device that nobody has asked for.
     pub(crate) fn note_along(&mut self, entries: u64) {
-        self.exchanged = (self.exchanged + entries as i64).min(MOST);
+        self.exchanged = (self.exchanged + entries as i64).min(balance::MOST);
     }
 
     /// Entries to send on in this round of reclaim.
     pub(crate) fn due(&self) -> u32 {
-        let is_due = self.owed.max(self.exchanged) >= ROUND;
-        if is_due { ROUND as u32 } else { 0 }
+        let is_due = self.owed.max(self.exchanged) >= balance::ROUND;
+        if is_due { balance::ROUND as u32 } else { 0 }
     }
 
     /// So many were sent on.
     pub(crate) fn note_sent(&mut self, pages: u64) {
         // What cannot be sent now cannot be soon.
-        if self.exchanged >= ROUND {
-            self.exchanged -= ROUND;
+        if self.exchanged >= balance::ROUND {
+            self.exchanged -= balance::ROUND;
             return;
         }
-        self.owed -= ROUND;
-        self.sent += pages * SENT_PART;
+        self.owed -= balance::ROUND;
+        self.sent += pages * balance::SENT_PART;
     }
 }
 
@@ -143,7 +124,7 @@ mod test {
     fn faults_of_the_oldest_outweigh_many_of_the_youngest() {
         let mut balance = Balance::default();
         assert_eq!(balance.due(), 0);
-        (0..ROUND / ENTRIES_PER_REFAULT).for_each(|_| balance.note_load(true, false));
+        (0..balance::ROUND / balance::ENTRIES_PER_REFAULT).for_each(|_| balance.note_load(true, false));
         assert_eq!(balance.due(), 32);
         balance.note_sent(32);
         assert_eq!(balance.due(), 0);
@@ -172,12 +153,15 @@ mod test {
             balance.owed
         };
         let mut balance = Balance::default();
-        assert_eq!(entries(&mut balance, 10), 10 * ENTRIES_PER_REFAULT);
+        assert_eq!(entries(&mut balance, 10), 10 * balance::ENTRIES_PER_REFAULT);
         entries(&mut balance, 1000);
-        assert_eq!(entries(&mut balance, 10), 10 * ENTRIES_PER_REFAULT * HASTE);
+        assert_eq!(
+            entries(&mut balance, 10),
+            10 * balance::ENTRIES_PER_REFAULT * balance::HASTE
+        );
         // Each of these is worth as much as six of the others.
         (0..30).for_each(|_| balance.note_load(false, true));
-        assert_eq!(entries(&mut balance, 10), 10 * ENTRIES_PER_REFAULT);
+        assert_eq!(entries(&mut balance, 10), 10 * balance::ENTRIES_PER_REFAULT);
     }
 
     #[test]
@@ -209,6 +193,6 @@ mod test {
         balance.note_sent(1000);
         (0..100).for_each(|_| balance.note_read(1000));
         assert_eq!(balance.due(), 0);
-        assert!(balance.sent < 910 * SENT_PART, "{}", balance.sent);
+        assert!(balance.sent < 910 * balance::SENT_PART, "{}", balance.sent);
     }
 }

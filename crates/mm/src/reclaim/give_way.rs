@@ -7,7 +7,7 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::pages::swap_table::entry::Slot;
-use crate::policy::workingset::{PAGES_PER_SLOT, PART};
+use crate::policy::tunables::balance;
 use crate::vmstat::Item;
 use crate::worker::Worker;
 use crate::zpool::Arena;
@@ -42,7 +42,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Stored pages but those of one word; those on the device are a guess.
     pub(crate) fn stored(&self) -> u64 {
-        self.pages.pool.objects() + self.pages.slots.in_use() * PAGES_PER_SLOT
+        self.pages.pool.objects() + self.pages.slots.in_use() * balance::PAGES_PER_SLOT
     }
 
     /// Staged pages had their second chance.
@@ -63,7 +63,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 return self
                     .policy
                     .balance
-                    .note_read(self.pages.slots.in_use() * PAGES_PER_SLOT);
+                    .note_read(self.pages.slots.in_use() * balance::PAGES_PER_SLOT);
             }
             Slot::None
             | Slot::Resident { .. }
@@ -72,10 +72,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             | Slot::Filled { .. }
             | Slot::Bad => return,
         };
-        let Some(is_oldest) = self.pages.stored.is_among_oldest(entry.tag, PART) else {
+        let Some(is_oldest) = self.pages.stored.is_among_oldest(entry.tag, balance::PART) else {
             return;
         };
-        let gained = self.pages.pool.pages() / PART;
+        let gained = self.pages.pool.pages() / balance::PART;
         let is_youngest = self.refault_distance(slot).is_some_and(|distance| distance <= gained);
         // One whose neighbour was loaded would have been passed over.
         self.policy

@@ -8,16 +8,9 @@ use crate::page::Vpn;
 use crate::pages::list_lru::{LruEntry, LruList};
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::Slot;
+use crate::policy::tunables::victims;
 use crate::zpool::Arena;
 use crate::{Inner, Mm};
-
-/// Active pages leave when the others are fewer than one in so many of the resident pages.
-const ACTIVE_SHARE: u64 = 16;
-/// Cached ones leave first when they are more than one in so many.
-const CACHED_SHARE: u64 = 8;
-
-/// Of so many folios that leave, one is looked for among those that did not compress.
-const UNEVICTABLE_SHARE: u32 = 64;
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// When the resident pages that would leave next came, or proved that they are wanted, by the
@@ -49,7 +42,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Whether active pages leave next: the others are few.
     fn is_active_due(&self) -> bool {
         let evictable = self.reclaimable() - self.pages.counts.unevictable;
-        (evictable - self.pages.counts.active) * ACTIVE_SHARE < evictable
+        (evictable - self.pages.counts.active) * victims::ACTIVE_SHARE < evictable
     }
 
     /// When what [`pop_coldest`](Self::pop_coldest) takes next was added.
@@ -73,7 +66,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.policy.victims.pops = self.policy.victims.pops.wrapping_add(1);
         // With a device there is a place for what does not compress, but not for what must stay.
         let leaves = self.drains() && !self.policy.victims.is_last_needed;
-        if (leaves || self.policy.victims.pops.is_multiple_of(UNEVICTABLE_SHARE))
+        if (leaves || self.policy.victims.pops.is_multiple_of(victims::UNEVICTABLE_SHARE))
             && let Some(entry) = self.pages.lru[Lru::Unevictable as usize].pop_oldest()
         {
             self.policy.victims.is_last_needed = false;
@@ -93,7 +86,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn pop_from(&mut self, lru: Lru) -> Option<(Lru, LruEntry)> {
         let lru = match lru {
             Lru::Active | Lru::Shared | Lru::Unevictable => lru,
-            Lru::Inactive | Lru::Cached if self.pages.counts.cached * CACHED_SHARE > self.reclaimable() => Lru::Cached,
+            Lru::Inactive | Lru::Cached if self.pages.counts.cached * victims::CACHED_SHARE > self.reclaimable() => {
+                Lru::Cached
+            }
             Lru::Inactive | Lru::Cached => {
                 let [inactive, cached] = [Lru::Inactive, Lru::Cached].map(|lru| self.pages.lru[lru as usize].oldest());
                 match (inactive, cached) {

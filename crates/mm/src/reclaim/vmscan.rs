@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
 
-use crate::flight::leaving::PAGES_MAX;
 use crate::machine::{Machine, Stop, Unwritten};
 use crate::page::{PageRange, Vpn};
 use crate::pages::list_lru::LruEntry;
@@ -13,28 +12,12 @@ use crate::pages::range_set::RangeSet;
 use crate::pages::resident::Lru;
 use crate::pages::staging::StagedRun;
 use crate::pages::swap_table::entry::Slot;
+use crate::policy::tunables::{copied, hold, scan, sizing, victims};
 use crate::reclaim::spent::Spent;
 use crate::vmstat::Item;
 use crate::worker::Worker;
 use crate::zpool::Arena;
 use crate::{Held, Inner, Mm, SwapOut, UNIT};
-
-/// Pages that reclaim looks at in one go (SWAP_CLUSTER_MAX).
-const CLUSTER_MAX: u32 = 32;
-/// Slots of the run that isolated pages are packed into.
-const BATCH_SLOTS: u32 = UNIT * 4;
-/// Of what relatives do not share, at most one in so many pages waits in staging.
-const STAGED_SHARE: u64 = 4;
-/// How long pages are isolated under one hold of the lock, at least one entry, and how many pages
-/// of one entry end it. Each run costs a TLB flush, which is 15 to 20 us while a thread of the
-/// process is on another core and 1.5 us while none is. A program with one thread is on none while
-/// its fault waits for the lock, so what leaves page by page leaves together.
-const HOLD_NS: u64 = 500_000;
-const MANY: u32 = 16;
-/// Pages that turn out to be needed in a round in which nothing else is left.
-const NEEDED_MAX: u32 = 32;
-/// Ranges remembered for [`Scan::shared`] and [`Scan::unmovable`].
-const REMEMBERED_MAX: usize = 64;
 
 /// How far a round of reclaim goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +66,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
         if !bypasses && self.is_pool_full() {
             self.stat.add(Item::PoolLimitHit, 1);
-            self.with(|inner| inner.drop_cached(u64::from(CLUSTER_MAX * 2)));
+            self.with(|inner| inner.drop_cached(u64::from(scan::CLUSTER_MAX * 2)));
             // Oldest out first; sending the newest page to the device instead would invert the LRU.
-            scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
+            scan.reclaimed += self.writeback(worker, scan::CLUSTER_MAX * 2);
             if self.is_pool_full() {
                 return scan;
             }
@@ -96,7 +79,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 return scan;
             }
         }
-        let has_looked = self.isolate(want.clamp(CLUSTER_MAX, UNIT * 32), &mut scan);
+        let has_looked = self.isolate(want.clamp(scan::CLUSTER_MAX, UNIT * 32), &mut scan);
         let target = match effort {
             Effort::Background => self.with(|inner| inner.staged_target(self.config.staged_target)),
             Effort::Requested | Effort::Urgent => 0,
@@ -134,7 +117,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         scan.is_dry = has_looked && !scan.again && scan.reclaimed == 0 && scan.isolated == 0;
         // Not what a relative has too, while there are resident pages that would free more.
         if scan.is_dry && effort == Effort::Urgent && !self.with(|inner| inner.has_shared()) {
-            scan.reclaimed += self.writeback(worker, CLUSTER_MAX * 2);
+            scan.reclaimed += self.writeback(worker, scan::CLUSTER_MAX * 2);
         }
         scan
     }
@@ -160,7 +143,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             return false;
         };
         let mut batch = Batch::default();
-        let mut budget = self.with(|inner| inner.lru_len()).min(want as usize * 4 + 256);
+        let mut budget = self
+            .with(|inner| inner.lru_len())
+            .min(want as usize * scan::LOOKS_PER_PAGE + scan::LOOKS_MORE);
         let mut goes_on = true;
         while goes_on && budget > 0 {
             goes_on = self.with_for_reclaim(|inner| inner.isolate(&mut batch, &mut budget, want, scan));
@@ -248,7 +233,7 @@ impl Batch {
             self.open = inner
                 .pages
                 .staging
-                .alloc(pages.max(BATCH_SLOTS))
+                .alloc(pages.max(scan::BATCH_SLOTS))
                 .or_else(|| inner.pages.staging.alloc(pages))
                 // Nothing stores a run of no frames, so if all slots belong to such runs, this is
                 // their only way out.
@@ -284,7 +269,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// work with.
     fn staged_target(&self, most: u64) -> u64 {
         match self.policy.sharing.shares {
-            true => most.min((self.reclaimable() + self.pages.staging.frames()) / STAGED_SHARE),
+            true => most.min((self.reclaimable() + self.pages.staging.frames()) / sizing::STAGED_SHARE),
             false => most,
         }
     }
@@ -293,7 +278,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// ends in.
     fn with_old_neighbours(&self, run: PageRange) -> PageRange {
         let is_old = |n: &u64| self.is_old(Vpn::new(*n));
-        let (unit, start, end) = (u64::from(BATCH_SLOTS), run.start.number(), run.end.number());
+        let (unit, start, end) = (u64::from(scan::BATCH_SLOTS), run.start.number(), run.end.number());
         let below = (start / unit * unit..start).rev().take_while(is_old).count() as u64;
         let above = (end..end.next_multiple_of(unit)).take_while(is_old).count() as u64;
         PageRange::new(Vpn::new(start - below), below + run.pages() + above)
@@ -319,7 +304,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    /// Isolate from the oldest entries, at most `budget` of them, for [`HOLD_NS`]. Whether there is
+    /// Isolate from the oldest entries, at most `budget` of them, for [`hold::NS`]. Whether there is
     /// more to isolate after that: fewer than `want` pages were, and more can be.
     fn isolate(&mut self, batch: &mut Batch, budget: &mut usize, want: u32, scan: &mut Scan) -> bool {
         let mm = self.mm;
@@ -327,9 +312,9 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             scan.again = true;
             return false;
         }
-        let until = mm.machine.now_ns() + HOLD_NS;
+        let until = mm.machine.now_ns() + hold::NS;
         while *budget > 0 {
-            let is_desperate = scan.isolated == 0 && scan.needed < NEEDED_MAX;
+            let is_desperate = scan.isolated == 0 && scan.needed < victims::NEEDED_MAX;
             let Some((lru, entry)) = self.pop_coldest(is_desperate) else {
                 return false;
             };
@@ -339,7 +324,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             if scan.isolated >= want || scan.again || !self.flight.leaving.has_room() {
                 return false;
             }
-            if scan.isolated - before >= MANY || mm.machine.now_ns() >= until {
+            if scan.isolated - before >= hold::MANY || mm.machine.now_ns() >= until {
                 break;
             }
         }
@@ -396,7 +381,11 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             return range.end;
         };
         let rest = PageRange { start, ..range };
-        let pages = rest.iter().take(PAGES_MAX as usize).take_while(is_mapped).count() as u64;
+        let pages = rest
+            .iter()
+            .take(copied::PAGES_MAX as usize)
+            .take_while(is_mapped)
+            .count() as u64;
         self.isolate_run(batch, PageRange::new(start, pages), true, scan);
         start.add(pages)
     }
@@ -501,7 +490,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
 fn remember(ranges: &mut Vec<PageRange>, vpn: Vpn) {
     if let Some(last) = ranges.last_mut().filter(|last| last.end == vpn) {
         last.end = vpn.add(1);
-    } else if ranges.len() < REMEMBERED_MAX {
+    } else if ranges.len() < scan::REMEMBERED_MAX {
         ranges.push(PageRange::new(vpn, 1));
     }
 }

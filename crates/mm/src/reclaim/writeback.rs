@@ -19,6 +19,7 @@ use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::list_lru::LruEntry;
 use crate::pages::swap_table::entry::{Blob, Slot, ZswapEntry};
+use crate::policy::tunables::hold;
 use crate::vmstat::Item;
 use crate::worker::{IO_PAGES, Worker};
 use crate::zpool::Arena;
@@ -32,9 +33,6 @@ pub(crate) enum Reach {
     /// Not beyond what is warm.
     Cold,
 }
-
-/// Entries looked at under one hold of the lock.
-const LOOKS: usize = 1024;
 
 /// What the first half came to.
 enum Begun {
@@ -174,7 +172,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             reach,
         };
         let mut looks = 0;
-        while let Some(entry) = self.pages.stored.oldest().filter(|_| looks < LOOKS) {
+        while let Some(entry) = self.pages.stored.oldest().filter(|_| looks < hold::WRITEBACK_LOOKS) {
             looks += 1;
             if !self.pack_folio(worker, entry, &mut write) {
                 looks = 0;
@@ -188,7 +186,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         self.flight.is_writing_back = !write.blobs.is_empty();
         match (self.flight.is_writing_back, looks) {
             (true, _) => Begun::Write(write),
-            (false, LOOKS) => Begun::LookFurther,
+            (false, hold::WRITEBACK_LOOKS) => Begun::LookFurther,
             (false, _) => Begun::Nothing,
         }
     }

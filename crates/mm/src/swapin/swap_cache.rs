@@ -49,33 +49,17 @@ use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
 use crate::policy::keep::Keep;
 use crate::policy::readahead::Window;
+use crate::policy::tunables::{hold, keeping};
 use crate::swapin::fault::Fault;
 use crate::vmstat::Item;
 use crate::zpool::Arena;
 use crate::{Held, Inner, Mm};
 
-/// Blocks are kept while the pool is below so many sixteenths of its limit: what is stored must not
-/// go to the device for them.
-const POOL_SIXTEENTHS: u64 = 15;
-/// Pages loaded at once in sequence at least; out of it they are fewer
-/// ([`crate::Config::cluster`]).
-const STREAM_MIN: usize = 8;
-/// Blocks dropped under one hold of the lock.
-const DROP_PIECE: u64 = 64;
-/// log2 of the pages that a write unprotects: what is written to in sequence would fault page by
-/// page. Those of them that are not written to have to be compared. The second: where protection is
-/// only probed.
-const UNPROTECT_ORDERS: [u32; 2] = [4, 7];
-/// A page that leaves unwritten is worth one point, one that was written to costs one. A write that
-/// has to wait costs the time that a whole window of protected pages gains (docs/speed.md): whoever
-/// has to let it is as likely as not bringing the rest of the window.
-const WRITE_FAULT_POINTS: i32 = 128;
-
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Whether blocks are kept. If not, those that are kept go at once.
     pub fn set_swap_cache(&self, enabled: bool) {
         self.keeps_blocks.store(enabled, Ordering::Relaxed);
-        while !enabled && self.with(|inner| inner.drop_cached(DROP_PIECE)) > 0 {}
+        while !enabled && self.with(|inner| inner.drop_cached(hold::DROPPED)) > 0 {}
     }
 
     /// A thread waits to write to a page that is mapped and protected. To be called like
@@ -214,7 +198,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         let pool_pages = self.pages.pool.charged_pages();
         Keep {
             is_on,
-            has_room: is_on && !is_full && pool_pages <= limit / 16 * POOL_SIXTEENTHS,
+            has_room: is_on && !is_full && pool_pages <= limit / 16 * keeping::POOL_SIXTEENTHS,
             protects: false,
         }
     }
@@ -222,7 +206,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// So many pages are loaded together, from the pool or not: whether their blocks are kept.
     pub(crate) fn keeps(&mut self, pages: usize, of_pool: bool) -> Keep {
         let keep = self.keep();
-        let has_room = keep.has_room && of_pool && pages >= STREAM_MIN && self.policy.keeping.is_due();
+        let has_room = keep.has_room && of_pool && pages >= keeping::STREAM_MIN && self.policy.keeping.is_due();
         Keep {
             has_room,
             protects: has_room && self.policy.protecting.is_due(),
@@ -234,11 +218,14 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     fn unprotect_around(&mut self, vpn: Vpn) -> Option<Stop> {
         let mm = self.mm;
         let page = PageRange::new(vpn, 1);
-        let order = UNPROTECT_ORDERS[usize::from(!self.policy.protecting.is_proven())];
+        let order = match self.policy.protecting.is_proven() {
+            true => keeping::UNPROTECT_ORDER,
+            false => keeping::PROBE_UNPROTECT_ORDER,
+        };
         // Another thread's fault may have been served for this one too.
         let is_cached = matches!(self.pages.table.lookup(vpn), Slot::Cached(_));
         if is_cached && mm.machine.unwritten(page).holds(vpn) {
-            self.policy.protecting.note(-WRITE_FAULT_POINTS);
+            self.policy.protecting.note(-keeping::WRITE_FAULT_POINTS);
         }
         // The kernel does not ask whose protection it takes away: a program may have a userfaultfd
         // of its own for what lies beside.

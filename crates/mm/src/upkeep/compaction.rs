@@ -14,21 +14,10 @@ use lock_api::RawMutex;
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
 use crate::pages::block::Kept;
+use crate::policy::tunables::{compaction, hold};
 use crate::vmstat::Item;
 use crate::zpool::{Arena, PoolRef};
 use crate::{Inner, Mm};
-
-/// Pages looked at under one hold of the lock.
-const PIECE: u64 = 64;
-/// After so many entries have left for the device the pool is compacted, if that frees so many
-/// pages: parts of it, and at least.
-const EMPTIED_SHARE: u64 = 32;
-const EMPTIED_LEAST: u64 = 1024;
-/// All words are gone through for it, however few are of stored pages: not before one entry for so
-/// many of them has left.
-const WORDS_PER_ENTRY: u64 = 128;
-const GAIN_SHARE: u64 = 64;
-const GAIN_LEAST: u64 = 64;
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Compact the pools if that frees at least `worthwhile` pages. Returns how many were freed. To
@@ -65,9 +54,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let worthwhile = self.with(|inner| {
             let emptied = inner.policy.balance.emptied;
             let words = || inner.pages.managed.iter().map(PageRange::pages).sum::<u64>();
-            let is_due = emptied >= (inner.pages.pool.objects() / EMPTIED_SHARE).max(EMPTIED_LEAST)
-                && emptied >= words() / WORDS_PER_ENTRY;
-            is_due.then(|| (inner.pages.pool.pages() / GAIN_SHARE).max(GAIN_LEAST))
+            let is_due = emptied
+                >= (inner.pages.pool.objects() / compaction::EMPTIED_SHARE).max(compaction::EMPTIED_LEAST)
+                && emptied >= words() / compaction::WORDS_PER_ENTRY;
+            is_due.then(|| (inner.pages.pool.pages() / compaction::GAIN_SHARE).max(compaction::GAIN_LEAST))
         });
         if let Some(worthwhile) = worthwhile {
             self.compact(worthwhile);
@@ -76,9 +66,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
     /// True: a freeze began.
     fn compact_range(&self, range: PageRange) -> bool {
-        let pieces = (range.start.number()..range.end.number()).step_by(PIECE as usize);
+        let pieces = (range.start.number()..range.end.number()).step_by(hold::COMPACTED as usize);
         pieces.into_iter().any(|start| {
-            let end = (start + PIECE).min(range.end.number());
+            let end = (start + hold::COMPACTED).min(range.end.number());
             self.with_for_reclaim(|inner| {
                 inner.relocate(PageRange {
                     start: Vpn::new(start),

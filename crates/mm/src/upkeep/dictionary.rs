@@ -13,17 +13,11 @@ use uzswap_acomp::{Dictionary, Training, Verdict};
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::pages::swap_table::entry::Slot;
+use crate::policy::tunables::stored;
 use crate::vmstat::Item;
 use crate::worker::Worker;
-use crate::worker::lane::COMPRESSED_MAX;
 use crate::zpool::Arena;
 use crate::{Held, Inner, Mm};
-
-/// Pages of a sample that are taken at once, and words that are looked at for them.
-const PAGES_AT_ONCE: usize = 4;
-const LOOKS_AT_ONCE: u32 = 128;
-/// Words to look at for a sample: if one in a thousand pages is stored, it becomes complete.
-const LOOKS_MAX: u32 = 1 << 17;
 
 /// A training of this process.
 pub struct DictionaryTraining {
@@ -61,7 +55,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             ranges,
             random: self.machine.now_ns() | 1,
             looks: 0,
-            training: Training::new(level, Dictionary::latest(), COMPRESSED_MAX),
+            training: Training::new(level, Dictionary::latest(), stored::COMPRESSED_MAX),
         }
     }
 
@@ -69,7 +63,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn train_dictionary(&self, worker: &mut Worker<M>, dictionary: &mut DictionaryTraining) -> Option<Verdict> {
         let verdict = if dictionary.training.pages_wanted() == 0 {
             dictionary.training.step()?
-        } else if dictionary.looks < LOOKS_MAX {
+        } else if dictionary.looks < stored::LOOKS_MAX {
             self.sample(worker, dictionary);
             return None;
         } else {
@@ -98,9 +92,9 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Have the worker load a few pages that are stored compressed.
     fn take_samples(&self, worker: &mut Worker<M>, dictionary: &mut DictionaryTraining) {
         worker.begin_loads();
-        let room = worker.load_room().min(PAGES_AT_ONCE);
+        let room = worker.load_room().min(stored::SAMPLED_AT_ONCE);
         let wanted = dictionary.training.pages_wanted().min(room) as u64;
-        for _ in 0..LOOKS_AT_ONCE {
+        for _ in 0..stored::LOOKS_AT_ONCE {
             dictionary.looks += 1;
             let Some(vpn) = dictionary.pick() else { return };
             if let Slot::Zswap(entry) = self.pages.table.lookup(vpn)

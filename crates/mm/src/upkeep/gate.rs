@@ -18,11 +18,9 @@ use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::Slot;
+use crate::policy::tunables::hold;
 use crate::zpool::Arena;
 use crate::{Held, Inner, Mm};
-
-/// Pages protected under one hold of the lock.
-const PIECE: u64 = 512;
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Have every write to a page at `from` or behind it that is mapped now reported. Called by the
@@ -34,7 +32,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         for range in self.managed() {
             let mut start = range.start.max(from);
             while start < range.end {
-                let end = Vpn::new((start.number() / PIECE + 1) * PIECE).min(range.end);
+                let end = Vpn::new((start.number() / hold::PROTECTED + 1) * hold::PROTECTED).min(range.end);
                 let is_done = goes_on() && self.with_for_reclaim(|inner| inner.protect(PageRange { start, end }));
                 if !is_done {
                     return Err(start);
@@ -51,7 +49,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         for range in self.managed() {
             let mut start = range.start;
             while start < range.end {
-                let end = Vpn::new((start.number() / PIECE + 1) * PIECE).min(range.end);
+                let end = Vpn::new((start.number() / hold::PROTECTED + 1) * hold::PROTECTED).min(range.end);
                 self.unprotect(PageRange { start, end });
                 start = end;
             }

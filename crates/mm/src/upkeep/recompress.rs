@@ -18,13 +18,11 @@ use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::list_lru::LruEntry;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
+use crate::policy::tunables::stored;
 use crate::vmstat::Item;
 use crate::worker::{RECLAIM_PAGES, Worker};
 use crate::zpool::{Arena, PoolKind};
 use crate::{Held, Inner, Mm};
-
-/// Bytes by which a block must become shorter to be worth moving.
-const GAIN_MIN: usize = 64;
 
 /// Which entries are to be compressed again, and how.
 #[derive(Clone, Copy, Debug)]
@@ -53,10 +51,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let mut again = 0;
         for (i, page) in pages.iter().enumerate() {
             // A damaged block stays as it is: the fault that needs it says so.
-            let is_worth_it = (GAIN_MIN * 2..PAGE_SIZE).contains(&(page.entry.len as usize));
+            let is_worth_it = (stored::GAIN_MIN * 2..PAGE_SIZE).contains(&(page.entry.len as usize));
             let block = (i < intact && is_worth_it).then(|| {
                 worker.page_from_io(i);
-                worker.compress_page(idle.algorithm, page.entry.len as usize - GAIN_MIN)
+                worker.compress_page(idle.algorithm, page.entry.len as usize - stored::GAIN_MIN)
             });
             let block = block.flatten();
             let arena = || self.machine.arena();

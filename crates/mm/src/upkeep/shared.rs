@@ -6,14 +6,14 @@
 //! on a list of its own, and what is not shared leaves first. Those of the list have their sharing
 //! broken and leave
 //! * when nothing else could be taken;
-//! * when they have been there for [`PATIENCE_NS`], a few at a time ([`DRAIN_NS`]): relatives that
+//! * when they have been there for [`sharing::PATIENCE_NS`], a few at a time ([`sharing::DRAIN_NS`]): relatives that
 //!   stay are no snapshots, and what is cold may go to the device;
 //! * when nothing is shared any more: then they are pages like others, and the oldest.
 //!
 //! The pool is shared as well, and after a fork its pages are not written, or they would be copied
 //! (`Zpool::inherit`); to free a block in them frees nothing. So the block of a page that is loaded
 //! from there is kept (`swap_cache`), however it was loaded: a child that only reads goes over all
-//! its memory without storing a page anew. They are written again, a few at a time, [`PATIENCE_NS`]
+//! its memory without storing a page anew. They are written again, a few at a time, [`sharing::PATIENCE_NS`]
 //! after the fork once no resident page is left that is known to be shared, or the pool has reached
 //! its limit.
 //!
@@ -28,17 +28,9 @@ use lock_api::RawMutex;
 use crate::machine::Machine;
 use crate::page::PageRange;
 use crate::pages::resident::Lru;
+use crate::policy::tunables::sharing;
 use crate::zpool::{Arena, PoolRef};
 use crate::{Held, Inner, Mm};
-
-const PATIENCE_NS: u64 = 15_000_000_000;
-/// How long it then takes at least until most are gone, and a page at most. Each that one has taken
-/// costs memory until its relatives have taken theirs, and what both work with is to be left to
-/// them.
-const DRAIN_NS: u64 = 60_000_000_000;
-const DRAIN_PAGE_NS_MAX: u64 = 1_000_000;
-/// Pages taken at once, but for those of a folio.
-const AT_ONCE: u64 = 32;
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// A forked child has our pages, those of the pool among them.
@@ -65,7 +57,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 .pool_since
                 .filter(|_| inner.flight.frozen.is_none());
             let is_needed = is_full || !inner.has_shared();
-            is_needed && shared.is_some_and(|since| now.saturating_sub(since) >= PATIENCE_NS)
+            is_needed && shared.is_some_and(|since| now.saturating_sub(since) >= sharing::PATIENCE_NS)
         };
         if self.with(is_due) {
             self.reopen_some();
@@ -115,11 +107,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     fn take_shared(&mut self, need: bool, now: u64) -> Vec<PageRange> {
         let (mut ranges, mut pages): (Vec<PageRange>, u64) = (Vec::new(), 0);
-        while self.flight.frozen.is_none() && pages < AT_ONCE {
+        while self.flight.frozen.is_none() && pages < sharing::AT_ONCE {
             let Some((entry, since)) = self.pages.lru[Lru::Shared as usize].oldest() else {
                 break;
             };
-            if !need && (now.saturating_sub(since) < PATIENCE_NS || now < self.policy.sharing.due) {
+            if !need && (now.saturating_sub(since) < sharing::PATIENCE_NS || now < self.policy.sharing.due) {
                 break;
             }
             self.pages.lru[Lru::Shared as usize].pop_oldest();
@@ -135,7 +127,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
         }
         if pages > 0 {
-            self.policy.sharing.due = now + (DRAIN_NS / self.pages.counts.shared.max(1)).min(DRAIN_PAGE_NS_MAX) * pages;
+            self.policy.sharing.due =
+                now + (sharing::DRAIN_NS / self.pages.counts.shared.max(1)).min(sharing::DRAIN_PAGE_NS_MAX) * pages;
         }
         ranges
     }
