@@ -5,12 +5,12 @@
 //! pages. Whether that pays is seen at both ends of the list of stored pages. A fault of one of the
 //! youngest would not have been if a part of the pool had been resident memory instead; a fault of
 //! one of the oldest would have had to wait for the device, which takes as long as many loads from
-//! the pool ([`balance::READ_COST`]). So the former lets reclaim send on a few entries of the pool instead
-//! of taking resident pages, and the latter takes many back. A pool whose oldest entries are as
-//! warm as the youngest stays as it is, in a scan as well as at random; one full of what nobody
-//! needs gives way until the hot pages fit. A read from the device counts as much as it is likely
-//! to be of a page that was sent on for this: others were sent on before it was known what is hot.
-//! Where next to nothing speaks for the pool as it is, it gives way faster.
+//! the pool ([`balance::READ_COST`]). So the former lets reclaim send on a few entries of the pool
+//! instead of taking resident pages, and the latter takes many back. A pool whose oldest entries
+//! are as warm as the youngest stays as it is, in a scan as well as at random; one full of what
+//! nobody needs gives way until the hot pages fit. A read from the device counts as much as it is
+//! likely to be of a page that was sent on for this: others were sent on before it was known what
+//! is hot. Where next to nothing speaks for the pool as it is, it gives way faster.
 //!
 //! There are no youngest pages to be seen where the hot ones nearly fit: what reclaim takes is
 //! wanted again while it is staged. So where more is taken back than is stored, that counts as

@@ -304,8 +304,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    /// Isolate from the oldest entries, at most `budget` of them, for [`hold::NS`]. Whether there is
-    /// more to isolate after that: fewer than `want` pages were, and more can be.
+    /// Isolate from the oldest entries, at most `budget` of them, for [`hold::NS`]. Whether there
+    /// is more to isolate after that: fewer than `want` pages were, and more can be.
     fn isolate(&mut self, batch: &mut Batch, budget: &mut usize, want: u32, scan: &mut Scan) -> bool {
         let mm = self.mm;
         if self.flight.frozen.is_some() {

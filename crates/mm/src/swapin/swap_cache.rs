@@ -16,14 +16,14 @@
 //! isolated:
 //!
 //! * Loads whose blocks are kept are mapped protected from writing (UFFDIO_COPY_MODE_WP), as long
-//!   as that proves worth it ([`Worth`](crate::policy::worth::Worth)) and the machine can. A page that is protected still was
-//!   not written to. That is asked right before it moves, under the engine's lock, and protection
-//!   is taken away under that lock only ([`Mm::write_fault`], [`Mm::unprotect`]): so it cannot be
-//!   written to in between. The kernel, not a word, says whether a page is protected: what loses
-//!   its protection in other ways (a forked child's memory does when its parent's userfaultfd is
-//!   closed; KSM forgets it) was written to, as far as anybody knows. (Asynchronous write
-//!   protection would spare the fault, but a write between the question and the move would go
-//!   unseen.)
+//!   as that proves worth it ([`Worth`](crate::policy::worth::Worth)) and the machine can. A page
+//!   that is protected still was not written to. That is asked right before it moves, under the
+//!   engine's lock, and protection is taken away under that lock only ([`Mm::write_fault`],
+//!   [`Mm::unprotect`]): so it cannot be written to in between. The kernel, not a word, says
+//!   whether a page is protected: what loses its protection in other ways (a forked child's memory
+//!   does when its parent's userfaultfd is closed; KSM forgets it) was written to, as far as
+//!   anybody knows. (Asynchronous write protection would spare the fault, but a write between the
+//!   question and the move would go unseen.)
 //! * Of any other it is seen when its turn comes, by comparing the page with the checksum behind
 //!   the block and, if that holds, with what the block decompresses to. The page is in staging
 //!   while it is compared, where nobody writes to it; the block is compared in a copy made under
