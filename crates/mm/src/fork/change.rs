@@ -215,7 +215,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 // CACHED: none any more.
                 Slot::None | Slot::Cached(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => word,
             };
-            self.pages.put(vpn, slot);
+            self.pages.publish(vpn, slot);
         }
         // What was not under our care (a mapping that grew) is not now either: the scan finds and
         // adopts it.

@@ -53,8 +53,7 @@ impl<R: RawMutex, A: Arena> Pages<R, A> {
         );
     }
 
-    /// Take the words of a range away, and what they say with them: to be put back, by
-    /// [`put`](Self::put), elsewhere.
+    /// Take the words of a range away, and what they say with them: to be published elsewhere.
     pub(crate) fn take(&mut self, range: PageRange, mut taken: impl FnMut(Vpn, Slot)) {
         let Self {
             table, counts, stored, ..
@@ -65,12 +64,6 @@ impl<R: RawMutex, A: Arena> Pages<R, A> {
             stored.ages.note(slot, Slot::None);
             taken(vpn, slot);
         });
-    }
-
-    /// Put a word that was [taken](Self::take) where there is none.
-    pub(crate) fn put(&mut self, vpn: Vpn, slot: Slot) {
-        let before = self.replace(vpn, slot);
-        debug_assert!(before == Slot::None, "{vpn:?}: {before:?} would be lost for {slot:?}");
     }
 
     /// The blocks of a range are where compaction moved them to.
