@@ -20,9 +20,4 @@ impl Keep {
             ..self
         }
     }
-
-    /// Whether what is loaded is mapped protected from writing.
-    pub(crate) fn protects(self) -> bool {
-        self.protects
-    }
 }

@@ -33,19 +33,24 @@ impl Numbers {
     }
 }
 
+/// The steps of a run.
+fn play(world: &mut World, run: u64) {
+    let mut numbers = Numbers(run << 32);
+    for _ in 0..if cfg!(miri) { 50 } else { STEPS } {
+        let [op, page, len, seed] = [(); 4].map(|()| numbers.next());
+        world.step((op % u64::from(OPS)) as u8, page % PAGES, 1 + len % 23, seed);
+    }
+}
+
 /// A run: its number, how often the engine called its machine, and digests of these calls and of
 /// all counters.
 fn line(run: u64) -> String {
-    let mut numbers = Numbers(run << 32);
     let swap = [0, 20, 1000, 1000][run as usize % 4];
     let arena = if run % 8 == 7 { 6 } else { ARENA_PAGES };
     let mut world = World::new(swap, arena);
     world.mm.machine().copies.set(run % 5 == 4);
     world.set_fail_rate(run, [0, 0, 10, 200][run as usize / 4 % 4]);
-    for _ in 0..STEPS {
-        let [op, page, len, seed] = [(); 4].map(|()| numbers.next());
-        world.step((op % u64::from(OPS)) as u8, page % PAGES, 1 + len % 23, seed);
-    }
+    play(&mut world, run);
     world.finish();
     let ledger = &world.mm.machine().ledger;
     let (calls, digest, counters) = (ledger.calls(), ledger.digest(), counters(world.mm.stat()));
@@ -209,11 +214,7 @@ fn the_engine_decides_as_it_did() {
 #[test]
 fn a_run_reaches_every_way_of_a_page() {
     let mut world = World::new(1000, ARENA_PAGES);
-    let mut numbers = Numbers(3 << 32);
-    for _ in 0..if cfg!(miri) { 50 } else { STEPS } {
-        let [op, page, len, seed] = [(); 4].map(|()| numbers.next());
-        world.step((op % u64::from(OPS)) as u8, page % PAGES, 1 + len % 23, seed);
-    }
+    play(&mut world, 3);
     let ways = [
         Item::ZswpOut,
         Item::ZswpIn,

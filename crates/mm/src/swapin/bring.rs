@@ -70,7 +70,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 // Whoever waits for another page will be told that it is there; but who goes on
                 // while other pieces are brought waits for those next.
                 let wake = is_piece || run.contains(load.wanted);
-                match load.keep.protects() {
+                match load.keep.protects {
                     true => machine.copy_in_protected(run.start, bytes, wake),
                     false => machine.copy_in(run.start, bytes, wake),
                 }
@@ -83,7 +83,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Whether other threads may help with a load. Of two cores the other one has enough to do,
     /// with compressing what was loaded again, or comparing it, unless it is kept and protected.
     fn may_spread(&self, load: Load) -> bool {
-        load.keep.protects() || self.machine.lanes() > 2
+        load.keep.protects || self.machine.lanes() > 2
     }
 
     /// Read from the device what the worker is to load.
