@@ -8,7 +8,7 @@
 //! be read in the wrong order: one unmaps X and is preempted, another's mremap lands on X and is reported first; dropping
 //! X then drops what was just moved there. Changes that raise events are therefore made one at a time ([`InOrder`]):
 //! such a call returns when its event was read. For programs that make these calls without libc the engine puts events in order
-//! (`mm/departing.rs`), as far as that can be known.
+//! (`mm/flight/departing.rs`), as far as that can be known.
 
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};

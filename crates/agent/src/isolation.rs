@@ -1,5 +1,5 @@
 //! How pages leave the program's mapping: moved, where the kernel can (UFFDIO_MOVE, Linux 6.8),
-//! else copied (`uzswap_mm::leaving` has the states). The kernel moves no page of memory that is
+//! else copied (`mm/flight/leaving.rs` has the states). The kernel moves no page of memory that is
 //! read-only or executable: kswapd copies those.
 //!
 //! Copying knows nothing of pins: what the kernel holds for direct I/O that is under way, or for buffers registered with

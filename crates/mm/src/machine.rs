@@ -1,7 +1,7 @@
 //! What the engine needs from the machine. The agent implements it with userfaultfd and files,
 //! [`crate::sim`] with vectors. Nothing here blocks on the engine's lock, so any of it may be
-//! called while the lock is held; the file operations may take milliseconds and are only called
-//! without it.
+//! called while the lock is held. The file operations may take milliseconds: only a frozen engine,
+//! or one that gives all memory back, calls them with it.
 
 use alloc::vec::Vec;
 

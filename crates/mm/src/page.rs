@@ -68,7 +68,7 @@ pub struct PageRange {
 impl PageRange {
     /// All pages that a program may have.
     pub const USER: Self = Self::new(Vpn::new(0), 1 << (VPN_BITS - 1));
-    /// Every page number, those that no program has included (`departing.rs`).
+    /// Every page number, those that no program has included (`flight/departing.rs`).
     pub const ALL: Self = Self::new(Vpn::new(0), (1 << VPN_BITS) - 1);
 
     /// `pages` pages from `start`.

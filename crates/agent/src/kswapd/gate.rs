@@ -1,4 +1,4 @@
-//! When writes to what relatives share have to wait for room (`uzswap_mm::gate`).
+//! When writes to what relatives share have to wait for room (`mm/upkeep/gate.rs`).
 //!
 //! Each process tells the group how much of its memory is charged to relatives: written to, all of
 //! that would be copies. As long as the group has room for all of them nobody waits. Where it has

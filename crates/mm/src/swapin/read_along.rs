@@ -25,7 +25,6 @@ use uzswap_acomp::Codec;
 
 use crate::config::SwapOut;
 use crate::machine::Machine;
-use crate::page::Vpn;
 use crate::pages::block::Kept;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
 use crate::vmstat::Item;
@@ -88,6 +87,7 @@ mod test {
     use super::*;
     use crate::Effort;
     use crate::flight::underway::{Bring, Load};
+    use crate::page::Vpn;
     use crate::policy::readahead::Window;
     use crate::sim::{ARENA_PAGES, BASE, PAGES, World};
     use crate::swapin::fault::{Fault, Step};
