@@ -1,8 +1,8 @@
 //! A fault thread that waits where the program runs.
 //!
 //! A fault that is served on another core takes two wake-ups from core to core, which may cost ten times as much as serving it. On one core the two
-//! threads take turns (docs/design/waiting.md). So the fault thread, before it sleeps, goes to the core of the thread
-//! that faulted last:
+//! threads take turns (docs/design/waiting.md). So the fault thread, before it sleeps, goes to the core
+//! of the thread that faulted last:
 //!
 //! ```text
 //! ANYWHERE  one thread faults, and to spin (`spin`) is not worth it, or was cut short in the last BUSY_NS  -> FOLLOWING

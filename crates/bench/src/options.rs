@@ -118,6 +118,9 @@ pub(crate) struct Policy {
     /// Seed of generated traces
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Print the constants that the engine decides by, and measure nothing
+    #[arg(long)]
+    pub(crate) tunables: bool,
 }
 
 #[derive(Args)]

@@ -9,6 +9,8 @@ mod generate;
 mod s3_fifo;
 mod trace;
 
+use uzswap_mm::{TUNABLES, Tunable};
+
 use crate::Failure;
 use crate::options::Policy as Options;
 use crate::table::{Table, grouped};
@@ -27,6 +29,10 @@ struct Row {
 
 /// Measure and print.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    if options.tunables {
+        print!("{}", tunables());
+        return Ok(());
+    }
     let traces = traces(options)?;
     let mut table = Table::default();
     table.rule();
@@ -44,6 +50,18 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         println!("{}: {pages} pages, {touches} touches", trace.name);
     }
     Ok(())
+}
+
+fn tunables() -> Table {
+    let mut table = Table::default();
+    table.rule();
+    table.row(["constant", "value", "unit"]);
+    table.rule();
+    for Tunable { name, unit, value } in TUNABLES {
+        table.row([(*name).to_owned(), value.to_string(), (*unit).to_owned()]);
+    }
+    table.rule();
+    table
 }
 
 fn traces(options: &Options) -> Result<Vec<Trace>, Failure> {
@@ -130,6 +148,7 @@ mod test {
             pages: 1024,
             touches: 5000,
             seed: 1,
+            tunables: false,
         };
         for trace in traces(&options).unwrap() {
             for row in measure(&trace, &options.percent) {

@@ -8,8 +8,8 @@
 //! # Worked example
 //! Four zspages of 9 objects in 4 pages have 2, 4, 5 and 8 objects, 19 together, for which three
 //! zspages are enough. The one with 2 is the victim, the one with 4 the remnant. It keeps one
-//! object in one page, as two full zspages hold 18. Its three others and the victim's two go into the five
-//! holes of the other zspages.
+//! object in one page, as two full zspages hold 18. Its three others and the victim's two go into
+//! the five holes of the other zspages.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
