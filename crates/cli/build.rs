@@ -1,7 +1,8 @@
 //! Builds the agent and hands its path to the launcher, which embeds it: `uzswap` is one file.
 //!
-//! Cargo cannot yet depend on another crate's cdylib (artifact dependencies are unstable), so it is called once more, for
-//! the same workspace and lock file, with a target directory of its own (the outer cargo holds the lock of its).
+//! Cargo cannot yet depend on another crate's cdylib (artifact dependencies are unstable), so it is
+//! called once more, for the same workspace and lock file, with a target directory of its own (the
+//! outer cargo holds the lock of its).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +32,8 @@ fn main() {
             "--target-dir",
         ])
         .arg(&target)
-        // Flags meant for the launcher (coverage, sanitizers) do not belong into other people's processes.
+        // Flags meant for the launcher (coverage, sanitizers) do not belong into other people's
+        // processes.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTFLAGS")
         // Clippy's, under which nothing is built.

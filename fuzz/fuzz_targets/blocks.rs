@@ -1,4 +1,5 @@
-//! Any bytes as a compressed block: refused or decompressed, and never a byte beyond the page written.
+//! Any bytes as a compressed block: refused or decompressed, and never a byte beyond the page
+//! written.
 #![no_main]
 
 use std::cell::RefCell;
@@ -32,7 +33,8 @@ fn record(number: usize) -> [u8; 48] {
     bytes
 }
 
-/// A dictionary of pages of records that other pages have in another order: they compress with them, not by themselves.
+/// A dictionary of pages of records that other pages have in another order: they compress with
+/// them, not by themselves.
 fn with_dictionary() -> Context {
     let mut training = Training::new(1, None, 3600);
     while training.pages_wanted() > 0 {

@@ -1,5 +1,5 @@
-//! Any words as a command line, and any text as KEY=VALUE for `uzswap set` or as a list of failures: taken, or refused with a
-//! message that names the value.
+//! Any words as a command line, and any text as KEY=VALUE for `uzswap set` or as a list of
+//! failures: taken, or refused with a message that names the value.
 #![no_main]
 #![allow(dead_code, reason = "modules of the launcher, of which a part is under test")]
 

@@ -1,4 +1,5 @@
-//! Any sequence of operations on the engine, with any rate of failing steps: every page reads back what was written.
+//! Any sequence of operations on the engine, with any rate of failing steps: every page reads back
+//! what was written.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

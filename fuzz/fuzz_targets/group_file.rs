@@ -1,4 +1,5 @@
-//! What UZSWAP_GROUP may name: any path, and any file. Opened as a group or refused; a file that is too short is never mapped.
+//! What UZSWAP_GROUP may name: any path, and any file. Opened as a group or refused; a file that is
+//! too short is never mapped.
 #![no_main]
 
 use std::ffi::CString;

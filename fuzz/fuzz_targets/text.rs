@@ -1,4 +1,5 @@
-//! Any text as a compressor, an allocator or a size: read or refused with a message; what is read is written the same.
+//! Any text as a compressor, an allocator or a size: read or refused with a message; what is read
+//! is written the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

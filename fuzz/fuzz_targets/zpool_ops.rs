@@ -1,4 +1,5 @@
-//! Any sequence of stores, frees, changes of the pool, compactions and forks: objects keep their bytes.
+//! Any sequence of stores, frees, changes of the pool, compactions and forks: objects keep their
+//! bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -196,7 +196,8 @@ impl Algorithm {
         }
     }
 
-    /// Whether compressing again what `other` compressed may save something: it is another, or the same with a dictionary.
+    /// Whether compressing again what `other` compressed may save something: it is another, or the
+    /// same with a dictionary.
     pub fn improves_on(self, other: Self) -> bool {
         let plain = |algorithm| match algorithm {
             Self::ZstdDict { level, .. } => Self::Zstd { level },
@@ -206,7 +207,8 @@ impl Algorithm {
         plain(self) != plain(other) || (has_dictionary(self) && !has_dictionary(other))
     }
 
-    /// One word for the group file: kind in the low byte, level above it. Dictionaries are a process's own.
+    /// One word for the group file: kind in the low byte, level above it. Dictionaries are a
+    /// process's own.
     pub const fn to_word(self) -> u64 {
         let (kind, level) = match self {
             Self::Lz4 { acceleration } => (1, acceleration),
@@ -218,8 +220,8 @@ impl Algorithm {
         (level as u32 as u64) << 8 | kind
     }
 
-    /// The inverse of [`to_word`](Self::to_word). Whatever a scribbled-over group file says reads as a compressor: another
-    /// kind as lz4, another level as the nearest.
+    /// The inverse of [`to_word`](Self::to_word). Whatever a scribbled-over group file says reads
+    /// as a compressor: another kind as lz4, another level as the nearest.
     pub fn from_word(word: u64) -> Self {
         let level = (word >> 8) as u32 as i32;
         match word & 0xff {

@@ -1,4 +1,5 @@
-//! What pages are compressed with: an algorithm, and whether the pages of a batch are spread over the cores.
+//! What pages are compressed with: an algorithm, and whether the pages of a batch are spread over
+//! the cores.
 
 use core::fmt;
 

@@ -1,12 +1,15 @@
-//! Compressors behind one small contract: the pages of a folio in, for each a shorter block or an error out, and back.
+//! Compressors behind one small contract: the pages of a folio in, for each a shorter block or an
+//! error out, and back.
 //!
-//! A [`Compressor`] is what users name: an [`Algorithm`] with its level, and whether batches are spread over the cores. A
-//! [`Context`] is the working memory of one worker for one algorithm. A request is a scatter list of pages, whose
-//! results stand next to each other, each in its unit of the output: the same for algorithms that take the
-//! pages one by one and for those that take many at once. One page that does not compress is no error of the others.
+//! A [`Compressor`] is what users name: an [`Algorithm`] with its level, and whether batches are
+//! spread over the cores. A [`Context`] is the working memory of one worker for one algorithm. A
+//! request is a scatter list of pages, whose results stand next to each other, each in its unit of
+//! the output: the same for algorithms that take the pages one by one and for those that take many
+//! at once. One page that does not compress is no error of the others.
 //!
-//! Contexts are made once and reused, since clearing or allocating one costs as much as a page. All of them take
-//! their memory from the Rust global allocator, which in the agent is the agent's own heap.
+//! Contexts are made once and reused, since clearing or allocating one costs as much as a page. All
+//! of them take their memory from the Rust global allocator, which in the agent is the agent's own
+//! heap.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -76,8 +79,8 @@ impl Context {
         self.algorithm
     }
 
-    /// Compress each page of `src`, page `i` to the start of the `i`th `unit` bytes of `dst`, and call `done` with its number
-    /// and its length there, or why it has none.
+    /// Compress each page of `src`, page `i` to the start of the `i`th `unit` bytes of `dst`, and
+    /// call `done` with its number and its length there, or why it has none.
     pub fn compress(
         &mut self,
         src: &[&[u8]],
@@ -107,7 +110,8 @@ impl Context {
         }
     }
 
-    /// Decompress `block` so that it fills `page` exactly. False: the block is damaged, `page` is undefined.
+    /// Decompress `block` so that it fills `page` exactly. False: the block is damaged, `page` is
+    /// undefined.
     #[must_use]
     pub fn decompress(&mut self, block: &[u8], page: &mut [u8]) -> bool {
         let len = match &mut self.state {

@@ -34,7 +34,8 @@ impl State {
         Self { compress, decompress }
     }
 
-    /// With a dictionary, which is copied: of the contexts' memory, so its tables never come from malloc. `None`: zstd refuses it.
+    /// With a dictionary, which is copied: of the contexts' memory, so its tables never come from
+    /// malloc. `None`: zstd refuses it.
     pub(crate) fn with_dictionary(level: i32, dictionary: &[u8]) -> Option<Self> {
         let mut state = Self::new(level);
         state.compress.load_dictionary(dictionary).ok()?;

@@ -1,4 +1,5 @@
-//! What stands for zstd under Miri, which runs no C: repeated words are left out, in a few steps a page.
+//! What stands for zstd under Miri, which runs no C: repeated words are left out, in a few steps a
+//! page.
 //!
 //! A block is a bit for each word, then the words that are not the one before the last again.
 

@@ -1,10 +1,11 @@
-//! What is written to the swap file, encrypted: its contents mean nothing to whoever finds them later, on the disk or in a
-//! snapshot of it, however this process ends.
+//! What is written to the swap file, encrypted: its contents mean nothing to whoever finds them
+//! later, on the disk or in a snapshot of it, however this process ends.
 //!
-//! AES-256-GCM, a slot at a time. The key is made when the swap file is opened and is nowhere but in this process's memory and
-//! that of the children which read the file. Nonces are counted, never repeated under a key: a forked child has
-//! a swap file and a key of its own. The tag of a slot is kept in memory too, so a slot that was changed, exchanged for another
-//! or for an older state of itself, or torn, does not open.
+//! AES-256-GCM, a slot at a time. The key is made when the swap file is opened and is nowhere but
+//! in this process's memory and that of the children which read the file. Nonces are counted, never
+//! repeated under a key: a forked child has a swap file and a key of its own. The tag of a slot is
+//! kept in memory too, so a slot that was changed, exchanged for another or for an older state of
+//! itself, or torn, does not open.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,7 +54,8 @@ impl Cipher {
         let Some([number, low, high]) = self.seal_of(slot) else {
             return false;
         };
-        // Relaxed: a slot is written by one thread, and read after the engine's lock was handed over.
+        // Relaxed: a slot is written by one thread, and read after the engine's lock was handed
+        // over.
         let n = self.sealed.fetch_add(1, Ordering::Relaxed) + 1;
         let sealed = self.key.seal_in_place_separate_tag(nonce(n), Aad::empty(), page);
         let Some(tag) = sealed.ok().and_then(|tag| tag.as_ref().try_into().ok()) else {
@@ -66,7 +68,8 @@ impl Cipher {
         true
     }
 
-    /// Decrypt what was read from a slot. False: it is not what was written there last, and is nothing any more.
+    /// Decrypt what was read from a slot. False: it is not what was written there last, and is
+    /// nothing any more.
     pub(crate) fn open(&self, slot: u32, page: &mut [u8]) -> bool {
         let Some([number, low, high]) = self.seal_of(slot) else {
             return false;

@@ -1,4 +1,5 @@
-//! What pages are stored with: a codec is stored with only once whoever serves faults has the working memory to read it.
+//! What pages are stored with: a codec is stored with only once whoever serves faults has the
+//! working memory to read it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,8 +11,9 @@ use uzswap_mm::zpool::PoolKind;
 use crate::machine::{AgentMachine, CREW};
 use crate::pager::Pager;
 
-/// Codecs (a bit each) that are to be stored with, and those that every server has the working memory for: none
-/// may allocate while the engine is frozen, so nothing is stored with a codec before.
+/// Codecs (a bit each) that are to be stored with, and those that every server has the working
+/// memory for: none may allocate while the engine is frozen, so nothing is stored with a codec
+/// before.
 pub(crate) struct Codecs {
     wanted: AtomicU32,
     ready: AtomicU32,
@@ -40,7 +42,8 @@ fn prepare(worker: &mut Worker<AgentMachine>, codecs: u32, machine: &AgentMachin
 }
 
 impl Pager {
-    /// Have pages stored as the group says; part of it may have to wait until a later call. Called by kswapd.
+    /// Have pages stored as the group says; part of it may have to wait until a later call. Called
+    /// by kswapd.
     pub(crate) fn change_pool(&self, kind: PoolKind) -> bool {
         if kind.compressor.is_parallel {
             CREW.grow(self.mm.machine().lanes() - 1);
@@ -48,7 +51,8 @@ impl Pager {
         self.can_load(kind.compressor.algorithm) && self.mm.set_pool(kind)
     }
 
-    /// Whether what `algorithm` stores can be loaded. If not yet, the fault thread is asked to prepare for it.
+    /// Whether what `algorithm` stores can be loaded. If not yet, the fault thread is asked to
+    /// prepare for it.
     pub(crate) fn can_load(&self, algorithm: Algorithm) -> bool {
         let bit = codec_bit(algorithm.codec());
         let is_ready = self.codecs.ready.load(Ordering::Acquire) & bit != 0;
@@ -64,7 +68,8 @@ impl Pager {
         if self.codecs.wanted.load(Ordering::Relaxed) == 0 {
             return;
         }
-        // As a piece of reclaim, which a freeze waits for: the child must not inherit our heap half-way.
+        // As a piece of reclaim, which a freeze waits for: the child must not inherit our heap
+        // half-way.
         self.unless_freezing(|mm| {
             let wanted = self.codecs.wanted.swap(0, Ordering::Acquire);
             workers.for_each(|worker| prepare(worker, wanted, mm.machine()));
@@ -72,7 +77,8 @@ impl Pager {
         });
     }
 
-    /// In the fault thread, while the engine is not frozen: make what a worker needs for all that pages may be stored with by now.
+    /// In the fault thread, while the engine is not frozen: make what a worker needs for all that
+    /// pages may be stored with by now.
     pub(crate) fn prepare_known_codecs(&self, worker: &mut Worker<AgentMachine>) {
         prepare(worker, self.codecs.ready.load(Ordering::Acquire), self.mm.machine());
     }

@@ -1,17 +1,19 @@
 //! Which core the thread that faulted ran on.
 //!
-//! The kernel does not say with a fault. It matters, since a thread is woken cheaply on the core that it left (7 us from fault to running on
-//! the virtual cores that this was measured on) and dearly from another (33 us). Of two cores one is the fault thread's and the other
-//! the vigil's, so whose place the program took is told by who was out of it:
+//! The kernel does not say with a fault. It matters, since a thread is woken cheaply on the core
+//! that it left (7 us from fault to running on the virtual cores that this was measured on) and
+//! dearly from another (33 us). Of two cores one is the fault thread's and the other the vigil's,
+//! so whose place the program took is told by who was out of it:
 //!
 //! ```text
-//! vigil was displaced since the fault before      the program ran there: the vigil wakes it
-//! fault thread was displaced just before          the program ran here: the fault thread wakes it itself
+//! vigil was displaced since the fault before   the program ran there: the vigil wakes it
+//! fault thread was displaced just before       the program ran here: the fault thread does
 //! ```
-//! The first is asked while kswapd, which displaces as well, was not on the vigil's core when it isolated last, else the second. Where several threads
-//! fault neither tells; the vigil wakes all of them then, which brings them to its core, where there is room. All that takes the vigil long
-//! counts as being displaced: arriving, and waking a thread on another core; and kswapd, which puts frames back now and then, uses a guess up. A wrong one costs
-//! the difference, nothing else.
+//! The first is asked while kswapd, which displaces as well, was not on the vigil's core when it
+//! isolated last, else the second. Where several threads fault neither tells; the vigil wakes all
+//! of them then, which brings them to its core, where there is room. All that takes the vigil long
+//! counts as being displaced: arriving, and waking a thread on another core; and kswapd, which puts
+//! frames back now and then, uses a guess up. A wrong one costs the difference, nothing else.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -61,7 +63,8 @@ impl Cores {
         }
     }
 
-    /// The fault thread, which calls this, has a fault to serve; whether somebody else had its core just before.
+    /// The fault thread, which calls this, has a fault to serve; whether somebody else had its core
+    /// just before.
     pub(crate) fn note_fault(&self, was_lent: bool) {
         self.fault_thread.store(current_core(), Ordering::Relaxed);
         self.was_lent.store(was_lent, Ordering::Relaxed);
@@ -102,7 +105,8 @@ impl Cores {
         result
     }
 
-    /// Whether the fault thread may be waiting for the core that the calling thread has: not while it reclaims itself, nor for a server that does.
+    /// Whether the fault thread may be waiting for the core that the calling thread has: not while
+    /// it reclaims itself, nor for a server that does.
     pub(crate) fn is_in_the_way(&self) -> bool {
         self.reclaiming.load(Ordering::Relaxed) == 0 && self.fault_thread() == current_core()
     }
@@ -139,7 +143,8 @@ impl Cores {
         self.vigil.load(Ordering::Relaxed)
     }
 
-    /// Whether the program ran on the vigil's core until it faulted, as far as can be told. To be asked once for each fault.
+    /// Whether the program ran on the vigil's core until it faulted, as far as can be told. To be
+    /// asked once for each fault.
     pub(crate) fn is_program_on_vigils(&self) -> bool {
         let displaced = self.displaced.load(Ordering::Relaxed);
         let was_displaced = self.used.swap(displaced, Ordering::Relaxed) != displaced;

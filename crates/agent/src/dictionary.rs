@@ -1,7 +1,9 @@
-//! When kswapd trains dictionaries: if pages are to be stored as zstd-dict, or compressed so again, and enough are stored to
-//! sample; at first as soon as that is so, then at ever longer intervals, since a program's pages change most when it is young.
+//! When kswapd trains dictionaries: if pages are to be stored as zstd-dict, or compressed so again,
+//! and enough are stored to sample; at first as soon as that is so, then at ever longer intervals,
+//! since a program's pages change most when it is young.
 //!
-//! The dictionary that wins is this process's latest from then on ([`Algorithm::with_latest_dictionary`]), and another pool's.
+//! The dictionary that wins is this process's latest from then on
+//! ([`Algorithm::with_latest_dictionary`]), and another pool's.
 
 use uzswap_acomp::{Algorithm, Dictionary};
 use uzswap_mm::{DictionaryTraining, Worker};
@@ -23,7 +25,8 @@ pub(crate) struct Trainer {
 }
 
 impl Trainer {
-    /// For a process that has just started, or was forked: then its parent's dictionary is as good for a while.
+    /// For a process that has just started, or was forked: then its parent's dictionary is as good
+    /// for a while.
     pub(crate) fn new() -> Self {
         let mut trainer = Self {
             training: None,
@@ -41,12 +44,14 @@ impl Trainer {
         self.interval_ns = self.interval_ns.saturating_mul(2);
     }
 
-    /// Whether it is known if a dictionary wins: until then nothing is compressed again without one.
+    /// Whether it is known if a dictionary wins: until then nothing is compressed again without
+    /// one.
     pub(crate) const fn has_decided(&self) -> bool {
         self.interval_ns > INTERVAL_NS
     }
 
-    /// One step, a fraction of a millisecond, for what takes a dictionary among `wanted`. False: there is nothing to do now.
+    /// One step, a fraction of a millisecond, for what takes a dictionary among `wanted`. False:
+    /// there is nothing to do now.
     pub(crate) fn step(
         &mut self,
         pager: &Pager,

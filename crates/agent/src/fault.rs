@@ -1,8 +1,9 @@
 //! The fault thread: reads the managed userfaultfd, applies events, gives pages back.
 //!
-//! The kernel may hand out a fault before the event that changes what the fault means, so each round reads everything
-//! there is, applies the events, and only then serves the faults. A fault that the kernel refuses to fill because yet
-//! another event waits (EAGAIN) stays in the inbox for the next round.
+//! The kernel may hand out a fault before the event that changes what the fault means, so each
+//! round reads everything there is, applies the events, and only then serves the faults. A fault
+//! that the kernel refuses to fill because yet another event waits (EAGAIN) stays in the inbox for
+//! the next round.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -102,7 +103,8 @@ impl FaultThread {
             ),
         }
         if is_forking {
-            // Set once, after is_freezing: a wake-up that came during the wait is cleared in the next round.
+            // Set once, after is_freezing: a wake-up that came during the wait is cleared in the
+            // next round.
             fds.wake.clear();
         }
         pager.prepare_codecs(servers.workers());
@@ -111,7 +113,8 @@ impl FaultThread {
         let (worker, inbox) = servers.reading();
         read_events(pager, worker, inbox, forks, |thread| spin.follower.note_fault(thread));
         if servers.is_idle() && !is_forking {
-            // Woken for a codec, perhaps, or too late for one. Cleared before the next look at what is wanted, never after.
+            // Woken for a codec, perhaps, or too late for one. Cleared before the next look at what
+            // is wanted, never after.
             fds.wake.clear();
         }
         servers.serve(pager);
@@ -325,7 +328,8 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
         );
         thread::kill_self();
     }
-    // Said and counted first: its reader may be dead of it before we are back. No heap: this may happen while the engine is frozen.
+    // Said and counted first: its reader may be dead of it before we are back. No heap: this may
+    // happen while the engine is frozen.
     let line = Line::of(format_args!(
         "uzswap: process {}: the page at {addr:#x} is lost, its stored copy is damaged or cannot be read; whoever reads it \
          gets SIGBUS\n",
@@ -380,12 +384,14 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stal
 mod rounds {
     use crate::pager::Pager;
 
-    /// How long reclaim must be fruitless before the group counts as out of memory. kswapd may be waiting for a slow
-    /// disk, a relative for its turn; a program that merely thrashes reclaims as much as it looks at.
+    /// How long reclaim must be fruitless before the group counts as out of memory. kswapd may be
+    /// waiting for a slow disk, a relative for its turn; a program that merely thrashes reclaims as
+    /// much as it looks at.
     const OUT_OF_MEMORY_NS: u64 = 3_000_000_000;
     /// Fruitless: of so many pages that reclaim took out and looked at, not even one was stored.
     const LOOKED_AT_PER_PAGE: u32 = 16;
-    /// Longer than this between two looks: no fault waited, or the process was stopped, or the machine asleep.
+    /// Longer than this between two looks: no fault waited, or the process was stopped, or the
+    /// machine asleep.
     const GAP_NS: u64 = 1_000_000_000;
 
     /// Watches how much direct reclaim gets for its work.

@@ -1,8 +1,9 @@
-//! Fault injection (`lib/fault-inject.c`): a share of the machine's steps fail, as the kernel, the disk or the memory could make
-//! them.
+//! Fault injection (`lib/fault-inject.c`): a share of the machine's steps fail, as the kernel, the
+//! disk or the memory could make them.
 //!
-//! For tests of real processes: `uzswap run --fail-per-mille N --fail-kinds LIST`. A refused step has done nothing. What was made to
-//! fail is counted by kind in the group file. Giving frames up is never made to fail: it cannot, except for a bug.
+//! For tests of real processes: `uzswap run --fail-per-mille N --fail-kinds LIST`. A refused step
+//! has done nothing. What was made to fail is counted by kind in the group file. Giving frames up
+//! is never made to fail: it cannot, except for a bug.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -119,7 +120,8 @@ impl FaultAttr {
         })
     }
 
-    /// Whether this read of `slots` slots fails. One that has just failed does not, unless a bad sector is among them.
+    /// Whether this read of `slots` slots fails. One that has just failed does not, unless a bad
+    /// sector is among them.
     pub(crate) fn read_fails(&self, slot: u32, slots: u32) -> bool {
         if self.is_on(FailKind::ReadBad) && (slot..slot + slots).any(|slot| self.is_bad(slot)) {
             self.count(FailKind::ReadBad);
@@ -151,7 +153,8 @@ impl FaultAttr {
         }
     }
 
-    /// A bit of what the pool holds may flip: of a block, not of the links between free objects, which are its first bytes.
+    /// A bit of what the pool holds may flip: of a block, not of the links between free objects,
+    /// which are its first bytes.
     pub(crate) fn flip<'a>(&self, block: impl FnOnce() -> &'a mut [u8]) {
         if let Some((_, bits)) = self.choose(&[FailKind::PoolFlip]) {
             let block = block();

@@ -1,25 +1,31 @@
 //! A fault thread that waits where the program runs.
 //!
-//! A fault that is served on another core takes two wake-ups from core to core, which may cost ten times as much as serving it. On one core the two
-//! threads take turns (docs/design/waiting.md). So the fault thread, before it sleeps, goes to the core
-//! of the thread that faulted last:
+//! A fault that is served on another core takes two wake-ups from core to core, which may cost ten
+//! times as much as serving it. On one core the two threads take turns (docs/design/waiting.md). So
+//! the fault thread, before it sleeps, goes to the core of the thread that faulted last:
 //!
 //! ```text
-//! ANYWHERE  one thread faults, and to spin (`spin`) is not worth it, or was cut short in the last BUSY_NS  -> FOLLOWING
-//! FOLLOWING spinning is worth it, another thread faults too, or the vigil sets it free                      -> ANYWHERE
-//! FOLLOWING the program changes its core more often than is made up for by faults on one core              -> RESTING
-//! RESTING   so many waits are over                                                                         -> ANYWHERE
+//! ANYWHERE  one thread faults, and to spin (`spin`) is not worth it,
+//!           or was cut short in the last BUSY_NS                             -> FOLLOWING
+//! FOLLOWING spinning is worth it, another thread faults too,
+//!           or the vigil sets it free                                        -> ANYWHERE
+//! FOLLOWING the program changes its core more often
+//!           than is made up for by faults on one core                        -> RESTING
+//! RESTING   so many waits are over                                           -> ANYWHERE
 //! ```
-//! All that changes is where the fault thread may run, that it does not spin meanwhile, and that kswapd keeps off that core
-//! ([`Vigil::out_of_the_way`](crate::vigil::Vigil::out_of_the_way)). Where it may not be, or does not learn where the program is, it stays anywhere.
+//! All that changes is where the fault thread may run, that it does not spin meanwhile, and that
+//! kswapd keeps off that core ([`Vigil::out_of_the_way`](crate::vigil::Vigil::out_of_the_way)).
+//! Where it may not be, or does not learn where the program is, it stays anywhere.
 //!
-//! That the program stays is the scheduler's doing: a thread that has had more of its core than is due to it stays in that core's queue while it
-//! waits (delayed dequeue, Linux 6.12), and is woken there. Beside a fault thread that goes before it
-//! ([`FAULT_NICE`](crate::pager::FAULT_NICE)) it has; beside one that may not, it does if its faults are some 20 us apart. Else it is woken on
-//! an idle core, and on another each time if it is followed at once. Hence RESTING.
+//! That the program stays is the scheduler's doing: a thread that has had more of its core than is
+//! due to it stays in that core's queue while it waits (delayed dequeue, Linux 6.12), and is woken
+//! there. Beside a fault thread that goes before it ([`FAULT_NICE`](crate::pager::FAULT_NICE)) it
+//! has; beside one that may not, it does if its faults are some 20 us apart. Else it is woken on an
+//! idle core, and on another each time if it is followed at once. Hence RESTING.
 //!
-//! A thread that is bound to one core can be kept from it by one of real-time priority. So such threads are not followed, nor is any for long after its
-//! last fault, and the vigil, which waits for no lock, sets a fault thread free that does not get on ([`Watch`]).
+//! A thread that is bound to one core can be kept from it by one of real-time priority. So such
+//! threads are not followed, nor is any for long after its last fault, and the vigil, which waits
+//! for no lock, sets a fault thread free that does not get on ([`Watch`]).
 
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
@@ -32,15 +38,17 @@ use crate::vigil::VIGIL;
 
 /// Faults of one thread after which it is followed, with none of others between.
 const STREAK: u32 = 5;
-/// How long spinning is not tried after it was cut short: the program, or another, had the fault thread's core. Nanoseconds.
+/// How long spinning is not tried after it was cut short: the program, or another, had the fault
+/// thread's core. Nanoseconds.
 const BUSY_NS: u64 = 20_000_000;
 /// Sleeps below this are short: the program wants the next page at once. Nanoseconds.
 const SHORT_NS: u64 = 30_000;
 const SPARSE_NS: u64 = 1_000_000;
-/// The program's core is asked for, for 2 us (8 to 20 where caches are cold), once in so many sleeps by how long the last one took: a short one, one
-/// that is not, a sparse one.
+/// The program's core is asked for, for 2 us (8 to 20 where caches are cold), once in so many
+/// sleeps by how long the last one took: a short one, one that is not, a sparse one.
 const ASK_EVERY: [u32; 3] = [16, 4, 4];
-/// Points. What a sleep is worth: a short one that spinning would have spared most of, or another; what it costs to begin, and to go from core to core.
+/// Points. What a sleep is worth: a short one that spinning would have spared most of, or another;
+/// what it costs to begin, and to go from core to core.
 const SHORT: i32 = 1;
 const LONG: i32 = 4;
 const BEGIN: i32 = 4;
@@ -52,7 +60,8 @@ const MOST: i32 = 128;
 const REST: u32 = 256;
 const REST_MOST: u32 = 16 * 1024;
 
-/// What the vigil and the fault thread tell each other. Hints, hence Relaxed: at worst the fault thread is free for a while, or bound for one.
+/// What the vigil and the fault thread tell each other. Hints, hence Relaxed: at worst the fault
+/// thread is free for a while, or bound for one.
 static THREAD: AtomicI32 = AtomicI32::new(0);
 static SLEEPS: AtomicU32 = AtomicU32::new(0);
 static FREED: AtomicU32 = AtomicU32::new(NOT_FREED);
@@ -113,7 +122,8 @@ impl Follower {
         self.busy_until = now + BUSY_NS;
     }
 
-    /// Whether to follow, in the wait that begins at `now`, rather than to spin, if that is `worthwhile`.
+    /// Whether to follow, in the wait that begins at `now`, rather than to spin, if that is
+    /// `worthwhile`.
     pub(crate) fn follows(&mut self, worthwhile: bool, now: u64) -> bool {
         let freed = FREED.swap(NOT_FREED, Ordering::Relaxed);
         if freed != NOT_FREED {
@@ -186,7 +196,8 @@ impl Follower {
         if self.core.take().is_some() {
             CORES.note_followed(None);
         }
-        // Refused by a filter that was set since: it stays there, which is slower where several threads fault, nothing else.
+        // Refused by a filter that was set since: it stays there, which is slower where several
+        // threads fault, nothing else.
         self.affinity.take(Place::Anywhere, CORES.unbound());
     }
 }
@@ -208,9 +219,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// To be called every [`LOOK_NS`] while it follows. A fault thread that was to run at the last look, and is now, without a sleep between, does
-    /// not get the core that it is bound to, or has work for that long: in either case it is better off elsewhere. So is one that has slept for long when it
-    /// is woken at last.
+    /// To be called every [`LOOK_NS`] while it follows. A fault thread that was to run at the last
+    /// look, and is now, without a sleep between, does not get the core that it is bound to, or has
+    /// work for that long: in either case it is better off elsewhere. So is one that has slept for
+    /// long when it is woken at last.
     pub(crate) fn look(&mut self, proc: &ProcSelf) {
         let now = time::now_ns();
         let Some(core) = CORES.followed().filter(|_| now >= self.looked + LOOK_LEAST_NS) else {

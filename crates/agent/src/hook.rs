@@ -1,14 +1,17 @@
-//! libc's `mmap`, `munmap`, `mremap`, `madvise`, `brk` and `mlockall`, replaced: the same system call, plus what the pager needs.
+//! libc's `mmap`, `munmap`, `mremap`, `madvise`, `brk` and `mlockall`, replaced: the same system
+//! call, plus what the pager needs.
 //!
-//! They run in the program's threads, perhaps inside its malloc, perhaps on a stack in managed memory, perhaps in a
-//! vfork child; so they take no lock of the pager's, allocate nothing, and touch little but atomics.
+//! They run in the program's threads, perhaps inside its malloc, perhaps on a stack in managed
+//! memory, perhaps in a vfork child; so they take no lock of the pager's, allocate nothing, and
+//! touch little but atomics.
 //!
 //! # Order of events
-//! The kernel changes the mapping first and queues the event after it has let go of its own lock. So two threads' events may
-//! be read in the wrong order: one unmaps X and is preempted, another's mremap lands on X and is reported first; dropping
-//! X then drops what was just moved there. Changes that raise events are therefore made one at a time ([`InOrder`]):
-//! such a call returns when its event was read. For programs that make these calls without libc the engine puts events in order
-//! (`mm/flight/departing.rs`), as far as that can be known.
+//! The kernel changes the mapping first and queues the event after it has let go of its own lock.
+//! So two threads' events may be read in the wrong order: one unmaps X and is preempted, another's
+//! mremap lands on X and is reported first; dropping X then drops what was just moved there.
+//! Changes that raise events are therefore made one at a time ([`InOrder`]): such a call returns
+//! when its event was read. For programs that make these calls without libc the engine puts events
+//! in order (`mm/flight/departing.rs`), as far as that can be known.
 
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
@@ -36,7 +39,8 @@ pub(crate) const SYS_MADVISE: usize = 28;
 const SYS_MLOCK: usize = 149;
 pub(crate) const SYS_MLOCKALL: usize = 151;
 
-/// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events. MADV_GUARD_INSTALL should.
+/// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events.
+/// MADV_GUARD_INSTALL should.
 const DROPPING_ADVICE: [c_int; 5] = [MADV_DONTNEED, MADV_FREE, 9, 24, MADV_GUARD_INSTALL];
 const MADV_DONTNEED: c_int = 4;
 const MADV_FREE: c_int = 8;
@@ -120,7 +124,8 @@ pub(crate) struct InOrder {
 }
 
 impl InOrder {
-    /// Wait for our turn if there is a pager. In a vfork child there is none: its parent's must not wait for it.
+    /// Wait for our turn if there is a pager. In a vfork child there is none: its parent's must not
+    /// wait for it.
     fn begin() -> Self {
         if pager::active().is_none() {
             return Self {
@@ -135,16 +140,19 @@ impl InOrder {
         }
     }
 
-    /// Perhaps `[start, end)` was mapped in the middle of a mapping that is registered. The kernel joins the two only if it is
-    /// registered as well before it is touched, and the program's next mremap takes one mapping: so have kswapd do it now.
+    /// Perhaps `[start, end)` was mapped in the middle of a mapping that is registered. The kernel
+    /// joins the two only if it is registered as well before it is touched, and the program's next
+    /// mremap takes one mapping: so have kswapd do it now.
     fn join(&self, start: usize, end: usize) {
-        // While nothing is registered there is nothing to join. No scan registers any: it needs our turn.
+        // While nothing is registered there is nothing to join. No scan registers any: it needs our
+        // turn.
         if let Some(pager) = pager::active().filter(|_| self.has_turn && !deferral::is_deferred()) {
             pager.request_join(start, end);
         }
     }
 
-    /// kswapd's turn, if it can be had at once: whoever forks waits for kswapd while it has the turn.
+    /// kswapd's turn, if it can be had at once: whoever forks waits for kswapd while it has the
+    /// turn.
     pub(crate) fn attempt() -> Option<Self> {
         for _ in 0..SPINS {
             if ORDER.try_lock() {
@@ -162,7 +170,8 @@ impl InOrder {
 
 impl Drop for InOrder {
     fn drop(&mut self) {
-        // Not if a handler forked in the middle of the call: in the child the turn was ended already.
+        // Not if a handler forked in the middle of the call: in the child the turn was ended
+        // already.
         if self.has_turn && OWNER.load(Ordering::Relaxed) == thread::tid() {
             end_turn();
         }
@@ -212,8 +221,8 @@ fn end_turn() {
     unsafe { ORDER.unlock() };
 }
 
-/// A fork is a change as well: whatever was changed before it has had its event read, so the child's copy of
-/// memory and the words that describe it are of one moment.
+/// A fork is a change as well: whatever was changed before it has had its event read, so the
+/// child's copy of memory and the words that describe it are of one moment.
 static FORK_HAS_TURN: AtomicBool = AtomicBool::new(false);
 
 /// Before a fork, in the forking thread.
@@ -240,7 +249,8 @@ fn is_stack(flags: c_int) -> bool {
     flags & (MAP_STACK | MAP_GROWSDOWN) != 0
 }
 
-/// Whether a new mapping is memory that may come under our care; a small one only as a part of another.
+/// Whether a new mapping is memory that may come under our care; a small one only as a part of
+/// another.
 fn is_ours(len: usize, prot: c_int, flags: c_int) -> bool {
     let kind = flags & (MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB);
     let is_big_enough = len >= vma::MIN_BYTES || flags & MAP_FIXED != 0;
@@ -264,13 +274,15 @@ pub(crate) extern "C" fn mmap(
         offset as usize,
     ];
     let turn = (flags & MAP_FIXED != 0).then(InOrder::begin);
-    // After the turn began: while it is waited for, somebody else's join must be able to look at the mappings.
+    // After the turn began: while it is waited for, somebody else's join must be able to look at
+    // the mappings.
     let stack = is_stack(flags).then(StackChange::begin);
     if turn.is_some() && stack.is_none() {
         // Nothing else takes it under our care before the call: that needs a turn as well.
         StackChange::begin().remove(addr as usize, len);
     }
-    // SAFETY: exactly the call that the program makes; libc's wrapper adds nothing (the kernel checks the offset).
+    // SAFETY: exactly the call that the program makes; libc's wrapper adds nothing (the kernel
+    // checks the offset).
     let result = unsafe { syscall(SYS_MMAP, args) };
     if let (Ok(start), Some(turn)) = (result, &turn)
         && stack.is_none()
@@ -331,8 +343,8 @@ fn lock_all(flags: c_int) -> Result<(), Errno> {
     unsafe { syscall(SYS_MLOCKALL, [flags as usize, 0, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// Lock the memory of the program, as it wants, but not ours: the kernel would fill the staging range, waiting for pages that
-/// nobody gives.
+/// Lock the memory of the program, as it wants, but not ours: the kernel would fill the staging
+/// range, waiting for pages that nobody gives.
 fn lock_all_but_ours(flags: c_int) -> Result<(), Errno> {
     // Without filling anything at first.
     lock_all(flags | MCL_ONFAULT)?;
@@ -359,7 +371,8 @@ fn lock_all_but_ours(flags: c_int) -> Result<(), Errno> {
     }
 }
 
-/// The address that is moved from by an mremap which leaves its mapping behind; 0: none is under way.
+/// The address that is moved from by an mremap which leaves its mapping behind; 0: none is under
+/// way.
 static KEEPING: AtomicUsize = AtomicUsize::new(0);
 
 /// Until the call is over.
@@ -388,8 +401,8 @@ pub(crate) extern "C" fn mremap(
     flags: c_int,
     new_addr: *mut c_void,
 ) -> *mut c_void {
-    // Before Linux 6.15 the event of a move that shrinks says the length from before, so the tail goes first, as in the kernel. Only if
-    // nothing else is wrong with the call.
+    // Before Linux 6.15 the event of a move that shrinks says the length from before, so the tail
+    // goes first, as in the kernel. Only if nothing else is wrong with the call.
     let is_aligned = (addr as usize | new_addr as usize | old_len | new_len).is_multiple_of(PAGE_SIZE);
     let is_apart = (addr as usize).abs_diff(new_addr as usize) >= old_len;
     let shrinks = flags == MREMAP_MAYMOVE | MREMAP_FIXED && 0 < new_len && new_len < old_len && is_aligned && is_apart;
@@ -412,8 +425,9 @@ pub(crate) extern "C" fn mremap(
         // The event is read before the call returns.
         KEEPING.store(if keeps { addr as usize } else { 0 }, Ordering::SeqCst);
         let _done = Kept(keeps);
-        // SAFETY: exactly the call that the program makes. `new_addr` is whatever the register held if it passed none;
-        // the kernel looks at it only with MREMAP_FIXED or MREMAP_DONTUNMAP, which take it.
+        // SAFETY: exactly the call that the program makes. `new_addr` is whatever the register held
+        // if it passed none; the kernel looks at it only with MREMAP_FIXED or MREMAP_DONTUNMAP,
+        // which take it.
         let result = unsafe { syscall(SYS_MREMAP, args) };
         if let Ok(start) = result {
             stacks.put(&moving, start, thread::page_align(new_len));
@@ -424,7 +438,8 @@ pub(crate) extern "C" fn mremap(
         result
     };
     if let (true, Some(pager)) = (is_fixed && deferral::has_unseen(), pager::active()) {
-        // What is two mappings only because a part is not registered yet would be refused, perhaps after the target was unmapped.
+        // What is two mappings only because a part is not registered yet would be refused, perhaps
+        // after the target was unmapped.
         pager.request_scan();
     }
     let mut result = call();
@@ -490,13 +505,14 @@ pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -
     // Also where a part was not mapped: it was done to the others.
     let is_done = matches!(result, Ok(_) | Err(Errno::NOMEM));
     if matches!(advice, MADV_FREE | MADV_GUARD_INSTALL) && is_done && pager::active().is_some() {
-        // MADV_FREE: the kernel may drop the pages at any time, and the program has to expect that it does so now. Pages that
-        // stayed would be charged, and be nobody's to reclaim: their words are gone. MADV_GUARD_INSTALL has dropped them without an
-        // event, so what was stored of them would come back when the guards go.
+        // MADV_FREE: the kernel may drop the pages at any time, and the program has to expect that
+        // it does so now. Pages that stayed would be charged, and be nobody's to reclaim: their
+        // words are gone. MADV_GUARD_INSTALL has dropped them without an event, so what was stored
+        // of them would come back when the guards go.
         let _ = advise(MADV_DONTNEED);
         if advice == MADV_GUARD_INSTALL {
-            // What another thread's fault had brought along until that event was read may have taken guards away. Nothing is brought any more
-            // but the very page that faults.
+            // What another thread's fault had brought along until that event was read may have
+            // taken guards away. Nothing is brought any more but the very page that faults.
             let _ = advise(MADV_GUARD_INSTALL);
         }
     }
@@ -548,7 +564,8 @@ pub(crate) extern "C" fn brk(addr: *mut c_void) -> c_int {
     let _turn = ((addr as usize) < BREAK.load(Ordering::Relaxed)).then(InOrder::begin);
     // SAFETY: exactly the call that the program makes; it answers with the break, changed or not.
     let now = unsafe { syscall(SYS_BRK, [addr as usize, 0, 0, 0, 0, 0]) }.unwrap_or(0);
-    // SAFETY: libc's own variable, set as its wrapper sets it; libc serialises changes of the break.
+    // SAFETY: libc's own variable, set as its wrapper sets it; libc serialises changes of the
+    // break.
     unsafe { *current_break() = core::ptr::with_exposed_provenance_mut(now) };
     let before = BREAK.swap(now, Ordering::Relaxed);
     if now < addr as usize {

@@ -83,7 +83,8 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
     }
     pager::start_idle(group, path);
     group.add(Notice::Joined, 1);
-    // SAFETY: the three handlers are extern "C" functions of this library, which is never unloaded (see build.rs).
+    // SAFETY: the three handlers are extern "C" functions of this library, which is never unloaded
+    // (see build.rs).
     unsafe { register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
     let unseen = match program.is_some_and(maps_unseen) {
         true => deferral::BIG_BYTES,
@@ -154,7 +155,8 @@ const AT_PHNUM: usize = 5;
 /// Where the kernel says that the program's headers are.
 ///
 /// # Safety
-/// `envp` must be what the kernel put on the stack: the environment up to a null pointer, and the auxiliary vector behind it.
+/// `envp` must be what the kernel put on the stack: the environment up to a null pointer, and the
+/// auxiliary vector behind it.
 unsafe fn headers(envp: *const *const c_char) -> Option<Headers> {
     let (mut first, mut count) = (0, 0);
     let mut at = envp;
@@ -178,7 +180,8 @@ unsafe fn headers(envp: *const *const c_char) -> Option<Headers> {
 }
 
 /// # Safety
-/// `envp` must be null or an array of C strings that ends with a null pointer, valid for the life of the process.
+/// `envp` must be null or an array of C strings that ends with a null pointer, valid for the life
+/// of the process.
 unsafe fn find_env(envp: *const *const c_char, name: &str) -> Option<&'static CStr> {
     let mut at = envp;
     while !at.is_null() {

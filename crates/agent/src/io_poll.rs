@@ -1,15 +1,18 @@
-//! Bounded polling for what is read from the swap device (as block devices have it for the kernel: `blk_poll`, block/blk-core.c).
+//! Bounded polling for what is read from the swap device (as block devices have it for the kernel:
+//! `blk_poll`, block/blk-core.c).
 //!
-//! To sleep for a read costs as much as the read itself where idle cores are halted: this core has to be woken, and before that it has become idle, so
-//! that the program, which has waited here ([`follow`](crate::follow)), will be woken on the other core and not in its place. So a thread that serves a fault
-//! looks for the end of its read, if nobody else wants the core:
+//! To sleep for a read costs as much as the read itself where idle cores are halted: this core has
+//! to be woken, and before that it has become idle, so that the program, which has waited here
+//! ([`follow`](crate::follow)), will be woken on the other core and not in its place. So a thread
+//! that serves a fault looks for the end of its read, if nobody else wants the core:
 //!
 //! ```text
 //! READY  several threads fault                                -> sleeps for this one
 //!        somebody else took the core meanwhile                -> sleeps for BUSY_NS
 //!        most reads take longer than MOST_NS                  -> sleeps, until they do not
 //! ```
-//! What it takes ([`Aio`]) delays the end of the process, so it is made once that many reads have been slept for that it is made up for.
+//! What it takes ([`Aio`]) delays the end of the process, so it is made once that many reads have
+//! been slept for that it is made up for.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -73,7 +76,8 @@ impl IoPoll {
     /// In a forked child: the context was the parent's.
     pub(crate) fn reset(&self) {
         if self.state.is_locked() {
-            // SAFETY: locked by a thread of the parent's, which does not exist here. What it may have been writing then are words, each one valid.
+            // SAFETY: locked by a thread of the parent's, which does not exist here. What it may
+            // have been writing then are words, each one valid.
             unsafe { self.state.force_unlock() };
         }
         let mut state = self.state.lock();
@@ -111,7 +115,8 @@ impl State {
         };
         let preemptions = thread::preemptions();
         let read = aio.read_at(file, bytes, offset, || now_ns() - began < MOST_NS);
-        // A while without a look may as well be the host's; and by now whoever had the core is gone again.
+        // A while without a look may as well be the host's; and by now whoever had the core is gone
+        // again.
         if thread::preemptions() != preemptions {
             self.busy_until = began + BUSY_NS;
         }

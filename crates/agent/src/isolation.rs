@@ -2,9 +2,9 @@
 //! else copied (`mm/flight/leaving.rs` has the states). The kernel moves no page of memory that is
 //! read-only or executable: kswapd copies those.
 //!
-//! Copying knows nothing of pins: what the kernel holds for direct I/O that is under way, or for buffers registered with
-//! io_uring, is written to behind the protection, and a copy made before that is old. A move refuses such pages; here nothing
-//! can tell. docs/compatibility.md says so.
+//! Copying knows nothing of pins: what the kernel holds for direct I/O that is under way, or for
+//! buffers registered with io_uring, is written to behind the protection, and a copy made before
+//! that is old. A move refuses such pages; here nothing can tell. docs/compatibility.md says so.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -76,8 +76,9 @@ pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
     }
 }
 
-/// Whether pages that are loaded can be protected. Only once some are to be, since forks cost more from then on ([`Uffd::begin_protecting`]): a load
-/// wants it and goes on without, kswapd turns it on.
+/// Whether pages that are loaded can be protected. Only once some are to be, since forks cost more
+/// from then on ([`Uffd::begin_protecting`]): a load wants it and goes on without, kswapd turns it
+/// on.
 #[derive(Default)]
 pub(crate) struct Protection(AtomicU8);
 
@@ -115,7 +116,8 @@ impl Protection {
 /// Bytes that are copied from read-only memory at a time, over the stack.
 const COPY_PIECE: usize = 8 * PAGE_SIZE;
 
-/// How often a frame of our own that refuses to leave its slot is tried before giving up on the process.
+/// How often a frame of our own that refuses to leave its slot is tried before giving up on the
+/// process.
 const DROP_TRIES: u32 = 10_000;
 
 /// How long the turn may be somebody else's.
@@ -155,19 +157,19 @@ impl CopyOut {
         turn
     }
 
-    /// Whether a thread of the program keeps the turn for so long that it may wait for us: for a page, in a signal handler
-    /// perhaps. It must have it then, whatever the limit says.
+    /// Whether a thread of the program keeps the turn for so long that it may wait for us: for a
+    /// page, in a signal handler perhaps. It must have it then, whatever the limit says.
     pub(crate) fn is_kept_out(&self) -> bool {
         let since = self.waits_since.load(Ordering::Relaxed);
         since != 0 && now_ns() - since > KEPT_OUT_NS
     }
 
-    /// Whether the event is about what we drop. A drop by the program of the same pages at the same moment, by a raw system
-    /// call, would be taken for ours: they would keep their contents.
+    /// Whether the event is about what we drop. A drop by the program of the same pages at the same
+    /// moment, by a raw system call, would be taken for ours: they would keep their contents.
     pub(crate) fn is_own(&self, start: usize, end: usize) -> bool {
         let [first, limit] = &self.dropping;
-        // Pairs with the stores of `drop_run`: the event was raised after them, and `end_drop` comes after the lock was taken that
-        // this is asked under.
+        // Pairs with the stores of `drop_run`: the event was raised after them, and `end_drop`
+        // comes after the lock was taken that this is asked under.
         first.load(Ordering::SeqCst) <= start && end <= limit.load(Ordering::SeqCst)
     }
 
@@ -211,7 +213,8 @@ impl AgentMachine {
             Err(errno) => return Done::none(stop(errno)),
         }
         let copied = self.fill_slots(slot, len, addr);
-        // What was replaced before this would have been reported since the protection, which was refused if it was earlier.
+        // What was replaced before this would have been reported since the protection, which was
+        // refused if it was earlier.
         let is_changing = managed.is_changing(self.nowhere());
         let staged = self.staged_bytes(slot, (copied / PAGE_SIZE) as u32);
         let needed = search.as_mut().and_then(|search| search.first_needed(vpn, staged));
@@ -367,8 +370,9 @@ impl AgentMachine {
         filled_in(filled)
     }
 
-    /// Whether it can be told here who writes to a page. Where pages are copied, protection is for those that leave. What KSM merges forgets that it was
-    /// protected, so that it might be written to between our look and the move.
+    /// Whether it can be told here who writes to a page. Where pages are copied, protection is for
+    /// those that leave. What KSM merges forgets that it was protected, so that it might be written
+    /// to between our look and the move.
     pub(crate) fn protects(&self) -> bool {
         self.protection.is_on() && !hook::merges() && !merges()
     }
@@ -433,10 +437,12 @@ impl AgentMachine {
                 return;
             }
             last = filled.stop.or(last);
-            // Shared with a forked child: make it ours. The page is there, and is not of a range that is protected, so this raises no fault.
+            // Shared with a forked child: make it ours. The page is there, and is not of a range
+            // that is protected, so this raises no fault.
             match filled.stop {
                 Some(Errno::BUSY) => drop(unshare(from, PAGE_SIZE)),
-                // The process is being locked as a whole (mlockall), and one of the two ranges is unlocked again.
+                // The process is being locked as a whole (mlockall), and one of the two ranges is
+                // unlocked again.
                 Some(Errno::INVAL) => own::unlock(),
                 _ => {}
             }

@@ -1,7 +1,9 @@
-//! Background compression threads: they store what waits for it while kswapd chooses what comes next.
+//! Background compression threads: they store what waits for it while kswapd chooses what comes
+//! next.
 //!
-//! kswapd posts [`WORK`] when more frames are staged than have to wait for their second chance; each thread then stores the
-//! oldest run, as kswapd itself does, until no more are left than that. They take no part while a fork is under way.
+//! kswapd posts [`WORK`] when more frames are staged than have to wait for their second chance;
+//! each thread then stores the oldest run, as kswapd itself does, until no more are left than that.
+//! They take no part while a fork is under way.
 
 use lock_api::Mutex;
 use uzswap_ctl::defaults::KCOMPRESSD_MAX;

@@ -1,8 +1,9 @@
 //! The reclaim thread: keeps the group under `memory.high`, finds new mappings, keeps the accounts.
 //!
-//! It sleeps on its mailbox and wakes when memory is short, when a thread mapped memory close to the limit, when a fork
-//! is coming, and on a tick. A tick reads the sizes of the process twice; only when the address space has changed, or
-//! anonymous memory grew without our doing, are the mappings gone through, and not while that is deferred (`memcg::deferral`).
+//! It sleeps on its mailbox and wakes when memory is short, when a thread mapped memory close to
+//! the limit, when a fork is coming, and on a tick. A tick reads the sizes of the process twice;
+//! only when the address space has changed, or anonymous memory grew without our doing, are the
+//! mappings gone through, and not while that is deferred (`memcg::deferral`).
 
 mod gate;
 mod request;
@@ -60,14 +61,16 @@ const IDLE_AFTER: u32 = 20;
 /// Ticks between looks at who has died, and at what relatives share with us while they may.
 const SLOW_TICK: u32 = 10;
 const SHARE_TICK: u32 = 2;
-/// A forked child is charged half of what is shared once it has looked. By then its parent must have, or both are charged too much.
+/// A forked child is charged half of what is shared once it has looked. By then its parent must
+/// have, or both are charged too much.
 const FIRST_SHARE_TICK: u32 = 4;
-/// Ticks that a parent leaves a new child in peace: looking walks all page tables. It looks before it reclaims, however.
+/// Ticks that a parent leaves a new child in peace: looking walks all page tables. It looks before
+/// it reclaims, however.
 const LOOK_AFTER: u32 = 2;
 /// Rounds of reclaim between two reports to the group, while it goes on and on.
 const TELL_ROUNDS: u32 = 32;
-/// Ticks between looks at what compaction would free (a multiple of `SLOW_TICK`), and what it must free at least: a share of
-/// the pool, pages.
+/// Ticks between looks at what compaction would free (a multiple of `SLOW_TICK`), and what it must
+/// free at least: a share of the pool, pages.
 const COMPACT_TICK: u32 = 100;
 const COMPACT_SHARE: u64 = 16;
 const COMPACT_MIN: u64 = 64;
@@ -76,8 +79,9 @@ const DRIFT_BYTES: usize = 1 << 20;
 /// Pages taken at a time at most, and the part of the memory to work with that they are at most.
 const BATCH_MAX: u32 = 512;
 const BATCH_SHARE: u64 = 16;
-/// How long a process whose pages are all shared is short of memory before it breaks sharing: each page that it takes so costs the group memory at first, until
-/// every relative has taken its own, and relatives may have something to give. Nanoseconds.
+/// How long a process whose pages are all shared is short of memory before it breaks sharing: each
+/// page that it takes so costs the group memory at first, until every relative has taken its own,
+/// and relatives may have something to give. Nanoseconds.
 const NEED_AFTER_NS: u64 = 10_000_000;
 /// Who has so much less left than a relative breaks sharing in one of so many turns. Bytes;
 /// nanoseconds.
@@ -89,7 +93,8 @@ const FRUITLESS_MAX: u32 = 16;
 
 /// Pages that were stored so long ago are idle, and are compressed again.
 const RECOMPRESS_IDLE_NS: u64 = 5_000_000_000;
-/// One part in so many of a core's time is spent on it and on dictionaries, so much at once at most.
+/// One part in so many of a core's time is spent on it and on dictionaries, so much at once at
+/// most.
 const RECOMPRESS_SHARE: u64 = 12;
 const RECOMPRESS_AT_ONCE_NS: u64 = 2_000_000;
 
@@ -128,7 +133,8 @@ struct Kswapd {
     affinity: Affinity,
 }
 
-/// Of the core: threads that a fault has woken are not to wait behind the compressor. 0.1 ms is the shortest that there is.
+/// Of the core: threads that a fault has woken are not to wait behind the compressor. 0.1 ms is the
+/// shortest that there is.
 pub(crate) const SLICE_NS: u64 = 100_000;
 
 /// Reclaim until the program is over.
@@ -275,8 +281,8 @@ impl Kswapd {
         self.tell();
     }
 
-    /// What a fork shares frees nothing for a while when it leaves, in neither process: so that both have something to work with, some
-    /// of it leaves before, if the limit is near.
+    /// What a fork shares frees nothing for a while when it leaves, in neither process: so that
+    /// both have something to work with, some of it leaves before, if the limit is near.
     fn make_room_for_child(&mut self) {
         let pager = self.pager;
         let began = time::now_ns();
@@ -444,8 +450,9 @@ impl Kswapd {
         mm.set_shrinker(group.is_on(Tunable::ShrinkerEnabled));
     }
 
-    /// Whether somebody waits for more than a join, which is done on the spot: it takes microseconds, and programs that map over
-    /// memory again and again must not keep us from reclaim.
+    /// Whether somebody waits for more than a join, which is done on the spot: it takes
+    /// microseconds, and programs that map over memory again and again must not keep us from
+    /// reclaim.
     fn is_waited_for(&self) -> bool {
         if self.pager.mail.take(mail::JOIN) != 0 {
             self.pager.join();
@@ -456,7 +463,8 @@ impl Kswapd {
             != 0
     }
 
-    /// Pages to take at a time: as many folios as the kernel does, of the size that they are made in, but not much of what there is to work with.
+    /// Pages to take at a time: as many folios as the kernel does, of the size that they are made
+    /// in, but not much of what there is to work with.
     fn batch(&self) -> u32 {
         let share = (self.pager.memcg.workable_pages() / BATCH_SHARE).min(BATCH_MAX.into()) as u32;
         (SWAP_CLUSTER_MAX << self.pager.mm.portions().folio_order).min(share.max(SWAP_CLUSTER_MAX))
@@ -486,7 +494,8 @@ impl Kswapd {
                 self.train();
             }
             if pager.memcg.shares() {
-                // Giving up a page that a relative has as well frees nothing: look or sample, instead of counting on.
+                // Giving up a page that a relative has as well frees nothing: look or sample,
+                // instead of counting on.
                 self.look_in = 0;
                 self.look_if_due();
                 pager.memcg.fit(pager);
@@ -505,8 +514,8 @@ impl Kswapd {
             }
             if pager.memcg.shares() {
                 let is_stuck = scan.is_dry;
-                // Breaking the sharing takes more memory at first: not while anything of our own waits for a second chance, nor for
-                // a watermark.
+                // Breaking the sharing takes more memory at first: not while anything of our own
+                // waits for a second chance, nor for a watermark.
                 if is_stuck && pager.shrink(&mut self.worker, batch, Effort::Requested).reclaimed > 0 {
                     fruitless = 0;
                     continue;
@@ -534,7 +543,8 @@ impl Kswapd {
             if scan.isolated == 0 && !scan.shared.is_empty() {
                 self.unshare(&scan.shared);
             } else if scan.isolated == 0 {
-                // Nothing left to isolate: what waits for a second chance has to go, then the pool's oldest.
+                // Nothing left to isolate: what waits for a second chance has to go, then the
+                // pool's oldest.
                 let urgent = pager.shrink(&mut self.worker, batch, Effort::Urgent);
                 fruitless = if urgent.reclaimed > 0 { 0 } else { fruitless };
             }
@@ -560,7 +570,8 @@ impl Kswapd {
         !is_own_turn && group.most_of_relatives(own, Field::Resident) > resident + AHEAD_BYTES
     }
 
-    /// Whether there is something to reclaim for, and we are the ones to do it: in any case where a fault waits, here or elsewhere.
+    /// Whether there is something to reclaim for, and we are the ones to do it: in any case where a
+    /// fault waits, here or elsewhere.
     fn is_ours_to_reclaim(&self, low: u64) -> bool {
         let pager = self.pager;
         let oldest = oldest::tell(pager, self.is_barren);

@@ -1,4 +1,5 @@
-//! The agent: preloaded into every process of a group, it pages the process's private anonymous memory.
+//! The agent: preloaded into every process of a group, it pages the process's private anonymous
+//! memory.
 //!
 //! It is a guest. It has its own heap, stacks, threads and descriptor table; it shadows no symbol
 //! of the program, never calls the program's malloc, never writes to its stdout, and costs a
@@ -7,7 +8,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `init` | the constructor: reads the environment, replaces libc's mapping functions, registers the fork handlers |
+//! | `init` | the constructor: reads the environment, replaces libc's functions |
 //! | `image` | the names that its code and the compilers call, bound here |
 //! | `hook` | the replacements |
 //! | `identity` | what the program does to its credentials, and its end |
@@ -17,7 +18,7 @@
 //! | `fault` | the fault thread: events and faults |
 //! | `servers` | the threads that help it where several threads fault |
 //! | `codecs` | what may be stored with, since those can read it |
-//! | `spin`, `follow`, `vigil`, `cores` | what keeps a fault from waiting for cores to wake: how and where the fault thread waits |
+//! | `spin`, `follow`, `vigil`, `cores` | how and where the fault thread waits for a fault |
 //! | `kswapd` | the reclaim thread: background reclaim, finding mappings, accounting |
 //! | `vma` | which mappings are ours to manage |
 //! | `mapped` | what was mapped since the last look |
@@ -26,9 +27,10 @@
 //! | `fork` | handing a forked child its own pager |
 //!
 //! # Threads and locks
-//! The program's threads take no lock of the engine, ever: their stacks may lie in managed memory, and a thread
-//! that faults while it holds what the fault thread needs would wait for itself. They talk to the pager's threads
-//! through mailboxes (futex words). Lock order among the pager's threads: engine lock, then the heap's lock.
+//! The program's threads take no lock of the engine, ever: their stacks may lie in managed memory,
+//! and a thread that faults while it holds what the fault thread needs would wait for itself. They
+//! talk to the pager's threads through mailboxes (futex words). Lock order among the pager's
+//! threads: engine lock, then the heap's lock.
 
 // The library that is embedded stands alone. In a build of the whole workspace std is there anyway,
 // since what features the launcher needs of a dependency the agent gets as well, and brings what a
@@ -103,7 +105,8 @@ impl core::fmt::Write for Line {
     }
 }
 
-/// Last words in one line, then the process stops: a page must never read back wrong because its pager is confused.
+/// Last words in one line, then the process stops: a page must never read back wrong because its
+/// pager is confused.
 #[cfg_attr(uzswap_image, panic_handler)]
 #[cfg_attr(not(uzswap_image), allow(dead_code, reason = "std panics"))]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {

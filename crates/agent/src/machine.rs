@@ -1,13 +1,15 @@
-//! The engine's machine: two userfaultfds, the staging range, the swap files. Where the kernel cannot move pages, there is
-//! one userfaultfd, the staging range is plain memory, and [`crate::isolation`] has what differs.
+//! The engine's machine: two userfaultfds, the staging range, the swap files. Where the kernel
+//! cannot move pages, there is one userfaultfd, the staging range is plain memory, and
+//! [`crate::isolation`] has what differs.
 //!
-//! The program's ranges and the staging range are registered with the *managed* userfaultfd, which reports events. A
-//! move out is then refused by the kernel (EAGAIN) from the moment a mapping starts to change until
-//! the event was read: pages of a mapping that replaced another are never mistaken for the old ones. Moving out
-//! through a second descriptor, as the staging range alone would need, has no such check.
+//! The program's ranges and the staging range are registered with the *managed* userfaultfd, which
+//! reports events. A move out is then refused by the kernel (EAGAIN) from the moment a mapping
+//! starts to change until the event was read: pages of a mapping that replaced another are never
+//! mistaken for the old ones. Moving out through a second descriptor, as the staging range alone
+//! would need, has no such check.
 //!
-//! Giving frames up must not raise events of our own, so they are first moved on to a *trash* range, registered with
-//! the other userfaultfd, and dropped there.
+//! Giving frames up must not raise events of our own, so they are first moved on to a *trash*
+//! range, registered with the other userfaultfd, and dropped there.
 
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -40,8 +42,8 @@ use crate::{pager, resched};
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
 pub(crate) struct Fds {
-    /// To be closed for the descriptor of a forked child, when no other can be had. Its number is the lowest, for a program that
-    /// lowers its limit.
+    /// To be closed for the descriptor of a forked child, when no other can be had. Its number is
+    /// the lowest, for a program that lowers its limit.
     spare: Mutex<RawLock, Option<WakeEvent>>,
     /// Open as long as any of the pager's threads lives (`uzswap_sys::keep`).
     lifeline: Option<OwnedFd>,
@@ -51,8 +53,8 @@ pub(crate) struct Fds {
     pub(crate) wake: WakeEvent,
     pub(crate) leases: Leases,
     pub(crate) swap: Option<SwapFile>,
-    /// Swap files of the processes that we were forked from, by device number less one, each with the byte that our
-    /// lease on it locks.
+    /// Swap files of the processes that we were forked from, by device number less one, each with
+    /// the byte that our lease on it locks.
     pub(crate) inherited: Vec<(SwapFile, u64)>,
 }
 
@@ -101,7 +103,8 @@ pub(crate) fn keeper(group_path: &core::ffi::CStr) -> Option<CString> {
     CString::new(uzswap_ctl::keeper_path(group_path.to_bytes())).ok()
 }
 
-/// Who helps with batches of a parallel compressor; nobody until the first time that one is asked for.
+/// Who helps with batches of a parallel compressor; nobody until the first time that one is asked
+/// for.
 pub(crate) static CREW: Crew = Crew::new(c"uzswap-crew", || {});
 
 /// The machine of one process.
@@ -132,7 +135,8 @@ pub(crate) fn stop(errno: Errno) -> Stop {
         Errno::BUSY => Stop::Busy,
         Errno::NOENT => Stop::Missing,
         Errno::NOMEM => Stop::NoMemory,
-        // No answer of the kernel's: a system call filter of the program. Nobody could be served any more.
+        // No answer of the kernel's: a system call filter of the program. Nobody could be served
+        // any more.
         Errno::PERM | Errno::ACCESS | Errno::NOSYS => panic!("the program forbids its pager to map pages: {errno}"),
         _ => Stop::Unmovable,
     }
@@ -145,7 +149,8 @@ pub(crate) fn done(filled: Filled) -> Done {
     }
 }
 
-/// As [`done`], for the program's side of a fill: no such range there means that nothing can be mapped.
+/// As [`done`], for the program's side of a fill: no such range there means that nothing can be
+/// mapped.
 pub(crate) fn filled_in(filled: Filled) -> Done {
     let done = done(filled);
     match done.stop {
@@ -163,8 +168,8 @@ const TABLE_MIN: usize = 256 << 20;
 const TABLE_MAX: usize = 4 << 30;
 
 impl AgentMachine {
-    /// Reserve staging and trash ranges of `slots` pages and register them. Pools get `pool_bytes` of address space each. `servers` threads
-    /// serve faults.
+    /// Reserve staging and trash ranges of `slots` pages and register them. Pools get `pool_bytes`
+    /// of address space each. `servers` threads serve faults.
     ///
     /// # Errors
     /// What `mmap` and the registrations answer.
@@ -200,11 +205,13 @@ impl AgentMachine {
     /// What the registrations answer.
     pub(crate) fn start(&self, fds: Fds) -> Result<(), Errno> {
         if let Isolation::Move(trash, _) = &fds.isolation {
-            // What is protected when it moves may stay so, in swap of the kernel's: whoever would have to let us write is us.
+            // What is protected when it moves may stay so, in swap of the kernel's: whoever would
+            // have to let us write is us.
             fds.managed.register_missing(self.staging.addr(), self.staging.len())?;
             trash.register(self.trash.addr(), self.trash.len())?;
         } else {
-            // A fork raises an event only if something is registered, and nothing of the program's may be yet.
+            // A fork raises an event only if something is registered, and nothing of the program's
+            // may be yet.
             fds.managed.register_missing(self.trash.addr(), PAGE_SIZE)?;
         }
         self.protection.reset();
@@ -228,9 +235,9 @@ impl AgentMachine {
         }
     }
 
-    /// What a move came to that may have done more than the kernel says (`Uffd::move_pages`). `ours`: our end of it, in
-    /// the staging or the trash range, whose pages only we move, so what is there is certain; `arrived`: whether a
-    /// page that was moved is there now, or is no longer.
+    /// What a move came to that may have done more than the kernel says (`Uffd::move_pages`).
+    /// `ours`: our end of it, in the staging or the trash range, whose pages only we move, so what
+    /// is there is certain; `arrived`: whether a page that was moved is there now, or is no longer.
     pub(crate) fn in_truth(&self, filled: Filled, len: usize, ours: usize, arrived: bool) -> Filled {
         let is_certain = filled.bytes == len || !matches!(filled.stop, None | Some(Errno::EXIST | Errno::NOENT));
         if is_certain {

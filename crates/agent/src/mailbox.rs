@@ -20,7 +20,8 @@ pub(crate) mod mail {
     pub(crate) const RELEASE: u32 = 128;
 }
 
-/// Bits of [`Pager::replies`](crate::pager::Pager), read by the thread whose turn it is to change mappings: it forks, or waits for a join.
+/// Bits of [`Pager::replies`](crate::pager::Pager), read by the thread whose turn it is to change
+/// mappings: it forks, or waits for a join.
 pub(crate) mod reply {
     /// The engine is at rest.
     pub(crate) const FROZEN: u32 = 1;

@@ -1,8 +1,9 @@
 //! Charging the group, and its limit.
 //!
-//! A process is charged for the anonymous memory that it really has: mapped, staged and pool pages as the engine
-//! counts them, exact at any moment, plus everything else in `RssAnon` (its unmanaged memory and the agent's
-//! own), sampled by kswapd. Pages shared with a forked relative are charged by the share that the kernel reckons.
+//! A process is charged for the anonymous memory that it really has: mapped, staged and pool pages
+//! as the engine counts them, exact at any moment, plus everything else in `RssAnon` (its unmanaged
+//! memory and the agent's own), sampled by kswapd. Pages shared with a forked relative are charged
+//! by the share that the kernel reckons.
 //!
 //! Until a process has mapped [`deferral::ACTIVATE_BYTES`] it has no pager: a shell or a compiler
 //! driver costs nothing. What it has is charged by the launcher's census, as for processes without
@@ -80,7 +81,8 @@ pub(crate) struct Memcg {
     touched: AtomicUsize,
     /// 1: a forked relative may share pages with us.
     shares: AtomicU8,
-    /// Pages of the pool that we were forked with and whoever stored them is charged for, as long as we share.
+    /// Pages of the pool that we were forked with and whoever stored them is charged for, as long
+    /// as we share.
     pool_inherited: AtomicU64,
     /// What is known of that holds.
     is_settled: AtomicBool,
@@ -90,7 +92,8 @@ pub(crate) struct Memcg {
     is_gated: AtomicBool,
     /// When one of them had waited for long enough. Nanoseconds.
     copied_at: AtomicU64,
-    /// Faults of this process that brought what the engine counts, and of the one that forked it before that.
+    /// Faults of this process that brought what the engine counts, and of the one that forked it
+    /// before that.
     faults: AtomicU64,
 }
 
@@ -146,7 +149,8 @@ impl Memcg {
         self.shares() && self.is_settled.load(Ordering::Relaxed)
     }
 
-    /// What is shared does not leave, so what is left to work with may be little: then less of it is kept free, and less moves at a time.
+    /// What is shared does not leave, so what is left to work with may be little: then less of it
+    /// is kept free, and less moves at a time.
     pub(crate) fn fit(&self, pager: &Pager) {
         let max = self.group.memory_max();
         let is_settled = self.has_settled_shares();
@@ -158,7 +162,8 @@ impl Memcg {
         pager.mm.fit_portions(workable / PAGE_SIZE as u64);
     }
 
-    /// Whether relatives share pages with us, and which is not known: pages that would leave may be theirs as well.
+    /// Whether relatives share pages with us, and which is not known: pages that would leave may be
+    /// theirs as well.
     pub(crate) fn has_unsettled_shares(&self) -> bool {
         self.shares() && !self.is_settled.load(Ordering::Relaxed)
     }
@@ -277,7 +282,8 @@ impl Memcg {
         self.group.have_charged(self.slot(), then, now_ns())
     }
 
-    /// Sampled: `rss_anon` bytes, of which the engine counted `counted` and `shared` are charged to relatives.
+    /// Sampled: `rss_anon` bytes, of which the engine counted `counted` and `shared` are charged to
+    /// relatives.
     pub(crate) fn sample(&self, rss_anon: usize, counted: usize, shared: usize) {
         let beyond = rss_anon.saturating_sub(counted) as i64 - shared as i64;
         self.beyond.store(beyond, Ordering::Relaxed);
@@ -347,8 +353,9 @@ impl Memcg {
     /// Whether a child that is forked now would have next to no memory that it does not share.
     pub(crate) fn lacks_room_for_child(&self, pager: &Pager) -> bool {
         let room = (self.group.memory_max() / 16).min(16 << 20);
-        // Of a small process in a big group little is shared. Where there are relatives already, most of what leaves is shared with
-        // them. Where pages are copied out, the thread that forks has the turn that it takes.
+        // Of a small process in a big group little is shared. Where there are relatives already,
+        // most of what leaves is shared with them. Where pages are copied out, the thread that
+        // forks has the turn that it takes.
         let room = room.min(self.charge(pager) / 8);
         room >= CHILD_ROOM_MIN && !self.shares() && !pager.mm.machine().copies() && self.excess(pager, room) > 0
     }
@@ -363,21 +370,24 @@ impl Memcg {
         (self.current(pager) + want).saturating_sub(self.group.memory_max())
     }
 
-    /// A fault waits until `room` bytes are free; 0: none waits. All processes of the group hear of it, since it may be they who have
-    /// what there is to reclaim, and each thinks that there is room enough when there is enough for itself.
+    /// A fault waits until `room` bytes are free; 0: none waits. All processes of the group hear of
+    /// it, since it may be they who have what there is to reclaim, and each thinks that there is
+    /// room enough when there is enough for itself.
     pub(crate) fn lack(&self, room: u64) {
         if room > 0 || self.group.field(self.slot(), Field::Lacks) > 0 {
             self.group.lack(self.slot(), room, now_ns());
         }
     }
 
-    /// The most that a fault of any process of the group waits for, in bytes. A process that was stopped meanwhile waits for nothing.
+    /// The most that a fault of any process of the group waits for, in bytes. A process that was
+    /// stopped meanwhile waits for nothing.
     pub(crate) fn lacked(&self) -> u64 {
         self.group.lacked(now_ns().saturating_sub(LACK_NS))
     }
 
-    /// Charge `want` slots of the swap device beyond the `in_use` that we have, or as many as `memory.swap.max` leaves. Of two
-    /// processes that ask for the last of it at the same moment, each sees the other's charge, and both may go away with less.
+    /// Charge `want` slots of the swap device beyond the `in_use` that we have, or as many as
+    /// `memory.swap.max` leaves. Of two processes that ask for the last of it at the same moment,
+    /// each sees the other's charge, and both may go away with less.
     pub(crate) fn charge_swap(&self, in_use: u64, want: u64) -> u64 {
         let charge = |slots| self.group.set_field(self.slot(), Field::SwapCharge, slots);
         charge(in_use + want);
@@ -394,7 +404,8 @@ impl Memcg {
     /// Take as our own what others leave of the group's limits of pool and device.
     pub(crate) fn share_limits(&self, pager: &Pager) {
         let (max, accept) = self.charge_pool(pager.mm.tell_charges());
-        // Read after the limit and set before: who forbids writeback and then lowers the limit sees nothing written.
+        // Read after the limit and set before: who forbids writeback and then lowers the limit sees
+        // nothing written.
         pager.mm.set_writeback(self.group.is_on(Limit::ZswapWriteback));
         pager.mm.set_pool_limit(max, accept);
     }
@@ -455,7 +466,8 @@ impl Memcg {
         group.field(slot, Field::DeadAt) == 0
     }
 
-    /// Whether another process of the group, which is charged still, is giving back its memory for good.
+    /// Whether another process of the group, which is charged still, is giving back its memory for
+    /// good.
     pub(crate) fn is_one_ending(&self, pager: &Pager) -> bool {
         self.charged(pager, Life::Ending).next().is_some()
     }
@@ -474,7 +486,8 @@ impl Memcg {
             })
     }
 
-    /// What the pool's limit, which is the group's, leaves to us: the most pages, and to how many it is drained once it had them.
+    /// What the pool's limit, which is the group's, leaves to us: the most pages, and to how many
+    /// it is drained once it had them.
     fn charge_pool(&self, pages: u64) -> (u64, u64) {
         let inherited = pages.min(self.pool_inherited.load(Ordering::Relaxed));
         let ours = pages - inherited;
@@ -491,8 +504,9 @@ impl Memcg {
         )
     }
 
-    /// Our part of what the pools of all processes have to lose while the group is short of memory and they are full: a process that
-    /// stores nothing would keep the others from doing so. In pages; 0 if no other has any.
+    /// Our part of what the pools of all processes have to lose while the group is short of memory
+    /// and they are full: a process that stores nothing would keep the others from doing so. In
+    /// pages; 0 if no other has any.
     pub(crate) fn pool_surplus(&self, pager: &Pager) -> u64 {
         let page = PAGE_SIZE as u64;
         let ours = self.group.field(self.slot(), Field::PoolCharge);

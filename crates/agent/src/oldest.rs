@@ -1,11 +1,13 @@
-//! Whose pages are the oldest of the group. The kernel has one list of all pages of a group; here each process has its own, and only its own
-//! kswapd gets at it. So each says how old the pages are that would leave next, and reclaims in the background while no other process has much
-//! older ones: else a compiler that has just begun would give up what it works on, since it is the one that allocates, and one that is nearly done keep
-//! what it is done with.
+//! Whose pages are the oldest of the group. The kernel has one list of all pages of a group; here
+//! each process has its own, and only its own kswapd gets at it. So each says how old the pages are
+//! that would leave next, and reclaims in the background while no other process has much older
+//! ones: else a compiler that has just begun would give up what it works on, since it is the one
+//! that allocates, and one that is nearly done keep what it is done with.
 //!
-//! The process with the oldest pages reclaims at its next tick. What others say is a hint: who is stopped says nothing new, who gets nothing for its
-//! work says that it has nothing to give, as do forked relatives until they know what they share (it frees nothing); and a fault that finds no room is served
-//! by direct reclaim of its own process's pages, whoever has older ones.
+//! The process with the oldest pages reclaims at its next tick. What others say is a hint: who is
+//! stopped says nothing new, who gets nothing for its work says that it has nothing to give, as do
+//! forked relatives until they know what they share (it frees nothing); and a fault that finds no
+//! room is served by direct reclaim of its own process's pages, whoever has older ones.
 
 use uzswap_sys::time::now_ns;
 
@@ -17,8 +19,8 @@ const HOLDS_NS: u64 = 50_000_000;
 const OLDER_SHARE: u64 = 4;
 const OLDER_NS: u64 = 20_000_000;
 
-/// Tell the group how old our oldest pages are: since when they have been where they are. `is_barren`: they do not leave. `None`: we have nothing to
-/// tell.
+/// Tell the group how old our oldest pages are: since when they have been where they are.
+/// `is_barren`: they do not leave. `None`: we have nothing to tell.
 pub(crate) fn tell(pager: &Pager, is_barren: bool) -> Option<u64> {
     let may_tell = !is_barren && !pager.memcg.has_unsettled_shares();
     let oldest = may_tell.then(|| pager.mm.oldest()).flatten();

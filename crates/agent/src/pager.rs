@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! IDLE --activate--> STARTING --fault thread is ready--> ACTIVE
-//!                            \--something is missing---> FAILED   (the process ends, or runs on: `unmanaged` says which)
+//!                            \--something is missing---> FAILED   (the process ends, or runs on:
+//!                                                                  `unmanaged` says which)
 //! ACTIVE --fork, in the child--> STARTING --child has its own pager--> ACTIVE
-//!                                         \--it cannot have one------> FAILED   (the parent mapped all that was out)
+//!                                         \--it cannot have one------> FAILED   (the parent mapped
+//!                                                                               all that was out)
 //! IDLE --fork--> HELD --fork is over, in both--> IDLE
 //! ```
 
@@ -46,12 +48,13 @@ const IDLE: u32 = 0;
 const STARTING: u32 = 1;
 const ACTIVE: u32 = 2;
 const FAILED: u32 = 3;
-/// As IDLE, but no pager may start now: a thread is forking, and a child must not inherit half a pager.
+/// As IDLE, but no pager may start now: a thread is forking, and a child must not inherit half a
+/// pager.
 const HELD: u32 = 4;
 
 static STATE: AtomicU32 = AtomicU32::new(IDLE);
-/// The process that STATE is about. A vfork child runs in its parent's memory under another process id: it must
-/// neither start threads nor wait for them.
+/// The process that STATE is about. A vfork child runs in its parent's memory under another process
+/// id: it must neither start threads nor wait for them.
 static PID: AtomicI32 = AtomicI32::new(0);
 static PAGER: Leaked<Pager> = Leaked::new();
 static IDLE_GROUP: Leaked<(Group, &'static CStr)> = Leaked::new();
@@ -85,7 +88,8 @@ pub(crate) struct Pager {
     /// Set before the engine is frozen: no new reclaim begins.
     pub(crate) is_freezing: AtomicBool,
     reclaimers: AtomicU32,
-    /// Pages taken out of their mapping and pages reclaimed, ever (wrapping): whoever waits for memory sees what comes of it.
+    /// Pages taken out of their mapping and pages reclaimed, ever (wrapping): whoever waits for
+    /// memory sees what comes of it.
     isolated: AtomicU32,
     reclaimed: AtomicU32,
     /// Where kswapd is breaking copy-on-write sharing.
@@ -99,7 +103,8 @@ pub(crate) struct Pager {
     /// Work for the background compression threads.
     pub(crate) kcompressd_mail: Mailbox,
     pub(crate) codecs: Codecs,
-    /// Swap slots that forked relatives read, each with the byte of the swap file that their leases lock.
+    /// Swap slots that forked relatives read, each with the byte of the swap file that their leases
+    /// lock.
     pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
 }
 
@@ -153,7 +158,8 @@ pub(crate) fn active() -> Option<&'static Pager> {
     if is_active { PAGER.get() } else { None }
 }
 
-/// Start the pager. Called in the program's thread, which waits until it stands; other threads go on meanwhile.
+/// Start the pager. Called in the program's thread, which waits until it stands; other threads go
+/// on meanwhile.
 pub(crate) fn activate() {
     if IDLE_GROUP.get().is_none() || PID.load(Ordering::Relaxed) != thread::pid() {
         return;
@@ -183,7 +189,8 @@ pub(crate) fn hold_start() {
     }
 }
 
-/// After a fork, in parent and child: pagers may start again. True: it was this fork that held them.
+/// After a fork, in parent and child: pagers may start again. True: it was this fork that held
+/// them.
 pub(crate) fn release_start() -> bool {
     let is_held = STATE.load(Ordering::Acquire) == HELD;
     if is_held {
@@ -192,8 +199,9 @@ pub(crate) fn release_start() -> bool {
     is_held
 }
 
-/// What the fault thread does is done for a thread that waits, in whose place the kernel would do it at once: without this it waits for a
-/// core behind kswapd and whoever else runs, up to a slice of 3 ms for 5 us of work.
+/// What the fault thread does is done for a thread that waits, in whose place the kernel would do
+/// it at once: without this it waits for a core behind kswapd and whoever else runs, up to a slice
+/// of 3 ms for 5 us of work.
 pub(crate) const FAULT_NICE: i32 = 10;
 
 /// Run `body` as the fault thread and wait until it has made the pager active.
@@ -246,9 +254,10 @@ static WATCHDOG_THREAD: ThreadMemory = ThreadMemory::new();
 static KCOMPRESSD_THREADS: [ThreadMemory; kcompressd::THREADS_MAX] =
     [const { ThreadMemory::new() }; kcompressd::THREADS_MAX];
 
-/// Stop the process if one of the pager's threads ends: nobody would serve its faults, and with the last of them the kernel would
-/// forget the managed ranges, which read as zeros then. A system call filter of the program may end a thread alone
-/// (SECCOMP_RET_KILL_THREAD). The watchdog shares their descriptors, so the ranges are managed as long as it lives.
+/// Stop the process if one of the pager's threads ends: nobody would serve its faults, and with the
+/// last of them the kernel would forget the managed ranges, which read as zeros then. A system call
+/// filter of the program may end a thread alone (SECCOMP_RET_KILL_THREAD). The watchdog shares
+/// their descriptors, so the ranges are managed as long as it lives.
 fn watch() {
     thread::wait_for_an_end();
     // A pager that did not start has nothing under its care yet: `start` says what becomes of the
@@ -290,7 +299,8 @@ pub(crate) fn start_in_child(
     start(body)
 }
 
-/// In any forked child: the process id is new. An idle agent stays idle, an active one is not until it was restarted.
+/// In any forked child: the process id is new. An idle agent stays idle, an active one is not until
+/// it was restarted.
 pub(crate) fn note_child() {
     PID.store(thread::pid(), Ordering::Relaxed);
 }
@@ -361,7 +371,8 @@ pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str,
 }
 
 impl Pager {
-    /// Start the watchdog and the reclaim and compression threads, which share the fault thread's descriptors. Called by the fault thread.
+    /// Start the watchdog and the reclaim and compression threads, which share the fault thread's
+    /// descriptors. Called by the fault thread.
     pub(crate) fn start_kswapd(&'static self) -> Result<(), (&'static str, Errno)> {
         // First: none of the others is unwatched.
         let watchdog = WATCHDOG_THREAD
@@ -411,16 +422,17 @@ impl Pager {
         (PAGE_SIZE as u64) << order.max(self.mm.config().page_cluster)
     }
 
-    /// What must be free before a page is mapped: room for what each server maps, for the folio that each thread may be storing, and for what
-    /// kswapd and the servers give up together, which is in the pool before the frames are given up.
+    /// What must be free before a page is mapped: room for what each server maps, for the folio
+    /// that each thread may be storing, and for what kswapd and the servers give up together, which
+    /// is in the pool before the frames are given up.
     pub(crate) fn room(&self) -> u64 {
         let servers = self.seats.servers();
         self.window() * (servers + self.storing_threads())
             + (1 + servers) * Mm::<RawLock, AgentMachine>::bytes(self.mm.portions_expected().give_up.into())
     }
 
-    /// Whether faults wait for room that those who serve them may not be able to make: another process of the group has the memory,
-    /// or only kswapd copies pages out.
+    /// Whether faults wait for room that those who serve them may not be able to make: another
+    /// process of the group has the memory, or only kswapd copies pages out.
     pub(crate) fn lacks_room(&self) -> bool {
         let own = if self.mm.machine().copies() { self.room() } else { 0 };
         let room = self.memcg.lacked().max(own);
@@ -470,7 +482,8 @@ impl Pager {
         scan
     }
 
-    /// Store pages that wait for it, if there are more than have to. Returns how many, 0 also while a fork is under way.
+    /// Store pages that wait for it, if there are more than have to. Returns how many, 0 also while
+    /// a fork is under way.
     pub(crate) fn store_staged(&self, worker: &mut Worker<AgentMachine>) -> u64 {
         let stored = self.unless_freezing(|mm| mm.store_staged(worker)).unwrap_or(0);
         self.reclaimed.fetch_add(stored as u32, Ordering::Relaxed);
@@ -485,7 +498,8 @@ impl Pager {
 
     /// Run a piece of reclaim. `None`: a fork is under way, and none may begin.
     pub(crate) fn unless_freezing<T>(&self, reclaim: impl FnOnce(&Mm<RawLock, AgentMachine>) -> T) -> Option<T> {
-        // SeqCst on both sides: either `wait_for_reclaimers` sees the count, or the count's owner sees the flag.
+        // SeqCst on both sides: either `wait_for_reclaimers` sees the count, or the count's owner
+        // sees the flag.
         self.reclaimers.fetch_add(1, Ordering::SeqCst);
         let result = (!self.is_freezing.load(Ordering::SeqCst)).then(|| reclaim(&self.mm));
         self.reclaimers.fetch_sub(1, Ordering::SeqCst);
@@ -515,8 +529,8 @@ impl Pager {
         CREW.reset();
         self.seats.reset();
         for worker in [&self.kswapd_worker].into_iter().chain(&self.kcompressd_workers) {
-            // SAFETY: locked by a thread that does not exist here. What it was doing with its worker it will never
-            // finish; whoever takes it next starts over.
+            // SAFETY: locked by a thread that does not exist here. What it was doing with its
+            // worker it will never finish; whoever takes it next starts over.
             unsafe { worker.force_unlock() };
         }
         self.mail.reset();
@@ -637,7 +651,8 @@ impl Pager {
         }
     }
 
-    /// Have kswapd look at the mappings and wait until it did, a tenth of a second at most. In the program's thread.
+    /// Have kswapd look at the mappings and wait until it did, a tenth of a second at most. In the
+    /// program's thread.
     pub(crate) fn request_scan(&self) {
         let ticket = self.scan_requested.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
         self.mail.post(mail::SCAN);
@@ -651,8 +666,9 @@ impl Pager {
         }
     }
 
-    /// Have kswapd take `[start, end)` under our care at once if it lies beside what is, and wait until it did, a tenth of a second
-    /// at most. In the program's thread, whose turn it is to change mappings.
+    /// Have kswapd take `[start, end)` under our care at once if it lies beside what is, and wait
+    /// until it did, a tenth of a second at most. In the program's thread, whose turn it is to
+    /// change mappings.
     pub(crate) fn request_join(&self, start: usize, end: usize) {
         self.replies.take(reply::JOINED);
         self.joining[0].store(start, Ordering::Relaxed);

@@ -1,13 +1,17 @@
 //! Reclaim goes behind faults (`cond_resched`).
 //!
-//! A thread that is ready to run beside one that reclaims may wait for it to the end of a tick, 4 ms, whatever their niceness and slices: nothing
-//! looks before. So whoever reclaims looks between two pieces of its work, without the engine's lock:
-//! 1. It runs where the fault thread would, and there are faults to read: that thread is ready and waits. It yields.
-//! 2. A fault waits for the engine's lock, which is not handed over: a thread that was asleep comes for it too late each time, and
-//!    reclaim would have it again for as long as there is anything to isolate. It waits until the other has had it.
+//! A thread that is ready to run beside one that reclaims may wait for it to the end of a tick, 4
+//! ms, whatever their niceness and slices: nothing looks before. So whoever reclaims looks between
+//! two pieces of its work, without the engine's lock:
+//! 1. It runs where the fault thread would, and there are faults to read: that thread is ready and
+//!    waits. It yields.
+//! 2. A fault waits for the engine's lock, which is not handed over: a thread that was asleep comes
+//!    for it too late each time, and reclaim would have it again for as long as there is anything
+//!    to isolate. It waits until the other has had it.
 //!
-//! Where cores are busy neither is worth much: others run in between, or who waits for the lock gets no core to take it on. What took long is
-//! not done again for ten times as long, so that reclaim, which faults may be waiting for, loses a tenth of its time to it at most.
+//! Where cores are busy neither is worth much: others run in between, or who waits for the lock
+//! gets no core to take it on. What took long is not done again for ten times as long, so that
+//! reclaim, which faults may be waiting for, loses a tenth of its time to it at most.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +20,8 @@ use uzswap_sys::time::now_ns;
 
 use crate::cores::CORES;
 
-/// How long the lock is left to a fault at most: to wake a thread on a halted core takes tens of microseconds.
+/// How long the lock is left to a fault at most: to wake a thread on a halted core takes tens of
+/// microseconds.
 const PATIENCE_NS: u64 = 200_000;
 /// Who waits for the lock is on this core if it has not come by then.
 const SPIN_NS: u64 = 20_000;

@@ -1,5 +1,6 @@
-//! What tells that a slot of a swap file holds what was written there last: the tag of a cipher, or a fingerprint where nothing is
-//! encrypted. Kept in memory, so that the disk cannot forge it; forked children read with it.
+//! What tells that a slot of a swap file holds what was written there last: the tag of a cipher, or
+//! a fingerprint where nothing is encrypted. Kept in memory, so that the disk cannot forge it;
+//! forked children read with it.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +58,8 @@ impl Seal {
     pub(crate) fn seal(self, slot: u32, page: &mut [u8]) -> bool {
         match self {
             Self::Cipher(cipher) => cipher.seal(slot, page),
-            // Relaxed: a slot is written by one thread, and read after the engine's lock was handed over.
+            // Relaxed: a slot is written by one thread, and read after the engine's lock was handed
+            // over.
             Self::Fingerprints(words) => words
                 .get(slot as usize)
                 .map(|word| word.store(fingerprint(page).into(), Ordering::Relaxed))
@@ -65,7 +67,8 @@ impl Seal {
         }
     }
 
-    /// Make what was read from a slot what was sealed. False: it is not what was written there last.
+    /// Make what was read from a slot what was sealed. False: it is not what was written there
+    /// last.
     pub(crate) fn open(self, slot: u32, page: &mut [u8]) -> bool {
         match self {
             Self::Cipher(cipher) => cipher.open(slot, page),

@@ -1,12 +1,15 @@
 //! The threads that serve faults.
 //!
-//! One of them, the fault thread, reads the userfaultfd and applies changes. Where several threads of the program fault, it deals what one
-//! read brought among itself and its helpers, and reads on when all of it was served: no change is applied while a fault is
-//! being served, which is what [`Mm::fault`](uzswap_mm::Mm::fault) asks for. Where faults come one by one, helpers bring pieces of what a large one brings
-//! (`spread_load`); kswapd makes the working memory that they need for faults of their own once there were two at a time.
+//! One of them, the fault thread, reads the userfaultfd and applies changes. Where several threads
+//! of the program fault, it deals what one read brought among itself and its helpers, and reads on
+//! when all of it was served: no change is applied while a fault is being served, which is what
+//! [`Mm::fault`](uzswap_mm::Mm::fault) asks for. Where faults come one by one, helpers bring pieces
+//! of what a large one brings (`spread_load`); kswapd makes the working memory that they need for
+//! faults of their own once there were two at a time.
 //!
 //! ```text
-//! fault thread   read_events -> deal -> serve its own, and what no helper has taken -> all served -> read_events
+//! fault thread   read_events -> deal -> serve its own, and what no helper has taken
+//!                -> all served -> read_events
 //! helper         (looks for work for HELPER_SPIN_NS, then sleeps) -> serve -> ...
 //! ```
 
@@ -33,7 +36,8 @@ pub(crate) const INBOX: usize = 4096;
 
 pub(crate) static HELPERS: Crew = Crew::new(c"uzswap-server", || thread::go_before_others(FAULT_NICE));
 
-/// What one server works with. All of it is taken when it is made: what is allocated while faults are served is the pool's and the lists'.
+/// What one server works with. All of it is taken when it is made: what is allocated while faults
+/// are served is the pool's and the lists'.
 pub(crate) struct Seat {
     number: usize,
     worker: Worker<AgentMachine>,
@@ -99,8 +103,9 @@ impl Seats {
         self.is_wanted.store(false, Ordering::Relaxed);
         self.seated.store(0, Ordering::Relaxed);
         for seat in self.seats.iter().filter(|seat| seat.is_locked()) {
-            // SAFETY: locked by the parent's fault thread, which does not exist here. What it or a helper was doing there was done without
-            // changing the frozen engine and will never be finished; whoever sits down next starts over.
+            // SAFETY: locked by the parent's fault thread, which does not exist here. What it or a
+            // helper was doing there was done without changing the frozen engine and will never be
+            // finished; whoever sits down next starts over.
             unsafe { seat.force_unlock() };
         }
         if self.inbox.is_locked() {
@@ -115,7 +120,8 @@ pub(crate) fn threads(group: Group) -> usize {
     (group.get(Tunable::FaultThreads) as usize).clamp(1, SERVERS_MAX)
 }
 
-/// Start the helpers, which sleep. Now: the program may forbid new threads later. Called by the fault thread, which lends them its descriptors.
+/// Start the helpers, which sleep. Now: the program may forbid new threads later. Called by the
+/// fault thread, which lends them its descriptors.
 pub(crate) fn start_helpers(pager: &Pager) {
     if pager.memcg.group().is_on(Tunable::Spin) {
         HELPERS.set_spin(HELPER_SPIN_NS);

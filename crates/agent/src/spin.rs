@@ -1,9 +1,11 @@
 //! Bounded adaptive spinning of the fault thread.
 //!
-//! A fault that finds the thread asleep waits for it to be woken: a few microseconds where cores are awake, tens in a virtual
-//! machine whose idle cores are halted. Where faults follow each other closely the thread therefore looks for the next one for
-//! a while before it sleeps. It yields between two looks, so that whoever can use the core does, and if somebody did, it sleeps:
-//! a machine whose cores are busy has none to spin on. `--spin off`, or a processor quota, has it sleep at once.
+//! A fault that finds the thread asleep waits for it to be woken: a few microseconds where cores
+//! are awake, tens in a virtual machine whose idle cores are halted. Where faults follow each other
+//! closely the thread therefore looks for the next one for a while before it sleeps. It yields
+//! between two looks, so that whoever can use the core does, and if somebody did, it sleeps: a
+//! machine whose cores are busy has none to spin on. `--spin off`, or a processor quota, has it
+//! sleep at once.
 
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::thread;
@@ -54,8 +56,9 @@ impl Spin {
         }
     }
 
-    /// Wait with `wait`, which is given a timeout in nanoseconds (`None`: for ever) and says whether there is anything to do. Before this
-    /// sleeps it calls `settle`: whoever the vigil may have left waiting is woken.
+    /// Wait with `wait`, which is given a timeout in nanoseconds (`None`: for ever) and says
+    /// whether there is anything to do. Before this sleeps it calls `settle`: whoever the vigil may
+    /// have left waiting is woken.
     pub(crate) fn wait(&mut self, wait: impl Fn(Option<u64>) -> bool, settle: impl Fn(), proc: &ProcSelf) {
         let began = now_ns();
         let (mut found, mut was_lent, mut is_there) = (false, false, false);
@@ -98,7 +101,8 @@ impl Spin {
         self.ended = now;
     }
 
-    /// Where many pages are mapped at a time the program is busy with them, and kswapd needs a core.
+    /// Where many pages are mapped at a time the program is busy with them, and kswapd needs a
+    /// core.
     fn is_worthwhile(&self) -> bool {
         self.has_cores && self.short >= WORTHWHILE && self.service_ns < BRIEF_NS
     }

@@ -1,14 +1,15 @@
 //! Where kswapd is breaking copy-on-write sharing.
 //!
-//! It does so as a program would, by writing. A page of the range that has left meanwhile is a fault of kswapd's own, which would wait for
-//! room that only kswapd makes: so faults of the range are served over the limit, and no others.
+//! It does so as a program would, by writing. A page of the range that has left meanwhile is a
+//! fault of kswapd's own, which would wait for room that only kswapd makes: so faults of the range
+//! are served over the limit, and no others.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uzswap_mm::page::PageRange;
 
-/// A range of addresses. While it changes a fault may be taken for one of it that is none, or the other way round: what has to wait is tried
-/// again.
+/// A range of addresses. While it changes a fault may be taken for one of it that is none, or the
+/// other way round: what has to wait is tried again.
 #[derive(Default)]
 pub(crate) struct Unsharing {
     start: AtomicUsize,

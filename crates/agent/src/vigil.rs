@@ -1,20 +1,25 @@
 //! A core that is kept awake while faults follow each other.
 //!
-//! A program that waits for a page leaves its core idle. In a virtual machine an idle core is halted at once, and to wake it takes the
-//! hypervisor tens of microseconds: several times what the page takes. So while faults come closely ([`Spin`](crate::spin::Spin)), a
-//! thread that only runs where nobody else would (SCHED_IDLE) keeps that core from being halted; the program's thread takes its
-//! place the moment it is woken. It sleeps [`LINGER_NS`] after the last such fault, or at once while pages are unmapped ([`Vigil::leave`]).
+//! A program that waits for a page leaves its core idle. In a virtual machine an idle core is
+//! halted at once, and to wake it takes the hypervisor tens of microseconds: several times what the
+//! page takes. So while faults come closely ([`Spin`](crate::spin::Spin)), a thread that only runs
+//! where nobody else would (SCHED_IDLE) keeps that core from being halted; the program's thread
+//! takes its place the moment it is woken. It sleeps [`LINGER_NS`] after the last such fault, or at
+//! once while pages are unmapped ([`Vigil::leave`]).
 //!
-//! Waking the program from another core takes an interrupt between the two, which the hypervisor makes cost 5 us or more on both. The vigil is on
-//! the core that the program left, as a rule ([`Cores`](crate::cores::Cores)), and wakes it there for the price of a system call. So the thread that has mapped a
-//! page leaves the waking to it then:
+//! Waking the program from another core takes an interrupt between the two, which the hypervisor
+//! makes cost 5 us or more on both. The vigil is on the core that the program left, as a rule
+//! ([`Cores`](crate::cores::Cores)), and wakes it there for the price of a system call. So the
+//! thread that has mapped a page leaves the waking to it then:
 //!
 //! ```text
-//! server   copied without waking -> POSTED -> not taken within [`TAKE_SPINS`] looks? NONE again, and wakes the program itself
+//! server   copied without waking -> POSTED -> not taken within [`TAKE_SPINS`] looks?
+//!                                             NONE again, and wakes the program itself
 //! vigil                             POSTED -> TAKEN -> wakes it -> NONE
 //! ```
-//! The vigil may lose its core between TAKEN and the wake-up, for as long as others want it. To wake twice does no harm, so whoever
-//! finds an errand TAKEN, with another to post or somebody to wake itself, or before it sleeps or works for long ([`Vigil::settle`]), wakes that range too.
+//! The vigil may lose its core between TAKEN and the wake-up, for as long as others want it. To
+//! wake twice does no harm, so whoever finds an errand TAKEN, with another to post or somebody to
+//! wake itself, or before it sleeps or works for long ([`Vigil::settle`]), wakes that range too.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -38,7 +43,8 @@ const WATCH: u32 = 2;
 /// Looks at an errand before it is taken back: about a microsecond.
 const TAKE_SPINS: u32 = 60;
 
-/// An errand is a range, its first page above [`PAGES_BITS`] bits with one less than its pages, and which of these it is.
+/// An errand is a range, its first page above [`PAGES_BITS`] bits with one less than its pages, and
+/// which of these it is.
 const PAGES_BITS: u32 = 12;
 const POSTED: u64 = 1 << 63;
 const TAKEN: u64 = 1 << 62;
@@ -75,15 +81,17 @@ impl Vigil {
 
     /// A fault was served at `now`, and the next is expected soon.
     pub(crate) fn extend(&self, now: u64) {
-        // SeqCst, as in `run`: either this sees that nobody is there, or the thread sees the later end.
+        // SeqCst, as in `run`: either this sees that nobody is there, or the thread sees the later
+        // end.
         self.until.store(now + LINGER_NS, Ordering::SeqCst);
         if !self.is_there.load(Ordering::SeqCst) {
             self.mail.post(COME);
         }
     }
 
-    /// The calling thread moves pages out: a core where a thread of the process runs, and be it this one, has to be interrupted for each. Where several
-    /// threads fault there is one as a rule, vigil or not.
+    /// The calling thread moves pages out: a core where a thread of the process runs, and be it
+    /// this one, has to be interrupted for each. Where several threads fault there is one as a
+    /// rule, vigil or not.
     pub(crate) fn leave(&self) {
         CORES.note_kswapd();
         if !CORES.is_crowded() && self.until.load(Ordering::Relaxed) != 0 {
@@ -91,7 +99,8 @@ impl Vigil {
         }
     }
 
-    /// Where kswapd is not in the way: off the core where the program is followed, or that is kept awake for it, or was a moment ago.
+    /// Where kswapd is not in the way: off the core where the program is followed, or that is kept
+    /// awake for it, or was a moment ago.
     pub(crate) fn out_of_the_way(&self) -> Place {
         let is_kept = now_ns() < self.seen.load(Ordering::Relaxed) + KEEP_NS;
         let core = CORES.followed().or_else(|| is_kept.then(|| CORES.vigil()));
@@ -106,19 +115,21 @@ impl Vigil {
         self.mail.reset();
     }
 
-    /// A look at whether the thread runs, for [`wake`](Self::wake), if it is to wake whoever is waiting now. `None`: it is not there, or was not
-    /// where the program ran.
+    /// A look at whether the thread runs, for [`wake`](Self::wake), if it is to wake whoever is
+    /// waiting now. `None`: it is not there, or was not where the program ran.
     pub(crate) fn beat(&self) -> Option<u64> {
         // In any case: what it goes by is used up.
         let is_there = CORES.is_program_on_vigils() && self.is_there.load(Ordering::Relaxed);
         is_there.then(|| self.beat.load(Ordering::Relaxed))
     }
 
-    /// Have whoever waits for `range` woken, by the vigil if it has been running since `beat`, else by `wake`.
+    /// Have whoever waits for `range` woken, by the vigil if it has been running since `beat`, else
+    /// by `wake`.
     pub(crate) fn wake(&self, beat: u64, range: PageRange, wake: impl Fn(PageRange)) {
         let posted = POSTED | pack(range);
         let runs = self.beat.load(Ordering::Relaxed) != beat;
-        // Release: pairs with the vigil's Acquire. What it is about is in the page tables, and the kernel orders that.
+        // Release: pairs with the vigil's Acquire. What it is about is in the page tables, and the
+        // kernel orders that.
         let post = |from, to| {
             self.errand
                 .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
@@ -151,8 +162,8 @@ impl Vigil {
         self.mail.post(WATCH);
     }
 
-    /// Start the thread, where there is a core for it. Without it faults are slower, nothing else. `wake` wakes whoever waits for a page, `look` looks after
-    /// a fault thread that follows.
+    /// Start the thread, where there is a core for it. Without it faults are slower, nothing else.
+    /// `wake` wakes whoever waits for a page, `look` looks after a fault thread that follows.
     pub(crate) fn begin(&'static self, wake: impl Fn(PageRange) + Send + 'static, look: impl FnMut() + Send + 'static) {
         if thread::cores() > 1 {
             let _ = THREAD.spawn(c"uzswap-vigil", Descriptors::Shared, move || self.run(wake, look));

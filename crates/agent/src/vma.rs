@@ -1,8 +1,8 @@
 //! Which mappings are ours to manage.
 //!
-//! Private anonymous memory that is not executable, from 64 KiB up, and the heap. Never: stacks, shared or file mappings,
-//! huge pages, our own memory, and the page in which the first thread's list of robust futexes
-//! begins.
+//! Private anonymous memory that is not executable, from 64 KiB up, and the heap. Never: stacks,
+//! shared or file mappings, huge pages, our own memory, and the page in which the first thread's
+//! list of robust futexes begins.
 //!
 //! A thread's stack looks like any other memory in `/proc/self/maps`, and must not be managed: the
 //! kernel writes to it when the thread exits, when it can no longer wait for a fault. So the
@@ -155,7 +155,8 @@ fn scan(pager: &Pager, fds: &Fds, vmas: &[Vma]) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// Whether every change of the program's mappings has been applied as it was made: none is expected, or none is under way.
+/// Whether every change of the program's mappings has been applied as it was made: none is
+/// expected, or none is under way.
 pub(crate) fn settle(pager: &Pager) -> bool {
     pager.mm.with_changes(|changes| settle_in(pager, changes))
 }
@@ -185,8 +186,8 @@ fn is_excluded(start: usize, end: usize) -> bool {
     excluded
 }
 
-/// Take `[start, end)` under our care if it is one mapping, however small, beside managed memory. It is the turn of the thread that
-/// mapped it, which waits. False: not now.
+/// Take `[start, end)` under our care if it is one mapping, however small, beside managed memory.
+/// It is the turn of the thread that mapped it, which waits. False: not now.
 pub(crate) fn join(pager: &Pager, fds: &Fds, start: usize, end: usize) -> bool {
     if !is_still_manageable(fds, start, end) {
         return !stacks::is_changing();
@@ -201,7 +202,8 @@ pub(crate) fn join(pager: &Pager, fds: &Fds, start: usize, end: usize) -> bool {
     }
 }
 
-/// Take the mapping around a page under our care if it should be. Whether the page is managed then; `None`: not known now.
+/// Take the mapping around a page under our care if it should be. Whether the page is managed then;
+/// `None`: not known now.
 fn manage_mapping_of(pager: &Pager, fds: &Fds, page: usize) -> Option<bool> {
     let vma = fds.proc.vma_at_or_after(page).ok().flatten();
     if let Some(vma) = vma.filter(|vma| vma.start <= page && is_worth_it(vma)) {
@@ -221,10 +223,11 @@ fn is_worth_it(vma: &Vma) -> bool {
 
 /// Take `[start, end)` of `vma` under our care if it is not yet. False: not now.
 ///
-/// A mapping of which only a part is registered is two: the kernel joins them again when the rest is registered, but not if
-/// both were touched meanwhile, and the program's mremap takes one. So the ends that we register to must be the mapping's
-/// when it happens. It is our turn to change mappings: nothing is unmapped or replaced meanwhile, and whatever is mapped or
-/// grows, lies wholly in the hole behind the mapping, which is registered along with it.
+/// A mapping of which only a part is registered is two: the kernel joins them again when the rest
+/// is registered, but not if both were touched meanwhile, and the program's mremap takes one. So
+/// the ends that we register to must be the mapping's when it happens. It is our turn to change
+/// mappings: nothing is unmapped or replaced meanwhile, and whatever is mapped or grows, lies
+/// wholly in the hole behind the mapping, which is registered along with it.
 fn manage(pager: &Pager, fds: &Fds, vma: &Vma, start: usize, end: usize) -> bool {
     let range = PageRange::of_bytes(start, end);
     if pager.mm.with_changes(|changes| changes.gaps(range).is_empty()) {
@@ -244,23 +247,25 @@ fn manage(pager: &Pager, fds: &Fds, vma: &Vma, start: usize, end: usize) -> bool
     register_and_adopt(pager, fds, range, hole_end)
 }
 
-/// Register `range`, look at it again, adopt its pages. All of it under the engine's lock, so that no event is read or applied
-/// in between. False: not now.
+/// Register `range`, look at it again, adopt its pages. All of it under the engine's lock, so that
+/// no event is read or applied in between. False: not now.
 ///
-/// Reclaim must never move pages out of a mapping that is not registered (they would read as zeros), so all of this has to
-/// hold before a page gets a word:
+/// Reclaim must never move pages out of a mapping that is not registered (they would read as
+/// zeros), so all of this has to hold before a page gets a word:
 /// 1. `register` of exactly the range succeeded: mappings that lay in it then are registered;
-/// 2. one mapping covers the range now. If it is not one of those of 1, they were unmapped meanwhile,
-///    and that event waits to be read, since we hold the lock under which events are read;
+/// 2. one mapping covers the range now. If it is not one of those of 1, they were unmapped
+///    meanwhile, and that event waits to be read, since we hold the lock under which events are
+///    read;
 /// 3. no event waits (`is_changing`): so it is one of those of 1.
 ///
 /// Two things are deliberately not done here:
-/// 1. A range that turns out to have changed is not unregistered again. It may have been moved here, with pages that
-///    are swapped out, by an mremap whose event waits to be read. Registered but unmanaged memory is harmless: a
-///    missing page of it gets zeros, and nothing of it is ever reclaimed.
-/// 2. Pages of managed ranges that have no word are not adopted, though MADV_FREE leaves such pages. They
-///    may be about to be dropped by a madvise whose event was applied already; reclaiming one now
-///    would bring its old contents back.
+/// 1. A range that turns out to have changed is not unregistered again. It may have been moved
+///    here, with pages that are swapped out, by an mremap whose event waits to be read. Registered
+///    but unmanaged memory is harmless: a missing page of it gets zeros, and nothing of it is ever
+///    reclaimed.
+/// 2. Pages of managed ranges that have no word are not adopted, though MADV_FREE leaves such
+///    pages. They may be about to be dropped by a madvise whose event was applied already;
+///    reclaiming one now would bring its old contents back.
 fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usize) -> bool {
     let (start, end) = (range.start.addr(), range.end.addr());
     let mut adopted = 0;
@@ -287,10 +292,12 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
     is_settled
 }
 
-/// Have writes to protected pages reported of all that is managed, and of all that will be. False: not now.
+/// Have writes to protected pages reported of all that is managed, and of all that will be. False:
+/// not now.
 ///
-/// Mappings are registered whole: two halves registered for different things would be two for mremap. It is our turn to change mappings, so none is
-/// joined or moved meanwhile. What raw system calls change, and what refuses, stays as it is: pages cannot be protected there.
+/// Mappings are registered whole: two halves registered for different things would be two for
+/// mremap. It is our turn to change mappings, so none is joined or moved meanwhile. What raw system
+/// calls change, and what refuses, stays as it is: pages cannot be protected there.
 pub(crate) fn watch_writes(pager: &Pager, fds: &Fds) -> bool {
     let Some(_turn) = hook::InOrder::attempt() else {
         return false;
@@ -323,8 +330,9 @@ fn present_pages(fds: &Fds, start: usize, end: usize) -> Vec<PageRange> {
     present
 }
 
-/// In a forked child: register every managed range anew and find out which pages are mapped, whatever their words say.
-/// False: a range cannot be registered, so what it has swapped out could not be given back.
+/// In a forked child: register every managed range anew and find out which pages are mapped,
+/// whatever their words say. False: a range cannot be registered, so what it has swapped out could
+/// not be given back.
 pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
     pager.mm.managed().into_iter().all(|range| {
         let mut at = range.start.addr();
@@ -335,8 +343,8 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
             let (start, end) = vma.map_or((range.end.addr(), range.end.addr()), |vma| {
                 (vma.start.clamp(at, range.end.addr()), vma.end.min(range.end.addr()))
             });
-            // What the child did not inherit (MADV_DONTFORK) has no contents; something of ours may lie there by now. Managed memory
-            // may have become executable since.
+            // What the child did not inherit (MADV_DONTFORK) has no contents; something of ours may
+            // lie there by now. Managed memory may have become executable since.
             let is_ours = vma.is_some_and(|vma| !vma.is_private_anonymous()) || is_excluded(start, end);
             let is_gone = start >= end || is_ours;
             let gone = if is_gone { at..end.max(start) } else { at..start };
@@ -349,7 +357,8 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
                 at = end.max(start);
                 continue;
             }
-            // The whole mapping if possible: a registered part would split it, of which mremap would move one.
+            // The whole mapping if possible: a registered part would split it, of which mremap
+            // would move one.
             let whole = vma
                 .filter(|vma| !is_excluded(vma.start, vma.end))
                 .map_or((start, end), |vma| (vma.start, vma.end));

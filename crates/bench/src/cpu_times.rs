@@ -1,4 +1,5 @@
-//! Processor time of this process, of its children, as getrusage(2) has it, and of others, from /proc/PID/stat.
+//! Processor time of this process, of its children, as getrusage(2) has it, and of others, from
+//! /proc/PID/stat.
 
 use crate::Failure;
 
@@ -49,7 +50,8 @@ fn read(field: usize) -> Result<CpuTimes, Failure> {
     parse(&text, field).ok_or_else(|| Failure::new(format!("/proc/self/stat: cannot read '{}'", text.trim_end())))
 }
 
-/// The name of a program may have spaces and parentheses, so fields are counted from the last one on.
+/// The name of a program may have spaces and parentheses, so fields are counted from the last one
+/// on.
 fn parse(text: &str, field: usize) -> Option<CpuTimes> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let seconds = |i: usize| Some(fields.get(i)?.parse::<u64>().ok()? as f64 / TICKS);

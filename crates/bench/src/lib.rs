@@ -1,5 +1,6 @@
-//! Benchmarks: whole programs against no limit, the kernel's zswap and zram ([`compare`](run_compare), which is also
-//! `uzswap bench`), and tables of parts. Nothing here is a test; docs/benchmarks.md says how to run each.
+//! Benchmarks: whole programs against no limit, the kernel's zswap and zram
+//! ([`compare`](run_compare), which is also `uzswap bench`), and tables of parts. Nothing here is a
+//! test; docs/benchmarks.md says how to run each.
 
 #![forbid(unsafe_code)]
 

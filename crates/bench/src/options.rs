@@ -23,7 +23,8 @@ impl Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Bench {
-    /// Programs without a limit, under the kernel's zswap, under zram and under uzswap, at equal memory
+    /// Programs without a limit, under the kernel's zswap, under zram and under uzswap, at equal
+    /// memory
     Compare(Compare),
     /// zsmalloc, zbud and z3fold: time, latency and density
     Allocators(Allocators),
@@ -58,10 +59,12 @@ pub struct Compare {
     /// Where report.html, report.json and report.txt go
     #[arg(long, value_name = "DIR", default_value = "uzswap-bench-report")]
     pub(crate) out: PathBuf,
-    /// Where the small records of full runs are kept, which this one is compared with and added to, if it is there
+    /// Where the small records of full runs are kept, which this one is compared with and added to,
+    /// if it is there
     #[arg(long, value_name = "DIR", default_value = "bench/results")]
     pub(crate) records: PathBuf,
-    /// For the swap files, sources and dumps, on a disk with 6 GiB to spare [default: $TMPDIR or /var/tmp]
+    /// For the swap files, sources and dumps, on a disk with 6 GiB to spare [default: $TMPDIR or
+    /// /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub(crate) work: Option<PathBuf>,
     /// Compressor of the kernel's zswap, the first that it has
@@ -103,7 +106,8 @@ pub(crate) struct Steps {
 
 #[derive(Args)]
 pub(crate) struct Policy {
-    /// Recorded traces instead of generated ones: a page number a line, decimal, or hexadecimal with 0x
+    /// Recorded traces instead of generated ones: a page number a line, decimal, or hexadecimal
+    /// with 0x
     #[arg(long, value_name = "FILE,...", value_delimiter = ',')]
     pub(crate) trace: Vec<PathBuf>,
     /// Pages that may be resident, in percent of those that a trace touches

@@ -39,7 +39,8 @@ impl Samples {
         (squares / self.0.len() as f64).sqrt()
     }
 
-    /// How many lie more than one and a half times the distance of the quartiles outside of these (Tukey).
+    /// How many lie more than one and a half times the distance of the quartiles outside of these
+    /// (Tukey).
     pub(crate) fn outliers(&self) -> usize {
         let quartile = |share: f64| self.0[((self.0.len() - 1) as f64 * share).round() as usize];
         let (low, high) = (quartile(0.25), quartile(0.75));
@@ -65,7 +66,8 @@ impl FromIterator<f64> for Samples {
     }
 }
 
-/// By how many percent `after` is more than `before`, as `+12.3%`; nothing where nothing was before.
+/// By how many percent `after` is more than `before`, as `+12.3%`; nothing where nothing was
+/// before.
 pub(crate) fn change(before: f64, after: f64) -> String {
     if before == 0.0 {
         return String::new();

@@ -1,5 +1,6 @@
-//! Single steps of the engine over a simulated machine: what a page costs when no system call is made. Sampled as Criterion does: a
-//! warm-up, then batches, of which the median and the spread are printed and outliers counted.
+//! Single steps of the engine over a simulated machine: what a page costs when no system call is
+//! made. Sampled as Criterion does: a warm-up, then batches, of which the median and the spread are
+//! printed and outliers counted.
 
 use std::time::{Duration, Instant};
 

@@ -183,7 +183,8 @@ fn put(dir: &Path, path: &Path) -> Result<(), Failure> {
         })
 }
 
-/// In pieces: every start of a program waits for this, and fresh memory for all of it costs more than the comparison.
+/// In pieces: every start of a program waits for this, and fresh memory for all of it costs more
+/// than the comparison.
 fn is_intact(path: &Path) -> bool {
     let holds_image = || {
         let mut file = fs::File::open(path)?;

@@ -1,4 +1,5 @@
-//! `uzswap demo`: a real child process with a gigabyte of data in a quarter of that, every byte checked.
+//! `uzswap demo`: a real child process with a gigabyte of data in a quarter of that, every byte
+//! checked.
 
 use std::io::Write;
 use std::path::Path;
@@ -51,7 +52,8 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
         limit,
         &serde_json::from_str(&text).unwrap_or(Value::Null),
     )?;
-    // The peak is of all resident memory, mapped files included; the limit is about anonymous memory.
+    // The peak is of all resident memory, mapped files included; the limit is about anonymous
+    // memory.
     Ok(u8::from(managed.peak > limit.0 + limit.0 / 20))
 }
 

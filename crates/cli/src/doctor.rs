@@ -164,7 +164,8 @@ fn needed() -> Vec<Check> {
     checks
 }
 
-/// Refuse early and clearly what every process of the group would stumble over. `copies`: pages are not to be moved.
+/// Refuse early and clearly what every process of the group would stumble over. `copies`: pages are
+/// not to be moved.
 pub(crate) fn check_machine(copies: bool) -> Result<(), Failure> {
     Userfaultfd::look(copies)
         .needed()

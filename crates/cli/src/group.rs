@@ -141,8 +141,9 @@ pub(crate) fn running() -> Result<Vec<OpenGroup>, Failure> {
     Ok(alive)
 }
 
-/// Held while group files are made and removed: from its creation until its launcher has the lease a group looks like one that has
-/// ended, and what has one name now may have been another a moment ago.
+/// Held while group files are made and removed: from its creation until its launcher has the lease
+/// a group looks like one that has ended, and what has one name now may have been another a moment
+/// ago.
 fn lock_names() -> Result<File, Failure> {
     let path = runtime_dir()?.join("groups.lock");
     let failure = |e| Failure::new(format!("{}: {e}", path.display()));

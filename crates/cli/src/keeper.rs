@@ -1,4 +1,5 @@
-//! The launcher keeps the userfaultfds of its group's processes until they are gone (`uzswap_sys::keep` says why).
+//! The launcher keeps the userfaultfds of its group's processes until they are gone
+//! (`uzswap_sys::keep` says why).
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ pub(crate) fn path(group: &Path) -> PathBuf {
 /// A keeper for the group. It needs three descriptors for each process of it.
 ///
 /// # Errors
-/// The path is too long for a socket (108 bytes), or its filesystem has none. Everything else works without.
+/// The path is too long for a socket (108 bytes), or its filesystem has none. Everything else works
+/// without.
 pub(crate) fn bind(group: &Path) -> Result<Keeper, Failure> {
     let path = path(group);
     // Left by a group of that name which ended by a signal.

@@ -39,7 +39,8 @@ pub(crate) enum Command {
     Doctor,
     /// Run a program with a gigabyte of data in a quarter of that and check every byte
     Demo(DemoOptions),
-    /// Compare with no limit, the kernel's zswap and zram at equal memory: tables, JSON and a page of plots
+    /// Compare with no limit, the kernel's zswap and zram at equal memory: tables, JSON and a page
+    /// of plots
     Bench(Box<uzswap_bench::Compare>),
     /// What the benchmark runs
     #[command(hide = true, disable_help_flag = true)]
@@ -56,16 +57,20 @@ pub(crate) struct RunOptions {
     /// Reclaim starts here [default: just under memory-max]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_high: Option<Size>,
-    /// Compressor and level: words (twice as fast as lz4 on pages of heaps; others are lz4's), lz4, zstd, zstd-dict (with a dictionary of the program's own pages) or deflate; with -parallel behind the name a batch is spread over the cores
+    /// Compressor and level: words (twice as fast as lz4 on pages of heaps; others are lz4's), lz4,
+    /// zstd, zstd-dict (with a dictionary of the program's own pages) or deflate; with -parallel
+    /// behind the name a batch is spread over the cores
     #[arg(long, value_name = "NAME[:LVL]", default_value_t = defaults::POOL.compressor, value_parser = compressor)]
     pub(crate) compressor: Compressor,
-    /// Compress pages that were not needed for 5 seconds again, with this, at 8 % of a core at most; or 'none'
+    /// Compress pages that were not needed for 5 seconds again, with this, at 8 % of a core at
+    /// most; or 'none'
     #[arg(long, value_name = "NAME[:LVL]|none", default_value_t = Recompress(defaults::RECOMPRESS), value_parser = recompress)]
     pub(crate) recompress: Recompress,
     /// Pool allocator: zsmalloc, zbud or z3fold
     #[arg(long, value_name = "NAME", default_value_t = defaults::POOL.zpool, value_parser = zpool)]
     pub(crate) zpool: ZpoolType,
-    /// Largest share of memory-max that the compressed pool may take [default: 50; 100 without a swap file]
+    /// Largest share of memory-max that the compressed pool may take [default: 50; 100 without a
+    /// swap file]
     #[arg(long, value_name = "N", value_parser = percent)]
     pub(crate) max_pool_percent: Option<u64>,
     /// Share of the pool limit to which a full pool is drained before it takes more
@@ -86,34 +91,43 @@ pub(crate) struct RunOptions {
     /// What goes into the swap file: pages as they are compressed, or plain
     #[arg(long, value_name = "compressed|plain", value_enum, default_value_t = SwapFormat::DEFAULT)]
     pub(crate) swap_format: SwapFormat,
-    /// Whether what goes into the swap file is encrypted, with a key that is nowhere but in the processes' memory
+    /// Whether what goes into the swap file is encrypted, with a key that is nowhere but in the
+    /// processes' memory
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::SWAP_ENCRYPTED))]
     pub(crate) encrypt: OnOff,
     /// Write compressed pages that stay cold back under pressure, before the pool is full
     #[arg(long)]
     pub(crate) shrinker: bool,
-    /// Whether the coldest of the pool goes to the swap file when pages are faulted soon after they were stored
+    /// Whether the coldest of the pool goes to the swap file when pages are faulted soon after they
+    /// were stored
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::BALANCE))]
     pub(crate) balance: OnOff,
-    /// Whether stored copies are kept of pages that were loaded and are expected to leave again, unwritten
+    /// Whether stored copies are kept of pages that were loaded and are expected to leave again,
+    /// unwritten
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::SWAP_CACHE))]
     pub(crate) swap_cache: OnOff,
-    /// How large folios leave: whole, split into pages first, or direct to the swap file without zswap
+    /// How large folios leave: whole, split into pages first, or direct to the swap file without
+    /// zswap
     #[arg(long, value_name = "whole|split|direct", default_value = defaults::SWAP_OUT.name(), value_parser = swap_out)]
     pub(crate) swapout: SwapOut,
-    /// How pages leave the program's memory: moved (Linux 6.8), or copied as on Linux 5.7 to 6.7; auto: moved if they can be
+    /// How pages leave the program's memory: moved (Linux 6.8), or copied as on Linux 5.7 to 6.7;
+    /// auto: moved if they can be
     #[arg(long, value_name = "auto|copy", value_enum, default_value_t = Isolate::Auto, env = "UZSWAP_ISOLATE")]
     pub(crate) isolate: Isolate,
-    /// Background compression threads of each process [default: the cores beyond the second, 4 at most]
+    /// Background compression threads of each process [default: the cores beyond the second, 4 at
+    /// most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=defaults::KCOMPRESSD_MAX))]
     pub(crate) kcompressd: Option<u64>,
-    /// Threads of each process that serve faults, where several threads of it fault or a fault brings much [default: one, and one for every two cores, 4 at most]
+    /// Threads of each process that serve faults, where several threads of it fault or a fault
+    /// brings much [default: one, and one for every two cores, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=defaults::FAULT_THREADS_MAX))]
     pub(crate) fault_threads: Option<u64>,
-    /// Whether threads keep cores awake while faults follow each other closely or the swap file is read; auto: unless the container has a processor quota
+    /// Whether threads keep cores awake while faults follow each other closely or the swap file is
+    /// read; auto: unless the container has a processor quota
     #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Spin::Auto)]
     pub(crate) spin: Spin,
-    /// Largest folio: the most memory that one fault maps [default: a 512th of --memory-max, 512K at most]
+    /// Largest folio: the most memory that one fault maps [default: a 512th of --memory-max, 512K
+    /// at most]
     #[arg(long, value_name = "SIZE", value_parser = folio)]
     pub(crate) folio_max: Option<u64>,
     /// Pages compressed at a time
@@ -125,7 +139,8 @@ pub(crate) struct RunOptions {
     /// For tests: of 1000 steps of the machine under the engine, make so many fail
     #[arg(long, value_name = "N", hide = true, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=500))]
     pub(crate) fail_per_mille: u64,
-    /// For tests: what fails, names separated by commas [default: all after which nothing may be lost]
+    /// For tests: what fails, names separated by commas [default: all after which nothing may be
+    /// lost]
     #[arg(long, value_name = "LIST", hide = true, default_value = "harmless", value_parser = fail_kinds)]
     pub(crate) fail_kinds: u64,
     /// Name of the group

@@ -1,8 +1,10 @@
-//! Whether processor time is rationed here: `cpu.max` of control groups version 2, `cpu.cfs_quota_us` of version 1.
+//! Whether processor time is rationed here: `cpu.max` of control groups version 2,
+//! `cpu.cfs_quota_us` of version 1.
 
 use std::path::{Path, PathBuf};
 
-/// Whether this process's control group, or one above it, has a quota. What cannot be read has none.
+/// Whether this process's control group, or one above it, has a quota. What cannot be read has
+/// none.
 pub(crate) fn is_set() -> bool {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     groups.lines().filter_map(places).any(|(files, group)| {
@@ -12,7 +14,8 @@ pub(crate) fn is_set() -> bool {
     })
 }
 
-/// The files that a line of /proc/self/cgroup is about, each with the directory that the group is to be looked for in.
+/// The files that a line of /proc/self/cgroup is about, each with the directory that the group is
+/// to be looked for in.
 fn places(line: &str) -> Option<(Vec<(PathBuf, &'static str)>, &Path)> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, group) = (fields.next()?, fields.next()?);

@@ -1,5 +1,6 @@
-//! `uzswap reclaim`: memory.reclaim for a group. The request is a number of bytes in the group file, from which the processes'
-//! reclaim threads take pieces; it is over when nobody is at work on it and nothing more comes of it.
+//! `uzswap reclaim`: memory.reclaim for a group. The request is a number of bytes in the group
+//! file, from which the processes' reclaim threads take pieces; it is over when nobody is at work
+//! on it and nothing more comes of it.
 
 use std::time::{Duration, Instant};
 

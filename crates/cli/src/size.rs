@@ -1,4 +1,5 @@
-//! Sizes as cgroup files take them: a number of bytes, or with a binary suffix K, M, G, T, or `max`.
+//! Sizes as cgroup files take them: a number of bytes, or with a binary suffix K, M, G, T, or
+//! `max`.
 
 /// A number of bytes; `u64::MAX` is `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

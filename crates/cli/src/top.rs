@@ -60,7 +60,8 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
     }
 }
 
-/// One look at all groups. Rates are since the look before; none of a group that was not there then.
+/// One look at all groups. Rates are since the look before; none of a group that was not there
+/// then.
 fn page(groups: &[OpenGroup], before: &HashMap<String, Sample>, seconds: f64) -> String {
     let mut text = format!(
         "{:<20} {:>8} {:>8} {:>8} {:>8} {:>6} {:>8}",

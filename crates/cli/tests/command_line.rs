@@ -28,7 +28,8 @@ fn nothing_is_printed_into_the_output_of_the_command() {
     assert_eq!(run.stdout(), "a b|--memory-max||");
 }
 
-/// Until its launcher has its lease a group looks like one that has ended, and whoever lists groups removes those.
+/// Until its launcher has its lease a group looks like one that has ended, and whoever lists groups
+/// removes those.
 #[test]
 fn a_group_that_begins_is_not_taken_for_one_that_has_ended() {
     if !can_manage() {

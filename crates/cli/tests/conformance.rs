@@ -1,6 +1,7 @@
-//! The kernel's zswap selftests (tools/testing/selftests/cgroup/test_zswap.c) on our limits and counters, with real
-//! processes. Each test has the name of the kernel's. Left out: test_no_kmem_bypass and test_swap_tiers, which are
-//! about things that a process has not; child cgroups, which groups do not have.
+//! The kernel's zswap selftests (tools/testing/selftests/cgroup/test_zswap.c) on our limits and
+//! counters, with real processes. Each test has the name of the kernel's. Left out:
+//! test_no_kmem_bypass and test_swap_tiers, which are about things that a process has not; child
+//! cgroups, which groups do not have.
 
 mod common;
 
@@ -96,7 +97,8 @@ fn zswap_writeback_enabled() {
     held.finish();
 }
 
-/// The same with writeback forbidden: what zswap may hold is full, so reclaim fails, and nothing is written.
+/// The same with writeback forbidden: what zswap may hold is full, so reclaim fails, and nothing is
+/// written.
 #[test]
 fn zswap_writeback_disabled() {
     if !can_manage() {
@@ -111,7 +113,8 @@ fn zswap_writeback_disabled() {
     assert_eq!((run.count("zswpwb"), run.count("pswpout")), (0, 0));
 }
 
-/// The limits of pool and device are the group's, not each process's (there: of a control group with several processes).
+/// The limits of pool and device are the group's, not each process's (there: of a control group
+/// with several processes).
 #[test]
 fn limits_hold_for_all_processes_together() {
     if !can_manage() {

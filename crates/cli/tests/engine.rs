@@ -1,4 +1,5 @@
-//! The engine's mechanisms on real processes, one test each: what it must do is seen in the data and in the counters.
+//! The engine's mechanisms on real processes, one test each: what it must do is seen in the data
+//! and in the counters.
 
 mod common;
 
@@ -269,7 +270,8 @@ fn the_shrinker_writes_back_early() {
     assert_eq!(run.count("pool_limit_hit"), 0);
 }
 
-/// A sample of the program's own pages makes the dictionary; what was stored before and after is read back, also by children.
+/// A sample of the program's own pages makes the dictionary; what was stored before and after is
+/// read back, also by children.
 #[test]
 fn pages_are_compressed_with_a_dictionary_of_their_own() {
     if !can_manage() {

@@ -1,4 +1,5 @@
-//! Everything on real processes once more, on the path for kernels that cannot move pages (Linux 5.7 to 6.7).
+//! Everything on real processes once more, on the path for kernels that cannot move pages (Linux
+//! 5.7 to 6.7).
 
 #![allow(clippy::duplicate_mod, reason = "each file brings what it shares with the others")]
 

@@ -1,4 +1,5 @@
-//! Failures that can be made to happen, by name: for tests of real processes (`uzswap run --fail-kinds`).
+//! Failures that can be made to happen, by name: for tests of real processes (`uzswap run
+//! --fail-kinds`).
 
 macro_rules! kinds {
     ($($variant:ident $name:literal $doc:literal,)*) => {

@@ -3,8 +3,8 @@
 //! Each process learns its part of what it shares by a look of its own, at its own time. What a
 //! look changes counts when all relatives have looked: who found more of it his own takes it first,
 //! then the others give theirs up. What both are to be charged for meanwhile is left out of the
-//! taker's charge ([`Field::Twice`]). So the charges of all are what they were, and so is their sum:
-//! a new child's part is its parent's, a dead one's stays.
+//! taker's charge ([`Field::Twice`]). So the charges of all are what they were, and so is their
+//! sum: a new child's part is its parent's, a dead one's stays.
 
 use core::sync::atomic::Ordering;
 

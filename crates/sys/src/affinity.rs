@@ -44,8 +44,9 @@ impl Affinity {
         self.place = None;
     }
 
-    /// Run at `place`, of where thread `like` may. That thread has no place of its own, so what is set for all from outside (taskset,
-    /// cpusets) holds here too, as of the last call with another place. False: that is not allowed, and this thread stays where it was.
+    /// Run at `place`, of where thread `like` may. That thread has no place of its own, so what is
+    /// set for all from outside (taskset, cpusets) holds here too, as of the last call with another
+    /// place. False: that is not allowed, and this thread stays where it was.
     pub fn take(&mut self, place: Place, like: i32) -> bool {
         if self.place == Some(place) || self.refused == Some(place) {
             return self.place == Some(place);
@@ -59,7 +60,8 @@ impl Affinity {
     }
 }
 
-/// Have another thread run at `place`, of where thread `like` may, whatever place it took; at once, if it is not there and would run.
+/// Have another thread run at `place`, of where thread `like` may, whatever place it took; at once,
+/// if it is not there and would run.
 pub fn put(thread: i32, place: Place, like: i32) {
     if is_filtered() {
         return;

@@ -1,7 +1,9 @@
 //! Reads whose end can be looked for instead of slept for (`io_submit`; fs/aio.c).
 //!
-//! Completions appear in a ring that the kernel maps into the process, so to look costs no system call. They are taken out of it by hand as well, which the
-//! kernel provides for: a read is over when its completion is seen, and not before, and that must not depend on a call that a filter may refuse by then.
+//! Completions appear in a ring that the kernel maps into the process, so to look costs no system
+//! call. They are taken out of it by hand as well, which the kernel provides for: a read is over
+//! when its completion is seen, and not before, and that must not depend on a call that a filter
+//! may refuse by then.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -57,9 +59,11 @@ struct Ring {
 
 const MAGIC: u32 = 0xa10a_10a1;
 
-/// A context for one read at a time. It lives as long as the process, whose end it delays by tens of milliseconds: the kernel waits for an RCU grace period.
+/// A context for one read at a time. It lives as long as the process, whose end it delays by tens
+/// of milliseconds: the kernel waits for an RCU grace period.
 ///
-/// One word says whether it is there, so that a process that is forked meanwhile has either none or one to [`abandon`](Self::abandon).
+/// One word says whether it is there, so that a process that is forked meanwhile has either none or
+/// one to [`abandon`](Self::abandon).
 #[derive(Default)]
 pub struct Aio {
     /// The address of its ring, which is also its number. 0: not made.
@@ -89,8 +93,8 @@ impl Aio {
     /// Make it, if it is not.
     ///
     /// # Errors
-    /// EAGAIN where the system has no more of them (fs.aio-max-nr), ENOSYS, EPERM where a filter decides which system calls there are, ENOTSUP for a ring
-    /// that is of another kind.
+    /// EAGAIN where the system has no more of them (fs.aio-max-nr), ENOSYS, EPERM where a filter
+    /// decides which system calls there are, ENOTSUP for a ring that is of another kind.
     pub fn make(&mut self) -> Result<()> {
         if self.is_made() {
             return Ok(());
@@ -117,14 +121,17 @@ impl Aio {
 
     /// Of a context that is made.
     fn ring(&self) -> &Ring {
-        // SAFETY: mapped and aligned to a page since io_setup, until `abandon`. What the kernel writes later are the atomics and the events.
+        // SAFETY: mapped and aligned to a page since io_setup, until `abandon`. What the kernel
+        // writes later are the atomics and the events.
         unsafe { &*(self.number() as *const Ring) }
     }
 
-    /// Read into `bytes` from `offset` of `file`, looking for the end while `looks`, then sleeping. How many bytes.
+    /// Read into `bytes` from `offset` of `file`, looking for the end while `looks`, then sleeping.
+    /// How many bytes.
     ///
     /// # Errors
-    /// What `io_submit` answers, nothing was read then; EPERM where a filter came meanwhile, EINVAL where it is not made; what the read itself does.
+    /// What `io_submit` answers, nothing was read then; EPERM where a filter came meanwhile, EINVAL
+    /// where it is not made; what the read itself does.
     pub fn read_at(
         &mut self,
         file: &File,
@@ -148,7 +155,8 @@ impl Aio {
         };
         let iocbs = [&raw mut iocb];
         let submit = raw::__NR_io_submit as usize;
-        // SAFETY: the kernel reads one iocb, and writes its key back, until the call returns; it writes to `bytes` until its completion is seen, which `wait` below is there for.
+        // SAFETY: the kernel reads one iocb, and writes its key back, until the call returns; it
+        // writes to `bytes` until its completion is seen, which `wait` below is there for.
         match unsafe { syscall(submit, [self.number(), 1, iocbs.as_ptr() as usize, 0, 0, 0])? } {
             1 => {}
             _ => return Err(Errno::AGAIN),

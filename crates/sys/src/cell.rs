@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 /// A pointer to a leaked value. Replacing leaks the old one too: readers may hold it for ever.
 pub struct Leaked<T>(AtomicPtr<T>, PhantomData<T>);
 
-// SAFETY: it hands out `&'static T` to any thread, which T: Sync allows, and takes values from any, which Send does.
+// SAFETY: it hands out `&'static T` to any thread, which T: Sync allows, and takes values from any,
+// which Send does.
 unsafe impl<T: Send + Sync> Sync for Leaked<T> {}
 
 impl<T> Leaked<T> {
@@ -18,7 +19,8 @@ impl<T> Leaked<T> {
 
     /// The value, if one was set.
     pub fn get(&self) -> Option<&'static T> {
-        // SAFETY: either null or from Box::leak in `set`, never freed. Acquire pairs with the Release there.
+        // SAFETY: either null or from Box::leak in `set`, never freed. Acquire pairs with the
+        // Release there.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 

@@ -1,10 +1,14 @@
-//! A crew: threads that help one thread at a time with a row of equal pieces of work, such as the pages of a batch.
+//! A crew: threads that help one thread at a time with a row of equal pieces of work, such as the
+//! pages of a batch.
 //!
-//! The caller rings the bell, works itself, and is done when every piece is. Whoever hears the bell in time takes
-//! pieces too; who hears it late finds the job closed, so the caller never waits for a helper that has not begun.
+//! The caller rings the bell, works itself, and is done when every piece is. Whoever hears the bell
+//! in time takes pieces too; who hears it late finds the job closed, so the caller never waits for
+//! a helper that has not begun.
 //! ```text
-//! caller   publish the job -> state OPEN -> bell -> take pieces until none is left -> close -> wait for state 0
-//! helper   bell -> state OPEN? count itself in -> take pieces -> count itself out (the last one out wakes the caller)
+//! caller   publish the job -> state OPEN -> bell -> take pieces until none is left -> close
+//!          -> wait for state 0
+//! helper   bell -> state OPEN? count itself in -> take pieces -> count itself out
+//!          (the last one out wakes the caller)
 //! ```
 //! A second caller while one is at work does all its pieces itself.
 
@@ -56,7 +60,8 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// A crew without helpers, for jobs that are worth a wake-up. Each helper does `prepare` when it begins.
+    /// A crew without helpers, for jobs that are worth a wake-up. Each helper does `prepare` when
+    /// it begins.
     pub const fn new(name: &'static CStr, prepare: fn()) -> Self {
         Self {
             name,
@@ -71,7 +76,8 @@ impl Crew {
         }
     }
 
-    /// Jobs are shorter than a wake-up and follow each other: helper and caller look for each other for so long before they sleep.
+    /// Jobs are shorter than a wake-up and follow each other: helper and caller look for each other
+    /// for so long before they sleep.
     pub fn set_spin(&self, ns: u64) {
         self.spin_ns.store(ns, Ordering::Relaxed);
     }
@@ -81,7 +87,8 @@ impl Crew {
         self.helpers.load(Ordering::Acquire)
     }
 
-    /// Have at least `helpers` helpers, or as many as there may be. Called by one thread, which lends them its descriptors.
+    /// Have at least `helpers` helpers, or as many as there may be. Called by one thread, which
+    /// lends them its descriptors.
     pub fn grow(&'static self, helpers: usize) {
         let have = self.helpers.load(Ordering::Relaxed);
         for thread in &self.threads[have..helpers.clamp(have, HELPERS_MAX)] {
@@ -116,14 +123,16 @@ impl Crew {
         unsafe impl<L: Send> Sync for Lanes<L> {}
         impl<L> Lanes<L> {
             fn at(&self, i: usize) -> *mut L {
-                // SAFETY: `i` is below the length of the slice that the pointer was made from: see the callers.
+                // SAFETY: `i` is below the length of the slice that the pointer was made from: see
+                // the callers.
                 unsafe { self.0.add(i) }
             }
         }
         let (base, pieces) = (Lanes(lanes.as_mut_ptr()), lanes.len());
         let piece = |i: usize| {
-            // SAFETY: `Job::work` calls this once for each i below `pieces`, so no two references to one lane exist; the
-            // slice stays exclusively borrowed until `run` returns, after which nobody calls it.
+            // SAFETY: `Job::work` calls this once for each i below `pieces`, so no two references
+            // to one lane exist; the slice stays exclusively borrowed until `run` returns, after
+            // which nobody calls it.
             work(unsafe { &mut *base.at(i) });
         };
         let is_alone = pieces < 2 || self.helpers.load(Ordering::Relaxed) == 0;
@@ -147,7 +156,8 @@ impl Crew {
         self.bell.fetch_add(1, Ordering::Release);
         futex::wake(&self.bell, job.pieces as u32 - 1, false);
         job.work();
-        // Acquire, here and below: what the helpers wrote is seen by the caller (pairs with `help`).
+        // Acquire, here and below: what the helpers wrote is seen by the caller (pairs with
+        // `help`).
         let mut left = self.state.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN;
         while left != 0 {
             self.wait_while(&self.state, left);
@@ -188,7 +198,8 @@ impl Crew {
             {
                 continue;
             }
-            // SAFETY: counted in while the job was open, so `run` waits for us before the job leaves its stack.
+            // SAFETY: counted in while the job was open, so `run` waits for us before the job
+            // leaves its stack.
             unsafe { &*self.job.load(Ordering::Relaxed) }.work();
             if self.state.fetch_sub(1, Ordering::Release) == 1 {
                 futex::wake(&self.state, 1, false);
@@ -203,7 +214,8 @@ mod test {
 
     use super::*;
 
-    /// With threads of std for helpers: those of [`ThreadMemory`] are made by a system call that Miri does not know.
+    /// With threads of std for helpers: those of [`ThreadMemory`] are made by a system call that
+    /// Miri does not know.
     #[test]
     fn each_piece_is_done_once_and_before_the_call_returns() {
         const ROUNDS: u64 = if cfg!(miri) { 25 } else { 5_000 };

@@ -45,9 +45,11 @@ impl AlignedBuf {
 pub struct File(OwnedFd);
 
 impl File {
-    /// Create a nameless file of mode 0600 in the directory `dir`, for direct I/O where the filesystem has it.
+    /// Create a nameless file of mode 0600 in the directory `dir`, for direct I/O where the
+    /// filesystem has it.
     ///
-    /// It has no name from the start where O_TMPFILE works, and for the moment between two calls elsewhere.
+    /// It has no name from the start where O_TMPFILE works, and for the moment between two calls
+    /// elsewhere.
     ///
     /// # Errors
     /// What `open` answers: ENOENT, EACCES, EROFS, ENOSPC, ...
@@ -87,7 +89,8 @@ impl File {
         Ok(Self(fd))
     }
 
-    /// Open what `/proc/<pid>/task/<tid>/fd/<n>` stands for, for reading: a forked child's way to its parent's swap file.
+    /// Open what `/proc/<pid>/task/<tid>/fd/<n>` stands for, for reading: a forked child's way to
+    /// its parent's swap file.
     ///
     /// # Errors
     /// What `open` answers; EACCES when the other process may not be inspected.
@@ -100,12 +103,14 @@ impl File {
         }
     }
 
-    /// Hold a shared lock on byte `byte` for as long as this file is open: whoever made the file can tell.
+    /// Hold a shared lock on byte `byte` for as long as this file is open: whoever made the file
+    /// can tell.
     pub fn lock_shared(&self, byte: u64) -> bool {
         ofd_try_lock(self.0.as_fd(), byte as i64, Lock::Shared).unwrap_or(false)
     }
 
-    /// Whether another open of this file holds a lock on `byte`. An error reads as yes: the careful answer.
+    /// Whether another open of this file holds a lock on `byte`. An error reads as yes: the careful
+    /// answer.
     pub fn is_locked(&self, byte: u64) -> bool {
         ofd_is_locked(self.0.as_fd(), byte as i64).unwrap_or(true)
     }
@@ -221,7 +226,8 @@ impl File {
         unsafe { crate::thread::syscall(nr, args) }.map(drop)
     }
 
-    /// Give a part of the file's space back to the filesystem; it is only an optimisation, so errors are dropped.
+    /// Give a part of the file's space back to the filesystem; it is only an optimisation, so
+    /// errors are dropped.
     pub fn punch(&self, offset: u64, len: u64) {
         let _ = fs::fallocate(
             &self.0,

@@ -1,8 +1,9 @@
 //! Futex locks and mailboxes.
 //!
-//! [`RawLock`] plugs into `lock_api`; [`Mailbox`] is a word of flag bits that one thread waits on and others set.
-//! Neither depends on who the waiting thread is, so both work in threads that libc has never heard of, and a
-//! forked child may reset them ([`Mailbox::reset`]) to the state it needs.
+//! [`RawLock`] plugs into `lock_api`; [`Mailbox`] is a word of flag bits that one thread waits on
+//! and others set. Neither depends on who the waiting thread is, so both work in threads that libc
+//! has never heard of, and a forked child may reset them ([`Mailbox::reset`]) to the state it
+//! needs.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,11 +20,13 @@ fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// Sleep until `word` is no longer `expected`, is woken, or `timeout_ns` is over. Spurious returns are allowed.
+/// Sleep until `word` is no longer `expected`, is woken, or `timeout_ns` is over. Spurious returns
+/// are allowed.
 pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>, shared: bool) {
     let flags = if shared { Flags::empty() } else { Flags::PRIVATE };
     let timeout = timeout_ns.map(timespec);
-    // Every outcome (woken, value changed, interrupted, timed out) means the same to the callers: look again.
+    // Every outcome (woken, value changed, interrupted, timed out) means the same to the callers:
+    // look again.
     let _ = futex::wait(word, flags, expected, timeout.as_ref());
 }
 
@@ -57,8 +60,8 @@ const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// Looks at a held lock before sleeping: some 15 us, longer than the engine's lock is usually held, but for isolation, and
-/// about what a sleep and the wake-up cost.
+/// Looks at a held lock before sleeping: some 15 us, longer than the engine's lock is usually held,
+/// but for isolation, and about what a sleep and the wake-up cost.
 const SPINS: u32 = 1000;
 
 /// A futex mutex for `lock_api`: three states, a spin, then sleep.
@@ -86,8 +89,9 @@ impl RawLock {
     }
 }
 
-// SAFETY: acquisition is an acquire read-modify-write that only succeeds from UNLOCKED, release is a release swap
-// by the holder; so at most one holder exists at a time and its writes are visible to the next.
+// SAFETY: acquisition is an acquire read-modify-write that only succeeds from UNLOCKED, release is
+// a release swap by the holder; so at most one holder exists at a time and its writes are visible
+// to the next.
 unsafe impl lock_api::RawMutex for RawLock {
     #[allow(
         clippy::declare_interior_mutable_const,
@@ -129,7 +133,8 @@ impl Mailbox {
 
     /// Set `bits` and wake the waiters if any of them is new.
     pub fn post(&self, bits: u32) {
-        // Release: what the poster wrote before is visible to the thread that takes the bit (pairs with `take`).
+        // Release: what the poster wrote before is visible to the thread that takes the bit (pairs
+        // with `take`).
         if self.0.fetch_or(bits, Ordering::Release) & bits != bits {
             wake(&self.0, u32::MAX >> 1, false);
         }
@@ -145,7 +150,8 @@ impl Mailbox {
         self.0.load(Ordering::Acquire) & bits
     }
 
-    /// Wait until one of `bits` is set or the time is over, then take those that are. 0: timed out or woken early.
+    /// Wait until one of `bits` is set or the time is over, then take those that are. 0: timed out
+    /// or woken early.
     pub fn wait(&self, bits: u32, timeout_ns: Option<u64>) -> u32 {
         let seen = self.0.load(Ordering::Acquire);
         if seen & bits == 0 {

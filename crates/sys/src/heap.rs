@@ -1,8 +1,9 @@
 //! The agent's own allocator: talc over one reserved range, never the program's malloc.
 //!
-//! The range is reserved address space; a page of it becomes memory when it is first used. talc's ready-made source for
-//! Unix is unfinished upstream, and allocators that map through libc would enter the functions that the agent has
-//! replaced (reference/crates.md B4), so one range is claimed on first use.
+//! The range is reserved address space; a page of it becomes memory when it is first used. talc's
+//! ready-made source for Unix is unfinished upstream, and allocators that map through libc would
+//! enter the functions that the agent has replaced (reference/crates.md B4), so one range is
+//! claimed on first use.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +12,8 @@ use talc::base::Talc;
 use talc::base::binning::Binning;
 use talc::source::Source;
 
-/// Address space reserved for the agent's metadata. At 16 bytes a managed page this serves 4 TiB. Miri backs it all.
+/// Address space reserved for the agent's metadata. At 16 bytes a managed page this serves 4 TiB.
+/// Miri backs it all.
 const RESERVE: usize = if cfg!(miri) { 64 << 20 } else { 16 << 30 };
 
 #[derive(Debug)]
@@ -103,7 +105,8 @@ mod test {
     use super::*;
     use alloc::vec::Vec;
 
-    /// Allocations of many sizes by two threads, each full of its own bytes while others come and go.
+    /// Allocations of many sizes by two threads, each full of its own bytes while others come and
+    /// go.
     #[test]
     fn blocks_keep_their_bytes_and_all_come_back() {
         const ROUNDS: usize = if cfg!(miri) { 40 } else { 2_000 };
@@ -111,7 +114,8 @@ mod test {
         let life = |thread: usize| {
             let mut live: Vec<(*mut u8, Layout, u8)> = Vec::new();
             let free = |(block, layout, byte): (*mut u8, Layout, u8)| {
-                // SAFETY: `block` is from `heap`, of `layout`, all of it written, and freed only here.
+                // SAFETY: `block` is from `heap`, of `layout`, all of it written, and freed only
+                // here.
                 unsafe {
                     assert!(core::slice::from_raw_parts(block, layout.size()) == std::vec![byte; layout.size()]);
                     heap.dealloc(block, layout);

@@ -1,9 +1,10 @@
 //! Descriptors that must outlive the threads that use them.
 //!
-//! A process ends by all its threads ending at once, the pager's among them. If a userfaultfd is gone before the last
-//! thread of the program is, a system call in the middle of copying from memory finds missing pages that nobody watches any more:
-//! zeros, which it writes to a file or a socket. So the launcher holds a copy until the whole process is gone. With the
-//! userfaultfd still there, and nobody to serve it, the dying thread's copy fails, as it would at any fatal signal.
+//! A process ends by all its threads ending at once, the pager's among them. If a userfaultfd is
+//! gone before the last thread of the program is, a system call in the middle of copying from
+//! memory finds missing pages that nobody watches any more: zeros, which it writes to a file or a
+//! socket. So the launcher holds a copy until the whole process is gone. With the userfaultfd still
+//! there, and nobody to serve it, the dying thread's copy fails, as it would at any fatal signal.
 //!
 //! A pager holds the one end of a pipe, its *lifeline*. Where that is cut and the process is not
 //! gone, somebody may go on with its memory:

@@ -1,9 +1,10 @@
 //! The only place in uzswap that talks to the kernel or touches raw memory.
 //!
-//! Every other crate but the agent's C edge forbids `unsafe`; what they need from the machine they get here, behind
-//! safe types. Nothing in this crate calls libc, allocates from the program's heap, or uses thread-local storage:
-//! it runs inside other people's processes, in threads that libc does not know ([`thread`]), while those
-//! processes may be in the middle of `malloc` or `fork`.
+//! Every other crate but the agent's C edge forbids `unsafe`; what they need from the machine they
+//! get here, behind safe types. Nothing in this crate calls libc, allocates from the program's
+//! heap, or uses thread-local storage: it runs inside other people's processes, in threads that
+//! libc does not know ([`thread`]), while those processes may be in the middle of `malloc` or
+//! `fork`.
 //!
 //! | module | what it wraps |
 //! |---|---|

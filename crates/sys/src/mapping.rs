@@ -22,8 +22,9 @@ pub enum Discard {
 /// A private anonymous mapping, unmapped on drop.
 ///
 /// # Invariants
-/// `base` is page aligned and `[base, base + len)` is mapped and owned by this value alone. Reads and writes go
-/// through byte copies: the pages may be taken out and put back by the pager between any two of them.
+/// `base` is page aligned and `[base, base + len)` is mapped and owned by this value alone. Reads
+/// and writes go through byte copies: the pages may be taken out and put back by the pager between
+/// any two of them.
 pub struct Mapping {
     base: NonNull<c_void>,
     len: usize,
@@ -45,7 +46,8 @@ impl Mapping {
         Self::reserve_aligned(len, crate::PAGE_SIZE)
     }
 
-    /// As [`reserve`](Self::reserve), at an address that is a multiple of `align` (a power of two of pages).
+    /// As [`reserve`](Self::reserve), at an address that is a multiple of `align` (a power of two
+    /// of pages).
     ///
     /// # Errors
     /// As for [`reserve`](Self::reserve).
@@ -74,8 +76,9 @@ impl Mapping {
         };
         let accessible = ProtFlags::READ | ProtFlags::WRITE;
         let prot = if cfg!(miri) { accessible } else { ProtFlags::empty() };
-        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing. A process that locks its future memory
-        // (mlockall) would have all of it filled at once: so it is made accessible after it was unlocked.
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing. A process
+        // that locks its future memory (mlockall) would have all of it filled at once: so it is
+        // made accessible after it was unlocked.
         let base = unsafe {
             let base = mm::mmap_anonymous(core::ptr::null_mut(), span, prot, flags)?;
             let usable = base.byte_add(guard);
@@ -91,7 +94,8 @@ impl Mapping {
         };
         let span = span - guard;
         let skip = (base as usize).next_multiple_of(align) - base as usize;
-        // SAFETY: head and tail lie in the mapping just made, outside what is kept; nobody else knows them yet.
+        // SAFETY: head and tail lie in the mapping just made, outside what is kept; nobody else
+        // knows them yet.
         unsafe {
             if skip > 0 {
                 mm::munmap(base, skip)?;
@@ -111,7 +115,8 @@ impl Mapping {
             // It knows no advice.
             return self;
         }
-        // SAFETY: advice on our own mapping that changes no contents. A kernel without THP refuses it: nothing to do.
+        // SAFETY: advice on our own mapping that changes no contents. A kernel without THP refuses
+        // it: nothing to do.
         let _ = unsafe { mm::madvise(self.base.as_ptr(), self.len, Advice::LinuxNoHugepage) };
         self
     }
@@ -142,20 +147,23 @@ impl Mapping {
 
     /// Copy bytes out.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
-        // SAFETY: `at` checks the bounds; `out` is ours and cannot overlap memory owned by this mapping.
+        // SAFETY: `at` checks the bounds; `out` is ours and cannot overlap memory owned by this
+        // mapping.
         unsafe { core::ptr::copy_nonoverlapping(self.at(offset, out.len()), out.as_mut_ptr(), out.len()) }
     }
 
     /// Copy bytes in.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
-        // SAFETY: `at` checks the bounds; exclusive access by `&mut self`; `bytes` does not overlap.
+        // SAFETY: `at` checks the bounds; exclusive access by `&mut self`; `bytes` does not
+        // overlap.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len()) }
     }
 
-    /// Borrow bytes. For memory that no pager takes away while it is borrowed: the pool, staged pages being stored.
+    /// Borrow bytes. For memory that no pager takes away while it is borrowed: the pool, staged
+    /// pages being stored.
     pub fn bytes(&self, offset: usize, len: usize) -> &[u8] {
-        // SAFETY: in bounds by `at`; writes need `&mut self` or the kernel's moves, which the engine orders against
-        // this borrow (a staged page marked busy is never moved).
+        // SAFETY: in bounds by `at`; writes need `&mut self` or the kernel's moves, which the
+        // engine orders against this borrow (a staged page marked busy is never moved).
         unsafe { core::slice::from_raw_parts(self.at(offset, len), len) }
     }
 
@@ -165,11 +173,12 @@ impl Mapping {
         unsafe { core::slice::from_raw_parts_mut(self.at(offset, len), len) }
     }
 
-    /// Fill a part with a copy of the program's memory from `addr` on. Returns the bytes copied, up to the first page that is not
-    /// there. Nobody may borrow that part meanwhile: staging slots that are not filled yet.
+    /// Fill a part with a copy of the program's memory from `addr` on. Returns the bytes copied, up
+    /// to the first page that is not there. Nobody may borrow that part meanwhile: staging slots
+    /// that are not filled yet.
     pub fn fill(&self, offset: usize, len: usize, memory: &ProcMem, addr: usize) -> usize {
-        // SAFETY: in bounds by `at`; the engine fills a slot before it tells anybody of it, as it does when the kernel moves a page
-        // there.
+        // SAFETY: in bounds by `at`; the engine fills a slot before it tells anybody of it, as it
+        // does when the kernel moves a page there.
         memory.read(addr, unsafe {
             core::slice::from_raw_parts_mut(self.at(offset, len), len)
         })
@@ -184,8 +193,8 @@ impl Mapping {
             Discard::DontNeed => Advice::LinuxDontNeed,
             Discard::Free => Advice::LinuxFree,
         };
-        // SAFETY: in bounds by `at`; pages of an owned anonymous mapping may become zeros at any time but while
-        // they are borrowed, and the callers hold no borrow of what they discard.
+        // SAFETY: in bounds by `at`; pages of an owned anonymous mapping may become zeros at any
+        // time but while they are borrowed, and the callers hold no borrow of what they discard.
         let result = unsafe { mm::madvise(self.at(offset, len).cast(), len, advice) };
         match result {
             // SAFETY: as above. The whole process was locked (mlockall), and us with it.
@@ -196,7 +205,8 @@ impl Mapping {
         }
     }
 
-    /// Forked children do not get this memory: theirs is to forget this value, not to use or drop it.
+    /// Forked children do not get this memory: theirs is to forget this value, not to use or drop
+    /// it.
     ///
     /// # Errors
     /// What `madvise` answers.
@@ -215,7 +225,8 @@ impl Mapping {
         } else {
             MprotectFlags::READ
         };
-        // SAFETY: in bounds by `at`. A write to a read-only part is the caller's SIGSEGV, not undefined behaviour here.
+        // SAFETY: in bounds by `at`. A write to a read-only part is the caller's SIGSEGV, not
+        // undefined behaviour here.
         unsafe { mm::mprotect(self.at(offset, len).cast(), len, prot) }
     }
 
@@ -265,8 +276,8 @@ impl Mapping {
 /// What `mmap` answers.
 pub fn words(len: usize) -> Result<&'static [AtomicU64]> {
     let mapping = Mapping::reserve_beside_data(len)?.without_huge_pages().leak();
-    // SAFETY: aligned to a page, readable and writable, zeroed, never unmapped (leaked), and from now on only used as
-    // these atomics.
+    // SAFETY: aligned to a page, readable and writable, zeroed, never unmapped (leaked), and from
+    // now on only used as these atomics.
     Ok(unsafe { core::slice::from_raw_parts(mapping.base.as_ptr().cast(), len / size_of::<AtomicU64>()) })
 }
 
@@ -277,8 +288,9 @@ pub fn discard_words(words: &'static [AtomicU64]) {
         addr.is_multiple_of(crate::PAGE_SIZE) && len.is_multiple_of(crate::PAGE_SIZE),
         "whole pages"
     );
-    // SAFETY: the pages of a leaked anonymous mapping, used as atomics only: that they become zeros is to every reader as
-    // if another thread had stored zeros. An error leaves them as they are, which are zeros for whoever calls this.
+    // SAFETY: the pages of a leaked anonymous mapping, used as atomics only: that they become zeros
+    // is to every reader as if another thread had stored zeros. An error leaves them as they are,
+    // which are zeros for whoever calls this.
     let _ = unsafe { mm::madvise(words.as_ptr().cast_mut().cast(), len, Advice::LinuxDontNeed) };
 }
 
@@ -292,28 +304,30 @@ impl Drop for Mapping {
 
 /// Break the copy-on-write sharing of pages after a fork: `MADV_POPULATE_WRITE`.
 ///
-/// Contents do not change. The caller must hold no lock that serving a fault needs, since a page of the range
-/// may be missing and would then be asked of the fault thread.
+/// Contents do not change. The caller must hold no lock that serving a fault needs, since a page of
+/// the range may be missing and would then be asked of the fault thread.
 ///
 /// # Errors
 /// EINVAL for read-only ranges, ENOMEM for unmapped ones, EFAULT when a page cannot be had.
 pub fn unshare(addr: usize, len: usize) -> Result<()> {
-    // SAFETY: populating reads or copies pages but changes no contents; a bad range is refused with an error.
+    // SAFETY: populating reads or copies pages but changes no contents; a bad range is refused with
+    // an error.
     unsafe { mm::madvise(addr as *mut c_void, len, Advice::LinuxPopulateWrite) }
 }
 
-/// Drop pages of the program, of which copies were made: `MADV_DONTNEED`. Waits until the event was read, if the range is registered.
+/// Drop pages of the program, of which copies were made: `MADV_DONTNEED`. Waits until the event was
+/// read, if the range is registered.
 ///
 /// # Errors
 /// EINVAL for locked ranges, ENOMEM for unmapped ones; a part may have been dropped.
 pub fn drop_pages(addr: usize, len: usize) -> Result<()> {
-    // SAFETY: the engine has a copy of each page and gives it back to whoever finds it missing; nobody borrows memory of
-    // the program.
+    // SAFETY: the engine has a copy of each page and gives it back to whoever finds it missing;
+    // nobody borrows memory of the program.
     unsafe { mm::madvise(addr as *mut c_void, len, Advice::LinuxDontNeed) }
 }
 
-/// Whether the kernel may merge any page of this process with others of the same contents (KSM; `PR_GET_MEMORY_MERGE`, Linux 6.4), as far as it lets us
-/// know.
+/// Whether the kernel may merge any page of this process with others of the same contents (KSM;
+/// `PR_GET_MEMORY_MERGE`, Linux 6.4), as far as it lets us know.
 pub fn merges() -> bool {
     const GET_MEMORY_MERGE: usize = 68;
     // SAFETY: takes no pointer, changes nothing.
@@ -341,8 +355,8 @@ pub mod own {
                     .compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
             {
-                // A reader that comes between the two stores sees an empty range; ranges are recorded before the
-                // thread that scans mappings exists, or by that thread itself.
+                // A reader that comes between the two stores sees an empty range; ranges are
+                // recorded before the thread that scans mappings exists, or by that thread itself.
                 end.store(start + len, Ordering::Release);
                 return;
             }
@@ -361,8 +375,9 @@ pub mod own {
         }
     }
 
-    /// Unlock all of it, after the process was locked as a whole: what is not used would be filled, and between memory that is
-    /// locked and memory that is not the kernel moves no pages, which is what keeps the program's locked pages where they are.
+    /// Unlock all of it, after the process was locked as a whole: what is not used would be filled,
+    /// and between memory that is locked and memory that is not the kernel moves no pages, which is
+    /// what keeps the program's locked pages where they are.
     pub fn unlock() {
         for_each(|start, end| {
             let start = core::ptr::with_exposed_provenance_mut(start);

@@ -31,7 +31,8 @@ pub struct Vma {
 }
 
 impl Vma {
-    /// Private anonymous memory that is not executable, whatever else its protection is: it may change later.
+    /// Private anonymous memory that is not executable, whatever else its protection is: it may
+    /// change later.
     pub fn is_private_anonymous_data(&self) -> bool {
         self.is_private_anonymous() && !self.is_executable
     }
@@ -138,7 +139,8 @@ impl Maps {
     }
 }
 
-/// Call `found` with the first 128 bytes of each line (the name of a file may be longer) as long as it says true.
+/// Call `found` with the first 128 bytes of each line (the name of a file may be longer) as long as
+/// it says true.
 fn for_each_line(file: &OwnedFd, mut found: impl FnMut(&[u8]) -> bool) -> Result<()> {
     let mut line = [0u8; 128];
     let mut len = 0;
@@ -167,8 +169,8 @@ fn for_each_line(file: &OwnedFd, mut found: impl FnMut(&[u8]) -> bool) -> Result
     }
 }
 
-/// Call `found` with each mapping that forked children get empty (MADV_WIPEONFORK), as byte addresses. Walks all page tables:
-/// milliseconds for a gigabyte.
+/// Call `found` with each mapping that forked children get empty (MADV_WIPEONFORK), as byte
+/// addresses. Walks all page tables: milliseconds for a gigabyte.
 ///
 /// # Errors
 /// What the system answers; ENOENT where /proc is not mounted.

@@ -39,8 +39,8 @@ const NO_REGION: raw::page_region = raw::page_region {
     categories: 0,
 };
 
-/// Which pages PAGEMAP_SCAN finds: those of all of some categories and of any of some others (0: of whichever), where to be in an inverted
-/// one means not to be in it.
+/// Which pages PAGEMAP_SCAN finds: those of all of some categories and of any of some others (0: of
+/// whichever), where to be in an inverted one means not to be in it.
 struct Categories {
     inverted: u64,
     all_of: u64,
@@ -209,8 +209,9 @@ impl ProcSelf {
         Ok(())
     }
 
-    /// How much of `[start, start + len)`, from its beginning on, is populated with pages (be they present or on their way
-    /// between two places), or, if its first page is not, how much is not: bytes, and which of the two.
+    /// How much of `[start, start + len)`, from its beginning on, is populated with pages (be they
+    /// present or on their way between two places), or, if its first page is not, how much is not:
+    /// bytes, and which of the two.
     ///
     /// # Errors
     /// ENOTTY before Linux 6.7.
@@ -225,8 +226,8 @@ impl ProcSelf {
         })
     }
 
-    /// Pass the first byte and the end of each run of pages of `[start, start + len)` that are present and protected from writing
-    /// (`Uffd::protect`) to `f`: of the first `N` runs.
+    /// Pass the first byte and the end of each run of pages of `[start, start + len)` that are
+    /// present and protected from writing (`Uffd::protect`) to `f`: of the first `N` runs.
     ///
     /// # Errors
     /// ENOTTY before Linux 6.7.
@@ -266,9 +267,11 @@ impl ProcSelf {
         scan.category_inverted = categories.inverted;
         scan.category_mask = categories.all_of;
         scan.category_anyof_mask = categories.any_of;
-        // Nothing is returned about the pages: neighbours with different answers would be different regions.
+        // Nothing is returned about the pages: neighbours with different answers would be different
+        // regions.
         scan.return_mask = 0;
-        // SAFETY: the opcode is paired with its argument type, whose vector is `regions`, of the length given.
+        // SAFETY: the opcode is paired with its argument type, whose vector is `regions`, of the
+        // length given.
         let n = unsafe { ioctl::ioctl(&self.pagemap, ScanCall(&mut scan))? };
         Ok((n, scan.walk_end as usize))
     }
@@ -289,8 +292,9 @@ impl ProcSelf {
         })
     }
 
-    /// Bytes of anonymous memory that other processes share with us (after a fork), counting each page by the part
-    /// that is not ours: `Anonymous - Pss_Anon`. Walks every mapping: milliseconds for a gigabyte.
+    /// Bytes of anonymous memory that other processes share with us (after a fork), counting each
+    /// page by the part that is not ours: `Anonymous - Pss_Anon`. Walks every mapping: milliseconds
+    /// for a gigabyte.
     ///
     /// # Errors
     /// What `pread` answers.
@@ -365,7 +369,8 @@ impl ProcSelf {
         shares
     }
 
-    /// How a thread of this process is scheduled. `None`: there is none, or a filter of system calls may not allow to look.
+    /// How a thread of this process is scheduled. `None`: there is none, or a filter of system
+    /// calls may not allow to look.
     pub fn scheduling(&self, thread: i32) -> Option<Scheduling> {
         self.with_stat(b"", thread, Scheduling::parse)?
     }
@@ -486,8 +491,9 @@ impl ProcMem {
         open(c"/proc/thread-self/mem").map(Self)
     }
 
-    /// Copy memory from `addr` on. Returns the bytes copied, up to the first page that is not there: where a thread of the program
-    /// would wait for a userfaultfd, this gives up (the kernel looks pages up for it without leave to wait).
+    /// Copy memory from `addr` on. Returns the bytes copied, up to the first page that is not
+    /// there: where a thread of the program would wait for a userfaultfd, this gives up (the kernel
+    /// looks pages up for it without leave to wait).
     pub fn read(&self, addr: usize, bytes: &mut [u8]) -> usize {
         let mut read = 0;
         while read < bytes.len() {

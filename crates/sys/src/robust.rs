@@ -1,8 +1,10 @@
-//! A word in shared memory in which the kernel says that a thread has ended: the owner bit of a robust futex (`man set_robust_list`).
+//! A word in shared memory in which the kernel says that a thread has ended: the owner bit of a
+//! robust futex (`man set_robust_list`).
 //!
-//! The bit is set when the thread lets go of the process's memory, whether it ends, or the process does, or replaces its image; so before
-//! anything is freed, but by the OOM killer. A lease ([`crate::shared`]) ends when the last of the pager's threads is gone: after all is freed,
-//! which takes a large process a good while, if it was one of them that let go last.
+//! The bit is set when the thread lets go of the process's memory, whether it ends, or the process
+//! does, or replaces its image; so before anything is freed, but by the OOM killer. A lease
+//! ([`crate::shared`]) ends when the last of the pager's threads is gone: after all is freed, which
+//! takes a large process a good while, if it was one of them that let go last.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -17,16 +19,19 @@ pub mod mutex;
 /// Set by the kernel in the low half of the word, which holds the thread's id until then.
 const OWNER_DIED: u64 = raw::FUTEX_OWNER_DIED as u64;
 
-/// `struct robust_list_head`, and behind it the only entry of the list: its pointer to the next, which is the head.
+/// `struct robust_list_head`, and behind it the only entry of the list: its pointer to the next,
+/// which is the head.
 static LIST: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 const NEXT: usize = 0;
 const OFFSET: usize = 1;
 const ENTRY: usize = 3;
 
-/// Have the kernel say in `word` that the calling thread has ended; one thread of a process at a time, a forked child anew.
+/// Have the kernel say in `word` that the calling thread has ended; one thread of a process at a
+/// time, a forked child anew.
 ///
 /// # Errors
-/// What `set_robust_list` answers; EPERM where a filter of the program decides which system calls there are. The word never says so then.
+/// What `set_robust_list` answers; EPERM where a filter of the program decides which system calls
+/// there are. The word never says so then.
 pub fn confess_end(word: &'static AtomicU64) -> Result<()> {
     if is_filtered() {
         return Err(Errno::PERM);
@@ -37,8 +42,9 @@ pub fn confess_end(word: &'static AtomicU64) -> Result<()> {
     LIST[ENTRY].store(head, Ordering::Relaxed);
     LIST[OFFSET].store((word.as_ptr() as usize).wrapping_sub(entry), Ordering::Relaxed);
     let length = size_of::<raw::robust_list_head>();
-    // SAFETY: the list is static and well formed: one entry, whose word lives as long as the process and belongs to this thread. Threads
-    // made here are unknown to libc, so it has no list of its own for this one.
+    // SAFETY: the list is static and well formed: one entry, whose word lives as long as the
+    // process and belongs to this thread. Threads made here are unknown to libc, so it has no list
+    // of its own for this one.
     unsafe { syscall(raw::__NR_set_robust_list as usize, [head, length, 0, 0, 0, 0]) }.map(drop)
 }
 

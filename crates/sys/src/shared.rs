@@ -1,7 +1,7 @@
 //! A file of 64-bit words that every process of a group maps: limits, tunables, counters, charges.
 //!
-//! All access is by atomics, so a process that dies, lies or scribbles can make the numbers wrong but can never
-//! make reading them undefined. What the words mean is `uzswap-ctl`'s business.
+//! All access is by atomics, so a process that dies, lies or scribbles can make the numbers wrong
+//! but can never make reading them undefined. What the words mean is `uzswap-ctl`'s business.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -69,7 +69,8 @@ impl SharedWords {
     }
 
     fn map(fd: &OwnedFd, count: usize) -> Result<Self> {
-        // SAFETY: a fresh shared mapping; the file holds at least count words (created or checked by the callers).
+        // SAFETY: a fresh shared mapping; the file holds at least count words (created or checked
+        // by the callers).
         let base = unsafe {
             mmap(
                 core::ptr::null_mut(),
@@ -80,7 +81,8 @@ impl SharedWords {
                 0,
             )?
         };
-        // SAFETY: page aligned, count * 8 bytes long, never unmapped, and every process accesses it atomically.
+        // SAFETY: page aligned, count * 8 bytes long, never unmapped, and every process accesses it
+        // atomically.
         Ok(Self(unsafe {
             core::slice::from_raw_parts(base.cast::<AtomicU64>(), count)
         }))
@@ -112,8 +114,8 @@ impl Leases {
 
     /// Take the exclusive lock on byte `index` for as long as this value lives.
     ///
-    /// The kernel drops it when the process dies or replaces its image, whatever the cause: that is how the others
-    /// learn that the charge of slot `index` is no one's. False: somebody holds it.
+    /// The kernel drops it when the process dies or replaces its image, whatever the cause: that is
+    /// how the others learn that the charge of slot `index` is no one's. False: somebody holds it.
     pub fn try_take(&self, index: usize) -> bool {
         file::ofd_try_lock(self.0.as_fd(), index as i64, file::Lock::Exclusive).unwrap_or(false)
     }
@@ -136,7 +138,8 @@ impl AsFd for Leases {
     }
 }
 
-/// Zero words that this process shares with the children that it forks while they are mapped, and nobody else.
+/// Zero words that this process shares with the children that it forks while they are mapped, and
+/// nobody else.
 pub struct FamilyWords {
     base: AtomicPtr<AtomicU64>,
     count: usize,
@@ -164,7 +167,8 @@ impl FamilyWords {
         let base = unsafe { mmap_anonymous(core::ptr::null_mut(), len, prot, flags)? };
         let old = self.base.swap(base.cast(), Ordering::AcqRel);
         if !old.is_null() {
-            // SAFETY: mapped by an earlier call with this length; nobody holds the words (the caller's promise).
+            // SAFETY: mapped by an earlier call with this length; nobody holds the words (the
+            // caller's promise).
             unsafe { munmap(old.cast(), len)? };
         }
         Ok(())
@@ -176,8 +180,8 @@ impl FamilyWords {
         if base.is_null() {
             return &[];
         }
-        // SAFETY: mapped, page aligned, count * 8 bytes, accessed atomically by everybody, and unmapped only when
-        // nobody holds the slice (`renew`).
+        // SAFETY: mapped, page aligned, count * 8 bytes, accessed atomically by everybody, and
+        // unmapped only when nobody holds the slice (`renew`).
         unsafe { core::slice::from_raw_parts(base, self.count) }
     }
 }

@@ -21,7 +21,8 @@ pub struct Spans {
     taken: AtomicU32,
 }
 
-/// One span of a [`Spans`]: whoever has it may read and write those bytes, and nobody else can. It is not copied.
+/// One span of a [`Spans`]: whoever has it may read and write those bytes, and nobody else can. It
+/// is not copied.
 pub struct Span {
     of: NonZeroU32,
     index: u32,
@@ -71,9 +72,10 @@ impl Spans {
     /// The same, for writing.
     pub fn bytes_mut<'a>(&'a self, span: &'a mut Span, range: Range<usize>) -> &'a mut [u8] {
         let start = self.start(span, &range);
-        // SAFETY: the bytes lie in the mapping, which lives as long as `self` and is reached through it in no other way than by
-        // spans. There is one value for each span (neither `Span` nor the counter is ever copied or goes back), and it
-        // is borrowed exclusively for as long as these bytes are.
+        // SAFETY: the bytes lie in the mapping, which lives as long as `self` and is reached
+        // through it in no other way than by spans. There is one value for each span (neither
+        // `Span` nor the counter is ever copied or goes back), and it is borrowed exclusively for
+        // as long as these bytes are.
         unsafe {
             let first = (self.memory.addr() as *mut u8).wrapping_add(start);
             core::slice::from_raw_parts_mut(first, range.len())
@@ -83,7 +85,8 @@ impl Spans {
     /// Give whole pages of a span back to the system: they read as zeros from now on.
     pub fn discard(&self, span: &mut Span, range: Range<usize>) {
         let start = self.start(span, &range);
-        // It can only fail for memory that is locked: then the bytes stay, which the owner does not need.
+        // It can only fail for memory that is locked: then the bytes stay, which the owner does not
+        // need.
         let _ = self.memory.discard(start, range.len(), Discard::DontNeed);
     }
 }

@@ -52,7 +52,8 @@ fn branches_into_patch(code: &[u8]) -> bool {
 ///
 /// # Safety
 /// 1. `function` is a function of libc that no thread is executing now;
-/// 2. `replacement` has the same C signature and does all that callers expect of a wrapper of system call `number`;
+/// 2. `replacement` has the same C signature and does all that callers expect of a wrapper of
+///    system call `number`;
 /// 3. no other thread changes the mappings that `function` lies in.
 pub unsafe fn replace(function: &Function, number: u8, replacement: *const c_void) -> Result<()> {
     let Function { entry, len } = *function;

@@ -1,10 +1,11 @@
 //! Threads that libc does not know, and the system call instruction.
 //!
-//! A pager thread made by `pthread_create` would be seen by the program: libc counts it when the last thread ends,
-//! signals it for `setuid`, and its creation calls `malloc` (reference/crates.md B3). Threads here are made by
-//! `clone` itself. They have every signal blocked, a zeroed thread-local block so that compiled C code may read its
-//! stack-protector word, and, unless they are made to share it, **a descriptor table of their own**: the program can
-//! close or reuse any number it likes without touching the pager's descriptors, and never sees them.
+//! A pager thread made by `pthread_create` would be seen by the program: libc counts it when the
+//! last thread ends, signals it for `setuid`, and its creation calls `malloc` (reference/crates.md
+//! B3). Threads here are made by `clone` itself. They have every signal blocked, a zeroed
+//! thread-local block so that compiled C code may read its stack-protector word, and, unless they
+//! are made to share it, **a descriptor table of their own**: the program can close or reuse any
+//! number it likes without touching the pager's descriptors, and never sees them.
 
 use alloc::boxed::Box;
 use core::arch::asm;
@@ -26,7 +27,8 @@ use crate::mapping::Mapping;
 /// The caller must guarantee what the call `nr` requires of its arguments.
 pub unsafe fn syscall(nr: usize, args: [usize; 6]) -> Result<usize> {
     let ret: isize;
-    // SAFETY: the kernel preserves all registers but rax, rcx and r11; what the call does is the caller's promise.
+    // SAFETY: the kernel preserves all registers but rax, rcx and r11; what the call does is the
+    // caller's promise.
     unsafe {
         asm!("syscall", inlateout("rax") nr as isize => ret,
             in("rdi") args[0], in("rsi") args[1], in("rdx") args[2], in("r10") args[3], in("r8") args[4], in("r9") args[5],
@@ -39,7 +41,8 @@ pub unsafe fn syscall(nr: usize, args: [usize; 6]) -> Result<usize> {
 }
 
 const STACK: usize = 512 * 1024;
-/// Room below and above the thread pointer: what libc's static TLS and thread control block take elsewhere.
+/// Room below and above the thread pointer: what libc's static TLS and thread control block take
+/// elsewhere.
 const TLS_BELOW: usize = 64 * 1024;
 const TLS_ABOVE: usize = 16 * 1024;
 
@@ -59,20 +62,22 @@ extern "C" fn enter(body: *mut c_void) -> ! {
     let body = unsafe { Box::from_raw(body.cast::<Body>()) };
     body();
     let status = STATUS.load(Ordering::Relaxed) as usize;
-    // SAFETY: ends this thread only. Its stack is leaked on purpose: pager threads live as long as the process.
+    // SAFETY: ends this thread only. Its stack is leaked on purpose: pager threads live as long as
+    // the process.
     let _ = unsafe { syscall(raw::__NR_exit as usize, [status, 0, 0, 0, 0, 0]) };
     unreachable!("exit returned");
 }
 
-/// Stack and thread-local block of one thread: of each process in turn that is forked with it, at the same addresses.
+/// Stack and thread-local block of one thread: of each process in turn that is forked with it, at
+/// the same addresses.
 pub struct ThreadMemory {
     parts: Leaked<(Mapping, Mapping, usize)>,
     /// The process whose thread runs on it. It is given to each process once.
     owner: AtomicI32,
 }
 
-/// [`ALL_LIVE`] until one of the threads made here ends, alone and not with the whole process: then the kernel writes 0 and wakes
-/// who waits.
+/// [`ALL_LIVE`] until one of the threads made here ends, alone and not with the whole process: then
+/// the kernel writes 0 and wakes who waits.
 static LIFE: AtomicU32 = AtomicU32::new(ALL_LIVE);
 const ALL_LIVE: u32 = 1;
 
@@ -126,8 +131,8 @@ pub fn end_all(status: i32) {
     futex::wake(&LIFE, u32::MAX >> 1, true);
 }
 
-/// Sleep until a thread made here ends. Nothing in between enters the kernel, so a system call filter that ends the others does
-/// not reach a thread that waits here.
+/// Sleep until a thread made here ends. Nothing in between enters the kernel, so a system call
+/// filter that ends the others does not reach a thread that waits here.
 pub fn wait_for_an_end() {
     while !has_one_ended() {
         futex::wait(&LIFE, ALL_LIVE, None, true);
@@ -153,8 +158,8 @@ impl ThreadMemory {
     /// Run `body` in a new thread called `name` on this memory and return its thread id.
     ///
     /// # Errors
-    /// ENOMEM for its stack, EAGAIN when the process may have no more threads, EBUSY when this process has had a thread
-    /// on this memory already.
+    /// ENOMEM for its stack, EAGAIN when the process may have no more threads, EBUSY when this
+    /// process has had a thread on this memory already.
     pub fn spawn(
         &self,
         name: &'static core::ffi::CStr,
@@ -201,8 +206,8 @@ impl ThreadMemory {
         let is_thread = flags & raw::CLONE_THREAD != 0;
         creds::sit_down(*seat);
         let old_mask = block_signals();
-        // SAFETY: stack and thread-local block are big enough, leaked, and used by no other thread of this process
-        // (`owner`); `arg` is a Body for `enter` alone.
+        // SAFETY: stack and thread-local block are big enough, leaked, and used by no other thread
+        // of this process (`owner`); `arg` is a Body for `enter` alone.
         let result = unsafe { clone(flags as usize, top, thread_pointer, enter, arg.cast()) };
         restore_signals(old_mask);
         match result {
@@ -233,7 +238,8 @@ fn reserve() -> Result<(Mapping, Mapping, usize)> {
 }
 
 /// # Safety
-/// `stack_top` must be 16-aligned with a stack below it, `tls` a thread pointer, and `arg` what `entry` wants.
+/// `stack_top` must be 16-aligned with a stack below it, `tls` a thread pointer, and `arg` what
+/// `entry` wants.
 pub(crate) unsafe fn clone(
     flags: usize,
     stack_top: usize,
@@ -242,8 +248,8 @@ pub(crate) unsafe fn clone(
     arg: *mut c_void,
 ) -> Result<usize> {
     let ret: isize;
-    // SAFETY: the parent only sees rax, rcx and r11 change. The child starts with rsp = stack_top and the registers
-    // of the parent, moves to `entry` and never comes back here.
+    // SAFETY: the parent only sees rax, rcx and r11 change. The child starts with rsp = stack_top
+    // and the registers of the parent, moves to `entry` and never comes back here.
     unsafe {
         asm!(
             "syscall",
@@ -325,12 +331,15 @@ pub fn is_alive(thread: i32) -> bool {
     asked != Err(Errno::SRCH)
 }
 
-/// Close every descriptor of this thread's table. Only for a thread with a private table, before it opens its own.
+/// Close every descriptor of this thread's table. Only for a thread with a private table, before it
+/// opens its own.
 pub fn close_all_descriptors() {
-    // SAFETY: the table is a private copy, so nobody else loses a descriptor, and no owner exists in this thread.
+    // SAFETY: the table is a private copy, so nobody else loses a descriptor, and no owner exists
+    // in this thread.
     let closed = unsafe { syscall(raw::__NR_close_range as usize, [0, u32::MAX as usize, 0, 0, 0, 0]) };
     if closed.is_err() {
-        // Linux before 5.9. What was opened under a higher limit than now stays open: a copy, closed when the process ends.
+        // Linux before 5.9. What was opened under a higher limit than now stays open: a copy,
+        // closed when the process ends.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
         for fd in 0..limit.unwrap_or(u64::MAX).min(1 << 20) {
             // SAFETY: as above.
@@ -391,18 +400,21 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Whether a filter of the program decides which system calls there are: what can be done without is better not tried then.
+/// Whether a filter of the program decides which system calls there are: what can be done without
+/// is better not tried then.
 pub fn is_filtered() -> bool {
     rustix::thread::secure_computing_mode() != Ok(rustix::thread::SecureComputingMode::Disabled)
 }
 
-/// How often another thread took the core from this one. 0 if the program decides which system calls there are.
+/// How often another thread took the core from this one. 0 if the program decides which system
+/// calls there are.
 pub fn preemptions() -> u64 {
     const RUSAGE_THREAD: usize = 1;
     usage_of(RUSAGE_THREAD).map_or(0, |usage| usage.ru_nivcsw as u64)
 }
 
-/// Page faults of all threads of this process so far, minor and major: one that waited for somebody may be either. `None`: a filter of system calls may not allow to ask.
+/// Page faults of all threads of this process so far, minor and major: one that waited for somebody
+/// may be either. `None`: a filter of system calls may not allow to ask.
 pub fn faults() -> Option<u64> {
     const RUSAGE_SELF: usize = 0;
     usage_of(RUSAGE_SELF).map(|usage| (usage.ru_minflt + usage.ru_majflt) as u64)
@@ -420,28 +432,31 @@ fn usage_of(who: usize) -> Option<raw::rusage> {
     Some(unsafe { usage.assume_init() })
 }
 
-/// Have this thread ask for the core again after so many nanoseconds (a slice, `kernel/sched/fair.c`), so that whoever wakes there waits
-/// that long at most, and not for the 3 ms that are usual. Not if the program has it scheduled in a way of its own.
+/// Have this thread ask for the core again after so many nanoseconds (a slice,
+/// `kernel/sched/fair.c`), so that whoever wakes there waits that long at most, and not for the 3
+/// ms that are usual. Not if the program has it scheduled in a way of its own.
 pub fn take_short_turns(slice_ns: u64) {
     if is_filtered() {
         return;
     }
     let mut attr = SchedAttr::default();
     let (size, place) = (size_of::<SchedAttr>(), &raw mut attr);
-    // SAFETY: the kernel writes at most `size` bytes to `attr`, which is that long and lives until the call returns.
+    // SAFETY: the kernel writes at most `size` bytes to `attr`, which is that long and lives until
+    // the call returns.
     let read = unsafe { syscall(raw::__NR_sched_getattr as usize, [0, place as usize, size, 0, 0, 0]) };
     // SAFETY: `attr` lives, and nothing else refers to it.
     let attr = unsafe { &mut *place };
     if read.is_ok() && attr.policy == raw::SCHED_NORMAL {
         attr.runtime = slice_ns;
         let place = core::ptr::from_ref(attr) as usize;
-        // SAFETY: the kernel reads as many bytes of `attr` as its `size` says, which it has just set.
+        // SAFETY: the kernel reads as many bytes of `attr` as its `size` says, which it has just
+        // set.
         let _ = unsafe { syscall(raw::__NR_sched_setattr as usize, [0, place, 0, 0, 0, 0]) };
     }
 }
 
-/// Have this thread go before others of its user by so many steps of niceness, if the system allows that (`CAP_SYS_NICE`,
-/// `RLIMIT_NICE`): as it was otherwise.
+/// Have this thread go before others of its user by so many steps of niceness, if the system allows
+/// that (`CAP_SYS_NICE`, `RLIMIT_NICE`): as it was otherwise.
 pub fn go_before_others(steps: i32) {
     if is_filtered() {
         return;
@@ -451,9 +466,9 @@ pub fn go_before_others(steps: i32) {
     }
 }
 
-/// Have this thread run only where a core would be idle otherwise (SCHED_IDLE). False: the system does not let it, or the program
-/// decides which system calls there are, how its threads are scheduled, or how much processor time it may use, which this thread's
-/// counts towards.
+/// Have this thread run only where a core would be idle otherwise (SCHED_IDLE). False: the system
+/// does not let it, or the program decides which system calls there are, how its threads are
+/// scheduled, or how much processor time it may use, which this thread's counts towards.
 pub fn give_way_to_all() -> bool {
     use rustix::process::{Resource, getrlimit};
     if is_filtered() || getrlimit(Resource::Cpu).current.is_some() {
@@ -488,8 +503,8 @@ pub fn kill_self() -> ! {
     }
 }
 
-/// End this process without a system call: a filter of the program may forbid them. In a thread that blocks its signals, no
-/// handler of the program sees the trap.
+/// End this process without a system call: a filter of the program may forbid them. In a thread
+/// that blocks its signals, no handler of the program sees the trap.
 pub fn crash() -> ! {
     // SAFETY: an instruction that only traps.
     unsafe { asm!("ud2", options(noreturn, nostack)) }

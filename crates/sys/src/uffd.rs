@@ -1,9 +1,10 @@
 //! userfaultfd: the system calls of the fault and reclaim paths.
 //!
-//! No crate wraps `UFFDIO_MOVE`, and the one crate for the rest mistakes a negative `copy` field for a byte count
-//! (reference/peers.md 1.19), so the ioctls are made here, over rustix. Every fill returns how far it came and why it
-//! stopped ([`Filled`]): the kernel reports that either by errno or, for partial work, in the argument, as
-//! a byte count or as a negative errno, depending on its version; both are decoded in one place.
+//! No crate wraps `UFFDIO_MOVE`, and the one crate for the rest mistakes a negative `copy` field
+//! for a byte count (reference/peers.md 1.19), so the ioctls are made here, over rustix. Every fill
+//! returns how far it came and why it stopped ([`Filled`]): the kernel reports that either by errno
+//! or, for partial work, in the argument, as a byte count or as a negative errno, depending on its
+//! version; both are decoded in one place.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -88,7 +89,8 @@ impl Request {
 /// What a read of the descriptor tells. Addresses and lengths are bytes.
 #[derive(Debug)]
 pub enum Event {
-    /// `thread` (0 without [`FEATURE_THREAD_ID`]) waits for the page at `addr`, or, if that `is_protected`, to write to it.
+    /// `thread` (0 without [`FEATURE_THREAD_ID`]) waits for the page at `addr`, or, if that
+    /// `is_protected`, to write to it.
     Fault {
         addr: usize,
         is_protected: bool,
@@ -104,7 +106,8 @@ pub enum Event {
     Unmap { start: usize, end: usize },
 }
 
-/// How far a fill came: `bytes` were done; `stop` says what the next page met, or `None` when all were done.
+/// How far a fill came: `bytes` were done; `stop` says what the next page met, or `None` when all
+/// were done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
     /// Bytes done.
@@ -114,11 +117,13 @@ pub struct Filled {
 }
 
 impl Filled {
-    /// `field` is the result field of the ioctl's argument: bytes done, a negative errno, or untouched.
+    /// `field` is the result field of the ioctl's argument: bytes done, a negative errno, or
+    /// untouched.
     fn decode(result: Result<()>, field: i64, len: usize) -> Self {
         match (result, usize::try_from(field)) {
             (Ok(()), _) => Self { bytes: len, stop: None },
-            // A partial fill answers EAGAIN with the bytes done; what stopped it shows when the rest is tried again.
+            // A partial fill answers EAGAIN with the bytes done; what stopped it shows when the
+            // rest is tried again.
             (Err(Errno::AGAIN), Ok(bytes)) if bytes > 0 => Self {
                 bytes: bytes.min(len),
                 stop: None,
@@ -148,7 +153,8 @@ pub struct Uffd {
 /// `USERFAULTFD_IOC_NEW` on `/dev/userfaultfd`: an integer argument, a descriptor as the result.
 struct NewUffd(usize);
 
-// SAFETY: the request takes flags by value, reads no memory of ours and answers with a descriptor number.
+// SAFETY: the request takes flags by value, reads no memory of ours and answers with a descriptor
+// number.
 unsafe impl ioctl::Ioctl for NewUffd {
     type Output = i32;
     const IS_MUTATING: bool = false;
@@ -189,8 +195,9 @@ impl Uffd {
     /// Open with exactly `features`, closed on exec, never blocking in reads.
     ///
     /// # Errors
-    /// ENOENT: no `/dev/userfaultfd`; EACCES, EPERM: not allowed to open it, or not allowed one of the features
-    /// (EVENT_FORK without CAP_SYS_PTRACE); EINVAL: this kernel lacks one of the features.
+    /// ENOENT: no `/dev/userfaultfd`; EACCES, EPERM: not allowed to open it, or not allowed one of
+    /// the features (EVENT_FORK without CAP_SYS_PTRACE); EINVAL: this kernel lacks one of the
+    /// features.
     pub fn open(features: u64) -> Result<Self> {
         let fd = match new_by_device() {
             // Linux before 6.1, or nobody made the device, or not for us.
@@ -234,16 +241,19 @@ impl Uffd {
     }
 
     fn update<const OP: Opcode, T>(&self, value: &mut T) -> Result<()> {
-        // SAFETY: each OP above is paired with its argument type at its only call, and the kernel reads and writes
-        // no more than that argument, plus the user ranges it names, which fills only take from or put pages into.
+        // SAFETY: each OP above is paired with its argument type at its only call, and the kernel
+        // reads and writes no more than that argument, plus the user ranges it names, which fills
+        // only take from or put pages into.
         unsafe { ioctl::ioctl(self, ioctl::Updater::<OP, T>::new(value)) }
     }
 
-    /// Have missing pages of `[addr, addr + len)` reported here, and writes to protected ones from [`begin_protecting`](Self::begin_protecting) on.
-    /// What is registered already may be registered for more.
+    /// Have missing pages of `[addr, addr + len)` reported here, and writes to protected ones from
+    /// [`begin_protecting`](Self::begin_protecting) on. What is registered already may be
+    /// registered for more.
     ///
     /// # Errors
-    /// EINVAL: not (only) private anonymous memory; EBUSY: another userfaultfd has it; ENOMEM: unmapped.
+    /// EINVAL: not (only) private anonymous memory; EBUSY: another userfaultfd has it; ENOMEM:
+    /// unmapped.
     pub fn register(&self, addr: usize, len: usize) -> Result<()> {
         self.register_with_mode(
             addr,
@@ -283,15 +293,16 @@ impl Uffd {
         self.update::<REGISTER, _>(&mut arg)
     }
 
-    /// Whether a change of the mappings has begun whose event was not read yet. `elsewhere`: an address that is not
-    /// registered here, so that the fill this is asked with can never succeed.
+    /// Whether a change of the mappings has begun whose event was not read yet. `elsewhere`: an
+    /// address that is not registered here, so that the fill this is asked with can never succeed.
     pub fn is_changing(&self, elsewhere: usize) -> bool {
         const PAGE: [u8; crate::PAGE_SIZE] = [0; crate::PAGE_SIZE];
         self.copy(elsewhere, &PAGE, false).stop == Some(Errno::AGAIN)
     }
 
-    /// Have writes to the pages that are there now reported: whoever writes waits. What is written by the kernel on behalf of the
-    /// program waits too, unless it holds the page already (direct I/O under way, buffers registered with io_uring).
+    /// Have writes to the pages that are there now reported: whoever writes waits. What is written
+    /// by the kernel on behalf of the program waits too, unless it holds the page already (direct
+    /// I/O under way, buffers registered with io_uring).
     ///
     /// # Errors
     /// EAGAIN: an event waits to be read; ENOENT: not all of it is registered here.
@@ -325,13 +336,15 @@ impl Uffd {
         self.protects.load(Ordering::Relaxed)
     }
 
-    /// Register for protection from now on, if it can be had. It is not free: when the descriptor of a forked child is closed, the kernel walks the
-    /// child's page tables for pages that are protected (8 ms a GiB).
+    /// Register for protection from now on, if it can be had. It is not free: when the descriptor
+    /// of a forked child is closed, the kernel walks the child's page tables for pages that are
+    /// protected (8 ms a GiB).
     pub fn begin_protecting(&self) {
         self.protects.store(self.can_protect, Ordering::Relaxed);
     }
 
-    /// Wake the threads that wait for pages of the range; they look again. Those that wait to write to a protected page can then.
+    /// Wake the threads that wait for pages of the range; they look again. Those that wait to write
+    /// to a protected page can then.
     pub fn unprotect_and_wake(&self, addr: usize, len: usize) {
         if self.protects() {
             // Refused while events wait: then they fault again, and are woken again.
@@ -340,7 +353,8 @@ impl Uffd {
         self.wake(addr, len);
     }
 
-    /// Wake the threads that wait for pages of the range; they look again. What is protected stays so.
+    /// Wake the threads that wait for pages of the range; they look again. What is protected stays
+    /// so.
     pub fn wake(&self, addr: usize, len: usize) {
         // Nobody there to wake, or nothing mapped any more: both leave nothing to do.
         let _ = self.update::<WAKE, _>(&mut raw::uffdio_range {
@@ -351,13 +365,14 @@ impl Uffd {
 
     /// Fill missing pages at `addr` with a copy of `bytes` (a multiple of the page size).
     ///
-    /// Stops: EEXIST a page is there; EAGAIN an event waits to be read; ENOENT the range is not registered
-    /// here or spans mappings; ESRCH the process is gone; ENOMEM.
+    /// Stops: EEXIST a page is there; EAGAIN an event waits to be read; ENOENT the range is not
+    /// registered here or spans mappings; ESRCH the process is gone; ENOMEM.
     pub fn copy(&self, addr: usize, bytes: &[u8], wake: bool) -> Filled {
         self.copy_with_mode(addr, bytes, if wake { 0 } else { COPY_MODE_DONTWAKE })
     }
 
-    /// As [`copy`](Self::copy); the pages are [protected](Self::protect) from the moment they are there.
+    /// As [`copy`](Self::copy); the pages are [protected](Self::protect) from the moment they are
+    /// there.
     pub fn copy_protected(&self, addr: usize, bytes: &[u8], wake: bool) -> Filled {
         let mode = if wake { 0 } else { COPY_MODE_DONTWAKE };
         self.copy_with_mode(addr, bytes, mode | COPY_MODE_WP)
@@ -375,8 +390,8 @@ impl Uffd {
         Filled::decode(result, arg.copy, bytes.len())
     }
 
-    /// Have every access to the missing page at `addr` raise SIGBUS (EFAULT or EHWPOISON in system calls), until it is dropped
-    /// or unmapped; whoever waits for it is woken.
+    /// Have every access to the missing page at `addr` raise SIGBUS (EFAULT or EHWPOISON in system
+    /// calls), until it is dropped or unmapped; whoever waits for it is woken.
     ///
     /// # Errors
     /// As the stops of [`copy`](Self::copy).
@@ -392,17 +407,20 @@ impl Uffd {
         self.update::<POISON, _>(&mut arg)
     }
 
-    /// Move pages from `src` to the missing pages at `dst`, which must be registered here. Nothing is copied.
+    /// Move pages from `src` to the missing pages at `dst`, which must be registered here. Nothing
+    /// is copied.
     ///
-    /// Stops: EBUSY the page is shared or pinned; ENOENT it is not there; EINVAL a mapping cannot take part (read-only,
-    /// locked, not anonymous); EEXIST the destination is there; EAGAIN an event waits to be read.
+    /// Stops: EBUSY the page is shared or pinned; ENOENT it is not there; EINVAL a mapping cannot
+    /// take part (read-only, locked, not anonymous); EEXIST the destination is there; EAGAIN an
+    /// event waits to be read.
     ///
     /// # Linux 6.18 forgets pages that it moved
-    /// Since it moves pages in batches, its loop keeps the EAGAIN of a page that had to be tried again; the batch that
-    /// then succeeds is not counted, is tried once more, and is answered with EEXIST. So a call that did not do all
-    /// it was asked to may have done more than it says: unless the answer was EAGAIN at once, or EBUSY, the caller
-    /// must look ([`crate::procfs::ProcSelf::leading_run`]). With `UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES` the
-    /// same mistake makes the kernel loop for ever at a hole, so holes are never passed to it.
+    /// Since it moves pages in batches, its loop keeps the EAGAIN of a page that had to be tried
+    /// again; the batch that then succeeds is not counted, is tried once more, and is answered with
+    /// EEXIST. So a call that did not do all it was asked to may have done more than it says:
+    /// unless the answer was EAGAIN at once, or EBUSY, the caller must look
+    /// ([`crate::procfs::ProcSelf::leading_run`]). With `UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES` the same
+    /// mistake makes the kernel loop for ever at a hole, so holes are never passed to it.
     pub fn move_pages(&self, dst: usize, src: usize, len: usize, wake: bool) -> Filled {
         let mode = if wake { 0 } else { MOVE_MODE_DONTWAKE };
         let mut arg = raw::uffdio_move {
@@ -416,7 +434,8 @@ impl Uffd {
         Filled::decode(result, arg.move_, len)
     }
 
-    /// Read what there is, at most [`BATCH`] messages, and pass each to `f`. True: there may be more.
+    /// Read what there is, at most [`BATCH`] messages, and pass each to `f`. True: there may be
+    /// more.
     ///
     /// # Errors
     /// What `read` answers, but for "nothing now".
@@ -460,7 +479,8 @@ fn decode(msg: &[u8; MESSAGE], protects: bool) -> Option<Event> {
             thread: word(2) as u32 as i32,
         }),
         raw::UFFD_EVENT_FORK => Some(Event::Fork(Uffd {
-            // SAFETY: the kernel installed this descriptor in our table when it delivered the message.
+            // SAFETY: the kernel installed this descriptor in our table when it delivered the
+            // message.
             fd: unsafe { OwnedFd::from_raw_fd(word(0) as u32 as i32) },
             can_protect: protects,
             protects: AtomicBool::new(protects),
@@ -482,8 +502,8 @@ fn decode(msg: &[u8; MESSAGE], protects: bool) -> Option<Event> {
     }
 }
 
-/// Wait until one of the descriptors (at least one, at most [`WAIT_MAX`]) is readable. `None` timeout: for ever.
-/// False: timed out or interrupted.
+/// Wait until one of the descriptors (at least one, at most [`WAIT_MAX`]) is readable. `None`
+/// timeout: for ever. False: timed out or interrupted.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: Option<u64>) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     assert!(!fds.is_empty() && fds.len() <= WAIT_MAX, "a bounded set of descriptors");

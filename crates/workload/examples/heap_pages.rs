@@ -1,4 +1,5 @@
-//! Writes heap-like pages to standard output, for trying compressors on: `heap_pages [PAGES [SEED]]`.
+//! Writes heap-like pages to standard output, for trying compressors on: `heap_pages [PAGES
+//! [SEED]]`.
 
 use std::io::Write;
 

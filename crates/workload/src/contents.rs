@@ -62,7 +62,8 @@ impl Contents {
         })
     }
 
-    /// Writes page `index` of `seed`, as it is after it was written to `generation` times more, into `page`.
+    /// Writes page `index` of `seed`, as it is after it was written to `generation` times more,
+    /// into `page`.
     ///
     /// # Panics
     /// If `page` is not [`PAGE_SIZE`] bytes long.
@@ -80,7 +81,8 @@ impl Contents {
     }
 }
 
-/// What a write to a page that is there already changes: one word. Generation 0 is the page as it was filled.
+/// What a write to a page that is there already changes: one word. Generation 0 is the page as it
+/// was filled.
 pub fn write_again(generation: u8, index: u64, page: &mut [u8]) {
     if generation > 0 {
         let word = (index << 8 | u64::from(generation)).to_le_bytes();

@@ -1,7 +1,8 @@
-//! A heap of which most is cold: filled, then worked on in a few places, as a server between two releases does.
+//! A heap of which most is cold: filled, then worked on in a few places, as a server between two
+//! releases does.
 //!
-//! Which part is hot is decided for every cluster of [`CLUSTER_PAGES`] pages by itself: allocators mix what is used
-//! with what is not.
+//! Which part is hot is decided for every cluster of [`CLUSTER_PAGES`] pages by itself: allocators
+//! mix what is used with what is not.
 
 use std::time::{Duration, Instant};
 
@@ -98,13 +99,15 @@ impl Clusters {
     }
 }
 
-/// Fills, settles, works, checks; prints a line for each step, and returns how many bad pages it met.
+/// Fills, settles, works, checks; prints a line for each step, and returns how many bad pages it
+/// met.
 pub(crate) fn run(options: &Idle) -> u64 {
     heap::prepare();
     let pages = (options.mib << 20) / PAGE_SIZE;
     let clusters = Clusters::new(options, pages);
     let mut memory = vec![0; (pages + 1) * PAGE_SIZE];
-    // A page that is visited is one page of the system's: two neighbours each would make a quarter of the heap hot where a fifth is asked for.
+    // A page that is visited is one page of the system's: two neighbours each would make a quarter
+    // of the heap hot where a fifth is asked for.
     let aligned = memory.as_ptr().align_offset(PAGE_SIZE);
     let memory = &mut memory[aligned..][..pages * PAGE_SIZE];
     let mut rng = Rng::new(options.seed);
@@ -149,8 +152,8 @@ fn timed_touch(page: &[u8]) -> Duration {
     began.elapsed()
 }
 
-/// Of all words, each weighed by its place: what a page is checked by without the templates that it was made of, which would
-/// be one more hot set.
+/// Of all words, each weighed by its place: what a page is checked by without the templates that it
+/// was made of, which would be one more hot set.
 fn sum(page: &[u8]) -> u64 {
     let words = page
         .chunks_exact(8)

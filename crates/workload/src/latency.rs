@@ -56,7 +56,8 @@ impl Histogram {
         self.0.iter().sum()
     }
 
-    /// The nanoseconds that `share` of all, 0 to 1, did not exceed: the middle of a bucket. `None`: it is empty.
+    /// The nanoseconds that `share` of all, 0 to 1, did not exceed: the middle of a bucket. `None`:
+    /// it is empty.
     #[must_use]
     pub fn percentile(&self, share: f64) -> Option<f64> {
         let rank = (self.count() as f64 * share).ceil().max(1.0) as u64;

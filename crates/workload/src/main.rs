@@ -1,4 +1,5 @@
-//! `uzswap-workload`: programs to run under a memory limit, each checking every byte that it reads back.
+//! `uzswap-workload`: programs to run under a memory limit, each checking every byte that it reads
+//! back.
 
 #![forbid(unsafe_code)]
 

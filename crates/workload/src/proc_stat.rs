@@ -30,7 +30,8 @@ impl ProcStat {
     }
 }
 
-/// The name of a program may have spaces and parentheses, so fields are counted from the last one on.
+/// The name of a program may have spaces and parentheses, so fields are counted from the last one
+/// on.
 fn parse(text: &str) -> Option<ProcStat> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();

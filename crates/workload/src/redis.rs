@@ -1,5 +1,5 @@
-//! A client for Redis on this machine: fills a server, and reads from it with keys drawn as a cache's are.
-//! (redis-benchmark draws them evenly only.)
+//! A client for Redis on this machine: fills a server, and reads from it with keys drawn as a
+//! cache's are. (redis-benchmark draws them evenly only.)
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -169,7 +169,8 @@ pub(crate) fn load(options: &Load) -> Result<u64, Failure> {
     Ok(0)
 }
 
-/// Reads from the server; prints a line as the passes of `usemem` do, and returns how many keys were not there.
+/// Reads from the server; prints a line as the passes of `usemem` do, and returns how many keys
+/// were not there.
 pub(crate) fn get(options: &Get) -> Result<u64, Failure> {
     let zipf = options.is_zipf.then(|| Zipf::new(options.keys));
     let began = Instant::now();

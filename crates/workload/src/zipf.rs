@@ -2,11 +2,13 @@
 
 use crate::heap::Rng;
 
-/// How steep: YCSB's constant, at which the most frequent of a million numbers is one draw in fifteen.
+/// How steep: YCSB's constant, at which the most frequent of a million numbers is one draw in
+/// fifteen.
 const THETA: f64 = 0.99;
 
-/// A Zipfian distribution over `0..n`, drawn as in Gray and others, "Quickly generating billion-record synthetic
-/// databases" (1994). Which numbers are frequent is scattered over the range.
+/// A Zipfian distribution over `0..n`, drawn as in Gray and others, "Quickly generating
+/// billion-record synthetic databases" (1994). Which numbers are frequent is scattered over the
+/// range.
 #[derive(Debug)]
 pub struct Zipf {
     n: u64,

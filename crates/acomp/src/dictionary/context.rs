@@ -3,8 +3,8 @@
 use super::Dictionary;
 use crate::{CompressError, zstd};
 
-/// The contexts with one dictionary. The first byte of a block is its number: zstd cannot tell from a frame which raw contents it
-/// refers to, and would make another page of it.
+/// The contexts with one dictionary. The first byte of a block is its number: zstd cannot tell from
+/// a frame which raw contents it refers to, and would make another page of it.
 pub(crate) struct DictionaryState {
     number: u8,
     zstd: zstd::State,

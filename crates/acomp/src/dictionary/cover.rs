@@ -1,8 +1,9 @@
 //! Which bytes of a sample a dictionary is made of: those whose words are found on the most pages.
 //!
-//! In the manner of zstd's `fastCover`: each 8 bytes in a row are a *word*, counted once for each page that it is on. The
-//! sample is gone through in as many pieces as the dictionary has segments, and of each piece the segment is
-//! taken whose different words have the highest counts together; these are then worth nothing any more.
+//! In the manner of zstd's `fastCover`: each 8 bytes in a row are a *word*, counted once for each
+//! page that it is on. The sample is gone through in as many pieces as the dictionary has segments,
+//! and of each piece the segment is taken whose different words have the highest counts together;
+//! these are then worth nothing any more.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +13,8 @@ pub(super) const SEGMENT: usize = 1024;
 const WORD: usize = 8;
 /// Words of a segment.
 const WORDS: usize = SEGMENT - WORD + 1;
-/// Words are told apart by a hash of so many bits: two that share one are counted together, which hardly matters.
+/// Words are told apart by a hash of so many bits: two that share one are counted together, which
+/// hardly matters.
 const HASH_BITS: u32 = 15;
 const HASHES: usize = 1 << HASH_BITS;
 
@@ -56,7 +58,8 @@ impl Cover {
         }
     }
 
-    /// The segment of `piece` that is worth most; its words are worth nothing from now on. `None`: none is worth anything.
+    /// The segment of `piece` that is worth most; its words are worth nothing from now on. `None`:
+    /// none is worth anything.
     pub(super) fn take_best<'a>(&mut self, piece: &'a [u8]) -> Option<&'a [u8]> {
         self.inside.fill(0);
         let (mut worth, mut best, mut best_at) = (0, 0, 0);

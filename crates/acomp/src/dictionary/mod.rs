@@ -1,12 +1,14 @@
-//! Dictionaries: bytes that many pages of this process have in common, which zstd may then refer to from the first byte of
-//! a page on.
+//! Dictionaries: bytes that many pages of this process have in common, which zstd may then refer to
+//! from the first byte of a page on.
 //!
-//! A dictionary is the process's: it is never changed and never given up, since a block that needs it may lie in the pool or
-//! on the swap device for as long as the process lives, and longer in forked children, which inherit it with their
-//! memory. [`Training`] makes one from a sample of pages, if it wins.
+//! A dictionary is the process's: it is never changed and never given up, since a block that needs
+//! it may lie in the pool or on the swap device for as long as the process lives, and longer in
+//! forked children, which inherit it with their memory. [`Training`] makes one from a sample of
+//! pages, if it wins.
 //!
-//! Its bytes are raw contents, without entropy tables. Those that zstd's own trainer adds (`ZDICT`) make compression faster by
-//! a tenth to a third, and pages that differ from the sample larger, by up to 5 %; and the trainer calls malloc.
+//! Its bytes are raw contents, without entropy tables. Those that zstd's own trainer adds (`ZDICT`)
+//! make compression faster by a tenth to a third, and pages that differ from the sample larger, by
+//! up to 5 %; and the trainer calls malloc.
 
 mod context;
 mod cover;

@@ -25,7 +25,8 @@ impl Noise {
     }
 }
 
-/// Pages of which each is different records of the same few hundred: they compress with each other, not by themselves.
+/// Pages of which each is different records of the same few hundred: they compress with each other,
+/// not by themselves.
 fn pages(world: u64, n: usize) -> Vec<Vec<u8>> {
     let records: Vec<Vec<u8>> = {
         let mut noise = Noise(world);

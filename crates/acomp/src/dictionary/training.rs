@@ -1,8 +1,10 @@
-//! Making a dictionary from a sample of pages, in steps of a fraction of a millisecond, and deciding whether it wins.
+//! Making a dictionary from a sample of pages, in steps of a fraction of a millisecond, and
+//! deciding whether it wins.
 //!
-//! Every other page of the sample is held out: the dictionary is chosen from the rest ([`cover`](super::cover)), and has to
-//! compress those held out into fewer bytes than what is in use now, by [`GAIN_PERCENT`]. On heaps of CPython, Redis and node
-//! 64 pages to choose from give what 512 give, within 1 %.
+//! Every other page of the sample is held out: the dictionary is chosen from the rest
+//! ([`cover`](super::cover)), and has to compress those held out into fewer bytes than what is in
+//! use now, by [`GAIN_PERCENT`]. On heaps of CPython, Redis and node 64 pages to choose from give
+//! what 512 give, within 1 %.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -51,7 +53,8 @@ pub struct Training {
 }
 
 impl Training {
-    /// For zstd at `level`, against the `latest` dictionary, or against none. A block of more than `block_max` bytes counts as a page.
+    /// For zstd at `level`, against the `latest` dictionary, or against none. A block of more than
+    /// `block_max` bytes counts as a page.
     pub fn new(level: i32, latest: Option<Dictionary>, block_max: usize) -> Self {
         Self {
             level,

@@ -24,8 +24,9 @@ pub(super) enum Class {
 /// Bytes that stand for a word of each class.
 pub(super) const LEN: [u8; 8] = [0, 1, 3, 2, 4, 8, 4, 5];
 
-/// Class and length of a word by six facts about it, the lowest bit first: it is below 2^16; its upper half is zero; its lower half is;
-/// that is the lower half of a recent word; its upper 48 bits are those of a recent word; it is a recent word.
+/// Class and length of a word by six facts about it, the lowest bit first: it is below 2^16; its
+/// upper half is zero; its lower half is; that is the lower half of a recent word; its upper 48
+/// bits are those of a recent word; it is a recent word.
 pub(super) const CLASS_AND_LEN: [(u8, u8); 64] = {
     let mut table = [(0, 0); 64];
     let mut facts = 0;

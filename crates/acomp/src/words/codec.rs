@@ -1,14 +1,17 @@
-//! Pages of heaps are words, not text: pointers to the same few places, small numbers, zeros (WKdm: Wilson, Kaplan and Smaragdakis,
-//! "The Case for Compressed Caching in Virtual Memory Systems", 1999). Here the words have 64 bits, and nothing depends on a
-//! branch: heaps make those unpredictable, and a mispredicted one costs as much as three words.
+//! Pages of heaps are words, not text: pointers to the same few places, small numbers, zeros (WKdm:
+//! Wilson, Kaplan and Smaragdakis, "The Case for Compressed Caching in Virtual Memory Systems",
+//! 1999). Here the words have 64 bits, and nothing depends on a branch: heaps make those
+//! unpredictable, and a mispredicted one costs as much as three words.
 //!
 //! ```text
-//! | pieces, of 0 to 8 bytes, a word each | classes, 3 bits a word, so 3 bytes a group | which groups are there: 8 bytes |
+//! | pieces, of 0 to 8 bytes | classes, 3 bits a word   | which groups are there |
+//! | one for each word       | so 3 bytes for a group   | 8 bytes                |
 //! ```
-//! A group is eight words; one that is all zeros is left out. *Recent* words are the last 256 that were not left out, in a ring: word
-//! `n` of the page is at place `n % 256` until word `n + 256` comes. What a place holds is the same for both sides at each word, so it does
-//! not matter to the reader how the writer found it. The bytes behind the pieces are always enough for a whole word to be read
-//! or written where a piece begins.
+//! A group is eight words; one that is all zeros is left out. *Recent* words are the last 256 that
+//! were not left out, in a ring: word `n` of the page is at place `n % 256` until word `n + 256`
+//! comes. What a place holds is the same for both sides at each word, so it does not matter to the
+//! reader how the writer found it. The bytes behind the pieces are always enough for a whole word
+//! to be read or written where a piece begins.
 
 use super::class::{CLASS_AND_LEN, Class, LEN};
 
@@ -27,7 +30,8 @@ const PROBE: usize = GROUPS / 4;
 const HASH64: u64 = 0x9e37_79b9_7f4a_7c15;
 const HASH32: u32 = 0x9e37_79b9;
 
-/// The recent words, and where one with the same upper 48 bits, or the same lower half, was seen last.
+/// The recent words, and where one with the same upper 48 bits, or the same lower half, was seen
+/// last.
 struct Recent {
     words: [u64; RECENT],
     by_upper: [u8; 256],
@@ -53,7 +57,8 @@ impl Recent {
         let difference = self.words[usize::from(upper)] ^ word;
         let lower_difference = self.words[usize::from(lower)] as u32 ^ lower_half;
         self.words[usize::from(n)] = word;
-        // The highest bit of `CLASS_AND_LEN` first; each is one comparison and one addition with carry.
+        // The highest bit of `CLASS_AND_LEN` first; each is one comparison and one addition with
+        // carry.
         let facts = [
             difference < 1,
             difference < 1 << 16,
@@ -81,8 +86,8 @@ fn words_of(group: &[u8; GROUP * WORD]) -> [u64; GROUP] {
     core::array::from_fn(|i| u64::from_le_bytes(bytes[i]))
 }
 
-/// Compress a page into `out`. Returns how many bytes it takes there; `None`: it does not fit, or it does not look as if it would come to
-/// at most `good` bytes.
+/// Compress a page into `out`. Returns how many bytes it takes there; `None`: it does not fit, or
+/// it does not look as if it would come to at most `good` bytes.
 pub(super) fn compress(page: &[u8; PAGE], out: &mut [u8], good: usize) -> Option<usize> {
     let mut recent = Recent {
         words: [0; RECENT],

@@ -1,5 +1,6 @@
-//! `words`: the fastest for pages of heaps, which are words (`codec`). Pages that are not, such as text, are lz4's: a page that does not
-//! come to [`GOOD`] bytes is tried with lz4 as well, and what is shorter is kept. The first byte says which.
+//! `words`: the fastest for pages of heaps, which are words (`codec`). Pages that are not, such as
+//! text, are lz4's: a page that does not come to [`GOOD`] bytes is tried with lz4 as well, and what
+//! is shorter is kept. The first byte says which.
 
 mod class;
 mod codec;

@@ -32,7 +32,8 @@ pub(crate) extern "C" fn child() {
     if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {
         return;
     }
-    // Signals are blocked since `prepare`: no handler of the program may touch memory before its pager stands.
+    // Signals are blocked since `prepare`: no handler of the program may touch memory before its
+    // pager stands.
     let mask = pager.handover.mask.load(Ordering::Relaxed);
     attach(pager);
     thread::restore_signals(mask);
@@ -44,8 +45,8 @@ struct Orphaned;
 impl Unlock<RawLock> for Orphaned {
     fn unlock<T>(&self, mutex: &Mutex<RawLock, T>) {
         if mutex.is_locked() {
-            // SAFETY: the thread that held it (one of the parent's that serve faults, which was serving one without changing
-            // the frozen engine) does not exist in this process.
+            // SAFETY: the thread that held it (one of the parent's that serve faults, which was
+            // serving one without changing the frozen engine) does not exist in this process.
             unsafe { mutex.force_unlock() };
         }
     }
@@ -60,7 +61,8 @@ fn attach(pager: &Pager) {
     let Err((what, errno)) = pager::start_in_child(take_over) else {
         return;
     };
-    // The parent has seen to the memory of a child that asked to be left unmanaged; any other failure is fatal.
+    // The parent has seen to the memory of a child that asked to be left unmanaged; any other
+    // failure is fatal.
     if pager.handover.state() != RELEASED_UNMANAGED {
         pager::say("uzswap: a forked child lost its pager before it had its own and is stopped\n");
         thread::kill_self();
@@ -120,8 +122,9 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     Ok((fds, slot))
 }
 
-/// Open the swap files that our copy of the swap table points to, and hold a lease on each. The seals are those of our copy of
-/// the parent's memory: all the files that it inherited, then its own.
+/// Open the swap files that our copy of the swap table points to, and hold a lease on each. The
+/// seals are those of our copy of the parent's memory: all the files that it inherited, then its
+/// own.
 fn inherit_files(pager: &Pager) -> Result<Vec<(SwapFile, u64)>, (&'static str, Errno)> {
     let (handover, parent) = (&pager.handover, pager.fds());
     let inherited = parent.inherited.iter().map(|(swap, _)| swap);

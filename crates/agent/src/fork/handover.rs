@@ -1,4 +1,5 @@
-//! What parent and child tell each other during a fork: words that both see, and a log of changes to mappings.
+//! What parent and child tell each other during a fork: words that both see, and a log of changes
+//! to mappings.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
@@ -13,13 +14,15 @@ use crate::pager::{Pager, pause};
 
 /// How a fork is going, and what the child needs to know.
 pub(crate) struct Handover {
-    /// Shared by parent and child. Each fork has words of its own: a child still reads its changes when the parent forks
-    /// again, and forks itself meanwhile.
+    /// Shared by parent and child. Each fork has words of its own: a child still reads its changes
+    /// when the parent forks again, and forks itself meanwhile.
     words: FamilyWords,
-    /// `prepare` ran and neither `parent` nor `child` yet. Copied by the fork, like all that is not in `words`.
+    /// `prepare` ran and neither `parent` nor `child` yet. Copied by the fork, like all that is not
+    /// in `words`.
     pub(super) is_prepared: AtomicBool,
     pub(super) parent_returned: AtomicBool,
-    /// The process that prepares the fork: the child's parent, for the child to see whether it lives.
+    /// The process that prepares the fork: the child's parent, for the child to see whether it
+    /// lives.
     pub(super) parent: AtomicI32,
     /// Held from `prepare` to `parent`: one fork at a time.
     pub(super) lock: RawLock,
@@ -38,9 +41,9 @@ const FILES_MAX: usize = 254;
 const FIRST_CHANGE: usize = FIRST_FILE + 2 * FILES_MAX;
 const CHANGES_MAX: usize = 64 * 1024;
 
-/// Values of [`STATE`], in order; fresh words say 0. READY is answered by RELEASED, UNMANAGED by RELEASED_UNMANAGED.
-/// The parent describes the fork when it has read the event, and the child runs from that moment on, so it waits
-/// for the description.
+/// Values of [`STATE`], in order; fresh words say 0. READY is answered by RELEASED, UNMANAGED by
+/// RELEASED_UNMANAGED. The parent describes the fork when it has read the event, and the child runs
+/// from that moment on, so it waits for the description.
 pub(super) const DESCRIBED: u64 = 1;
 pub(super) const READY: u64 = 2;
 pub(super) const UNMANAGED: u64 = 3;
@@ -61,8 +64,8 @@ impl Handover {
 
     /// Fresh words for the next fork.
     pub(super) fn renew(&self) {
-        // SAFETY: called by kswapd between two forks: the fault thread and the forking threads use the words only
-        // from FREEZE to FORKED, and forks are serialised by `lock`.
+        // SAFETY: called by kswapd between two forks: the fault thread and the forking threads use
+        // the words only from FREEZE to FORKED, and forks are serialised by `lock`.
         if let Err(errno) = unsafe { self.words.renew() } {
             panic!("no memory to prepare a fork: {errno}");
         }
@@ -84,16 +87,19 @@ impl Handover {
         self.set(STATE, state);
     }
 
-    /// Whether `fork` has returned in the parent, so that its event, if there was one, has been read.
+    /// Whether `fork` has returned in the parent, so that its event, if there was one, has been
+    /// read.
     pub(crate) fn parent_returned(&self) -> bool {
         self.parent_returned.load(Ordering::SeqCst)
     }
 
-    /// In the child: wait until the parent has come so far. False: it died before; its descriptors were closed by then.
+    /// In the child: wait until the parent has come so far. False: it died before; its descriptors
+    /// were closed by then.
     pub(super) fn wait_for_parent(&self, pager: &Pager, state: u64) -> bool {
         while self.get(STATE) < state {
             let parent_lives = match thread::parent_pid() {
-                // In another PID namespace. The slot is still the parent's, and so is the lease on it.
+                // In another PID namespace. The slot is still the parent's, and so is the lease on
+                // it.
                 0 => Leases::open(pager.group_path).map_or(true, |leases| leases.is_held(pager.memcg.slot())),
                 pid => pid == self.parent.load(Ordering::SeqCst),
             };
@@ -105,7 +111,8 @@ impl Handover {
         true
     }
 
-    /// The parent's swap files, by their descriptors in the calling thread, and the byte that a lease on each locks.
+    /// The parent's swap files, by their descriptors in the calling thread, and the byte that a
+    /// lease on each locks.
     pub(super) fn describe_files(&self, files: impl Iterator<Item = (i32, u64)>) {
         self.set(PARENT_TID, thread::tid() as u64);
         let mut n = 0;

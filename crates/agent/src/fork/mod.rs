@@ -1,32 +1,34 @@
 //! Forking: the child gets its own pager before it runs, and until then the parent's serves it.
 //!
 //! ```text
-//! forking thread             kswapd                      fault thread                   child's only thread
-//! prepare: FREEZE  ------->  no reclaim, engine frozen
-//!          <------- FROZEN   waits
-//! fork(2)                                                serves faults, changes nothing
-//!   the kernel copies memory                             FORK event: the child's uffd
-//!                                                        serves both                    child: starts a fault thread,
-//!                                                                                         which opens its own uffds
-//!                                                        closes the child's uffd  <---- READY
-//!                                                        RELEASED  ------------------>  registers every range anew,
-//! parent: waits      <---- THAWED ----- FORKED --------  thaws                            adopts what is mapped, goes on
+//! forking thread    kswapd           fault thread             child's only thread
+//! prepare: FREEZE -> no reclaim,
+//!                    engine frozen
+//!        <-- FROZEN  waits
+//! fork(2)                            serves, changes nothing
+//!   the kernel copies memory         FORK event: child's uffd
+//!                                    serves both              child: starts a fault thread,
+//!                                                               which opens its own uffds
+//!                                    closes the child's  <--- READY
+//!                                    RELEASED  -------------> registers every range anew,
+//! parent: waits <-THAWED-- FORKED -- thaws                      adopts what is mapped, goes on
 //! ```
-//! While the parent's fault thread holds the child's userfaultfd, a missing page of the child waits for it. Between
-//! RELEASED and the child's own registration a missing page would read as zeros, but nobody is there to
-//! touch one: the child's only thread of the program waits in [`child`], on a stack whose pages are mapped.
+//! While the parent's fault thread holds the child's userfaultfd, a missing page of the child waits
+//! for it. Between RELEASED and the child's own registration a missing page would read as zeros,
+//! but nobody is there to touch one: the child's only thread of the program waits in [`child`], on
+//! a stack whose pages are mapped.
 //!
-//! The parent does not return from `fork` before that, so a parent that exits at once (a daemon) leaves a child that
-//! stands on its own. If the parent is killed before RELEASED, the child may have met missing pages that nobody served:
-//! it is stopped.
+//! The parent does not return from `fork` before that, so a parent that exits at once (a daemon)
+//! leaves a child that stands on its own. If the parent is killed before RELEASED, the child may
+//! have met missing pages that nobody served: it is stopped.
 //!
-//! A child that cannot have a pager says UNMANAGED instead of READY; the parent then maps all that is swapped out into it
-//! ([`populate`]), and it runs on unmanaged. The same goes for a fork that did not come through libc, which has no
-//! `prepare`.
+//! A child that cannot have a pager says UNMANAGED instead of READY; the parent then maps all that
+//! is swapped out into it ([`populate`]), and it runs on unmanaged. The same goes for a fork that
+//! did not come through libc, which has no `prepare`.
 //!
-//! `prepare` also takes the program's turn to change mappings (`hook::InOrder`): every change made before the fork has had
-//! its event read, so the words that the child inherits are those of the memory that it inherits. Only raw system calls
-//! of other threads can still fall in between.
+//! `prepare` also takes the program's turn to change mappings (`hook::InOrder`): every change made
+//! before the fork has had its event read, so the words that the child inherits are those of the
+//! memory that it inherits. Only raw system calls of other threads can still fall in between.
 
 mod child;
 mod handover;

@@ -1,4 +1,5 @@
-//! The parent's side of a fork, in its three threads: the one that forks, kswapd and the fault thread.
+//! The parent's side of a fork, in its three threads: the one that forks, kswapd and the fault
+//! thread.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -30,7 +31,8 @@ pub(crate) extern "C" fn prepare() {
     let Some(pager) = pager::active() else { return };
     let handover = &pager.handover;
     if deferral::has_unseen() {
-        // What is two mappings only because it is half registered would stay two in the child for ever.
+        // What is two mappings only because it is half registered would stay two in the child for
+        // ever.
         pager.request_scan();
     }
     let mask = thread::block_signals();
@@ -70,8 +72,8 @@ pub(crate) fn freeze_until_forked(pager: &Pager) {
     pager.handover.renew();
     pager.is_freezing.store(true, Ordering::SeqCst);
     pager.wait_for_reclaimers();
-    // While the engine is frozen it cannot tell what is late. It is the turn of the thread that forks: only raw system calls of other
-    // threads can keep something expected.
+    // While the engine is frozen it cannot tell what is late. It is the turn of the thread that
+    // forks: only raw system calls of other threads can keep something expected.
     for _ in 0..EXPECTING_MAX {
         if vma::settle(pager) {
             break;
@@ -151,7 +153,8 @@ impl ForkServer {
         pager.mm.changes_before_fork(|change| self.changes.push(change));
         add_wiped(&mut self.changes);
         self.changes.iter().for_each(|change| handover.push_change(*change));
-        // Our own file only if a word names it: or every generation of a family would hand down one more.
+        // Our own file only if a word names it: or every generation of a family would hand down one
+        // more.
         let is_used = pager.mm.gauges().swapped > 0;
         let own = fds.swap.as_ref().filter(|_| is_used);
         let files = fds
@@ -195,7 +198,8 @@ impl ForkServer {
         self.finish(pager, true);
     }
 
-    /// The fork is over. A child that holds no lease on our swap file keeps no slots: the next look at the pins shows.
+    /// The fork is over. A child that holds no lease on our swap file keeps no slots: the next look
+    /// at the pins shows.
     fn finish(&mut self, pager: &Pager, has_child: bool) {
         if let Some((pin, byte)) = pager.pins.lock().last_mut() {
             *byte = self.lease;
@@ -243,7 +247,8 @@ fn serve_child(
             ..
         } => child.unprotect_and_wake(*addr & !(PAGE_SIZE - 1), PAGE_SIZE),
         Event::Fault { addr, .. } => inbox.push(*addr & !(PAGE_SIZE - 1)),
-        // A fork by a child that has not finished forking: its descriptor closes, its memory was copied whole.
+        // A fork by a child that has not finished forking: its descriptor closes, its memory was
+        // copied whole.
         Event::Fork(_) => {}
         other => {
             if let Some(change) = fault::change(other) {
@@ -272,13 +277,14 @@ fn serve_child(
     });
 }
 
-/// Whether the child has died: a fill answers ESRCH when there is no address space any more, and ENOENT before.
+/// Whether the child has died: a fill answers ESRCH when there is no address space any more, and
+/// ENOENT before.
 fn is_gone(pager: &Pager, child: &Uffd) -> bool {
     child.copy(pager.mm.machine().nowhere(), &[0; PAGE_SIZE], false).stop == Some(Errno::SRCH)
 }
 
-/// A child that cannot have a pager: map all that is swapped out. `since`: what happened to its mappings since its
-/// copy of the words was made.
+/// A child that cannot have a pager: map all that is swapped out. `since`: what happened to its
+/// mappings since its copy of the words was made.
 pub(crate) fn populate(
     pager: &Pager,
     changes: &mut Changes<'_, RawLock, AgentMachine>,
@@ -287,7 +293,8 @@ pub(crate) fn populate(
     since: &[Change],
 ) {
     changes.for_each_absent(worker, since, |vpn, page| {
-        // Refusals mean that the page is there or its mapping is gone; EAGAIN that the child changes its mappings.
+        // Refusals mean that the page is there or its mapping is gone; EAGAIN that the child
+        // changes its mappings.
         for _ in 0..1000 {
             let is_done = match page {
                 Some(page) => child.copy(vpn.addr(), page, true).stop != Some(Errno::AGAIN),

@@ -40,8 +40,9 @@ use crate::pager::Pager;
 
 /// How long an ending process keeps others from looking. Nanoseconds.
 const UNSEEN_NS: u64 = 100_000_000;
-/// A look that finds no more than this is like the one before, nor where that is one part in [`NEWS_SHARE`] of what is shared. Bytes: what is counted at different moments differs by
-/// a window or two.
+/// A look that finds no more than this is like the one before, nor where that is one part in
+/// [`NEWS_SHARE`] of what is shared. Bytes: what is counted at different moments differs by a
+/// window or two.
 const NEWS_BYTES: usize = 512 << 10;
 const NEWS_SHARE: usize = 64;
 /// If so much of what was charged to relatives may have changed, a look is due.
@@ -157,7 +158,8 @@ impl Shares {
         self.next.is_none() && time::now_ns() >= self.looked + rest
     }
 
-    /// A look that began at `began`, and at that moment, found `seen` bytes; `is_news`: not what was known.
+    /// A look that began at `began`, and at that moment, found `seen` bytes; `is_news`: not what
+    /// was known.
     fn note_look(&mut self, seen: usize, at: Moment, began: u64, is_news: bool) {
         self.looked = time::now_ns();
         self.took = self.looked - began;

@@ -1,18 +1,21 @@
 //! Deferral: what is not taken under our care yet.
 //!
-//! A page that its own core clears is warm in its cache, and nobody waits for another thread. So a process has a pager but nothing under its
-//! care as long as the group has room for all that its processes have mapped, touched or not. What a deferred process may touch unseen
+//! A page that its own core clears is warm in its cache, and nobody waits for another thread. So a
+//! process has a pager but nothing under its care as long as the group has room for all that its
+//! processes have mapped, touched or not. What a deferred process may touch unseen
 //! (`Field::Unseen`) counts where it is asked whether there is room, but is not charged.
 //!
 //! ```text
 //! deferred  no memory is registered, nothing of it can leave; its growth is sampled
-//!    |      the group has no room for more, a mapping is big ([`BIG_BYTES`]: its first touches are faster in large folios),
-//!    v      reclaim is asked for
+//!    |      the group has no room for more, or reclaim is asked for, or a mapping is big
+//!    v      ([`BIG_BYTES`]: its first touches are faster in large folios)
 //! managed   for good: kswapd goes through the mappings now and whenever they change
 //! ```
-//! Whoever maps memory looks, and kswapd at every tick. Where a mapping does not fit, `mmap` returns when it is under our care (but for MAP_POPULATE, and
-//! where kswapd is kept from it for a tenth of a second). What a process may touch is reckoned from what it ever mapped, so one that maps and unmaps again
-//! and again is deferred for less long; and from what it has in all, so what it touches on stacks makes it seem less.
+//! Whoever maps memory looks, and kswapd at every tick. Where a mapping does not fit, `mmap`
+//! returns when it is under our care (but for MAP_POPULATE, and where kswapd is kept from it for a
+//! tenth of a second). What a process may touch is reckoned from what it ever mapped, so one that
+//! maps and unmaps again and again is deferred for less long; and from what it has in all, so what
+//! it touches on stacks makes it seem less.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
@@ -25,14 +28,15 @@ use crate::{mapped, vma};
 /// Mappings in total, of memory that may come under our care, at which a process gets its pager.
 pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;
 
-/// Of the room that is left, a process may map one part in so many unseen: others may be doing the same, and MAP_POPULATE or
-/// MADV_POPULATE_WRITE fill a mapping faster than anybody looks.
+/// Of the room that is left, a process may map one part in so many unseen: others may be doing the
+/// same, and MAP_POPULATE or MADV_POPULATE_WRITE fill a mapping faster than anybody looks.
 const UNSEEN_SHARE: u64 = 4;
 
 /// A process that maps as much at once is deferred no longer.
 pub(crate) const BIG_BYTES: usize = 8 << 20;
 
-/// Of `memory.high` so much is left free where anything is deferred: what is touched without having been mapped is seen late.
+/// Of `memory.high` so much is left free where anything is deferred: what is touched without having
+/// been mapped is seen late.
 const DEFERRAL_SHARE: u64 = 16;
 
 /// Bytes mapped so far.
@@ -87,7 +91,8 @@ pub(crate) fn is_deferred() -> bool {
     IS_DEFERRED.load(Ordering::SeqCst)
 }
 
-/// A scan begins: what was mapped before it will be seen by it, and what is mapped from now on may lie beside memory that is under our care.
+/// A scan begins: what was mapped before it will be seen by it, and what is mapped from now on may
+/// lie beside memory that is under our care.
 pub(crate) fn begin_scan() {
     IS_DEFERRED.store(false, Ordering::SeqCst);
     UNSEEN.store(0, Ordering::Relaxed);
@@ -103,15 +108,17 @@ pub(crate) fn has_unseen() -> bool {
     UNSEEN.load(Ordering::Relaxed) != 0 && !is_deferred()
 }
 
-/// A forked child starts as small as its parent was big: it is charged for what it has, not for what was mapped.
+/// A forked child starts as small as its parent was big: it is charged for what it has, not for
+/// what was mapped.
 pub(crate) fn reset_in_child() {
     UNSEEN.store(0, Ordering::Relaxed);
 }
 
 impl Memcg {
-    /// Claim room for all that this process, which is deferred, may touch unseen. Said to the group before it is known whether there is any: of two that
-    /// map the last of it at the same moment, each sees the other's claim. False: there is none, and nothing is claimed; what was mapped has to come
-    /// under our care before it is touched.
+    /// Claim room for all that this process, which is deferred, may touch unseen. Said to the group
+    /// before it is known whether there is any: of two that map the last of it at the same moment,
+    /// each sees the other's claim. False: there is none, and nothing is claimed; what was mapped
+    /// has to come under our care before it is touched.
     pub(crate) fn claim_unseen(&self, pager: &Pager) -> bool {
         if IS_BIG.load(Ordering::Relaxed) {
             return false;
@@ -119,8 +126,8 @@ impl Memcg {
         let touched = self.touched.load(Ordering::Relaxed);
         let unseen = MAPPED.load(Ordering::Relaxed).saturating_sub(touched);
         self.group.set_field(self.slot(), Field::Unseen, unseen as u64);
-        // Our claim before the look at others'; and before the look at whether a scan has begun meanwhile, which withdraws it at its end (pairs with
-        // `begin_scan` and `note_seen`).
+        // Our claim before the look at others'; and before the look at whether a scan has begun
+        // meanwhile, which withdraws it at its end (pairs with `begin_scan` and `note_seen`).
         fence(Ordering::SeqCst);
         let has_room = is_deferred() && self.unclaimed(pager) >= self.high(pager) / DEFERRAL_SHARE;
         if !has_room {

@@ -6,7 +6,8 @@ const BUCKETS: usize = 40;
 /// Width of the longest bar.
 const BAR: u64 = 52;
 
-/// How many values fell in each bucket: bucket `i` holds `[2^i, 2^(i+1))` nanoseconds, the first also 0.
+/// How many values fell in each bucket: bucket `i` holds `[2^i, 2^(i+1))` nanoseconds, the first
+/// also 0.
 #[derive(Clone)]
 pub(crate) struct Histogram([u64; BUCKETS]);
 

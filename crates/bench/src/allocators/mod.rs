@@ -1,4 +1,5 @@
-//! zsmalloc, zbud and z3fold over the same pages: how long it takes, how long each page waits, how much memory it costs.
+//! zsmalloc, zbud and z3fold over the same pages: how long it takes, how long each page waits, how
+//! much memory it costs.
 
 mod corpus;
 mod histogram;

@@ -108,7 +108,8 @@ pub(crate) fn run(kind: PoolKind, corpus: &Corpus, seed: u64) -> Result<Figures,
 }
 
 impl Trial<'_> {
-    /// As the engine stores a page: looked at for one repeated word, compressed, and as it is if it does not shrink.
+    /// As the engine stores a page: looked at for one repeated word, compressed, and as it is if it
+    /// does not shrink.
     fn store_all(&mut self) -> Result<Histogram, Failure> {
         let mut histogram = Histogram::new();
         let mut block = [0; PAGE_SIZE - 1];

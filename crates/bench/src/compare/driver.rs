@@ -12,8 +12,8 @@ use super::trial::{self, Terms};
 use super::workloads::Workload;
 use crate::Failure;
 
-/// Memory that the host of a virtual machine has not backed yet is slow the first time: so much is touched before anything is
-/// timed. MiB.
+/// Memory that the host of a virtual machine has not backed yet is slow the first time: so much is
+/// touched before anything is timed. MiB.
 const WARM_UP_MIB: u32 = 2048;
 
 /// Runs everything, and remembers what could not be run.
@@ -129,7 +129,8 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Where a control group's limit does not say what resident memory and pool come to, it is tried.
+    /// Where a control group's limit does not say what resident memory and pool come to, it is
+    /// tried.
     fn find_limits(&mut self, workload: &dyn Workload, equal: &mut EqualMemory, sides: &mut Vec<Side>) {
         if !equal.is_to_be_found() {
             return;

@@ -1,7 +1,8 @@
 //! Equal memory: what is resident and what the pool takes, together, are the same for every side.
 //!
-//! uzswap's limit is on that sum. A v1 control group charges what is resident but not the pool, whichever kernel pool it
-//! is, so its limit is lower: as low as it was found to have to be. A v2 group charges zswap's pool too.
+//! uzswap's limit is on that sum. A v1 control group charges what is resident but not the pool,
+//! whichever kernel pool it is, so its limit is lower: as low as it was found to have to be. A v2
+//! group charges zswap's pool too.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +21,11 @@ const POOL_SPARE: u64 = 25;
 pub(crate) enum Budget {
     /// Nothing is held to anything.
     Unlimited,
-    /// So much may be resident under the kernel's zswap; the others get that and what its pool took.
+    /// So much may be resident under the kernel's zswap; the others get that and what its pool
+    /// took.
     Resident { bytes: u64, working_set: u64 },
-    /// So much for both. A control group is never given less than `resident_least`, although then the sum is not held: less than
-    /// a program's hot set would measure nothing but thrashing.
+    /// So much for both. A control group is never given less than `resident_least`, although then
+    /// the sum is not held: less than a program's hot set would measure nothing but thrashing.
     Total {
         bytes: u64,
         working_set: u64,
@@ -85,8 +87,8 @@ impl EqualMemory {
         }
     }
 
-    /// What of its limit uzswap's pool may take, percent: on neither side is the size of the pool to be what limits it, so it is
-    /// what the kernel's pool is expected to take and some more.
+    /// What of its limit uzswap's pool may take, percent: on neither side is the size of the pool
+    /// to be what limits it, so it is what the kernel's pool is expected to take and some more.
     pub(crate) fn max_pool_percent(&self) -> Option<u64> {
         let resident = self.limits[&Side::Zswap];
         let pool = self.target.checked_sub(resident).filter(|pool| *pool > 0)?;
@@ -98,7 +100,8 @@ impl EqualMemory {
         )
     }
 
-    /// Whether a run that used `memory` is to be done again, as the limit of its side is another now.
+    /// Whether a run that used `memory` is to be done again, as the limit of its side is another
+    /// now.
     pub(crate) fn is_to_be_repeated(&self, side: Side, memory: &MemoryUse) -> bool {
         side.is_kernel() && memory.is_held() == Some(false) && self.limit(side) != memory.limit
     }
@@ -134,7 +137,8 @@ impl MemoryUse {
         (self.target > 0).then(|| self.total_peak as f64 / self.target as f64 - 1.0)
     }
 
-    /// Whether a side used no more than it was to (less is its own loss), and `None` if it was not limited.
+    /// Whether a side used no more than it was to (less is its own loss), and `None` if it was not
+    /// limited.
     pub(crate) fn is_held(&self) -> Option<bool> {
         Some(self.off_target()? <= TOLERANCE)
     }

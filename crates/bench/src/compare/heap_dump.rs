@@ -11,8 +11,8 @@ const RUN: usize = 16 * 4096;
 /// The most that is looked at.
 const LOOKED_AT: usize = 512 << 20;
 
-/// About `bytes` bytes, evenly from the whole heap of the process of the family of `pid` that has most, in runs of 64 KiB that are
-/// not all zeros.
+/// About `bytes` bytes, evenly from the whole heap of the process of the family of `pid` that has
+/// most, in runs of 64 KiB that are not all zeros.
 pub(crate) fn largest_of_family(pid: u32, bytes: usize) -> Result<Vec<u8>, Failure> {
     let largest = family(pid).into_iter().max_by_key(|member| rss_anon(*member));
     let pid = largest.unwrap_or(pid);

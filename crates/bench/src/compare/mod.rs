@@ -1,4 +1,5 @@
-//! `uzswap bench`: each workload under each side in turn, at equal memory, and what came of it: a table, JSON, a page to look at.
+//! `uzswap bench`: each workload under each side in turn, at equal memory, and what came of it: a
+//! table, JSON, a page to look at.
 
 mod context;
 mod driver;

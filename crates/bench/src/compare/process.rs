@@ -1,4 +1,5 @@
-//! Programs that are started, in a process group of their own, and ended with all that they started.
+//! Programs that are started, in a process group of their own, and ended with all that they
+//! started.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};

@@ -128,7 +128,8 @@ fn slowdown(workload: &WorkloadResult, key: &str) -> Option<f64> {
     Some((workload.ratio(Side::Uzswap, Side::NoLimit, key)? - 1.0) * 100.0)
 }
 
-/// What paging added to the processor time of the program, a stored page, over the compressor's own time for a page.
+/// What paging added to the processor time of the program, a stored page, over the compressor's own
+/// time for a page.
 fn paging_cost(results: &Results) -> Option<f64> {
     let workload = results.workload("paging-cost")?;
     let added = workload.median(Side::Uzswap, "cpu")? - workload.median(Side::NoLimit, "cpu")?;

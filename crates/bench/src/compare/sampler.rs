@@ -48,8 +48,8 @@ impl Watched {
     }
 }
 
-/// Watch process `pid` and its descendants until `is_over`. If they share memory (`is_shared`), what they are charged for is
-/// taken and not what each of them has mapped.
+/// Watch process `pid` and its descendants until `is_over`. If they share memory (`is_shared`),
+/// what they are charged for is taken and not what each of them has mapped.
 pub(crate) fn watch(pid: u32, probe: &Probe, is_shared: bool, is_over: &AtomicBool) -> Watched {
     let (mut watched, began) = (Watched::default(), Instant::now());
     let mut faults_before = None;

@@ -9,8 +9,8 @@ pub(super) fn utc_now() -> String {
     utc(now.map_or(0, |since| since.as_secs()))
 }
 
-/// Seconds since 1970 as a date of the Gregorian calendar (the days' arithmetic counts years from March on, so that a
-/// leap day is a year's last).
+/// Seconds since 1970 as a date of the Gregorian calendar (the days' arithmetic counts years from
+/// March on, so that a leap day is a year's last).
 fn utc(seconds: u64) -> String {
     let (days, of_day) = (seconds / 86400, seconds % 86400);
     let days = days + 719_468;

@@ -31,7 +31,8 @@ const COUNTERS: [&str; 15] = [
 ];
 /// How often a run is made whose program the kernel kills for memory although there is swap left.
 const ATTEMPTS: u32 = 4;
-/// From this one on without swap readahead, whose pages fill a small control group: that is what most of these kills are of.
+/// From this one on without swap readahead, whose pages fill a small control group: that is what
+/// most of these kills are of.
 const WITHOUT_READAHEAD: u32 = 2;
 
 /// What a run is given.
@@ -157,7 +158,8 @@ fn read_counters(prepared: &Prepared, before: &BTreeMap<String, u64>) -> Result<
     Ok(COUNTERS.into_iter().filter_map(difference).collect())
 }
 
-/// The numbers of the object that `uzswap run --stat-json` wrote, but for folio sizes that never came up.
+/// The numbers of the object that `uzswap run --stat-json` wrote, but for folio sizes that never
+/// came up.
 fn stat_json(path: &Path) -> Result<BTreeMap<String, u64>, Failure> {
     let unreadable = |e: String| Failure::new(format!("{}: {e}", path.display()));
     // A workload may have started uzswap in its own way.

@@ -1,5 +1,5 @@
-//! What was switched on in the kernel is switched off again, on every way out: when its guard is dropped, on a signal,
-//! on a panic (which aborts and drops nothing).
+//! What was switched on in the kernel is switched off again, on every way out: when its guard is
+//! dropped, on a signal, on a panic (which aborts and drops nothing).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -29,8 +29,9 @@ fn entries() -> MutexGuard<'static, Vec<Entry>> {
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Held while something is switched on and not owed yet, and while something is undone: two threads that undo at a time would do
-/// it in another order. Whoever undoes everything keeps it, and so ends the others' turns for good.
+/// Held while something is switched on and not owed yet, and while something is undone: two threads
+/// that undo at a time would do it in another order. Whoever undoes everything keeps it, and so
+/// ends the others' turns for good.
 static TURN: ReentrantMutex<()> = ReentrantMutex::new(());
 
 /// To be held from before something is switched on until it is owed.

@@ -1,4 +1,5 @@
-//! The policies that the engine is compared with. Each brings a page in when it is touched, and only then.
+//! The policies that the engine is compared with. Each brings a page in when it is touched, and
+//! only then.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -86,8 +87,9 @@ impl Policy for Lru {
     }
 }
 
-/// Pages leave in the order in which they came: FIFO. If accessed bits are looked at, those that were touched since they came or were
-/// looked at last stay for another round: CLOCK. As on a real machine, the touch that brings a page in sets its bit too.
+/// Pages leave in the order in which they came: FIFO. If accessed bits are looked at, those that
+/// were touched since they came or were looked at last stay for another round: CLOCK. As on a real
+/// machine, the touch that brings a page in sets its bit too.
 struct Queue {
     capacity: usize,
     looks: bool,
@@ -196,7 +198,8 @@ mod test {
 
     #[test]
     fn an_accessed_bit_saves_a_page() {
-        // 4 takes the place of 1, and all bits are cleared; 2 is touched, so 5 takes the place of 3.
+        // 4 takes the place of 1, and all bits are cleared; 2 is touched, so 5 takes the place of
+        // 3.
         assert_eq!(misses([1, 2, 3, 4, 2, 5, 2], 3)[..4], [0, 0, 0, 1]);
     }
 

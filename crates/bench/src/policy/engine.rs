@@ -77,7 +77,8 @@ impl Space {
         }
     }
 
-    /// Touch the pages of `trace`, which this is for, while at most `capacity` of them are resident.
+    /// Touch the pages of `trace`, which this is for, while at most `capacity` of them are
+    /// resident.
     pub(crate) fn run(&self, trace: &Trace, capacity: usize) -> Outcome {
         let mut engine = Engine::new(self, capacity);
         for index in trace.touches() {
@@ -98,7 +99,8 @@ impl Space {
     }
 }
 
-/// One page a fault, and nothing goes to a device: the order in which pages leave is all that is left.
+/// One page a fault, and nothing goes to a device: the order in which pages leave is all that is
+/// left.
 fn config(capacity: usize) -> Config {
     let capacity = capacity as u64;
     let staged_target = defaults::staged_target(capacity);
@@ -160,7 +162,8 @@ impl<'a> Engine<'a> {
         panic!("{vpn:?} faults for ever");
     }
 
-    /// Something that compresses, but is not one word over and over: only what is in the pool has a shadow.
+    /// Something that compresses, but is not one word over and over: only what is in the pool has a
+    /// shadow.
     fn write(&self, vpn: Vpn, index: u32) {
         if let Some(page) = self.mm.machine().pages.borrow_mut().get_mut(&vpn) {
             page[..4].copy_from_slice(&(index + 1).to_ne_bytes());

@@ -6,9 +6,9 @@ use uzswap_workload::zipf::Zipf;
 use super::trace::Trace;
 use crate::options::Policy as Options;
 
-/// As `uzswap workload idle` has them (`crates/workload/src/idle.rs`): clusters of so many pages are hot, warm or cold by themselves,
-/// so many percent of them hot and warm; of so many touches one is of a warm page, and of so many cold clusters one is looked at
-/// in the end.
+/// As `uzswap workload idle` has them (`crates/workload/src/idle.rs`): clusters of so many pages
+/// are hot, warm or cold by themselves, so many percent of them hot and warm; of so many touches
+/// one is of a warm page, and of so many cold clusters one is looked at in the end.
 const CLUSTER_PAGES: u64 = 4;
 const HOT_PERCENT: u64 = 20;
 const WARM_PERCENT: u64 = 10;
@@ -55,7 +55,8 @@ impl Maker {
         (0..self.touches).map(|_| zipf.draw(&mut rng)).collect()
     }
 
-    /// A heap that is filled, then worked on in a few places; in the end some of the rest is looked at.
+    /// A heap that is filled, then worked on in a few places; in the end some of the rest is looked
+    /// at.
     fn idle_heavy(&self) -> Vec<u64> {
         let (clusters, mut rng) = (Clusters::new(self.seed, self.pages), self.rng());
         let fill = 0..self.pages;

@@ -1,7 +1,9 @@
-//! The order in which reclaim takes pages, against the policies of the textbooks and the optimum, on traces.
+//! The order in which reclaim takes pages, against the policies of the textbooks and the optimum,
+//! on traces.
 //!
-//! What is compared is *which* page leaves, not what that costs: of the touches that are not the first of their page, how many find
-//! it in the pool. Every policy has the same room; what waits in staging takes the engine's.
+//! What is compared is *which* page leaves, not what that costs: of the touches that are not the
+//! first of their page, how many find it in the pool. Every policy has the same room; what waits in
+//! staging takes the engine's.
 
 mod baseline;
 mod engine;

@@ -1,7 +1,9 @@
-//! S3-FIFO as published (Yang and others, "FIFO queues are all you need for cache eviction", SOSP 2023), which sees every touch.
+//! S3-FIFO as published (Yang and others, "FIFO queues are all you need for cache eviction", SOSP
+//! 2023), which sees every touch.
 //!
-//! New pages enter a small queue, and leave it for the main one if they were touched twice there, else for a list of *ghosts*: pages
-//! that are not there any more. A ghost that is touched enters the main queue. That is a CLOCK that counts to three.
+//! New pages enter a small queue, and leave it for the main one if they were touched twice there,
+//! else for a list of *ghosts*: pages that are not there any more. A ghost that is touched enters
+//! the main queue. That is a CLOCK that counts to three.
 
 use std::collections::VecDeque;
 
@@ -126,7 +128,8 @@ mod test {
 
     #[test]
     fn what_was_touched_twice_more_stays() {
-        // 3 sends 1 to the main queue and 2 to the ghosts; 2 comes back from there and sends 3; 3 then finds 1 touched, but not 2.
+        // 3 sends 1 to the main queue and 2 to the ghosts; 2 comes back from there and sends 3; 3
+        // then finds 1 touched, but not 2.
         assert_eq!(loads(&[1, 1, 1, 2, 3, 1, 2, 3, 1], 2), [1, 2, 3, 2, 3]);
     }
 

@@ -45,7 +45,8 @@ impl Trace {
         self.touches.push(index);
     }
 
-    /// A recorded one: a number a line, hexadecimal if it begins with `0x`, else decimal. Empty lines are passed over.
+    /// A recorded one: a number a line, hexadecimal if it begins with `0x`, else decimal. Empty
+    /// lines are passed over.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let failure = |line: String| Failure::new(format!("--trace {}: {line}", path.display()));
         let file = std::fs::File::open(path).map_err(|e| failure(e.to_string()))?;

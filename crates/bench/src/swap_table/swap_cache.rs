@@ -66,13 +66,15 @@ impl SwapCache for LockedTable {
     }
 }
 
-/// A shard covers 64 MiB of address space, as the kernel's swap cache was split before it had a table.
+/// A shard covers 64 MiB of address space, as the kernel's swap cache was split before it had a
+/// table.
 const SHARD_PAGES: u64 = 1 << 14;
 const SHARDS: usize = 64;
 
 type Map = HashMap<u64, Word, BuildHasherDefault<MultiplyHasher>>;
 
-/// What the table replaces: maps from page to word, each behind a lock of its own. Only this benchmark has it.
+/// What the table replaces: maps from page to word, each behind a lock of its own. Only this
+/// benchmark has it.
 pub(crate) struct ShardedMaps([Mutex<Map>; SHARDS]);
 
 impl Default for ShardedMaps {

@@ -10,7 +10,8 @@ pub(crate) struct Metric {
     /// `None`: the run did not say.
     pub(crate) read: fn(&Observed) -> Option<f64>,
     pub(crate) digits: usize,
-    /// Times differ from round to round: their spread is printed too, and how a row compares with the first of its family.
+    /// Times differ from round to round: their spread is printed too, and how a row compares with
+    /// the first of its family.
     pub(crate) is_time: bool,
 }
 

@@ -1,4 +1,5 @@
-//! A program that fills and re-reads its memory under `uzswap run`, one row of options after the other.
+//! A program that fills and re-reads its memory under `uzswap run`, one row of options after the
+//! other.
 
 mod metric;
 mod pool_watch;

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 pub const UZSWAP: &str = env!("CARGO_BIN_EXE_uzswap");
 /// The torture program.
 pub const TORTURE: &str = env!("CARGO_BIN_EXE_uzswap-torture");
-/// To the torture machine: leave out what `torture.rs` is about, relatives that live on and mappings
-/// by the thousand, which take memory and time beside that of one process.
+/// To the torture machine: leave out what `torture.rs` is about, relatives that live on and
+/// mappings by the thousand, which take memory and time beside that of one process.
 pub const ALONE: &str = "--without=bequeath,islands,fork-and-forget,orphan,generations,storm,lodger,outlive";
 
-/// Whether programs can be managed on this machine. A machine without userfaultfd can build and test the rest.
+/// Whether programs can be managed on this machine. A machine without userfaultfd can build and
+/// test the rest.
 pub fn can_manage() -> bool {
     let output = Command::new(UZSWAP).arg("doctor").output().expect("uzswap doctor");
     let is_ready = output.status.success();
@@ -102,7 +103,8 @@ pub fn run(name: &str, options: &[&str], cmd: &[&str]) -> Run {
     }
 }
 
-/// A managed program that has written its data and holds still until it is let go; then it checks every byte.
+/// A managed program that has written its data and holds still until it is let go; then it checks
+/// every byte.
 pub struct Held {
     child: Option<Child>,
     pub group: String,

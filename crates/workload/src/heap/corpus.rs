@@ -1,8 +1,9 @@
 //! The fixed pages that every heap page is a stamped copy of.
 //!
-//! Runs of [`RUN_PAGES`] pages share one kind of [contents](Contents), in the proportions of [`RUNS`]. Those were
-//! set by compressing the pages one by one with liblz4 1.9.4, level 1 (a page that does not shrink counts as 4096
-//! bytes). `cargo run --release --example heap_pages` writes pages to repeat that with any compressor.
+//! Runs of [`RUN_PAGES`] pages share one kind of [contents](Contents), in the proportions of
+//! [`RUNS`]. Those were set by compressing the pages one by one with liblz4 1.9.4, level 1 (a page
+//! that does not shrink counts as 4096 bytes). `cargo run --release --example heap_pages` writes
+//! pages to repeat that with any compressor.
 //!
 //! | contents | objects | tables | strings | records | numbers | random | zero | 1.5 GiB, seeds 1 to 4 |
 //! |---|---|---|---|---|---|---|---|---|
@@ -17,7 +18,8 @@ use super::rng::Rng;
 /// Pages of one kind that lie together: 64 KiB.
 pub const RUN_PAGES: usize = 16;
 
-/// Pages in the corpus: 16 MiB, little beside what is filled from it, much beside a processor's cache.
+/// Pages in the corpus: 16 MiB, little beside what is filled from it, much beside a processor's
+/// cache.
 const CORPUS_PAGES: usize = 4096;
 
 /// How many runs hold what.

@@ -1,8 +1,8 @@
 //! What the kinds of heap pages look like, byte by byte.
 //!
-//! The layouts are those of 64-bit interpreters and caches: reference counts and type pointers in front of every
-//! object, pointers whose upper bytes agree because they point into the same few arenas, hashes that nothing
-//! predicts, text that repeats a small vocabulary.
+//! The layouts are those of 64-bit interpreters and caches: reference counts and type pointers in
+//! front of every object, pointers whose upper bytes agree because they point into the same few
+//! arenas, hashes that nothing predicts, text that repeats a small vocabulary.
 
 use super::rng::Rng;
 
@@ -65,7 +65,8 @@ pub(super) fn write(contents: Contents, rng: &mut Rng, page: &mut [u8]) {
 struct PageWriter<'a> {
     page: &'a mut [u8],
     at: usize,
-    /// Objects of this page are of this type and the `types - 1` next ones: allocators keep like with like.
+    /// Objects of this page are of this type and the `types - 1` next ones: allocators keep like
+    /// with like.
     type_first: u64,
     types: u64,
 }

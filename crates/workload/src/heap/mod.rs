@@ -1,19 +1,21 @@
 //! A deterministic generator of heap-like pages.
 //!
-//! Page `index` of seed `seed` is one of the 4096 pages of a fixed 16 MiB corpus, stamped in three places so that no
-//! two pages are the same and no page can stand in for another:
+//! Page `index` of seed `seed` is one of the 4096 pages of a fixed 16 MiB corpus, stamped in three
+//! places so that no two pages are the same and no page can stand in for another:
 //!
 //! ```text
 //!    0        8                 2048      2056                  4088     4096
 //!    | index  |     corpus      | mix      |       corpus       | !mix    |      mix = hash of seed and index
 //! ```
 //!
-//! Copying a corpus page costs a fraction of a microsecond, far less than paging it, so what a benchmark times is
-//! the memory and not the generator. Which corpus page is taken depends on seed and index, in aligned runs of
-//! [`RUN_PAGES`]: neighbours in memory are of one kind, as in a real heap, and large folios find what they would
-//! find there. Zero-filled corpus pages are left unstamped: they must stay recognisable as zero pages.
+//! Copying a corpus page costs a fraction of a microsecond, far less than paging it, so what a
+//! benchmark times is the memory and not the generator. Which corpus page is taken depends on seed
+//! and index, in aligned runs of [`RUN_PAGES`]: neighbours in memory are of one kind, as in a real
+//! heap, and large folios find what they would find there. Zero-filled corpus pages are left
+//! unstamped: they must stay recognisable as zero pages.
 //!
-//! LZ4 at level 1 shrinks these pages to 1 / 2.3, page by page, zero pages included; `corpus.rs` has the figures.
+//! LZ4 at level 1 shrinks these pages to 1 / 2.3, page by page, zero pages included; `corpus.rs`
+//! has the figures.
 
 mod corpus;
 mod layout;

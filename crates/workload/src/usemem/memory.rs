@@ -7,7 +7,8 @@ use crate::contents::{Contents, write_again};
 use crate::heap::{PAGE_SIZE, Rng};
 use crate::latency::Histogram;
 
-/// Memory that starts on a page boundary and that nothing has touched yet, and how often each page was written again.
+/// Memory that starts on a page boundary and that nothing has touched yet, and how often each page
+/// was written again.
 pub(crate) struct Memory {
     bytes: Vec<u8>,
     start: usize,

@@ -1,6 +1,7 @@
 //! Fill memory, read it back, touch it in some order: how fast, and is every byte still there?
 //!
-//! Each thread has a contiguous share of the memory, and goes over that. Several processes have memory of their own each.
+//! Each thread has a contiguous share of the memory, and goes over that. Several processes have
+//! memory of their own each.
 
 mod memory;
 mod options;
@@ -34,7 +35,8 @@ pub(crate) fn run(options: &Usemem) -> Result<u64, Failure> {
     Ok(bad_pages)
 }
 
-/// `number` tells passes apart that draw pages at random: what one of them touched is not what the next one does.
+/// `number` tells passes apart that draw pages at random: what one of them touched is not what the
+/// next one does.
 fn run_pass(pass: &Pass, number: u64, options: &Usemem, contents: &Contents, memory: &mut Memory) -> Report {
     let threads = pass.threads.unwrap_or(options.threads.get());
     let touches = options.rand_touches / threads as u64;
@@ -79,7 +81,8 @@ fn print(pass: &Pass, report: &Report, options: &Usemem) {
     );
 }
 
-/// Runs this program once for each process; what each printed comes out in one piece. Returns how many of them failed.
+/// Runs this program once for each process; what each printed comes out in one piece. Returns how
+/// many of them failed.
 fn copies(options: &Usemem) -> Result<u64, Failure> {
     let failed = |e: std::io::Error| Failure(format!("--processes {}: {e}", options.processes));
     let exe = std::env::current_exe().map_err(failed)?;

@@ -57,7 +57,8 @@ impl Pass {
         (pass.order != Order::Write || is_plain).then_some(pass)
     }
 
-    /// Units of a share of `pages` pages in the order of the pass; `touches` pages of them if it is at random.
+    /// Units of a share of `pages` pages in the order of the pass; `touches` pages of them if it is
+    /// at random.
     pub(crate) fn units(&self, pages: usize, touches: u64, seed: u64) -> Box<dyn Iterator<Item = usize>> {
         let units = pages.div_ceil(self.unit_pages);
         match self.order {

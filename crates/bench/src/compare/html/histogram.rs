@@ -104,7 +104,8 @@ fn strip(svg: &mut Svg, side: Side, histogram: &Histogram, top: f64) {
     }
 }
 
-/// Of all, in each power of two from [`FIRST`] to [`LAST`]; what lies outside counts as the nearest.
+/// Of all, in each power of two from [`FIRST`] to [`LAST`]; what lies outside counts as the
+/// nearest.
 fn shares(histogram: &Histogram) -> Vec<f64> {
     let mut shares = vec![0.0; (LAST + 1 - FIRST) as usize];
     let total = histogram.count().max(1) as f64;

@@ -1,4 +1,5 @@
-//! The report as a page of its own: no script, nothing from elsewhere, in the reader's light or dark.
+//! The report as a page of its own: no script, nothing from elsewhere, in the reader's light or
+//! dark.
 
 mod bars;
 mod histogram;

@@ -90,7 +90,8 @@ impl Svg {
         let _ = write!(self.shapes, "<path class=\"{class}\" d=\"{}\"/>", through(points));
     }
 
-    /// The area between a line of points and another, which have the same places from left to right.
+    /// The area between a line of points and another, which have the same places from left to
+    /// right.
     pub(super) fn area(&mut self, class: &str, above: &[(f64, f64)], below: &[(f64, f64)]) {
         let back: Vec<(f64, f64)> = below.iter().rev().copied().collect();
         let back = through(&back).replacen('M', "L", 1);
@@ -117,7 +118,8 @@ fn through(points: &[(f64, f64)]) -> String {
     path
 }
 
-/// A round number that is not less than `value`, for the end of an axis: 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten.
+/// A round number that is not less than `value`, for the end of an axis: 1, 1.2, 1.5, 2, 2.5, 3, 4,
+/// 5, 6 or 8 times a power of ten.
 pub(super) fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;

@@ -1,5 +1,5 @@
-//! What a run held, from its start to its end: resident memory, the pool and the swap device, one above the other; and its
-//! faults a second.
+//! What a run held, from its start to its end: resident memory, the pool and the swap device, one
+//! above the other; and its faults a second.
 
 use super::super::results::{Run, WorkloadResult};
 use super::super::sampler::Sample;

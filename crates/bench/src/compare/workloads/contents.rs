@@ -1,4 +1,5 @@
-//! usemem with pages that real programs have had: how a side does depends on what it has to compress.
+//! usemem with pages that real programs have had: how a side does depends on what it has to
+//! compress.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

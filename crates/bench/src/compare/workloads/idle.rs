@@ -15,7 +15,8 @@ const TOTAL_PERCENT: u64 = 40;
 /// `uzswap workload idle`.
 pub(super) struct Idle {
     mib: u64,
-    /// Before what is timed: seconds of a program that runs for days. Each hot page has to be seen to be hot by then.
+    /// Before what is timed: seconds of a program that runs for days. Each hot page has to be seen
+    /// to be hot by then.
     settle_touches: u64,
     touches: u64,
 }

@@ -66,5 +66,6 @@ pub(crate) fn all(context: &Context) -> Vec<Box<dyn Workload>> {
 }
 
 const MIB: u64 = 1 << 20;
-/// zram differs from zswap in the two that write and read memory; elsewhere its time is better spent.
+/// zram differs from zswap in the two that write and read memory; elsewhere its time is better
+/// spent.
 const WITHOUT_ZRAM: [Side; 3] = [Side::NoLimit, Side::Zswap, Side::Uzswap];

@@ -65,7 +65,8 @@ impl Variant for PagingCost {
     }
 }
 
-/// Microseconds of this thread's processor time that lz4 takes for a page, in the mean over the program's pages but zeros.
+/// Microseconds of this thread's processor time that lz4 takes for a page, in the mean over the
+/// program's pages but zeros.
 fn raw_us(pages: u64) -> f64 {
     let mut compressor = Compressor::new(Algorithm::Lz4 { acceleration: 1 });
     let (mut page, mut block) = ([0; PAGE_SIZE], [0; PAGE_SIZE]);

@@ -1,4 +1,5 @@
-//! Redis, read with evenly drawn keys (redis-benchmark), with a few keys far more often (Zipf), and while it saves.
+//! Redis, read with evenly drawn keys (redis-benchmark), with a few keys far more often (Zipf), and
+//! while it saves.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};

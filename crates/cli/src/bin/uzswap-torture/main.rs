@@ -1,11 +1,11 @@
-//! `uzswap-torture`: random memory operations against a shadow, to be run under a limit so small that everything is
-//! evicted all the time.
+//! `uzswap-torture`: random memory operations against a shadow, to be run under a limit so small
+//! that everything is evicted all the time.
 //!
-//! Each thread plays rounds. A round is decided by its seed alone: regions come and go, are written, read, copied, moved,
-//! protected, torn, dropped, forked and shared (`moves.rs` has all of it), and every read is
-//! compared. A difference prints the seed of the round and the step, and `--round SEED` plays just
-//! that round again. Forked children draw from a seed of their own, which their parent drew: they
-//! are played again with it.
+//! Each thread plays rounds. A round is decided by its seed alone: regions come and go, are
+//! written, read, copied, moved, protected, torn, dropped, forked and shared (`moves.rs` has all of
+//! it), and every read is compared. A difference prints the seed of the round and the step, and
+//! `--round SEED` plays just that round again. Forked children draw from a seed of their own, which
+//! their parent drew: they are played again with it.
 //!
 //! Children may outlive their parents. The first process becomes the parent of those, and ends when
 //! all have ended.
@@ -151,7 +151,8 @@ fn main() -> ExitCode {
     }
     ledger::open();
     testing::adopt_orphans();
-    // Regions are mapped by system calls of their own; this makes the process big enough to get its pager.
+    // Regions are mapped by system calls of their own; this makes the process big enough to get its
+    // pager.
     let ballast = vec![1u8; 8 << 20];
     if let Some(seed) = options.round {
         play(&options, seed);

@@ -1,7 +1,7 @@
 //! Memory and what should be in it.
 //!
-//! The shadow keeps a number for each sector of 512 bytes; the number decides the bytes, 0 means zeros. So the shadow
-//! is small, and what it says does not pass through the memory under test.
+//! The shadow keeps a number for each sector of 512 bytes; the number decides the bytes, 0 means
+//! zeros. So the shadow is small, and what it says does not pass through the memory under test.
 
 use std::fs::File;
 use std::ops::Range;
