@@ -2,7 +2,7 @@
 
 use uzswap_ctl::{Group, Limit, Tunable, defaults};
 use uzswap_mm::page::PAGE_SIZE;
-use uzswap_mm::{Config, Portions};
+use uzswap_mm::{Config, Portions, Tunables};
 
 use crate::swap_file::SwapFile;
 
@@ -16,7 +16,8 @@ pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
     let pages = group.memory_max() / PAGE_SIZE as u64;
     let staged_target = defaults::staged_target(pages);
     let order_max = group.get(Tunable::FolioOrder).min(defaults::FOLIO_ORDER_LIMIT) as u32;
-    let portions = Portions::of(pages);
+    let tunables = &Tunables::DEFAULT;
+    let portions = tunables.portions(pages);
     Config {
         portions: Portions {
             folio_order: portions.folio_order.min(order_max),
@@ -30,5 +31,6 @@ pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
         swap_pages: swap.map_or(0, |swap| swap_pages(group).min(swap.slots())),
         writes_plain: group.is_on(Tunable::SwapPlain),
         pool: group.pool(),
+        tunables,
     }
 }

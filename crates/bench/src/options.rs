@@ -122,6 +122,9 @@ pub(crate) struct Policy {
     /// Seed of generated traces
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// What the engine decides by, in place of a constant (--tunables lists them)
+    #[arg(long, value_name = "NAME=VALUE,...", value_delimiter = ',', value_parser = tunable)]
+    pub(crate) set: Vec<(String, f64)>,
     /// Print the constants that the engine decides by, and measure nothing
     #[arg(long)]
     pub(crate) tunables: bool,
@@ -163,6 +166,13 @@ pub(crate) struct Usemem {
     /// More options for every `uzswap run`
     #[arg(last = true, value_name = "OPTION")]
     pub(crate) run_options: Vec<String>,
+}
+
+/// `NAME=VALUE`; whether there is such a constant is said where they are set.
+fn tunable(text: &str) -> Result<(String, f64), String> {
+    let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
+    let value = value.parse().map_err(|_| format!("'{value}' must be a number"))?;
+    Ok((name.to_owned(), value))
 }
 
 fn compressor(text: &str) -> Result<Algorithm, String> {

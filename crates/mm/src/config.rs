@@ -1,7 +1,7 @@
 //! What an engine is told when it starts, and how folios leave.
 
 use crate::policy::portions::Portions;
-use crate::policy::tunables::neighbours;
+use crate::policy::tunables::Tunables;
 use crate::zpool::PoolKind;
 
 /// How folios leave (`--swapout`): for comparison, as the kernel can be built with and without
@@ -65,6 +65,8 @@ pub struct Config {
     pub writes_plain: bool,
     /// Allocator and compressor of the first pool.
     pub pool: PoolKind,
+    /// What is decided by.
+    pub tunables: &'static Tunables,
 }
 
 impl Config {
@@ -73,7 +75,7 @@ impl Config {
     pub(crate) fn cluster(&self, is_on_device: bool) -> u32 {
         match is_on_device {
             true => self.page_cluster,
-            false => self.page_cluster.min(neighbours::POOL_CLUSTER_MAX),
+            false => self.page_cluster.min(self.tunables.neighbours.pool_cluster_max),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::page::PAGE_SIZE;
 use crate::pages::{Pages, swap_slots};
 use crate::policy::Policy;
 use crate::policy::portions::{Current, Portions};
+use crate::policy::tunables::Tunables;
 use crate::vmstat::{Item, Vmstat};
 use crate::zpool::{Arena, PoolKind};
 
@@ -87,7 +88,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn new(machine: M, arena: M::Arena, config: Config, stat: Vmstat) -> Self {
         let inner = Inner {
             pages: Pages::new(machine.table_memory(), arena, &config),
-            policy: Policy::new(config.writes_plain),
+            policy: Policy::new(config.tunables, config.writes_plain),
             flight: Flight::default(),
         };
         Self {
@@ -237,6 +238,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.stat
     }
 
+    /// What is decided by.
+    pub(crate) fn tunables(&self) -> &'static Tunables {
+        self.config.tunables
+    }
+
     /// What was fixed at the start.
     pub fn config(&self) -> &Config {
         &self.config
@@ -267,7 +273,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// `pages` are there to work with, from the next time on that this is said, if it is more than
     /// before. To be said now and then, by one thread.
     pub fn fit_portions(&self, pages: u64) {
-        let portions = Portions::of(pages).min(self.config.portions);
+        let portions = self.tunables().portions(pages).min(self.config.portions);
         self.portions.set(portions);
     }
 

@@ -5,7 +5,7 @@ use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::sim::{SimMachine, VecArena};
 use uzswap_mm::swap_table::{LEAF_PAGES, TableMemory};
 use uzswap_mm::vmstat::Item;
-use uzswap_mm::{Config, Effort, Fault, Mm, Portions, Worker};
+use uzswap_mm::{Config, Effort, Fault, Mm, Portions, Tunables, Worker};
 
 use super::trace::Trace;
 
@@ -78,9 +78,9 @@ impl Space {
     }
 
     /// Touch the pages of `trace`, which this is for, while at most `capacity` of them are
-    /// resident.
-    pub(crate) fn run(&self, trace: &Trace, capacity: usize) -> Outcome {
-        let mut engine = Engine::new(self, capacity);
+    /// resident, and the engine decides by `tunables`.
+    pub(crate) fn run(&self, trace: &Trace, capacity: usize, tunables: &'static Tunables) -> Outcome {
+        let mut engine = Engine::new(self, capacity, tunables);
         for index in trace.touches() {
             engine.touch(*index);
         }
@@ -101,7 +101,7 @@ impl Space {
 
 /// One page a fault, and nothing goes to a device: the order in which pages leave is all that is
 /// left.
-fn config(capacity: usize) -> Config {
+fn config(capacity: usize, tunables: &'static Tunables) -> Config {
     let capacity = capacity as u64;
     let staged_target = defaults::staged_target(capacity);
     Config {
@@ -117,16 +117,17 @@ fn config(capacity: usize) -> Config {
         swap_pages: 0,
         writes_plain: false,
         pool: defaults::POOL,
+        tunables,
     }
 }
 
 impl<'a> Engine<'a> {
-    fn new(space: &'a Space, capacity: usize) -> Self {
+    fn new(space: &'a Space, capacity: usize, tunables: &'static Tunables) -> Self {
         // What an earlier engine left.
         (space.table.release)(space.table.words);
         let machine = SimMachine::default();
         machine.table.set(Some(space.table));
-        let config = config(capacity);
+        let config = config(capacity, tunables);
         let arena = VecArena::new(space.vpns.len() + POOL_SLACK);
         let mm = Mm::new(machine, arena, config, SimMachine::vmstat());
         mm.manage(space.range());
@@ -194,10 +195,12 @@ mod test {
     use super::super::baseline::BASELINES;
     use super::*;
 
+    const TUNABLES: &Tunables = &Tunables::DEFAULT;
+
     const PAGES: u64 = 1000;
 
     fn run(trace: &Trace, layout: Layout) -> Outcome {
-        Space::new(trace, layout).run(trace, 300)
+        Space::new(trace, layout).run(trace, 300, TUNABLES)
     }
 
     #[test]
@@ -227,6 +230,6 @@ mod test {
     fn a_space_is_used_again() {
         let trace = Trace::new("", (0..5000).map(|touch| touch * 7 % PAGES));
         let space = Space::new(&trace, Layout::AsTraced);
-        assert_eq!(space.run(&trace, 300), space.run(&trace, 300));
+        assert_eq!(space.run(&trace, 300, TUNABLES), space.run(&trace, 300, TUNABLES));
     }
 }

@@ -11,7 +11,7 @@ mod generate;
 mod s3_fifo;
 mod trace;
 
-use uzswap_mm::{TUNABLES, Tunable};
+use uzswap_mm::Tunables;
 
 use crate::Failure;
 use crate::options::Policy as Options;
@@ -31,8 +31,9 @@ struct Row {
 
 /// Measure and print.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let tunables = tuned(&options.set)?;
     if options.tunables {
-        print!("{}", tunables());
+        print!("{}", table_of(tunables));
         return Ok(());
     }
     let traces = traces(options)?;
@@ -41,7 +42,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     table.row(heading());
     table.rule();
     for trace in &traces {
-        for row in measure(trace, &options.percent) {
+        for row in measure(trace, &options.percent, tunables) {
             table.row(row.cells(trace));
         }
     }
@@ -54,13 +55,24 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tunables() -> Table {
+/// What the engine decides by, with `set` of it as the options say.
+fn tuned(set: &[(String, f64)]) -> Result<&'static Tunables, Failure> {
+    let mut tunables = Tunables::DEFAULT;
+    for (name, value) in set {
+        let refused = |why| Failure::new(format!("--set {name}={value}: {why}"));
+        tunables.set(name, *value).map_err(refused)?;
+    }
+    Ok(Box::leak(Box::new(tunables)))
+}
+
+fn table_of(tunables: &Tunables) -> Table {
     let mut table = Table::default();
     table.rule();
     table.row(["constant", "value", "unit"]);
     table.rule();
-    for Tunable { name, unit, value } in TUNABLES {
-        table.row([(*name).to_owned(), value.to_string(), (*unit).to_owned()]);
+    for one in tunables.iter() {
+        let fixed = if one.is_fixed { " (fixed)" } else { "" };
+        table.row([one.name.to_owned(), one.value.to_string(), one.unit.to_owned() + fixed]);
     }
     table.rule();
     table
@@ -94,14 +106,14 @@ fn capacity(trace: &Trace, percent: u32) -> usize {
     trace.pages() * percent as usize / 100
 }
 
-fn measure(trace: &Trace, percents: &[u32]) -> Vec<Row> {
+fn measure(trace: &Trace, percents: &[u32], tunables: &'static Tunables) -> Vec<Row> {
     let [space, apart] = [Layout::AsTraced, Layout::Apart].map(|layout| Space::new(trace, layout));
     let row = |percent: &u32| {
         let capacity = capacity(trace, *percent);
         Row {
             percent: *percent,
-            engine: space.run(trace, capacity),
-            apart: apart.run(trace, capacity),
+            engine: space.run(trace, capacity, tunables),
+            apart: apart.run(trace, capacity, tunables),
             baselines: BASELINES.map(|baseline| baseline.misses(trace, capacity)),
         }
     };
@@ -150,10 +162,11 @@ mod test {
             pages: 1024,
             touches: 5000,
             seed: 1,
+            set: Vec::new(),
             tunables: false,
         };
         for trace in traces(&options).unwrap() {
-            for row in measure(&trace, &options.percent) {
+            for row in measure(&trace, &options.percent, &Tunables::DEFAULT) {
                 let [optimum, rest @ ..] = row.baselines;
                 let engines = [row.engine.misses, row.apart.misses];
                 let mut others = rest.into_iter().chain(engines);

@@ -21,7 +21,7 @@
 use alloc::vec::Vec;
 
 use crate::page::{PageRange, Vpn};
-use crate::policy::tunables::copied;
+use crate::policy::tunables::Copied;
 
 /// The pages that are leaving.
 #[derive(Default)]
@@ -32,8 +32,8 @@ pub(crate) struct Leaving {
 
 impl Leaving {
     /// Whether more may be isolated before these are gone.
-    pub(crate) fn has_room(&self) -> bool {
-        self.pages < copied::PAGES_MAX && self.runs.len() < copied::RUNS_MAX
+    pub(crate) fn has_room(&self, copied: &Copied) -> bool {
+        self.pages < copied.pages_max && self.runs.len() < copied.runs_max
     }
 
     pub(crate) fn add(&mut self, run: PageRange) {

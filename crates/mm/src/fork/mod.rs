@@ -86,7 +86,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             inner.flight.underway = Underway::default();
             inner.pages.rename_device(device);
             // It names slots of the parent's device.
-            inner.policy.balance = Balance::default();
+            inner.policy.balance = Balance::new(&self.config.tunables.balance);
             inner.begin_sharing(now);
         });
     }

@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 
 use crate::pages::stored::{SETTLED_TAGS, Stored, TAGS};
 use crate::pages::swap_table::entry::{Slot, ZTAG_BITS, ZswapEntry};
-use crate::policy::tunables::victims;
 
 /// Which pages are the oldest.
 #[derive(Clone, Copy, Default)]
@@ -81,11 +80,11 @@ impl Ages {
 }
 
 impl Stored {
-    /// Whether a stored page with this tag is among the oldest: of so many pages, one. `None`:
-    /// nobody knows.
-    pub(crate) fn is_among_oldest(&mut self, tag: u32, one_in: u64) -> Option<bool> {
+    /// Whether a stored page with this tag is among the oldest: of so many pages, one. They are
+    /// looked for again after so many looks. `None`: nobody knows.
+    pub(crate) fn is_among_oldest(&mut self, tag: u32, one_in: u64, looks: u32) -> Option<bool> {
         if self.ages.looks == 0 {
-            self.ages.looks = victims::AGE_LOOKS;
+            self.ages.looks = looks;
             self.ages.oldest = self.find_oldest(one_in);
         }
         self.ages.looks -= 1;

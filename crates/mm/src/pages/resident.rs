@@ -4,11 +4,11 @@
 //! * *inactive*: pages that were touched for the first time, adopted, or loaded after so many
 //!   others were stored that no memory that there is would have kept them;
 //! * *cached*: of the latter, those that were loaded in sequence and whose stored block is kept
-//!   (`swap_cache`). They leave first if they are many (`CACHED_SHARE`), else in the order of their
-//!   age;
+//!   (`swap_cache`). They leave first if they are many (`victims.cached_share`), else in the order
+//!   of their age;
 //! * *active*: pages that proved that they are wanted: faulted while they were staged, or so soon
 //!   after they were stored that the resident pages could have held them. They leave when the
-//!   others are few (`ACTIVE_SHARE`), oldest first;
+//!   others are few (`victims.active_share`), oldest first;
 //! * *shared*: pages that refused to leave because a forked relative has them (`shared`);
 //! * *unevictable*: pages that do not compress while there is no device to send them to, and those
 //!   that must stay (`Stop::Needed`). One is looked at now and then (it may have been written

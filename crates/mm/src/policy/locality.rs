@@ -18,7 +18,7 @@
 //! ([`read_along`](crate::swapin::read_along)).
 
 use crate::page::{PageRange, Vpn};
-use crate::policy::tunables::neighbours;
+use crate::policy::tunables::{Neighbours, PROBES};
 
 /// What faults are counted against.
 #[derive(Clone, Copy)]
@@ -26,22 +26,22 @@ pub(crate) struct Span {
     stored: u64,
     /// How long a page stays that is brought along.
     stay: u64,
+    /// In how many faults as many probes follow each other as are watched at a time.
+    horizon: u64,
 }
 
 impl Span {
     /// About `stored` pages are, and so many resident ones leave before one that is mapped now,
     /// unless it proves that it is wanted: four with each fault, since that is what is to be
     /// judged. Where they are more than half of the stored ones no probe is watched for so long.
-    pub(crate) fn new(stored: u64, before: u64) -> Self {
+    pub(crate) fn new(tunables: &Neighbours, stored: u64, before: u64) -> Self {
+        let stored = stored.max(tunables.stored_least);
+        let stay = (before >> tunables.near_order).max(tunables.age_least);
         Self {
-            stored: stored.max(neighbours::STORED_LEAST),
-            stay: (before >> neighbours::NEAR_ORDER).max(neighbours::AGE_LEAST),
+            stored,
+            stay,
+            horizon: (stored / tunables.horizon).min(stay * tunables.stays),
         }
-    }
-
-    /// In how many faults as many probes follow each other as are watched at a time.
-    fn horizon(self) -> u64 {
-        (self.stored / neighbours::HORIZON).min(self.stay * neighbours::STAYS)
     }
 }
 
@@ -69,8 +69,9 @@ struct Probe {
     stay: u64,
 }
 
-fn is_near(own: Vpn, page: Vpn) -> bool {
-    page.number() >> neighbours::NEAR_ORDER == own.number() >> neighbours::NEAR_ORDER
+/// Whether two pages are of one aligned folio of 2^`order` pages.
+fn is_near(order: u32, own: Vpn, page: Vpn) -> bool {
+    page.number() >> order == own.number() >> order
 }
 
 /// What became of neighbours that are watched.
@@ -87,35 +88,35 @@ struct Seen {
 impl Seen {
     /// A fault that is spared costs about twice as much as a page that was brought for nothing.
     /// `None`: nobody knows.
-    fn is_worth_a_load(self) -> Option<bool> {
-        (self.watched >= neighbours::WATCHED_LEAST)
-            .then_some(self.wanted - self.by_chance >= self.watched * neighbours::LOAD_GAIN)
+    fn is_worth_a_load(self, tunables: &Neighbours) -> Option<bool> {
+        (self.watched >= tunables.watched_least)
+            .then_some(self.wanted - self.by_chance >= self.watched * tunables.load_gain)
     }
 
     /// Whether they are wanted while they stay, and at all.
-    fn is_worth_a_read(self) -> Option<bool> {
+    fn is_worth_a_read(self, tunables: &Neighbours) -> Option<bool> {
         let [watched, wanted] = self.stayed;
-        match watched >= neighbours::WATCHED_LEAST && wanted * neighbours::READ_SHARE < watched {
+        match watched >= tunables.watched_least && wanted * tunables.read_share < watched {
             true => Some(false),
-            false => self.is_warm(),
+            false => self.is_warm(tunables),
         }
     }
 
     /// So many more than by chance that it is none, or so few that there is nothing to it.
-    fn is_warm(self) -> Option<bool> {
-        if self.wanted >= self.by_chance * neighbours::WARM_RATIO + neighbours::WARM_MORE {
+    fn is_warm(self, tunables: &Neighbours) -> Option<bool> {
+        if self.wanted >= self.by_chance * tunables.warm_ratio + tunables.warm_more {
             return Some(true);
         }
-        (self.by_chance >= neighbours::CHANCE_LEAST && self.wanted < self.by_chance * neighbours::COLD_RATIO)
-            .then_some(false)
+        (self.by_chance >= tunables.chance_least && self.wanted < self.by_chance * tunables.cold_ratio).then_some(false)
     }
 }
 
 /// What was seen lately.
 pub(crate) struct Locality {
+    tunables: &'static Neighbours,
     faults: u64,
     next: u64,
-    probes: [Option<Probe>; neighbours::PROBES],
+    probes: [Option<Probe>; PROBES],
     hand: usize,
     is_near_worth_a_load: bool,
     /// The near ones, and the others.
@@ -123,30 +124,30 @@ pub(crate) struct Locality {
     is_near_warm: bool,
 }
 
-impl Default for Locality {
-    fn default() -> Self {
+impl Locality {
+    /// Nothing was seen yet: neighbours are worth it.
+    pub(crate) fn new(tunables: &'static Neighbours) -> Self {
         Self {
+            tunables,
             faults: 0,
-            next: neighbours::EVERY_LEAST,
-            probes: [const { None }; neighbours::PROBES],
+            next: tunables.every_least,
+            probes: [const { None }; PROBES],
             hand: 0,
             is_near_worth_a_load: true,
             are_worth_a_read: [true; 2],
             is_near_warm: true,
         }
     }
-}
 
-impl Locality {
     /// A stored page is faulted. Whether what was seen is to be judged anew.
     pub(crate) fn note_load(&mut self, vpn: Vpn) -> bool {
         self.faults += 1;
         for probe in self.probes.iter_mut().flatten() {
             if probe.run.contains(vpn) && vpn != probe.own && self.faults - probe.since <= probe.stay {
-                probe.wanted[usize::from(!is_near(probe.own, vpn))] += 1;
+                probe.wanted[usize::from(!is_near(self.tunables.near_order, probe.own, vpn))] += 1;
             }
         }
-        self.faults.is_multiple_of(neighbours::JUDGE_EVERY)
+        self.faults.is_multiple_of(self.tunables.judge_every)
     }
 
     /// Whether this load is to be a probe.
@@ -159,9 +160,12 @@ impl Locality {
         let (Some(first), true) = (pages.first(), pages.len() > 1) else {
             return;
         };
-        self.next = self.faults + (span.horizon() / neighbours::PROBES as u64).max(neighbours::EVERY_LEAST);
+        self.next = self.faults + (span.horizon / PROBES as u64).max(self.tunables.every_least);
         let run = PageRange::new(*first, pages.len() as u64);
-        let near = run.iter().filter(|page| is_near(vpn, *page)).count() as u64;
+        let near = run
+            .iter()
+            .filter(|page| is_near(self.tunables.near_order, vpn, *page))
+            .count() as u64;
         self.probes[self.hand] = Some(Probe {
             own: vpn,
             run,
@@ -170,7 +174,7 @@ impl Locality {
             since: self.faults,
             stay: span.stay,
         });
-        self.hand = (self.hand + 1) % neighbours::PROBES;
+        self.hand = (self.hand + 1) % PROBES;
     }
 
     /// Whether neighbours are worth it.
@@ -179,11 +183,11 @@ impl Locality {
         for probe in &mut self.probes {
             // Of a scan there are many faults and no probes: those from before it would be full of
             // what it has passed.
-            let _ = probe.take_if(|probe| now - probe.since > span.horizon() * 2);
+            let _ = probe.take_if(|probe| now - probe.since > span.horizon * 2);
         }
         for probe in self.probes.iter().flatten() {
             let age = now - probe.since;
-            if age < neighbours::AGE_LEAST {
+            if age < self.tunables.age_least {
                 continue;
             }
             let chance = age.min(probe.stay) as f32 / span.stored as f32;
@@ -197,12 +201,12 @@ impl Locality {
                 }
             }
         }
-        if let Some(verdict) = seen[0].is_worth_a_load() {
+        if let Some(verdict) = seen[0].is_worth_a_load(self.tunables) {
             self.is_near_worth_a_load = verdict;
         }
-        self.is_near_warm = seen[0].is_warm().unwrap_or(self.is_near_warm);
+        self.is_near_warm = seen[0].is_warm(self.tunables).unwrap_or(self.is_near_warm);
         for (worth, seen) in self.are_worth_a_read.iter_mut().zip(seen) {
-            *worth = seen.is_worth_a_read().unwrap_or(*worth);
+            *worth = seen.is_worth_a_read(self.tunables).unwrap_or(*worth);
         }
     }
 
@@ -219,9 +223,8 @@ impl Locality {
 
 impl Worth {
     /// The part of `window` around `vpn` that is worth bringing.
-    pub(crate) fn narrow(self, window: PageRange, vpn: Vpn) -> PageRange {
-        let start = vpn.number() >> neighbours::NEAR_ORDER << neighbours::NEAR_ORDER;
-        let near = PageRange::new(Vpn::new(start), 1 << neighbours::NEAR_ORDER);
+    pub(crate) fn narrow(self, near_order: u32, window: PageRange, vpn: Vpn) -> PageRange {
+        let near = PageRange::new(Vpn::new(vpn.number() >> near_order << near_order), 1 << near_order);
         match self {
             Self::All => window,
             Self::Near | Self::Pool => PageRange {
@@ -238,11 +241,14 @@ mod test {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::policy::tunables::Tunables;
 
+    const NEIGHBOURS: &Neighbours = &Tunables::DEFAULT.neighbours;
     const STORED: u64 = 20_000;
     const SPAN: Span = Span {
         stored: STORED,
         stay: STORED / 4,
+        horizon: STORED / 8,
     };
 
     /// Loads of `next()`, each a probe of what is left of its eight pages when it is its turn.
@@ -270,7 +276,7 @@ mod test {
 
     #[test]
     fn neighbours_that_are_wanted_soon_are_brought() {
-        let (mut locality, mut x) = (Locality::default(), 1);
+        let (mut locality, mut x) = (Locality::new(NEIGHBOURS), 1);
         assert_eq!(
             [false, true].map(|device| locality.worth(device)),
             [Worth::Near, Worth::All]
@@ -294,7 +300,7 @@ mod test {
 
     #[test]
     fn what_is_wanted_after_it_has_left_again_is_not_brought() {
-        let (mut locality, mut x) = (Locality::default(), 1);
+        let (mut locality, mut x) = (Locality::new(NEIGHBOURS), 1);
         // One cluster in five, of which each page is loaded once in 4,000 times.
         let mut warm = || {
             let cluster = random(&mut x) % (STORED / 20);
@@ -302,7 +308,7 @@ mod test {
         };
         loads(&mut locality, 20_000, &mut warm);
         assert_eq!(locality.worth(true), Worth::Near);
-        let hot_ones_are_there = Span { stay: 100, ..SPAN };
+        let hot_ones_are_there = Span::new(NEIGHBOURS, STORED, 400);
         loads_of(&mut locality, hot_ones_are_there, 2000, &mut warm);
         assert_eq!(locality.worth(true), Worth::Pool);
         loads(&mut locality, 20_000, &mut warm);
@@ -311,7 +317,7 @@ mod test {
 
     #[test]
     fn where_hot_pages_lie_together_they_are_brought_from_the_device() {
-        let (mut locality, mut x) = (Locality::default(), 1);
+        let (mut locality, mut x) = (Locality::new(NEIGHBOURS), 1);
         loads(&mut locality, 20_000, || random(&mut x) % STORED);
         assert_eq!(locality.worth(true), Worth::None);
         // One cluster in five, each of its pages at any time.

@@ -12,11 +12,14 @@ pub(crate) mod worth;
 use locality::Locality;
 use readahead::Streams;
 use shrinker::Shrinker;
+use tunables::Tunables;
 use workingset::Balance;
 use worth::Worth;
 
 /// What it was decided by so far.
 pub(crate) struct Policy {
+    /// What it decides by.
+    pub(crate) tunables: &'static Tunables,
     /// Which faults follow each other.
     pub(crate) streams: Streams,
     pub(crate) locality: Locality,
@@ -55,13 +58,14 @@ pub(crate) struct Sharing {
 
 impl Policy {
     /// Nothing was seen yet.
-    pub(crate) fn new(writes_plain: bool) -> Self {
+    pub(crate) fn new(tunables: &'static Tunables, writes_plain: bool) -> Self {
         Self {
-            streams: Streams::default(),
-            locality: Locality::default(),
-            keeping: Worth::default(),
-            protecting: Worth::default(),
-            balance: Balance::default(),
+            tunables,
+            streams: Streams::new(&tunables.sequence),
+            locality: Locality::new(&tunables.neighbours),
+            keeping: Worth::new(&tunables.keeping),
+            protecting: Worth::new(&tunables.keeping),
+            balance: Balance::new(&tunables.balance),
             shrinker: Shrinker::default(),
             victims: Victims::default(),
             sharing: Sharing::default(),

@@ -5,7 +5,7 @@
 //! memory to work with, because the limit is small or relatives share most of it and what they
 //! share does not leave (`shared`), large folios would keep more of it free than they could use.
 
-use crate::policy::tunables::sizing;
+use crate::policy::tunables::Sizing;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,10 +20,10 @@ pub struct Portions {
 
 impl Portions {
     /// Where `pages` are there to work with.
-    pub fn of(pages: u64) -> Self {
+    pub(crate) fn of(pages: u64, sizing: &Sizing) -> Self {
         Self {
-            folio_order: (pages / sizing::FOLIOS_MIN).max(1).ilog2(),
-            give_up: (pages / sizing::GIVE_UP_SHARE).clamp(1, sizing::GIVE_UP_MAX) as u32,
+            folio_order: (pages / sizing.folios_min).max(1).ilog2(),
+            give_up: (pages / sizing.give_up_share).clamp(1, sizing.give_up_max) as u32,
         }
     }
 
@@ -90,16 +90,19 @@ impl Current {
 #[cfg(test)]
 mod test {
     use super::*;
+    use crate::policy::tunables::Tunables;
+
+    const SIZING: &Sizing = &Tunables::DEFAULT.sizing;
 
     #[test]
     fn little_memory_moves_in_small_portions() {
         let of = |pages| {
-            let Portions { folio_order, give_up } = Portions::of(pages);
+            let Portions { folio_order, give_up } = Portions::of(pages, SIZING);
             (folio_order, give_up)
         };
         assert_eq!((of(0), of(64), of(1 << 12)), ((0, 1), (0, 1), (6, 16)));
         assert_eq!(of(1 << 30), (24, 256));
-        let portions = Portions::of(1 << 12);
+        let portions = Portions::of(1 << 12, SIZING);
         assert_eq!(Portions::from_word(portions.to_word()), portions);
     }
 }

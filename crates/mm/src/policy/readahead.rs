@@ -9,7 +9,7 @@
 //! are pages that lie a stride apart.
 
 use crate::page::{PageRange, Vpn};
-use crate::policy::tunables::sequence;
+use crate::policy::tunables::{STREAMS, Sequence};
 
 /// What a fault may bring: every `step`th page of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,20 +132,29 @@ impl Ahead {
 }
 
 /// The recent streams.
-#[derive(Default)]
 pub(crate) struct Streams {
-    streams: [Option<Stream>; sequence::STREAMS],
+    tunables: &'static Sequence,
+    streams: [Option<Stream>; STREAMS],
     hand: usize,
 }
 
 impl Streams {
+    /// None yet.
+    pub(crate) fn new(tunables: &'static Sequence) -> Self {
+        Self {
+            tunables,
+            streams: [None; STREAMS],
+            hand: 0,
+        }
+    }
+
     /// What a fault on `vpn` is worth, at most `2^max` pages; the caller says with
     /// [`advance`](Self::advance) what it makes of it. `is_there`: whether a page need not be
     /// brought.
     pub(crate) fn follow(&mut self, vpn: Vpn, max: u32, is_there: impl Fn(Vpn) -> bool) -> Ahead {
         let next = self.streams.iter().enumerate().filter_map(|(i, stream)| {
             let stream = (*stream)?;
-            let (pattern, order) = stream.goes_on_at(vpn, &is_there)?;
+            let (pattern, order) = stream.goes_on_at(self.tunables, vpn, &is_there)?;
             Some(Ahead {
                 fault: vpn,
                 stream: i,
@@ -159,13 +168,13 @@ impl Streams {
     /// A fault that continues nothing: it may be the second in strides. What may be the first
     /// stays, as it may be of something else.
     fn start(&mut self, vpn: Vpn) -> Ahead {
-        let newest_first =
-            (0..sequence::STREAMS).map(|n| self.streams[(self.hand + sequence::STREAMS - n) % sequence::STREAMS]);
+        let newest_first = (0..STREAMS).map(|n| self.streams[(self.hand + STREAMS - n) % STREAMS]);
         let stride = newest_first.flatten().find_map(|first| {
             let stride = vpn.number() as i64 - first.last.fault.number() as i64;
-            (first.last.order == 0 && (2..=sequence::STRIDE_MAX).contains(&stride.unsigned_abs())).then_some(stride)
+            let is_short = (2..=self.tunables.stride_max).contains(&stride.unsigned_abs());
+            (first.last.order == 0 && is_short).then_some(stride)
         });
-        self.hand = (self.hand + 1) % sequence::STREAMS;
+        self.hand = (self.hand + 1) % STREAMS;
         Ahead {
             fault: vpn,
             stream: self.hand,
@@ -189,7 +198,7 @@ impl Streams {
 
 impl Stream {
     /// How a fault on `vpn` goes on with it, and what it is worth then, if it does.
-    fn goes_on_at(self, vpn: Vpn, is_there: &impl Fn(Vpn) -> bool) -> Option<(Pattern, u32)> {
+    fn goes_on_at(self, tunables: &Sequence, vpn: Vpn, is_there: &impl Fn(Vpn) -> bool) -> Option<(Pattern, u32)> {
         if self.last.order > 0 && self.window.holds(vpn) {
             // Not everything was brought.
             return Some((self.last.pattern, self.last.order));
@@ -208,13 +217,15 @@ impl Stream {
             return Some(next(Pattern::Backward));
         }
         match self.last.pattern {
-            Pattern::Stride(stride) if self.is_strides_on(vpn, stride, is_there) => Some(next(self.last.pattern)),
+            Pattern::Stride(stride) if self.is_strides_on(tunables, vpn, stride, is_there) => {
+                Some(next(self.last.pattern))
+            }
             Pattern::Forward | Pattern::Backward | Pattern::Stride(_) => None,
         }
     }
 
     /// Whether `vpn` is what comes next in strides.
-    fn is_strides_on(self, vpn: Vpn, stride: i64, is_there: &impl Fn(Vpn) -> bool) -> bool {
+    fn is_strides_on(self, tunables: &Sequence, vpn: Vpn, stride: i64, is_there: &impl Fn(Vpn) -> bool) -> bool {
         // Of what it brought, the page that is farthest on.
         let farthest = match (self.last.order, stride) {
             (0, _) => self.last.fault.number(),
@@ -224,7 +235,7 @@ impl Stream {
         let ahead = vpn.number() as i64 - farthest;
         let (strides, rest) = (ahead / stride, ahead % stride);
         let is_skipped = |n: i64| is_there(Vpn::new((farthest + n * stride) as u64));
-        rest == 0 && (1..=sequence::SKIP_MAX as i64).contains(&strides) && (1..strides).all(is_skipped)
+        rest == 0 && (1..=tunables.skip_max as i64).contains(&strides) && (1..strides).all(is_skipped)
     }
 }
 
@@ -233,8 +244,10 @@ mod test {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::policy::tunables::Tunables;
 
     const MAX: u32 = 4;
+    const SEQUENCE: &Sequence = &Tunables::DEFAULT.sequence;
 
     /// The windows of faults as long as `next` finds another, each the first page that is not
     /// there.
@@ -254,7 +267,7 @@ mod test {
     #[test]
     fn faults_in_sequence_get_whole_folios() {
         let forward = |is_there: &dyn Fn(Vpn) -> bool| (0x1000..).map(Vpn::new).find(|page| !is_there(*page)).unwrap();
-        let got = windows(&mut Streams::default(), 8, forward);
+        let got = windows(&mut Streams::new(SEQUENCE), 8, forward);
         assert_eq!(
             got.iter().map(|window| window.pages()).collect::<Vec<_>>(),
             [1, 1, 2, 4, 8, 16, 16, 16]
@@ -265,7 +278,7 @@ mod test {
         );
         let backward =
             |is_there: &dyn Fn(Vpn) -> bool| (0..0x1fff).rev().map(Vpn::new).find(|page| !is_there(*page)).unwrap();
-        let got = windows(&mut Streams::default(), 8, backward);
+        let got = windows(&mut Streams::new(SEQUENCE), 8, backward);
         assert_eq!(
             got.iter().map(|window| window.pages()).collect::<Vec<_>>(),
             [1, 2, 4, 8, 16, 16, 16, 16]
@@ -274,7 +287,7 @@ mod test {
 
     #[test]
     fn pages_that_are_there_are_passed_over() {
-        let mut streams = Streams::default();
+        let mut streams = Streams::new(SEQUENCE);
         let mut fault = |vpn: u64, is_there: &dyn Fn(Vpn) -> bool| {
             let ahead = streams.follow(Vpn::new(vpn), MAX, is_there);
             streams.advance(ahead, ahead.window(Vpn::new(vpn)));
@@ -299,7 +312,7 @@ mod test {
                     .find(|page| !is_there(*page))
                     .unwrap()
             };
-            let got = windows(&mut Streams::default(), 7, next);
+            let got = windows(&mut Streams::new(SEQUENCE), 7, next);
             assert_eq!(
                 got.iter().map(|window| window.pages()).collect::<Vec<_>>(),
                 [1, 1, 2, 4, 8, 16, 16],

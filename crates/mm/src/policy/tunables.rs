@@ -1,11 +1,17 @@
 //! Every number that could be another one, with its unit, why it is what it is, and the experiment
 //! that says so (docs/experiments.md).
 //!
-//! A number that follows from a format, a word's bits or the kernel's interface is not among them:
-//! it stands where that format is.
+//! An engine is told them when it starts ([`Config::tunables`](crate::Config::tunables)), so they
+//! can be swept without a build: `uzswap-bench policy --set balance.read_cost=3`. A number that
+//! follows from a format, a word's bits or the kernel's interface is not among them: it stands
+//! where that format is.
+
+use core::fmt;
+
+use crate::policy::portions::Portions;
 
 /// One of them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tunable {
     /// Where it belongs, and its name.
     pub name: &'static str,
@@ -13,250 +19,419 @@ pub struct Tunable {
     pub unit: &'static str,
     /// What it is.
     pub value: f64,
+    /// It sizes an array, so only a build changes it.
+    pub is_fixed: bool,
+}
+
+/// Why a value was not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No tunable has that name.
+    Unknown,
+    /// It sizes an array, so only a build changes it.
+    Fixed,
+    /// The type of the number does not hold it, or it is 0.
+    Range,
+    /// What has to be so between several of them is not.
+    Rule(&'static str),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "no tunable has that name",
+            Self::Fixed => "it sizes an array, so only a build changes it",
+            Self::Range => "must be a number of its kind, and not 0 (whole unless its default has a fraction)",
+            Self::Rule(rule) => rule,
+        })
+    }
+}
+
+/// What a tunable is kept as.
+trait Number: Copy {
+    /// `None`: it is not one of these.
+    fn of(value: f64) -> Option<Self>;
+}
+
+macro_rules! whole {
+    ($($type:ty)*) => {$(
+        impl Number for $type {
+            fn of(value: f64) -> Option<Self> {
+                // As a cast saturates, what does not fit comes back as another.
+                let number = value as Self;
+                (number as f64 == value).then_some(number)
+            }
+        }
+    )*};
+}
+
+whole!(i32 i64 u32 u64 usize);
+
+impl Number for f32 {
+    fn of(value: f64) -> Option<Self> {
+        value.is_finite().then_some(value as Self)
+    }
 }
 
 macro_rules! tunables {
-    ($($(#[$of:meta])* $group:ident {
+    ($($(#[$of:meta])* $group:ident: $Group:ident {
         $($(#[$why:meta])* $name:ident: $type:ty = $value:expr, $unit:literal;)*
     })*) => {
-        $($(#[$of])* pub(crate) mod $group {
-            $($(#[$why])* pub(crate) const $name: $type = $value;)*
+        $($(#[$of])* #[derive(Clone, Copy, Debug)] pub struct $Group {
+            $($(#[$why])* pub(crate) $name: $type,)*
         })*
 
-        /// All of them.
-        pub const TUNABLES: &[Tunable] = &[$($(Tunable {
-            name: concat!(stringify!($group), ".", stringify!($name)),
-            unit: $unit,
-            value: $group::$name as f64,
-        },)*)*];
+        /// All that are not [`FIXED`].
+        #[derive(Clone, Copy, Debug)]
+        pub struct Tunables {
+            $($(#[$of])* pub(crate) $group: $Group,)*
+        }
+
+        impl Tunables {
+            /// As the experiments left them.
+            pub const DEFAULT: Self = Self {
+                $($group: $Group { $($name: $value,)* },)*
+            };
+
+            /// Each of them, the fixed ones behind the others.
+            pub fn iter(&self) -> impl Iterator<Item = Tunable> {
+                [$($(Tunable {
+                    name: concat!(stringify!($group), ".", stringify!($name)),
+                    unit: $unit,
+                    value: self.$group.$name as f64,
+                    is_fixed: false,
+                },)*)*].into_iter().chain(FIXED.iter().copied())
+            }
+
+            fn replace(&mut self, name: &str, value: f64) -> Result<(), Refused> {
+                match name {
+                    $($(concat!(stringify!($group), ".", stringify!($name)) => {
+                        self.$group.$name = Number::of(value).ok_or(Refused::Range)?;
+                    })*)*
+                    _ if FIXED.iter().any(|fixed| fixed.name == name) => return Err(Refused::Fixed),
+                    _ => return Err(Refused::Unknown),
+                }
+                Ok(())
+            }
+        }
     };
+}
+
+macro_rules! fixed {
+    ($($(#[$why:meta])* $name:ident: $type:ty = $value:expr, $as:literal, $unit:literal;)*) => {
+        $($(#[$why])* pub(crate) const $name: $type = $value;)*
+
+        /// Those that size arrays.
+        const FIXED: &[Tunable] = &[$(Tunable {
+            name: $as,
+            unit: $unit,
+            value: $name as f64,
+            is_fixed: true,
+        },)*];
+    };
+}
+
+impl Tunables {
+    /// How much moves at a time where `pages` are there to work with.
+    pub fn portions(&self, pages: u64) -> Portions {
+        Portions::of(pages, &self.sizing)
+    }
+
+    /// Set the one of that name. Refused, it leaves all as they were.
+    ///
+    /// # Errors
+    /// [`Refused`] names the rule.
+    pub fn set(&mut self, name: &str, value: f64) -> Result<(), Refused> {
+        let mut changed = *self;
+        changed.replace(name, value)?;
+        // Most of them divide.
+        if value == 0.0 {
+            return Err(Refused::Range);
+        }
+        changed.check().map_err(Refused::Rule)?;
+        *self = changed;
+        Ok(())
+    }
+
+    const fn check(&self) -> Result<(), &'static str> {
+        if self.scan.cluster_max > self.scan.batch_slots {
+            return Err("scan.cluster_max must be at most scan.batch_slots: what leaves together fits where it goes");
+        }
+        if self.neighbours.age_least < self.neighbours.every_least {
+            return Err("neighbours.age_least must be at least neighbours.every_least: a probe has its say in turn");
+        }
+        if self.balance.round >= self.balance.most || self.balance.least >= -self.balance.round {
+            return Err("balance.round must lie within balance.least and balance.most");
+        }
+        if self.keeping.write_fault_points >= self.keeping.points || self.keeping.write_fault_points <= 1 {
+            return Err("keeping.write_fault_points must lie between 1 and keeping.points: no write decides by itself");
+        }
+        Ok(())
+    }
+}
+
+const _: () = assert!(Tunables::DEFAULT.check().is_ok());
+
+fixed! {
+    /// Streams that are remembered. E-046.
+    STREAMS: usize = 8, "sequence.streams", "streams";
+    /// Probes that are watched at a time. E-082.
+    PROBES: usize = 64, "neighbours.probes", "probes";
+    /// A block that is longer is stored as it is: it would take a whole page anyway.
+    COMPRESSED_MAX: usize = 3_600, "stored.compressed_max", "bytes";
 }
 
 tunables! {
     /// Whether the pool gives way to the working set.
-    balance {
+    balance: Balance {
         /// What a fault of one of the youngest entries is good for: about twice as many as a page
         /// of the pool holds. E-087, E-088.
-        ENTRIES_PER_REFAULT: i64 = 8, "entries";
+        entries_per_refault: i64 = 8, "entries";
         /// What a read from the device costs. E-087, E-088.
-        READ_COST: i64 = 6, "loads from the pool";
+        read_cost: i64 = 6, "loads from the pool";
         /// Where what is gained is so many times as much as what is lost, there is haste. E-091.
-        CLEAR: i64 = 4, "times";
+        clear: i64 = 4, "times";
         /// With haste so many times as many are sent on. E-092.
-        HASTE: i64 = 4, "times";
+        haste: i64 = 4, "times";
         /// How many loads that is seen by.
-        REMEMBERED: i64 = 1024, "loads";
+        remembered: i64 = 1024, "loads";
         /// Of the pool, the part that is weighed at either end: one in so many. E-087.
-        PART: u64 = 8, "parts";
+        part: u64 = 8, "parts";
         /// Pages on the device are counted in parts, as chances are taken of them.
-        SENT_PART: u64 = 256, "parts of a page";
+        sent_part: u64 = 256, "parts of a page";
         /// Of the device's slots, each, at most: what is stored there is a guess.
-        PAGES_PER_SLOT: u64 = 2, "pages";
+        pages_per_slot: u64 = 2, "pages";
         /// Sent on in a round (SWAP_CLUSTER_MAX).
-        ROUND: i64 = 32, "entries";
+        round: i64 = 32, "entries";
         /// The balance stays within this: what was long ago counts little.
-        MOST: i64 = 1024, "entries";
+        most: i64 = 1024, "entries";
         /// As far below, since a working set that grew too far costs more than a pool that did.
-        LEAST: i64 = -4096, "entries";
+        least: i64 = -4096, "entries";
     }
 
     /// What the neighbours of a page are worth, where faults do not come in sequence.
-    neighbours {
-        /// Probes that are watched at a time. E-082.
-        PROBES: usize = 64, "probes";
+    neighbours: Neighbours {
         /// They follow each other in as many faults as one part in so many of the stored pages.
         /// E-097.
-        HORIZON: u64 = 8, "parts";
+        horizon: u64 = 8, "parts";
         /// Stored pages that are reckoned with at least.
-        STORED_LEAST: u64 = 1024, "pages";
+        stored_least: u64 = 1024, "pages";
         /// Or in so many times as many faults as a page stays for, if that is less. E-097.
-        STAYS: u64 = 4, "times";
+        stays: u64 = 4, "times";
         /// From one probe to the next at least: a prime, as patterns have periods. E-082.
-        EVERY_LEAST: u64 = 17, "faults";
+        every_least: u64 = 17, "faults";
         /// After which a probe has a say. E-097.
-        AGE_LEAST: u64 = 64, "faults";
+        age_least: u64 = 64, "faults";
         /// Between two verdicts.
-        JUDGE_EVERY: u64 = 16, "faults";
+        judge_every: u64 = 16, "faults";
         /// Watched for a verdict at least. E-082.
-        WATCHED_LEAST: f32 = 32.0, "neighbours";
+        watched_least: f32 = 32.0, "neighbours";
         /// log2 of the pages of an aligned folio that are near to each other. E-097.
-        NEAR_ORDER: u32 = 2, "log2 of pages";
+        near_order: u32 = 2, "log2 of pages";
         /// A neighbour that is read along is worth it if one in so many is wanted while it stays.
         /// E-112.
-        READ_SHARE: f32 = 20.0, "neighbours";
+        read_share: f32 = 20.0, "neighbours";
         /// Of those that are watched, the part that must be wanted beyond chance: a fault that is
         /// spared costs about twice as much as a page that was brought for nothing.
-        LOAD_GAIN: f32 = 0.4, "of the neighbours";
+        load_gain: f32 = 0.4, "of the neighbours";
         /// Warm are those that are wanted so many times as often as by chance, and some more.
-        WARM_RATIO: f32 = 1.6, "times chance";
+        warm_ratio: f32 = 1.6, "times chance";
         /// So many more.
-        WARM_MORE: f32 = 4.0, "neighbours";
+        warm_more: f32 = 4.0, "neighbours";
         /// Where chance would have it that so many are wanted, fewer have a say.
-        CHANCE_LEAST: f32 = 4.0, "neighbours";
+        chance_least: f32 = 4.0, "neighbours";
         /// Not warm are those that are wanted less often than that.
-        COLD_RATIO: f32 = 1.3, "times chance";
+        cold_ratio: f32 = 1.3, "times chance";
         /// Worth loading from the pool at once out of sequence, where a block costs as much as the
         /// next. E-095.
-        POOL_CLUSTER_MAX: u32 = 2, "log2 of pages";
+        pool_cluster_max: u32 = 2, "log2 of pages";
     }
 
     /// Which faults follow each other.
-    sequence {
-        /// Streams that are remembered. E-046.
-        STREAMS: usize = 8, "streams";
+    sequence: Sequence {
         /// The longest stride that is looked for. E-047.
-        STRIDE_MAX: u64 = 512, "pages";
+        stride_max: u64 = 512, "pages";
         /// That a stream may pass over, if the pages there need not be brought. E-047.
-        SKIP_MAX: u64 = 8, "strides";
+        skip_max: u64 = 8, "strides";
     }
 
     /// Blocks of loaded pages that are kept, and pages that are protected for it.
-    keeping {
+    keeping: Keeping {
         /// Blocks are kept while the pool is below this: what is stored must not go to the device
         /// for them.
-        POOL_SIXTEENTHS: u64 = 15, "sixteenths of the pool's limit";
+        pool_sixteenths: u64 = 15, "sixteenths of the pool's limit";
         /// Loaded at once in sequence at least; out of it they are fewer
         /// ([`cluster`](crate::Config::cluster)).
-        STREAM_MIN: usize = 8, "pages";
+        stream_min: usize = 8, "pages";
         /// A write unprotects so many: what is written to in sequence would fault page by page.
         /// Those of them that are not written to have to be compared. E-042.
-        UNPROTECT_ORDER: u32 = 4, "log2 of pages";
+        unprotect_order: u32 = 4, "log2 of pages";
         /// The same where protection is only probed. E-042.
-        PROBE_UNPROTECT_ORDER: u32 = 7, "log2 of pages";
+        probe_unprotect_order: u32 = 7, "log2 of pages";
         /// A page that leaves unwritten is worth one point, one that was written to costs one. A
         /// write that has to wait costs the time that a whole window of protected pages gains:
         /// whoever has to let it is as likely as not bringing the rest of the window. E-042,
         /// E-043.
-        WRITE_FAULT_POINTS: i32 = 128, "points";
+        write_fault_points: i32 = 128, "points";
         /// It pays from 0 points on; the sum stays within this. E-044.
-        POINTS: i32 = 1024, "points";
+        points: i32 = 1024, "points";
         /// Below that it is done in one of so many loads, to see whether it would pay again.
         /// E-044.
-        PROBE_EVERY: u32 = 16, "loads";
+        probe_every: u32 = 16, "loads";
     }
 
     /// Cold entries that go to the device before the pool is full.
-    shrinker {
+    shrinker: Shrinker {
         /// That one round of reclaim may send on (SWAP_CLUSTER_MAX).
-        ROUND: u64 = 32, "entries";
+        round: u64 = 32, "entries";
     }
 
     /// How much moves at a time.
-    sizing {
+    sizing: Sizing {
         /// That the memory to work with must hold at least. E-070.
-        FOLIOS_MIN: u64 = 64, "folios";
+        folios_min: u64 = 64, "folios";
         /// The part of it that may be frames whose pages are in the pool already. E-076.
-        GIVE_UP_SHARE: u64 = 256, "parts";
+        give_up_share: u64 = 256, "parts";
         /// And the most of them.
-        GIVE_UP_MAX: u64 = 256, "pages";
+        give_up_max: u64 = 256, "pages";
         /// Of what relatives do not share, at most one in so many waits in staging. E-070.
-        STAGED_SHARE: u64 = 4, "parts";
+        staged_share: u64 = 4, "parts";
     }
 
     /// Which resident folio leaves next.
-    victims {
+    victims: Victims {
         /// Active pages leave when the others are fewer than one in so many. E-084, E-114.
-        ACTIVE_SHARE: u64 = 16, "resident pages";
+        active_share: u64 = 16, "resident pages";
         /// Cached ones leave first when they are more than one in so many. E-093.
-        CACHED_SHARE: u64 = 8, "resident pages";
+        cached_share: u64 = 8, "resident pages";
         /// Of so many that leave, one is looked for among those that did not compress.
-        UNEVICTABLE_SHARE: u32 = 64, "folios";
+        unevictable_share: u32 = 64, "folios";
         /// That turn out to be needed in a round in which nothing else is left.
-        NEEDED_MAX: u32 = 32, "pages";
+        needed_max: u32 = 32, "pages";
         /// At a page's age until the oldest are looked for again: that goes over all tags.
-        AGE_LOOKS: u32 = 256, "looks";
+        age_looks: u32 = 256, "looks";
     }
 
     /// A round of reclaim.
-    scan {
+    scan: Scan {
         /// Looked at in one go (SWAP_CLUSTER_MAX).
-        CLUSTER_MAX: u32 = 32, "pages";
+        cluster_max: u32 = 32, "pages";
         /// Of the run that isolated pages are packed into.
-        BATCH_SLOTS: u32 = 64, "staging slots";
+        batch_slots: u32 = 64, "staging slots";
         /// Entries that a round looks at, for each page that is wanted.
-        LOOKS_PER_PAGE: usize = 4, "entries";
+        looks_per_page: usize = 4, "entries";
         /// And so many more: entries may be stale.
-        LOOKS_MORE: usize = 256, "entries";
+        looks_more: usize = 256, "entries";
         /// Remembered for [`Scan::shared`](crate::Scan::shared) and what does not move.
-        REMEMBERED_MAX: usize = 64, "ranges";
+        remembered_max: usize = 64, "ranges";
     }
 
     /// What is done under one hold of the lock.
-    hold {
+    hold: Hold {
         /// Pages are isolated for so long, at least one entry. Each run costs a TLB flush: 15 to
         /// 20 us while a thread of the process is on another core, 1.5 us while none is. A program
         /// with one thread is on none while its fault waits for the lock, so what leaves page by
         /// page leaves together. E-027, E-030.
-        NS: u64 = 500_000, "ns";
+        ns: u64 = 500_000, "ns";
         /// Of one entry end it. E-031.
-        MANY: u32 = 16, "pages";
+        many: u32 = 16, "pages";
         /// Blocks that are dropped.
-        DROPPED: u64 = 64, "blocks";
+        dropped: u64 = 64, "blocks";
         /// Entries that writeback looks at.
-        WRITEBACK_LOOKS: usize = 1024, "entries";
+        writeback_looks: usize = 1024, "entries";
         /// Pages that the gate protects.
-        PROTECTED: u64 = 512, "pages";
+        protected: u64 = 512, "pages";
         /// Pages that compaction looks at.
-        COMPACTED: u64 = 64, "pages";
+        compacted: u64 = 64, "pages";
     }
 
     /// When the pool is compacted. E-083.
-    compaction {
+    compaction: Compaction {
         /// After one in so many of the entries has left for the device.
-        EMPTIED_SHARE: u64 = 32, "parts";
+        emptied_share: u64 = 32, "parts";
         /// And so many at least.
-        EMPTIED_LEAST: u64 = 1024, "entries";
+        emptied_least: u64 = 1024, "entries";
         /// All words are gone through for it, however few are of stored pages: not before one
         /// entry for so many of them has left.
-        WORDS_PER_ENTRY: u64 = 128, "words";
+        words_per_entry: u64 = 128, "words";
         /// If that frees one in so many.
-        GAIN_SHARE: u64 = 64, "pages of the pool";
+        gain_share: u64 = 64, "pages of the pool";
         /// And so many at least.
-        GAIN_LEAST: u64 = 64, "pages";
+        gain_least: u64 = 64, "pages";
     }
 
     /// What forked relatives have too. E-072.
-    sharing {
+    sharing: Sharing {
         /// It leaves when it has been shared for so long.
-        PATIENCE_NS: u64 = 15_000_000_000, "ns";
+        patience_ns: u64 = 15_000_000_000, "ns";
         /// How long it then takes at least until most are gone. Each that one has taken costs
         /// memory until its relatives have taken theirs, and what both work with is to be left to
         /// them.
-        DRAIN_NS: u64 = 60_000_000_000, "ns";
+        drain_ns: u64 = 60_000_000_000, "ns";
         /// And a page at most.
-        DRAIN_PAGE_NS_MAX: u64 = 1_000_000, "ns";
+        drain_page_ns_max: u64 = 1_000_000, "ns";
         /// Taken at once, but for those of a folio.
-        AT_ONCE: u64 = 32, "pages";
+        at_once: u64 = 32, "pages";
     }
 
     /// How pages are stored, and stored again.
-    stored {
-        /// A block that is longer is stored as it is: it would take a whole page anyway.
-        COMPRESSED_MAX: usize = 3_600, "bytes";
+    stored: Stored {
         /// By which a block must become shorter to be worth moving.
-        GAIN_MIN: usize = 64, "bytes";
+        gain_min: usize = 64, "bytes";
         /// Of a dictionary's sample that are taken at once.
-        SAMPLED_AT_ONCE: usize = 4, "pages";
+        sampled_at_once: usize = 4, "pages";
         /// That are looked at for them.
-        LOOKS_AT_ONCE: u32 = 128, "words";
+        looks_at_once: u32 = 128, "words";
         /// For a whole sample: if one in a thousand pages is stored, it becomes complete.
-        LOOKS_MAX: u32 = 1 << 17, "words";
+        looks_max: u32 = 1 << 17, "words";
     }
 
     /// Pages that are copied before they are dropped, where they cannot move.
-    copied {
+    copied: Copied {
         /// They are resident twice meanwhile.
-        PAGES_MAX: u64 = 64, "pages";
+        pages_max: u64 = 64, "pages";
         /// At a time.
-        RUNS_MAX: usize = 32, "runs";
+        runs_max: usize = 32, "runs";
     }
 }
 
-// What leaves together fits the memory that it leaves from.
-const _: () = assert!(scan::CLUSTER_MAX <= scan::BATCH_SLOTS);
-// A probe may have its say before the next verdict but one.
-const _: () = assert!(neighbours::AGE_LEAST >= neighbours::EVERY_LEAST);
-// A round that was decided on is within the bounds of the balance.
-const _: () = assert!(balance::ROUND < balance::MOST && balance::LEAST < -balance::ROUND);
-// A write that waits neither decides by itself nor counts for nothing.
-const _: () = assert!(keeping::WRITE_FAULT_POINTS < keeping::POINTS && keeping::WRITE_FAULT_POINTS > 1);
+#[cfg(test)]
+mod test {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn what_breaks_a_rule_is_refused_and_changes_nothing() {
+        let mut tunables = Tunables::DEFAULT;
+        tunables.set("balance.read_cost", 3.0).expect("a loss of three");
+        assert_eq!(tunables.balance.read_cost, 3);
+        tunables.set("neighbours.load_gain", 0.25).expect("a quarter");
+        for (name, value, refused) in [
+            ("balance.reed_cost", 3.0, Refused::Unknown),
+            ("neighbours.probes", 3.0, Refused::Fixed),
+            ("balance.read_cost", 2.5, Refused::Range),
+            ("balance.read_cost", f64::NAN, Refused::Range),
+            ("balance.part", 0.0, Refused::Range),
+            ("balance.part", -1.0, Refused::Range),
+            ("victims.active_share", 1e30, Refused::Range),
+        ] {
+            assert_eq!(tunables.set(name, value), Err(refused), "{name}={value}");
+        }
+        assert!(matches!(tunables.set("balance.round", 4096.0), Err(Refused::Rule(_))));
+        assert_eq!(tunables.balance.read_cost, 3);
+        assert_eq!(tunables.balance.round, 32);
+    }
+
+    #[test]
+    fn each_has_a_name_of_its_own_and_can_be_set_to_what_it_is() {
+        let mut tunables = Tunables::DEFAULT;
+        let mut names: Vec<_> = Tunables::DEFAULT.iter().map(|one| one.name).collect();
+        for one in Tunables::DEFAULT.iter().filter(|one| !one.is_fixed) {
+            tunables.set(one.name, one.value).expect(one.name);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Tunables::DEFAULT.iter().count());
+    }
+}

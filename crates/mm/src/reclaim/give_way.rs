@@ -7,7 +7,6 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::pages::swap_table::entry::Slot;
-use crate::policy::tunables::balance;
 use crate::vmstat::Item;
 use crate::worker::Worker;
 use crate::zpool::Arena;
@@ -42,7 +41,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Stored pages but those of one word; those on the device are a guess.
     pub(crate) fn stored(&self) -> u64 {
-        self.pages.pool.objects() + self.pages.slots.in_use() * balance::PAGES_PER_SLOT
+        self.pages.pool.objects() + self.pages.slots.in_use() * self.policy.tunables.balance.pages_per_slot
     }
 
     /// Staged pages had their second chance.
@@ -63,7 +62,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 return self
                     .policy
                     .balance
-                    .note_read(self.pages.slots.in_use() * balance::PAGES_PER_SLOT);
+                    .note_read(self.pages.slots.in_use() * self.policy.tunables.balance.pages_per_slot);
             }
             Slot::None
             | Slot::Resident { .. }
@@ -72,10 +71,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             | Slot::Filled { .. }
             | Slot::Bad => return,
         };
-        let Some(is_oldest) = self.pages.stored.is_among_oldest(entry.tag, balance::PART) else {
+        let (part, looks) = (
+            self.policy.tunables.balance.part,
+            self.policy.tunables.victims.age_looks,
+        );
+        let Some(is_oldest) = self.pages.stored.is_among_oldest(entry.tag, part, looks) else {
             return;
         };
-        let gained = self.pages.pool.pages() / balance::PART;
+        let gained = self.pages.pool.pages() / part;
         let is_youngest = self.refault_distance(slot).is_some_and(|distance| distance <= gained);
         // One whose neighbour was loaded would have been passed over.
         self.policy

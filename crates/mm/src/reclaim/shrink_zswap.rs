@@ -6,7 +6,6 @@ use core::sync::atomic::Ordering;
 use lock_api::RawMutex;
 
 use crate::machine::Machine;
-use crate::policy::tunables::shrinker;
 use crate::reclaim::writeback::Reach;
 use crate::vmstat::Item;
 use crate::worker::Worker;
@@ -28,7 +27,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         match self.with_for_reclaim(|inner| inner.owed(reclaimed)) {
             0 => 0,
             owed => {
-                let written = self.writeback_to(worker, owed.min(shrinker::ROUND) as u32, Reach::Cold);
+                let written = self.writeback_to(worker, owed.min(self.tunables().shrinker.round) as u32, Reach::Cold);
                 self.stat.add(Item::ShrinkerWb, written);
                 written
             }

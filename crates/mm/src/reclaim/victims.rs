@@ -8,7 +8,6 @@ use crate::page::Vpn;
 use crate::pages::list_lru::{LruEntry, LruList};
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::Slot;
-use crate::policy::tunables::victims;
 use crate::zpool::Arena;
 use crate::{Inner, Mm};
 
@@ -42,7 +41,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Whether active pages leave next: the others are few.
     fn is_active_due(&self) -> bool {
         let evictable = self.reclaimable() - self.pages.counts.unevictable;
-        (evictable - self.pages.counts.active) * victims::ACTIVE_SHARE < evictable
+        (evictable - self.pages.counts.active) * self.policy.tunables.victims.active_share < evictable
     }
 
     /// When what [`pop_coldest`](Self::pop_coldest) takes next was added.
@@ -66,7 +65,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.policy.victims.pops = self.policy.victims.pops.wrapping_add(1);
         // With a device there is a place for what does not compress, but not for what must stay.
         let leaves = self.drains() && !self.policy.victims.is_last_needed;
-        if (leaves || self.policy.victims.pops.is_multiple_of(victims::UNEVICTABLE_SHARE))
+        if (leaves
+            || self
+                .policy
+                .victims
+                .pops
+                .is_multiple_of(self.policy.tunables.victims.unevictable_share))
             && let Some(entry) = self.pages.lru[Lru::Unevictable as usize].pop_oldest()
         {
             self.policy.victims.is_last_needed = false;
@@ -86,7 +90,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn pop_from(&mut self, lru: Lru) -> Option<(Lru, LruEntry)> {
         let lru = match lru {
             Lru::Active | Lru::Shared | Lru::Unevictable => lru,
-            Lru::Inactive | Lru::Cached if self.pages.counts.cached * victims::CACHED_SHARE > self.reclaimable() => {
+            Lru::Inactive | Lru::Cached
+                if self.pages.counts.cached * self.policy.tunables.victims.cached_share > self.reclaimable() =>
+            {
                 Lru::Cached
             }
             Lru::Inactive | Lru::Cached => {

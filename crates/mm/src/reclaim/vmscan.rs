@@ -12,7 +12,6 @@ use crate::pages::range_set::RangeSet;
 use crate::pages::resident::Lru;
 use crate::pages::staging::StagedRun;
 use crate::pages::swap_table::entry::Slot;
-use crate::policy::tunables::{copied, hold, scan, sizing, victims};
 use crate::reclaim::spent::Spent;
 use crate::vmstat::Item;
 use crate::worker::Worker;
@@ -66,9 +65,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
         if !bypasses && self.is_pool_full() {
             self.stat.add(Item::PoolLimitHit, 1);
-            self.with(|inner| inner.drop_cached(u64::from(scan::CLUSTER_MAX * 2)));
+            self.with(|inner| inner.drop_cached(u64::from(self.tunables().scan.cluster_max * 2)));
             // Oldest out first; sending the newest page to the device instead would invert the LRU.
-            scan.reclaimed += self.writeback(worker, scan::CLUSTER_MAX * 2);
+            scan.reclaimed += self.writeback(worker, self.tunables().scan.cluster_max * 2);
             if self.is_pool_full() {
                 return scan;
             }
@@ -79,7 +78,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 return scan;
             }
         }
-        let has_looked = self.isolate(want.clamp(scan::CLUSTER_MAX, UNIT * 32), &mut scan);
+        let has_looked = self.isolate(want.clamp(self.tunables().scan.cluster_max, UNIT * 32), &mut scan);
         let target = match effort {
             Effort::Background => self.with(|inner| inner.staged_target(self.config.staged_target)),
             Effort::Requested | Effort::Urgent => 0,
@@ -117,7 +116,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         scan.is_dry = has_looked && !scan.again && scan.reclaimed == 0 && scan.isolated == 0;
         // Not what a relative has too, while there are resident pages that would free more.
         if scan.is_dry && effort == Effort::Urgent && !self.with(|inner| inner.has_shared()) {
-            scan.reclaimed += self.writeback(worker, scan::CLUSTER_MAX * 2);
+            scan.reclaimed += self.writeback(worker, self.tunables().scan.cluster_max * 2);
         }
         scan
     }
@@ -145,7 +144,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let mut batch = Batch::default();
         let mut budget = self
             .with(|inner| inner.lru_len())
-            .min(want as usize * scan::LOOKS_PER_PAGE + scan::LOOKS_MORE);
+            .min(want as usize * self.tunables().scan.looks_per_page + self.tunables().scan.looks_more);
         let mut goes_on = true;
         while goes_on && budget > 0 {
             goes_on = self.with_for_reclaim(|inner| inner.isolate(&mut batch, &mut budget, want, scan));
@@ -233,7 +232,7 @@ impl Batch {
             self.open = inner
                 .pages
                 .staging
-                .alloc(pages.max(scan::BATCH_SLOTS))
+                .alloc(pages.max(inner.policy.tunables.scan.batch_slots))
                 .or_else(|| inner.pages.staging.alloc(pages))
                 // Nothing stores a run of no frames, so if all slots belong to such runs, this is
                 // their only way out.
@@ -269,7 +268,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// work with.
     fn staged_target(&self, most: u64) -> u64 {
         match self.policy.sharing.shares {
-            true => most.min((self.reclaimable() + self.pages.staging.frames()) / sizing::STAGED_SHARE),
+            true => {
+                most.min((self.reclaimable() + self.pages.staging.frames()) / self.policy.tunables.sizing.staged_share)
+            }
             false => most,
         }
     }
@@ -278,7 +279,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// ends in.
     fn with_old_neighbours(&self, run: PageRange) -> PageRange {
         let is_old = |n: &u64| self.is_old(Vpn::new(*n));
-        let (unit, start, end) = (u64::from(scan::BATCH_SLOTS), run.start.number(), run.end.number());
+        let (unit, start, end) = (
+            u64::from(self.policy.tunables.scan.batch_slots),
+            run.start.number(),
+            run.end.number(),
+        );
         let below = (start / unit * unit..start).rev().take_while(is_old).count() as u64;
         let above = (end..end.next_multiple_of(unit)).take_while(is_old).count() as u64;
         PageRange::new(Vpn::new(start - below), below + run.pages() + above)
@@ -304,27 +309,28 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    /// Isolate from the oldest entries, at most `budget` of them, for [`hold::NS`]. Whether there
-    /// is more to isolate after that: fewer than `want` pages were, and more can be.
+    /// Isolate from the oldest entries, at most `budget` of them, for
+    /// [`self.policy.tunables.hold.ns`]. Whether there is more to isolate after that: fewer than
+    /// `want` pages were, and more can be.
     fn isolate(&mut self, batch: &mut Batch, budget: &mut usize, want: u32, scan: &mut Scan) -> bool {
         let mm = self.mm;
         if self.flight.frozen.is_some() {
             scan.again = true;
             return false;
         }
-        let until = mm.machine.now_ns() + hold::NS;
+        let until = mm.machine.now_ns() + self.policy.tunables.hold.ns;
         while *budget > 0 {
-            let is_desperate = scan.isolated == 0 && scan.needed < victims::NEEDED_MAX;
+            let is_desperate = scan.isolated == 0 && scan.needed < self.policy.tunables.victims.needed_max;
             let Some((lru, entry)) = self.pop_coldest(is_desperate) else {
                 return false;
             };
             *budget -= 1;
             let before = scan.isolated;
             self.isolate_folio(batch, lru, entry, scan);
-            if scan.isolated >= want || scan.again || !self.flight.leaving.has_room() {
+            if scan.isolated >= want || scan.again || !self.flight.leaving.has_room(&self.policy.tunables.copied) {
                 return false;
             }
-            if scan.isolated - before >= hold::MANY || mm.machine.now_ns() >= until {
+            if scan.isolated - before >= self.policy.tunables.hold.many || mm.machine.now_ns() >= until {
                 break;
             }
         }
@@ -383,7 +389,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         let rest = PageRange { start, ..range };
         let pages = rest
             .iter()
-            .take(copied::PAGES_MAX as usize)
+            .take(self.policy.tunables.copied.pages_max as usize)
             .take_while(is_mapped)
             .count() as u64;
         self.isolate_run(batch, PageRange::new(start, pages), true, scan);
@@ -456,7 +462,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
                 if self.policy.sharing.shares {
                     self.pages.publish_folio(Lru::Shared, vpn, 0);
                 } else {
-                    remember(&mut scan.shared, vpn);
+                    remember(&mut scan.shared, vpn, self.policy.tunables.scan.remembered_max);
                     self.pages.publish_resident(vpn);
                 }
             }
@@ -466,7 +472,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
                     // A relative may have it too, which copying does not ask.
                     self.pages.publish_folio(Lru::Shared, vpn, 0);
                 } else {
-                    remember(&mut scan.unmovable, vpn);
+                    remember(&mut scan.unmovable, vpn, self.policy.tunables.scan.remembered_max);
                     self.pages.publish_resident(vpn);
                 }
             }
@@ -486,11 +492,11 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     }
 }
 
-/// Add a page to a short list of ranges.
-fn remember(ranges: &mut Vec<PageRange>, vpn: Vpn) {
+/// Add a page to a list of at most `most` ranges.
+fn remember(ranges: &mut Vec<PageRange>, vpn: Vpn, most: usize) {
     if let Some(last) = ranges.last_mut().filter(|last| last.end == vpn) {
         last.end = vpn.add(1);
-    } else if ranges.len() < scan::REMEMBERED_MAX {
+    } else if ranges.len() < most {
         ranges.push(PageRange::new(vpn, 1));
     }
 }

@@ -19,7 +19,6 @@ use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::list_lru::LruEntry;
 use crate::pages::swap_table::entry::{Blob, Slot, ZswapEntry};
-use crate::policy::tunables::hold;
 use crate::vmstat::Item;
 use crate::worker::{IO_PAGES, Worker};
 use crate::zpool::Arena;
@@ -171,8 +170,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             max,
             reach,
         };
-        let mut looks = 0;
-        while let Some(entry) = self.pages.stored.oldest().filter(|_| looks < hold::WRITEBACK_LOOKS) {
+        let (mut looks, most) = (0, self.policy.tunables.hold.writeback_looks);
+        while let Some(entry) = self.pages.stored.oldest().filter(|_| looks < most) {
             looks += 1;
             if !self.pack_folio(worker, entry, &mut write) {
                 looks = 0;
@@ -186,7 +185,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         self.flight.is_writing_back = !write.blobs.is_empty();
         match (self.flight.is_writing_back, looks) {
             (true, _) => Begun::Write(write),
-            (false, hold::WRITEBACK_LOOKS) => Begun::LookFurther,
+            (false, looks) if looks == most => Begun::LookFurther,
             (false, _) => Begun::Nothing,
         }
     }

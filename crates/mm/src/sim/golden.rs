@@ -2,6 +2,7 @@
 //! not to change any decision leaves all lines as they are; one that is has to write them anew
 //! (`UZSWAP_GOLDEN=write`), in a commit of its own.
 
+use std::boxed::Box;
 use std::format;
 use std::io::Write;
 use std::string::String;
@@ -15,7 +16,7 @@ use super::{ARENA_PAGES, BASE, OPS, PAGES, SimMachine, VecArena, contents};
 use crate::page::{MAX_ORDER, PageRange, Vpn};
 use crate::vmstat::{Item, OrderItem, Vmstat};
 use crate::zpool::{PoolKind, ZpoolType};
-use crate::{Config, Effort, Fault, Mm, Portions, Worker};
+use crate::{Config, Effort, Fault, Mm, Portions, Tunables, Worker};
 
 type World = super::World<parking_lot::RawMutex>;
 
@@ -44,10 +45,10 @@ fn play(world: &mut World, run: u64) {
 
 /// A run: its number, how often the engine called its machine, and digests of these calls and of
 /// all counters.
-fn line(run: u64) -> String {
+fn line(run: u64, tunables: &'static Tunables) -> String {
     let swap = [0, 20, 1000, 1000][run as usize % 4];
     let arena = if run % 8 == 7 { 6 } else { ARENA_PAGES };
-    let mut world = World::new(swap, arena);
+    let mut world = World::tuned(swap, arena, tunables);
     world.mm.machine().copies.set(run % 5 == 4);
     world.set_fail_rate(run, [0, 0, 10, 200][run as usize / 4 % 4]);
     play(&mut world, run);
@@ -73,8 +74,8 @@ fn counters(stat: Vmstat) -> u64 {
 /// clusters, sequences, now and then anything. What neighbours are worth, how much of the pool goes
 /// to the device and what is read along is decided here, and not among the few pages of a
 /// [`World`].
-fn program(run: u64) -> String {
-    let mut program = Program::new(run);
+fn program(run: u64, tunables: &'static Tunables) -> String {
+    let mut program = Program::new(run, tunables);
     let mut numbers = Numbers(run << 40);
     for touch in 0..TOUCHES {
         let [kind, at] = [(); 2].map(|()| numbers.next());
@@ -95,6 +96,7 @@ fn program(run: u64) -> String {
     )
 }
 
+const TUNABLES: &Tunables = &Tunables::DEFAULT;
 const PROGRAM: u64 = 4096;
 /// Of the swap table, with room for those that are locked.
 const LEAVES: usize = 1024;
@@ -111,7 +113,7 @@ struct Program {
 }
 
 impl Program {
-    fn new(run: u64) -> Self {
+    fn new(run: u64, tunables: &'static Tunables) -> Self {
         let machine = SimMachine::default();
         machine.table.set(Some(SimMachine::memory(LEAVES)));
         machine.copies.set(run == 5);
@@ -131,6 +133,7 @@ impl Program {
                 zpool: ZpoolType::Zsmalloc,
                 compressor: Algorithm::Lz4 { acceleration: 1 }.into(),
             },
+            tunables,
         };
         let mm = Mm::new(machine, VecArena::new(8 * POOL as usize), config, SimMachine::vmstat());
         mm.manage(PageRange::new(Vpn::new(BASE), PROGRAM));
@@ -184,8 +187,9 @@ impl Program {
 fn the_engine_decides_as_it_did() {
     let half = |odd| {
         move || {
-            let programs = (odd..PROGRAMS).step_by(2).map(program);
-            (odd..RUNS).step_by(2).map(line).chain(programs).collect::<Vec<_>>()
+            let programs = (odd..PROGRAMS).step_by(2).map(|run| program(run, TUNABLES));
+            let runs = (odd..RUNS).step_by(2).map(|run| line(run, TUNABLES));
+            runs.chain(programs).collect::<Vec<_>>()
         }
     };
     let (even, odd) = (std::thread::spawn(half(0)), std::thread::spawn(half(1)));
@@ -209,6 +213,35 @@ fn the_engine_decides_as_it_did() {
         differ.len(),
         known.len()
     );
+}
+
+/// Whether some run differs if this tunable is a few times as much.
+fn changes_a_run(name: &str, value: f64) -> bool {
+    let known: Vec<&str> = LINES.lines().collect();
+    [value * 3.0, value * 8.0, (value / 4.0).ceil()]
+        .into_iter()
+        .any(|other| {
+            let mut tunables = Tunables::DEFAULT;
+            if other == value || tunables.set(name, other).is_err() {
+                return false;
+            }
+            let tunables: &'static Tunables = Box::leak(Box::new(tunables));
+            let programs = (0..PROGRAMS).map(|run| program(run, tunables));
+            let mut runs = programs.chain((0..RUNS).map(|run| line(run, tunables)));
+            runs.any(|found| !known.contains(&&*found))
+        })
+}
+
+#[test]
+#[ignore = "plays the runs for each tunable: minutes"]
+fn each_tunable_is_seen() {
+    let unseen: Vec<_> = TUNABLES
+        .iter()
+        .filter(|one| !one.is_fixed && !changes_a_run(one.name, one.value))
+        .inspect(|one| std::eprintln!("no run differs with another {}", one.name))
+        .map(|one| one.name)
+        .collect();
+    assert!(unseen.is_empty(), "no run differs with another {unseen:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::swapin::bring::Brought;
 use crate::swapin::fault::Step;
 use crate::vmstat::Item;
 use crate::zpool::{PoolKind, ZpoolType};
-use crate::{Change, Config, Effort, Fault, Mm, Portions, SERVERS_MAX, SwapOut, Worker};
+use crate::{Change, Config, Effort, Fault, Mm, Portions, SERVERS_MAX, SwapOut, Tunables, Worker};
 
 mod steps;
 
@@ -33,7 +33,7 @@ const TRIES: u32 = 8;
 /// 2^1000 runs.
 const TRIES_WHILE_FAILING: u32 = 1000;
 
-fn config(swap_pages: u64) -> Config {
+fn config(swap_pages: u64, tunables: &'static Tunables) -> Config {
     Config {
         portions: Portions {
             folio_order: 4,
@@ -50,6 +50,7 @@ fn config(swap_pages: u64) -> Config {
             zpool: ZpoolType::Zsmalloc,
             compressor: algorithm(0).into(),
         },
+        tunables,
     }
 }
 
@@ -154,7 +155,12 @@ impl<R: RawMutex> World<R> {
     /// A program of [`PAGES`] pages, with a first pool of `arena_pages` and a device of
     /// `swap_pages` pages.
     pub fn new(swap_pages: u64, arena_pages: usize) -> Self {
-        let config = config(swap_pages);
+        Self::tuned(swap_pages, arena_pages, &Tunables::DEFAULT)
+    }
+
+    /// The same, which decides by `tunables`.
+    pub(crate) fn tuned(swap_pages: u64, arena_pages: usize, tunables: &'static Tunables) -> Self {
+        let config = config(swap_pages, tunables);
         let mm = Mm::new(
             SimMachine::default(),
             VecArena::new(arena_pages),

@@ -88,6 +88,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// What is stored, and what leaves before a page that is mapped now.
     fn span(&self) -> Span {
         Span::new(
+            &self.policy.tunables.neighbours,
             self.stored(),
             self.reclaimable() - self.pages.counts.active - self.pages.counts.unevictable,
         )
@@ -389,6 +390,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             Worth::Pool if !self.reads_along() => Worth::None,
             worth => worth,
         };
-        (Window::of(worth.narrow(adjoining, vpn)), worth)
+        let near = self.policy.tunables.neighbours.near_order;
+        (Window::of(worth.narrow(near, adjoining, vpn)), worth)
     }
 }

@@ -49,7 +49,6 @@ use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
 use crate::policy::keep::Keep;
 use crate::policy::readahead::Window;
-use crate::policy::tunables::{hold, keeping};
 use crate::swapin::fault::Fault;
 use crate::vmstat::Item;
 use crate::zpool::Arena;
@@ -59,7 +58,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Whether blocks are kept. If not, those that are kept go at once.
     pub fn set_swap_cache(&self, enabled: bool) {
         self.keeps_blocks.store(enabled, Ordering::Relaxed);
-        while !enabled && self.with(|inner| inner.drop_cached(hold::DROPPED)) > 0 {}
+        while !enabled && self.with(|inner| inner.drop_cached(self.tunables().hold.dropped)) > 0 {}
     }
 
     /// A thread waits to write to a page that is mapped and protected. To be called like
@@ -198,7 +197,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         let pool_pages = self.pages.pool.charged_pages();
         Keep {
             is_on,
-            has_room: is_on && !is_full && pool_pages <= limit / 16 * keeping::POOL_SIXTEENTHS,
+            has_room: is_on && !is_full && pool_pages <= limit / 16 * self.policy.tunables.keeping.pool_sixteenths,
             protects: false,
         }
     }
@@ -206,7 +205,10 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// So many pages are loaded together, from the pool or not: whether their blocks are kept.
     pub(crate) fn keeps(&mut self, pages: usize, of_pool: bool) -> Keep {
         let keep = self.keep();
-        let has_room = keep.has_room && of_pool && pages >= keeping::STREAM_MIN && self.policy.keeping.is_due();
+        let has_room = keep.has_room
+            && of_pool
+            && pages >= self.policy.tunables.keeping.stream_min
+            && self.policy.keeping.is_due();
         Keep {
             has_room,
             protects: has_room && self.policy.protecting.is_due(),
@@ -219,13 +221,14 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         let mm = self.mm;
         let page = PageRange::new(vpn, 1);
         let order = match self.policy.protecting.is_proven() {
-            true => keeping::UNPROTECT_ORDER,
-            false => keeping::PROBE_UNPROTECT_ORDER,
+            true => self.policy.tunables.keeping.unprotect_order,
+            false => self.policy.tunables.keeping.probe_unprotect_order,
         };
         // Another thread's fault may have been served for this one too.
         let is_cached = matches!(self.pages.table.lookup(vpn), Slot::Cached(_));
         if is_cached && mm.machine.unwritten(page).holds(vpn) {
-            self.policy.protecting.note(-keeping::WRITE_FAULT_POINTS);
+            let cost = self.policy.tunables.keeping.write_fault_points;
+            self.policy.protecting.note(-cost);
         }
         // The kernel does not ask whose protection it takes away: a program may have a userfaultfd
         // of its own for what lies beside.

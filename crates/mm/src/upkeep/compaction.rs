@@ -14,7 +14,6 @@ use lock_api::RawMutex;
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
 use crate::pages::block::Kept;
-use crate::policy::tunables::{compaction, hold};
 use crate::vmstat::Item;
 use crate::zpool::{Arena, PoolRef};
 use crate::{Inner, Mm};
@@ -55,9 +54,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             let emptied = inner.policy.balance.emptied;
             let words = || inner.pages.managed.iter().map(PageRange::pages).sum::<u64>();
             let is_due = emptied
-                >= (inner.pages.pool.objects() / compaction::EMPTIED_SHARE).max(compaction::EMPTIED_LEAST)
-                && emptied >= words() / compaction::WORDS_PER_ENTRY;
-            is_due.then(|| (inner.pages.pool.pages() / compaction::GAIN_SHARE).max(compaction::GAIN_LEAST))
+                >= (inner.pages.pool.objects() / self.tunables().compaction.emptied_share)
+                    .max(self.tunables().compaction.emptied_least)
+                && emptied >= words() / self.tunables().compaction.words_per_entry;
+            is_due.then(|| {
+                (inner.pages.pool.pages() / self.tunables().compaction.gain_share)
+                    .max(self.tunables().compaction.gain_least)
+            })
         });
         if let Some(worthwhile) = worthwhile {
             self.compact(worthwhile);
@@ -66,9 +69,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
     /// True: a freeze began.
     fn compact_range(&self, range: PageRange) -> bool {
-        let pieces = (range.start.number()..range.end.number()).step_by(hold::COMPACTED as usize);
+        let pieces = (range.start.number()..range.end.number()).step_by(self.tunables().hold.compacted as usize);
         pieces.into_iter().any(|start| {
-            let end = (start + hold::COMPACTED).min(range.end.number());
+            let end = (start + self.tunables().hold.compacted).min(range.end.number());
             self.with_for_reclaim(|inner| {
                 inner.relocate(PageRange {
                     start: Vpn::new(start),

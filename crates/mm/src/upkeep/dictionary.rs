@@ -13,11 +13,10 @@ use uzswap_acomp::{Dictionary, Training, Verdict};
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::pages::swap_table::entry::Slot;
-use crate::policy::tunables::stored;
+use crate::policy::tunables::COMPRESSED_MAX;
 use crate::vmstat::Item;
 use crate::worker::Worker;
-use crate::zpool::Arena;
-use crate::{Held, Inner, Mm};
+use crate::{Held, Mm};
 
 /// A training of this process.
 pub struct DictionaryTraining {
@@ -55,7 +54,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             ranges,
             random: self.machine.now_ns() | 1,
             looks: 0,
-            training: Training::new(level, Dictionary::latest(), stored::COMPRESSED_MAX),
+            training: Training::new(level, Dictionary::latest(), COMPRESSED_MAX),
         }
     }
 
@@ -63,7 +62,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn train_dictionary(&self, worker: &mut Worker<M>, dictionary: &mut DictionaryTraining) -> Option<Verdict> {
         let verdict = if dictionary.training.pages_wanted() == 0 {
             dictionary.training.step()?
-        } else if dictionary.looks < stored::LOOKS_MAX {
+        } else if dictionary.looks < self.tunables().stored.looks_max {
             self.sample(worker, dictionary);
             return None;
         } else {
@@ -86,15 +85,14 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 }
 
-impl<R: RawMutex, A: Arena> Inner<R, A> {}
-
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Have the worker load a few pages that are stored compressed.
     fn take_samples(&self, worker: &mut Worker<M>, dictionary: &mut DictionaryTraining) {
+        let stored = &self.policy.tunables.stored;
         worker.begin_loads();
-        let room = worker.load_room().min(stored::SAMPLED_AT_ONCE);
+        let room = worker.load_room().min(stored.sampled_at_once);
         let wanted = dictionary.training.pages_wanted().min(room) as u64;
-        for _ in 0..stored::LOOKS_AT_ONCE {
+        for _ in 0..stored.looks_at_once {
             dictionary.looks += 1;
             let Some(vpn) = dictionary.pick() else { return };
             if let Slot::Zswap(entry) = self.pages.table.lookup(vpn)

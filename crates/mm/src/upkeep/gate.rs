@@ -18,7 +18,6 @@ use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::Slot;
-use crate::policy::tunables::hold;
 use crate::zpool::Arena;
 use crate::{Held, Inner, Mm};
 
@@ -32,7 +31,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         for range in self.managed() {
             let mut start = range.start.max(from);
             while start < range.end {
-                let end = Vpn::new((start.number() / hold::PROTECTED + 1) * hold::PROTECTED).min(range.end);
+                let end =
+                    Vpn::new((start.number() / self.tunables().hold.protected + 1) * self.tunables().hold.protected)
+                        .min(range.end);
                 let is_done = goes_on() && self.with_for_reclaim(|inner| inner.protect(PageRange { start, end }));
                 if !is_done {
                     return Err(start);
@@ -49,7 +50,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         for range in self.managed() {
             let mut start = range.start;
             while start < range.end {
-                let end = Vpn::new((start.number() / hold::PROTECTED + 1) * hold::PROTECTED).min(range.end);
+                let end =
+                    Vpn::new((start.number() / self.tunables().hold.protected + 1) * self.tunables().hold.protected)
+                        .min(range.end);
                 self.unprotect(PageRange { start, end });
                 start = end;
             }

@@ -18,7 +18,6 @@ use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::list_lru::LruEntry;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
-use crate::policy::tunables::stored;
 use crate::vmstat::Item;
 use crate::worker::{RECLAIM_PAGES, Worker};
 use crate::zpool::{Arena, PoolKind};
@@ -51,10 +50,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let mut again = 0;
         for (i, page) in pages.iter().enumerate() {
             // A damaged block stays as it is: the fault that needs it says so.
-            let is_worth_it = (stored::GAIN_MIN * 2..PAGE_SIZE).contains(&(page.entry.len as usize));
+            let is_worth_it = (self.tunables().stored.gain_min * 2..PAGE_SIZE).contains(&(page.entry.len as usize));
             let block = (i < intact && is_worth_it).then(|| {
                 worker.page_from_io(i);
-                worker.compress_page(idle.algorithm, page.entry.len as usize - stored::GAIN_MIN)
+                worker.compress_page(
+                    idle.algorithm,
+                    page.entry.len as usize - self.tunables().stored.gain_min,
+                )
             });
             let block = block.flatten();
             let arena = || self.machine.arena();

@@ -6,17 +6,17 @@
 //! on a list of its own, and what is not shared leaves first. Those of the list have their sharing
 //! broken and leave
 //! * when nothing else could be taken;
-//! * when they have been there for [`sharing::PATIENCE_NS`], a few at a time
-//!   ([`sharing::DRAIN_NS`]): relatives that stay are no snapshots, and what is cold may go to the
-//!   device;
+//! * when they have been there for [`self.policy.tunables.sharing.patience_ns`], a few at a time
+//!   ([`self.policy.tunables.sharing.drain_ns`]): relatives that stay are no snapshots, and what is
+//!   cold may go to the device;
 //! * when nothing is shared any more: then they are pages like others, and the oldest.
 //!
 //! The pool is shared as well, and after a fork its pages are not written, or they would be copied
 //! (`Zpool::inherit`); to free a block in them frees nothing. So the block of a page that is loaded
 //! from there is kept (`swap_cache`), however it was loaded: a child that only reads goes over all
 //! its memory without storing a page anew. They are written again, a few at a time,
-//! [`sharing::PATIENCE_NS`] after the fork once no resident page is left that is known to be
-//! shared, or the pool has reached its limit.
+//! [`self.policy.tunables.sharing.patience_ns`] after the fork once no resident page is left that
+//! is known to be shared, or the pool has reached its limit.
 //!
 //! That the program has written to a page, which ends its sharing, is not seen: it waits with the
 //! others.
@@ -29,7 +29,6 @@ use lock_api::RawMutex;
 use crate::machine::Machine;
 use crate::page::PageRange;
 use crate::pages::resident::Lru;
-use crate::policy::tunables::sharing;
 use crate::zpool::{Arena, PoolRef};
 use crate::{Held, Inner, Mm};
 
@@ -51,6 +50,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn settle_sharing(&self) {
         let now = self.machine.now_ns();
         let is_full = self.pool_reached_full.load(Ordering::Relaxed);
+        let patience = self.tunables().sharing.patience_ns;
         let is_due = |inner: &mut Held<'_, R, M>| {
             let shared = inner
                 .policy
@@ -58,7 +58,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 .pool_since
                 .filter(|_| inner.flight.frozen.is_none());
             let is_needed = is_full || !inner.has_shared();
-            is_needed && shared.is_some_and(|since| now.saturating_sub(since) >= sharing::PATIENCE_NS)
+            is_needed && shared.is_some_and(|since| now.saturating_sub(since) >= patience)
         };
         if self.with(is_due) {
             self.reopen_some();
@@ -108,11 +108,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     fn take_shared(&mut self, need: bool, now: u64) -> Vec<PageRange> {
         let (mut ranges, mut pages): (Vec<PageRange>, u64) = (Vec::new(), 0);
-        while self.flight.frozen.is_none() && pages < sharing::AT_ONCE {
+        while self.flight.frozen.is_none() && pages < self.policy.tunables.sharing.at_once {
             let Some((entry, since)) = self.pages.lru[Lru::Shared as usize].oldest() else {
                 break;
             };
-            if !need && (now.saturating_sub(since) < sharing::PATIENCE_NS || now < self.policy.sharing.due) {
+            if !need
+                && (now.saturating_sub(since) < self.policy.tunables.sharing.patience_ns
+                    || now < self.policy.sharing.due)
+            {
                 break;
             }
             self.pages.lru[Lru::Shared as usize].pop_oldest();
@@ -128,8 +131,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
         }
         if pages > 0 {
-            self.policy.sharing.due =
-                now + (sharing::DRAIN_NS / self.pages.counts.shared.max(1)).min(sharing::DRAIN_PAGE_NS_MAX) * pages;
+            self.policy.sharing.due = now
+                + (self.policy.tunables.sharing.drain_ns / self.pages.counts.shared.max(1))
+                    .min(self.policy.tunables.sharing.drain_page_ns_max)
+                    * pages;
         }
         ranges
     }

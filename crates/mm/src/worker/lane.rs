@@ -8,7 +8,7 @@ use uzswap_acomp::{Algorithm, Codec, CompressError, Context};
 use crate::checksum;
 use crate::machine::{Machine, SCATTER_MAX};
 use crate::page::{fingerprint, same_filled};
-use crate::policy::tunables::stored;
+use crate::policy::tunables::COMPRESSED_MAX;
 use crate::zpool::Handle;
 
 /// What storing a staged page came to.
@@ -66,7 +66,7 @@ impl Lane {
         self.pages.reserve(pages);
         self.slots.reserve(pages);
         self.outcomes.reserve(pages);
-        let len = pages * stored::COMPRESSED_MAX;
+        let len = pages * COMPRESSED_MAX;
         if self.blocks.len() != len {
             self.blocks = vec![0; len];
         }
@@ -87,7 +87,7 @@ impl Lane {
         } = self;
         for (notes, slots) in pages.chunks(SCATTER_MAX).zip(slots.chunks(SCATTER_MAX)) {
             let first = outcomes.len();
-            let blocks = &mut blocks[first * stored::COMPRESSED_MAX..];
+            let blocks = &mut blocks[first * COMPRESSED_MAX..];
             machine.with_staged(slots, |pages| {
                 outcomes.extend(pages.iter().zip(notes).map(|(page, (_, note, _))| look(page, *note)));
                 compress_pending(
@@ -136,10 +136,8 @@ fn compress_pending(
         }
     }
     let mut results = [Err(CompressError::Poor); SCATTER_MAX];
-    context.compress(&list[..n], blocks, stored::COMPRESSED_MAX, |at, result| {
-        results[at] = result
-    });
-    for (at, block) in blocks.chunks_mut(stored::COMPRESSED_MAX).take(n).enumerate() {
+    context.compress(&list[..n], blocks, COMPRESSED_MAX, |at, result| results[at] = result);
+    for (at, block) in blocks.chunks_mut(COMPRESSED_MAX).take(n).enumerate() {
         let with_checksum =
             results[at].and_then(|len| checksum::append(block, len, list[at]).ok_or(CompressError::Poor));
         outcomes[numbers[at]] = match with_checksum {

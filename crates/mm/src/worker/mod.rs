@@ -11,7 +11,7 @@ use crate::flight::underway::Along;
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::swap_table::entry::Blob;
-use crate::policy::tunables::stored;
+use crate::policy::tunables::COMPRESSED_MAX;
 use crate::worker::lane::{Lane, Outcome, context};
 use crate::zpool::{Block, PoolKind};
 
@@ -236,7 +236,7 @@ impl<M: Machine> Worker<M> {
 
     /// A compressed page of the current batch.
     pub(crate) fn block(&self, lane: u16, at: u16, len: u16) -> &[u8] {
-        let start = usize::from(at) * stored::COMPRESSED_MAX;
+        let start = usize::from(at) * COMPRESSED_MAX;
         &self.lanes[usize::from(lane)].blocks[start..start + usize::from(len)]
     }
 
@@ -267,7 +267,7 @@ impl<M: Machine> Worker<M> {
     /// at most `max` bytes.
     pub(crate) fn compress_page(&mut self, algorithm: Algorithm, max: usize) -> Option<&[u8]> {
         let lane = &mut self.lanes[0];
-        let room = max.min(stored::COMPRESSED_MAX);
+        let room = max.min(COMPRESSED_MAX);
         let block = &mut lane.blocks[..room];
         let len = context(&mut lane.contexts, algorithm)
             .compress_page(&self.page[..], block)
