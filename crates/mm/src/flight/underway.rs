@@ -2,7 +2,7 @@
 
 use crate::page::{PageRange, Vpn};
 use crate::pages::swap_table::entry::{Blob, Slot};
-use crate::policy::keep::Keep;
+use crate::policy::admission::Keep;
 use crate::policy::readahead::Window;
 
 /// Threads that may serve faults at a time.

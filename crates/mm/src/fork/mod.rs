@@ -21,7 +21,7 @@ use crate::fork::change::Changes;
 use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
 use crate::pages::swap_table::entry::Slot;
-use crate::policy::workingset::Balance;
+use crate::policy::Event;
 use crate::worker::Worker;
 use crate::{Change, Fault, Held, Mm, PinId};
 
@@ -86,7 +86,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             inner.flight.underway = Underway::default();
             inner.pages.rename_device(device);
             // It names slots of the parent's device.
-            inner.policy.balance = Balance::new(&self.config.tunables.balance);
+            inner.policy.note(Event::DeviceChanged);
             inner.begin_sharing(now);
         });
     }

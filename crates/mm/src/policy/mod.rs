@@ -1,18 +1,33 @@
-//! What is worth it.
+//! What is worth it: numbers in, decisions out. A policy sees no machine, no word and no list.
+//!
+//! Three questions are asked, each of one snapshot ([`View`]) and the facts of the case:
+//!
+//! ```text
+//! a stored page is faulted   Policy::bring   which pages come with it, and how          (bring)
+//! a page was loaded          Policy::admit   where it is put, and whether its block stays (admission)
+//! a round of reclaim begins  Policy::round   what comes before resident pages are taken  (round)
+//! ```
+//! Whoever acts on an answer says what came of it ([`Policy::note`]).
 
-pub(crate) mod keep;
+pub(crate) mod admission;
+pub(crate) mod bring;
 pub(crate) mod locality;
 pub(crate) mod portions;
 pub(crate) mod readahead;
-pub(crate) mod shrinker;
+pub(crate) mod round;
+mod shrinker;
 pub(crate) mod tunables;
-pub(crate) mod workingset;
-pub(crate) mod worth;
+pub(crate) mod victims;
+pub(crate) mod view;
+mod workingset;
+mod worth;
 
+use crate::page::Vpn;
 use locality::Locality;
 use readahead::Streams;
 use shrinker::Shrinker;
 use tunables::Tunables;
+use victims::Victims;
 use workingset::Balance;
 use worth::Worth;
 
@@ -21,28 +36,19 @@ pub(crate) struct Policy {
     /// What it decides by.
     pub(crate) tunables: &'static Tunables,
     /// Which faults follow each other.
-    pub(crate) streams: Streams,
-    pub(crate) locality: Locality,
+    streams: Streams,
+    locality: Locality,
     /// To keep blocks, and to protect pages whose blocks are kept.
-    pub(crate) keeping: Worth,
-    pub(crate) protecting: Worth,
+    keeping: Worth,
+    protecting: Worth,
     /// Of the pool and the working set.
-    pub(crate) balance: Balance,
-    pub(crate) shrinker: Shrinker,
+    balance: Balance,
+    shrinker: Shrinker,
     pub(crate) victims: Victims,
     pub(crate) sharing: Sharing,
     pub(crate) writes_plain: bool,
     /// memory.zswap.writeback
     pub(crate) may_write_back: bool,
-}
-
-/// Which resident folio leaves next.
-#[derive(Default)]
-pub(crate) struct Victims {
-    /// Folios that were taken off the lists.
-    pub(crate) pops: u32,
-    /// The last page of the unevictable list that was looked at must stay.
-    pub(crate) is_last_needed: bool,
 }
 
 /// What forked relatives have too.
@@ -54,6 +60,39 @@ pub(crate) struct Sharing {
     pub(crate) pool_since: Option<u64>,
     /// When the next of them may leave for having been shared for long.
     pub(crate) due: u64,
+}
+
+/// What came of a decision, or was seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A page of the pool is faulted, which is one of the youngest, one of the oldest, or both.
+    Loaded { is_youngest: bool, is_oldest: bool },
+    /// A page is read from the device, which has so many slots in use.
+    Read { on_device: u64 },
+    /// So many staged pages had their second chance.
+    Restored(u64),
+    /// Of the pages that reclaim took, so many were stored.
+    Stored(u64),
+    /// So many entries came from the device that nobody has asked for.
+    ReadAlong(u64),
+    /// So many pages were mapped from the device.
+    SwappedIn(u64),
+    /// So many entries left for the device since they [were to](round::Plan::SendOn).
+    SentOn(u64),
+    /// So many entries left for the device, for whatever reason.
+    Emptied(u64),
+    /// The pool is compact.
+    Compacted,
+    /// What is known of the device is of another one.
+    DeviceChanged,
+    /// The window that a page belongs to is not mapped as a whole.
+    Narrowed(Vpn),
+    /// A page whose block was kept leaves, or will have to.
+    Left { is_unwritten: bool },
+    /// A page that was isolated is known not to have been written to.
+    Unwritten,
+    /// A thread had to wait to write to a page that was protected.
+    WriteWaited,
 }
 
 impl Policy {
@@ -71,6 +110,27 @@ impl Policy {
             sharing: Sharing::default(),
             writes_plain,
             may_write_back: true,
+        }
+    }
+
+    /// Say what came of a decision, or what was seen.
+    pub(crate) fn note(&mut self, event: Event) {
+        let tunables = self.tunables;
+        match event {
+            Event::Loaded { is_youngest, is_oldest } => self.balance.note_load(is_youngest, is_oldest),
+            Event::Read { on_device } => self.balance.note_read(on_device * tunables.balance.pages_per_slot),
+            Event::Restored(pages) => self.balance.note_restored(pages),
+            Event::Stored(pages) => self.balance.note_taken(pages, 0),
+            Event::ReadAlong(entries) => self.balance.note_along(entries),
+            Event::SwappedIn(pages) => self.shrinker.note_swapped_in(pages),
+            Event::SentOn(entries) => self.balance.note_sent(entries),
+            Event::Emptied(entries) => self.balance.note_emptied(entries),
+            Event::Compacted => self.balance.note_compacted(),
+            Event::DeviceChanged => self.balance = Balance::new(&tunables.balance),
+            Event::Narrowed(vpn) => self.streams.narrow(vpn),
+            Event::Left { is_unwritten } => self.keeping.note(if is_unwritten { 1 } else { -1 }),
+            Event::Unwritten => self.protecting.note(1),
+            Event::WriteWaited => self.protecting.note(-tunables.keeping.write_fault_points),
         }
     }
 }

@@ -13,11 +13,16 @@
 #[derive(Default)]
 pub(crate) struct Shrinker {
     /// Pages read from the device that were not heeded yet.
-    pub(crate) disk_swapins: u64,
+    disk_swapins: u64,
     debt: u64,
 }
 
 impl Shrinker {
+    /// So many pages were read from the device.
+    pub(crate) fn note_swapped_in(&mut self, pages: u64) {
+        self.disk_swapins += pages;
+    }
+
     /// Entries to write back for `reclaimed` of `resident` pages, of a pool of `objects` that can
     /// be sent on and take `pool` pages.
     pub(crate) fn owed(&mut self, objects: u64, pool: u64, resident: u64, reclaimed: u64) -> u64 {

@@ -38,7 +38,7 @@ pub(crate) struct Balance {
     /// [`sent_part`](tunables::Balance).
     sent: u64,
     /// Entries that left the pool for the device, for whatever reason, since it was compacted.
-    pub(crate) emptied: u64,
+    emptied: u64,
 }
 
 impl Balance {
@@ -67,7 +67,7 @@ impl Balance {
         self.owed = (self.owed + entries).clamp(tunables.least, tunables.most);
     }
 
-    pub(crate) fn remember(&mut self, gain: i64, loss: i64) {
+    fn remember(&mut self, gain: i64, loss: i64) {
         self.gained += gain;
         self.lost += loss;
         if self.gained + self.lost >= self.tunables.remembered {
@@ -77,7 +77,7 @@ impl Balance {
     }
 
     /// Whether next to nothing speaks for the pool as it is.
-    pub(crate) fn is_clear(&self) -> bool {
+    fn is_clear(&self) -> bool {
         self.gained >= self.tunables.remembered / 4 && self.lost < self.gained / self.tunables.clear
     }
 
@@ -115,6 +115,21 @@ impl Balance {
     /// So many entries came from the device that nobody has asked for.
     pub(crate) fn note_along(&mut self, entries: u64) {
         self.exchanged = (self.exchanged + entries as i64).min(self.tunables.most);
+    }
+
+    /// So many entries left the pool for the device.
+    pub(crate) fn note_emptied(&mut self, entries: u64) {
+        self.emptied += entries;
+    }
+
+    /// The holes that they left are gone.
+    pub(crate) fn note_compacted(&mut self) {
+        self.emptied = 0;
+    }
+
+    /// Entries that left it since.
+    pub(crate) fn emptied(&self) -> u64 {
+        self.emptied
     }
 
     /// Entries to send on in this round of reclaim.

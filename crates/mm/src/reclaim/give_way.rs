@@ -7,6 +7,7 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::pages::swap_table::entry::Slot;
+use crate::policy::Event;
 use crate::vmstat::Item;
 use crate::worker::Worker;
 use crate::zpool::Arena;
@@ -18,36 +19,20 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.balances.store(enabled, Ordering::Relaxed);
     }
 
-    /// Have the pool give way to the working set. Returns how many entries went to the device.
-    pub(crate) fn give_way(&self, worker: &mut Worker<M>) -> u64 {
-        if !self.balances.load(Ordering::Relaxed) {
-            return 0;
-        }
-        let owed = self.with_for_reclaim(|inner| match inner.drains() && !inner.shares_pool() {
-            true => inner.policy.balance.due(),
-            // What a relative has too frees nothing when it goes to the device.
-            false => 0,
-        });
-        if owed == 0 {
-            return 0;
-        }
-        let written = self.writeback(worker, owed);
-        self.with(|inner| inner.policy.balance.note_sent(written));
+    /// Have so many entries give way to the working set. Returns how many went to the device.
+    pub(crate) fn send_on(&self, worker: &mut Worker<M>, entries: u32) -> u64 {
+        let written = self.writeback(worker, entries);
+        self.with(|inner| inner.policy.note(Event::SentOn(written)));
         self.stat.add(Item::WorkingsetWb, written);
         written
     }
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// Stored pages but those of one word; those on the device are a guess.
-    pub(crate) fn stored(&self) -> u64 {
-        self.pages.pool.objects() + self.pages.slots.in_use() * self.policy.tunables.balance.pages_per_slot
-    }
-
     /// Staged pages had their second chance.
     pub(crate) fn weigh_restored(&mut self, pages: u64) {
         if self.drains() && !self.shares_pool() {
-            self.policy.balance.note_restored(pages);
+            self.policy.note(Event::Restored(pages));
         }
     }
 
@@ -59,10 +44,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         let entry = match slot {
             Slot::Zswap(entry) => entry,
             Slot::Swap(_) => {
-                return self
-                    .policy
-                    .balance
-                    .note_read(self.pages.slots.in_use() * self.policy.tunables.balance.pages_per_slot);
+                let on_device = self.pages.slots.in_use();
+                return self.policy.note(Event::Read { on_device });
             }
             Slot::None
             | Slot::Resident { .. }
@@ -80,9 +63,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         };
         let gained = self.pages.pool.pages() / part;
         let is_youngest = self.refault_distance(slot).is_some_and(|distance| distance <= gained);
-        // One whose neighbour was loaded would have been passed over.
-        self.policy
-            .balance
-            .note_load(is_youngest, is_oldest && !entry.referenced);
+        self.policy.note(Event::Loaded {
+            is_youngest,
+            // One whose neighbour was loaded would have been passed over.
+            is_oldest: is_oldest && !entry.referenced,
+        });
     }
 }

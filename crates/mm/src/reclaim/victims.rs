@@ -5,9 +5,11 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::page::Vpn;
+use crate::pages::counts::Counts;
 use crate::pages::list_lru::{LruEntry, LruList};
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::Slot;
+use crate::policy::view::{View, Working};
 use crate::zpool::Arena;
 use crate::{Inner, Mm};
 
@@ -29,8 +31,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// Resident pages but for those that do not leave because a relative has them: what memory
-    /// there is to work with.
+    /// Resident pages but for those that do not leave because a relative has them.
     pub(crate) fn reclaimable(&self) -> u64 {
         match self.policy.sharing.shares {
             true => self.pages.counts.resident - self.pages.counts.shared,
@@ -38,15 +39,38 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
-    /// Whether active pages leave next: the others are few.
-    fn is_active_due(&self) -> bool {
-        let evictable = self.reclaimable() - self.pages.counts.unevictable;
-        (evictable - self.pages.counts.active) * self.policy.tunables.victims.active_share < evictable
+    /// The memory to work with.
+    pub(crate) fn working(&self) -> Working {
+        let Counts {
+            active,
+            cached,
+            unevictable,
+            ..
+        } = self.pages.counts;
+        Working {
+            pages: self.reclaimable(),
+            active,
+            cached,
+            unevictable,
+        }
+    }
+
+    /// What there is, for a decision.
+    pub(crate) fn view(&self) -> View {
+        View {
+            working: self.working(),
+            resident: self.pages.counts.resident,
+            objects: self.pages.pool.objects(),
+            pool: self.pages.pool.pages(),
+            on_device: self.pages.slots.in_use(),
+            drains: self.drains(),
+            shares_pool: self.shares_pool(),
+        }
     }
 
     /// When what [`pop_coldest`](Self::pop_coldest) takes next was added.
     pub(crate) fn oldest(&mut self) -> Option<u64> {
-        let is_active_due = self.is_active_due();
+        let is_active_due = self.policy.is_active_due(self.working());
         let mut of = |lru: Lru| self.pages.lru[lru as usize].oldest().map(|(_, time)| time);
         match is_active_due {
             true => of(Lru::Active),
@@ -62,21 +86,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         {
             return Some((Lru::Shared, entry));
         }
-        self.policy.victims.pops = self.policy.victims.pops.wrapping_add(1);
-        // With a device there is a place for what does not compress, but not for what must stay.
-        let leaves = self.drains() && !self.policy.victims.is_last_needed;
-        if (leaves
-            || self
-                .policy
-                .victims
-                .pops
-                .is_multiple_of(self.policy.tunables.victims.unevictable_share))
+        let drains = self.drains();
+        if self.policy.is_unevictable_due(drains)
             && let Some(entry) = self.pages.lru[Lru::Unevictable as usize].pop_oldest()
         {
-            self.policy.victims.is_last_needed = false;
+            self.policy.victims.note_unevictable();
             return Some((Lru::Unevictable, entry));
         }
-        let [first, last] = if self.is_active_due() {
+        let [first, last] = if self.policy.is_active_due(self.working()) {
             [Lru::Active, Lru::Inactive]
         } else {
             [Lru::Inactive, Lru::Active]
@@ -90,11 +107,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     fn pop_from(&mut self, lru: Lru) -> Option<(Lru, LruEntry)> {
         let lru = match lru {
             Lru::Active | Lru::Shared | Lru::Unevictable => lru,
-            Lru::Inactive | Lru::Cached
-                if self.pages.counts.cached * self.policy.tunables.victims.cached_share > self.reclaimable() =>
-            {
-                Lru::Cached
-            }
+            Lru::Inactive | Lru::Cached if self.policy.is_cached_due(self.working()) => Lru::Cached,
             Lru::Inactive | Lru::Cached => {
                 let [inactive, cached] = [Lru::Inactive, Lru::Cached].map(|lru| self.pages.lru[lru as usize].oldest());
                 match (inactive, cached) {

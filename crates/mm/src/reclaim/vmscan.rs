@@ -12,6 +12,7 @@ use crate::pages::range_set::RangeSet;
 use crate::pages::resident::Lru;
 use crate::pages::staging::StagedRun;
 use crate::pages::swap_table::entry::Slot;
+use crate::policy::round::{Plan, RoundFacts};
 use crate::reclaim::spent::Spent;
 use crate::vmstat::Item;
 use crate::worker::Worker;
@@ -57,26 +58,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn shrink(&self, worker: &mut Worker<M>, want: u32, effort: Effort) -> Scan {
         let mut scan = Scan::default();
         let bypasses = self.bypasses_zswap();
-        if !bypasses && !self.is_enabled() {
+        let takes_any = bypasses || self.is_enabled();
+        if !takes_any || !self.open_round(worker, effort, bypasses, &mut scan) {
             return scan;
-        }
-        if effort == Effort::Background {
-            self.compact_emptied();
-        }
-        if !bypasses && self.is_pool_full() {
-            self.stat.add(Item::PoolLimitHit, 1);
-            self.with(|inner| inner.drop_cached(u64::from(self.tunables().scan.cluster_max * 2)));
-            // Oldest out first; sending the newest page to the device instead would invert the LRU.
-            scan.reclaimed += self.writeback(worker, self.tunables().scan.cluster_max * 2);
-            if self.is_pool_full() {
-                return scan;
-            }
-        }
-        if !bypasses && effort == Effort::Background {
-            scan.reclaimed += self.give_way(worker);
-            if scan.reclaimed > 0 {
-                return scan;
-            }
         }
         let has_looked = self.isolate(want.clamp(self.tunables().scan.cluster_max, UNIT * 32), &mut scan);
         let target = match effort {
@@ -121,6 +105,33 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         scan
     }
 
+    /// What a round does before it takes resident pages, as the [policy](Policy::round) says.
+    /// False: that was the round.
+    fn open_round(&self, worker: &mut Worker<M>, effort: Effort, bypasses: bool, scan: &mut Scan) -> bool {
+        let is_background = effort == Effort::Background;
+        let plan = self.with_for_reclaim(|inner| match is_background.then(|| inner.worth_compacting()) {
+            Some(Some(worthwhile)) => Err(worthwhile),
+            _ => Ok(inner.plan(is_background, bypasses)),
+        });
+        let mut plan = plan.unwrap_or_else(|worthwhile| {
+            self.compact(worthwhile);
+            self.with(|inner| inner.plan(is_background, bypasses))
+        });
+        if let Plan::Drain(entries) = plan {
+            self.stat.add(Item::PoolLimitHit, 1);
+            self.with(|inner| inner.drop_cached(entries.into()));
+            scan.reclaimed += self.writeback(worker, entries);
+            plan = self.with(|inner| inner.plan(is_background, bypasses));
+        }
+        match plan {
+            // Full still.
+            Plan::Drain(_) => return false,
+            Plan::SendOn(entries) => scan.reclaimed += self.send_on(worker, entries),
+            Plan::Isolate => {}
+        }
+        !is_background || scan.reclaimed == 0
+    }
+
     /// Store the run that has been staged longest, if more frames are staged than wait for a second
     /// chance and zswap takes any. Returns how many pages were stored.
     pub fn store_staged(&self, worker: &mut Worker<M>) -> u64 {
@@ -142,11 +153,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             return false;
         };
         let mut batch = Batch::default();
-        let mut budget = self
-            .with(|inner| inner.lru_len())
-            .min(want as usize * self.tunables().scan.looks_per_page + self.tunables().scan.looks_more);
-        let mut goes_on = true;
-        while goes_on && budget > 0 {
+        let (mut budget, mut goes_on) = (None, true);
+        while goes_on && budget != Some(0) {
             goes_on = self.with_for_reclaim(|inner| inner.isolate(&mut batch, &mut budget, want, scan));
         }
         if self.machine.copies() {
@@ -202,16 +210,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with(|inner| inner.flight.unmovable = RangeSet::default());
     }
 
-    /// Whether the pool takes nothing now. With a device to drain it to, it is full from its limit
-    /// down to the threshold; without one it drains only by loads, and waiting for those could be
-    /// for ever.
+    /// Whether the pool takes nothing now.
     fn is_pool_full(&self) -> bool {
-        let limit = self.pool_limit.load(Ordering::Relaxed);
-        let (pages, drains) = self.with(|inner| (inner.pages.pool.pages(), inner.drains()));
-        let was_full = drains && self.pool_reached_full.load(Ordering::Relaxed);
-        let is_full = pages >= limit || was_full && pages > self.pool_accept.load(Ordering::Relaxed);
-        self.pool_reached_full.store(is_full, Ordering::Relaxed);
-        is_full
+        self.with(|inner| inner.is_pool_full())
     }
 }
 
@@ -264,15 +265,16 @@ impl Batch {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// How many staged frames wait: `most`, or fewer where what is shared leaves little memory to
-    /// work with.
+    /// How many staged frames wait, of at most `most`.
     fn staged_target(&self, most: u64) -> u64 {
-        match self.policy.sharing.shares {
-            true => {
-                most.min((self.reclaimable() + self.pages.staging.frames()) / self.policy.tunables.sizing.staged_share)
-            }
-            false => most,
-        }
+        let workable = self.reclaimable() + self.pages.staging.frames();
+        self.policy.staged_target(most, workable)
+    }
+
+    /// The pages that a compaction must free, if it is due.
+    fn worth_compacting(&self) -> Option<u64> {
+        let words = || self.pages.managed.iter().map(PageRange::pages).sum();
+        self.policy.worth_compacting(&self.view(), words)
     }
 
     /// `run` and the old resident pages beside it in the windows of one batch that it begins and
@@ -309,13 +311,40 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    /// Isolate from the oldest entries, at most `budget` of them, for
-    /// [`self.policy.tunables.hold.ns`]. Whether there is more to isolate after that: fewer than
-    /// `want` pages were, and more can be.
-    fn isolate(&mut self, batch: &mut Batch, budget: &mut usize, want: u32, scan: &mut Scan) -> bool {
-        let mm = self.mm;
-        if self.flight.frozen.is_some() {
+    /// What a round begins with.
+    fn plan(&self, is_background: bool, bypasses: bool) -> Plan {
+        let round = RoundFacts {
+            is_background,
+            bypasses,
+            is_full: !bypasses && self.is_pool_full(),
+            balances: self.mm.balances.load(Ordering::Relaxed),
+        };
+        self.policy.round(round, &self.view())
+    }
+
+    /// Whether the pool takes nothing now. With a device to drain it to, it is full from its limit
+    /// down to the threshold; without one it drains only by loads, and waiting for those could be
+    /// for ever.
+    fn is_pool_full(&self) -> bool {
+        let (mm, pages) = (self.mm, self.pages.pool.pages());
+        let was_full = self.drains() && mm.pool_reached_full.load(Ordering::Relaxed);
+        let is_full = pages >= mm.pool_limit.load(Ordering::Relaxed)
+            || was_full && pages > mm.pool_accept.load(Ordering::Relaxed);
+        mm.pool_reached_full.store(is_full, Ordering::Relaxed);
+        is_full
+    }
+
+    /// Isolate from the oldest entries, at most `budget` of them (`None`: as many as there are),
+    /// for [`Hold::ns`](crate::policy::tunables::Hold). Whether there is more to isolate after
+    /// that: fewer than `want` pages were, and more can be.
+    fn isolate(&mut self, batch: &mut Batch, budget: &mut Option<usize>, want: u32, scan: &mut Scan) -> bool {
+        let (mm, scans) = (self.mm, &self.policy.tunables.scan);
+        let most = want as usize * scans.looks_per_page + scans.looks_more;
+        let budget = budget.get_or_insert(self.lru_len().min(most));
+        if *budget > 0 && self.flight.frozen.is_some() {
             scan.again = true;
+        }
+        if *budget == 0 || scan.again {
             return false;
         }
         let until = mm.machine.now_ns() + self.policy.tunables.hold.ns;
@@ -479,7 +508,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             Stop::Needed => {
                 mm.stat.add(Item::ReclaimNeeded, 1);
                 scan.needed += 1;
-                self.policy.victims.is_last_needed = true;
+                self.policy.victims.note_needed();
                 self.pages.publish_folio(Lru::Unevictable, vpn, 0);
             }
             Stop::Again | Stop::NoMemory => {

@@ -19,6 +19,7 @@ use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::list_lru::LruEntry;
 use crate::pages::swap_table::entry::{Blob, Slot, ZswapEntry};
+use crate::policy::Event;
 use crate::vmstat::Item;
 use crate::worker::{IO_PAGES, Worker};
 use crate::zpool::Arena;
@@ -126,7 +127,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
         }
         self.pages.slots.put(write.slot, write.slots);
-        self.policy.balance.emptied += written;
+        self.policy.note(Event::Emptied(written));
         written
     }
 

@@ -25,6 +25,7 @@ use crate::pages::block::Kept;
 use crate::pages::resident::Lru;
 use crate::pages::staging::StagedRun;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
+use crate::policy::Event;
 use crate::reclaim::spent::Spent;
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
@@ -340,7 +341,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             self.pages.publish(vpn, word);
             stored.pages += 1;
         }
-        self.policy.balance.note_taken(stored.pages, 0);
+        self.policy.note(Event::Stored(stored.pages));
         mm.stat.add(Item::ZswpOut, blocks);
         mm.stat.add(Item::SwpOutClean, unwritten);
         let item = if is_whole {

@@ -19,6 +19,7 @@ use crate::flight::underway::{Bring, Load, Read, Zeros};
 use crate::machine::{Done, Machine, Stop};
 use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use crate::pages::swap_table::entry::Slot;
+use crate::policy::Event;
 use crate::policy::readahead::Window;
 use crate::swapin::fault::{Fault, Step};
 use crate::vmstat::{Item, OrderItem};
@@ -133,7 +134,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         }
         // A window that spans two mappings is refused as a whole, or something is mapped in front
         // of the page that is no longer (or not yet) under our care: next time it is one page.
-        self.policy.streams.narrow(wanted);
+        self.policy.note(Event::Narrowed(wanted));
         match done.stop {
             // What kswapd has found and copied meanwhile (`leaving`) stays protected. Not adopted
             // when it turns out to be mapped: a madvise whose event was applied may be about to
@@ -178,7 +179,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     }
 
     fn load_alone(&mut self, worker: &mut Worker<M>, wanted: Vpn) -> Step {
-        self.policy.streams.narrow(wanted);
+        self.policy.note(Event::Narrowed(wanted));
         let window = Window::around(wanted, 0);
         let read = self.take_along(worker, wanted, window, None);
         if worker.loads() == 0 {
@@ -226,7 +227,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             mm.stat.add(item, pages.len() as u64 - filled);
             loaded += pages.len() as u64;
         }
-        self.policy.shrinker.disk_swapins += if load.read.is_some() { loaded } else { 0 };
+        let read = if load.read.is_some() { loaded } else { 0 };
+        self.policy.note(Event::SwappedIn(read));
         mm.stat.add(Item::RefaultAnon, loaded);
         mm.stat.add(Item::SwapRa, loaded.saturating_sub(1));
     }

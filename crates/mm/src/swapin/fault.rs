@@ -3,12 +3,13 @@
 use lock_api::RawMutex;
 use uzswap_acomp::Codec;
 
-use crate::flight::underway::{Bring, Load, Read, Zeros};
+use crate::flight::underway::{Bring, Load, Read, Underway, Zeros};
 use crate::machine::{Done, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::pages::stored;
+use crate::pages::swap_table::SwapTable;
 use crate::pages::swap_table::entry::{Blob, Slot, ZswapEntry};
-use crate::policy::locality::{Span, Worth};
+use crate::policy::bring::{FaultFacts, Fetch, Place, Way};
 use crate::policy::readahead::{Ahead, Window};
 use crate::swapin::bring::ZEROS;
 use crate::vmstat::{Item, OrderItem};
@@ -25,6 +26,18 @@ pub enum Fault {
     Retry,
     /// The contents are lost.
     Lost,
+}
+
+/// Where a page is for the fault of one on the device, or of another.
+fn place(table: &SwapTable, underway: &Underway, page: Vpn, on_device: bool) -> Place {
+    let slot = table.lookup(page);
+    match slot {
+        Slot::Resident { .. } | Slot::Cached(_) => Place::Here,
+        _ if underway.holds(page, slot) => Place::Here,
+        Slot::Zswap(_) | Slot::Filled { .. } if !on_device => Place::Alike,
+        Slot::Swap(_) if on_device => Place::Alike,
+        _ => Place::Elsewhere,
+    }
 }
 
 /// The next thing to do for a fault.
@@ -70,13 +83,17 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// What a fault on `vpn` is worth.
+    /// How far a fault on `vpn` goes on with others.
     fn follow(&mut self, vpn: Vpn, order_max: u32) -> Ahead {
-        let (table, underway) = (&self.pages.table, &self.flight.underway);
-        self.policy.streams.follow(vpn, order_max, |page| {
-            let slot = table.lookup(page);
-            matches!(slot, Slot::Resident { .. } | Slot::Cached(_)) || underway.holds(page, slot)
+        let Self { pages, policy, flight } = self;
+        policy.follow(vpn, order_max, |page| {
+            place(&pages.table, &flight.underway, page, false)
         })
+    }
+
+    /// Where a page is for the fault of one on the device, or of another.
+    fn place(&self, page: Vpn, on_device: bool) -> Place {
+        place(&self.pages.table, &self.flight.underway, page, on_device)
     }
 
     /// Whether a page has no word, and is neither being brought by another thread nor leaving.
@@ -85,24 +102,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         slot == Slot::None && !self.flight.underway.holds(page, slot) && !self.flight.leaving.contains(page)
     }
 
-    /// What is stored, and what leaves before a page that is mapped now.
-    fn span(&self) -> Span {
-        Span::new(
-            &self.policy.tunables.neighbours,
-            self.stored(),
-            self.reclaimable() - self.pages.counts.active - self.pages.counts.unevictable,
-        )
-    }
-
     /// Whether a page is on the device, or in the pool or of one word, and no other thread brings
     /// it.
     fn is_at(&self, page: Vpn, on_device: bool) -> bool {
-        let slot = self.pages.table.lookup(page);
-        match slot {
-            Slot::Zswap(_) | Slot::Filled { .. } => !on_device && !self.flight.underway.holds(page, slot),
-            Slot::Swap(_) => on_device && !self.flight.underway.holds(page, slot),
-            Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => false,
-        }
+        self.place(page, on_device) == Place::Alike
     }
 
     /// The pages of the window around `vpn` that lie so near to it on the device that reading all
@@ -246,7 +249,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             order -= 1;
         }
         let range = Window::around(vpn, order).range();
-        self.policy.streams.advance(ahead, Window::of(range));
+        self.policy.went_on(ahead, Window::of(range));
         Step::Bring(Bring::Zeros(Zeros { range, wanted: vpn }))
     }
 
@@ -304,9 +307,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             return Fault::Retry;
         }
         let pages = u64::from(done.pages.max(1));
-        self.policy
-            .streams
-            .advance(ahead, Window::of(PageRange::new(vpn, pages)));
+        self.policy.went_on(ahead, Window::of(PageRange::new(vpn, pages)));
         mm.stat.add(Item::PgMajFault, 1);
         mm.stat.add(Item::RestoreAnon, pages);
         if done.pages == 0 {
@@ -331,23 +332,20 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         mm.stat.add(Item::PgMajFault, 1);
         let slot = self.pages.table.lookup(vpn);
         let is_swapped = matches!(slot, Slot::Swap(_));
-        if self.policy.locality.note_load(vpn) {
-            let span = self.span();
-            self.policy.locality.judge(span);
-        }
-        let ahead = self.follow(vpn, mm.load_order_max());
-        let (window, worth) = match ahead.is_expected() {
-            true => (ahead.window(vpn), Worth::All),
-            false => self.neighbours(worker, vpn, is_swapped),
+        let fetch = self.decide(vpn, is_swapped);
+        let mapped = fetch.mapped(vpn);
+        let (window, along) = match fetch.way {
+            Way::Map => (mapped, None),
+            Way::ReadAlong => (fetch.window, Some(self.pool_codec())),
+            Way::Probe => {
+                self.take_along(worker, vpn, fetch.window, None);
+                let view = self.view();
+                self.policy.watch(vpn, worker.load_pages(), &view);
+                (mapped, None)
+            }
         };
-        let along = (worth == Worth::Pool).then(|| self.pool_codec());
         let read = self.take_along(worker, vpn, window, along);
-        let mapped = if along.is_some() {
-            Window::around(vpn, 0)
-        } else {
-            window
-        };
-        self.policy.streams.advance(ahead, mapped);
+        self.policy.fetched(vpn, fetch);
         if worker.loads() < mapped.pages() {
             mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
         }
@@ -368,29 +366,20 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         }))
     }
 
-    /// What is worth bringing with a page that follows no pattern: at most what adjoins it, since
-    /// what is in between is there because it is of another kind.
-    fn neighbours(&mut self, worker: &mut Worker<M>, vpn: Vpn, is_swapped: bool) -> (Window, Worth) {
+    /// What comes with a stored page.
+    fn decide(&mut self, vpn: Vpn, is_on_device: bool) -> Fetch {
         let mm = self.mm;
-        let window = Window::around(vpn, mm.config.cluster(is_swapped));
-        let adjoining = |page: &Vpn| self.is_at(*page, is_swapped);
-        let start = window.below(vpn).take_while(adjoining).last().unwrap_or(vpn);
-        let last = window.above(vpn).take_while(adjoining).last().unwrap_or(vpn);
-        let adjoining = PageRange {
-            start,
-            end: last.add(1),
+        let fault = FaultFacts {
+            vpn,
+            is_on_device,
+            order_max: mm.load_order_max(),
+            cluster: mm.config.cluster(is_on_device),
+            reads_along: is_on_device && self.reads_along(),
         };
-        if adjoining.pages() > 1 && self.policy.locality.is_probe() {
-            self.take_along(worker, vpn, Window::of(adjoining), None);
-            let span = self.span();
-            self.policy.locality.watch(vpn, worker.load_pages(), span);
-            return (Window::around(vpn, 0), Worth::None);
-        }
-        let worth = match self.policy.locality.worth(is_swapped) {
-            Worth::Pool if !self.reads_along() => Worth::None,
-            worth => worth,
-        };
-        let near = self.policy.tunables.neighbours.near_order;
-        (Window::of(worth.narrow(near, adjoining, vpn)), worth)
+        let view = self.view();
+        let Inner { pages, policy, flight } = &mut **self;
+        policy.bring(fault, &view, |page| {
+            place(&pages.table, &flight.underway, page, is_on_device)
+        })
     }
 }

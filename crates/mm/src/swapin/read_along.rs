@@ -27,6 +27,7 @@ use crate::config::SwapOut;
 use crate::machine::Machine;
 use crate::pages::block::Kept;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
+use crate::policy::Event;
 use crate::vmstat::Item;
 use crate::worker::Worker;
 use crate::zpool::Arena;
@@ -76,7 +77,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             self.pages.publish(page, Slot::Zswap(ZswapEntry { tag, ..entry }));
             stored += 1;
         }
-        self.policy.balance.note_along(stored);
+        self.policy.note(Event::ReadAlong(stored));
         mm.stat.add(Item::PswpIn, stored);
         mm.stat.add(Item::SwapRaZswap, stored);
     }

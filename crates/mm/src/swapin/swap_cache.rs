@@ -47,8 +47,9 @@ use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use crate::pages::block::Kept;
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
-use crate::policy::keep::Keep;
+use crate::policy::admission::{Admit, Keep, LoadFacts};
 use crate::policy::readahead::Window;
+use crate::policy::{Event, Policy};
 use crate::swapin::fault::Fault;
 use crate::vmstat::Item;
 use crate::zpool::Arena;
@@ -102,23 +103,32 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// those of all that freeing would not free.
     pub(crate) fn publish_loaded_run(&mut self, run: PageRange, keep: Keep) {
         for (vpn, order) in run.folios(MAX_ORDER) {
-            let (mut resident, mut cached, mut active) = (None, None, None);
+            let (mut inactive, mut cached, mut active) = (None, None, None);
             for page in PageRange::new(vpn, 1 << order).iter() {
                 let slot = self.pages.table.lookup(page);
-                let distance = self.refault_distance(slot);
                 let kept = self.keepable(slot);
-                let is_shared = |kept: &Kept| self.pages.pool.is_inherited(kept.handle(), kept.len() as usize);
-                let costs_nothing = keep.is_on && self.policy.sharing.shares && kept.as_ref().is_some_and(is_shared);
-                let word = if !costs_nothing && distance.is_some_and(|distance| distance <= self.reclaimable()) {
-                    let tag = *active.get_or_insert_with(|| self.pages.lru_add(Lru::Active, vpn, order));
-                    Slot::Resident { order, tag, note: 0 }
-                } else if let Some(kept) = kept.filter(|_| keep.has_room || costs_nothing) {
-                    let (handle, len) = (kept.handle(), kept.len());
-                    let tag = *cached.get_or_insert_with(|| self.pages.lru_add(Lru::Cached, vpn, order));
-                    Slot::Cached(CachedEntry { handle, len, tag })
-                } else {
-                    let tag = *resident.get_or_insert_with(|| self.pages.lru_add(Lru::Inactive, vpn, order));
-                    Slot::Resident { order, tag, note: 0 }
+                let is_inherited = |kept: &Kept| self.pages.pool.is_inherited(kept.handle(), kept.len() as usize);
+                let facts = LoadFacts {
+                    distance: self.refault_distance(slot),
+                    is_keepable: kept.is_some(),
+                    is_inherited: self.policy.sharing.shares && kept.as_ref().is_some_and(is_inherited),
+                };
+                let admit = Policy::admit(facts, keep, self.working());
+                let mut add = |lru| self.pages.lru_add(lru, vpn, order);
+                let word = match (admit, kept) {
+                    (Admit::Cached, Some(kept)) => {
+                        let (handle, len) = (kept.handle(), kept.len());
+                        let tag = *cached.get_or_insert_with(|| add(Lru::Cached));
+                        Slot::Cached(CachedEntry { handle, len, tag })
+                    }
+                    (Admit::Active, _) => {
+                        let tag = *active.get_or_insert_with(|| add(Lru::Active));
+                        Slot::Resident { order, tag, note: 0 }
+                    }
+                    (Admit::Inactive | Admit::Cached, _) => {
+                        let tag = *inactive.get_or_insert_with(|| add(Lru::Inactive));
+                        Slot::Resident { order, tag, note: 0 }
+                    }
                 };
                 self.pages.publish(page, word);
             }
@@ -135,12 +145,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// A page whose block was kept leaves, or will have to: unwritten or not.
     pub(crate) fn note_leaving(&mut self, is_unwritten: bool) {
-        self.policy.keeping.note(if is_unwritten { 1 } else { -1 });
+        self.policy.note(Event::Left { is_unwritten });
     }
 
     /// A page that was isolated is known not to have been written to.
     pub(crate) fn note_protected(&mut self) {
-        self.policy.protecting.note(1);
+        self.policy.note(Event::Unwritten);
     }
 
     /// The block of a stored page, if it would be made in the same way again.
@@ -205,30 +215,18 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// So many pages are loaded together, from the pool or not: whether their blocks are kept.
     pub(crate) fn keeps(&mut self, pages: usize, of_pool: bool) -> Keep {
         let keep = self.keep();
-        let has_room = keep.has_room
-            && of_pool
-            && pages >= self.policy.tunables.keeping.stream_min
-            && self.policy.keeping.is_due();
-        Keep {
-            has_room,
-            protects: has_room && self.policy.protecting.is_due(),
-            ..keep
-        }
+        self.policy.keeps(pages, of_pool, keep)
     }
 
     /// Unprotect a page and what is protected around it. What stopped it, if anything did.
     fn unprotect_around(&mut self, vpn: Vpn) -> Option<Stop> {
         let mm = self.mm;
         let page = PageRange::new(vpn, 1);
-        let order = match self.policy.protecting.is_proven() {
-            true => self.policy.tunables.keeping.unprotect_order,
-            false => self.policy.tunables.keeping.probe_unprotect_order,
-        };
+        let order = self.policy.unprotect_order();
         // Another thread's fault may have been served for this one too.
         let is_cached = matches!(self.pages.table.lookup(vpn), Slot::Cached(_));
         if is_cached && mm.machine.unwritten(page).holds(vpn) {
-            let cost = self.policy.tunables.keeping.write_fault_points;
-            self.policy.protecting.note(-cost);
+            self.policy.note(Event::WriteWaited);
         }
         // The kernel does not ask whose protection it takes away: a program may have a userfaultfd
         // of its own for what lies beside.

@@ -14,6 +14,7 @@ use lock_api::RawMutex;
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
 use crate::pages::block::Kept;
+use crate::policy::Event;
 use crate::vmstat::Item;
 use crate::zpool::{Arena, PoolRef};
 use crate::{Inner, Mm};
@@ -24,7 +25,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn compact(&self, worthwhile: u64) -> u64 {
         let (pools, before, ranges) = self.with(|inner| {
             let ranges: Vec<PageRange> = inner.pages.managed.iter().collect();
-            inner.policy.balance.emptied = 0;
+            inner.policy.note(Event::Compacted);
             (inner.pages.pool.get_all(), inner.pages.pool.pages(), ranges)
         });
         // Class by class, under its lock alone.
@@ -44,27 +45,6 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             self.stat.add(Item::PagesCompacted, freed);
             freed
         })
-    }
-
-    /// The oldest entries lie among younger ones: what is written back leaves holes, and frees next
-    /// to nothing before they are compacted. Without this several times as many would go to the
-    /// device as have to. To be called by the thread that compacts.
-    pub(crate) fn compact_emptied(&self) {
-        let worthwhile = self.with(|inner| {
-            let emptied = inner.policy.balance.emptied;
-            let words = || inner.pages.managed.iter().map(PageRange::pages).sum::<u64>();
-            let is_due = emptied
-                >= (inner.pages.pool.objects() / self.tunables().compaction.emptied_share)
-                    .max(self.tunables().compaction.emptied_least)
-                && emptied >= words() / self.tunables().compaction.words_per_entry;
-            is_due.then(|| {
-                (inner.pages.pool.pages() / self.tunables().compaction.gain_share)
-                    .max(self.tunables().compaction.gain_least)
-            })
-        });
-        if let Some(worthwhile) = worthwhile {
-            self.compact(worthwhile);
-        }
     }
 
     /// True: a freeze began.
