@@ -430,7 +430,7 @@ impl Kswapd {
         fork::release_pins(pager);
         pager.mm.discard_swap();
         self.obey();
-        pager.memcg.expire_census();
+        pager.memcg.expire_census(pager);
         self.return_charges();
     }
 

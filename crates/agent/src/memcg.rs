@@ -11,7 +11,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
-use uzswap_ctl::{Field, Group, Limit, Notice, Statistic, Tunable};
+use uzswap_ctl::{Field, Group, LAUNCHER, Limit, Notice, Statistic, Tunable};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::time::now_ns;
@@ -33,10 +33,8 @@ const CHARGES: [Field; 5] = [
 /// Who waits for room says so more often than this.
 const LACK_NS: u64 = 1_000_000_000;
 
-/// A census that is there has looked since.
+/// A census that has looked since is not asked whether it is there.
 const CENSUS_NS: u64 = 2_000_000_000;
-/// One that has not looked for so long does not come back, as a rule.
-const CENSUS_EXPIRES_NS: u64 = 10_000_000_000;
 
 /// Pools that have taken so much of the limit, while less than one part in so many is resident,
 /// choke the group.
@@ -525,9 +523,8 @@ impl Memcg {
     /// the group, and chooses who is killed for it; the fault is tried again. Where there is no
     /// census this process dies, as the OOM killer would have it.
     pub(crate) fn run_out(&self, pager: &Pager) {
-        let now = now_ns();
-        if now.saturating_sub(self.group.get(Notice::CensusAt)) < CENSUS_NS {
-            self.group.tell(Notice::OomAsked, now);
+        if self.has_census(pager) {
+            self.group.tell(Notice::OomAsked, now_ns());
             return;
         }
         self.group.note(Statistic::OomUsage, self.current(pager));
@@ -548,10 +545,17 @@ impl Memcg {
         is_full && !writes
     }
 
-    /// What a census counted that has ended, or was stopped, is nobody's.
-    pub(crate) fn expire_census(&self) {
-        if now_ns().saturating_sub(self.group.get(Notice::CensusAt)) > CENSUS_EXPIRES_NS {
+    /// What a census counted that has ended is nobody's.
+    pub(crate) fn expire_census(&self, pager: &Pager) {
+        if !self.has_census(pager) {
             self.group.tell(Notice::Census, 0);
         }
+    }
+
+    /// Whether there is a launcher, or its keeper. On a loaded machine it may get no core for
+    /// seconds; only its lease tells that it is gone.
+    fn has_census(&self, pager: &Pager) -> bool {
+        let is_late = now_ns().saturating_sub(self.group.get(Notice::CensusAt)) >= CENSUS_NS;
+        !is_late || pager.fds().leases.is_held(LAUNCHER)
     }
 }
