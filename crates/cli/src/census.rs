@@ -12,7 +12,7 @@
 //!       outer     what the group around this one leaves -> Notice::OuterMax;
 //!                 what this one has -> that group's words
 //!       rule      somebody asked (Notice::OomAsked), or members without a pager exceed the limit
-//!                 -> the largest is killed
+//!                 -> the largest is killed, unless memory is on its way back (`leaving`)
 //! ```
 //! Nothing that a program sees is changed: no subreaper, no tracing. Who was seen once stays known,
 //! whoever its parent is by now.
@@ -29,6 +29,7 @@ use crate::output::warn_line;
 
 mod discover;
 mod inner;
+mod leaving;
 mod member;
 mod process;
 mod rule;
@@ -179,7 +180,7 @@ impl Census {
             outer.exchange(group, self.current());
         }
         group.tell(Notice::CensusAt, now_ns());
-        self.apply_rule();
+        self.apply_rule(open);
         let look = match group.memory_max() {
             u64::MAX => LOOK_UNLIMITED,
             _ if self.moved.elapsed() > CALM_AFTER => LOOK_CALM,
@@ -273,6 +274,8 @@ impl Census {
         member.shares |= shares_parents(pid, member);
         member.bytes = anon(pid, member);
         let reason = match member.kind {
+            // Killed: its pager has ended, and it has not yet.
+            _ if self.rule.is_victim(pid, member.stat.start) => None,
             // Its pager could not be had, or ended it would have been.
             Kind::Agent if member.bytes > IDLE_MOST && member.since.elapsed() > CHILD_GRACE => {
                 member.kind = Kind::Unmanaged;

@@ -4,11 +4,12 @@
 mod common;
 
 use std::collections::HashSet;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{UZSWAP, can_manage, temp, uzswap_run};
+use common::{UZSWAP, can_manage, compile, temp, uzswap_run};
 
 const MIB: u64 = 1 << 20;
 /// How long anything is waited for; loaded machines take their time.
@@ -321,6 +322,87 @@ fn the_largest_is_killed() {
             "{name}: {stderr}"
         );
     }
+}
+
+/// A killed process that cannot end yet has its memory still. Nobody else is killed for want of it,
+/// however long that takes, and a line says who is waited for.
+fn is_waited_for(name: &str, link: &[&str]) {
+    let (program, server) = (
+        Program::compile(name, link),
+        Program::compile(&format!("{name}-server"), &[]),
+    );
+    let (lingers, may_end) = (compile("lingers"), temp(&format!("{name}.end")));
+    let (kernel, own, go) = (program.path.display(), server.path.display(), server.go.display());
+    let held = format!("{} {} {kernel}", lingers.display(), may_end.display());
+    let script = format!("{own} 8 {go} & {held} 120 {go}; echo $?; : > {go}; wait $!");
+    let options = ["--memory-max", "40M", "--swap", "none"];
+    let mut run = Watched::start(name, &server, &options, &["sh", "-c", &script]);
+    let child = run.child.as_mut().expect("it runs");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut said = Vec::new();
+    for line in lines.by_ref().map_while(Result::ok) {
+        said.push(line);
+        let killed = said.iter().filter(|line| line.contains("is killed")).count();
+        if killed > 1 || said.iter().any(|line| line.contains("waits for process")) {
+            break;
+        }
+    }
+    std::fs::write(&may_end, "").expect("a file");
+    said.extend(lines.map_while(Result::ok));
+    let (output, _) = run.finish();
+    for file in [lingers, may_end] {
+        let _ = std::fs::remove_file(file);
+    }
+    let said = said.join("\n");
+    assert!(output.status.success(), "{name}: {}: {said}", output.status);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "137\n", "{name}: {said}");
+    for what in ["is killed", "waits for process"] {
+        assert_eq!(said.matches(what).count(), 1, "{name}: {said}");
+    }
+}
+
+#[test]
+fn nobody_is_killed_for_memory_that_is_on_its_way_back() {
+    if can_manage() {
+        is_waited_for("lingers", &[]);
+        is_waited_for("lingers-static", &["-static"]);
+    }
+}
+
+/// A launcher that gets no core is as one that is stopped. It decides when it gets one; until then
+/// who lacks memory waits.
+#[test]
+fn a_launcher_that_looks_late_is_not_gone() {
+    if !can_manage() {
+        return;
+    }
+    let program = Program::compile("late", &[]);
+    let (path, go, start) = (program.path.display(), program.go.display(), temp("late.start"));
+    let script = format!(
+        "until [ -e {} ]; do sleep 0.1; done; {path} 120 {go}; exit $?",
+        start.display()
+    );
+    let options = ["--memory-max", "40M", "--swap", "none"];
+    let mut run = Watched::start("late", &program, &options, &["sh", "-c", &script]);
+    run.wait_until("it is a member", |run| run.counter("memory.current") > 0);
+    let launcher = run.child.as_ref().expect("it runs").id().to_string();
+    let signal = |name: &str| Command::new("kill").args([name, &launcher]).status().expect("kill");
+    assert!(signal("-STOP").success());
+    std::fs::write(&start, "").expect("a file");
+    run.wait_until("it lacks memory", |run| run.counter("memory.current") > 36 * MIB);
+    // Of these, 5 were enough for one that takes the launcher for gone.
+    std::thread::sleep(Duration::from_secs(10));
+    assert!(signal("-CONT").success());
+    let child = run.child.take().expect("it runs");
+    let output = child.wait_with_output().expect("its end");
+    let _ = std::fs::remove_file(start);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(137), "{stderr}");
+    let lines: Vec<&str> = stderr.lines().filter(|line| line.contains("is killed")).collect();
+    assert!(
+        lines.len() == 1 && lines[0].contains("the largest of the group"),
+        "{stderr}"
+    );
 }
 
 /// Where a process says that it is number 1, another is that here: the first of the machine, from

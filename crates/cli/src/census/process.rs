@@ -11,6 +11,8 @@ use uzswap_mm::page::PAGE_SIZE;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) name: String,
+    /// R, S, D, ...
+    pub(super) state: char,
     pub(super) parent: i32,
     /// In clock ticks since the machine started: tells apart processes that have had the same
     /// number.
@@ -56,6 +58,7 @@ impl Stat {
         let threads = number(THREADS)?;
         Some(Self {
             name: head.split_once('(')?.1.to_owned(),
+            state: fields.first()?.chars().next()?,
             parent: number(PARENT)? as i32,
             start: number(START)?,
             image: Image {
@@ -76,6 +79,38 @@ impl Stat {
         let texts = threads.filter_map(|thread| fs::read_to_string(thread.path().join("statm")).ok());
         texts.map(|text| parse_anon(&text)).max().unwrap_or(0)
     }
+}
+
+/// Whether a process is ending: it was sent SIGKILL, or each of its threads is about to end or past
+/// it. Who is writing a core for another signal is not: that takes as long as it likes.
+pub(super) fn is_ending(pid: i32) -> bool {
+    if Status::of(pid).is_some_and(|status| status.is_killed) {
+        return true;
+    }
+    let threads = fs::read_dir(path(pid, "task")).into_iter().flatten().flatten();
+    // A thread that is gone by now has ended.
+    let mut texts = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    texts.all(|text| is_thread_ending(&text))
+}
+
+/// SIGKILL among pending signals. The kernel makes it so for each thread when one ends the process.
+const KILL: u64 = 1 << (9 - 1);
+
+fn is_thread_ending(stat: &str) -> bool {
+    /// Numbers of proc_pid_stat(5), less the two fields before the state.
+    const FLAGS: usize = 9 - 3;
+    const PENDING: usize = 31 - 3;
+    /// `PF_EXITING` of the kernel.
+    const EXITING: u64 = 4;
+    let Some((_, tail)) = stat.rsplit_once(')') else {
+        return true;
+    };
+    let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+    let has = |at: usize, bit: u64| {
+        let number = fields.get(at).and_then(|field| field.parse::<u64>().ok());
+        number.unwrap_or(0) & bit != 0
+    };
+    matches!(fields.first(), Some(&("Z" | "X"))) || has(FLAGS, EXITING) || has(PENDING, KILL)
 }
 
 /// A file of /proc that is read again and again.
@@ -155,6 +190,8 @@ pub(super) struct Status {
     pub(super) inner_pid: i32,
     /// Bytes of shared memory that it has touched.
     pub(super) shmem: u64,
+    /// It was sent SIGKILL. That stays so: nobody takes this signal.
+    is_killed: bool,
 }
 
 impl Status {
@@ -167,10 +204,16 @@ impl Status {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_ascii_whitespace().last()?.parse::<i32>().ok()
         };
+        let signals = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
+                .unwrap_or(0)
+        };
         Some(Self {
             is_process: last("Tgid:")? == pid,
             inner_pid: last("NSpid:").unwrap_or(pid),
             shmem: kilobytes(text, "RssShmem:").unwrap_or(0),
+            is_killed: signals("ShdPnd:") & KILL != 0,
         })
     }
 }
@@ -274,6 +317,29 @@ mod test {
         assert!(!stat.is_over && !stat.is_headless);
         let headless = Stat::parse(&format!("12 (a) {}", fields.replace('S', "Z"))).unwrap();
         assert!(headless.is_headless && !headless.is_over);
+    }
+
+    #[test]
+    fn a_thread_ends_that_is_exiting_or_killed() {
+        let stat = |state: &str, flags: u64, pending: u64| {
+            format!(
+                "12 (a) b) {state} 7 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 3 0 55 0 0 0 400 0 900 0 0 {pending} 0 0"
+            )
+        };
+        assert!(!is_thread_ending(&stat("S", 0x40_0000, 1 << 14)));
+        assert!(is_thread_ending(&stat("S", 0x40_0000, 1 << 8)));
+        assert!(is_thread_ending(&stat("R", 0x40_0004, 0)));
+        assert!(is_thread_ending(&stat("Z", 0, 0)));
+    }
+
+    #[test]
+    fn a_process_ends_once_it_is_killed() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let pid = child.id() as i32;
+        assert!(!is_ending(pid) && !is_ending(std::process::id() as i32));
+        child.kill().expect("a child");
+        assert!(is_ending(pid));
+        child.wait().expect("its end");
     }
 
     #[test]

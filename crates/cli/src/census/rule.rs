@@ -1,22 +1,24 @@
 //! The OOM rule, as the kernel's: of all who belong to the group the one that has most is killed,
-//! and nobody else while it is on its way.
+//! and nobody else while memory is on its way back ([`leaving`](super::leaving) decides that).
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, test_kill_process};
 use uzswap_ctl::{Field, Group, Limit, Notice, Tunable};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
+use uzswap_sys::time::now_ns;
 
 use super::Census;
+use super::leaving::{Leaving, Look, Verdict, Victim};
 use super::member::{Claims, Kind, Member};
-use super::process::{Stat, oom_score_adj};
+use super::process::{Stat, is_ending, oom_score_adj};
+use crate::group::OpenGroup;
 use crate::output::warn_line;
 use crate::size::Size;
 
-/// A victim has so long to give back its memory before another is chosen.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// How long members without a pager may exceed the limit before the rule is applied: the managed
 /// ones are giving way.
 const EXCEEDED: Duration = Duration::from_secs(3);
@@ -28,10 +30,20 @@ const NEVER: i64 = -1000;
 /// What the rule remembers.
 #[derive(Default)]
 pub(super) struct Rule {
-    /// Its number, when it began, and when it was killed.
-    victim: Option<(i32, u64, Instant)>,
+    /// Who was killed and is not gone.
+    victims: Vec<Victim>,
+    leaving: Leaving,
+    /// When the last look was.
+    looked: Duration,
     /// Since when the limit is exceeded, and what managed members had then.
     exceeded: Option<(Instant, u64)>,
+}
+
+/// What members have that are victims, or end by themselves; bytes.
+#[derive(Clone, Copy, Default)]
+struct Leavers {
+    victims: u64,
+    ending: u64,
 }
 
 /// Who may be killed.
@@ -45,37 +57,60 @@ struct Candidate {
 
 impl Census {
     /// Apply the rule if somebody asks for it, or has to.
-    pub(super) fn apply_rule(&mut self) {
+    pub(super) fn apply_rule(&mut self, open: &OpenGroup) {
         let group = self.group();
-        let is_asked = group.get(Notice::OomAsked) != 0;
+        let now = Duration::from_nanos(now_ns());
+        let last = std::mem::replace(&mut self.rule.looked, now);
+        let asked = group.get(Notice::OomAsked);
         group.tell(Notice::OomAsked, 0);
         if group.memory_max() == u64::MAX {
             return;
         }
-        let is_exceeded = self.is_exceeded_for_long();
-        if !is_exceeded && !is_asked {
-            return;
-        }
+        self.rule.forget_gone();
+        let leavers = match asked != 0 || self.exceeds(0) {
+            true => self.leavers(),
+            false => Leavers::default(),
+        };
+        let is_exceeded = self.is_exceeded_for_long(leavers.victims + leavers.ending);
+        let look = Look {
+            now,
+            // Since the last look, whatever clock the asker has.
+            asked: (asked != 0).then(|| Duration::from_nanos(asked).clamp(last.min(now), now)),
+            is_exceeded,
+            has_victim: !self.rule.victims.is_empty(),
+            ending: leavers.ending,
+            left: (asked != 0).then(|| left(open)),
+            limit: group.get(Limit::MemoryMax),
+        };
+        let verdict = self.rule.leaving.judge(look);
+        self.say_who_is_waited_for(now);
         // Whoever asks has tried for seconds.
         let is_own = is_exceeded || group.memory_max() == group.get(Limit::MemoryMax);
-        match &self.outer {
-            Some(outer) if !is_own => outer.ask(),
-            _ if is_own && !self.is_one_on_its_way() => self.kill_largest(),
+        match (verdict, &self.outer) {
+            (Verdict::Kill, Some(outer)) if !is_own => outer.ask(),
+            (Verdict::Kill, _) if is_own => self.kill_largest(now),
             _ => {}
         }
     }
 
-    /// Whether members without a pager, or a group inside, keep this one over its limit, and the
-    /// others do not give way.
-    fn is_exceeded_for_long(&mut self) -> bool {
+    /// Whether the limit is exceeded by more than `returns`, and there are members without a pager,
+    /// or a group inside, to blame for it.
+    fn exceeds(&self, returns: u64) -> bool {
         let group = self.group();
-        let (current, max) = (self.current(), group.get(Limit::MemoryMax));
         let others = group.get(Notice::Census) + group.inner();
-        if current <= max || others == 0 {
+        others > 0 && self.current().saturating_sub(returns) > group.get(Limit::MemoryMax)
+    }
+
+    /// Whether members without a pager, or a group inside, keep this one over its limit, and the
+    /// others do not give way. `returns`: bytes that are on their way back.
+    fn is_exceeded_for_long(&mut self, returns: u64) -> bool {
+        if !self.exceeds(returns) {
             self.rule.exceeded = None;
             return false;
         }
-        let managed = current.saturating_sub(others);
+        let group = self.group();
+        let others = group.get(Notice::Census) + group.inner();
+        let (managed, max) = (self.current().saturating_sub(others), group.get(Limit::MemoryMax));
         let (since, had) = *self.rule.exceeded.get_or_insert((Instant::now(), managed));
         if managed + max / GIVES_WAY_SHARE < had {
             self.rule.exceeded = Some((Instant::now(), managed));
@@ -83,20 +118,59 @@ impl Census {
         since.elapsed() > EXCEEDED
     }
 
-    fn is_one_on_its_way(&self) -> bool {
-        self.rule.victim.is_some_and(|(_, _, since)| since.elapsed() < PATIENCE)
+    /// What victims have still, and what members have that end without us.
+    fn leavers(&self) -> Leavers {
+        let mut leavers = Leavers::default();
+        for (pid, member) in &self.members {
+            let bytes = self.held(member);
+            if self.rule.is_victim(*pid, member.stat.start) {
+                leavers.victims += bytes;
+            } else if bytes > 0 && is_ending(*pid) {
+                leavers.ending += bytes;
+            }
+        }
+        leavers
     }
 
-    fn kill_largest(&mut self) {
+    /// The most that a member is charged. Rather too much: then another is killed later.
+    fn held(&self, member: &Member) -> u64 {
+        let group = self.group();
+        let slots = self.slots.iter();
+        let its = slots.filter(|slot| group.field(**slot, Field::Pid) as i32 == member.inner_pid);
+        let charge = its.map(|slot| group.field(*slot, Field::Charge)).max();
+        charge.unwrap_or(0).max(member.bytes)
+    }
+
+    /// A victim that does not end is no secret: all who lack memory wait for it.
+    fn say_who_is_waited_for(&mut self, now: Duration) {
+        for victim in &mut self.rule.victims {
+            if !victim.is_to_say(now) {
+                continue;
+            }
+            let state = Stat::of(victim.pid).map_or('?', |stat| stat.state);
+            warn_line!(
+                "uzswap: waits for process {} ({}) to end, which was killed (its state is {state}): who lacks memory waits until then",
+                victim.pid,
+                victim.name,
+            );
+        }
+    }
+
+    fn kill_largest(&mut self, now: Duration) {
         let (group, usage) = (self.group(), self.current());
         let open = |one: &Candidate| open(one.pid, one.start);
-        let Some((Candidate { pid, start, size, .. }, victim)) = first_living(self.candidates(), open) else {
+        let Some((Candidate { pid, start, size, .. }, (victim, stat))) = first_living(self.candidates(), open) else {
             return;
         };
-        let Some(member) = self.members.get(&pid) else { return };
         // Said before it is done: the launcher may end with it.
-        say(group, &format!("{pid} ({})", member.stat.name), Some(size), usage);
-        self.rule.victim = Some((pid, start, Instant::now()));
+        say(group, &format!("{pid} ({})", stat.name), Some(size), usage);
+        self.rule.victims.push(Victim {
+            pid,
+            start,
+            name: stat.name,
+            killed: now,
+            is_said: false,
+        });
         self.rule.exceeded = None;
         group.vmstat().add(Item::OomKill, 1);
         // It may have ended.
@@ -106,11 +180,11 @@ impl Census {
     fn candidates(&self) -> Vec<Candidate> {
         let group = self.group();
         let thousandth = (group.get(Limit::MemoryMax) / 1000) as i64;
-        let last = self.rule.victim.map(|(pid, start, _)| (pid, start));
         let claims = Claims::new(&self.slot_pids(), self.members.values());
         let may_die = |pid: &i32, member: &Member| {
             // Not again one that does not come to its end.
-            Some((*pid, member.stat.start)) != last && !(member.kind == Kind::Unmanaged && self.allows_unmanaged())
+            let is_victim = self.rule.is_victim(*pid, member.stat.start);
+            !is_victim && (member.kind != Kind::Unmanaged || !self.allows_unmanaged())
         };
         let size = |pid: i32, member: &Member| {
             let is_its = |slot: &&usize| group.field(**slot, Field::Pid) as i32 == member.inner_pid;
@@ -143,6 +217,25 @@ impl Census {
     }
 }
 
+impl Rule {
+    pub(super) fn is_victim(&self, pid: i32, start: u64) -> bool {
+        self.victims.iter().any(|one| (one.pid, one.start) == (pid, start))
+    }
+
+    fn forget_gone(&mut self) {
+        let is_there = |one: &Victim| Stat::of(one.pid).is_some_and(|stat| stat.start == one.start && !stat.is_over);
+        self.victims.retain(is_there);
+    }
+}
+
+/// What is charged to processes that are gone. Survivors return it.
+fn left(open: &OpenGroup) -> u64 {
+    let group = open.group;
+    let is_left = |slot: &usize| group.field(*slot, Field::Pid) != 0 && !open.leases.is_held(*slot);
+    let slots = (0..group.high_water()).filter(|slot| group.field(*slot, Field::Charge) != 0);
+    slots.filter(is_left).map(|slot| group.field(slot, Field::Charge)).sum()
+}
+
 /// The one with the most points that can be had: others have ended since they were looked at.
 fn first_living<T>(mut candidates: Vec<Candidate>, open: impl Fn(&Candidate) -> Option<T>) -> Option<(Candidate, T)> {
     candidates.sort_by_key(|one| std::cmp::Reverse(one.points));
@@ -151,13 +244,16 @@ fn first_living<T>(mut candidates: Vec<Candidate>, open: impl Fn(&Candidate) -> 
         .find_map(|one| open(&one).map(|opened| (one, opened)))
 }
 
-/// The process of that number that began then.
-fn open(pid: i32, start: u64) -> Option<OwnedFd> {
+/// The process of that number that began then, and what is told of it now. `None`: it is ending
+/// already, or another user's whom we may not kill.
+fn open(pid: i32, start: u64) -> Option<(OwnedFd, Stat)> {
+    let number = Pid::from_raw(pid)?;
     // Before the look at when it began: whoever is killed is who was looked at, and no heir of
     // its number.
-    let victim = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-    let is_it = Stat::of(pid).is_some_and(|stat| stat.start == start && !stat.is_over);
-    is_it.then_some(victim)
+    let victim = pidfd_open(number, PidfdFlags::empty()).ok()?;
+    let stat = Stat::of(pid).filter(|stat| stat.start == start && !stat.is_over)?;
+    let is_ours = test_kill_process(number) != Err(Errno::PERM);
+    (is_ours && !is_ending(pid)).then_some((victim, stat))
 }
 
 /// One line: who is killed, why, and what helps.
