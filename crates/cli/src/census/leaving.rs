@@ -82,6 +82,12 @@ impl Leaving {
         }
     }
 
+    /// The rule kills somebody now, who may be gone before the next look.
+    pub(super) fn killed(&mut self, now: Duration) {
+        self.seen = Some(now);
+        self.was_any = true;
+    }
+
     fn is_any(&mut self, look: Look) -> bool {
         let worth = (look.limit / WORTH_SHARE).max(1);
         let is_left = look.left.is_some_and(|left| left >= worth) && !self.is_late(look.now);
@@ -160,6 +166,17 @@ mod test {
         assert_eq!(leaving.judge(look(1000, Some(1000))), Verdict::Wait);
         assert_eq!(leaving.judge(look(1003, Some(1002))), Verdict::Wait);
         assert_eq!(leaving.judge(look(1004, Some(1003))), Verdict::Kill);
+    }
+
+    #[test]
+    fn a_victim_counts_that_is_gone_before_the_next_look() {
+        let mut leaving = Leaving::default();
+        assert_eq!(leaving.judge(look(10, Some(10))), Verdict::Kill);
+        leaving.killed(seconds(10));
+        // Who asks has not tried since.
+        assert_eq!(leaving.judge(look(11, Some(11))), Verdict::Wait);
+        assert_eq!(leaving.judge(look(13, Some(13))), Verdict::Wait);
+        assert_eq!(leaving.judge(look(14, Some(14))), Verdict::Kill);
     }
 
     #[test]

@@ -164,6 +164,7 @@ impl Census {
         };
         // Said before it is done: the launcher may end with it.
         say(group, &format!("{pid} ({})", stat.name), Some(size), usage);
+        self.rule.leaving.killed(now);
         self.rule.victims.push(Victim {
             pid,
             start,
