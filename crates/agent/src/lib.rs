@@ -25,6 +25,7 @@
 //! | `robust` | which pages stay since robust mutexes are locked in them |
 //! | `memcg` | charging the group and enforcing its limit |
 //! | `fork` | handing a forked child its own pager |
+//! | `statics` | what becomes of each global in a forked child |
 //!
 //! # Threads and locks
 //! The program's threads take no lock of the engine, ever: their stacks may lie in managed memory,
@@ -68,6 +69,7 @@ mod seal;
 mod servers;
 mod spin;
 mod stacks;
+mod statics;
 mod swap_file;
 mod unmanaged;
 mod unsharing;

@@ -22,7 +22,6 @@ use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::{Effort, Mm, PinId, Scan, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
-use uzswap_sys::creds;
 use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::shield;
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
@@ -34,7 +33,6 @@ use crate::config::{config, swap_pages};
 use crate::cores::CORES;
 use crate::follow::Watch;
 use crate::fork::Handover;
-use crate::io_poll::IO_POLL;
 use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
@@ -521,12 +519,11 @@ impl Pager {
         }
     }
 
-    /// In a forked child: the threads that reclaimed do not exist here.
+    /// In a forked child: the threads that reclaimed do not exist here. Called by
+    /// [`crate::statics`].
     pub(crate) fn reset_in_child(&self) {
         self.reclaimers.store(0, Ordering::SeqCst);
         self.unsharing.end();
-        creds::reset_in_child();
-        CREW.reset();
         self.seats.reset();
         for worker in [&self.kswapd_worker].into_iter().chain(&self.kcompressd_workers) {
             // SAFETY: locked by a thread that does not exist here. What it was doing with its
@@ -535,9 +532,6 @@ impl Pager {
         }
         self.mail.reset();
         self.kcompressd_mail.reset();
-        VIGIL.reset();
-        CORES.reset();
-        IO_POLL.reset();
         self.replies.reset();
         self.scan_done
             .store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);

@@ -99,7 +99,6 @@ impl Seats {
 
     /// In a forked child: there are no helpers, and nobody sits anywhere.
     pub(crate) fn reset(&self) {
-        HELPERS.reset();
         self.is_wanted.store(false, Ordering::Relaxed);
         self.seated.store(0, Ordering::Relaxed);
         for seat in self.seats.iter().filter(|seat| seat.is_locked()) {

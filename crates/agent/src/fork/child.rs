@@ -13,25 +13,13 @@ use uzswap_sys::thread;
 
 use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
 use crate::machine::Fds;
-use crate::memcg::deferral;
 use crate::pager::{self, Pager};
-use crate::stacks;
 use crate::swap_file::SwapFile;
-use crate::{hook, mapped, robust, unmanaged, vma};
+use crate::{statics, unmanaged, vma};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
-    pager::note_child();
-    pager::release_start();
-    stacks::reset_in_child();
-    mapped::reset_in_child();
-    hook::reset_in_child();
-    deferral::reset_in_child();
-    robust::reset_in_child(&Orphaned);
-    let Some(pager) = pager::inherited() else { return };
-    if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {
-        return;
-    }
+    let Some(pager) = statics::reset_in_child() else { return };
     // Signals are blocked since `prepare`: no handler of the program may touch memory before its
     // pager stands.
     let mask = pager.handover.mask.load(Ordering::Relaxed);
@@ -40,7 +28,7 @@ pub(crate) extern "C" fn child() {
 }
 
 /// A lock that a thread of the parent may have held.
-struct Orphaned;
+pub(crate) struct Orphaned;
 
 impl Unlock<RawLock> for Orphaned {
     fn unlock<T>(&self, mutex: &Mutex<RawLock, T>) {
@@ -52,12 +40,20 @@ impl Unlock<RawLock> for Orphaned {
     }
 }
 
-/// The child's part.
-fn attach(pager: &Pager) {
+/// Open the locks of the pager that were held when the child was copied. False, and nothing is
+/// done: the fork had no `prepare`, or it was that of another process.
+pub(crate) fn unlock_inherited(pager: &Pager) -> bool {
+    if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {
+        return false;
+    }
     // SAFETY: locked in `prepare` by the thread that this one is the copy of.
     unsafe { pager.handover.lock.unlock() };
     pager.mm.unlock_all(&Orphaned);
-    pager.reset_in_child();
+    true
+}
+
+/// The child's part.
+fn attach(pager: &Pager) {
     let Err((what, errno)) = pager::start_in_child(take_over) else {
         return;
     };

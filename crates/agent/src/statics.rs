@@ -1,0 +1,144 @@
+//! Every global of the agent and of the crates in it, and what becomes of it in a forked child.
+//!
+//! A child has a copy of all of them and none of the threads that wrote to them, but for the one
+//! that forked. A new one gets a row here: `cli/tests/tidy` compares the table with the source.
+//! - *reset*: [`reset_in_child`] says that nobody is at it, or that the child starts over.
+//! - *replaced*: it holds the parent's until a thread of the child writes what is the child's.
+//! - *kept*: the copy is as true of the child as it was of the parent.
+//!
+//! | static | in a child | why |
+//! |---|---|---|
+//! | `HEAP` | kept | nobody allocates while an engine is frozen, and no pager starts meanwhile |
+//! | `arena::RELEASED` | kept | a count that begins anywhere |
+//! | `cores::CORES` | reset | nobody reclaims, no thread is followed; the rest are hints |
+//! | `fault_attr::FAULT_ATTR` | kept | the group is the same, and fails steps as before |
+//! | `follow::THREAD` | replaced | the fault thread says who it is before it waits |
+//! | `follow::SLEEPS` | kept | the vigil looks only whether it changes |
+//! | `follow::FREED` | replaced | cleared as the fault thread begins |
+//! | `hook::ERRNO_LOCATION` | kept | libc is where it was |
+//! | `hook::ORDER` | reset | whose turn it was is not here, or was the fork's |
+//! | `hook::OWNER` | reset | with the turn |
+//! | `hook::FORK_HAS_TURN` | reset | only the parent ends the fork's turn |
+//! | `hook::KEEPING` | kept | 0: a move has the turn, which the fork took |
+//! | `hook::BREAK` | kept | the program break is inherited |
+//! | `hook::WIPES_ON_FORK` | kept | the advice is inherited |
+//! | `hook::MERGES` | kept | the same |
+//! | `hook::INSTALLS_GUARDS` | kept | the guards are inherited |
+//! | `identity::$original` | kept | libc is where it was; one for each function that is diverted |
+//! | `init::MAIN_STACK` | kept | the mapping is inherited |
+//! | `init::MAIN_LIST` | kept | the same |
+//! | `init::CONSTRUCTOR` | kept | read by the loader alone |
+//! | `io_poll::IO_POLL` | reset | the context was the parent's, and nobody reads with it |
+//! | `machine::CREW` | reset | its helpers, and who they worked for, are not here |
+//! | `mapped::RECORDS` | reset | whoever was writing one is not here |
+//! | `mapped::NEXT` | kept | where to look first, which may be anywhere |
+//! | `mapped::IS_MISSED` | reset | set: records were lost, so all mappings are gone through |
+//! | `memcg::deferral::MAPPED` | kept | the mappings are inherited |
+//! | `memcg::deferral::IS_DEFERRED` | kept | what the parent managed the child manages |
+//! | `memcg::deferral::IS_BIG` | kept | the mapping is inherited |
+//! | `memcg::deferral::UNSEEN` | reset | a child is charged for what it has |
+//! | `pager::STATE` | reset | of a fork that held it; else the child's pager starts and says so |
+//! | `pager::PID` | reset | the process is another |
+//! | `pager::PAGER` | kept | the child goes on with its copy of the engine |
+//! | `pager::IDLE_GROUP` | kept | a child is of its parent's group |
+//! | `pager::HAS_NEW_IDENTITY` | kept | the child has the identity of the thread that forked |
+//! | `pager::FAULT_THREAD` | kept | a stack knows whose thread runs on it; the child's does next |
+//! | `pager::KSWAPD_THREAD` | kept | the same |
+//! | `pager::WATCHDOG_THREAD` | kept | the same |
+//! | `pager::KCOMPRESSD_THREADS` | kept | the same |
+//! | `pager::IS_STOPPED_BY_PROGRAM` | kept | the program's image is inherited |
+//! | `pager::FAILURE` | replaced | written before anybody may read it |
+//! | `pager::NEVER` | kept | always 0 |
+//! | `resched::NOT_BEFORE` | kept | a hint, in a time that both have |
+//! | `robust::IS_ON` | kept | the mutexes are inherited |
+//! | `robust::IS_FORKED` | reset | set |
+//! | `robust::BLIND` | reset | nobody takes pages out |
+//! | `robust::IS_SETTLED` | kept | whoever takes pages out looks from then on, here as well |
+//! | `robust::HELD` | kept | hints, about memory that is inherited |
+//! | `robust::deaths::WATCHED` | reset | what the parent found is the parent's |
+//! | `robust::deaths::OWED` | reset | the same |
+//! | `servers::HELPERS` | reset | they are not here |
+//! | `stacks::RANGES` | kept | the stacks are inherited, and each step leaves the records usable |
+//! | `stacks::USED` | kept | the same |
+//! | `stacks::LOCK` | reset | whoever held it is not here |
+//! | `stacks::CHANGES_IN_FLIGHT` | reset | whoever was between two steps is not here |
+//! | `unmanaged::IS_ALLOWED` | kept | the launcher said it to all |
+//! | `vigil::THREAD` | kept | as the stacks in `pager` |
+//! | `vigil::VIGIL` | reset | nobody is there, and its errands were the parent's |
+//! | `vma::COUNT` | kept | the mappings are inherited, and counted at the next walk |
+//! | `mm::swapin::bring::ZEROS` | kept | always 0 |
+//! | `acomp::dictionary::TAKEN` | kept | with the dictionaries |
+//! | `acomp::dictionary::CONTENTS` | kept | blocks that are inherited were stored with them |
+//! | `sys::creds::SEATED` | kept | each says of which process; those of another count for nothing |
+//! | `sys::creds::TAKEN` | kept | a seat goes with a stack, which the child's thread gets |
+//! | `sys::creds::ASKED` | kept | the child's threads are made by one that has taken all on |
+//! | `sys::creds::WANTED` | reset | whoever held its lock is not here |
+//! | `sys::file::STDERR` | kept | stderr is inherited |
+//! | `sys::futex::NOBODY` | kept | always 0 |
+//! | `sys::mapping::RANGES` | kept | the agent's own mappings are inherited |
+//! | `sys::robust::LIST` | replaced | by the child's thread that confesses its end |
+//! | `sys::shield::MEMORY` | kept | as the stacks in `pager` |
+//! | `sys::shield::TRACER` | kept | says of which process: the child has none |
+//! | `sys::shield::STEP` | replaced | written before a tracer is made |
+//! | `sys::spans::MADE` | kept | the ranges are inherited, and no number is used twice |
+//! | `sys::string::HAS_AVX2` | kept | the processor is the same |
+//! | `sys::thread::LIFE` | kept | a process lives on only as long as all threads of its pager do |
+//! | `sys::thread::THREADS` | kept | says of which process; another's count for nothing |
+//! | `sys::thread::IS_OVER` | kept | false: the thread that forked is one of the program's |
+//! | `sys::thread::STATUS` | kept | read when that is true |
+
+use uzswap_sys::creds;
+
+use crate::cores::CORES;
+use crate::fork;
+use crate::io_poll::IO_POLL;
+use crate::machine::CREW;
+use crate::memcg::deferral;
+use crate::pager::{self, Pager};
+use crate::servers::HELPERS;
+use crate::vigil::VIGIL;
+use crate::{hook, mapped, robust, stacks};
+
+/// In a forked child, first of all, in its only thread: before its pager starts. Returns the
+/// parent's pager, reset, if the child is to have one.
+///
+/// Resets have three moments, of which the first two are here:
+/// 1. In any child, whether its parent had a pager or not.
+/// 2. In one of a fork that `prepare` made way for. Its engine is frozen: whatever a thread of the
+///    parent was doing when the fork cut it off changed nothing of it.
+/// 3. In the child's new fault thread, when the parent has let go of the child (`take_over`). What
+///    depends on the child's own descriptors and slot are fields of the pager, no globals.
+pub(crate) fn reset_in_child() -> Option<&'static Pager> {
+    reset_in_any_child();
+    let pager = pager::inherited()?;
+    // Before anything of the pager's is locked or read.
+    if !fork::unlock_inherited(pager) {
+        return None;
+    }
+    reset_pager_in_child(pager);
+    Some(pager)
+}
+
+/// The first moment. The process id comes first: whatever asks for a pager compares it.
+fn reset_in_any_child() {
+    pager::note_child();
+    pager::release_start();
+    stacks::reset_in_child();
+    mapped::reset_in_child();
+    hook::reset_in_child();
+    deferral::reset_in_child();
+    robust::reset_in_child(&fork::Orphaned);
+}
+
+/// The second moment. No order matters among these, as the child has one thread, which is here.
+/// None of them reads what another one writes. None waits, posts mail, allocates, or touches the
+/// program's memory.
+fn reset_pager_in_child(pager: &Pager) {
+    pager.reset_in_child();
+    creds::reset_in_child();
+    CREW.reset();
+    HELPERS.reset();
+    VIGIL.reset();
+    CORES.reset();
+    IO_POLL.reset();
+}
