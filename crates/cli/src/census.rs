@@ -7,7 +7,8 @@
 //! all who belong to the group.
 //!
 //! ```text
-//! step  discover  numbers that were given out since the last step -> children of members, and orphans whose environment names the group
+//! step  discover  numbers that were given out since the last step
+//!                 -> children of members, and orphans whose environment names the group
 //!       sample    members without a pager: their anonymous memory -> Notice::Census
 //!       outer     what the group around this one leaves -> Notice::OuterMax;
 //!                 what this one has -> that group's words

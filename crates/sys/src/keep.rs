@@ -10,14 +10,17 @@
 //! gone, somebody may go on with its memory:
 //!
 //! ```text
-//! SERVED   its pager lives; a byte on the lifeline: all that was swapped out is back, nothing is to be kept
+//! SERVED   its pager lives; a byte on the lifeline: all that was swapped out is back,
+//!    |     nothing is to be kept
 //!    |     the lifeline is cut, or the process is gone
 //!    v
-//! PARTING  its threads die, or one replaces the image (execve) and the kernel reads its memory still: that one's faults fail. For a second at
-//!    |     most, or until the process is gone or nobody has the memory
+//! PARTING  its threads die, or one replaces the image (execve) and the kernel reads its memory
+//!    |     still: that one's faults fail. For a second at most, or until the process is gone or
+//!    |     nobody has the memory
 //!    v
-//! OUTLIVED other processes have it, made with CLONE_VM or vfork, and their pager was killed. Where they need a page it is poisoned (SIGBUS), with
-//!          one line said: what was there is lost to them, and zeros would be a lie. Until nobody has the memory
+//! OUTLIVED other processes have it, made with CLONE_VM or vfork, and their pager was killed.
+//!          Where they need a page it is poisoned (SIGBUS), with one line said: what was there is
+//!          lost to them, and zeros would be a lie. Until nobody has the memory
 //! ```
 
 use core::ffi::CStr;

@@ -2,9 +2,12 @@
 //! they hold while somebody has them.
 //!
 //! ```text
-//!  0 futex word: the owner's thread id, and two flags       24 the entry before it in the owner's list
-//!  4 how often it is locked                                 32 the next entry: what the list's pointers lead to
-//!  8 the owner once more, or 0, or: inconsistent            16 kind, and a word that is 0 in robust ones
+//!  0 futex word: the owner's thread id, and two flags
+//!  4 how often it is locked
+//!  8 the owner once more, or 0, or: inconsistent
+//! 16 kind, and a word that is 0 in robust ones
+//! 24 the entry before it in the owner's list
+//! 32 the next entry: what the list's pointers lead to
 //! ```
 
 use core::ops::Range;

@@ -5,7 +5,9 @@
 //!
 //! ```text
 //!    0        8                 2048      2056                  4088     4096
-//!    | index  |     corpus      | mix      |       corpus       | !mix    |      mix = hash of seed and index
+//!    | index  |     corpus      | mix      |       corpus       | !mix    |
+//!
+//!    mix = hash of seed and index
 //! ```
 //!
 //! Copying a corpus page costs a fraction of a microsecond, far less than paging it, so what a
