@@ -4,11 +4,7 @@ use alloc::vec::Vec;
 
 use crate::flight::event::Change;
 use crate::page::{PageRange, Vpn};
-
-/// Room of a log. A freeze lasts about a millisecond; a fault takes several microseconds.
-const LOG_MAX: usize = 64 * 1024;
-/// Room kept for changes, which must not be lost; faults stop being logged before.
-const LOG_CHANGES: usize = 4 * 1024;
+use crate::policy::tunables::{LOG_CHANGES, LOG_MAX};
 
 /// Changes that one read may bring.
 const EVENTS_AT_ONCE: usize = 64;

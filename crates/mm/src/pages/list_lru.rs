@@ -16,14 +16,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::page::{PageRange, Vpn};
+use crate::policy::tunables::{SWEEP_EVERY, SWEEP_LEAST, SWEEP_LOOKS};
 
 /// Pages added to a segment until the next one begins, where nobody asks for distances.
 pub const SEGMENT_PAGES: u64 = 1024;
-/// Entries added between two sweeps, and how many each looks at.
-const SWEEP_EVERY: usize = 128;
-const SWEEP: usize = 8 * SWEEP_EVERY;
-/// Entries below which no sweep is due.
-const SWEEP_MIN: usize = 1024;
 
 /// A folio on a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,7 +228,7 @@ impl LruList {
     /// each entry that is added has eight looked at, so the list stays at that; then not until it
     /// has grown by an eighth.
     pub fn needs_sweep(&self) -> bool {
-        self.unswept >= SWEEP_EVERY && self.len > self.resume_at.max(SWEEP_MIN)
+        self.unswept >= SWEEP_EVERY && self.len > self.resume_at.max(SWEEP_LEAST)
     }
 
     /// Drop the stale ones among the next few entries, in whole segments.
@@ -240,7 +236,7 @@ impl LruList {
         self.unswept = 0;
         let (mut looked_at, mut stale) = (0, 0);
         for _ in 0..self.segments.len() {
-            if looked_at >= SWEEP {
+            if looked_at >= SWEEP_LOOKS {
                 break;
             }
             if self.hand >= self.segments.len() {
@@ -394,7 +390,7 @@ mod test {
                 list.sweep(is_live);
             }
             let live = i as usize / 100;
-            assert!(list.len() <= 2 * live + 2 * SWEEP_MIN, "{} at {i}", list.len());
+            assert!(list.len() <= 2 * live + 2 * SWEEP_LEAST, "{} at {i}", list.len());
         }
         let left = core::iter::from_fn(|| list.pop_oldest()).filter(|entry| is_live(*entry));
         assert!(left.map(|entry| entry.vpn.number()).eq((0..entries).step_by(100)));

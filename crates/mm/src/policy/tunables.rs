@@ -4,7 +4,8 @@
 //! An engine is told them when it starts ([`Config::tunables`](crate::Config::tunables)), so they
 //! can be swept without a build: `uzswap-bench policy --set balance.read_cost=3`. A number that
 //! follows from a format, a word's bits or the kernel's interface is not among them: it stands
-//! where that format is.
+//! where that format is (`cli/tests/tidy` has the list). Each names its experiment, or says that
+//! there was none.
 
 use core::fmt;
 
@@ -19,7 +20,7 @@ pub struct Tunable {
     pub unit: &'static str,
     /// What it is.
     pub value: f64,
-    /// It sizes an array, so only a build changes it.
+    /// Only a build changes it ([`FIXED`]).
     pub is_fixed: bool,
 }
 
@@ -28,7 +29,7 @@ pub struct Tunable {
 pub enum Refused {
     /// No tunable has that name.
     Unknown,
-    /// It sizes an array, so only a build changes it.
+    /// Only a build changes it ([`FIXED`]).
     Fixed,
     /// The type of the number does not hold it, or it is 0.
     Range,
@@ -40,7 +41,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => "no tunable has that name",
-            Self::Fixed => "it sizes an array, so only a build changes it",
+            Self::Fixed => "only a build changes it: it sizes memory, or is asked where no tunables are told",
             Self::Range => "must be a number of its kind, and not 0 (whole unless its default has a fraction)",
             Self::Rule(rule) => rule,
         })
@@ -121,7 +122,7 @@ macro_rules! fixed {
     ($($(#[$why:meta])* $name:ident: $type:ty = $value:expr, $as:literal, $unit:literal;)*) => {
         $($(#[$why])* pub(crate) const $name: $type = $value;)*
 
-        /// Those that size arrays.
+        /// Those that size memory, or are asked where no tunables are told.
         const FIXED: &[Tunable] = &[$(Tunable {
             name: $as,
             unit: $unit,
@@ -178,7 +179,32 @@ fixed! {
     /// Probes that are watched at a time. E-082.
     PROBES: usize = 64, "neighbours.probes", "probes";
     /// A block that is longer is stored as it is: it would take a whole page anyway.
+    /// Experiment: none.
     COMPRESSED_MAX: usize = 3_600, "stored.compressed_max", "bytes";
+    /// Of a worker's buffer for the device at least. Experiment: none.
+    IO_PAGES: usize = 64, "worker.io_pages", "pages";
+    /// That are loaded at a time for anything but a fault (recompression). Experiment: none.
+    RECLAIM_PAGES: usize = IO_PAGES / 4, "worker.reclaim_pages", "pages";
+    /// Room of the log of a freeze, which lasts about a millisecond; a fault takes several
+    /// microseconds. Experiment: none.
+    LOG_MAX: usize = 64 * 1024, "freeze.log_max", "entries";
+    /// Room kept in it for changes, which must not be lost; faults stop being logged before.
+    /// Experiment: none.
+    LOG_CHANGES: usize = 4 * 1024, "freeze.log_changes", "entries";
+    /// Added to a list between two sweeps. Experiment: none.
+    SWEEP_EVERY: usize = 128, "sweep.every", "entries";
+    /// That a sweep looks at. Experiment: none.
+    SWEEP_LOOKS: usize = 8 * SWEEP_EVERY, "sweep.looks", "entries";
+    /// Below which no sweep is due. Experiment: none.
+    SWEEP_LEAST: usize = 1024, "sweep.least", "entries";
+    /// Of spans that were given back and stay backed for the next zspage. Experiment: none.
+    WARM_PAGES: u64 = 128, "pool.warm_pages", "pages";
+    /// That room is made for at once, at least. Experiment: none.
+    ZSPAGES_MORE: usize = 16, "pool.zspages_more", "zspages";
+    /// That room is made for at once, at least. Experiment: none.
+    FINGERPRINTS_MORE: usize = 256, "pool.fingerprints_more", "fingerprints";
+    /// Freed on paper that are freed under one hold of the lock. Experiment: none.
+    REOPENED: usize = 64, "hold.reopened", "objects";
 }
 
 tunables! {
@@ -193,19 +219,21 @@ tunables! {
         clear: i64 = 4, "times";
         /// With haste so many times as many are sent on. E-092.
         haste: i64 = 4, "times";
-        /// How many loads that is seen by.
+        /// How many loads that is seen by. Experiment: none.
         remembered: i64 = 1024, "loads";
         /// Of the pool, the part that is weighed at either end: one in so many. E-087.
         part: u64 = 8, "parts";
         /// Pages on the device are counted in parts, as chances are taken of them.
+        /// Experiment: none.
         sent_part: u64 = 256, "parts of a page";
-        /// Of the device's slots, each, at most: what is stored there is a guess.
+        /// Of the device's slots, each, at most: what is stored there is a guess. Experiment: none.
         pages_per_slot: u64 = 2, "pages";
-        /// Sent on in a round (SWAP_CLUSTER_MAX).
+        /// Sent on in a round (SWAP_CLUSTER_MAX). Experiment: none.
         round: i64 = 32, "entries";
-        /// The balance stays within this: what was long ago counts little.
+        /// The balance stays within this: what was long ago counts little. Experiment: none.
         most: i64 = 1024, "entries";
         /// As far below, since a working set that grew too far costs more than a pool that did.
+        /// Experiment: none.
         least: i64 = -4096, "entries";
     }
 
@@ -214,7 +242,7 @@ tunables! {
         /// They follow each other in as many faults as one part in so many of the stored pages.
         /// E-097.
         horizon: u64 = 8, "parts";
-        /// Stored pages that are reckoned with at least.
+        /// Stored pages that are reckoned with at least. Experiment: none.
         stored_least: u64 = 1024, "pages";
         /// Or in so many times as many faults as a page stays for, if that is less. E-097.
         stays: u64 = 4, "times";
@@ -222,7 +250,7 @@ tunables! {
         every_least: u64 = 17, "faults";
         /// After which a probe has a say. E-097.
         age_least: u64 = 64, "faults";
-        /// Between two verdicts.
+        /// Between two verdicts. Experiment: none.
         judge_every: u64 = 16, "faults";
         /// Watched for a verdict at least. E-082.
         watched_least: f32 = 32.0, "neighbours";
@@ -233,14 +261,16 @@ tunables! {
         read_share: f32 = 20.0, "neighbours";
         /// Of those that are watched, the part that must be wanted beyond chance: a fault that is
         /// spared costs about twice as much as a page that was brought for nothing.
+        /// Experiment: none.
         load_gain: f32 = 0.4, "of the neighbours";
         /// Warm are those that are wanted so many times as often as by chance, and some more.
+        /// Experiment: none.
         warm_ratio: f32 = 1.6, "times chance";
-        /// So many more.
+        /// So many more. Experiment: none.
         warm_more: f32 = 4.0, "neighbours";
-        /// Where chance would have it that so many are wanted, fewer have a say.
+        /// Where chance would have it that so many are wanted, fewer have a say. Experiment: none.
         chance_least: f32 = 4.0, "neighbours";
-        /// Not warm are those that are wanted less often than that.
+        /// Not warm are those that are wanted less often than that. Experiment: none.
         cold_ratio: f32 = 1.3, "times chance";
         /// Worth loading from the pool at once out of sequence, where a block costs as much as the
         /// next. E-095.
@@ -258,10 +288,10 @@ tunables! {
     /// Blocks of loaded pages that are kept, and pages that are protected for it.
     keeping: Keeping {
         /// Blocks are kept while the pool is below this: what is stored must not go to the device
-        /// for them.
+        /// for them. Experiment: none.
         pool_sixteenths: u64 = 15, "sixteenths of the pool's limit";
         /// Loaded at once in sequence at least; out of it they are fewer
-        /// ([`cluster`](crate::Config::cluster)).
+        /// ([`cluster`](crate::Config::cluster)). Experiment: none.
         stream_min: usize = 8, "pages";
         /// A write unprotects so many: what is written to in sequence would fault page by page.
         /// Those of them that are not written to have to be compared. E-042.
@@ -282,7 +312,7 @@ tunables! {
 
     /// Cold entries that go to the device before the pool is full.
     shrinker: Shrinker {
-        /// That one round of reclaim may send on (SWAP_CLUSTER_MAX).
+        /// That one round of reclaim may send on (SWAP_CLUSTER_MAX). Experiment: none.
         round: u64 = 32, "entries";
     }
 
@@ -292,7 +322,7 @@ tunables! {
         folios_min: u64 = 64, "folios";
         /// The part of it that may be frames whose pages are in the pool already. E-076.
         give_up_share: u64 = 256, "parts";
-        /// And the most of them.
+        /// And the most of them. Experiment: none.
         give_up_max: u64 = 256, "pages";
         /// Of what relatives do not share, at most one in so many waits in staging. E-070.
         staged_share: u64 = 4, "parts";
@@ -305,24 +335,27 @@ tunables! {
         /// Cached ones leave first when they are more than one in so many. E-093.
         cached_share: u64 = 8, "resident pages";
         /// Of so many that leave, one is looked for among those that did not compress.
+        /// Experiment: none.
         unevictable_share: u32 = 64, "folios";
-        /// That turn out to be needed in a round in which nothing else is left.
+        /// That turn out to be needed in a round in which nothing else is left. Experiment: none.
         needed_max: u32 = 32, "pages";
         /// At a page's age until the oldest are looked for again: that goes over all tags.
+        /// Experiment: none.
         age_looks: u32 = 256, "looks";
     }
 
     /// A round of reclaim.
     scan: Scan {
-        /// Looked at in one go (SWAP_CLUSTER_MAX).
+        /// Looked at in one go (SWAP_CLUSTER_MAX). Experiment: none.
         cluster_max: u32 = 32, "pages";
-        /// Of the run that isolated pages are packed into.
+        /// Of the run that isolated pages are packed into. Experiment: none.
         batch_slots: u32 = 64, "staging slots";
-        /// Entries that a round looks at, for each page that is wanted.
+        /// Entries that a round looks at, for each page that is wanted. Experiment: none.
         looks_per_page: usize = 4, "entries";
-        /// And so many more: entries may be stale.
+        /// And so many more: entries may be stale. Experiment: none.
         looks_more: usize = 256, "entries";
         /// Remembered for [`Scan::shared`](crate::Scan::shared) and what does not move.
+        /// Experiment: none.
         remembered_max: usize = 64, "ranges";
     }
 
@@ -335,13 +368,13 @@ tunables! {
         ns: u64 = 500_000, "ns";
         /// Of one entry end it. E-031.
         many: u32 = 16, "pages";
-        /// Blocks that are dropped.
+        /// Blocks that are dropped. Experiment: none.
         dropped: u64 = 64, "blocks";
-        /// Entries that writeback looks at.
+        /// Entries that writeback looks at. Experiment: none.
         writeback_looks: usize = 1024, "entries";
-        /// Pages that the gate protects.
+        /// Pages that the gate protects. Experiment: none.
         protected: u64 = 512, "pages";
-        /// Pages that compaction looks at.
+        /// Pages that compaction looks at. Experiment: none.
         compacted: u64 = 64, "pages";
     }
 
@@ -376,21 +409,22 @@ tunables! {
 
     /// How pages are stored, and stored again.
     stored: Stored {
-        /// By which a block must become shorter to be worth moving.
+        /// By which a block must become shorter to be worth moving. Experiment: none.
         gain_min: usize = 64, "bytes";
-        /// Of a dictionary's sample that are taken at once.
+        /// Of a dictionary's sample that are taken at once. Experiment: none.
         sampled_at_once: usize = 4, "pages";
-        /// That are looked at for them.
+        /// That are looked at for them. Experiment: none.
         looks_at_once: u32 = 128, "words";
         /// For a whole sample: if one in a thousand pages is stored, it becomes complete.
+        /// Experiment: none.
         looks_max: u32 = 1 << 17, "words";
     }
 
     /// Pages that are copied before they are dropped, where they cannot move.
     copied: Copied {
-        /// They are resident twice meanwhile.
+        /// They are resident twice meanwhile. Experiment: none.
         pages_max: u64 = 64, "pages";
-        /// At a time.
+        /// At a time. Experiment: none.
         runs_max: usize = 32, "runs";
     }
 }

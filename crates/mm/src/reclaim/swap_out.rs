@@ -15,10 +15,11 @@ use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, same_filled};
 use crate::pages::staging::StagedRun;
 use crate::pages::swap_table::entry::{Blob, Slot};
+use crate::policy::tunables::IO_PAGES;
 use crate::reclaim::spent::Spent;
 use crate::reclaim::zswap::Together;
 use crate::vmstat::{Item, OrderItem};
-use crate::worker::{IO_PAGES, Worker};
+use crate::worker::Worker;
 use crate::zpool::Arena;
 use crate::{Held, Inner, Mm, SwapOut};
 

@@ -281,11 +281,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// ends in.
     fn with_old_neighbours(&self, run: PageRange) -> PageRange {
         let is_old = |n: &u64| self.is_old(Vpn::new(*n));
-        let (unit, start, end) = (
-            u64::from(self.policy.tunables.scan.batch_slots),
-            run.start.number(),
-            run.end.number(),
-        );
+        let unit = u64::from(self.policy.tunables.scan.batch_slots);
+        let (start, end) = (run.start.number(), run.end.number());
         let below = (start / unit * unit..start).rev().take_while(is_old).count() as u64;
         let above = (end..end.next_multiple_of(unit)).take_while(is_old).count() as u64;
         PageRange::new(Vpn::new(start - below), below + run.pages() + above)
@@ -335,7 +332,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     }
 
     /// Isolate from the oldest entries, at most `budget` of them (`None`: as many as there are),
-    /// for [`Hold::ns`](crate::policy::tunables::Hold). Whether there is more to isolate after
+    /// for `hold.ns`. Whether there is more to isolate after
     /// that: fewer than `want` pages were, and more can be.
     fn isolate(&mut self, batch: &mut Batch, budget: &mut Option<usize>, want: u32, scan: &mut Scan) -> bool {
         let (mm, scans) = (self.mm, &self.policy.tunables.scan);

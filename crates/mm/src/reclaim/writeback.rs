@@ -20,8 +20,9 @@ use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::list_lru::LruEntry;
 use crate::pages::swap_table::entry::{Blob, Slot, ZswapEntry};
 use crate::policy::Event;
+use crate::policy::tunables::IO_PAGES;
 use crate::vmstat::Item;
-use crate::worker::{IO_PAGES, Worker};
+use crate::worker::Worker;
 use crate::zpool::Arena;
 use crate::{Held, Inner, Mm};
 

@@ -18,8 +18,9 @@ use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::list_lru::LruEntry;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
+use crate::policy::tunables::RECLAIM_PAGES;
 use crate::vmstat::Item;
-use crate::worker::{RECLAIM_PAGES, Worker};
+use crate::worker::Worker;
 use crate::zpool::{Arena, PoolKind};
 use crate::{Held, Inner, Mm};
 

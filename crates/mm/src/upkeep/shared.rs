@@ -6,17 +6,16 @@
 //! on a list of its own, and what is not shared leaves first. Those of the list have their sharing
 //! broken and leave
 //! * when nothing else could be taken;
-//! * when they have been there for [`self.policy.tunables.sharing.patience_ns`], a few at a time
-//!   ([`self.policy.tunables.sharing.drain_ns`]): relatives that stay are no snapshots, and what is
-//!   cold may go to the device;
+//! * when they have been there for `sharing.patience_ns`, a few at a time (`sharing.drain_ns`):
+//!   relatives that stay are no snapshots, and what is cold may go to the device;
 //! * when nothing is shared any more: then they are pages like others, and the oldest.
 //!
 //! The pool is shared as well, and after a fork its pages are not written, or they would be copied
 //! (`Zpool::inherit`); to free a block in them frees nothing. So the block of a page that is loaded
 //! from there is kept (`swap_cache`), however it was loaded: a child that only reads goes over all
 //! its memory without storing a page anew. They are written again, a few at a time,
-//! [`self.policy.tunables.sharing.patience_ns`] after the fork once no resident page is left that
-//! is known to be shared, or the pool has reached its limit.
+//! `sharing.patience_ns` after the fork once no resident page is left that is known to be shared,
+//! or the pool has reached its limit.
 //!
 //! That the program has written to a page, which ends its sharing, is not seen: it waits with the
 //! others.

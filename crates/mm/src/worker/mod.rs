@@ -11,7 +11,7 @@ use crate::flight::underway::Along;
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::swap_table::entry::Blob;
-use crate::policy::tunables::COMPRESSED_MAX;
+use crate::policy::tunables::{COMPRESSED_MAX, IO_PAGES, RECLAIM_PAGES};
 use crate::worker::lane::{Lane, Outcome, context};
 use crate::zpool::{Block, PoolKind};
 
@@ -19,11 +19,6 @@ pub(crate) mod lane;
 mod load;
 
 use load::{Load, PIECES_MAX, Piece};
-
-/// Pages of a worker's I/O buffer at least.
-pub(crate) const IO_PAGES: usize = 64;
-/// Pages that are loaded at a time for anything but a fault (recompression).
-pub(crate) const RECLAIM_PAGES: usize = IO_PAGES / 4;
 
 /// One thread's working memory.
 pub struct Worker<M: Machine> {

@@ -3,8 +3,7 @@
 
 use alloc::vec::Vec;
 
-/// Fingerprints that room is made for at once, at least.
-const MORE: usize = 256;
+use crate::policy::tunables::FINGERPRINTS_MORE;
 
 /// A fingerprint for each number that an allocator gives to an object of a whole page.
 #[derive(Default)]
@@ -15,7 +14,7 @@ impl Fingerprints {
         let len = self.0.len();
         if at >= len {
             // An eighth more, not twice as much: metadata is paid for by every page.
-            let more = (at + 1 - len).max(len / 8).max(MORE);
+            let more = (at + 1 - len).max(len / 8).max(FINGERPRINTS_MORE);
             self.0.reserve_exact(more);
             self.0.resize(len + more, 0);
         }

@@ -6,13 +6,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use lock_api::RawMutex;
 
 use crate::lock::Mutex;
+use crate::policy::tunables::WARM_PAGES;
 #[cfg(not(loom))]
 use crate::zpool::Unlock;
 use crate::zpool::arena::SPAN_PAGES;
 use crate::zpool::{Arena, PoolFull};
-
-/// Half a mebibyte.
-const WARM_PAGES: u64 = 128;
 
 /// The arena of a pool and what is to spare of it. Its lock is taken inside those of the classes.
 pub(super) struct Backing<R, A: Arena> {

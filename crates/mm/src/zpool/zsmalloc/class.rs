@@ -11,6 +11,7 @@ use super::compaction::Remnant;
 use super::size_class::SizeClass;
 use super::{NO_OBJECT, Object};
 use crate::page::PAGE_SIZE;
+use crate::policy::tunables::{REOPENED, ZSPAGES_MORE};
 use crate::zpool::fingerprints::Fingerprints;
 use crate::zpool::{Arena, PoolFull};
 
@@ -18,11 +19,6 @@ pub(super) const NIL: u32 = u32::MAX;
 
 /// How full a zspage is; allocation takes from the fullest that has room, so that others can empty.
 const GROUPS: usize = 4;
-
-/// Objects freed on paper that are freed under one hold of the lock.
-const REOPEN_PIECE: usize = 64;
-/// Zspages that room is made for at once, at least.
-const ZSPAGES_MORE: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -393,7 +389,7 @@ impl<A: Arena> Class<A> {
         if !self.inherits {
             return false;
         }
-        let left = self.unwritten.len().saturating_sub(REOPEN_PIECE);
+        let left = self.unwritten.len().saturating_sub(REOPENED);
         for object in self.unwritten.split_off(left) {
             if self.is_inherited(object) {
                 self.push_free(backing, object.zspage(), object.index());
