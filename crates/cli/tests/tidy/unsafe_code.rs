@@ -1,0 +1,72 @@
+//! Unsafe code stands in `sys` and where the agent meets the program.
+
+use crate::tokens::tokens;
+
+/// Files of the agent's C edge, with what is unsafe there.
+const EDGE: &[(&str, &str)] = &[
+    ("fork/child.rs", "opens locks that threads of the parent held"),
+    ("fork/handover.rs", "renews words that two processes see"),
+    ("fork/parent.rs", "opens the lock that `prepare` took"),
+    ("hook.rs", "calls in place of libc, with what the program passed"),
+    ("identity.rs", "the same"),
+    ("init.rs", "reads what the kernel and glibc passed"),
+    ("io_poll.rs", "opens a lock that a thread of the parent held"),
+    ("pager.rs", "the same"),
+    ("robust.rs", "reads and writes the program's attributes of mutexes"),
+    ("robust/deaths.rs", "writes into the program's mutexes"),
+    ("servers.rs", "opens locks that threads of the parent held"),
+    ("stacks.rs", "the same"),
+    ("vma.rs", "takes the bounds of the agent's own image"),
+];
+/// Roots of crates without any: the compiler sees to all below.
+const SAFE: [&str; 9] = [
+    "crates/mm/src/lib.rs",
+    "crates/acomp/src/lib.rs",
+    "crates/ctl/src/lib.rs",
+    "crates/workload/src/lib.rs",
+    "crates/workload/src/main.rs",
+    "crates/bench/src/lib.rs",
+    "crates/bench/src/main.rs",
+    "crates/cli/src/main.rs",
+    "crates/cli/src/bin/uzswap-torture/main.rs",
+];
+
+/// Unsafe code that is elsewhere, files of the list that have none, and crates that do not forbid
+/// it.
+pub fn misplaced(files: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (path, text) in files {
+        let found = tokens(&text)
+            .iter()
+            .find(|token| token.text == "unsafe")
+            .map(|token| token.line);
+        let of_agent = path.strip_prefix("crates/agent/src/");
+        let is_edge = EDGE.iter().any(|(edge, _)| of_agent == Some(*edge));
+        match found {
+            Some(line) if !is_edge && !path.starts_with("crates/sys/src/") => complaints.push(format!(
+                "{path}:{line}: unsafe code: it belongs into crates/sys, or the file into EDGE"
+            )),
+            None if is_edge => complaints.push(format!("{path} has no unsafe code: take it off EDGE")),
+            _ => {}
+        }
+        if SAFE.contains(&path.as_str()) && !text.contains("#![forbid(unsafe_code)]") {
+            complaints.push(format!("{path} does not say #![forbid(unsafe_code)]"));
+        }
+    }
+    complaints
+}
+
+#[test]
+fn unsafe_code_elsewhere_is_complained_of() {
+    let files = [
+        ("crates/sys/src/uffd.rs", "unsafe {}"),
+        ("crates/agent/src/hook.rs", "fn f() {}"),
+        ("crates/agent/src/kswapd.rs", "// unsafe\n\"unsafe\"; unsafe {}"),
+        ("crates/mm/src/lib.rs", "#![deny(unsafe_code)]"),
+    ];
+    let found = misplaced(files.into_iter().map(|(path, text)| (path.into(), text.into())));
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found[0].starts_with("crates/agent/src/hook.rs has no"));
+    assert!(found[1].starts_with("crates/agent/src/kswapd.rs:2:"));
+    assert!(found[2].starts_with("crates/mm/src/lib.rs does not"));
+}
