@@ -303,6 +303,11 @@ pub(crate) fn note_child() {
     PID.store(thread::pid(), Ordering::Relaxed);
 }
 
+/// In a forked child that gets no pager: its parent's threads are not here to be waited for.
+pub(crate) fn lose() {
+    STATE.store(FAILED, Ordering::Release);
+}
+
 /// The pager, whatever the state: for the child of a fork.
 pub(crate) fn inherited() -> Option<&'static Pager> {
     PAGER.get()

@@ -37,7 +37,7 @@
 //! | `memcg::deferral::IS_DEFERRED` | kept | what the parent managed the child manages |
 //! | `memcg::deferral::IS_BIG` | kept | the mapping is inherited |
 //! | `memcg::deferral::UNSEEN` | reset | a child is charged for what it has |
-//! | `pager::STATE` | reset | of a fork that held it; else the child's pager starts and says so |
+//! | `pager::STATE` | reset | idle again, or no pager; else the child's starts and says so |
 //! | `pager::PID` | reset | the process is another |
 //! | `pager::PAGER` | kept | the child goes on with its copy of the engine |
 //! | `pager::IDLE_GROUP` | kept | a child is of its parent's group |
@@ -113,6 +113,9 @@ pub(crate) fn reset_in_child() -> Option<&'static Pager> {
     let pager = pager::inherited()?;
     // Before anything of the pager's is locked or read.
     if !fork::unlock_inherited(pager) {
+        // Forked by a vfork child, in which the pager was not active either. The parent's has
+        // mapped all that was out.
+        pager::lose();
         return None;
     }
     reset_pager_in_child(pager);

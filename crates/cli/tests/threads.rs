@@ -111,6 +111,17 @@ fn no_thread_holds_more_than_the_program() {
     let _ = std::fs::remove_file(program);
 }
 
+/// Its pager is neither the parent's, which is another process's, nor one of its own.
+#[test]
+fn a_child_of_a_vfork_child_waits_for_no_pager() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("vforked");
+    is_as_unmanaged(&program, &[], &["--memory-max", "128M", "--quiet", "--allow-unmanaged"]);
+    let _ = std::fs::remove_file(program);
+}
+
 /// What the pager has reserved is none of the program's data.
 #[test]
 fn a_limit_of_data_is_as_without_a_pager() {
