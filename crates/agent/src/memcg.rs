@@ -11,7 +11,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
-use uzswap_ctl::{Field, Group, LAUNCHER, Limit, Notice, Statistic, Tunable};
+use uzswap_ctl::{Field, Group, Limit, Notice, Statistic, Tunable};
 use uzswap_mm::machine::Machine;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::time::now_ns;
@@ -20,6 +20,7 @@ use uzswap_sys::{remains, robust};
 use crate::pager::Pager;
 
 pub(crate) mod deferral;
+mod oom;
 
 /// What a process is charged: bytes of memory, pages of the pool, slots of the device.
 const CHARGES: [Field; 5] = [
@@ -32,14 +33,6 @@ const CHARGES: [Field; 5] = [
 
 /// Who waits for room says so more often than this.
 const LACK_NS: u64 = 1_000_000_000;
-
-/// A census that has looked since is not asked whether it is there.
-const CENSUS_NS: u64 = 2_000_000_000;
-
-/// Pools that have taken so much of the limit, while less than one part in so many is resident,
-/// choke the group.
-const CHOKED_POOL: (u64, u64) = (3, 4);
-const CHOKED_SHARE: u64 = 12;
 
 /// How long a process whose pager is gone is expected to give back its memory.
 const LINGERS_NS: u64 = 10_000_000_000;
@@ -517,45 +510,5 @@ impl Memcg {
         }
         let surplus = u128::from(all.saturating_sub(self.group.pool_accept_bytes() / page));
         (surplus * u128::from(ours) / u128::from(all)) as u64
-    }
-
-    /// Nothing is left to reclaim, and a fault waits. The launcher's census knows all who belong to
-    /// the group, and chooses who is killed for it; the fault is tried again. Where there is no
-    /// census this process dies, as the OOM killer would have it.
-    pub(crate) fn run_out(&self, pager: &Pager) {
-        if self.has_census(pager) {
-            self.group.tell(Notice::OomAsked, now_ns());
-            return;
-        }
-        self.group.note(Statistic::OomUsage, self.current(pager));
-        self.group.note(Statistic::OomPid, uzswap_sys::thread::pid() as u64);
-        pager.mm.stat().add(uzswap_mm::vmstat::Item::OomKill, 1);
-        uzswap_sys::thread::kill_self()
-    }
-
-    /// Whether pools have taken so much of the limit that next to nothing is left to work with, and
-    /// nothing of them can be written to a device: what leaves then comes back at once, for ever.
-    pub(crate) fn is_choked(&self) -> bool {
-        let max = self.group.memory_max();
-        let resident = self.group.sum(Field::Resident) + self.group.sum(Field::Staged);
-        let is_full =
-            self.group.sum(Field::Pool) >= max / CHOKED_POOL.1 * CHOKED_POOL.0 && resident < max / CHOKED_SHARE;
-        let slots_left = self.group.get(Limit::SwapMax) / PAGE_SIZE as u64 > self.group.sum(Field::SwapCharge);
-        let writes = self.group.is_on(Tunable::Swap) && self.group.is_on(Limit::ZswapWriteback) && slots_left;
-        is_full && !writes
-    }
-
-    /// What a census counted that has ended is nobody's.
-    pub(crate) fn expire_census(&self, pager: &Pager) {
-        if !self.has_census(pager) {
-            self.group.tell(Notice::Census, 0);
-        }
-    }
-
-    /// Whether there is a launcher, or its keeper. On a loaded machine it may get no core for
-    /// seconds; only its lease tells that it is gone.
-    fn has_census(&self, pager: &Pager) -> bool {
-        let is_late = now_ns().saturating_sub(self.group.get(Notice::CensusAt)) >= CENSUS_NS;
-        !is_late || pager.fds().leases.is_held(LAUNCHER)
     }
 }

@@ -8,8 +8,8 @@
 //! lives --killed by the rule--> victim: counts until it is gone, whatever it has
 //!       --ends by itself, or killed by others--> ending: counts while it has a share of the limit
 //! gone, and charged --> left: its charge counts until a survivor has returned it
-//! gone, and returned --> who lacked memory tries again; it was not enough for whoever asks PATIENCE
-//!                        later
+//! gone, and returned --> who lacked memory tries again;
+//!                        it was not enough for whoever asks PATIENCE later
 //! ```
 //! Waiting exceeds no limit: who lacks memory waits as well. Members without pagers do not wait. If
 //! they have more beyond the limit than returns, the next is killed at once.

@@ -3,9 +3,9 @@
 //! Three questions are asked, each of one snapshot ([`View`]) and the facts of the case:
 //!
 //! ```text
-//! a stored page is faulted   Policy::bring   which pages come with it, and how          (bring)
-//! a page was loaded          Policy::admit   where it is put, and whether its block stays (admission)
-//! a round of reclaim begins  Policy::round   what comes before resident pages are taken  (round)
+//! a stored page is faulted   Policy::bring   which pages come with it, and how
+//! a page was loaded          Policy::admit   where it is put, and whether its block stays
+//! a round of reclaim begins  Policy::round   what comes before resident pages are taken
 //! ```
 //! Whoever acts on an answer says what came of it ([`Policy::note`]).
 

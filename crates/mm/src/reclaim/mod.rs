@@ -2,6 +2,7 @@
 
 mod copy_out;
 mod give_way;
+mod round;
 mod shrink_zswap;
 mod spent;
 pub(crate) mod swap_out;

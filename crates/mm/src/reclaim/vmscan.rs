@@ -1,7 +1,6 @@
 //! Reclaim: choose folios, take them out of the mapping, store those that stay cold.
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
 
@@ -12,7 +11,6 @@ use crate::pages::range_set::RangeSet;
 use crate::pages::resident::Lru;
 use crate::pages::staging::StagedRun;
 use crate::pages::swap_table::entry::Slot;
-use crate::policy::round::{Plan, RoundFacts};
 use crate::reclaim::spent::Spent;
 use crate::vmstat::Item;
 use crate::worker::Worker;
@@ -105,33 +103,6 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         scan
     }
 
-    /// What a round does before it takes resident pages, as the [policy](Policy::round) says.
-    /// False: that was the round.
-    fn open_round(&self, worker: &mut Worker<M>, effort: Effort, bypasses: bool, scan: &mut Scan) -> bool {
-        let is_background = effort == Effort::Background;
-        let plan = self.with_for_reclaim(|inner| match is_background.then(|| inner.worth_compacting()) {
-            Some(Some(worthwhile)) => Err(worthwhile),
-            _ => Ok(inner.plan(is_background, bypasses)),
-        });
-        let mut plan = plan.unwrap_or_else(|worthwhile| {
-            self.compact(worthwhile);
-            self.with(|inner| inner.plan(is_background, bypasses))
-        });
-        if let Plan::Drain(entries) = plan {
-            self.stat.add(Item::PoolLimitHit, 1);
-            self.with(|inner| inner.drop_cached(entries.into()));
-            scan.reclaimed += self.writeback(worker, entries);
-            plan = self.with(|inner| inner.plan(is_background, bypasses));
-        }
-        match plan {
-            // Full still.
-            Plan::Drain(_) => return false,
-            Plan::SendOn(entries) => scan.reclaimed += self.send_on(worker, entries),
-            Plan::Isolate => {}
-        }
-        !is_background || scan.reclaimed == 0
-    }
-
     /// Store the run that has been staged longest, if more frames are staged than wait for a second
     /// chance and zswap takes any. Returns how many pages were stored.
     pub fn store_staged(&self, worker: &mut Worker<M>) -> u64 {
@@ -209,11 +180,6 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn forget_unmovable(&self) {
         self.with(|inner| inner.flight.unmovable = RangeSet::default());
     }
-
-    /// Whether the pool takes nothing now.
-    fn is_pool_full(&self) -> bool {
-        self.with(|inner| inner.is_pool_full())
-    }
 }
 
 /// The runs that isolated pages are packed into: the one that takes more, and those that are full.
@@ -271,12 +237,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.policy.staged_target(most, workable)
     }
 
-    /// The pages that a compaction must free, if it is due.
-    fn worth_compacting(&self) -> Option<u64> {
-        let words = || self.pages.managed.iter().map(PageRange::pages).sum();
-        self.policy.worth_compacting(&self.view(), words)
-    }
-
     /// `run` and the old resident pages beside it in the windows of one batch that it begins and
     /// ends in.
     fn with_old_neighbours(&self, run: PageRange) -> PageRange {
@@ -308,29 +268,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    /// What a round begins with.
-    fn plan(&self, is_background: bool, bypasses: bool) -> Plan {
-        let round = RoundFacts {
-            is_background,
-            bypasses,
-            is_full: !bypasses && self.is_pool_full(),
-            balances: self.mm.balances.load(Ordering::Relaxed),
-        };
-        self.policy.round(round, &self.view())
-    }
-
-    /// Whether the pool takes nothing now. With a device to drain it to, it is full from its limit
-    /// down to the threshold; without one it drains only by loads, and waiting for those could be
-    /// for ever.
-    fn is_pool_full(&self) -> bool {
-        let (mm, pages) = (self.mm, self.pages.pool.pages());
-        let was_full = self.drains() && mm.pool_reached_full.load(Ordering::Relaxed);
-        let is_full = pages >= mm.pool_limit.load(Ordering::Relaxed)
-            || was_full && pages > mm.pool_accept.load(Ordering::Relaxed);
-        mm.pool_reached_full.store(is_full, Ordering::Relaxed);
-        is_full
-    }
-
     /// Isolate from the oldest entries, at most `budget` of them (`None`: as many as there are),
     /// for `hold.ns`. Whether there is more to isolate after
     /// that: fewer than `want` pages were, and more can be.
