@@ -8,6 +8,9 @@ pub const ENV_GROUP: &str = "UZSWAP_GROUP";
 /// the group file cannot be read.
 pub const ENV_ALLOW_UNMANAGED: &str = "UZSWAP_ALLOW_UNMANAGED";
 
+/// Set: the file, made by whoever records ([`record`](crate::record)), that agents append to.
+pub const ENV_RECORD: &str = "UZSWAP_RECORD";
+
 /// Where the launcher of the group of this file (a path) keeps descriptors for its processes
 /// (`uzswap_sys::keep`).
 pub fn keeper_path(group: &[u8]) -> Vec<u8> {

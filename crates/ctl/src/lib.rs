@@ -11,6 +11,7 @@
 //! | `fail_kind` | failures that tests can ask for                                                |
 //! | `defaults`  | what holds where nobody asks for something else                                |
 //! | `env`       | how processes find the file                                                    |
+//! | `record`    | another file: what agents say of a program that is recorded                    |
 //!
 //! Who is told what: the launcher writes limits and tunables, agents read them and write what they
 //! are charged. No lock is shared, so nobody waits for anybody here.
@@ -28,9 +29,10 @@ mod group;
 mod inner;
 mod key;
 mod layout;
+pub mod record;
 mod relatives;
 
-pub use env::{ENV_ALLOW_UNMANAGED, ENV_GROUP, keeper_path};
+pub use env::{ENV_ALLOW_UNMANAGED, ENV_GROUP, ENV_RECORD, keeper_path};
 pub use fail_kind::FailKind;
 pub use field::Field;
 pub use group::Group;
