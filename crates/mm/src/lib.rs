@@ -90,6 +90,7 @@ pub use swapin::fault::Fault;
 pub use upkeep::dictionary::DictionaryTraining;
 pub use upkeep::recompress::Idle;
 pub use worker::Worker;
+pub use worker::measure::Measure;
 pub use zpool::Arena;
 
 pub(crate) use mm::{Held, Inner};

@@ -101,6 +101,17 @@ impl Unwritten {
     }
 }
 
+/// A page that was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredPage {
+    /// Which.
+    pub page: Vpn,
+    /// The staging slot where its frame is.
+    pub slot: u32,
+    /// Bytes of its block; 0: it is one word over and over; those of a page: it is as it was.
+    pub bytes: u32,
+}
+
 /// Pages of a scatter list.
 pub const SCATTER_MAX: usize = 64;
 
@@ -184,6 +195,12 @@ pub trait Machine {
     /// Give the frames in these slots (runs of first slot and pages, in order; none is empty) back
     /// to the system.
     fn drop_staged(&self, runs: &[(u32, u32)]);
+
+    /// For whoever records what becomes of pages: these were stored, and their frames are in their
+    /// slots still. Under the engine's lock.
+    fn note_stored(&self, stored: impl Iterator<Item = StoredPage>) {
+        drop(stored);
+    }
 
     /// Memory for the swap table.
     fn table_memory(&self) -> TableMemory;

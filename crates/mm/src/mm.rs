@@ -8,7 +8,8 @@ use lock_api::{Mutex, RawMutex};
 use crate::config::{Config, SwapOut};
 use crate::flight::Flight;
 use crate::machine::Machine;
-use crate::page::PAGE_SIZE;
+use crate::page::{PAGE_SIZE, Vpn};
+use crate::pages::swap_table::entry::Slot;
 use crate::pages::{Pages, swap_slots};
 use crate::policy::Policy;
 use crate::policy::portions::{Current, Portions};
@@ -226,6 +227,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// What pages are stored as, and how many pools there are.
     pub fn pool(&self) -> (PoolKind, usize) {
         self.with(|inner| (inner.pages.pool.current(), inner.pages.pool.count()))
+    }
+
+    /// Where the contents of a page are now.
+    pub fn slot(&self, page: Vpn) -> Slot {
+        self.with(|inner| inner.pages.table.lookup(page))
     }
 
     /// The machine.

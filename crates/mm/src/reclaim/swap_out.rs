@@ -95,7 +95,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 .machine
                 .write_swap(write.first, worker.io().bytes_mut(bytes))
                 .is_ok();
-        let written = self.with_for_reclaim(|inner| inner.publish_swapped(write, is_written));
+        let written = self.with_for_reclaim(|inner| {
+            let written = inner.publish_swapped(write, is_written);
+            let staged = write.staged.iter().filter(|_| is_written);
+            self.machine
+                .note_stored(staged.filter_map(|slot| inner.stored_page(*slot)));
+            written
+        });
         self.stat.add(Item::RejectReclaimFail, u64::from(!is_written));
         self.stat.add(Item::PswpOut, written);
         self.stat.add(Item::SwapWriteBytes, bytes as u64);

@@ -19,7 +19,7 @@
 
 use lock_api::RawMutex;
 
-use crate::machine::Machine;
+use crate::machine::{Machine, StoredPage};
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::block::Kept;
 use crate::pages::resident::Lru;
@@ -252,6 +252,19 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
     }
 
+    /// The page in a slot that was ours to publish, if it is stored: not one that was wanted
+    /// meanwhile.
+    pub(crate) fn stored_page(&self, slot: u32) -> Option<StoredPage> {
+        let page = self.pages.staging.owner(slot);
+        let bytes = match self.pages.table.lookup(page) {
+            Slot::Zswap(entry) => entry.len,
+            Slot::Filled { .. } => 0,
+            Slot::Swap(_) => PAGE_SIZE as u32,
+            Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => return None,
+        };
+        Some(StoredPage { page, slot, bytes })
+    }
+
     /// The page in a slot that we have marked, if it is marked still.
     pub(crate) fn marked(&self, slot: u32) -> Option<Vpn> {
         let vpn = self.pages.staging.owner(slot);
@@ -341,6 +354,14 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             self.pages.publish(vpn, word);
             stored.pages += 1;
         }
+        let ours = together.slots().zip(&worker.outcomes).filter(|(_, outcome)| {
+            matches!(
+                outcome,
+                Outcome::Stored { .. } | Outcome::Unwritten | Outcome::Filled(_)
+            )
+        });
+        mm.machine
+            .note_stored(ours.filter_map(|(slot, _)| self.stored_page(slot)));
         self.policy.note(Event::Stored(stored.pages));
         mm.stat.add(Item::ZswpOut, blocks);
         mm.stat.add(Item::SwpOutClean, unwritten);

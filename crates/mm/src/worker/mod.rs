@@ -17,6 +17,7 @@ use crate::zpool::{Block, PoolKind};
 
 pub(crate) mod lane;
 mod load;
+pub(crate) mod measure;
 
 use load::{Load, PIECES_MAX, Piece};
 
@@ -157,7 +158,8 @@ impl<M: Machine> Worker<M> {
         }
     }
 
-    pub(crate) fn server(&self) -> usize {
+    /// Which of the threads that serve faults it belongs to.
+    pub fn server(&self) -> usize {
         self.server
     }
 
