@@ -25,6 +25,7 @@ use crate::io_poll::IO_POLL;
 use crate::machine::AgentMachine;
 use crate::mailbox::mail;
 use crate::pager::{self, Pager};
+use crate::record::Touch;
 use crate::servers::{INBOX, Servers};
 use crate::spin::Spin;
 use crate::vma;
@@ -45,6 +46,8 @@ pub(crate) struct Waiting {
     addr: usize,
     /// The page is there, and the thread waits to write to it.
     is_protected: bool,
+    /// It wants to write to it.
+    is_write: bool,
 }
 
 /// The fault thread.
@@ -197,6 +200,7 @@ fn read_events(
                 Event::Fault {
                     addr,
                     is_protected,
+                    is_write,
                     thread,
                 } => {
                     note_fault(thread);
@@ -204,7 +208,11 @@ fn read_events(
                         pager.memcg.note_fault();
                     }
                     let addr = addr & !(PAGE_SIZE - 1);
-                    inbox.push(Waiting { addr, is_protected });
+                    inbox.push(Waiting {
+                        addr,
+                        is_protected,
+                        is_write,
+                    });
                 }
                 Event::Fork(child) => {
                     changes.mark_fork();
@@ -250,7 +258,11 @@ pub(crate) fn change(event: &Event) -> Option<Change> {
 
 /// Serve one fault. False: not now.
 pub(crate) fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, waiting: Waiting, stall: &mut Stall) -> bool {
-    let Waiting { addr, is_protected } = waiting;
+    let Waiting {
+        addr,
+        is_protected,
+        is_write,
+    } = waiting;
     if is_protected && !pager.mm.machine().copies() {
         return serve_write(pager, worker, addr);
     }
@@ -260,8 +272,13 @@ pub(crate) fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, waiting: W
     if !make_room(pager, worker, addr, stall) {
         return false;
     }
-    match pager.mm.fault(worker, Vpn::of_addr(addr)) {
+    let (page, recorder) = (Vpn::of_addr(addr), &pager.fds().recorder);
+    let touch = recorder
+        .as_ref()
+        .and_then(|recorder| recorder.touch(pager, worker.server(), page, is_write));
+    match pager.mm.fault(worker, page) {
         Fault::Served => {
+            touch.into_iter().for_each(Touch::note);
             if pager.memcg.headroom(pager) == 0 {
                 pager.mail.post(mail::RECLAIM);
             }
@@ -279,9 +296,14 @@ fn serve_write(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize) ->
     if is_gated && is_copied && !make_room_for_copy(pager, worker, addr) {
         return false;
     }
-    if pager.mm.write_fault(Vpn::of_addr(addr), is_gated) != Fault::Served {
+    let (page, recorder) = (Vpn::of_addr(addr), &pager.fds().recorder);
+    let touch = recorder
+        .as_ref()
+        .and_then(|recorder| recorder.write(pager, worker.server(), page));
+    if pager.mm.write_fault(page, is_gated) != Fault::Served {
         return false;
     }
+    touch.into_iter().for_each(Touch::note);
     match is_copied {
         true if is_gated => memcg.note_copied(),
         true => {}

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, MEMBERSHIP, Notice, WORDS};
+use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, ENV_RECORD, Group, MEMBERSHIP, Notice, WORDS};
 use uzswap_sys::libc::{Function, Headers, Image};
 use uzswap_sys::robust::list_head;
 use uzswap_sys::shared::SharedWords;
@@ -11,7 +11,7 @@ use uzswap_sys::thread::page_align;
 use uzswap_sys::{Errno, PAGE_SIZE, file, text};
 
 use crate::memcg::deferral;
-use crate::{fork, hook, identity, pager, robust, unmanaged};
+use crate::{fork, hook, identity, pager, record, robust, unmanaged};
 
 unsafe extern "C" {
     static __dso_handle: *mut c_void;
@@ -59,6 +59,10 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
     // SAFETY: as above.
     if unsafe { find_env(envp, ENV_ALLOW_UNMANAGED) }.is_some() {
         unmanaged::allow();
+    }
+    // SAFETY: as above.
+    if let Some(path) = unsafe { find_env(envp, ENV_RECORD) } {
+        record::note_path(path);
     }
     file::note_stderr();
     let group = match SharedWords::join(path, WORDS, MEMBERSHIP) {

@@ -99,7 +99,8 @@ const RECOMPRESS_SHARE: u64 = 12;
 const RECOMPRESS_AT_ONCE_NS: u64 = 2_000_000;
 
 /// Mail that a thread of the program waits for an answer to.
-const WAITED_FOR: u32 = mail::SCAN | mail::FREEZE | mail::JOIN | mail::LEAVE | mail::FOLLOW | mail::RELEASE;
+const WAITED_FOR: u32 =
+    mail::SCAN | mail::FREEZE | mail::JOIN | mail::LEAVE | mail::FOLLOW | mail::RELEASE | mail::RECORD;
 
 struct Kswapd {
     pager: &'static Pager,
@@ -251,6 +252,9 @@ impl Kswapd {
         let ticket = pager.ask_ticket();
         // Those that were posted before that: the bit comes first, then the ticket.
         let bits = bits | pager.mail.take(mail::LEAVE | mail::FOLLOW | mail::RELEASE);
+        if let Some(recorder) = &pager.fds().recorder {
+            recorder.flush();
+        }
         let now = time::now_ns();
         if bits & mail::FOLLOW != 0 || now - self.looked >= TICK_IDLE_NS {
             self.looked = now;

@@ -21,6 +21,7 @@
 //! | `spin`, `follow`, `vigil`, `cores` | how and where the fault thread waits for a fault |
 //! | `kswapd` | the reclaim thread: background reclaim, finding mappings, accounting |
 //! | `vma` | which mappings are ours to manage |
+//! | `record` | what a recorded trace is told |
 //! | `mapped` | what was mapped since the last look |
 //! | `robust` | which pages stay since robust mutexes are locked in them |
 //! | `memcg` | charging the group and enforcing its limit |
@@ -63,6 +64,7 @@ mod mapped;
 mod memcg;
 mod oldest;
 mod pager;
+mod record;
 mod resched;
 mod robust;
 mod seal;

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use lock_api::Mutex;
 use uzswap_ctl::FailKind;
-use uzswap_mm::machine::{Done, IoError, Machine, SCATTER_MAX, Stop, Unwritten};
+use uzswap_mm::machine::{Done, IoError, Machine, SCATTER_MAX, Stop, StoredPage, Unwritten};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::cell::Leaked;
@@ -34,6 +34,7 @@ use crate::arena::PoolArena;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::{self, InOrder};
 use crate::isolation::{self, CopyOut, Isolation, Protection};
+use crate::record::Recorder;
 use crate::robust::Taking;
 use crate::servers::HELPERS;
 use crate::swap_file::{SwapBuffer, SwapFile};
@@ -53,6 +54,7 @@ pub(crate) struct Fds {
     pub(crate) wake: WakeEvent,
     pub(crate) leases: Leases,
     pub(crate) swap: Option<SwapFile>,
+    pub(crate) recorder: Option<Recorder>,
     /// Swap files of the processes that we were forked from, by device number less one, each with
     /// the byte that our lease on it locks.
     pub(crate) inherited: Vec<(SwapFile, u64)>,
@@ -77,6 +79,7 @@ impl Fds {
             wake: WakeEvent::new().map_err(|e| ("eventfd", e))?,
             leases: Leases::open(group_path).map_err(|e| ("the group file", e))?,
             swap: None,
+            recorder: None,
             inherited: Vec::new(),
         })
     }
@@ -414,6 +417,12 @@ impl Machine for AgentMachine {
         // What lies between the runs is empty in the trash range.
         if self.trash.discard(offset, end - offset, Discard::DontNeed).is_err() {
             panic!("MADV_DONTNEED on the trash range");
+        }
+    }
+
+    fn note_stored(&self, stored: impl Iterator<Item = StoredPage>) {
+        if let Some(recorder) = &self.fds().recorder {
+            recorder.note_stored(self, stored);
         }
     }
 

@@ -18,6 +18,8 @@ pub(crate) mod mail {
     pub(crate) const FOLLOW: u32 = 64;
     /// The program has a userfaultfd of its own for a range: it gets that back.
     pub(crate) const RELEASE: u32 = 128;
+    /// The process is about to end: write what is recorded of it.
+    pub(crate) const RECORD: u32 = 256;
 }
 
 /// Bits of [`Pager::replies`](crate::pager::Pager), read by the thread whose turn it is to change

@@ -36,6 +36,7 @@ use crate::fork::Handover;
 use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
+use crate::record::Recorder;
 use crate::servers::{self, HELPERS, Seats};
 use crate::swap_file::SwapFile;
 use crate::unsharing::Unsharing;
@@ -318,6 +319,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let mut fds = Fds::open(path, group.is_on(Tunable::Copies))?;
     let slot = take_slot(&fds, group)?;
     fds.swap = SwapFile::of_group(group, path, swap_pages(group));
+    fds.recorder = Recorder::of_environment();
     let config = config(group, fds.swap.as_ref());
     let pool = (group.get(Limit::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
     let servers = servers::threads(group);
@@ -546,10 +548,12 @@ impl Pager {
     }
 
     /// This process is about to end. If others go on with its memory, all of it is mapped before
-    /// that. In a thread of the program.
+    /// that; what is recorded of it is written. In a thread of the program.
     pub(crate) fn leave(&self) {
         if thread::has_children() {
             self.ask(mail::LEAVE);
+        } else if self.fds().recorder.is_some() {
+            self.ask(mail::RECORD);
         }
     }
 

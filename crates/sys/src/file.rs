@@ -103,6 +103,37 @@ impl File {
         }
     }
 
+    /// Open the file `path`, which is there and is an ordinary one, to append to it.
+    ///
+    /// # Errors
+    /// What `open` answers: ENOENT, EACCES, ELOOP for a symbolic link; EINVAL: it is no ordinary
+    /// file.
+    pub fn open_to_append(path: &CStr) -> Result<Self> {
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let fd = fs::open(path, flags, Mode::empty())?;
+        match fs::FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
+            fs::FileType::RegularFile => Ok(Self(fd)),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// Append all of `bytes`, at once as long as there is room: nothing that another process
+    /// appends comes between.
+    ///
+    /// # Errors
+    /// ENOSPC, EIO, ...; part of the bytes may have been written then.
+    pub fn append(&self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            match io::write(&self.0, bytes) {
+                Ok(0) => return Err(Errno::IO),
+                Ok(n) => bytes = &bytes[n..],
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
     /// Hold a shared lock on byte `byte` for as long as this file is open: whoever made the file
     /// can tell.
     pub fn lock_shared(&self, byte: u64) -> bool {

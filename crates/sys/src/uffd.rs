@@ -89,11 +89,12 @@ impl Request {
 /// What a read of the descriptor tells. Addresses and lengths are bytes.
 #[derive(Debug)]
 pub enum Event {
-    /// `thread` (0 without [`FEATURE_THREAD_ID`]) waits for the page at `addr`, or, if that
-    /// `is_protected`, to write to it.
+    /// `thread` (0 without [`FEATURE_THREAD_ID`]) waits for the page at `addr`, which it wants to
+    /// write to if `is_write`; or, if that `is_protected`, it waits to write to it.
     Fault {
         addr: usize,
         is_protected: bool,
+        is_write: bool,
         thread: i32,
     },
     /// The process forked: the child's ranges belong to this descriptor.
@@ -476,6 +477,7 @@ fn decode(msg: &[u8; MESSAGE], protects: bool) -> Option<Event> {
         raw::UFFD_EVENT_PAGEFAULT => Some(Event::Fault {
             addr: word(1),
             is_protected: word(0) & raw::UFFD_PAGEFAULT_FLAG_WP as usize != 0,
+            is_write: word(0) & raw::UFFD_PAGEFAULT_FLAG_WRITE as usize != 0,
             thread: word(2) as u32 as i32,
         }),
         raw::UFFD_EVENT_FORK => Some(Event::Fork(Uffd {

@@ -14,6 +14,7 @@ use uzswap_sys::thread;
 use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
 use crate::machine::Fds;
 use crate::pager::{self, Pager};
+use crate::record::Recorder;
 use crate::swap_file::SwapFile;
 use crate::{statics, unmanaged, vma};
 
@@ -112,6 +113,7 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     fds.inherited = inherit_files(pager)?;
     // As many as the parent's: the engine goes on with what it was made for.
     fds.swap = SwapFile::of_group(group, pager.group_path, pager.mm.config().swap_pages);
+    fds.recorder = Recorder::of_environment();
     let slot = pager::take_slot(&fds, group)?;
     // Before our parent goes on, which then looks at what we share.
     pager.memcg.charge_to_parent(slot);
