@@ -128,6 +128,8 @@ pub(crate) struct Policy {
     /// Print the constants that the engine decides by, and measure nothing
     #[arg(long)]
     pub(crate) tunables: bool,
+    #[command(flatten)]
+    pub(crate) recording: crate::policy::record::Options,
 }
 
 #[derive(Args)]

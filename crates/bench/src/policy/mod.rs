@@ -8,6 +8,7 @@
 mod baseline;
 mod engine;
 mod generate;
+pub(crate) mod record;
 mod s3_fifo;
 mod trace;
 
@@ -18,6 +19,7 @@ use crate::options::Policy as Options;
 use crate::table::{Table, grouped};
 use baseline::BASELINES;
 use engine::{CAPACITY_MIN, Layout, Outcome, Space};
+use record::Summary;
 use trace::Trace;
 
 /// What one share of a trace's pages in memory came to.
@@ -36,7 +38,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         print!("{}", table_of(tunables));
         return Ok(());
     }
-    let traces = traces(options)?;
+    if let Some(file) = &options.recording.record {
+        return record::make(&options.recording, file);
+    }
+    let (traces, summaries) = traces(options)?;
     let mut table = Table::default();
     table.rule();
     table.row(heading());
@@ -51,6 +56,15 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     for trace in &traces {
         let (pages, touches) = (grouped(trace.pages() as u64), grouped(trace.touches().len() as u64));
         println!("{}: {pages} pages, {touches} touches", trace.name);
+    }
+    for (trace, summary) in traces.iter().zip(&summaries) {
+        if let Some(summary) = summary {
+            print!("\n{}, {summary}", trace.name);
+            let blind = |percent: &&u32| summary.is_blind_at(capacity(trace, **percent));
+            for percent in options.percent.iter().filter(blind) {
+                println!("{percent} % is less than it was recorded with: touches of what was resident are missing");
+            }
+        }
     }
     Ok(())
 }
@@ -78,15 +92,16 @@ fn table_of(tunables: &Tunables) -> Table {
     table
 }
 
-fn traces(options: &Options) -> Result<Vec<Trace>, Failure> {
-    let traces = match &options.trace[..] {
-        [] => generate::all(options),
+/// And what was recorded besides, of those that are files of `--record`.
+fn traces(options: &Options) -> Result<(Vec<Trace>, Vec<Option<Summary>>), Failure> {
+    let traces: Vec<_> = match &options.trace[..] {
+        [] => generate::all(options).into_iter().map(|trace| (trace, None)).collect(),
         paths => paths.iter().map(|path| Trace::read(path)).collect::<Result<_, _>>()?,
     };
-    for trace in &traces {
+    for (trace, _) in &traces {
         check(trace, &options.percent)?;
     }
-    Ok(traces)
+    Ok(traces.into_iter().unzip())
 }
 
 /// Whether the engine can work with so little memory.
@@ -164,8 +179,9 @@ mod test {
             seed: 1,
             set: Vec::new(),
             tunables: false,
+            recording: record::Options::none(),
         };
-        for trace in traces(&options).unwrap() {
+        for trace in traces(&options).unwrap().0 {
             for row in measure(&trace, &options.percent, &Tunables::DEFAULT) {
                 let [optimum, rest @ ..] = row.baselines;
                 let engines = [row.engine.misses, row.apart.misses];

@@ -1,9 +1,13 @@
 //! Which page is touched when: what a policy is given.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::io::BufRead;
 use std::path::Path;
 
+use uzswap_ctl::record::is_recorded;
+
+use super::record::{self, Summary};
 use crate::Failure;
 
 /// Most pages of a trace: the engine and its machine keep 8 KiB for each.
@@ -45,13 +49,21 @@ impl Trace {
         self.touches.push(index);
     }
 
-    /// A recorded one: a number a line, hexadecimal if it begins with `0x`, else decimal. Empty
-    /// lines are passed over.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let failure = |line: String| Failure::new(format!("--trace {}: {line}", path.display()));
-        let file = std::fs::File::open(path).map_err(|e| failure(e.to_string()))?;
+    /// One from a file: what `--record` has made, or a number a line, hexadecimal if it begins with
+    /// `0x`, else decimal. Empty lines are passed over.
+    pub(crate) fn read(path: &Path) -> Result<(Self, Option<Summary>), Failure> {
+        let failure = |why: &dyn Display| Failure::new(format!("--trace {}: {why}", path.display()));
+        let bytes = std::fs::read(path).map_err(|e| failure(&e))?;
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
-        Self::parse(name, std::io::BufReader::new(file)).map_err(failure)
+        if !is_recorded(&bytes) {
+            let trace = Self::parse(name, &bytes[..]).map_err(|line| failure(&line))?;
+            return Ok((trace, None));
+        }
+        let (trace, summary) = record::parse(name, &bytes).map_err(|damage| failure(&damage))?;
+        match trace.pages() > PAGES_MAX {
+            true => Err(failure(&format!("more than {PAGES_MAX} pages are touched"))),
+            false => Ok((trace, Some(summary))),
+        }
     }
 
     fn parse(name: impl Into<String>, lines: impl BufRead) -> Result<Self, String> {
