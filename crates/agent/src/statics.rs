@@ -49,6 +49,7 @@
 //! | `pager::IS_STOPPED_BY_PROGRAM` | kept | the program's image is inherited |
 //! | `pager::FAILURE` | replaced | written before anybody may read it |
 //! | `pager::NEVER` | kept | always 0 |
+//! | `record::PATH` | kept | the environment is inherited; the child opens a file of its own |
 //! | `resched::NOT_BEFORE` | kept | a hint, in a time that both have |
 //! | `robust::IS_ON` | kept | the mutexes are inherited |
 //! | `robust::IS_FORKED` | reset | set |
