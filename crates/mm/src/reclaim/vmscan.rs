@@ -268,9 +268,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    /// Isolate from the oldest entries, at most `budget` of them (`None`: as many as there are),
-    /// for `hold.ns`. Whether there is more to isolate after
-    /// that: fewer than `want` pages were, and more can be.
+    /// Isolate from the oldest entries, at most `budget` of them (`None`: not reckoned yet), for
+    /// `hold.ns`. Whether there is more to isolate after that: fewer than `want` pages were, and
+    /// more can be.
     fn isolate(&mut self, batch: &mut Batch, budget: &mut Option<usize>, want: u32, scan: &mut Scan) -> bool {
         let (mm, scans) = (self.mm, &self.policy.tunables.scan);
         let most = want as usize * scans.looks_per_page + scans.looks_more;
