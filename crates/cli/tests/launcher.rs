@@ -63,8 +63,7 @@ fn peak(output: &Output) -> u64 {
 }
 
 const DATA: &str = "64";
-/// What has [`DATA`] under 24M: mapped files count too, and what a loaded machine lets through for
-/// moments.
+/// What has [`DATA`] under 24M, with what a loaded machine lets through for moments.
 const PEAK_MAX: u64 = 52 << 20;
 
 #[test]
