@@ -115,6 +115,8 @@ pub struct SimMachine {
     /// How often whoever waits for a page was woken.
     woken: RefCell<BTreeMap<Vpn, u64>>,
     clock: Cell<u64>,
+    /// What a look at it takes beside the least.
+    look_ns: Cell<u64>,
 }
 
 /// Stands for the cipher, there and back.
@@ -480,7 +482,7 @@ impl Machine for SimMachine {
     }
 
     fn now_ns(&self) -> u64 {
-        self.clock.set(self.clock.get() + 100);
+        self.clock.set(self.clock.get() + 100 + self.look_ns.get());
         self.ledger.note(Call::Now, []);
         self.clock.get()
     }
