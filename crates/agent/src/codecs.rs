@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use uzswap_acomp::{Algorithm, Codec};
 use uzswap_mm::Worker;
-use uzswap_mm::machine::Machine;
+use uzswap_mm::machine::Threads;
 use uzswap_mm::zpool::PoolKind;
 
 use crate::machine::{AgentMachine, CREW};

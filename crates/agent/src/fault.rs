@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 
 pub(crate) use rounds::Stall;
 use uzswap_ctl::Tunable;
-use uzswap_mm::machine::Machine;
+use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};

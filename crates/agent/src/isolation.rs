@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use uzswap_mm::machine::{Done, Machine, Stop, Unwritten};
+use uzswap_mm::machine::{Done, Frames, Mapper, Stop, Unwritten};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_sys::Errno;
 use uzswap_sys::mapping::{Discard, drop_pages, merges, own, unshare};

@@ -14,7 +14,7 @@ use lock_api::MutexGuard;
 use uzswap_acomp::Algorithm;
 use uzswap_ctl::defaults::SWAP_CLUSTER_MAX;
 use uzswap_ctl::{FailKind, Field, Limit, Statistic, Tunable};
-use uzswap_mm::machine::Machine;
+use uzswap_mm::machine::{Mapper, Threads};
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::PoolKind;

@@ -11,12 +11,14 @@
 //! Giving frames up must not raise events of our own, so they are first moved on to a *trash*
 //! range, registered with the other userfaultfd, and dropped there.
 
+mod device;
+
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 
 use lock_api::Mutex;
 use uzswap_ctl::FailKind;
-use uzswap_mm::machine::{Done, IoError, Machine, SCATTER_MAX, Stop, StoredPage, Unwritten};
+use uzswap_mm::machine::{Clock, Done, Frames, Mapper, Memory, SCATTER_MAX, Stop, StoredPage, Threads, Unwritten};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::cell::Leaked;
@@ -35,11 +37,11 @@ use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::hook::{self, InOrder};
 use crate::isolation::{self, CopyOut, Isolation, Protection};
 use crate::record::Recorder;
+use crate::resched;
 use crate::robust::Taking;
 use crate::servers::HELPERS;
-use crate::swap_file::{SwapBuffer, SwapFile};
+use crate::swap_file::SwapFile;
 use crate::vigil::VIGIL;
-use crate::{pager, resched};
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
 pub(crate) struct Fds {
@@ -288,9 +290,7 @@ impl AgentMachine {
     }
 }
 
-impl Machine for AgentMachine {
-    type Arena = PoolArena;
-    type Io = SwapBuffer;
+impl Mapper for AgentMachine {
     /// The thread's turn to change mappings, if it takes one.
     type Isolation = Option<InOrder>;
 
@@ -396,6 +396,17 @@ impl Machine for AgentMachine {
         }
     }
 
+    fn is_mapped(&self, page: Vpn) -> bool {
+        let next = self.fds().proc.vma_at_or_after(page.addr()).ok().flatten();
+        next.is_some_and(|vma| vma.start <= page.addr())
+    }
+
+    fn keeps_mapping(&self, from: PageRange) -> bool {
+        hook::is_keeping(from.start.addr())
+    }
+}
+
+impl Frames for AgentMachine {
     fn with_staged<T>(&self, slots: &[u32], f: impl FnOnce(&[&[u8]]) -> T) -> T {
         let mut pages = [[].as_slice(); SCATTER_MAX];
         for (page, slot) in pages.iter_mut().zip(slots) {
@@ -425,6 +436,10 @@ impl Machine for AgentMachine {
             recorder.note_stored(self, stored);
         }
     }
+}
+
+impl Memory for AgentMachine {
+    type Arena = PoolArena;
 
     fn table_memory(&self) -> TableMemory {
         let sizes = (0..8).map(|i| self.table_bytes >> i);
@@ -443,55 +458,9 @@ impl Machine for AgentMachine {
         }
         PoolArena::reserve(self.pool_bytes).ok()
     }
+}
 
-    fn io_buffer(&self, pages: usize) -> SwapBuffer {
-        match AlignedBuf::new(pages) {
-            Ok(buffer) => SwapBuffer::new(buffer),
-            Err(errno) => panic!("no address space for an I/O buffer: {errno}"),
-        }
-    }
-
-    fn write_swap(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
-        let swap = self.fds().swap.as_ref().ok_or(IoError::NoSpace)?;
-        match self.fail.write(swap, slot, bytes) {
-            Some(error) => Err(error),
-            None => swap.write(slot, bytes),
-        }
-    }
-
-    fn read_swap(&self, device: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
-        self.settle_errand();
-        self.swap_file(device)
-            .filter(|_| !self.fail.read_fails(slot, (bytes.len() / PAGE_SIZE) as u32))
-            .ok_or(IoError::Failed)?
-            .read(slot, bytes)?;
-        self.fail.tear(bytes);
-        Ok(())
-    }
-
-    fn open_swap(&self, device: u8, slot: u32, page: &mut [u8]) -> bool {
-        self.swap_file(device).is_some_and(|swap| swap.open(slot, page))
-    }
-
-    fn is_mapped(&self, page: Vpn) -> bool {
-        let next = self.fds().proc.vma_at_or_after(page.addr()).ok().flatten();
-        next.is_some_and(|vma| vma.start <= page.addr())
-    }
-
-    fn keeps_mapping(&self, from: PageRange) -> bool {
-        hook::is_keeping(from.start.addr())
-    }
-
-    fn charge_swap(&self, in_use: u64, want: u64) -> u64 {
-        pager::inherited().map_or(0, |pager| pager.memcg.charge_swap(in_use, want))
-    }
-
-    fn discard_swap(&self, slot: u32, slots: u32) {
-        if let Some(swap) = &self.fds().swap {
-            swap.discard(slot, slots);
-        }
-    }
-
+impl Threads for AgentMachine {
     fn lanes(&self) -> usize {
         self.lanes
     }
@@ -508,12 +477,14 @@ impl Machine for AgentMachine {
         HELPERS.spread(pieces, |piece| work(piece, self));
     }
 
-    fn now_ns(&self) -> u64 {
-        uzswap_sys::time::now_ns()
-    }
-
     fn cond_resched(&self, faults_wait: impl Fn() -> bool) {
         let has_faults = || wait_readable(&[self.fds().managed.as_fd()], Some(0));
         resched::cond_resched(has_faults, faults_wait);
+    }
+}
+
+impl Clock for AgentMachine {
+    fn now_ns(&self) -> u64 {
+        uzswap_sys::time::now_ns()
     }
 }

@@ -12,7 +12,7 @@
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
 use uzswap_ctl::{Field, Group, Limit, Notice};
-use uzswap_mm::machine::Machine;
+use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::time::now_ns;
 use uzswap_sys::{remains, robust};

@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering
 
 use lock_api::Mutex;
 use uzswap_ctl::{Field, Group, Limit, Notice, PROCESSES, Tunable};
-use uzswap_mm::machine::Machine;
+use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::{Effort, Mm, PinId, Scan, Worker};
 use uzswap_sys::Errno;

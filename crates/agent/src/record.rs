@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use lock_api::{Mutex, MutexGuard};
 use uzswap_acomp::Algorithm;
 use uzswap_ctl::record::{HEADER_BYTES, Header, Place, RECORD_BYTES, Record, What};
-use uzswap_mm::machine::{Machine, StoredPage};
+use uzswap_mm::machine::{Frames, StoredPage};
 use uzswap_mm::page::Vpn;
 use uzswap_mm::swap_table::entry::Slot;
 use uzswap_mm::{Measure, SERVERS_MAX};

@@ -1,7 +1,9 @@
-//! What the engine needs from the machine. The agent implements it with userfaultfd and files,
-//! [`crate::sim`] with vectors. Nothing here blocks on the engine's lock, so any of it may be
-//! called while the lock is held. The file operations may take milliseconds: only a frozen engine,
-//! or one that gives all memory back, calls them with it.
+//! What the engine needs from the machine, as the sum of six parts: the program's mapping
+//! ([`Mapper`]), [`Frames`] in staging slots, a [`Device`], [`Memory`] of its own, [`Threads`] and
+//! a [`Clock`]. The agent implements them with userfaultfd and files, [`crate::sim`] with vectors.
+//! Nothing here blocks on the engine's lock, so any of it may be called while the lock is held. The
+//! file operations may take milliseconds: only a frozen engine, or one that gives all memory back,
+//! calls them with it.
 
 use alloc::vec::Vec;
 
@@ -69,7 +71,7 @@ pub trait IoBuffer {
     fn bytes_mut(&mut self, len: usize) -> &mut [u8];
 }
 
-/// Pages that nobody has written to since they were [mapped](Machine::copy_in_protected), as runs:
+/// Pages that nobody has written to since they were [mapped](Mapper::copy_in_protected), as runs:
 /// those that a machine has found.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwritten {
@@ -115,18 +117,10 @@ pub struct StoredPage {
 /// Pages of a scatter list.
 pub const SCATTER_MAX: usize = 64;
 
-/// The machine under the engine.
-pub trait Machine {
-    /// Memory of the compressed pool.
-    type Arena: Arena;
-    /// Buffers for the swap device.
-    type Io: IoBuffer;
+/// The program's mapping: pages leave it, and come back.
+pub trait Mapper {
     /// Held while pages are isolated.
     type Isolation;
-    /// Pages of a piece of a load at least: bringing it takes some times as long as waking a
-    /// thread.
-    const PIECE_MIN: usize = 16;
-
     /// Ask to take pages out of their mapping; without the engine's lock. `None`: not now, or not
     /// by this thread.
     fn begin_isolation(&self) -> Option<Self::Isolation>;
@@ -146,7 +140,6 @@ pub trait Machine {
     /// read and applied under one hold of it, so what was read of the drop has been recognised by
     /// now.
     fn gave_up(&self);
-
     /// Move the mapped pages from `vpn` on into staging slots from `slot` on, atomically for each
     /// page: the program's next touch faults.
     fn move_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done;
@@ -189,23 +182,27 @@ pub trait Machine {
     }
     /// Wake whoever waits for these pages.
     fn wake(&self, vpn: Vpn, pages: u32);
+}
+
+/// Frames in staging slots.
+pub trait Frames {
     /// Look at the bytes of staged pages, at most [`SCATTER_MAX`] of them. Only while they are in
     /// their slots and marked busy, or under the engine's lock.
     fn with_staged<T>(&self, slots: &[u32], f: impl FnOnce(&[&[u8]]) -> T) -> T;
     /// Give the frames in these slots (runs of first slot and pages, in order; none is empty) back
     /// to the system.
     fn drop_staged(&self, runs: &[(u32, u32)]);
-
     /// For whoever records what becomes of pages: these were stored, and their frames are in their
     /// slots still. Under the engine's lock.
     fn note_stored(&self, stored: impl Iterator<Item = StoredPage>) {
         drop(stored);
     }
+}
 
-    /// Memory for the swap table.
-    fn table_memory(&self) -> TableMemory;
-    /// Address space for another pool. `None`: there is none.
-    fn arena(&self) -> Option<Self::Arena>;
+/// Swap devices: our own, and those of relatives.
+pub trait Device {
+    /// Buffers for the swap device.
+    type Io: IoBuffer;
     /// A buffer of `pages` pages.
     fn io_buffer(&self, pages: usize) -> Self::Io;
     /// How many of `want` more slots of our own swap device may be taken, when `in_use` are:
@@ -230,13 +227,28 @@ pub trait Machine {
     fn open_swap(&self, device: u8, slot: u32, page: &mut [u8]) -> bool;
     /// Slots of our own swap device are empty: their space may go back to the filesystem.
     fn discard_swap(&self, slot: u32, slots: u32);
+}
 
+/// What the engine keeps its own things in.
+pub trait Memory {
+    /// Memory of the compressed pool.
+    type Arena: Arena;
+    /// Memory for the swap table.
+    fn table_memory(&self) -> TableMemory;
+    /// Address space for another pool. `None`: there is none.
+    fn arena(&self) -> Option<Self::Arena>;
+}
+
+/// The threads that work for an engine.
+pub trait Threads {
+    /// Pages of a piece of a load at least: bringing it takes some times as long as waking a
+    /// thread.
+    const PIECE_MIN: usize = 16;
     /// How many threads [`spread`](Self::spread) uses at most.
     fn lanes(&self) -> usize;
     /// Do `work` on every lane, each by one thread, and return when all are done. Every thread gets
     /// at the machine.
     fn spread<L: Send>(&self, lanes: &mut [L], work: impl Fn(&mut L, &Self) + Sync);
-
     /// How many threads [`spread_load`](Self::spread_load) uses at most.
     fn servers(&self) -> usize {
         1
@@ -246,13 +258,20 @@ pub trait Machine {
     fn spread_load<L: Send>(&self, pieces: &mut [L], work: impl Fn(&mut L, &Self) + Sync) {
         pieces.iter_mut().for_each(|piece| work(piece, self));
     }
-
-    /// Nanoseconds on a clock that never goes back.
-    fn now_ns(&self) -> u64;
-
     /// Between two pieces of reclaim, without the lock: let threads that have faults to serve go
     /// first, as long as they wait for the lock, but not for ever (`cond_resched`).
     fn cond_resched(&self, faults_wait: impl Fn() -> bool) {
         let _ = faults_wait;
     }
 }
+
+/// The time.
+pub trait Clock {
+    /// Nanoseconds on a clock that never goes back.
+    fn now_ns(&self) -> u64;
+}
+
+/// The machine under the engine.
+pub trait Machine: Mapper + Frames + Device + Memory + Threads + Clock {}
+
+impl<M: Mapper + Frames + Device + Memory + Threads + Clock> Machine for M {}

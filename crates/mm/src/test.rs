@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 use uzswap_acomp::{Algorithm, Dictionary, Verdict};
 
-use crate::machine::Machine;
+use crate::machine::{Clock, Mapper};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::sim::{ARENA_PAGES, BASE, OPS, PAGES, SimMachine, contents};
 use crate::vmstat::{Item, OrderItem};

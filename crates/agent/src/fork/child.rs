@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use lock_api::{Mutex, RawMutex};
-use uzswap_mm::machine::Machine;
+use uzswap_mm::machine::Mapper;
 use uzswap_mm::zpool::Unlock;
 use uzswap_sys::Errno;
 use uzswap_sys::file::File;

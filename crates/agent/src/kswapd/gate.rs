@@ -7,7 +7,7 @@
 //! copy a small part of what there is, and room for that is made before the fork
 //! ([`Kswapd::make_room_for_child`]).
 
-use uzswap_mm::machine::Machine;
+use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
 use uzswap_sys::time;
 

@@ -29,7 +29,7 @@
 use core::cmp::Ordering;
 
 use uzswap_ctl::Notice;
-use uzswap_mm::machine::Machine;
+use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::{thread, time};
 

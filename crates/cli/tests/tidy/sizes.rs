@@ -5,7 +5,6 @@ const MOST: usize = 500;
 const LONGER: &[(&str, usize)] = &[
     ("crates/agent/src/hook.rs", 579),
     ("crates/agent/src/kswapd.rs", 683),
-    ("crates/agent/src/machine.rs", 519),
     ("crates/agent/src/memcg.rs", 514),
     ("crates/agent/src/pager.rs", 716),
     ("crates/cli/tests/launcher.rs", 577),

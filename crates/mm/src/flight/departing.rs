@@ -17,9 +17,9 @@
 //!                                        waits, but the Unmap that comes is of what was there
 //! ```
 //! A move away from an address that something has landed on since may be of either; whether
-//! anything is mapped there now tells ([`Machine::is_mapped`](crate::machine::Machine::is_mapped)).
+//! anything is mapped there now tells ([`Mapper::is_mapped`](crate::machine::Mapper::is_mapped)).
 //! With MREMAP_DONTUNMAP the Unmap never comes: libc's is known
-//! ([`Machine::keeps_mapping`](crate::machine::Machine::keeps_mapping)), raw ones are not. So
+//! ([`Mapper::keeps_mapping`](crate::machine::Mapper::keeps_mapping)), raw ones are not. So
 //! whenever no change is under way at all, which the agent sees now and then
 //! ([`Changes::settle`](crate::Changes::settle)) and always before it takes a range under its care,
 //! nothing is expected any more.

@@ -11,7 +11,7 @@
 //! whoever writes to it, or finds it dropped, waits ([`crate::Fault::Retry`]), for giving the copy
 //! back before the drop is over would lose what is written between the two. To drop a page raises
 //! an event, which must be read before the drop goes on, so it happens without the lock. The event
-//! is known as ours (`Machine::give_up`) and drops no word.
+//! is known as ours (`Mapper::give_up`) and drops no word.
 //!
 //! One thread isolates, in its turn to change mappings, so no mapping is replaced between the copy
 //! and the drop. The staged run is not pushed before the end: nobody stores a page that is leaving.

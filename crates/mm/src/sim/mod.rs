@@ -1,6 +1,7 @@
 //! A machine of vectors: a program's memory, staging slots and a disk, each step of which can fail.
 //! For tests and Miri.
 
+mod device;
 mod fault_attr;
 #[cfg(test)]
 mod golden;
@@ -21,7 +22,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ledger::Call;
 
-use crate::machine::{Done, IoBuffer, IoError, Machine, Stop, Unwritten};
+use crate::machine::{Clock, Done, Frames, IoBuffer, Mapper, Memory, Stop, Threads, Unwritten};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::pages::swap_table::{self, TableMemory};
 use crate::vmstat::{Vmstat, WORDS};
@@ -29,7 +30,7 @@ use crate::zpool::{Arena, SPAN_PAGES};
 
 type Page = Box<[u8; PAGE_SIZE]>;
 
-/// Pages of the pools that [`Machine::arena`] makes: more than a test needs.
+/// Pages of the pools that [`Memory::arena`] makes: more than a test needs.
 pub const ARENA_PAGES: usize = 512;
 /// Leaves of the swap table that the pages of a [`World`] take, wherever they are moved.
 const WORLD_LEAVES: usize = 64;
@@ -248,11 +249,8 @@ impl SimMachine {
     }
 }
 
-impl Machine for SimMachine {
-    type Arena = VecArena;
-    type Io = VecIo;
+impl Mapper for SimMachine {
     type Isolation = ();
-    const PIECE_MIN: usize = 4;
 
     fn begin_isolation(&self) -> Option<()> {
         Some(())
@@ -375,6 +373,16 @@ impl Machine for SimMachine {
         self.wake_run(vpn, pages);
     }
 
+    fn is_mapped(&self, page: Vpn) -> bool {
+        !self.unmapped.borrow().contains(&page)
+    }
+
+    fn keeps_mapping(&self, _: PageRange) -> bool {
+        self.keeps_mapping.get()
+    }
+}
+
+impl Frames for SimMachine {
     fn with_staged<T>(&self, slots: &[u32], f: impl FnOnce(&[&[u8]]) -> T) -> T {
         for slot in slots {
             self.ledger.note(Call::WithStaged, [(*slot).into()]);
@@ -393,6 +401,10 @@ impl Machine for SimMachine {
             assert!(frame.is_some(), "giving up an empty slot");
         }
     }
+}
+
+impl Memory for SimMachine {
+    type Arena = VecArena;
 
     fn table_memory(&self) -> TableMemory {
         self.table.get().unwrap_or_else(|| Self::memory(WORLD_LEAVES))
@@ -402,65 +414,10 @@ impl Machine for SimMachine {
         self.ledger.note(Call::Arena, []);
         self.fail.should_fail().is_none().then(|| VecArena::new(ARENA_PAGES))
     }
+}
 
-    fn io_buffer(&self, pages: usize) -> VecIo {
-        VecIo(vec![0; pages * PAGE_SIZE])
-    }
-
-    fn write_swap(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
-        self.ledger.note(Call::WriteSwap, [slot.into(), bytes.len() as u64]);
-        if self.disk_fails.get() {
-            return Err(IoError::NoSpace);
-        }
-        let failed = self.fail.should_fail().is_some();
-        for (slot, page) in (slot..).zip(bytes.chunks_exact_mut(PAGE_SIZE)) {
-            seal(slot, page);
-            let page = boxed(if failed { &GARBAGE } else { page });
-            self.disk.borrow_mut().insert(slot, page);
-        }
-        if failed { Err(IoError::Failed) } else { Ok(()) }
-    }
-
-    fn read_swap(&self, _: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
-        self.ledger.note(Call::ReadSwap, [slot.into(), bytes.len() as u64]);
-        // A page that cannot be read twice is lost, so no read fails that has just failed.
-        let again = self.failed_read.replace(None) == Some(slot);
-        if !again && self.fail.should_fail().is_some() {
-            self.failed_read.set(Some(slot));
-            bytes.fill(GARBAGE[0]);
-            return Err(IoError::Failed);
-        }
-        for (i, page) in bytes.chunks_exact_mut(PAGE_SIZE).enumerate() {
-            page.copy_from_slice(&self.disk.borrow().get(&(slot + i as u32)).ok_or(IoError::Failed)?[..]);
-        }
-        Ok(())
-    }
-
-    fn open_swap(&self, _: u8, slot: u32, page: &mut [u8]) -> bool {
-        self.ledger.note(Call::OpenSwap, [slot.into()]);
-        seal(slot, page);
-        true
-    }
-
-    fn is_mapped(&self, page: Vpn) -> bool {
-        !self.unmapped.borrow().contains(&page)
-    }
-
-    fn keeps_mapping(&self, _: PageRange) -> bool {
-        self.keeps_mapping.get()
-    }
-
-    fn charge_swap(&self, in_use: u64, want: u64) -> u64 {
-        self.ledger.note(Call::ChargeSwap, [in_use, want]);
-        want
-    }
-
-    fn discard_swap(&self, slot: u32, slots: u32) {
-        self.ledger.note(Call::DiscardSwap, [slot.into(), slots.into()]);
-        self.disk
-            .borrow_mut()
-            .retain(|at, _| !(slot..slot + slots).contains(at));
-    }
+impl Threads for SimMachine {
+    const PIECE_MIN: usize = 4;
 
     fn lanes(&self) -> usize {
         3
@@ -480,7 +437,9 @@ impl Machine for SimMachine {
         self.ledger.note(Call::SpreadLoad, [pieces.len() as u64]);
         pieces.iter_mut().rev().for_each(|piece| work(piece, self));
     }
+}
 
+impl Clock for SimMachine {
     fn now_ns(&self) -> u64 {
         self.clock.set(self.clock.get() + 100 + self.look_ns.get());
         self.ledger.note(Call::Now, []);

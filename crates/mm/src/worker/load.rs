@@ -1,7 +1,7 @@
 //! Loads: what a window holds is taken along, decompressed and mapped.
 //!
 //! A load of many pages is cut into pieces that several threads bring side by side, if there are
-//! any that have nothing else to do ([`Machine::spread_load`]). Each is decompressed, then mapped
+//! any that have nothing else to do ([`Threads::spread_load`]). Each is decompressed, then mapped
 //! from its first page on until one is damaged or refused: what is mapped in the end are the first
 //! pages of every piece. Whoever waits for a page is woken when its run is there: the program goes
 //! on with the first piece while the others are brought, and may soon wait for one of them.

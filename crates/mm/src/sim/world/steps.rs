@@ -4,7 +4,7 @@ use lock_api::RawMutex;
 use uzswap_acomp::Compressor;
 
 use super::{BASE, PAGES, World, algorithm};
-use crate::machine::Machine;
+use crate::machine::{Clock, Mapper};
 use crate::page::{PageRange, Vpn};
 use crate::zpool::{PoolKind, ZpoolType};
 use crate::{Effort, Idle, SwapOut};
