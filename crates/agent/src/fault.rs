@@ -14,9 +14,8 @@ use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};
-use uzswap_sys::Errno;
-use uzswap_sys::thread;
 use uzswap_sys::uffd::{BATCH, Event, Uffd};
+use uzswap_sys::{Errno, thread, time};
 
 use crate::Line;
 use crate::cores::CORES;
@@ -386,6 +385,7 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stal
         return true;
     }
     pager.mm.stat().add(Item::AllocStall, 1);
+    pager.memcg.note_stall(pager, time::now_ns());
     pager.mail.post(mail::RECLAIM);
     while pager.memcg.excess(pager, room) > 0 {
         pager.mm.machine().settle_errand();

@@ -21,6 +21,7 @@ use crate::pager::Pager;
 
 pub(crate) mod deferral;
 mod oom;
+mod watermarks;
 
 /// What a process is charged: bytes of memory, pages of the pool, slots of the device.
 const CHARGES: [Field; 5] = [
@@ -86,6 +87,7 @@ pub(crate) struct Memcg {
     /// Faults of this process that brought what the engine counts, and of the one that forked it
     /// before that.
     faults: AtomicU64,
+    boost: watermarks::Boost,
 }
 
 impl Memcg {
@@ -102,6 +104,7 @@ impl Memcg {
             is_gated: AtomicBool::new(false),
             copied_at: AtomicU64::new(0),
             faults: AtomicU64::new(0),
+            boost: watermarks::Boost::new(),
         }
     }
 
@@ -314,21 +317,6 @@ impl Memcg {
     pub(crate) fn current(&self, pager: &Pager) -> u64 {
         self.charge(pager);
         self.group.current()
-    }
-
-    /// `memory.high`: where background reclaim starts.
-    pub(crate) fn high(&self, pager: &Pager) -> u64 {
-        let max = self.group.memory_max();
-        let step = |bytes: u64| (bytes / 32).clamp(1 << 20, 64 << 20);
-        // Small steps leave no more than room.
-        let step = step(max).min(step(self.workable()).max(pager.room() * 2));
-        self.group.get(Limit::MemoryHigh).min(max.saturating_sub(step))
-    }
-
-    /// Where background reclaim stops.
-    pub(crate) fn low(&self, pager: &Pager) -> u64 {
-        let high = self.high(pager);
-        high.saturating_sub((self.workable() / 64).clamp(1 << 19, 32 << 20))
     }
 
     /// Memory to work with, as far as it is known that it is less than memory.max. Bytes.

@@ -1,0 +1,105 @@
+//! Where background reclaim starts and where it stops.
+//!
+//! ```text
+//! memory.max   a fault waits
+//!   | room     what one fault and those who store may take (`Pager::room`)
+//!   | spare    what the program takes while kswapd wakes up
+//! high         kswapd starts
+//!   | spare, but for what is too much to reclaim at a time
+//! low          kswapd stops
+//! ```
+//! Memory that is free serves nobody, so there is as little of it as the program's faults need:
+//! each that has to wait doubles what is spare, and with time it shrinks again
+//! (`watermark_boost_factor` of the kernel).
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use uzswap_ctl::Limit;
+
+use super::Memcg;
+use crate::pager::Pager;
+
+/// Of the memory to work with, the part that is spare where no fault waits.
+const SPARE_SHARE: u64 = 256;
+const SPARE_MIN: u64 = 128 << 10;
+const SPARE_MAX: u64 = 8 << 20;
+/// The part up to which it is doubled, room included.
+const STEP_SHARE: u64 = 32;
+const STEP_MIN: u64 = 1 << 20;
+const STEP_MAX: u64 = 64 << 20;
+/// Most that kswapd reclaims at a time, of the memory to work with.
+const GAP_SHARE: u64 = 64;
+const GAP_MIN: u64 = 1 << 19;
+const GAP_MAX: u64 = 32 << 20;
+/// Without a fault that waits it shrinks by an eighth in this time. Nanoseconds.
+const SHRINKS_NS: u64 = 100_000_000;
+
+/// What is spare beyond the least.
+pub(super) struct Boost {
+    bytes: AtomicU64,
+    /// When it was changed.
+    since: AtomicU64,
+}
+
+impl Boost {
+    pub(super) const fn new() -> Self {
+        Self {
+            bytes: AtomicU64::new(0),
+            since: AtomicU64::new(0),
+        }
+    }
+}
+
+fn spare(bytes: u64) -> u64 {
+    (bytes / SPARE_SHARE).clamp(SPARE_MIN, SPARE_MAX)
+}
+
+fn step(bytes: u64) -> u64 {
+    (bytes / STEP_SHARE).clamp(STEP_MIN, STEP_MAX)
+}
+
+impl Memcg {
+    /// `memory.high`: where background reclaim starts.
+    pub(crate) fn high(&self, pager: &Pager) -> u64 {
+        let max = self.group.memory_max();
+        let step = (pager.room() + self.spare()).min(self.step_max(pager));
+        self.group.get(Limit::MemoryHigh).min(max.saturating_sub(step))
+    }
+
+    /// Where background reclaim stops.
+    pub(crate) fn low(&self, pager: &Pager) -> u64 {
+        let gap = (self.workable() / GAP_SHARE).clamp(GAP_MIN, GAP_MAX);
+        self.high(pager).saturating_sub(self.spare().min(gap))
+    }
+
+    /// Small steps leave no more than room.
+    fn step_max(&self, pager: &Pager) -> u64 {
+        step(self.group.memory_max()).min(step(self.workable()).max(pager.room() * 2))
+    }
+
+    fn spare(&self) -> u64 {
+        spare(self.workable()).max(self.boost.bytes.load(Ordering::Relaxed))
+    }
+
+    /// A fault waits for room, by the thread that serves it.
+    pub(crate) fn note_stall(&self, pager: &Pager, now: u64) {
+        let boosted = (self.spare() * 2).min(self.step_max(pager));
+        self.boost.bytes.store(boosted, Ordering::Relaxed);
+        self.boost.since.store(now, Ordering::Relaxed);
+    }
+
+    /// By kswapd, at each tick. A stall noted meanwhile may be lost: the next one counts.
+    pub(crate) fn shrink_spare(&self, now: u64) {
+        let boosted = self.boost.bytes.load(Ordering::Relaxed);
+        let since = self.boost.since.load(Ordering::Relaxed);
+        if boosted == 0 || now.saturating_sub(since) < SHRINKS_NS {
+            return;
+        }
+        let less = boosted - boosted.div_ceil(8);
+        let is_least = less <= spare(self.workable());
+        self.boost
+            .bytes
+            .store(if is_least { 0 } else { less }, Ordering::Relaxed);
+        self.boost.since.store(now, Ordering::Relaxed);
+    }
+}
