@@ -62,16 +62,17 @@ fn line(run: u64, tunables: &'static Tunables) -> String {
     format!("{run} {calls} {digest:016x} {counters:016x}")
 }
 
+/// Of those that are not 0, so that one that is new changes no line.
 fn counters(stat: Vmstat) -> u64 {
-    let items = Item::ALL.iter().map(|item| stat.get(*item));
+    let items = Item::ALL.iter().map(|item| (item.name(), stat.get(*item)));
+    let items: Vec<u8> = items
+        .filter(|(_, count)| *count > 0)
+        .flat_map(|(name, count)| [name.as_bytes(), &count.to_le_bytes()].concat())
+        .collect();
     let orders = (1..=MAX_ORDER).flat_map(|order| OrderItem::ALL.map(|item| stat.folios(item, order)));
     let histograms = stat.histograms().into_iter().flatten();
-    let bytes: Vec<u8> = items
-        .chain(orders)
-        .chain(histograms)
-        .flat_map(u64::to_le_bytes)
-        .collect();
-    xxh3_64(&bytes)
+    let others = orders.chain(histograms).flat_map(u64::to_le_bytes);
+    xxh3_64(&items.into_iter().chain(others).collect::<Vec<u8>>())
 }
 
 /// How many runs there are of all kinds.
