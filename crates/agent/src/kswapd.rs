@@ -6,19 +6,20 @@
 //! mappings gone through, and not while that is deferred (`memcg::deferral`).
 
 mod gate;
+mod recompress;
 mod request;
 mod scan;
 mod shares;
 
 use lock_api::MutexGuard;
-use uzswap_acomp::Algorithm;
+use uzswap_acomp::Compressor;
 use uzswap_ctl::defaults::SWAP_CLUSTER_MAX;
 use uzswap_ctl::{FailKind, Field, Limit, Statistic, Tunable};
 use uzswap_mm::machine::{Mapper, Threads};
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::zpool::PoolKind;
-use uzswap_mm::{Effort, Idle, Worker};
+use uzswap_mm::{Effort, Worker};
 use uzswap_sys::affinity::{Affinity, Place};
 use uzswap_sys::creds::{self, Credentials};
 use uzswap_sys::futex::RawLock;
@@ -347,36 +348,6 @@ impl Kswapd {
         }
     }
 
-    /// Compress idle pages again, for as much of the time that went by as may be spent on it.
-    fn recompress(&mut self) {
-        let pager = self.pager;
-        pager.mm.tick();
-        self.earn();
-        let Some(algorithm) = pager.memcg.group().recompress() else {
-            return;
-        };
-        if matches!(algorithm, Algorithm::ZstdDict { .. }) && !self.trainer.has_decided() {
-            return;
-        }
-        let (algorithm, now) = (algorithm.with_latest_dictionary(), time::now_ns());
-        let is_stronger = algorithm.improves_on(self.pool.compressor.algorithm);
-        if !is_stronger || now < RECOMPRESS_IDLE_NS || !pager.can_load(algorithm) {
-            return;
-        }
-        let idle = Idle {
-            algorithm,
-            since_ns: now - RECOMPRESS_IDLE_NS,
-        };
-        while self.allowance > 0 && pager.mail.peek(mail::RECLAIM) == 0 && !self.is_waited_for() {
-            let started = time::now_ns();
-            let looked_at = pager.mm.recompress(&mut self.worker, idle);
-            self.allowance = self.allowance.saturating_sub(time::now_ns() - started);
-            if looked_at == 0 {
-                return;
-            }
-        }
-    }
-
     /// Sample the sizes; search the mappings if they changed.
     fn tick(&mut self, asked: bool) {
         let pager = self.pager;
@@ -451,6 +422,7 @@ impl Kswapd {
         }
         mm.set_swap_cache(group.is_on(Tunable::SwapCache));
         mm.set_balance(group.is_on(Tunable::Balance));
+        mm.set_dense(self.dense().map(Compressor::from));
         mm.set_shrinker(group.is_on(Tunable::ShrinkerEnabled));
     }
 

@@ -62,8 +62,8 @@ pub(crate) struct RunOptions {
     /// behind the name a batch is spread over the cores
     #[arg(long, value_name = "NAME[:LVL]", default_value_t = defaults::POOL.compressor, value_parser = compressor)]
     pub(crate) compressor: Compressor,
-    /// Compress pages that were not needed for 5 seconds again, with this, at 8 % of a core at
-    /// most; or 'none'
+    /// The denser compressor: of all pages where the memory is worth it, and of those that were not
+    /// needed for 5 seconds, which are compressed again at 8 % of a core at most; or 'none'
     #[arg(long, value_name = "NAME[:LVL]|none", default_value_t = Recompress(defaults::RECOMPRESS), value_parser = recompress)]
     pub(crate) recompress: Recompress,
     /// Pool allocator: zsmalloc, zbud or z3fold

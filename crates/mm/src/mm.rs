@@ -4,6 +4,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{Mutex, RawMutex};
+use uzswap_acomp::Compressor;
 
 use crate::config::{Config, SwapOut};
 use crate::flight::Flight;
@@ -222,6 +223,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let switched = self.with(|inner| inner.pages.pool.switch(kind, || self.machine.arena()));
         self.stat.add(Item::PoolSwitch, u64::from(switched));
         switched
+    }
+
+    /// Let stores use a denser compressor than that of [`set_pool`](Self::set_pool) as well, where
+    /// frames are worth it (`policy::density`).
+    pub fn set_dense(&self, compressor: Option<Compressor>) {
+        self.with(|inner| inner.pages.pool.set_dense(compressor));
     }
 
     /// What pages are stored as, and how many pools there are.

@@ -63,6 +63,7 @@ items! {
     DeathTold "robust_deaths_told" "robust mutexes whose owner ended while their page was out for a moment",
     Unshared "cow_unshared" "pages whose copy-on-write sharing reclaim had to break",
     PagesCompacted "pages_compacted" "pool pages that compaction gave back to the system",
+    ZswpOutDense "zswpout_dense" "pages stored with the denser compressor at once, as frames were worth it",
     Recompressed "recompressed" "stored pages compressed again with the stronger compressor",
     DictionaryWins "dictionary_wins" "zstd dictionaries made from a sample of stored pages and used",
     DictionaryLoses "dictionary_loses" "samples of which a dictionary would save less than 3 %: what was in use stays",

@@ -11,6 +11,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod bring;
+pub(crate) mod density;
 pub(crate) mod locality;
 pub(crate) mod portions;
 pub(crate) mod readahead;
@@ -23,6 +24,7 @@ mod workingset;
 mod worth;
 
 use crate::page::Vpn;
+use density::{Compressed, Density};
 use locality::Locality;
 use readahead::Streams;
 use shrinker::Shrinker;
@@ -44,6 +46,7 @@ pub(crate) struct Policy {
     /// Of the pool and the working set.
     balance: Balance,
     shrinker: Shrinker,
+    density: Density,
     pub(crate) victims: Victims,
     pub(crate) sharing: Sharing,
     pub(crate) writes_plain: bool,
@@ -69,10 +72,12 @@ pub(crate) enum Event {
     Loaded { is_youngest: bool, is_oldest: bool },
     /// A page is read from the device, which has so many slots in use.
     Read { on_device: u64 },
-    /// So many staged pages had their second chance.
-    Restored(u64),
+    /// So many staged pages had their second chance; whether the pool could give way to them.
+    Restored { pages: u64, may_give_way: bool },
     /// Of the pages that reclaim took, so many were stored.
     Stored(u64),
+    /// These were compressed, by the denser compressor or by the fast one.
+    Compressed { is_dense: bool, compressed: Compressed },
     /// So many entries came from the device that nobody has asked for.
     ReadAlong(u64),
     /// So many pages were mapped from the device.
@@ -106,6 +111,7 @@ impl Policy {
             protecting: Worth::new(&tunables.keeping),
             balance: Balance::new(&tunables.balance),
             shrinker: Shrinker::default(),
+            density: Density::new(&tunables.density),
             victims: Victims::default(),
             sharing: Sharing::default(),
             writes_plain,
@@ -119,8 +125,17 @@ impl Policy {
         match event {
             Event::Loaded { is_youngest, is_oldest } => self.balance.note_load(is_youngest, is_oldest),
             Event::Read { on_device } => self.balance.note_read(on_device * tunables.balance.pages_per_slot),
-            Event::Restored(pages) => self.balance.note_restored(pages),
-            Event::Stored(pages) => self.balance.note_taken(pages, 0),
+            Event::Restored { pages, may_give_way } => {
+                self.density.note_restored(pages);
+                if may_give_way {
+                    self.balance.note_restored(pages);
+                }
+            }
+            Event::Stored(pages) => {
+                self.density.note_stored(pages);
+                self.balance.note_taken(pages, 0);
+            }
+            Event::Compressed { is_dense, compressed } => self.density.note_compressed(is_dense, compressed),
             Event::ReadAlong(entries) => self.balance.note_along(entries),
             Event::SwappedIn(pages) => self.shrinker.note_swapped_in(pages),
             Event::SentOn(entries) => self.balance.note_sent(entries),

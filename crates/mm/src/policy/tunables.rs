@@ -420,6 +420,23 @@ tunables! {
         looks_max: u32 = 1 << 17, "words";
     }
 
+    /// Whether pages are stored by the fast compressor or by the denser one. E-164.
+    density: Density {
+        /// What a load costs that would not have been, and the store that made room for it, but
+        /// for the compressor.
+        load_ns: u64 = 40_000, "ns";
+        /// Stored between two verdicts.
+        judge_every: u64 = 2048, "pages";
+        /// Once they are dense they stay so while it is worth one part in so many.
+        stays: u64 = 4, "parts";
+        /// Of so many batches, one page of one is compressed with the other compressor as well.
+        probe_every: u32 = 8, "batches";
+        /// Compressed with either that have a say.
+        watched_least: u64 = 16, "pages";
+        /// How many are seen by what they cost; of probes as many as are made in a while.
+        remembered: u64 = 256, "pages";
+    }
+
     /// Pages that are copied before they are dropped, where they cannot move.
     copied: Copied {
         /// They are resident twice meanwhile. Experiment: none.

@@ -17,6 +17,8 @@ pub(crate) struct View {
     pub(crate) working: Working,
     /// All resident pages.
     pub(crate) resident: u64,
+    /// Frames that wait to be stored.
+    pub(crate) staged: u64,
     /// Pages that the pool holds, but for those of one word, and pages that it takes.
     pub(crate) objects: u64,
     pub(crate) pool: u64,

@@ -31,9 +31,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Staged pages had their second chance.
     pub(crate) fn weigh_restored(&mut self, pages: u64) {
-        if self.drains() && !self.shares_pool() {
-            self.policy.note(Event::Restored(pages));
-        }
+        let may_give_way = self.drains() && !self.shares_pool();
+        self.policy.note(Event::Restored { pages, may_give_way });
     }
 
     /// A stored page is faulted: `slot` says where it was.

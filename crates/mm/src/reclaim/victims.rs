@@ -60,6 +60,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         View {
             working: self.working(),
             resident: self.pages.counts.resident,
+            staged: self.pages.staging.frames(),
             objects: self.pages.pool.objects(),
             pool: self.pages.pool.pages(),
             on_device: self.pages.slots.in_use(),

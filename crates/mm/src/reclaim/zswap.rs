@@ -18,6 +18,7 @@
 //! batch at a time in the same way.
 
 use lock_api::RawMutex;
+use uzswap_acomp::Algorithm;
 
 use crate::machine::{Machine, StoredPage};
 use crate::page::{PAGE_SIZE, Vpn};
@@ -26,6 +27,8 @@ use crate::pages::resident::Lru;
 use crate::pages::staging::StagedRun;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
 use crate::policy::Event;
+use crate::policy::density::Compressed;
+use crate::policy::tunables::COMPRESSED_MAX;
 use crate::reclaim::spent::Spent;
 use crate::vmstat::{Item, OrderItem};
 use crate::worker::Worker;
@@ -57,6 +60,16 @@ struct Store<R, A: Arena> {
     pool: PoolRef<R, A>,
     /// Pages that do not compress are stored as they are: they can go on to the device.
     drains: bool,
+    /// There are two compressors: which of them.
+    choice: Option<Choice>,
+}
+
+/// Which of two compressors a store uses.
+#[derive(Clone, Copy)]
+struct Choice {
+    is_dense: bool,
+    /// What one of its pages is compressed with as well, to see what that would cost.
+    probe: Option<Algorithm>,
 }
 
 /// What a store came to.
@@ -81,7 +94,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 ..run
             };
             let started = self.machine.now_ns();
-            let store = self.with_for_reclaim(|inner| inner.begin_store(worker, rest, self.config.store_batch));
+            let store = self.with_for_reclaim(|inner| {
+                inner.begin_store(worker, rest, self.config.store_batch, || self.machine.arena())
+            });
             let together = store.together;
             let stored = self.store(worker, store);
             let took = self.machine.now_ns().saturating_sub(started);
@@ -109,19 +124,61 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     fn store(&self, worker: &mut Worker<M>, store: Store<R, M::Arena>) -> Stored {
         let together = store.together;
         let (mut first, mut is_full) = (0, false);
+        let mut compressed = Compressed::default();
+        let mut probed = None;
         while !is_full && first < together.len as usize {
+            let started = store.choice.map(|_| self.machine.now_ns());
             let next = first + worker.compress_batch(&self.machine, together.slot, first);
+            if let Some(started) = started {
+                compressed.ns += self.machine.now_ns().saturating_sub(started);
+                worker.count_compressed(first..next, &mut compressed);
+            }
+            let algorithm = store
+                .choice
+                .and_then(|choice| choice.probe)
+                .filter(|_| probed.is_none());
+            let sample = algorithm.and_then(|algorithm| Some((algorithm, worker.two_compressed(first..next)?)));
             is_full = self.put_blocks(worker, &store, first..next).is_err();
+            if let Some((algorithm, sample)) = sample {
+                let slots = sample.map(|page| together.slot + page as u32);
+                probed = Some(self.probe(worker, slots, algorithm));
+            }
             first = next;
         }
         self.with_for_reclaim(|inner| {
+            if let Some(Choice { is_dense, .. }) = store.choice {
+                inner.policy.note(Event::Compressed { is_dense, compressed });
+                if let Some(compressed) = probed {
+                    let is_dense = !is_dense;
+                    inner.policy.note(Event::Compressed { is_dense, compressed });
+                }
+            }
             let stored = match is_full && together.order > 0 {
                 true => inner.unwind(worker, together),
-                false => inner.publish_stored(worker, together),
+                false => inner.publish_stored(worker, together, store.choice),
             };
             inner.pages.pool.put(store.pool);
             stored
         })
+    }
+
+    /// What pages that have just been stored would be with another compressor, which the first of
+    /// them only warms up. Their frames are in their slots, and stay there while they are marked.
+    fn probe(&self, worker: &mut Worker<M>, slots: [u32; 2], algorithm: Algorithm) -> Compressed {
+        let mut compressed = Compressed::default();
+        for slot in slots {
+            self.machine.with_staged(&[slot], |pages| worker.copy_page(pages[0]));
+            let started = self.machine.now_ns();
+            let bytes = worker
+                .compress_page(algorithm, COMPRESSED_MAX)
+                .map_or(PAGE_SIZE, <[u8]>::len);
+            compressed = Compressed {
+                pages: 1,
+                bytes: bytes as u64,
+                ns: self.machine.now_ns().saturating_sub(started),
+            };
+        }
+        compressed
     }
 
     /// Put the blocks of a batch into the pool. Without the engine's lock: no word names them yet,
@@ -218,9 +275,15 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// Mark the next pages of `run`, so that a fault copies instead of moving.
-    fn begin_store<M: Machine>(&mut self, worker: &mut Worker<M>, run: StagedRun, batch: u32) -> Store<R, A> {
+    fn begin_store<M: Machine<Arena = A>>(
+        &mut self,
+        worker: &mut Worker<M>,
+        run: StagedRun,
+        batch: u32,
+        arena: impl FnOnce() -> Option<A>,
+    ) -> Store<R, A> {
         let together = self.next_together(run, batch);
-        let pool = self.pages.pool.get_current();
+        let (pool, choice) = self.choose_pool(arena);
         worker.begin_folio(pool.kind());
         for slot in together.slots() {
             let vpn = self.pages.staging.owner(slot);
@@ -249,6 +312,31 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             together,
             pool,
             drains: self.drains(),
+            choice,
+        }
+    }
+
+    /// The pool that the next pages go to.
+    fn choose_pool(&mut self, arena: impl FnOnce() -> Option<A>) -> (PoolRef<R, A>, Option<Choice>) {
+        let pool = self.pages.pool.get_current();
+        let Some(dense) = self.pages.pool.dense() else {
+            return (pool, None);
+        };
+        let (is_dense, is_probe) = self.policy.density(&self.view());
+        let dense_pool = is_dense.then(|| self.pages.pool.get_dense(arena)).flatten();
+        let choice = Choice {
+            is_dense: dense_pool.is_some(),
+            probe: is_probe.then_some(match dense_pool {
+                Some(_) => pool.kind().compressor.algorithm,
+                None => dense.algorithm,
+            }),
+        };
+        match dense_pool {
+            Some(dense_pool) => {
+                self.pages.pool.put(pool);
+                (dense_pool, Some(choice))
+            }
+            None => (pool, Some(choice)),
         }
     }
 
@@ -291,7 +379,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     }
 
     /// Every page is in the pool or needs no place there: publish.
-    fn publish_stored(&mut self, worker: &mut Worker<M>, together: Together) -> Stored {
+    fn publish_stored(&mut self, worker: &mut Worker<M>, together: Together, choice: Option<Choice>) -> Stored {
         let mm = self.mm;
         let first = self.pages.staging.owner(together.slot);
         // Half of it may have been moved to another address meanwhile: then it is no folio any
@@ -364,6 +452,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             .note_stored(ours.filter_map(|(slot, _)| self.stored_page(slot)));
         self.policy.note(Event::Stored(stored.pages));
         mm.stat.add(Item::ZswpOut, blocks);
+        let is_dense = choice.is_some_and(|choice| choice.is_dense);
+        mm.stat.add(Item::ZswpOutDense, if is_dense { blocks } else { 0 });
         mm.stat.add(Item::SwpOutClean, unwritten);
         let item = if is_whole {
             OrderItem::ZswpOut

@@ -37,6 +37,8 @@ pub struct Idle {
 struct Page {
     vpn: Vpn,
     entry: ZswapEntry,
+    /// It was stored so at once.
+    is_dense: bool,
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
@@ -51,7 +53,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let mut again = 0;
         for (i, page) in pages.iter().enumerate() {
             // A damaged block stays as it is: the fault that needs it says so.
-            let is_worth_it = (self.tunables().stored.gain_min * 2..PAGE_SIZE).contains(&(page.entry.len as usize));
+            let is_worth_it =
+                !page.is_dense && (self.tunables().stored.gain_min * 2..PAGE_SIZE).contains(&(page.entry.len as usize));
             let block = (i < intact && is_worth_it).then(|| {
                 worker.page_from_io(i);
                 worker.compress_page(
@@ -109,7 +112,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Mark what is left of a folio. False: there is no room for all of it; the rest keeps its
     /// turn.
-    fn take_folio(&mut self, worker: &mut Worker<M>, folio: LruEntry, room: usize, pages: &mut Vec<Page>) -> bool {
+    fn take_folio(
+        &mut self,
+        worker: &mut Worker<M>,
+        folio: LruEntry,
+        idle: Idle,
+        room: usize,
+        pages: &mut Vec<Page>,
+    ) -> bool {
         for vpn in folio.pages() {
             let entry = match self.pages.table.lookup(vpn) {
                 Slot::Zswap(entry) if entry.tag == folio.tag && !entry.writeback => entry,
@@ -128,7 +138,11 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
                     ..entry
                 }),
             );
-            pages.push(Page { vpn, entry });
+            pages.push(Page {
+                vpn,
+                entry,
+                is_dense: self.pages.pool.kind(entry.handle).compressor.algorithm == idle.algorithm,
+            });
         }
         true
     }
@@ -142,7 +156,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         worker.begin_loads();
         let room = worker.load_room();
         while let Some((folio, time)) = self.pages.stored.recent.oldest() {
-            if time > idle.since_ns || !self.take_folio(worker, folio, room.min(RECLAIM_PAGES), &mut pages) {
+            if time > idle.since_ns || !self.take_folio(worker, folio, idle, room.min(RECLAIM_PAGES), &mut pages) {
                 break;
             }
             self.pages.stored.recent.pop_oldest();

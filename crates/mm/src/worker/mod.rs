@@ -11,6 +11,7 @@ use crate::flight::underway::Along;
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::swap_table::entry::Blob;
+use crate::policy::density::Compressed;
 use crate::policy::tunables::{COMPRESSED_MAX, IO_PAGES, RECLAIM_PAGES};
 use crate::worker::lane::{Lane, Outcome, context};
 use crate::zpool::{Block, PoolKind};
@@ -229,6 +230,25 @@ impl<M: Machine> Worker<M> {
             }
         }
         len
+    }
+
+    /// Add what was compressed of these pages of the current folio.
+    pub(crate) fn count_compressed(&self, pages: core::ops::Range<usize>, compressed: &mut Compressed) {
+        for outcome in &self.outcomes[pages] {
+            let bytes = match outcome {
+                Outcome::Compressed { len, .. } => u64::from(*len),
+                Outcome::Incompressible { is_known: false, .. } => PAGE_SIZE as u64,
+                _ => continue,
+            };
+            compressed.pages += 1;
+            compressed.bytes += bytes;
+        }
+    }
+
+    /// Two of these pages of the current folio that were compressed.
+    pub(crate) fn two_compressed(&self, pages: core::ops::Range<usize>) -> Option<[usize; 2]> {
+        let mut compressed = pages.filter(|page| matches!(self.outcomes[*page], Outcome::Compressed { .. }));
+        Some([compressed.next()?, compressed.next()?])
     }
 
     /// A compressed page of the current batch.

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lock_api::RawMutex;
-use uzswap_acomp::Codec;
+use uzswap_acomp::{Codec, Compressor};
 
 #[cfg(not(loom))]
 use super::Unlock;
@@ -76,6 +76,8 @@ impl<R: RawMutex, A: Arena> PoolRef<R, A> {
 pub struct Pools<R, A: Arena> {
     pools: [Option<Arc<Pool<R, A>>>; POOLS_MAX],
     current: usize,
+    /// A denser compressor than the current pool's, that stores may use instead.
+    dense: Option<Compressor>,
 }
 
 impl<R: RawMutex, A: Arena> Pools<R, A> {
@@ -84,6 +86,7 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
         let mut pools = Self {
             pools: [const { None }; POOLS_MAX],
             current: 0,
+            dense: None,
         };
         pools.make(0, kind, arena);
         pools
@@ -113,6 +116,27 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
     /// The pool that stores go to.
     pub fn get_current(&self) -> PoolRef<R, A> {
         self.get(self.current)
+    }
+
+    /// Let stores use this compressor as well.
+    pub fn set_dense(&mut self, compressor: Option<Compressor>) {
+        self.dense = compressor;
+    }
+
+    /// The denser compressor, if there is one.
+    pub fn dense(&self) -> Option<Compressor> {
+        self.dense
+    }
+
+    /// The pool of the denser compressor, made in what `arena` makes if it is not there yet.
+    /// `None`: not now.
+    pub fn get_dense(&mut self, arena: impl FnOnce() -> Option<A>) -> Option<PoolRef<R, A>> {
+        let kind = PoolKind {
+            zpool: self.current().zpool,
+            compressor: self.dense?,
+        };
+        let at = self.find_or_make(kind, arena)?;
+        Some(self.get(at))
     }
 
     fn get(&self, at: usize) -> PoolRef<R, A> {

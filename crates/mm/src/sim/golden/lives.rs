@@ -14,7 +14,7 @@ use crate::{Effort, Portions, Tunables};
 
 const LZ4: Algorithm = Algorithm::Lz4 { acceleration: 1 };
 
-pub(super) const LIVES: [fn(&'static Tunables) -> String; 10] = [
+pub(super) const LIVES: [fn(&'static Tunables) -> String; 11] = [
     nearly_fits,
     changes_its_mind,
     comes_and_goes,
@@ -25,6 +25,7 @@ pub(super) const LIVES: [fn(&'static Tunables) -> String; 10] = [
     dictionary,
     empties,
     reads_then_writes,
+    denser,
 ];
 
 /// A clock that is slow to look at, as on a busy core.
@@ -291,4 +292,25 @@ fn reads_then_writes(tunables: &'static Tunables) -> String {
     program.mm.set_swap_cache(false);
     (0..2_000).for_each(|page| program.touch(page, false));
     program.line("reads-then-writes")
+}
+
+/// Memory is short, then there is enough of it, by turns: pages are stored by either compressor.
+fn denser(tunables: &'static Tunables) -> String {
+    let mut program = Program::new(Given::DEFAULT, LZ4, tunables);
+    program.mm.set_dense(Some(Algorithm::Zstd { level: 1 }.into()));
+    let mut numbers = Numbers(110 << 40);
+    (0..2_400).for_each(|page| program.touch(page, true));
+    for turn in 0..16_u64 {
+        slow_clock(&program, 2_000 + turn % 3 * 6_000);
+        for touch in 0..4_000 {
+            let [kind, at] = [(); 2].map(|()| numbers.next());
+            let page = match turn % 4 {
+                3 => touch % 2_400,
+                _ if kind % 100 < 97 => at % (640 + turn * 8),
+                _ => at % 2_400,
+            };
+            program.touch(page, kind.is_multiple_of(5));
+        }
+    }
+    program.line("denser")
 }
