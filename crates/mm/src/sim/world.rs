@@ -12,6 +12,7 @@ use uzswap_acomp::Algorithm;
 use super::{SimMachine, VecArena};
 use crate::flight::underway::Bring;
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
+use crate::policy::tunables::Density;
 use crate::swapin::bring::Brought;
 use crate::swapin::fault::Step;
 use crate::vmstat::Item;
@@ -67,6 +68,17 @@ fn algorithm(seed: u64) -> Algorithm {
         _ => Algorithm::Deflate { level: 1 },
     }
 }
+
+/// Few pages have a say, so that both compressors are used.
+const HASTY: Tunables = Tunables {
+    density: Density {
+        judge_every: 16,
+        probe_every: 2,
+        watched_least: 1,
+        ..Tunables::DEFAULT.density
+    },
+    ..Tunables::DEFAULT
+};
 
 /// How far a fault is.
 #[derive(Default)]
@@ -155,7 +167,7 @@ impl<R: RawMutex> World<R> {
     /// A program of [`PAGES`] pages, with a first pool of `arena_pages` and a device of
     /// `swap_pages` pages.
     pub fn new(swap_pages: u64, arena_pages: usize) -> Self {
-        Self::tuned(swap_pages, arena_pages, &Tunables::DEFAULT)
+        Self::tuned(swap_pages, arena_pages, &HASTY)
     }
 
     /// The same, which decides by `tunables`.

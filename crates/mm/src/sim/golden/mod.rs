@@ -167,6 +167,7 @@ fn a_run_reaches_every_way_of_a_page() {
         Item::RestoreAnon,
         Item::PagesCompacted,
         Item::Recompressed,
+        Item::ZswpOutDense,
     ];
     let missing: Vec<Item> = ways.into_iter().filter(|way| world.mm.stat().get(*way) == 0).collect();
     assert!(cfg!(miri) || missing.is_empty(), "never: {missing:?}");

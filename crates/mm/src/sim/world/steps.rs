@@ -64,7 +64,11 @@ impl<R: RawMutex> World<R> {
             20 => self.mm.set_enabled(!seed.is_multiple_of(5)),
             21 => self.mm.discard_swap(),
             22 => self.recompress(),
-            23 => self.mm.set_shrinker(seed.is_multiple_of(2)),
+            23 => {
+                self.mm.set_shrinker(seed.is_multiple_of(2));
+                let dense = Compressor::from(algorithm(seed / 8));
+                self.mm.set_dense((!seed.is_multiple_of(4)).then_some(dense));
+            }
             24 => self.mm.set_swap_cache(!seed.is_multiple_of(4)),
             25 => {
                 if seed.is_multiple_of(2) {
