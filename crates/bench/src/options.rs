@@ -47,9 +47,14 @@ pub struct Compare {
     /// How often each side runs each workload, in turn [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) pairs: Option<u32>,
-    /// Only workloads whose name contains one of these, as in 'usemem,redis'
+    /// Only workloads whose name contains one of these, as in 'usemem,redis'; 'programs' or
+    /// 'programs:node,sort' for real programs, which are not run otherwise
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
+    /// Shares of what programs take that they are given (of `--only programs`) [default:
+    /// 105,90,80,70,60,50; --quick: 105,80,60]
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(10..=1000))]
+    pub(crate) percents: Vec<u64>,
     /// Only these sides
     #[arg(long, value_name = "SIDE,...", value_delimiter = ',', value_enum)]
     pub(crate) sides: Vec<Side>,

@@ -17,6 +17,10 @@ pub(crate) struct Context {
     pub(crate) zswap_compressor: Vec<String>,
     /// More options for every `uzswap run`.
     pub(crate) run_options: Vec<String>,
+    /// Shares of what programs take, percent; none: the usual ones.
+    pub(crate) percents: Vec<u64>,
+    /// That were asked for.
+    pub(crate) pairs: Option<u32>,
     pub(crate) is_quick: bool,
     /// How long a run may take before it is ended.
     pub(crate) timeout: Duration,
@@ -39,6 +43,8 @@ impl Context {
             work,
             zswap_compressor: ["lz4", "lzo"].map(str::to_owned).to_vec(),
             run_options: Vec::new(),
+            percents: Vec::new(),
+            pairs: None,
             is_quick,
             timeout: Duration::from_secs(if is_quick { 60 } else { 300 }),
             groups: AtomicU32::new(0),

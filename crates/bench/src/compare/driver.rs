@@ -175,7 +175,10 @@ impl<'a> Driver<'a> {
             pair,
             limit: equal.limit(side),
             target: equal.target(),
-            max_pool_percent: equal.max_pool_percent(),
+            max_pool_percent: match workload.has_default_options() {
+                true => None,
+                false => equal.max_pool_percent(),
+            },
             has_readahead: !self.without_readahead.contains(&(workload.name(), side)),
         };
         let which = if pair == 0 {

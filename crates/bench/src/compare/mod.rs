@@ -9,6 +9,7 @@ mod html;
 mod machine;
 mod process;
 mod procfs;
+mod programs;
 mod progress;
 mod promises;
 mod record;
@@ -45,6 +46,8 @@ pub(crate) fn run(options: &Compare, uzswap: &Path) -> Result<(), Failure> {
     let mut context = Context::new(uzswap.to_owned(), &disk, options.quick)?;
     context.zswap_compressor.clone_from(&options.zswap_compressor);
     context.run_options.clone_from(&options.run_options);
+    context.percents.clone_from(&options.percents);
+    context.pairs = options.pairs;
     let workloads = chosen(&context, &options.only)?;
     if options.list {
         workloads.iter().for_each(|workload| println!("{}", workload.name()));
@@ -80,7 +83,7 @@ fn disk() -> PathBuf {
 fn chosen(context: &Context, only: &[String]) -> Result<Vec<Box<dyn workloads::Workload>>, Failure> {
     let mut all = workloads::all(context);
     let names: Vec<String> = all.iter().map(|workload| workload.name()).collect();
-    all.retain(|workload| only.is_empty() || only.iter().any(|part| workload.name().contains(part)));
+    all.retain(|workload| programs::is_chosen(only, &workload.name()));
     if all.is_empty() {
         return Err(Failure::new(format!(
             "--only {}: no workload has that in its name; they are {}",

@@ -85,8 +85,20 @@ impl Process {
         let _ = signal_group(self.pid(), Signal::TERM);
     }
 
-    /// Wait for its end, by force after `timeout`.
+    /// Wait for its end, by force after `timeout`, which is a failure.
     pub(crate) fn wait(self, timeout: Duration) -> Result<Ended, Failure> {
+        let name = self.name.clone();
+        match self.wait_until(timeout)? {
+            (ended, false) => Ok(ended),
+            (_, true) => Err(Failure::new(format!(
+                "{name} did not end within {} s and was killed",
+                timeout.as_secs()
+            ))),
+        }
+    }
+
+    /// Wait for its end, by force after `timeout`, and whether that was needed.
+    pub(crate) fn wait_until(self, timeout: Duration) -> Result<(Ended, bool), Failure> {
         let Self {
             name,
             child,
@@ -110,14 +122,8 @@ impl Process {
             is_over.store(true, Ordering::Relaxed);
             (output, seconds)
         });
-        if is_late.load(Ordering::Relaxed) {
-            return Err(Failure::new(format!(
-                "{name} did not end within {} s and was killed",
-                timeout.as_secs()
-            )));
-        }
         let output = output.map_err(|e| Failure::new(format!("{name}: {e}")))?;
-        Ok(Ended { output, seconds })
+        Ok((Ended { output, seconds }, is_late.load(Ordering::Relaxed)))
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::procfs::{family, rss_anon};
 use super::results::MemoryUse;
-use super::side::Probe;
+use super::side::{Pool, Probe};
 
 const INTERVAL: Duration = Duration::from_millis(50);
 /// Samples kept for the plots: more than their pixels need.
@@ -30,8 +30,44 @@ pub(crate) struct Sample {
 pub(crate) struct Watched {
     pub(crate) memory: MemoryUse,
     pub(crate) timeline: Vec<Sample>,
+    /// When most was used.
+    pub(crate) parts: Parts,
     /// Bytes of pages for each byte of the pool, when that was largest.
     pub(crate) ratio: Option<f64>,
+}
+
+/// Where memory is. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parts {
+    /// Without those below.
+    resident: u64,
+    staged: u64,
+    pool: u64,
+    kept: u64,
+    metadata: u64,
+}
+
+impl Parts {
+    fn new(sample: &Sample, pool: &Pool) -> Self {
+        let others = pool.staged_bytes + pool.kept_bytes + pool.agent_bytes;
+        Self {
+            resident: sample.resident.saturating_sub(others),
+            staged: pool.staged_bytes,
+            pool: sample.pool,
+            kept: pool.kept_bytes,
+            metadata: pool.agent_bytes,
+        }
+    }
+
+    pub(crate) fn named(self) -> [(&'static str, u64); 5] {
+        [
+            ("resident", self.resident),
+            ("staged", self.staged),
+            ("pool", self.pool),
+            ("kept", self.kept),
+            ("metadata", self.metadata),
+        ]
+    }
 }
 
 impl Watched {
@@ -68,6 +104,9 @@ pub(crate) fn watch(pid: u32, probe: &Probe, is_shared: bool, is_over: &AtomicBo
             disk: pool.disk_bytes,
             major_faults: pool.major_faults.saturating_sub(before),
         };
+        if sample.resident + sample.pool > watched.memory.total_peak {
+            watched.parts = Parts::new(&sample, &pool);
+        }
         watched.note(sample, pool.stored_bytes);
         std::thread::sleep(INTERVAL);
     }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use uzswap_workload::latency::Histogram;
 
@@ -28,6 +29,15 @@ pub(crate) struct Measured {
     pub(crate) output: Output,
     pub(crate) seconds: f64,
     /// All threads of all its processes, and `uzswap run` itself.
+    pub(crate) cpu: CpuTimes,
+    pub(crate) watched: Watched,
+}
+
+/// A program that ended in any way.
+pub(crate) struct AnyEnd {
+    /// None: it took too long.
+    pub(crate) output: Option<Output>,
+    pub(crate) seconds: f64,
     pub(crate) cpu: CpuTimes,
     pub(crate) watched: Watched,
 }
@@ -85,6 +95,35 @@ impl Session<'_> {
         })
     }
 
+    /// Run a program until it ends, fails, is killed or has taken `timeout`.
+    pub(crate) fn run_to_any_end(
+        &self,
+        program: &[OsString],
+        dir: Option<&Path>,
+        timeout: Duration,
+    ) -> Result<AnyEnd, Failure> {
+        let before = CpuTimes::children()?;
+        let process = Process::start(&self.prepared.command_line(program), dir)?;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (pid, probe) = (process.pid(), &self.prepared.probe);
+            let watcher = scope.spawn({
+                let (is_shared, is_over) = (self.is_shared, &is_over);
+                move || sampler::watch(pid, probe, is_shared, is_over)
+            });
+            let ended = process.wait_until(timeout);
+            is_over.store(true, Ordering::Relaxed);
+            let watched = watcher.join().unwrap_or_default();
+            let (ended, is_late) = ended?;
+            Ok(AnyEnd {
+                output: (!is_late).then_some(ended.output),
+                seconds: ended.seconds,
+                cpu: CpuTimes::children()?.since(before),
+                watched,
+            })
+        })
+    }
+
     /// `uzswap workload` with `args`.
     pub(crate) fn workload_program(&self, args: &[String]) -> Vec<OsString> {
         let mut program: Vec<OsString> = vec![self.context.uzswap.clone().into(), "workload".into()];
@@ -106,6 +145,21 @@ impl From<Measured> for Outcome {
 }
 
 impl Outcome {
+    /// With no figure but the time.
+    pub(crate) fn ended(seconds: f64, cpu: CpuTimes, watched: Watched) -> Self {
+        Self {
+            figures: BTreeMap::from([("elapsed".to_owned(), seconds)]),
+            latencies: BTreeMap::new(),
+            cpu,
+            watched,
+        }
+    }
+
+    /// The program did not come to its own end.
+    pub(crate) fn end_with(&mut self, key: &str) {
+        self.put(key, 1.0);
+    }
+
     pub(crate) fn put(&mut self, key: impl Into<String>, value: f64) {
         self.figures.insert(key.into(), value);
     }

@@ -1,6 +1,7 @@
 //! The report as plain text: a table for each workload, a column for each side.
 
 use super::change;
+use super::programs;
 use super::promises;
 use super::record::Record;
 use super::results::{Metric, Results, WorkloadResult};
@@ -28,7 +29,7 @@ pub(super) fn report(results: &Results, last: Option<&Record>) -> String {
         let sentence = &workload.description;
         text += &format!("\n{}\n{line}\n{sentence}\n\n{}", workload.title, table(workload));
     }
-    text + &bar(results, last)
+    text + &programs::section(results) + &bar(results, last)
 }
 
 fn heading(results: &Results) -> String {

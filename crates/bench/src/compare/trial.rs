@@ -83,6 +83,9 @@ fn attempt(context: &Context, workload: &dyn Workload, terms: Terms) -> Result<A
         prepared.add_run_options(&["--max-pool-percent", &percent.to_string()]);
     }
     prepared.add_run_options(workload.run_options());
+    if workload.has_default_options() {
+        prepared.hide_control_groups();
+    }
     let reclaimers = kswapds();
     let before = (counters(&read("/proc/vmstat")), cpu_seconds(&reclaimers));
     let session = Session {

@@ -18,7 +18,7 @@ use super::context::Context;
 use super::undo::{self, Undo};
 use crate::Failure;
 use cgroup::Cgroup;
-pub(crate) use probe::Probe;
+pub(crate) use probe::{Pool, Probe};
 
 /// In the order in which they take turns and are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -161,6 +161,20 @@ impl Prepared {
             let options = options.iter().map(OsString::from);
             self.prefix.splice(before_program..before_program, options);
         }
+    }
+
+    /// Programs find no control group, in a namespace of mounts of their own. Without root there is
+    /// none that could limit them.
+    pub(crate) fn hide_control_groups(&mut self) {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let hide = "umount -R -l /sys/fs/cgroup; mount --bind /dev/null /proc/self/cgroup; \
+                    mount --bind /dev/null /proc/cgroups; exec \"$0\" \"$@\"";
+        let hide = ["unshare", "-m", "--", "/bin/sh", "-c", hide].map(OsString::from);
+        // The control group is entered while it can be seen.
+        let at = if self.cgroup.is_some() { self.prefix.len() } else { 0 };
+        self.prefix.splice(at..at, hide);
     }
 
     /// `program` with its arguments, as it is to be started under this side.

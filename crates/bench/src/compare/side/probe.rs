@@ -28,6 +28,10 @@ pub(crate) struct Pool {
     pub(crate) bytes: u64,
     /// Of the pages that it holds.
     pub(crate) stored_bytes: u64,
+    /// Of resident memory: not stored yet, stored as well; and the pager's own.
+    pub(crate) staged_bytes: u64,
+    pub(crate) kept_bytes: u64,
+    pub(crate) agent_bytes: u64,
     /// On the swap device, behind the pool.
     pub(crate) disk_bytes: u64,
     /// The pool lies in the processes' own anonymous memory.
@@ -79,6 +83,9 @@ fn zswap(meminfo: &str) -> Pool {
     Pool {
         bytes: of("Zswap"),
         stored_bytes: of("Zswapped"),
+        staged_bytes: 0,
+        kept_bytes: 0,
+        agent_bytes: 0,
         disk_bytes: swapped.saturating_sub(of("Zswapped")).saturating_sub(of("SwapCached")),
         is_inside: false,
         charged_bytes: None,
@@ -93,6 +100,9 @@ fn zram(mm_stat: &str) -> Pool {
     Pool {
         bytes: fields.nth(1).unwrap_or(0),
         stored_bytes,
+        staged_bytes: 0,
+        kept_bytes: 0,
+        agent_bytes: 0,
         disk_bytes: 0,
         is_inside: false,
         charged_bytes: None,
@@ -105,6 +115,9 @@ fn of_group(group: Group) -> Pool {
     Pool {
         bytes: group.sum(Field::Pool),
         stored_bytes: page_bytes(Field::Stored),
+        staged_bytes: group.sum(Field::Staged),
+        kept_bytes: group.sum(Field::Cached),
+        agent_bytes: group.sum(Field::Agent),
         disk_bytes: page_bytes(Field::Swapped),
         is_inside: true,
         charged_bytes: Some(group.current()),

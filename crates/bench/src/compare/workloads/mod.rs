@@ -5,6 +5,7 @@ mod build;
 mod contents;
 mod idle;
 mod paging_cost;
+mod programs;
 mod redis;
 mod start;
 mod usemem;
@@ -36,6 +37,10 @@ pub(crate) trait Workload {
     fn run_options(&self) -> &[&'static str] {
         &[]
     }
+    /// Whether uzswap gets no option but its limit, and programs see no control group.
+    fn has_default_options(&self) -> bool {
+        false
+    }
     /// Whether its processes share memory after a fork.
     fn is_shared_after_fork(&self) -> bool {
         false
@@ -62,6 +67,7 @@ pub(crate) fn all(context: &Context) -> Vec<Box<dyn Workload>> {
     all.push(Box::new(build::Build::default()));
     all.push(Box::new(analytics::Analytics::new(context)));
     all.push(Box::new(start::Start::new(context)));
+    all.extend(programs::all(context));
     all
 }
 
