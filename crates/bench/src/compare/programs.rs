@@ -29,12 +29,12 @@ fn parse_case(name: &str) -> Option<(&str, u64)> {
 /// Whether --only chooses a workload. Programs are only run where `programs` is named: all of
 /// them, or those after a colon and the commas behind it.
 pub(super) fn is_chosen(only: &[String], name: &str) -> bool {
+    let programs = only.iter().position(|part| part.starts_with("programs"));
     let Some((program, _)) = parse_case(name) else {
-        return only.is_empty() || only.iter().any(|part| name.contains(part.as_str()));
+        let others = &only[..programs.unwrap_or(only.len())];
+        return only.is_empty() || others.iter().any(|part| name.contains(part.as_str()));
     };
-    let Some(at) = only.iter().position(|part| part.starts_with("programs")) else {
-        return false;
-    };
+    let Some(at) = programs else { return false };
     match only[at].strip_prefix(PREFIX) {
         None => true,
         Some(first) => first == program || only[at + 1..].iter().any(|part| part == program),
@@ -210,6 +210,8 @@ mod test {
         assert!(is_chosen(&only("programs:sort,node"), "programs:node@80"));
         assert!(!is_chosen(&only("programs:sort,node"), "programs:node-json@80"));
         assert!(!is_chosen(&only("redis"), "programs:redis@80"));
+        assert!(!is_chosen(&only("programs:sort,python"), "contents-cpython"));
+        assert!(is_chosen(&only("redis,programs:sort"), "redis"));
     }
 
     #[test]
