@@ -37,7 +37,7 @@ fn check(pools: &Pools<parking_lot::RawMutex, VecArena>, object: &Object) {
 /// Nothing is shared any more.
 fn reopen(pools: &mut Pools<parking_lot::RawMutex, VecArena>) {
     for pool in pools.get_all() {
-        pool.reopen();
+        while pool.reopen_some() {}
         pools.put(pool);
     }
 }

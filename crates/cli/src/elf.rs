@@ -1,6 +1,6 @@
 //! Can this program be managed? Looks at the file that will be executed.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,6 @@ use object::elf::{EM_X86_64, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, elf};
 use uzswap_sys::file;
-
-use crate::group::c_path;
 
 /// What stands in the way.
 #[derive(Debug, PartialEq, Eq)]
@@ -84,7 +82,9 @@ fn inspect_file(path: &Path, depth: u32) -> Found {
             "{name} is set-uid or set-gid, so the loader ignores LD_PRELOAD; run it as its owner"
         ));
     }
-    if c_path(path).is_ok_and(|path| file::grants_capabilities(&path)) {
+    // A module of its own, which a fuzz target is built with.
+    let c_path = CString::new(path.as_os_str().as_bytes());
+    if c_path.is_ok_and(|path| file::grants_capabilities(&path)) {
         return Found::Unmanageable(format!(
             "{name} has capabilities of its own (getcap), so the loader ignores LD_PRELOAD; run a copy of it without"
         ));
