@@ -115,13 +115,19 @@ impl Density {
             // It is decompressed as well.
             let costs = self.stored * (ns + ns / 2);
             let stays = if self.is_dense { tunables.stays } else { 1 };
-            self.is_dense = spared * tunables.load_ns * stays > costs;
+            // Two pools have more holes than one, and without a device there is no other place.
+            self.is_dense = view.drains && spared * tunables.load_ns * stays > costs;
         }
         (self.stored, self.restored) = (0, 0);
     }
 }
 
 impl Policy {
+    /// Whether pages are stored by the denser compressor now, where that can be.
+    pub(crate) fn stores_densely(&self) -> bool {
+        self.density.is_dense
+    }
+
     /// A batch is stored: whether densely, where that can be, and whether one of its pages is to be
     /// compressed with the other compressor as well, to see what that would be.
     pub(crate) fn density(&mut self, view: &View) -> (bool, bool) {
@@ -144,6 +150,7 @@ mod test {
     const VIEW: View = View {
         objects: 8192,
         staged: 512,
+        drains: true,
         ..NONE
     };
     const NONE: View = View {
@@ -196,6 +203,15 @@ mod test {
         assert!(is_dense(&mut policy, judge_every / 20));
         assert!(!is_dense(&mut policy, judge_every / 50));
         assert!(!is_dense(&mut policy, 0));
+        policy.note(Event::Stored(judge_every));
+        (0..judge_every).for_each(|_| {
+            policy.note(Event::Restored {
+                pages: 1,
+                may_give_way: false,
+            });
+        });
+        let no_device = View { drains: false, ..VIEW };
+        assert!(!policy.density(&no_device).0);
     }
 
     #[test]

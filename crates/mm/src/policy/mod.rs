@@ -84,7 +84,8 @@ pub(crate) enum Event {
     SwappedIn(u64),
     /// So many entries left for the device since they [were to](round::Plan::SendOn).
     SentOn(u64),
-    /// So many entries left for the device, for whatever reason.
+    /// So many entries left holes in a pool that no store fills: for the device, or as stores go
+    /// to another pool.
     Emptied(u64),
     /// The pool is compact.
     Compacted,

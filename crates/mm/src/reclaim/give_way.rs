@@ -53,6 +53,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             | Slot::Filled { .. }
             | Slot::Bad => return,
         };
+        let is_other_pool = self.pages.pool.is_current(entry.handle) == self.policy.stores_densely();
+        if self.pages.pool.dense().is_some() && is_other_pool {
+            // Nothing that is stored fills its hole.
+            self.policy.note(Event::Emptied(1));
+        }
         let (part, looks) = (
             self.policy.tunables.balance.part,
             self.policy.tunables.victims.age_looks,
