@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::context::Context;
 use super::equal_memory::EqualMemory;
+use super::programs;
 use super::progress::Progress;
 use super::results::{Metric, Run, WorkloadResult};
 use super::session::Session;
@@ -120,13 +121,17 @@ impl<'a> Driver<'a> {
                 self.progress.advance(1);
             }
         }
-        Some(WorkloadResult {
+        let result = WorkloadResult {
             name: workload.name(),
             title: workload.title(),
             description: workload.description(),
             metrics: metrics(workload.as_ref()),
             runs,
-        })
+        };
+        if let Some(line) = programs::line(&result) {
+            self.progress.say(&line);
+        }
+        Some(result)
     }
 
     /// Where a control group's limit does not say what resident memory and pool come to, it is
@@ -137,6 +142,7 @@ impl<'a> Driver<'a> {
         }
         for side in sides.clone().into_iter().filter(|side| side.is_kernel()) {
             match self.run(workload, equal, side, 0) {
+                Ok(run) if programs::has_no_end(&run) => {}
                 Ok(run) => equal.note(side, &run.memory),
                 Err(line) => self.drop_side(sides, side, line),
             }
@@ -160,6 +166,13 @@ impl<'a> Driver<'a> {
         pair: u32,
     ) -> Result<Run, String> {
         let run = self.run(workload, equal, side, pair)?;
+        if programs::has_no_end(&run) {
+            if side == Side::Uzswap {
+                let line = format!("{}: uzswap: did not come to its end", workload.name());
+                self.failed_uzswap.get_or_insert(line);
+            }
+            return Ok(run);
+        }
         equal.note(side, &run.memory);
         if !equal.is_to_be_repeated(side, &run.memory) {
             return Ok(run);

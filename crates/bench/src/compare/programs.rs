@@ -1,6 +1,6 @@
 //! Real programs at shares of what they take: what came of all of them, in one table.
 
-use super::results::{Results, WorkloadResult};
+use super::results::{Results, Run, WorkloadResult};
 use super::side::Side;
 use crate::table::Table;
 
@@ -39,6 +39,24 @@ pub(super) fn is_chosen(only: &[String], name: &str) -> bool {
         None => true,
         Some(first) => first == program || only[at + 1..].iter().any(|part| part == program),
     }
+}
+
+/// Whether a run did not come to its end, so that what it took says nothing of what it needs.
+pub(super) fn has_no_end(run: &Run) -> bool {
+    [END_OOM, END_LATE, END_FAILED]
+        .into_iter()
+        .any(|end| run.figures.contains_key(end))
+}
+
+/// What came of a program at a share, for whoever watches.
+pub(super) fn line(case: &WorkloadResult) -> Option<String> {
+    let (program, percent) = parse_case(&case.name)?;
+    let seconds = or_dash(case.median(Side::NoLimit, "elapsed"));
+    let sides = HELD.into_iter().filter(|side| case.sides().contains(side));
+    let times: String = sides
+        .map(|side| format!(", {} x {}", side.name(), time_cell(case, side)))
+        .collect();
+    Some(format!("{program} at {percent} %: {seconds} s{times}"))
 }
 
 /// None of no values.
