@@ -359,7 +359,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         start.add(pages)
     }
 
-    /// Isolate neighbours; those that refuse go to the young end of the LRU.
+    /// Isolate neighbours; `refused` says where the others go.
     fn isolate_run(&mut self, batch: &mut Batch, run: PageRange, copies: bool, scan: &mut Scan) {
         let mm = self.mm;
         let (mut vpn, mut left) = (run.start, run.pages() as u32);
