@@ -63,36 +63,26 @@ impl Session<'_> {
         dir: Option<&Path>,
         during: impl FnOnce(&Process) -> Result<T, Failure>,
     ) -> Result<(T, Measured), Failure> {
-        let process = Process::start(&self.prepared.command_line(program), dir)?;
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let (pid, probe) = (process.pid(), &self.prepared.probe);
-            let watcher = scope.spawn({
-                let (is_shared, is_over) = (self.is_shared, &is_over);
-                move || sampler::watch(pid, probe, is_shared, is_over)
-            });
+        let wait = |process: Process| {
             let done = during(&process);
             if done.is_err() {
                 process.terminate();
             }
             // What `during` has waited for is not this program's.
             let before = CpuTimes::children();
-            let ended = process.wait(self.context.timeout);
-            is_over.store(true, Ordering::Relaxed);
-            let watched = watcher.join().unwrap_or_default();
-            let (done, ended) = (done?, ended?);
-            let cpu = CpuTimes::children()?.since(before?);
-            let output = process::check(&program[0].to_string_lossy(), ended.output)?;
-            Ok((
-                done,
-                Measured {
-                    output,
-                    seconds: ended.seconds,
-                    cpu,
-                    watched,
-                },
-            ))
-        })
+            (done, before, process.wait(self.context.timeout))
+        };
+        let ((done, before, ended), watched) = self.watch(program, dir, wait)?;
+        let (done, ended) = (done?, ended?);
+        let cpu = CpuTimes::children()?.since(before?);
+        let output = process::check(&program[0].to_string_lossy(), ended.output)?;
+        let measured = Measured {
+            output,
+            seconds: ended.seconds,
+            cpu,
+            watched,
+        };
+        Ok((done, measured))
     }
 
     /// Run a program until it ends, fails, is killed or has taken `timeout`.
@@ -103,6 +93,23 @@ impl Session<'_> {
         timeout: Duration,
     ) -> Result<AnyEnd, Failure> {
         let before = CpuTimes::children()?;
+        let (ended, watched) = self.watch(program, dir, |process| process.wait_until(timeout))?;
+        let (ended, is_late) = ended?;
+        Ok(AnyEnd {
+            output: (!is_late).then_some(ended.output),
+            seconds: ended.seconds,
+            cpu: CpuTimes::children()?.since(before),
+            watched,
+        })
+    }
+
+    /// Start a program, and look at its memory until `wait` is back.
+    fn watch<T>(
+        &self,
+        program: &[OsString],
+        dir: Option<&Path>,
+        wait: impl FnOnce(Process) -> T,
+    ) -> Result<(T, Watched), Failure> {
         let process = Process::start(&self.prepared.command_line(program), dir)?;
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -111,16 +118,9 @@ impl Session<'_> {
                 let (is_shared, is_over) = (self.is_shared, &is_over);
                 move || sampler::watch(pid, probe, is_shared, is_over)
             });
-            let ended = process.wait_until(timeout);
+            let waited = wait(process);
             is_over.store(true, Ordering::Relaxed);
-            let watched = watcher.join().unwrap_or_default();
-            let (ended, is_late) = ended?;
-            Ok(AnyEnd {
-                output: (!is_late).then_some(ended.output),
-                seconds: ended.seconds,
-                cpu: CpuTimes::children()?.since(before),
-                watched,
-            })
+            Ok((waited, watcher.join().unwrap_or_default()))
         })
     }
 
@@ -135,12 +135,7 @@ impl Session<'_> {
 impl From<Measured> for Outcome {
     /// With no figure but the time.
     fn from(measured: Measured) -> Self {
-        Self {
-            figures: BTreeMap::from([("elapsed".to_owned(), measured.seconds)]),
-            latencies: BTreeMap::new(),
-            cpu: measured.cpu,
-            watched: measured.watched,
-        }
+        Self::ended(measured.seconds, measured.cpu, measured.watched)
     }
 }
 
