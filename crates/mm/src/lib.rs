@@ -23,7 +23,7 @@
 //! ```text
 //! Mm::inner                 pages, `Policy`, `Flight`; `Held` is the type of who has it
 //!  |- swap table            a lock for each 2 MiB, and inside it the tree's
-//!  '- size class            of zsmalloc (one for all of a zbud), and inside it the spare spans'
+//!  '- size class            of zsmalloc (a zbud or z3fold has one), and in it the spare spans'
 //! ```
 //! `Mm::inner` is held while frames are moved (microseconds), not while pages are compressed or the
 //! device is used; a frozen engine is the exception. Stores, writeback and recompression therefore
@@ -35,9 +35,9 @@
 //! without the lock is `underway`, and the others leave it alone (`bring`). Changes are applied
 //! only while none of them serves a fault.
 //!
-//! The lock is also what keeps reclaim out while the agent reads and applies events (`Mm::change`
-//! under [`Mm::with_changes`]): a mapping that was replaced must not have its new pages taken for
-//! the old ones.
+//! The lock is also what keeps reclaim out while the agent reads and applies events
+//! (`Changes::apply` under [`Mm::with_changes`]): a mapping that was replaced must not have its new
+//! pages taken for the old ones.
 //!
 //! # Order
 //! Bytes in the pool, then the word published, then the frame given up. On the way in: the page

@@ -3,8 +3,10 @@
 //! An entry names a folio (first page and order) and lies in a segment. The segment's tag is also
 //! in the folio's words. Taking a page off a list costs nothing: its word changes, and the entry is
 //! recognised as stale when it reaches the front, or when a sweep passes by, of which there are as
-//! many as keep the stale entries few. There is one list of resident folios (oldest mapped first)
-//! and two of zswap entries (oldest stored first).
+//! many as keep the stale entries few. There are five lists of resident folios ([`resident`]) and
+//! two of zswap entries (oldest stored first).
+//!
+//! [`resident`]: crate::pages::resident
 //!
 //! A segment takes entries until they are so many pages. So the tag of a word says not only whether
 //! an entry holds but also how many pages were added since, to within a segment: of a stored page

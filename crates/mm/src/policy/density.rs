@@ -5,8 +5,7 @@
 //! resident pages that would leave next, and each fault that finds its page among them would have
 //! been a load without them. So the frames that density gains are taken to spare as many loads as
 //! the staged ones do, each by its number. What a page costs with either compressor is measured: by
-//! what is stored, and by single pages that are compressed with the other one now and then, as a
-//! probe.
+//! what is stored, and by pages that are compressed with the other one now and then, as a probe.
 //!
 //! Of a scan nothing is found among the staged pages, and of touches at random little: their pages
 //! are stored fast.
@@ -128,8 +127,8 @@ impl Policy {
         self.density.is_dense
     }
 
-    /// A batch is stored: whether densely, where that can be, and whether one of its pages is to be
-    /// compressed with the other compressor as well, to see what that would be.
+    /// A batch is stored: whether densely, where that can be, and whether some of its pages are to
+    /// be compressed with the other compressor as well, to see what that would be.
     pub(crate) fn density(&mut self, view: &View) -> (bool, bool) {
         let density = &mut self.density;
         if density.stored >= density.tunables.judge_every {

@@ -1,11 +1,14 @@
 //! What is worth it: numbers in, decisions out. A policy sees no machine, no word and no list.
 //!
-//! Three questions are asked, each of one snapshot ([`View`]) and the facts of the case:
+//! The engine asks, of a snapshot ([`View`](view::View)) and the facts of the case:
 //!
 //! ```text
 //! a stored page is faulted   Policy::bring   which pages come with it, and how
-//! a page was loaded          Policy::admit   where it is put, and whether its block stays
+//! a load begins              Policy::keeps   whether its blocks may stay
+//! a page was loaded          Policy::admit   where it is put
 //! a round of reclaim begins  Policy::round   what comes before resident pages are taken
+//! a folio is to leave        victims         which list it is taken from
+//! a batch is stored          Policy::density fast or dense
 //! ```
 //! Whoever acts on an answer says what came of it ([`Policy::note`]).
 

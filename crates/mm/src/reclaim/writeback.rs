@@ -1,4 +1,5 @@
-//! Writeback: the oldest stored pages go to the swap device when the pool is full.
+//! Writeback: the oldest stored pages go to the swap device when the pool is full
+//! or gives way.
 //!
 //! A blob goes out as it is, compressed, and is read back that way: writing costs no decompression,
 //! and the device holds as many times more. Blobs are packed one behind the other, across the

@@ -68,7 +68,7 @@ struct Store<R, A: Arena> {
 #[derive(Clone, Copy)]
 struct Choice {
     is_dense: bool,
-    /// What one of its pages is compressed with as well, to see what that would cost.
+    /// What two of its pages are compressed with as well, to see what that would cost.
     probe: Option<Algorithm>,
 }
 
