@@ -131,26 +131,39 @@ fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> 
     Ok(unsafe { core::mem::transmute::<*mut c_void, RegisterAtFork>(register.entry) })
 }
 
-/// See when the program begins to use robust mutexes. Where that cannot be, it may do so at any
-/// time.
+/// See when the program begins to use mutexes whose words the kernel writes to. Where that cannot
+/// be, it may do so at any time.
 fn watch_robust(program: Option<Headers>) {
-    let in_image = |image: Image| image.function(c"pthread_mutexattr_setrobust");
+    let setrobust = robust::setrobust as *const c_void;
+    if !is_diverted(program, c"pthread_mutexattr_setrobust", robust::ATTRIBUTE, setrobust) {
+        robust::turn_on();
+    }
+    let setprotocol = robust::setprotocol as *const c_void;
+    if !is_diverted(
+        program,
+        c"pthread_mutexattr_setprotocol",
+        !robust::PROTOCOL,
+        setprotocol,
+    ) {
+        robust::look_first();
+    }
+}
+
+/// Have libc's function `name` lead to `ours`, if its code has `constant`, so is what we know, or
+/// if there is none.
+fn is_diverted(program: Option<Headers>, name: &CStr, constant: u32, ours: *const c_void) -> bool {
+    let in_image = |image: Image| image.function(name);
     let in_libc = program.and_then(Image::libc).and_then(in_image);
     // Before glibc 2.34 it is a library beside libc.
     let find = |program| Image::all(program).find_map(in_image);
     let Some(function) = in_libc.or_else(|| program.and_then(find)) else {
-        return;
+        return true;
     };
     // SAFETY: code, which is readable and stays.
     let code = unsafe { core::slice::from_raw_parts(function.entry.cast::<u8>(), function.len) };
-    let is_known = code
-        .windows(4)
-        .any(|bytes| bytes == robust::ATTRIBUTE.to_ne_bytes().as_slice());
+    let is_known = code.windows(4).any(|bytes| bytes == constant.to_ne_bytes().as_slice());
     // SAFETY: no other thread runs yet, and the replacement does the same and more.
-    let is_replaced = is_known && unsafe { text::replace_any(&function, robust::setrobust as *const c_void) }.is_ok();
-    if !is_replaced {
-        robust::turn_on();
-    }
+    is_known && unsafe { text::replace_any(&function, ours) }.is_ok()
 }
 
 const AT_PHDR: usize = 3;

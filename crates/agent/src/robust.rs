@@ -1,9 +1,11 @@
-//! Robust mutexes, whose owner's death the kernel tells whoever waits.
+//! Mutexes whose words the kernel writes to: robust ones, whose owner's death it tells whoever
+//! waits, and those that inherit priority, at which threads wait in the kernel.
 //!
-//! As a thread ends the kernel goes through the list of what it has locked, and gives up for good
-//! at the first page that is not there, or is protected: it cannot wait for us. So a page stays in
-//! which a robust mutex is locked. Programs that never ask for such a mutex pay nothing:
-//! [`setrobust`] is where glibc's begin.
+//! It cannot wait for us where a page is not there, or is protected. As a thread ends it goes
+//! through the list of what that has locked, and gives up for good at such a page; a call that
+//! waits for a mutex, or hands it on, fails (EFAULT), at which glibc ends the program. So a page
+//! stays in which such a mutex is locked. Programs that never ask for one pay nothing:
+//! [`setrobust`] and [`setprotocol`] are where glibc's begin.
 //!
 //! # Why no death goes untold
 //! 1. Whether a page may go is decided by what it holds when nobody can lock anything in it any
@@ -16,10 +18,16 @@
 //!    to only if a neighbour in the owner's list led to its mutex when that was looked at, and if
 //!    it is linked as it was then: whoever is ending changes his list no more. In a forked process
 //!    whole lists are copies: the owner must have lived there when his page was back.
-//! 4. A page that was found needed is looked at before it moves the next time ([`HELD`]); in a
-//!    forked process each is, so that an owner who ends there is seen before.
+//! 4. A page that was found needed is looked at before it moves the next time ([`HELD`]). In a
+//!    forked process each is, so that an owner who ends there is seen before ([`LOOKS_FIRST`]).
 //!
-//! docs/limits.md has what this does not see: lists that are not glibc's.
+//! # Why no call fails
+//! Where mutexes inherit priority each page is looked at before it moves, too. Whoever calls the
+//! kernel has found the mutex locked just before. One that nobody has taken over from a dead owner
+//! counts as locked.
+//!
+//! docs/limits.md has what this does not see: lists that are not glibc's, and a mutex that is first
+//! locked between that look and the move.
 
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_uint};
@@ -38,16 +46,18 @@ use deaths::Watched;
 
 pub(crate) mod deaths;
 
-/// The program may lock robust mutexes.
+/// The program may lock such mutexes.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 /// The process has inherited its memory.
 static IS_FORKED: AtomicBool = AtomicBool::new(false);
+/// Pages are looked at before they move.
+static LOOKS_FIRST: AtomicBool = AtomicBool::new(false);
 /// Threads that are taking pages out without a look at them.
 static BLIND: AtomicU32 = AtomicU32::new(0);
 /// None is any more, nor will be.
 static IS_SETTLED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the program may lock robust mutexes.
+/// Whether the program may lock such mutexes.
 pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::SeqCst)
 }
@@ -99,8 +109,19 @@ pub(crate) fn turn_on() {
     }
 }
 
+/// As [`turn_on`], and each page is looked at before it moves.
+pub(crate) fn look_first() {
+    LOOKS_FIRST.store(true, Ordering::SeqCst);
+    turn_on();
+}
+
 /// Of `pthread_mutexattr_t` of glibc, since 2.4.
 pub(crate) const ATTRIBUTE: c_uint = 1 << 30;
+/// Two bits of it: nothing, inherits priority, has a ceiling.
+const PROTOCOL_SHIFT: u32 = 28;
+pub(crate) const PROTOCOL: c_uint = 3 << PROTOCOL_SHIFT;
+const INHERIT: c_int = 1;
+const CEILING: c_int = 2;
 const ROBUST: c_int = 1;
 const STALLED: c_int = 0;
 
@@ -114,6 +135,22 @@ pub(crate) extern "C" fn setrobust(attributes: *mut c_uint, robustness: c_int) -
     match (attributes, robustness) {
         (Some(attributes), ROBUST) => *attributes |= ATTRIBUTE,
         (Some(attributes), STALLED) => *attributes &= !ATTRIBUTE,
+        _ => return Errno::INVAL.raw_os_error(),
+    }
+    0
+}
+
+/// `pthread_mutexattr_setprotocol`.
+pub(crate) extern "C" fn setprotocol(attributes: *mut c_uint, protocol: c_int) -> c_int {
+    if protocol == INHERIT {
+        look_first();
+    }
+    // SAFETY: the program's attributes, as it would pass them to libc.
+    let attributes = unsafe { attributes.as_mut() };
+    match (attributes, protocol) {
+        (Some(attributes), 0..=CEILING) => {
+            *attributes = *attributes & !PROTOCOL | (protocol as c_uint) << PROTOCOL_SHIFT
+        }
         _ => return Errno::INVAL.raw_os_error(),
     }
     0
@@ -167,8 +204,14 @@ fn keeps(owner: Owner, locked: Locked) -> bool {
     match owner {
         Owner::LivesHere => true,
         Owner::LivesElsewhere | Owner::Gone => false,
-        Owner::Unknown => locked.links.is_some(),
+        Owner::Unknown => locked.links.is_some() || locked.inherits,
     }
+}
+
+/// The same of a mutex whose owner is not known yet.
+fn is_kept(locked: Locked) -> bool {
+    // Whoever takes over from the dead asks the kernel.
+    locked.owner.is_none_or(|id| keeps(owner(id), locked))
 }
 
 /// A look for mutexes that are locked in pages that leave. It ends when those that are needed are
@@ -198,7 +241,7 @@ impl<'a> Search<'a> {
         let Some(memory) = self.memory else { return pages };
         let is_held = |i: &u32| self.is_held(memory, vpn.add(u64::from(*i)));
         let free = (0..pages).find(is_held).unwrap_or(pages);
-        match IS_FORKED.load(Ordering::Relaxed) {
+        match LOOKS_FIRST.load(Ordering::Relaxed) {
             true => self.first_locked(memory, vpn, free).unwrap_or(free),
             false => free,
         }
@@ -214,7 +257,7 @@ impl<'a> Search<'a> {
         let mut bytes = [0; BYTES];
         let is_there = memory.read(addr, &mut bytes) == BYTES;
         let locked = Locked::read(&bytes).filter(|_| is_there);
-        let is_held = locked.is_some_and(|locked| keeps(owner(locked.owner), locked));
+        let is_held = locked.is_some_and(is_kept);
         if !is_held {
             place.store(0, Ordering::Relaxed);
         }
@@ -289,7 +332,8 @@ impl<'a> Search<'a> {
     /// Whether the mutex at `addr` keeps its page. Remembered if it is in its owner's list. `left`
     /// reads what has left with it.
     fn is_needed(&mut self, addr: usize, locked: Locked, left: impl Fn(usize) -> Option<usize>) -> bool {
-        let owner = owner(locked.owner);
+        let Some(id) = locked.owner else { return true };
+        let owner = owner(id);
         let may_tell = match owner {
             Owner::LivesHere => true,
             // Of a forked process's memory all may be a copy: it was alive when we looked before.
@@ -298,8 +342,7 @@ impl<'a> Search<'a> {
         };
         let read = |at| left(at).or_else(|| self.pointer(at));
         let links = locked.links.filter(|_| may_tell && locked.is_linked(addr, read));
-        self.found
-            .extend(links.map(|links| Watched::new(addr, locked.owner, links)));
+        self.found.extend(links.map(|links| Watched::new(addr, id, links)));
         links.is_some() || keeps(owner, locked)
     }
 
@@ -328,6 +371,7 @@ impl Drop for Search<'_> {
 /// In a forked child: nobody takes pages out.
 pub(crate) fn reset_in_child(orphans: &impl Unlock<RawLock>) {
     IS_FORKED.store(true, Ordering::Relaxed);
+    LOOKS_FIRST.store(true, Ordering::Relaxed);
     BLIND.store(0, Ordering::SeqCst);
     deaths::reset_in_child(orphans);
 }

@@ -53,6 +53,7 @@
 //! | `resched::NOT_BEFORE` | kept | a hint, in a time that both have |
 //! | `robust::IS_ON` | kept | the mutexes are inherited |
 //! | `robust::IS_FORKED` | reset | set |
+//! | `robust::LOOKS_FIRST` | reset | set: what is inherited may be copies |
 //! | `robust::BLIND` | reset | nobody takes pages out |
 //! | `robust::IS_SETTLED` | kept | whoever takes pages out looks from then on, here as well |
 //! | `robust::HELD` | kept | hints, about memory that is inherited |

@@ -163,6 +163,28 @@ fn the_death_of_who_has_a_robust_mutex_is_told() {
     let _ = std::fs::remove_file(program);
 }
 
+/// The kernel writes to their words, and does not wait for a page.
+#[test]
+fn mutexes_that_inherit_priority_are_there_for_the_kernel() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("inherits");
+    for (how, seconds, answer) in [
+        ("late", "1", "0 calls fail\n"),
+        ("plain", "3", "each was alone\n"),
+        ("robust", "3", "each was alone\n"),
+    ] {
+        for isolate in ["auto", "copy"] {
+            let options = ["--memory-max", "20M", "--quiet", "--isolate", isolate];
+            let output = managed(&program, &[how, seconds], &options);
+            let (printed, errors) = (text(&output.stdout), text(&output.stderr));
+            assert_eq!(printed, answer, "{how}, {isolate}: {errors}");
+        }
+    }
+    let _ = std::fs::remove_file(program);
+}
+
 /// They name threads, too, but are in nobody's list.
 #[test]
 fn copies_of_robust_mutexes_are_left_alone() {

@@ -162,7 +162,7 @@ fn tell_list(pager: &Pager, first: Watched) {
         let Some(links) = locked.links.filter(|links| links.before == before) else {
             return;
         };
-        if locked.owner != first.owner || at == first.addr && links != first.links {
+        if locked.owner != Some(first.owner) || at == first.addr && links != first.links {
             return;
         }
         // SAFETY: mapped, and by libc nothing else is meanwhile. kswapd holds no lock, and its

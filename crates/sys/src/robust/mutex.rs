@@ -1,12 +1,13 @@
-//! Robust mutexes as glibc lays them out (`pthread_mutex_t`, the same since 2.4): found by what
-//! they hold while somebody has them.
+//! Mutexes whose words the kernel writes to, as glibc lays them out (`pthread_mutex_t`, the same
+//! since 2.4): robust ones, and those that inherit priority. Found by what they hold while somebody
+//! has them.
 //!
 //! ```text
 //!  0 futex word: the owner's thread id, and two flags
 //!  4 how often it is locked
 //!  8 the owner once more, or 0, or: inconsistent
-//! 16 kind, and a word that is 0 in robust ones
-//! 24 the entry before it in the owner's list
+//! 16 kind, and a word that is 0 in these
+//! 24 the entry before it in the owner's list, or 0 if it is not robust
 //! 32 the next entry: what the list's pointers lead to
 //! ```
 
@@ -27,10 +28,11 @@ const BEFORE: usize = 24;
 
 /// Of the kind: robust.
 const ROBUST: u64 = 0x10;
-/// The bits in which kinds of robust mutexes differ: type, priority inheritance, shared by
-/// processes, what was said of lock elision.
-const VARIES: u64 = 0x3a3;
+/// Of the kind: inherits priority.
 const INHERITS: u64 = 0x20;
+/// The bits in which both kinds differ among themselves: type, shared by processes, what was said
+/// of lock elision.
+const VARIES: u64 = 0x383;
 /// The second owner field of one whose owner has died and that nobody has repaired, and of one that
 /// nobody will.
 const INCONSISTENT: u32 = i32::MAX as u32;
@@ -42,17 +44,19 @@ const ID_MAX: u32 = 1 << 22;
 /// Where programs have no memory any more.
 const TOP: usize = 1 << 47;
 
-/// What is in the bytes of a robust mutex that is locked, or just being locked or let go.
+/// What is in the bytes of such a mutex that is locked, or just being locked or let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Locked {
-    /// The thread that has it.
-    pub owner: i32,
+    /// The thread that has it. `None`: that has died, and whoever takes it over asks the kernel,
+    /// since it inherits priority.
+    pub owner: Option<i32>,
     /// Somebody waits for it.
     pub has_waiters: bool,
-    /// The kernel wakes who waits without being told, if the owner ends.
+    /// Who waits does so in the kernel, which writes to the word, and wakes the next without being
+    /// told if the owner ends.
     pub inherits: bool,
     /// Where the pointers of its neighbours in the owner's list are. `None`: it is being put into
-    /// the list, or taken from it.
+    /// the list, or taken from it, or is not robust.
     pub links: Option<Links>,
 }
 
@@ -81,21 +85,26 @@ impl Locked {
         // The last owner's, before the next one is recorded.
         let is_recorded = recorded == owner || matches!(recorded, 0 | INCONSISTENT);
         let is_known = is_recorded || recorded <= ID_MAX || recorded == NOT_RECOVERABLE;
-        if kind & !VARIES != ROBUST || !(1..=ID_MAX).contains(&owner) || !is_known {
+        let (is_robust, inherits) = (kind & ROBUST != 0, kind & INHERITS != 0);
+        let is_left = owner == 0 && is_robust && inherits && futex & raw::FUTEX_OWNER_DIED != 0;
+        let is_locked = (1..=ID_MAX).contains(&owner) || is_left;
+        if !is_one(kind) || !is_locked || !is_known {
             return None;
         }
         let before = usize::from_ne_bytes(word(bytes, BEFORE));
         let next = usize::from_ne_bytes(word(bytes, ENTRY)) & !FLAG;
         let leads = |to: usize| to < TOP && to.is_multiple_of(ALIGN);
-        if !leads(before) || !leads(next) {
+        let is_listed = before != 0 || next != 0;
+        // Small numbers are common, so what is in no list must name its owner twice.
+        if !leads(before) || !leads(next) || !is_robust && (is_listed || recorded != owner) {
             return None;
         }
         // One link is set before the other.
         let links = (is_recorded && before != 0 && next != 0).then_some(Links { before, next });
         Some(Self {
-            owner: owner as i32,
+            owner: (owner != 0).then_some(owner as i32),
             has_waiters: futex & raw::FUTEX_WAITERS != 0,
-            inherits: kind & INHERITS != 0,
+            inherits,
             links,
         })
     }
@@ -109,13 +118,18 @@ impl Locked {
     }
 }
 
+/// Whether this is the kind of such a mutex.
+fn is_one(kind: u64) -> bool {
+    matches!(kind & !VARIES, ROBUST | INHERITS) || kind & !VARIES == ROBUST | INHERITS
+}
+
 /// Call `found` with each that begins at one of the offsets `begins` of `bytes`, which begin at an
 /// aligned address, and lies in them as a whole.
 pub fn for_each_locked(bytes: &[u8], begins: Range<usize>, mut found: impl FnMut(usize, Locked)) {
     let end = begins.end.min((bytes.len() + 1).saturating_sub(BYTES));
     for at in (begins.start..end).step_by(ALIGN) {
         // Nearly all differ here.
-        if u64::from_ne_bytes(word(bytes, at + KIND)) & !VARIES == ROBUST
+        if is_one(u64::from_ne_bytes(word(bytes, at + KIND)))
             && let Some(locked) = Locked::read(&word(bytes, at))
         {
             found(at, locked);
@@ -144,7 +158,7 @@ mod test {
             next: 0x2000,
         };
         let locked = Locked {
-            owner: 77,
+            owner: Some(77),
             has_waiters: true,
             inherits: false,
             links: Some(links),
@@ -162,8 +176,16 @@ mod test {
             bytes(77 | raw::FUTEX_OWNER_DIED, NOT_RECOVERABLE, 0x30, 0x1000, 0x2000),
         ] {
             let locked = Locked::read(&bytes).unwrap();
-            assert_eq!((locked.owner, locked.links), (77, None));
+            assert_eq!((locked.owner, locked.links), (Some(77), None));
         }
+    }
+
+    #[test]
+    fn who_waits_in_the_kernel_needs_the_word() {
+        let plain = Locked::read(&bytes(77 | raw::FUTEX_WAITERS, 77, 0xa1, 0, 0)).unwrap();
+        assert!(plain.inherits && plain.owner == Some(77) && plain.links.is_none());
+        let left = Locked::read(&bytes(raw::FUTEX_OWNER_DIED, 77, 0x30, 0, 0)).unwrap();
+        assert!(left.inherits && left.owner.is_none());
     }
 
     #[test]
@@ -172,6 +194,10 @@ mod test {
             bytes(0, 0, 0x10, 0, 0),
             bytes(raw::FUTEX_OWNER_DIED | raw::FUTEX_WAITERS, 77, 0x10, 0x1000, 0x2000),
             bytes(77, 77, 0, 0x1000, 0x2000),
+            // Not in a list, but linked, or named once.
+            bytes(77, 77, 0x20, 0x1000, 0x2000),
+            bytes(77, 0, 0x20, 0, 0),
+            bytes(0, 0, 0x20, 0, 0),
             bytes(77, ID_MAX + 1, 0x10, 0x1000, 0x2000),
             bytes(77, 77, 0x10, 0x1000, TOP),
             bytes(77, 77, 0x10, 0x1004, 0x2000),
@@ -189,7 +215,7 @@ mod test {
         memory[88..].copy_from_slice(&bytes(6, 6, 0x12, 8, 8));
         let found = |begins, memory: &[u8]| {
             let mut all = alloc::vec::Vec::new();
-            for_each_locked(memory, begins, |at, locked| all.push((at, locked.owner)));
+            for_each_locked(memory, begins, |at, locked| all.push((at, locked.owner.unwrap())));
             all
         };
         assert_eq!(found(0..128, &memory), [(8, 5), (88, 6)]);
