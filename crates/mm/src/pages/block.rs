@@ -8,12 +8,12 @@ use crate::zpool::Handle;
 
 /// Where a block is and how long: in a word, since every staging slot has room for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kept(NonZeroU64);
+pub(crate) struct BlockRef(NonZeroU64);
 
 const LEN_BITS: u32 = 13;
 const _: () = assert!(Handle::BITS + LEN_BITS <= 64 && PAGE_SIZE < 1 << LEN_BITS);
 
-impl Kept {
+impl BlockRef {
     /// A block of 1 to 4096 bytes.
     pub(crate) fn new(handle: Handle, len: u32) -> Self {
         match NonZeroU64::new(handle.to_bits() << LEN_BITS | u64::from(len)) {

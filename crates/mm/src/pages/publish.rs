@@ -9,7 +9,7 @@ use lock_api::RawMutex;
 
 use crate::page::{PageRange, Vpn};
 use crate::pages::Pages;
-use crate::pages::block::Kept;
+use crate::pages::block::BlockRef;
 use crate::pages::counts::Counts;
 use crate::pages::swap_table::entry::{Blob, CachedEntry, Slot, ZswapEntry};
 use crate::zpool::Arena;
@@ -19,7 +19,7 @@ impl<R: RawMutex, A: Arena> Pages<R, A> {
     /// the new one keeps.
     pub(crate) fn publish(&mut self, vpn: Vpn, slot: Slot) {
         let block = match self.replace(vpn, slot) {
-            stored @ (Slot::Cached(_) | Slot::Zswap(_)) => Kept::of(stored),
+            stored @ (Slot::Cached(_) | Slot::Zswap(_)) => BlockRef::of(stored),
             Slot::Swap(blob) if blob.device == 0 => {
                 self.slots.free(&blob);
                 None
@@ -31,7 +31,7 @@ impl<R: RawMutex, A: Arena> Pages<R, A> {
         };
         match (block, slot) {
             (Some(kept), Slot::Staged { slot, .. }) => self.staging.keep(slot, kept),
-            (Some(kept), slot) if Kept::of(slot) != Some(kept) => {
+            (Some(kept), slot) if BlockRef::of(slot) != Some(kept) => {
                 self.pool.free(kept.handle(), kept.len() as usize);
             }
             (Some(_) | None, _) => {}

@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::page::{PageRange, Vpn};
-use crate::pages::block::Kept;
+use crate::pages::block::BlockRef;
 
 /// Slots in a unit.
 pub const UNIT: u32 = 16;
@@ -34,7 +34,7 @@ pub struct Staging {
     /// Whether a frame is in the slot.
     has_frame: Vec<bool>,
     /// The block that the page whose frame it is was loaded from.
-    kept: Vec<Option<Kept>>,
+    kept: Vec<Option<BlockRef>>,
     /// Whether the page is known to hold what that block holds; means nothing where there is none.
     is_unwritten: Vec<bool>,
     unit_used: Vec<bool>,
@@ -125,7 +125,7 @@ impl Staging {
     }
 
     /// The page whose frame is in the slot has a block still.
-    pub(crate) fn keep(&mut self, slot: u32, kept: Kept) {
+    pub(crate) fn keep(&mut self, slot: u32, kept: BlockRef) {
         debug_assert!(self.kept[slot as usize].is_none());
         self.kept[slot as usize] = Some(kept);
     }
@@ -141,28 +141,28 @@ impl Staging {
     }
 
     /// Its block.
-    pub(crate) fn kept(&self, slot: u32) -> Option<Kept> {
+    pub(crate) fn kept(&self, slot: u32) -> Option<BlockRef> {
         self.kept[slot as usize]
     }
 
     /// It has none any more.
-    pub(crate) fn take_kept(&mut self, slot: u32) -> Option<Kept> {
+    pub(crate) fn take_kept(&mut self, slot: u32) -> Option<BlockRef> {
         self.kept[slot as usize].take()
     }
 
     /// None of them has one any more.
-    pub(crate) fn take_all_kept(&mut self) -> Vec<Kept> {
+    pub(crate) fn take_all_kept(&mut self) -> Vec<BlockRef> {
         self.kept.iter_mut().filter_map(Option::take).collect()
     }
 
     /// All blocks.
     #[cfg(any(test, feature = "sim"))]
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = Kept> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockRef> {
         self.kept.iter().flatten().copied()
     }
 
     /// All of them.
-    pub(crate) fn kept_mut(&mut self) -> impl Iterator<Item = &mut Kept> {
+    pub(crate) fn kept_mut(&mut self) -> impl Iterator<Item = &mut BlockRef> {
         self.kept.iter_mut().flatten()
     }
 

@@ -8,7 +8,7 @@ use lock_api::RawMutex;
 
 use crate::page::{PageRange, Vpn};
 use crate::pages::Pages;
-use crate::pages::block::Kept;
+use crate::pages::block::BlockRef;
 use crate::pages::counts::Counts;
 use crate::pages::swap_table::entry::Slot;
 use crate::zpool::Arena;
@@ -33,8 +33,8 @@ impl<R: RawMutex, A: Arena> Pages<R, A> {
 
     /// Each block of the pool has one page: in its word, or beside its staging slot.
     fn assert_blocks(&self, slots: impl Iterator<Item = Slot>) {
-        let of_words = slots.filter_map(Kept::of);
-        let blocks: Vec<Kept> = of_words.chain(self.staging.blocks()).collect();
+        let of_words = slots.filter_map(BlockRef::of);
+        let blocks: Vec<BlockRef> = of_words.chain(self.staging.blocks()).collect();
         assert_eq!(
             self.pool.objects(),
             blocks.len() as u64,

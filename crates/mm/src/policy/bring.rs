@@ -2,7 +2,7 @@
 
 use crate::page::{PageRange, Vpn};
 use crate::policy::Policy;
-use crate::policy::locality::{Span, Worth};
+use crate::policy::locality::{Reach, Span};
 use crate::policy::readahead::{Ahead, Window};
 use crate::policy::view::View;
 
@@ -108,13 +108,13 @@ impl Policy {
         if adjoining.pages() > 1 && self.locality.is_probe() {
             return (Window::of(adjoining), Way::Probe);
         }
-        let (worth, way) = match self.locality.worth(fault.is_on_device) {
-            Worth::Pool if fault.reads_along => (Worth::Pool, Way::ReadAlong),
-            Worth::Pool => (Worth::None, Way::Map),
+        let (reach, way) = match self.locality.reach(fault.is_on_device) {
+            Reach::Pool if fault.reads_along => (Reach::Pool, Way::ReadAlong),
+            Reach::Pool => (Reach::None, Way::Map),
             worth => (worth, Way::Map),
         };
         let near = self.tunables.neighbours.near_order;
-        (Window::of(worth.narrow(near, adjoining, vpn)), way)
+        (Window::of(reach.narrow(near, adjoining, vpn)), way)
     }
 
     /// What is stored, and what leaves before a page that is mapped now.

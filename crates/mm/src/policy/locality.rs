@@ -47,7 +47,7 @@ impl Span {
 
 /// Which neighbours are worth bringing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worth {
+pub(crate) enum Reach {
     None,
     /// The near ones are worth reading, but not the memory: they go to the pool.
     Pool,
@@ -211,17 +211,17 @@ impl Locality {
     }
 
     /// Which neighbours are worth bringing. From the pool it is the near ones at most.
-    pub(crate) fn worth(&self, is_on_device: bool) -> Worth {
+    pub(crate) fn reach(&self, is_on_device: bool) -> Reach {
         match (is_on_device, self.are_worth_a_read, self.is_near_worth_a_load) {
-            (true, [true, true], _) => Worth::All,
-            (true, [true, false], _) | (false, _, true) => Worth::Near,
-            (true, [false, _], _) if self.is_near_warm => Worth::Pool,
-            (true, [false, _], _) | (false, _, false) => Worth::None,
+            (true, [true, true], _) => Reach::All,
+            (true, [true, false], _) | (false, _, true) => Reach::Near,
+            (true, [false, _], _) if self.is_near_warm => Reach::Pool,
+            (true, [false, _], _) | (false, _, false) => Reach::None,
         }
     }
 }
 
-impl Worth {
+impl Reach {
     /// The part of `window` around `vpn` that is worth bringing.
     pub(crate) fn narrow(self, near_order: u32, window: PageRange, vpn: Vpn) -> PageRange {
         let near = PageRange::new(Vpn::new(vpn.number() >> near_order << near_order), 1 << near_order);
@@ -278,11 +278,11 @@ mod test {
     fn neighbours_that_are_wanted_soon_are_brought() {
         let (mut locality, mut x) = (Locality::new(NEIGHBOURS), 1);
         assert_eq!(
-            [false, true].map(|device| locality.worth(device)),
-            [Worth::Near, Worth::All]
+            [false, true].map(|device| locality.reach(device)),
+            [Reach::Near, Reach::All]
         );
         loads(&mut locality, 20_000, || random(&mut x) % STORED);
-        assert_eq!([false, true].map(|device| locality.worth(device)), [Worth::None; 2]);
+        assert_eq!([false, true].map(|device| locality.reach(device)), [Reach::None; 2]);
         // Windows here and there, three pages of four.
         let (mut vpn, mut turn) = (0, 0);
         loads(&mut locality, 20_000, || {
@@ -294,8 +294,8 @@ mod test {
             }
             vpn
         });
-        assert_eq!(locality.worth(false), Worth::Near);
-        assert_ne!(locality.worth(true), Worth::None);
+        assert_eq!(locality.reach(false), Reach::Near);
+        assert_ne!(locality.reach(true), Reach::None);
     }
 
     #[test]
@@ -307,27 +307,27 @@ mod test {
             cluster * 20 + random(&mut x) % 4
         };
         loads(&mut locality, 20_000, &mut warm);
-        assert_eq!(locality.worth(true), Worth::Near);
+        assert_eq!(locality.reach(true), Reach::Near);
         let hot_ones_are_there = Span::new(NEIGHBOURS, STORED, 400);
         loads_of(&mut locality, hot_ones_are_there, 2000, &mut warm);
-        assert_eq!(locality.worth(true), Worth::Pool);
+        assert_eq!(locality.reach(true), Reach::Pool);
         loads(&mut locality, 20_000, &mut warm);
-        assert_eq!(locality.worth(true), Worth::Near);
+        assert_eq!(locality.reach(true), Reach::Near);
     }
 
     #[test]
     fn where_hot_pages_lie_together_they_are_brought_from_the_device() {
         let (mut locality, mut x) = (Locality::new(NEIGHBOURS), 1);
         loads(&mut locality, 20_000, || random(&mut x) % STORED);
-        assert_eq!(locality.worth(true), Worth::None);
+        assert_eq!(locality.reach(true), Reach::None);
         // One cluster in five, each of its pages at any time.
         loads(&mut locality, 20_000, || {
             let cluster = random(&mut x) % (STORED / 20);
             cluster * 20 + random(&mut x) % 4
         });
         assert_eq!(
-            [false, true].map(|device| locality.worth(device)),
-            [Worth::None, Worth::Near]
+            [false, true].map(|device| locality.reach(device)),
+            [Reach::None, Reach::Near]
         );
     }
 }

@@ -22,7 +22,7 @@ use uzswap_acomp::Algorithm;
 
 use crate::machine::{Machine, StoredPage};
 use crate::page::{PAGE_SIZE, Vpn};
-use crate::pages::block::Kept;
+use crate::pages::block::BlockRef;
 use crate::pages::resident::Lru;
 use crate::pages::staging::StagedRun;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
@@ -380,88 +380,83 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
 
     /// Every page is in the pool or needs no place there: publish.
     fn publish_stored(&mut self, worker: &mut Worker<M>, together: Together, choice: Option<Choice>) -> Stored {
-        let mm = self.mm;
-        let first = self.pages.staging.owner(together.slot);
-        // Half of it may have been moved to another address meanwhile: then it is no folio any
-        // more.
-        let is_good = |(i, outcome): (u32, &Outcome)| {
-            matches!(
-                outcome,
-                Outcome::Stored { .. } | Outcome::Unwritten | Outcome::Filled(_)
-            ) && self.marked(together.slot + i) == Some(first.add(u64::from(i)))
-        };
-        let is_whole = together.order > 0 && (0..).zip(&worker.outcomes).all(is_good);
-        let folio = is_whole.then(|| self.pages.add_stored(first, together.order));
-        let (mut stored, mut blocks, mut unwritten) = (Stored::default(), 0, 0);
-        for (slot, outcome) in together.slots().zip(&worker.outcomes) {
-            let Some(vpn) = self.marked(slot).filter(|_| *outcome != Outcome::NotOurs) else {
+        let folio = self.whole_folio(worker, together);
+        let is_dense = choice.is_some_and(|choice| choice.is_dense);
+        let mut stored = Stored::default();
+        for (slot, &outcome) in together.slots().zip(&worker.outcomes) {
+            let Some(vpn) = self.marked(slot).filter(|_| outcome != Outcome::NotOurs) else {
                 if let Outcome::Stored { handle, len } = outcome {
-                    self.pages.pool.free(*handle, *len as usize);
+                    self.pages.pool.free(handle, len as usize);
                 }
                 continue;
             };
-            let kept = self.pages.staging.kept(slot);
-            if let (Some(_), Outcome::Stored { .. } | Outcome::Filled(_)) = (kept, outcome) {
-                mm.stat.add(Item::SwpOutDirty, 1);
-                self.note_leaving(false);
+            if let Some(word) = self.stored_as(vpn, slot, outcome, folio, is_dense) {
+                self.pages.publish(vpn, word);
+                stored.pages += 1;
+            } else if outcome.is_refused() {
+                stored.left |= !self.put_back(vpn, slot, outcome);
+            } else {
+                // The pool became full before it was this one's turn, or the kept block is gone.
+                self.pages.publish_staged(vpn, slot, false);
+                stored.left = true;
             }
-            let tag = |inner: &mut Self| folio.unwrap_or_else(|| inner.pages.add_stored(vpn, 0));
-            let word = match *outcome {
-                Outcome::Filled(word) => {
-                    let item = if word == 0 { Item::SwpOutZero } else { Item::SameFilled };
-                    mm.stat.add(item, 1);
-                    Slot::Filled { word }
-                }
-                Outcome::Stored { handle, len } => {
-                    blocks += 1;
-                    let tag = tag(self);
-                    Slot::Zswap(ZswapEntry {
-                        tag,
-                        ..Kept::new(handle, len).entry()
-                    })
-                }
-                // The slot is not reused before its run is released, which is ours: what is kept
-                // for it, wherever compaction has put it since, is the block that was compared.
-                Outcome::Unwritten if let Some(kept) = kept => {
-                    unwritten += 1;
-                    self.note_leaving(true);
-                    let tag = tag(self);
-                    Slot::Zswap(ZswapEntry { tag, ..kept.entry() })
-                }
-                Outcome::Pending { .. } | Outcome::Compressed { .. } | Outcome::Kept { .. } | Outcome::Unwritten => {
-                    // The pool became full before it was this one's turn.
-                    self.pages.publish_staged(vpn, slot, false);
-                    stored.left = true;
-                    continue;
-                }
-                refused => {
-                    stored.left |= !self.put_back(vpn, slot, refused);
-                    continue;
-                }
-            };
-            self.pages.publish(vpn, word);
-            stored.pages += 1;
         }
-        let ours = together.slots().zip(&worker.outcomes).filter(|(_, outcome)| {
-            matches!(
-                outcome,
-                Outcome::Stored { .. } | Outcome::Unwritten | Outcome::Filled(_)
-            )
-        });
-        mm.machine
-            .note_stored(ours.filter_map(|(slot, _)| self.stored_page(slot)));
+        let done = together.slots().zip(&worker.outcomes);
+        let done = done.filter(|(_, outcome)| outcome.is_done());
+        let pages = done.filter_map(|(slot, _)| self.stored_page(slot));
+        self.mm.machine.note_stored(pages);
         self.policy.note(Event::Stored(stored.pages));
-        mm.stat.add(Item::ZswpOut, blocks);
-        let is_dense = choice.is_some_and(|choice| choice.is_dense);
-        mm.stat.add(Item::ZswpOutDense, if is_dense { blocks } else { 0 });
-        mm.stat.add(Item::SwpOutClean, unwritten);
-        let item = if is_whole {
-            OrderItem::ZswpOut
-        } else {
-            OrderItem::SwpOutFallback
+        let item = match folio {
+            Some(_) => OrderItem::ZswpOut,
+            None => OrderItem::SwpOutFallback,
         };
-        mm.stat.add_folio(item, together.order);
+        self.mm.stat.add_folio(item, together.order);
         stored
+    }
+
+    /// One list entry for all pages of a folio, if each is done and where it was: half of it may
+    /// have been moved to another address meanwhile, and then it is no folio any more.
+    fn whole_folio(&mut self, worker: &Worker<M>, together: Together) -> Option<u32> {
+        let first = self.pages.staging.owner(together.slot);
+        let is_good = |(i, outcome): (u32, &Outcome)| {
+            outcome.is_done() && self.marked(together.slot + i) == Some(first.add(u64::from(i)))
+        };
+        let is_whole = together.order > 0 && (0..).zip(&worker.outcomes).all(is_good);
+        is_whole.then(|| self.pages.add_stored(first, together.order))
+    }
+
+    /// The word of a marked page from now on, under the entry of its folio or one of its own.
+    /// `None`: it is not done.
+    fn stored_as(&mut self, vpn: Vpn, slot: u32, outcome: Outcome, folio: Option<u32>, is_dense: bool) -> Option<Slot> {
+        let stat = &self.mm.stat;
+        let kept = self.pages.staging.kept(slot);
+        if kept.is_some() && matches!(outcome, Outcome::Stored { .. } | Outcome::Filled(_)) {
+            stat.add(Item::SwpOutDirty, 1);
+            self.note_leaving(false);
+        }
+        let entry = match outcome {
+            Outcome::Filled(word) => {
+                let item = if word == 0 { Item::SwpOutZero } else { Item::SameFilled };
+                stat.add(item, 1);
+                return Some(Slot::Filled { word });
+            }
+            Outcome::Stored { handle, len } => {
+                stat.add(Item::ZswpOut, 1);
+                stat.add(Item::ZswpOutDense, u64::from(is_dense));
+                BlockRef::new(handle, len).entry()
+            }
+            // The slot is not reused before its run is released, which is ours: what is kept for
+            // it, wherever compaction has put it since, is the block that was compared.
+            Outcome::Unwritten => {
+                let entry = kept?.entry();
+                stat.add(Item::SwpOutClean, 1);
+                self.note_leaving(true);
+                entry
+            }
+            _ => return None,
+        };
+        let tag = folio.unwrap_or_else(|| self.pages.add_stored(vpn, 0));
+        Some(Slot::Zswap(ZswapEntry { tag, ..entry }))
     }
 
     /// A page that cannot be stored goes back to its mapping. False: not now; it stays staged.

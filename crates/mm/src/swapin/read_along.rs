@@ -25,7 +25,7 @@ use uzswap_acomp::Codec;
 
 use crate::config::SwapOut;
 use crate::machine::Machine;
-use crate::pages::block::Kept;
+use crate::pages::block::BlockRef;
 use crate::pages::swap_table::entry::{Slot, ZswapEntry};
 use crate::policy::Event;
 use crate::vmstat::Item;
@@ -73,7 +73,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
                 break;
             };
             let tag = self.pages.add_stored(page, 0);
-            let entry = Kept::new(handle, blob.len).entry();
+            let entry = BlockRef::new(handle, blob.len).entry();
             self.pages.publish(page, Slot::Zswap(ZswapEntry { tag, ..entry }));
             stored += 1;
         }

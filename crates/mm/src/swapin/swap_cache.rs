@@ -44,7 +44,7 @@ use lock_api::RawMutex;
 
 use crate::machine::{Machine, Stop};
 use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
-use crate::pages::block::Kept;
+use crate::pages::block::BlockRef;
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
 use crate::policy::admission::{Admit, Keep, LoadFacts};
@@ -107,7 +107,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             for page in PageRange::new(vpn, 1 << order).iter() {
                 let slot = self.pages.table.lookup(page);
                 let kept = self.keepable(slot);
-                let is_inherited = |kept: &Kept| self.pages.pool.is_inherited(kept.handle(), kept.len() as usize);
+                let is_inherited = |kept: &BlockRef| self.pages.pool.is_inherited(kept.handle(), kept.len() as usize);
                 let facts = LoadFacts {
                     distance: self.refault_distance(slot),
                     is_keepable: kept.is_some(),
@@ -154,7 +154,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// The block of a stored page, if it would be made in the same way again.
-    fn keepable(&self, slot: Slot) -> Option<Kept> {
+    fn keepable(&self, slot: Slot) -> Option<BlockRef> {
         let Slot::Zswap(ZswapEntry {
             handle,
             len,
@@ -165,7 +165,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             return None;
         };
         let is_compressed = (len as usize) < PAGE_SIZE;
-        (is_compressed && self.pages.pool.is_current(handle)).then(|| Kept::new(handle, len))
+        (is_compressed && self.pages.pool.is_current(handle)).then(|| BlockRef::new(handle, len))
     }
 
     /// The blocks of the `pages` oldest pages that are mapped go, if no freeze forbids it; if there

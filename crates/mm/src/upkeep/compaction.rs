@@ -13,7 +13,7 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::page::{PageRange, Vpn};
-use crate::pages::block::Kept;
+use crate::pages::block::BlockRef;
 use crate::policy::Event;
 use crate::vmstat::Item;
 use crate::zpool::{Arena, PoolRef};
@@ -71,7 +71,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         }
         for kept in self.pages.staging.kept_mut() {
             if let Some(handle) = self.pages.pool.relocate(kept.handle(), kept.len() as usize) {
-                *kept = Kept::new(handle, kept.len());
+                *kept = BlockRef::new(handle, kept.len());
             }
         }
     }

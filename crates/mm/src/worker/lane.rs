@@ -29,9 +29,21 @@ pub(crate) enum Outcome {
     /// Does not compress; its fingerprint, and whether that is all that was looked at.
     Incompressible { fingerprint: u32, is_known: bool },
     /// The compressor failed.
-    Refused,
+    Failed,
     /// Its bytes are in the pool.
     Stored { handle: Handle, len: u32 },
+}
+
+impl Outcome {
+    /// Its page needs its frame no more.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self, Self::Stored { .. } | Self::Unwritten | Self::Filled(_))
+    }
+
+    /// Its page cannot be stored.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::Incompressible { .. } | Self::Failed)
+    }
 }
 
 /// What one core does of a batch.
@@ -146,7 +158,7 @@ fn compress_pending(
                 fingerprint: fingerprint(list[at]),
                 is_known: false,
             },
-            Err(CompressError::Failed) => Outcome::Refused,
+            Err(CompressError::Failed) => Outcome::Failed,
         };
     }
 }
