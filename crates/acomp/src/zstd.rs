@@ -15,7 +15,9 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(level: i32) -> Self {
-        let (mut compress, mut decompress) = (CCtx::create(), DCtx::create());
+        let (Some(mut compress), Some(mut decompress)) = (CCtx::try_create(), DCtx::try_create()) else {
+            panic!("memory allocation failed: a context of zstd");
+        };
         let format = FrameFormat::Magicless;
         let parameters = [
             CParameter::CompressionLevel(level),
