@@ -28,6 +28,7 @@ use crate::record::Touch;
 use crate::servers::{INBOX, Servers};
 use crate::spin::Spin;
 use crate::vma;
+use crate::waits::Waits;
 
 /// Pages that direct reclaim takes in one round.
 const DIRECT_BATCH: u32 = 32;
@@ -55,6 +56,7 @@ pub(crate) struct FaultThread {
     servers: Servers,
     forks: ForkServer,
     spin: Spin,
+    waits: Waits,
 }
 
 impl FaultThread {
@@ -66,6 +68,7 @@ impl FaultThread {
             servers: Servers::new(pager).expect("its seat is made with the pager"),
             forks: ForkServer::default(),
             spin: Spin::new(may_spin),
+            waits: Waits::default(),
         }
     }
 
@@ -82,6 +85,7 @@ impl FaultThread {
             servers,
             forks,
             spin,
+            waits,
         } = self;
         if servers.is_idle() {
             pager.memcg.lack(0);
@@ -119,7 +123,11 @@ impl FaultThread {
             // is wanted, never after.
             fds.wake.clear();
         }
+        waits.begin(servers.waiting());
         servers.serve(pager);
+        if servers.is_idle() {
+            waits.end(pager);
+        }
         pager.let_go(|| {
             let (worker, inbox) = servers.reading();
             read_events(pager, worker, inbox, forks, |_| {});

@@ -642,10 +642,12 @@ impl Kswapd {
             (Field::Agent, agent),
             (Field::Cached, gauges.cached * page),
             (Field::Active, gauges.active * page),
+            (Field::Shortfall, gauges.shortfall * page),
         ];
         for (field, value) in fields {
             group.set_field(slot, field, value);
         }
+        group.raise(Statistic::NeededPeak, group.needed());
         if pager.memcg.current(pager) > group.get(Statistic::MemoryPeak) {
             // Those who have just died would make a peak of their own.
             self.return_charges();

@@ -77,6 +77,7 @@ mod unmanaged;
 mod unsharing;
 mod vigil;
 mod vma;
+mod waits;
 mod wake;
 
 #[cfg(uzswap_image)]

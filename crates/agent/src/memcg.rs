@@ -167,6 +167,13 @@ impl Memcg {
         self.faults.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A thread of it has waited so long.
+    pub(crate) fn note_waited(&self, ns: u64) {
+        self.group
+            .word(self.slot(), Field::Waited)
+            .fetch_add(ns, Ordering::Relaxed);
+    }
+
     /// How often it has.
     pub(crate) fn faults(&self) -> u64 {
         self.faults.load(Ordering::Relaxed)

@@ -180,7 +180,12 @@ impl Servers {
         (&mut self.own.worker, &mut self.inbox)
     }
 
-    /// Whether faults wait.
+    /// Faults that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.inbox.len()
+    }
+
+    /// Whether none does.
     pub(crate) fn is_idle(&self) -> bool {
         self.inbox.is_empty()
     }

@@ -34,6 +34,7 @@ mod leaving;
 mod member;
 mod process;
 mod rule;
+mod thrash;
 
 use self::discover::Reapers;
 use self::inner::Outer;
@@ -41,6 +42,7 @@ use self::member::{CHILD_GRACE, Claims, Kind, Member, Reason, anon, shares_paren
 use self::process::{Cursor, Sizes, Stat, Status};
 use self::rule::Rule;
 pub(crate) use self::rule::say as say_killed;
+use self::thrash::{Thrash, Waits};
 
 /// Between two looks at who is new where there is a limit: what a process fills meanwhile is
 /// charged late.
@@ -90,6 +92,7 @@ pub(crate) struct Census {
     has_said: bool,
     outer: Option<Outer>,
     rule: Rule,
+    thrash: Thrash,
 }
 
 impl Census {
@@ -119,6 +122,7 @@ impl Census {
             has_said: false,
             outer,
             rule: Rule::default(),
+            thrash: Thrash::default(),
         }
     }
 
@@ -182,6 +186,7 @@ impl Census {
         }
         group.tell(Notice::CensusAt, now_ns());
         self.apply_rule(open);
+        self.say_who_thrashes(open);
         let look = match group.memory_max() {
             u64::MAX => LOOK_UNLIMITED,
             _ if self.moved.elapsed() > CALM_AFTER => LOOK_CALM,
@@ -341,6 +346,25 @@ impl Census {
         let charged = if self.allows_unmanaged() { 0 } else { unmanaged };
         group.tell(Notice::Census, charged + others);
         group.raise(Statistic::MemoryPeak, self.current());
+    }
+
+    /// A limit that is too low for what a program does is no failure, and looks like one.
+    fn say_who_thrashes(&mut self, open: &OpenGroup) {
+        let group = self.group;
+        if self.is_quiet || group.memory_max() == u64::MAX {
+            return;
+        }
+        let processes = || {
+            open.processes().map(|slot| Waits {
+                pid: group.field(slot, Field::Pid) as i32,
+                waited: Duration::from_nanos(group.field(slot, Field::Waited)),
+                shortfall: group.field(slot, Field::Shortfall),
+            })
+        };
+        for thrashing in self.thrash.look(Duration::from_nanos(now_ns()), processes) {
+            let name = Stat::of(thrashing.pid).map_or_else(|| "a process".to_owned(), |stat| stat.name);
+            warn_line!("{}", thrashing.line(&name, group.memory_max()));
+        }
     }
 
     /// What the group has: of processes that live.

@@ -34,6 +34,8 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
     put("memory.max", limit(group.get(Limit::MemoryMax)));
     put("memory.current", json!(group.current()));
     put("memory.peak", json!(group.get(Statistic::MemoryPeak)));
+    put("memory.needed_peak", json!(group.get(Statistic::NeededPeak)));
+    put("shortfall", json!(group.sum(Field::Shortfall)));
     put("unmanaged_processes", json!(group.get(Statistic::UnmanagedProcesses)));
     put("unmanaged.current", json!(group.get(Statistic::Unmanaged)));
     put("unmanaged.peak", json!(group.get(Statistic::UnmanagedPeak)));
@@ -153,6 +155,13 @@ fn summary(name: &str, group: &Group) {
         percentile(&load, 0.99) / 1000,
         get(Item::AllocStall),
         percentile(&store, 0.5) / 1000,
+    );
+    let (needed, peak) = (group.get(Statistic::NeededPeak), group.get(Statistic::MemoryPeak));
+    warn_line!(
+        "  lost: {:.1} s to waiting for pages; saved: {} of {}",
+        get(Item::WaitedUs) as f64 / 1e6,
+        Size(needed.saturating_sub(peak)),
+        Size(needed),
     );
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use uzswap_ctl::{Field, Group, Limit};
+use uzswap_ctl::{Field, Limit};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
 
@@ -25,11 +25,19 @@ const RATES: [(&str, Item); 5] = [
     ("SWOUT/S", Item::PswpOut),
 ];
 
-/// Counters of a group at one moment.
-type Sample = [u64; RATES.len()];
+/// Counters of a group at one moment, and how long each process has waited, nanoseconds.
+struct Sample {
+    counts: [u64; RATES.len()],
+    waited: HashMap<u64, u64>,
+}
 
-fn sample(group: &Group) -> Sample {
-    RATES.map(|(_, item)| group.vmstat().get(item))
+fn sample(open: &OpenGroup) -> Sample {
+    let group = &open.group;
+    let waited = |slot| (group.field(slot, Field::Pid), group.field(slot, Field::Waited));
+    Sample {
+        counts: RATES.map(|(_, item)| group.vmstat().get(item)),
+        waited: open.processes().map(waited).collect(),
+    }
 }
 
 /// Show the groups every so often, until told to stop or as often as was asked for.
@@ -42,10 +50,7 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
         let seconds = looked_at.elapsed().as_secs_f64().max(1e-3);
         looked_at = Instant::now();
         let text = page(&groups, &before, seconds);
-        before = groups
-            .iter()
-            .map(|open| (open.name.clone(), sample(&open.group)))
-            .collect();
+        before = groups.iter().map(|open| (open.name.clone(), sample(open))).collect();
         let mut out = std::io::stdout().lock();
         let clear = if out.is_terminal() { CLEAR } else { "" };
         if write!(out, "{clear}{text}").and_then(|()| out.flush()).is_err() {
@@ -64,8 +69,8 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
 /// then.
 fn page(groups: &[OpenGroup], before: &HashMap<String, Sample>, seconds: f64) -> String {
     let mut text = format!(
-        "{:<20} {:>8} {:>8} {:>8} {:>8} {:>6} {:>8}",
-        "GROUP / PID", "CURRENT", "MAX", "RESIDENT", "POOL", "RATIO", "SWAP"
+        "{:<20} {:>8} {:>8} {:>8} {:>8} {:>6} {:>8} {:>8} {:>5}",
+        "GROUP / PID", "CURRENT", "MAX", "RESIDENT", "POOL", "RATIO", "SWAP", "LACKS", "WAIT%"
     );
     RATES.iter().for_each(|(name, _)| text += &format!(" {name:>8}"));
     text.push('\n');
@@ -78,10 +83,11 @@ fn page(groups: &[OpenGroup], before: &HashMap<String, Sample>, seconds: f64) ->
             u64::MAX => "max".to_owned(),
             max => Size(max).to_string(),
         };
+        let (now, then) = (sample(open), before.get(&open.name));
         text += &line(&open.name, &max, |field| group.sum(field));
-        let now = sample(group);
-        for (i, now) in now.iter().enumerate() {
-            let rate = before.get(&open.name).map(|then| rate(*now, then[i], seconds));
+        text += &format!(" {:>5}", "");
+        for (i, now) in now.counts.iter().enumerate() {
+            let rate = then.map(|then| rate(*now, then.counts[i], seconds));
             text += &format!(" {:>8}", rate.unwrap_or_else(|| "-".to_owned()));
         }
         text.push('\n');
@@ -90,6 +96,11 @@ fn page(groups: &[OpenGroup], before: &HashMap<String, Sample>, seconds: f64) ->
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             let who = format!("  {pid} {}", name.trim());
             text += &line(&who, "", |field| group.field(slot, field));
+            let since = then.and_then(|then| Some(now.waited.get(&pid)?.saturating_sub(*then.waited.get(&pid)?)));
+            text += &since.map_or_else(
+                || format!(" {:>5}", "-"),
+                |ns| format!(" {:>5.0}", ns as f64 / 1e7 / seconds),
+            );
             text.push('\n');
         }
     }
@@ -109,10 +120,11 @@ fn line(who: &str, max: &str, field: impl Fn(Field) -> u64) -> String {
     };
     let who: String = who.chars().take(20).collect();
     format!(
-        "{who:<20} {:>8} {max:>8} {:>8} {:>8} {ratio:>6} {:>8}",
+        "{who:<20} {:>8} {max:>8} {:>8} {:>8} {ratio:>6} {:>8} {:>8}",
         Size(field(Field::Charge)).to_string(),
         Size(field(Field::Resident)).to_string(),
         Size(pool).to_string(),
         Size(field(Field::Swapped) * PAGE_SIZE as u64).to_string(),
+        Size(field(Field::Shortfall)).to_string(),
     )
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ALONE, TORTURE, UZSWAP, can_manage, run};
+use common::{ALONE, TORTURE, UZSWAP, can_manage, compile, run};
 
 const MIB: u64 = 1 << 20;
 
@@ -192,4 +192,32 @@ fn what_fits_is_left_alone() {
     assert!(fits.count("memory.peak") > 40 << 20, "{:#}", fits.counters);
     assert!(does_not.count("zswpout") > 5000, "{:#}", does_not.counters);
     assert!(does_not.count("memory.peak") <= 16 << 20, "{:#}", does_not.counters);
+}
+
+/// A limit far below what a program looks at is named, and how much would be enough.
+#[test]
+fn who_waits_for_pages_most_of_the_time_is_told_once() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("thrashes");
+    let command = [program.to_str().expect("a name in UTF-8"), "60", "23"];
+    let run = run("thrashes", &["--memory-max", "16M", "--summary"], &command);
+    let errors = run.stderr();
+    assert_eq!(run.status(), 0, "{errors}");
+    let lines: Vec<&str> = errors
+        .lines()
+        .filter(|line| line.contains("waited for pages"))
+        .collect();
+    assert_eq!(lines.len(), 1, "{errors}");
+    assert!(lines[0].contains("more would end that (--memory-max 16M)"), "{errors}");
+    // Half of each page compresses to nothing, so the rest of them needs half as much again.
+    let more = lines[0]
+        .split_once("about ")
+        .and_then(|(_, rest)| rest.split_once("M more"));
+    let more: f64 = more.expect("a size").0.parse().expect("MiB");
+    assert!((15.0..60.0).contains(&more), "{errors}");
+    assert!(errors.contains("lost: ") && errors.contains("saved: "), "{errors}");
+    assert!(run.count("waited_us") > 5_000_000 && run.count("memory.needed_peak") >= 60 * MIB);
+    let _ = std::fs::remove_file(program);
 }

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use uzswap_mm::page::PAGE_SIZE;
+
 use crate::Group;
 use crate::layout::{Head, PROCESSES, slot, words};
 
@@ -72,6 +74,10 @@ words! {
         TwiceSince,
         /// Up to which of its looks the process has given up what it found to be relatives'.
         SettledAt,
+        /// Nanoseconds in which a thread waited for a page.
+        Waited,
+        /// Bytes of memory more with which it would hardly wait.
+        Shortfall,
     }
 }
 
@@ -124,6 +130,15 @@ impl Group {
         self.used()
             .map(|slot| self.field(slot, field))
             .fold(0, u64::saturating_add)
+    }
+
+    /// Bytes that all processes would have mapped without a pool and a device, at least: several
+    /// pages may be in a slot of the device.
+    pub fn needed(&self) -> u64 {
+        let pages = self.sum(Field::Stored) + self.sum(Field::Swapped);
+        let mapped = self.sum(Field::Resident) + self.sum(Field::Staged);
+        // The blocks of these are stored, too.
+        (mapped + pages * PAGE_SIZE as u64).saturating_sub(self.sum(Field::Cached))
     }
 
     /// The process in this slot waits, at `now`, until so many bytes are free.

@@ -128,6 +128,8 @@ words! {
     pub enum Statistic {
         /// Highest sum of charges seen, bytes.
         MemoryPeak,
+        /// The most that would have been resident without a pool and a device, bytes.
+        NeededPeak,
         /// Process that killed itself because nothing was left to reclaim; 0: none.
         OomPid,
         /// What the group used then, bytes.

@@ -2,8 +2,9 @@
 
 use lock_api::RawMutex;
 
-use crate::Mm;
 use crate::machine::Machine;
+use crate::zpool::Arena;
+use crate::{Inner, Mm};
 
 /// Sizes of one process, in pages but where named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct Gauges {
     pub incompressible: u64,
     /// Pages of the swap device in use.
     pub swapped: u64,
+    /// Pages of memory more with which nearly all that was waited for lately would not have been.
+    pub shortfall: u64,
     /// Bytes of the swap table.
     pub table_bytes: u64,
 }
@@ -43,7 +46,18 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             shared: inner.pages.counts.shared,
             incompressible: inner.pages.counts.incompressible,
             swapped: inner.pages.slots.in_use(),
+            shortfall: inner.shortfall(),
             table_bytes: inner.pages.table.bytes(),
         })
+    }
+}
+
+impl<R: RawMutex, A: Arena> Inner<R, A> {
+    fn shortfall(&self) -> u64 {
+        let (pool, cached) = (&self.pages.pool, self.pages.counts.cached);
+        let stored = pool.objects().saturating_sub(cached);
+        self.policy
+            .shortfall
+            .pages(stored, pool.pages(), self.pages.slots.in_use())
     }
 }

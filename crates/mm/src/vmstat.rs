@@ -71,6 +71,7 @@ items! {
     SwapReadBytes "swap_read_bytes" "bytes read from the swap device",
     PoolSwitch "pool_switch" "changes of the compressor or the allocator",
     Poisoned "poisoned" "lost pages whose readers get SIGBUS",
+    WaitedUs "waited_us" "microseconds in which some thread of a process waited for a page, at least; of all processes",
     Forks "forks" "forks whose child was handed its own pager",
     OomKill "oom_kill" "processes killed because nothing was left to reclaim",
 }

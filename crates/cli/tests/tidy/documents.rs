@@ -193,12 +193,13 @@ pub fn long_sentences(path: &str, text: &str) -> Vec<String> {
         let mut words_of_one = 0;
         for word in words.split_whitespace() {
             words_of_one += 1;
-            if word.trim_end_matches([')', '*']).ends_with(['.', '?', '!']) {
-                words_of_one = 0;
-            } else if words_of_one == WORDS + 1 {
+            if words_of_one == WORDS + 1 {
                 complaints.push(format!(
                     "{path}:{at}: a sentence of more than {WORDS} words: ... {word}"
                 ));
+            }
+            if word.trim_end_matches([')', '*']).ends_with(['.', '?', '!']) {
+                words_of_one = 0;
             }
         }
     }

@@ -19,6 +19,7 @@ pub(crate) mod locality;
 pub(crate) mod portions;
 pub(crate) mod readahead;
 pub(crate) mod round;
+mod shortfall;
 mod shrinker;
 pub(crate) mod tunables;
 pub(crate) mod victims;
@@ -30,6 +31,7 @@ use crate::page::Vpn;
 use density::{Compressed, Density};
 use locality::Locality;
 use readahead::Streams;
+use shortfall::Shortfall;
 use shrinker::Shrinker;
 use tunables::Tunables;
 use victims::Victims;
@@ -50,6 +52,7 @@ pub(crate) struct Policy {
     balance: Balance,
     shrinker: Shrinker,
     density: Density,
+    pub(crate) shortfall: Shortfall,
     pub(crate) victims: Victims,
     pub(crate) sharing: Sharing,
     pub(crate) writes_plain: bool,
@@ -73,6 +76,8 @@ pub(crate) struct Sharing {
 pub(crate) enum Event {
     /// A page of the pool is faulted, which is one of the youngest, one of the oldest, or both.
     Loaded { is_youngest: bool, is_oldest: bool },
+    /// A page is waited for that so many pages were stored after; `None`: it was out for long.
+    Refaulted(Option<u64>),
     /// A page is read from the device, which has so many slots in use.
     Read { on_device: u64 },
     /// So many staged pages had their second chance; whether the pool could give way to them.
@@ -116,6 +121,7 @@ impl Policy {
             balance: Balance::new(&tunables.balance),
             shrinker: Shrinker::default(),
             density: Density::new(&tunables.density),
+            shortfall: Shortfall::default(),
             victims: Victims::default(),
             sharing: Sharing::default(),
             writes_plain,
@@ -128,9 +134,11 @@ impl Policy {
         let tunables = self.tunables;
         match event {
             Event::Loaded { is_youngest, is_oldest } => self.balance.note_load(is_youngest, is_oldest),
+            Event::Refaulted(distance) => self.shortfall.note(distance),
             Event::Read { on_device } => self.balance.note_read(on_device * tunables.balance.pages_per_slot),
             Event::Restored { pages, may_give_way } => {
                 self.density.note_restored(pages);
+                self.shortfall.note(Some(0));
                 if may_give_way {
                     self.balance.note_restored(pages);
                 }

@@ -203,6 +203,11 @@ fixed! {
     ZSPAGES_MORE: usize = 16, "pool.zspages_more", "zspages";
     /// That room is made for at once, at least. Experiment: none.
     FINGERPRINTS_MORE: usize = 256, "pool.fingerprints_more", "fingerprints";
+    /// Of the pages that are waited for, the part that is left out when it is said how much more
+    /// memory would end the waiting: one in so many. E-165.
+    SHORTFALL_LEFT: u32 = 10, "shortfall.left", "parts";
+    /// How many of them that is seen by. Experiment: none.
+    SHORTFALL_REMEMBERED: u32 = 4096, "shortfall.remembered", "faults";
     /// Freed on paper that are freed under one hold of the lock. Experiment: none.
     REOPENED: usize = 64, "hold.reopened", "objects";
 }

@@ -9,6 +9,7 @@ use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::pages::stored;
 use crate::pages::swap_table::SwapTable;
 use crate::pages::swap_table::entry::{Blob, Slot, ZswapEntry};
+use crate::policy::Event;
 use crate::policy::bring::{FaultFacts, Fetch, Place, Way};
 use crate::policy::readahead::{Ahead, Window};
 use crate::swapin::bring::ZEROS;
@@ -349,7 +350,9 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         if worker.loads() < mapped.pages() {
             mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
         }
-        if let Some(distance) = self.refault_distance(slot) {
+        let distance = self.refault_distance(slot);
+        self.policy.note(Event::Refaulted(distance));
+        if let Some(distance) = distance {
             mm.stat
                 .add(Item::ActivateAnon, u64::from(distance <= self.reclaimable()));
         }

@@ -1,0 +1,138 @@
+//! A process that spends most of its time waiting for pages: whoever reads its lines is told, once.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use crate::size::Size;
+
+/// So long is looked at.
+const WINDOW: Duration = Duration::from_secs(10);
+/// More than this part of it is waiting: one in so many.
+const PART: u32 = 2;
+
+/// What a process tells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    pub(super) pid: i32,
+    /// How long some thread of it has waited, ever.
+    pub(super) waited: Duration,
+    /// Bytes of memory more with which it would hardly wait; 0: it waits for none that was out.
+    pub(super) shortfall: u64,
+}
+
+/// A process that thrashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Thrashing {
+    pub(super) pid: i32,
+    pub(super) percent: u32,
+    pub(super) shortfall: u64,
+}
+
+impl Thrashing {
+    /// The line that says so.
+    pub(super) fn line(&self, name: &str, memory_max: u64) -> String {
+        format!(
+            "uzswap: {name} ({}) waited for pages {} % of the last {} s; about {} more would end that (--memory-max {})",
+            self.pid,
+            self.percent,
+            WINDOW.as_secs(),
+            Size(self.shortfall),
+            Size(memory_max)
+        )
+    }
+}
+
+/// Who waited how long when the window began.
+#[derive(Debug, Default)]
+pub(super) struct Thrash {
+    began: Option<Duration>,
+    waited: HashMap<i32, Duration>,
+    told: HashSet<i32>,
+}
+
+impl Thrash {
+    /// Those that are to be told of, at `now` of a clock that nobody sets. Processes are asked for
+    /// at the end of a window only.
+    pub(super) fn look<I: Iterator<Item = Waits>>(
+        &mut self,
+        now: Duration,
+        processes: impl FnOnce() -> I,
+    ) -> Vec<Thrashing> {
+        let began = *self.began.get_or_insert(now);
+        let window = now.saturating_sub(began);
+        if window < WINDOW {
+            return Vec::new();
+        }
+        let processes: Vec<Waits> = processes().collect();
+        let thrashes = |process: &Waits| {
+            let before = self.waited.get(&process.pid).copied().unwrap_or_default();
+            let waited = process.waited.saturating_sub(before).min(window);
+            let is_new = !self.told.contains(&process.pid);
+            (is_new && waited > window / PART && process.shortfall > 0).then(|| Thrashing {
+                pid: process.pid,
+                percent: (waited.as_secs_f64() / window.as_secs_f64() * 100.0) as u32,
+                shortfall: process.shortfall,
+            })
+        };
+        let found: Vec<Thrashing> = processes.iter().filter_map(thrashes).collect();
+        // Another process may have that number later.
+        let lives = |pid: &i32| processes.iter().any(|process| process.pid == *pid);
+        self.told.retain(lives);
+        self.told.extend(found.iter().map(|thrashing| thrashing.pid));
+        self.waited = processes.iter().map(|process| (process.pid, process.waited)).collect();
+        self.began = Some(now);
+        found
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn waits(pid: i32, seconds: u32, shortfall: u64) -> Waits {
+        Waits {
+            pid,
+            waited: SECOND * seconds,
+            shortfall,
+        }
+    }
+
+    fn look(thrash: &mut Thrash, at: u32, processes: &[Waits]) -> Vec<Thrashing> {
+        thrash.look(SECOND * at, || processes.iter().copied())
+    }
+
+    #[test]
+    fn who_waits_for_more_than_half_of_ten_seconds_is_told_once() {
+        let mut thrash = Thrash::default();
+        assert_eq!(look(&mut thrash, 100, &[]), []);
+        assert_eq!(look(&mut thrash, 109, &[waits(7, 9, 5)]), []);
+        let found = look(&mut thrash, 110, &[waits(7, 8, 5), waits(8, 5, 5), waits(9, 9, 0)]);
+        let (pid, percent, shortfall) = (7, 80, 5);
+        let thrashing = Thrashing {
+            pid,
+            percent,
+            shortfall,
+        };
+        assert_eq!(found, [thrashing]);
+        assert_eq!(look(&mut thrash, 120, &[waits(7, 18, 5), waits(8, 9, 5)]), []);
+        // What it waited before the window does not count.
+        assert_eq!(look(&mut thrash, 130, &[waits(8, 19, 5)])[0].pid, 8);
+        // Another process of the same number.
+        assert_eq!(look(&mut thrash, 140, &[waits(7, 10, 5)])[0].percent, 100);
+    }
+
+    #[test]
+    fn the_line_names_who_how_long_and_what_helps() {
+        let thrashing = Thrashing {
+            pid: 7,
+            percent: 83,
+            shortfall: 210 << 20,
+        };
+        assert_eq!(
+            thrashing.line("node", 124 << 20),
+            "uzswap: node (7) waited for pages 83 % of the last 10 s; about 210M more would end that (--memory-max 124M)"
+        );
+    }
+}
