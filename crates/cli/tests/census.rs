@@ -110,9 +110,14 @@ impl Watched {
             in_a_row = if is_so(self) { in_a_row + 1 } else { 0 };
             if Instant::now() > deadline {
                 let (sum, unmanaged) = (self.sum(), self.counter("unmanaged.current"));
+                let _ = std::fs::write(&self.go, "");
+                let output = self.child.take().map(Child::wait_with_output);
+                let output = output.expect("waited for before its end").expect("its end");
                 panic!(
-                    "{}: waited until {what}; all have {sum}, unmanaged {unmanaged}",
-                    self.group
+                    "{}: waited until {what}; all have {sum}, unmanaged {unmanaged}; {}, {}",
+                    self.group,
+                    output.status,
+                    String::from_utf8_lossy(&output.stderr)
                 );
             }
             std::thread::sleep(Duration::from_millis(10));

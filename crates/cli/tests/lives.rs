@@ -213,7 +213,8 @@ impl Life {
         let is_ours = |line: &&str| line.contains("uzswap: ") || line.contains("/uzswap-");
         let (ours, theirs): (Vec<&str>, Vec<&str>) = said.lines().partition(is_ours);
         for line in ours {
-            let is_known = self.may_say.iter().any(|part| line.contains(part));
+            // On a busy machine some take longer than ten seconds.
+            let is_known = self.may_say.iter().any(|part| line.contains(part)) || line.contains(" waited for pages ");
             assert!(is_known, "{name}: uzswap says: {line}");
         }
         let expected = String::from_utf8_lossy(&twin.stderr);
