@@ -77,6 +77,7 @@
 //! | `sys::creds::WANTED` | reset | whoever held its lock is not here |
 //! | `sys::file::STDERR` | kept | stderr is inherited |
 //! | `sys::futex::NOBODY` | kept | always 0 |
+//! | `sys::mapping::MAKING` | reset | whoever held it is not here |
 //! | `sys::mapping::RANGES` | kept | the agent's own mappings are inherited |
 //! | `sys::robust::LIST` | replaced | by the child's thread that confesses its end |
 //! | `sys::shield::MEMORY` | kept | as the stacks in `pager` |
@@ -90,6 +91,7 @@
 //! | `sys::thread::STATUS` | kept | read when that is true |
 
 use uzswap_sys::creds;
+use uzswap_sys::mapping::own;
 
 use crate::cores::CORES;
 use crate::fork;
@@ -127,6 +129,7 @@ pub(crate) fn reset_in_child() -> Option<&'static Pager> {
 /// The first moment. The process id comes first: whatever asks for a pager compares it.
 fn reset_in_any_child() {
     pager::note_child();
+    own::reset_in_child();
     pager::release_start();
     stacks::reset_in_child();
     mapped::reset_in_child();

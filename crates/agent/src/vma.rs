@@ -273,10 +273,23 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
         if changes.gaps(range).is_empty() {
             return true;
         }
-        // Refused when something in the hole cannot be registered; the exact range decides.
-        let _ = fds.managed.register(start, hole_end - start);
-        if fds.managed.register(start, end - start).is_err() {
-            return true;
+        let is_registered = own::while_none_is_made(|| {
+            // Before, too: of ours nothing may ever be registered, since whoever serves faults
+            // would wait for himself. What is mapped into the hole may be ours by now.
+            if is_excluded(start, end) {
+                return None;
+            }
+            if !own::overlaps(end, hole_end) {
+                // Refused when something in the hole cannot be registered; the exact range decides.
+                let _ = fds.managed.register(start, hole_end - start);
+            }
+            Some(fds.managed.register(start, end - start).is_ok())
+        });
+        match is_registered {
+            Some(true) => {}
+            // It is no such memory.
+            Some(false) => return true,
+            None => return false,
         }
         if !is_still_manageable(fds, start, end) || fds.managed.is_changing(pager.mm.machine().nowhere()) {
             return false;

@@ -75,6 +75,8 @@ impl Mapping {
             MapFlags::PRIVATE | MapFlags::NORESERVE
         };
         let accessible = ProtFlags::READ | ProtFlags::WRITE;
+        // Until it is recorded as ours.
+        let _making = own::MAKING.lock();
         let prot = if cfg!(miri) { accessible } else { ProtFlags::empty() };
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing. A process
         // that locks its future memory (mlockall) would have all of it filled at once: so it is
@@ -235,6 +237,7 @@ impl Mapping {
     /// # Errors
     /// What `mremap` answers; the mapping is unchanged then.
     pub fn resize(&mut self, len: usize) -> Result<()> {
+        let _making = own::MAKING.lock();
         own::remove(self.addr());
         // SAFETY: owned mapping, exclusively borrowed, so no reference into it outlives the move.
         let moved = unsafe { mm::mremap(self.base.as_ptr(), self.len, len, MremapFlags::MAYMOVE) };
@@ -344,6 +347,14 @@ pub fn merges() -> bool {
 pub mod own {
     use core::sync::atomic::{AtomicUsize, Ordering};
 
+    use lock_api::Mutex;
+
+    use crate::futex::RawLock;
+
+    /// Held while a range is there and not recorded yet, and by whoever takes what is mapped for
+    /// the program's. Whoever holds it waits for nothing but the kernel.
+    pub(super) static MAKING: Mutex<RawLock, ()> = Mutex::new(());
+
     const MAX: usize = 256;
     static RANGES: [[AtomicUsize; 2]; MAX] = [const { [const { AtomicUsize::new(0) }; 2] }; MAX];
 
@@ -355,14 +366,29 @@ pub mod own {
                     .compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
             {
-                // A reader that comes between the two stores sees an empty range; ranges are
-                // recorded before the thread that scans mappings exists, or by that thread itself.
+                // A reader that comes between the two stores sees an empty range, but in
+                // `while_none_is_made`.
                 end.store(start + len, Ordering::Release);
                 return;
             }
         }
         // An agent that forgets a range of its own would manage its own stacks: better to stop.
         panic!("more than {MAX} mappings of our own");
+    }
+
+    /// Call `f` while every range of ours that is mapped is recorded.
+    pub fn while_none_is_made<T>(f: impl FnOnce() -> T) -> T {
+        let _none = MAKING.lock();
+        f()
+    }
+
+    /// In a forked child: whoever was making one is not here.
+    pub fn reset_in_child() {
+        if MAKING.is_locked() {
+            // SAFETY: locked by a thread of the parent. What it mapped is not recorded, so it is
+            // lost, and nobody uses it.
+            unsafe { MAKING.force_unlock() };
+        }
     }
 
     /// Forget the range that starts at `start`.
