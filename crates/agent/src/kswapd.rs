@@ -8,7 +8,7 @@
 mod gate;
 mod recompress;
 mod request;
-mod scan;
+pub(crate) mod scan;
 mod shares;
 
 use lock_api::MutexGuard;
@@ -272,7 +272,7 @@ impl Kswapd {
         }
         pager.answer(ticket);
         if pager.is_letting_go() {
-            return pager.finish_scan(pager.scan_ticket());
+            return pager.scans.finish_all();
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
         self.mind_gate();

@@ -33,6 +33,7 @@ use crate::config::{config, swap_pages};
 use crate::cores::CORES;
 use crate::follow::Watch;
 use crate::fork::Handover;
+use crate::kswapd::scan::Scans;
 use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
@@ -73,8 +74,7 @@ pub(crate) struct Pager {
     pub(crate) group_path: &'static CStr,
     pub(crate) mail: Mailbox,
     pub(crate) replies: Mailbox,
-    scan_requested: AtomicU32,
-    scan_done: AtomicU32,
+    pub(crate) scans: Scans,
     /// Tickets for what a thread of the program waits for, and those that are done.
     asked: AtomicU32,
     done: AtomicU32,
@@ -335,8 +335,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         group_path: path,
         mail: Mailbox::new(),
         replies: Mailbox::new(),
-        scan_requested: AtomicU32::new(0),
-        scan_done: AtomicU32::new(0),
+        scans: Scans::default(),
         asked: AtomicU32::new(0),
         done: AtomicU32::new(0),
         letting_go: AtomicU32::new(KEEPS),
@@ -540,8 +539,7 @@ impl Pager {
         self.mail.reset();
         self.kcompressd_mail.reset();
         self.replies.reset();
-        self.scan_done
-            .store(self.scan_requested.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.scans.reset();
         self.done.store(self.asked.load(Ordering::SeqCst), Ordering::SeqCst);
         self.letting_go.store(KEEPS, Ordering::SeqCst);
         self.releasing.store(0, Ordering::SeqCst);
@@ -654,21 +652,6 @@ impl Pager {
         }
     }
 
-    /// Have kswapd look at the mappings and wait until it did, a tenth of a second at most. In the
-    /// program's thread.
-    pub(crate) fn request_scan(&self) {
-        let ticket = self.scan_requested.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
-        self.mail.post(mail::SCAN);
-        for _ in 0..10 {
-            let done = self.scan_done.load(Ordering::SeqCst);
-            // During a fork nobody scans, and the forking thread may wait for the lock we hold.
-            if done.wrapping_sub(ticket) as i32 >= 0 || self.is_freezing.load(Ordering::SeqCst) {
-                return;
-            }
-            futex::wait(&self.scan_done, done, Some(10_000_000), false);
-        }
-    }
-
     /// Have kswapd take `[start, end)` under our care at once if it lies beside what is, and wait
     /// until it did, a tenth of a second at most. In the program's thread, whose turn it is to
     /// change mappings.
@@ -695,17 +678,6 @@ impl Pager {
             pause(50_000);
         }
         self.replies.post(reply::JOINED);
-    }
-
-    /// The newest ticket asked for; a scan that begins now answers it.
-    pub(crate) fn scan_ticket(&self) -> u32 {
-        self.scan_requested.load(Ordering::SeqCst)
-    }
-
-    /// A scan that began when `ticket` was the newest is done.
-    pub(crate) fn finish_scan(&self, ticket: u32) {
-        self.scan_done.store(ticket, Ordering::SeqCst);
-        futex::wake(&self.scan_done, u32::MAX >> 1, false);
     }
 }
 
