@@ -432,10 +432,31 @@ pub mod own {
 
 #[cfg(test)]
 mod test {
+    extern crate std;
+
     use super::*;
     use core::sync::atomic::Ordering;
 
     const PAGE: usize = crate::PAGE_SIZE;
+
+    #[test]
+    fn none_is_made_while_somebody_takes_what_is_mapped_for_the_programs() {
+        let is_made = core::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            own::while_none_is_made(|| {
+                scope.spawn(|| {
+                    let mapping = Mapping::reserve(PAGE).unwrap();
+                    is_made.store(true, Ordering::SeqCst);
+                    assert!(own::overlaps(mapping.addr(), mapping.addr() + 1));
+                });
+                for _ in 0..100 {
+                    std::thread::yield_now();
+                    assert!(!is_made.load(Ordering::SeqCst));
+                }
+            });
+        });
+        assert!(is_made.into_inner());
+    }
 
     #[test]
     fn a_mapping_keeps_what_is_written() {
