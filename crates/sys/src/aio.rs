@@ -239,6 +239,7 @@ mod test {
     use crate::file::AlignedBuf;
 
     #[test]
+    #[cfg_attr(miri, ignore = "system calls")]
     fn what_is_looked_or_slept_for_is_read() {
         let file = File::create_unnamed(c"/var/tmp").unwrap();
         let mut buf = AlignedBuf::new(2).unwrap();
