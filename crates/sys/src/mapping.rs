@@ -385,8 +385,7 @@ pub mod own {
     /// In a forked child: whoever was making one is not here.
     pub fn reset_in_child() {
         if MAKING.is_locked() {
-            // SAFETY: locked by a thread of the parent. What it mapped is not recorded, so it is
-            // lost, and nobody uses it.
+            // SAFETY: by a thread of the parent. What it mapped is lost, and nobody uses it.
             unsafe { MAKING.force_unlock() };
         }
     }
@@ -440,14 +439,13 @@ mod test {
     const PAGE: usize = crate::PAGE_SIZE;
 
     #[test]
-    fn none_is_made_while_somebody_takes_what_is_mapped_for_the_programs() {
+    fn none_is_made_while_somebody_takes_what_is_mapped() {
         let is_made = core::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             own::while_none_is_made(|| {
                 scope.spawn(|| {
-                    let mapping = Mapping::reserve(PAGE).unwrap();
+                    Mapping::reserve(PAGE).unwrap();
                     is_made.store(true, Ordering::SeqCst);
-                    assert!(own::overlaps(mapping.addr(), mapping.addr() + 1));
                 });
                 for _ in 0..100 {
                     std::thread::yield_now();
