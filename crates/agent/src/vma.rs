@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::{Change, Changes};
+use uzswap_sys::Errno;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::own;
 use uzswap_sys::procfs::Vma;
@@ -273,22 +274,13 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
         if changes.gaps(range).is_empty() {
             return true;
         }
-        let is_registered = own::while_none_is_made(|| {
-            // Before, too: of ours nothing may ever be registered, since whoever serves faults
-            // would wait for himself. What is mapped into the hole may be ours by now.
-            if is_excluded(start, end) {
-                return None;
-            }
-            if !own::overlaps(end, hole_end) {
-                // Refused when something in the hole cannot be registered; the exact range decides.
-                let _ = fds.managed.register(start, hole_end - start);
-            }
-            Some(fds.managed.register(start, end - start).is_ok())
-        });
-        match is_registered {
-            Some(true) => {}
+        // Refused when something in the hole cannot be registered, or is ours by now; the exact
+        // range decides.
+        let _ = register_unless_excluded(fds, start, hole_end);
+        match register_unless_excluded(fds, start, end) {
+            Some(Ok(())) => {}
             // It is no such memory.
-            Some(false) => return true,
+            Some(Err(_)) => return true,
             None => return false,
         }
         if !is_still_manageable(fds, start, end) || fds.managed.is_changing(pager.mm.machine().nowhere()) {
@@ -303,6 +295,15 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
     });
     pager.memcg.note_adopted(adopted);
     is_settled
+}
+
+/// Register `[start, end)`. `None`: not all of it is the program's.
+///
+/// Nothing of ours may ever be registered: whoever serves faults would wait for himself. A thread
+/// of the pager may map something of ours wherever nothing is mapped, at any time. So it is looked
+/// for here, and none is made until this is done.
+fn register_unless_excluded(fds: &Fds, start: usize, end: usize) -> Option<Result<(), Errno>> {
+    own::while_none_is_made(|| (!is_excluded(start, end)).then(|| fds.managed.register(start, end - start)))
 }
 
 /// Have writes to protected pages reported of all that is managed, and of all that will be. False:
@@ -325,8 +326,8 @@ pub(crate) fn watch_writes(pager: &Pager, fds: &Fds) -> bool {
                 Err(_) => return false,
             };
             // Something else may lie there by now.
-            if vma.is_private_anonymous() && !is_excluded(vma.start, vma.end) {
-                let _ = fds.managed.register(vma.start, vma.end - vma.start);
+            if vma.is_private_anonymous() {
+                let _ = register_unless_excluded(fds, vma.start, vma.end);
             }
             at = vma.end;
         }
@@ -372,11 +373,12 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
             }
             // The whole mapping if possible: a registered part would split it, of which mremap
             // would move one.
-            let whole = vma
-                .filter(|vma| !is_excluded(vma.start, vma.end))
-                .map_or((start, end), |vma| (vma.start, vma.end));
-            if fds.managed.register(whole.0, whole.1 - whole.0).is_err() {
-                return false;
+            let whole = vma.and_then(|vma| register_unless_excluded(fds, vma.start, vma.end));
+            match whole.or_else(|| register_unless_excluded(fds, start, end)) {
+                Some(Ok(())) => {}
+                Some(Err(_)) => return false,
+                // Something of ours lies there since: it is looked at again.
+                None => continue,
             }
             let present = present_pages(fds, start, end);
             pager
