@@ -8,7 +8,7 @@
 mod gate;
 mod recompress;
 mod request;
-pub(crate) mod scan;
+mod scan;
 mod shares;
 
 use lock_api::MutexGuard;
@@ -250,7 +250,7 @@ impl Kswapd {
             // The next ticks come closely: to look before the child does, as a rule.
             self.quiet = 0;
         }
-        let ticket = pager.ask_ticket();
+        let ticket = pager.requests.newest();
         // Those that were posted before that: the bit comes first, then the ticket.
         let bits = bits | pager.mail.take(mail::LEAVE | mail::FOLLOW | mail::RELEASE);
         if let Some(recorder) = &pager.fds().recorder {
@@ -270,9 +270,9 @@ impl Kswapd {
         if bits & mail::LEAVE != 0 {
             pager.let_go_if_shared();
         }
-        pager.answer(ticket);
+        pager.requests.answer(ticket);
         if pager.is_letting_go() {
-            return pager.scans.finish_all();
+            return pager.scans.answer(pager.scans.newest());
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
         self.mind_gate();

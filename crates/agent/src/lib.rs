@@ -73,6 +73,7 @@ mod spin;
 mod stacks;
 mod statics;
 mod swap_file;
+mod tickets;
 mod unmanaged;
 mod unsharing;
 mod vigil;

@@ -33,13 +33,13 @@ use crate::config::{config, swap_pages};
 use crate::cores::CORES;
 use crate::follow::Watch;
 use crate::fork::Handover;
-use crate::kswapd::scan::Scans;
 use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
 use crate::record::Recorder;
 use crate::servers::{self, HELPERS, Seats};
 use crate::swap_file::SwapFile;
+use crate::tickets::Tickets;
 use crate::unsharing::Unsharing;
 use crate::vigil::VIGIL;
 use crate::{fault, kcompressd, kswapd, memcg, unmanaged, vma};
@@ -74,10 +74,9 @@ pub(crate) struct Pager {
     pub(crate) group_path: &'static CStr,
     pub(crate) mail: Mailbox,
     pub(crate) replies: Mailbox,
-    pub(crate) scans: Scans,
-    /// Tickets for what a thread of the program waits for, and those that are done.
-    asked: AtomicU32,
-    done: AtomicU32,
+    /// Looks at the mappings, and all else, that threads of the program wait for.
+    pub(crate) scans: Tickets,
+    pub(crate) requests: Tickets,
     /// How far the pager is with giving all memory back: [`KEEPS`], [`LETS_GO`], [`HAS_LET_GO`].
     letting_go: AtomicU32,
     /// What [`mail::JOIN`] is about.
@@ -335,9 +334,8 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         group_path: path,
         mail: Mailbox::new(),
         replies: Mailbox::new(),
-        scans: Scans::default(),
-        asked: AtomicU32::new(0),
-        done: AtomicU32::new(0),
+        scans: Tickets::default(),
+        requests: Tickets::default(),
         letting_go: AtomicU32::new(KEEPS),
         joining: [const { AtomicUsize::new(0) }; 2],
         releasing: AtomicU32::new(0),
@@ -540,7 +538,7 @@ impl Pager {
         self.kcompressd_mail.reset();
         self.replies.reset();
         self.scans.reset();
-        self.done.store(self.asked.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.requests.reset();
         self.letting_go.store(KEEPS, Ordering::SeqCst);
         self.releasing.store(0, Ordering::SeqCst);
     }
@@ -560,28 +558,12 @@ impl Pager {
     pub(crate) fn ask(&self, what: u32) {
         // In this order: kswapd takes the bits after it has read the tickets.
         self.mail.post(what);
-        let ticket = self.asked.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        let ticket = self.requests.ask();
         let mut patience = 100;
-        loop {
-            let done = self.done.load(Ordering::SeqCst);
+        self.requests.wait(ticket, || {
             patience -= u32::from(self.is_freezing.load(Ordering::SeqCst));
-            if done.wrapping_sub(ticket) as i32 >= 0 || patience == 0 {
-                return;
-            }
-            futex::wait(&self.done, done, Some(10_000_000), false);
-        }
-    }
-
-    /// The newest of the tickets that kswapd is asked with: read before it does what it was asked
-    /// for.
-    pub(crate) fn ask_ticket(&self) -> u32 {
-        self.asked.load(Ordering::SeqCst)
-    }
-
-    /// What was asked for with `ticket` is done.
-    pub(crate) fn answer(&self, ticket: u32) {
-        self.done.store(ticket, Ordering::SeqCst);
-        futex::wake(&self.done, u32::MAX >> 1, false);
+            patience > 0
+        });
     }
 
     /// Whether nothing may leave any more, whatever the limit.

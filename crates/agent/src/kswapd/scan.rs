@@ -1,11 +1,11 @@
 //! Finding the program's memory: what was mapped comes under our care, if its time has come.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::procfs::Sizes;
-use uzswap_sys::{futex, time};
+use uzswap_sys::time;
 
 use super::Kswapd;
 use crate::mailbox::mail;
@@ -13,41 +13,9 @@ use crate::memcg::deferral;
 use crate::pager::{Pager, pause};
 use crate::{mapped, vma};
 
-/// How often, and how long each time, a thread that maps memory waits for kswapd: ten seconds, as
-/// for a turn to change mappings.
+/// How often a thread that maps memory looks whether to wait on: for ten seconds, as for a turn to
+/// change mappings.
 const LOOKS: u32 = 1_000;
-const LOOK_NS: u64 = 10_000_000;
-
-/// Looks at the mappings that threads of the program wait for: the newest ticket that was asked
-/// for, and up to which they are done.
-#[derive(Default)]
-pub(crate) struct Scans {
-    asked: AtomicU32,
-    done: AtomicU32,
-}
-
-impl Scans {
-    /// In a forked child: nobody waits.
-    pub(crate) fn reset(&self) {
-        self.done.store(self.asked.load(Ordering::SeqCst), Ordering::SeqCst);
-    }
-
-    /// The newest ticket asked for; a scan that begins now answers it.
-    fn ticket(&self) -> u32 {
-        self.asked.load(Ordering::SeqCst)
-    }
-
-    /// A scan that began when `ticket` was the newest is done.
-    fn finish(&self, ticket: u32) {
-        self.done.store(ticket, Ordering::SeqCst);
-        futex::wake(&self.done, u32::MAX >> 1, false);
-    }
-
-    /// All that were asked for are done, or never will be.
-    pub(super) fn finish_all(&self) {
-        self.finish(self.ticket());
-    }
-}
 
 impl Pager {
     /// Have kswapd look at the mappings and wait until it did, or tried. In the program's thread,
@@ -55,17 +23,13 @@ impl Pager {
     /// beyond the limit. kswapd answers after a bounded number of tries, but it may have to wait
     /// for a core first.
     pub(crate) fn request_scan(&self) {
-        let scans = &self.scans;
-        let ticket = scans.asked.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        let ticket = self.scans.ask();
         self.mail.post(mail::SCAN);
-        for _ in 0..LOOKS {
-            let done = scans.done.load(Ordering::SeqCst);
-            // During a fork nobody scans, and the forking thread may wait for the lock we hold.
-            if done.wrapping_sub(ticket) as i32 >= 0 || self.is_freezing.load(Ordering::SeqCst) {
-                return;
-            }
-            futex::wait(&scans.done, done, Some(LOOK_NS), false);
-        }
+        let mut looks = 0..LOOKS;
+        // During a fork nobody scans, and the forking thread may wait for the lock we hold.
+        self.scans.wait(ticket, || {
+            looks.next().is_some() && !self.is_freezing.load(Ordering::SeqCst)
+        });
     }
 }
 
@@ -75,12 +39,12 @@ impl Kswapd {
         let pager = self.pager;
         // All of it, at first.
         let is_asked = is_asked || deferral::is_deferred();
-        let ticket = pager.scans.ticket();
+        let ticket = pager.scans.newest();
         if !(deferral::is_deferred() && self.defers(sizes)) {
             return self.scan(is_asked);
         }
         self.unknown = sizes.anon;
-        pager.scans.finish(ticket);
+        pager.scans.answer(ticket);
     }
 
     /// Whether there is room for all that the program may touch unseen.
@@ -103,11 +67,11 @@ impl Kswapd {
         let pager = self.pager;
         let mut is_complete = false;
         for _ in 0..8 {
-            let ticket = pager.scans.ticket();
+            let ticket = pager.scans.newest();
             deferral::begin_scan();
             is_complete = self.search.look(pager, is_asked);
             if is_complete {
-                pager.scans.finish(ticket);
+                pager.scans.answer(ticket);
                 break;
             }
             // Whoever has the turn may be waiting for us.
@@ -118,7 +82,7 @@ impl Kswapd {
         if !is_complete || mapped::is_missed() {
             deferral::scan_again();
         }
-        pager.scans.finish_all();
+        pager.scans.answer(pager.scans.newest());
         let anon = pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon);
         self.unknown = anon.saturating_sub(pager.mm.usage_pages() as usize * PAGE_SIZE);
     }
