@@ -9,7 +9,7 @@ use uzswap_sys::time;
 use crate::pager::Pager;
 
 /// What a thread waits besides the service: until the fault thread runs, and until it runs itself.
-/// Nanoseconds, at the least; E-165.
+/// Nanoseconds, rather too few: a guess from what a fault costs whose service does next to nothing.
 const SWITCHES_NS: u64 = 3_000;
 
 /// How long some thread of the program waited for a page.
@@ -17,8 +17,6 @@ const SWITCHES_NS: u64 = 3_000;
 pub(crate) struct Waits {
     /// When the first of those that wait was read; `None`: none waits.
     since: Option<u64>,
-    /// Nanoseconds that do not make a microsecond yet.
-    rest: u64,
 }
 
 impl Waits {
@@ -34,8 +32,6 @@ impl Waits {
         let Some(since) = self.since.take() else { return };
         let waited = time::now_ns() - since + SWITCHES_NS;
         pager.memcg.note_waited(waited);
-        self.rest += waited;
-        pager.mm.stat().add(Item::WaitedUs, self.rest / 1000);
-        self.rest %= 1000;
+        pager.mm.stat().add(Item::WaitedNs, waited);
     }
 }

@@ -14,6 +14,7 @@
 //!                 what this one has -> that group's words
 //!       rule      somebody asked (Notice::OomAsked), or members without a pager exceed the limit
 //!                 -> the largest is killed, unless memory is on its way back (`leaving`)
+//!       thrash    somebody waits for pages most of the time -> a line
 //! ```
 //! Nothing that a program sees is changed: no subreaper, no tracing. Who was seen once stays known,
 //! whoever its parent is by now.
@@ -356,15 +357,27 @@ impl Census {
         }
         let processes = || {
             open.processes().map(|slot| Waits {
-                pid: group.field(slot, Field::Pid) as i32,
+                who: (slot, group.field(slot, Field::Pid) as i32),
                 waited: Duration::from_nanos(group.field(slot, Field::Waited)),
                 shortfall: group.field(slot, Field::Shortfall),
             })
         };
         for thrashing in self.thrash.look(Duration::from_nanos(now_ns()), processes) {
-            let name = Stat::of(thrashing.pid).map_or_else(|| "a process".to_owned(), |stat| stat.name);
+            let name = self.name_of(thrashing.who.1);
             warn_line!("{}", thrashing.line(&name, group.memory_max()));
         }
+    }
+
+    /// What the process is called here that has this number where it lives, if that can be nobody
+    /// else.
+    fn name_of(&self, inner_pid: i32) -> String {
+        let is_its = |(_, member): &(&i32, &Member)| member.inner_pid == inner_pid && member.under.is_none();
+        let mut its = self.members.iter().filter(is_its);
+        match (its.next(), its.next()) {
+            (Some((pid, _)), None) => Stat::of(*pid).map(|stat| format!("{} ({pid})", stat.name)),
+            _ => None,
+        }
+        .unwrap_or_else(|| "a process".to_owned())
     }
 
     /// What the group has: of processes that live.

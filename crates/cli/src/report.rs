@@ -159,7 +159,7 @@ fn summary(name: &str, group: &Group) {
     let (needed, peak) = (group.get(Statistic::NeededPeak), group.get(Statistic::MemoryPeak));
     warn_line!(
         "  lost: {:.1} s to waiting for pages; saved: {} of {}",
-        get(Item::WaitedUs) as f64 / 1e6,
+        get(Item::WaitedNs) as f64 / 1e9,
         Size(needed.saturating_sub(peak)),
         Size(needed),
     );

@@ -218,6 +218,6 @@ fn who_waits_for_pages_most_of_the_time_is_told_once() {
     let more: f64 = more.expect("a size").0.parse().expect("MiB");
     assert!((15.0..60.0).contains(&more), "{errors}");
     assert!(errors.contains("lost: ") && errors.contains("saved: "), "{errors}");
-    assert!(run.count("waited_us") > 5_000_000 && run.count("memory.needed_peak") >= 60 * MIB);
+    assert!(run.count("waited_ns") > 5_000_000_000 && run.count("memory.needed_peak") >= 60 * MIB);
     let _ = std::fs::remove_file(program);
 }

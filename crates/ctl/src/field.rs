@@ -132,13 +132,21 @@ impl Group {
             .fold(0, u64::saturating_add)
     }
 
-    /// Bytes that all processes would have mapped without a pool and a device, at least: several
+    /// Bytes that the processes would be charged without a pool and a device, at least: several
     /// pages may be in a slot of the device.
     pub fn needed(&self) -> u64 {
-        let pages = self.sum(Field::Stored) + self.sum(Field::Swapped);
-        let mapped = self.sum(Field::Resident) + self.sum(Field::Staged);
-        // The blocks of these are stored, too.
-        (mapped + pages * PAGE_SIZE as u64).saturating_sub(self.sum(Field::Cached))
+        self.used().map(|slot| self.needed_by(slot)).sum()
+    }
+
+    fn needed_by(&self, slot: usize) -> u64 {
+        let field = |field| self.field(slot, field);
+        let (pool, charged) = (field(Field::Pool), field(Field::PoolCharge) * PAGE_SIZE as u64);
+        // The blocks of mapped pages are stored, too.
+        let stored = (field(Field::Stored) * PAGE_SIZE as u64).saturating_sub(field(Field::Cached));
+        // Of what it has inherited the parent tells.
+        let own = (u128::from(stored) * u128::from(charged) / u128::from(pool.max(1))) as u64;
+        let swapped = field(Field::SwapCharge) * PAGE_SIZE as u64;
+        field(Field::Charge).saturating_sub(charged) + own.min(stored) + swapped
     }
 
     /// The process in this slot waits, at `now`, until so many bytes are free.
@@ -190,6 +198,24 @@ mod test {
         );
         group.lack(0, 0, 30);
         assert_eq!(group.lacked(5), 1 << 20);
+    }
+
+    #[test]
+    fn what_is_inherited_is_needed_once() {
+        const PAGE: u64 = PAGE_SIZE as u64;
+        let group = Group::fresh();
+        (0..2).for_each(|slot| group.take_slot(slot, 100 + slot as i32));
+        let parent = [(Field::Charge, 50 * PAGE), (Field::PoolCharge, 20)];
+        let child = [(Field::Charge, 10 * PAGE), (Field::PoolCharge, 2)];
+        for (slot, charges) in [parent, child].into_iter().enumerate() {
+            charges
+                .into_iter()
+                .for_each(|(field, value)| group.set_field(slot, field, value));
+            group.set_field(slot, Field::Stored, 60);
+            group.set_field(slot, Field::Pool, 20 * PAGE);
+        }
+        group.set_field(0, Field::SwapCharge, 5);
+        assert_eq!(group.needed(), (30 + 60 + 5 + 8 + 6) * PAGE);
     }
 
     #[test]

@@ -198,13 +198,14 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// Tell the lists what time it is: the age of folios is known to as much as lies between two
-    /// calls. What the device refused is offered to it again.
+    /// calls, and what was waited for is forgotten. What the device refused is offered to it again.
     pub fn tick(&self) {
         let now = self.machine.now_ns();
         self.device_refuses.store(false, Ordering::Relaxed);
         self.with(|inner| {
             inner.pages.lru.iter_mut().for_each(|list| list.set_time(now));
             inner.pages.stored.recent.set_time(now);
+            inner.policy.shortfall.set_time(now);
         });
     }
 

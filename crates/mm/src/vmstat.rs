@@ -59,7 +59,7 @@ items! {
     SwapFull "memcg_swap_fail" "swap slot allocations refused: swap-max reached or no space left",
     ReclaimBusy "reclaim_busy" "pages passed over because they are shared after a fork or pinned",
     ReclaimUnmovable "reclaim_unmovable" "pages passed over because their mapping is read-only or locked",
-    ReclaimNeeded "reclaim_needed" "pages passed over because a robust mutex in them is locked",
+    ReclaimNeeded "reclaim_needed" "pages passed over because a mutex in them is locked whose word the kernel writes to",
     DeathTold "robust_deaths_told" "robust mutexes whose owner ended while their page was out for a moment",
     Unshared "cow_unshared" "pages whose copy-on-write sharing reclaim had to break",
     PagesCompacted "pages_compacted" "pool pages that compaction gave back to the system",
@@ -71,7 +71,7 @@ items! {
     SwapReadBytes "swap_read_bytes" "bytes read from the swap device",
     PoolSwitch "pool_switch" "changes of the compressor or the allocator",
     Poisoned "poisoned" "lost pages whose readers get SIGBUS",
-    WaitedUs "waited_us" "microseconds in which some thread of a process waited for a page, at least; of all processes",
+    WaitedNs "waited_ns" "nanoseconds in which some thread of a process waited for a page, at least; of all processes",
     Forks "forks" "forks whose child was handed its own pager",
     OomKill "oom_kill" "processes killed because nothing was left to reclaim",
 }

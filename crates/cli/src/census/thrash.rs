@@ -10,10 +10,14 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// More than this part of it is waiting: one in so many.
 const PART: u32 = 2;
 
+/// A slot of the group, and the number that its process has where it lives: others may have the
+/// same elsewhere, and the slot another time.
+pub(super) type Who = (usize, i32);
+
 /// What a process tells.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
-    pub(super) pid: i32,
+    pub(super) who: Who,
     /// How long some thread of it has waited, ever.
     pub(super) waited: Duration,
     /// Bytes of memory more with which it would hardly wait; 0: it waits for none that was out.
@@ -23,17 +27,16 @@ pub(super) struct Waits {
 /// A process that thrashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Thrashing {
-    pub(super) pid: i32,
+    pub(super) who: Who,
     pub(super) percent: u32,
     pub(super) shortfall: u64,
 }
 
 impl Thrashing {
-    /// The line that says so.
+    /// The line that says so of the process that is called `name` here.
     pub(super) fn line(&self, name: &str, memory_max: u64) -> String {
         format!(
-            "uzswap: {name} ({}) waited for pages {} % of the last {} s; about {} more would end that (--memory-max {})",
-            self.pid,
+            "uzswap: {name} waited for pages {} % of the last {} s; about {} more would end that (--memory-max {})",
             self.percent,
             WINDOW.as_secs(),
             Size(self.shortfall),
@@ -46,8 +49,8 @@ impl Thrashing {
 #[derive(Debug, Default)]
 pub(super) struct Thrash {
     began: Option<Duration>,
-    waited: HashMap<i32, Duration>,
-    told: HashSet<i32>,
+    waited: HashMap<Who, Duration>,
+    told: HashSet<Who>,
 }
 
 impl Thrash {
@@ -65,21 +68,21 @@ impl Thrash {
         }
         let processes: Vec<Waits> = processes().collect();
         let thrashes = |process: &Waits| {
-            let before = self.waited.get(&process.pid).copied().unwrap_or_default();
+            let before = self.waited.get(&process.who).copied().unwrap_or_default();
             let waited = process.waited.saturating_sub(before).min(window);
-            let is_new = !self.told.contains(&process.pid);
+            let is_new = !self.told.contains(&process.who);
             (is_new && waited > window / PART && process.shortfall > 0).then(|| Thrashing {
-                pid: process.pid,
+                who: process.who,
                 percent: (waited.as_secs_f64() / window.as_secs_f64() * 100.0) as u32,
                 shortfall: process.shortfall,
             })
         };
         let found: Vec<Thrashing> = processes.iter().filter_map(thrashes).collect();
-        // Another process may have that number later.
-        let lives = |pid: &i32| processes.iter().any(|process| process.pid == *pid);
+        // Another process may be the same later.
+        let lives = |who: &Who| processes.iter().any(|process| process.who == *who);
         self.told.retain(lives);
-        self.told.extend(found.iter().map(|thrashing| thrashing.pid));
-        self.waited = processes.iter().map(|process| (process.pid, process.waited)).collect();
+        self.told.extend(found.iter().map(|thrashing| thrashing.who));
+        self.waited = processes.iter().map(|process| (process.who, process.waited)).collect();
         self.began = Some(now);
         found
     }
@@ -93,7 +96,7 @@ mod test {
 
     fn waits(pid: i32, seconds: u32, shortfall: u64) -> Waits {
         Waits {
-            pid,
+            who: (0, pid),
             waited: SECOND * seconds,
             shortfall,
         }
@@ -109,16 +112,15 @@ mod test {
         assert_eq!(look(&mut thrash, 100, &[]), []);
         assert_eq!(look(&mut thrash, 109, &[waits(7, 9, 5)]), []);
         let found = look(&mut thrash, 110, &[waits(7, 8, 5), waits(8, 5, 5), waits(9, 9, 0)]);
-        let (pid, percent, shortfall) = (7, 80, 5);
         let thrashing = Thrashing {
-            pid,
-            percent,
-            shortfall,
+            who: (0, 7),
+            percent: 80,
+            shortfall: 5,
         };
         assert_eq!(found, [thrashing]);
         assert_eq!(look(&mut thrash, 120, &[waits(7, 18, 5), waits(8, 9, 5)]), []);
         // What it waited before the window does not count.
-        assert_eq!(look(&mut thrash, 130, &[waits(8, 19, 5)])[0].pid, 8);
+        assert_eq!(look(&mut thrash, 130, &[waits(8, 19, 5)])[0].who, (0, 8));
         // Another process of the same number.
         assert_eq!(look(&mut thrash, 140, &[waits(7, 10, 5)])[0].percent, 100);
     }
@@ -126,12 +128,12 @@ mod test {
     #[test]
     fn the_line_names_who_how_long_and_what_helps() {
         let thrashing = Thrashing {
-            pid: 7,
+            who: (0, 7),
             percent: 83,
             shortfall: 210 << 20,
         };
         assert_eq!(
-            thrashing.line("node", 124 << 20),
+            thrashing.line("node (7)", 124 << 20),
             "uzswap: node (7) waited for pages 83 % of the last 10 s; about 210M more would end that (--memory-max 124M)"
         );
     }

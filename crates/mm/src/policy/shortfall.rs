@@ -3,7 +3,7 @@
 //! The refault distance of a page is how many frames more would have kept it. So as many frames as
 //! nearly all the pages that are waited for lie within would have kept nearly all of them.
 
-use crate::policy::tunables::{SHORTFALL_LEFT, SHORTFALL_REMEMBERED};
+use crate::policy::tunables::{SHORTFALL_HALVED_NS, SHORTFALL_LEFT};
 
 /// Distances of one power of two are told apart in so many steps.
 const STEPS: u32 = 4;
@@ -16,6 +16,8 @@ const UNKNOWN: usize = BUCKETS - 1;
 pub(crate) struct Shortfall {
     counts: [u32; BUCKETS],
     all: u32,
+    /// When they were halved last.
+    halved: u64,
 }
 
 impl Default for Shortfall {
@@ -23,6 +25,7 @@ impl Default for Shortfall {
         Self {
             counts: [0; BUCKETS],
             all: 0,
+            halved: 0,
         }
     }
 }
@@ -50,9 +53,13 @@ impl Shortfall {
     pub(crate) fn note(&mut self, distance: Option<u64>) {
         self.counts[distance.map_or(UNKNOWN, bucket)] += 1;
         self.all += 1;
-        if self.all >= SHORTFALL_REMEMBERED {
+    }
+
+    /// It is `now`, nanoseconds: what was long ago counts little, and in the end nothing.
+    pub(crate) fn set_time(&mut self, now: u64) {
+        if now.saturating_sub(self.halved) >= SHORTFALL_HALVED_NS {
             self.counts.iter_mut().for_each(|count| *count /= 2);
-            self.all = self.counts.iter().sum();
+            (self.all, self.halved) = (self.counts.iter().sum(), now);
         }
     }
 
@@ -112,8 +119,19 @@ mod test {
     #[test]
     fn what_is_long_ago_is_forgotten() {
         let mut shortfall = Shortfall::default();
-        (0..3 * SHORTFALL_REMEMBERED).for_each(|_| shortfall.note(None));
-        (0..6 * SHORTFALL_REMEMBERED).for_each(|_| shortfall.note(Some(0)));
+        let mut now = 0;
+        let mut seconds = |shortfall: &mut Shortfall, n: u64| {
+            (0..n).for_each(|_| {
+                now += SHORTFALL_HALVED_NS;
+                shortfall.set_time(now);
+                shortfall.set_time(now + 1);
+            });
+        };
+        (0..1000).for_each(|_| shortfall.note(None));
+        seconds(&mut shortfall, 4);
+        (0..1000).for_each(|_| shortfall.note(Some(0)));
         assert_eq!(shortfall.pages(1000, 0, 0), 1);
+        seconds(&mut shortfall, 10);
+        assert_eq!(shortfall.pages(1000, 0, 0), 0);
     }
 }

@@ -206,8 +206,8 @@ fixed! {
     /// Of the pages that are waited for, the part that is left out when it is said how much more
     /// memory would end the waiting: one in so many. E-165.
     SHORTFALL_LEFT: u32 = 10, "shortfall.left", "parts";
-    /// How many of them that is seen by. Experiment: none.
-    SHORTFALL_REMEMBERED: u32 = 4096, "shortfall.remembered", "faults";
+    /// Those of this long ago count half. Experiment: none.
+    SHORTFALL_HALVED_NS: u64 = 1_000_000_000, "shortfall.halved_ns", "ns";
     /// Freed on paper that are freed under one hold of the lock. Experiment: none.
     REOPENED: usize = 64, "hold.reopened", "objects";
 }
