@@ -135,11 +135,11 @@ fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> 
 /// be, it may do so at any time.
 fn watch_robust(program: Option<Headers>) {
     let setrobust = robust::setrobust as *const c_void;
-    if !is_diverted(program, c"pthread_mutexattr_setrobust", robust::ATTRIBUTE, setrobust) {
+    if !divert_if_known(program, c"pthread_mutexattr_setrobust", robust::ATTRIBUTE, setrobust) {
         robust::turn_on();
     }
     let setprotocol = robust::setprotocol as *const c_void;
-    if !is_diverted(
+    if !divert_if_known(
         program,
         c"pthread_mutexattr_setprotocol",
         !robust::PROTOCOL,
@@ -149,9 +149,9 @@ fn watch_robust(program: Option<Headers>) {
     }
 }
 
-/// Have libc's function `name` lead to `ours`, if its code has `constant`, so is what we know, or
-/// if there is none.
-fn is_diverted(program: Option<Headers>, name: &CStr, constant: u32, ours: *const c_void) -> bool {
+/// Have libc's function `name` lead to `ours`, if its code has `constant`, so is what we know.
+/// False: it may be called and we do not see it.
+fn divert_if_known(program: Option<Headers>, name: &CStr, constant: u32, ours: *const c_void) -> bool {
     let in_image = |image: Image| image.function(name);
     let in_libc = program.and_then(Image::libc).and_then(in_image);
     // Before glibc 2.34 it is a library beside libc.

@@ -88,7 +88,7 @@ impl Locked {
         let (is_robust, inherits) = (kind & ROBUST != 0, kind & INHERITS != 0);
         let is_left = owner == 0 && is_robust && inherits && futex & raw::FUTEX_OWNER_DIED != 0;
         let is_locked = (1..=ID_MAX).contains(&owner) || is_left;
-        if !is_one(kind) || !is_locked || !is_known {
+        if !is_of_kernel(kind) || !is_locked || !is_known {
             return None;
         }
         let before = usize::from_ne_bytes(word(bytes, BEFORE));
@@ -118,9 +118,10 @@ impl Locked {
     }
 }
 
-/// Whether this is the kind of such a mutex.
-fn is_one(kind: u64) -> bool {
-    matches!(kind & !VARIES, ROBUST | INHERITS) || kind & !VARIES == ROBUST | INHERITS
+/// Whether the kernel writes to the word of a mutex of this kind.
+fn is_of_kernel(kind: u64) -> bool {
+    let chosen = kind & !VARIES;
+    chosen & !(ROBUST | INHERITS) == 0 && chosen != 0
 }
 
 /// Call `found` with each that begins at one of the offsets `begins` of `bytes`, which begin at an
@@ -129,7 +130,7 @@ pub fn for_each_locked(bytes: &[u8], begins: Range<usize>, mut found: impl FnMut
     let end = begins.end.min((bytes.len() + 1).saturating_sub(BYTES));
     for at in (begins.start..end).step_by(ALIGN) {
         // Nearly all differ here.
-        if is_one(u64::from_ne_bytes(word(bytes, at + KIND)))
+        if is_of_kernel(u64::from_ne_bytes(word(bytes, at + KIND)))
             && let Some(locked) = Locked::read(&word(bytes, at))
         {
             found(at, locked);
