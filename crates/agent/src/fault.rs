@@ -6,9 +6,7 @@
 //! the next round.
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
-pub(crate) use rounds::Stall;
 use uzswap_ctl::Tunable;
 use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
@@ -24,6 +22,7 @@ use crate::io_poll::IO_POLL;
 use crate::machine::AgentMachine;
 use crate::mailbox::mail;
 use crate::pager::{self, Pager};
+use crate::reclaim::Stall;
 use crate::record::Touch;
 use crate::servers::{INBOX, Servers};
 use crate::spin::Spin;
@@ -91,7 +90,7 @@ impl FaultThread {
             pager.memcg.lack(0);
         }
         let fds = pager.fds();
-        let is_forking = pager.is_freezing.load(Ordering::SeqCst);
+        let is_forking = pager.reclaim.is_freezing();
         let timeout = match (servers.is_idle(), is_forking || pager.is_bringing_back()) {
             (false, _) => Some(RETRY_NS),
             (true, true) => Some(FORK_POLL_NS),
@@ -378,7 +377,7 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
 /// Whether a fault waits for no room: a fork waits for it, or the end of the pager, or kswapd,
 /// which frees memory.
 fn must_be_served(pager: &Pager, addr: usize) -> bool {
-    pager.is_freezing.load(Ordering::SeqCst) || pager.is_letting_go() || pager.unsharing.holds(addr)
+    pager.reclaim.is_freezing() || pager.is_letting_go() || pager.unsharing.holds(addr)
 }
 
 /// Direct reclaim: before the page at `addr` is mapped there must be room ([`Pager::room`]). False:
@@ -409,65 +408,4 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stal
     }
     stall.note_room();
     true
-}
-
-mod rounds {
-    use crate::pager::Pager;
-
-    /// How long reclaim must be fruitless before the group counts as out of memory. kswapd may be
-    /// waiting for a slow disk, a relative for its turn; a program that merely thrashes reclaims as
-    /// much as it looks at.
-    const OUT_OF_MEMORY_NS: u64 = 3_000_000_000;
-    /// Fruitless: of so many pages that reclaim took out and looked at, not even one was stored.
-    const LOOKED_AT_PER_PAGE: u32 = 16;
-    /// Longer than this between two looks: no fault waited, or the process was stopped, or the
-    /// machine asleep.
-    const GAP_NS: u64 = 1_000_000_000;
-
-    /// Watches how much direct reclaim gets for its work.
-    #[derive(Default)]
-    pub(crate) struct Stall {
-        /// When this look began, and what had been isolated and reclaimed by then.
-        since: Option<(u64, u32, u32)>,
-        /// When the last look was.
-        looked: u64,
-        /// Room was found since this look began, whoever made it.
-        found_room: bool,
-        /// When this look began, pools had taken nearly all of the limit already.
-        was_choked: bool,
-    }
-
-    impl Stall {
-        /// Direct reclaim is at it: whether it has been fruitless for too long.
-        pub(super) fn is_over(&mut self, pager: &Pager) -> bool {
-            let (now, (isolated, reclaimed)) = (uzswap_sys::time::now_ns(), pager.reclaim_counts());
-            self.found_room &= self.since.is_some();
-            if self.since.is_none() {
-                self.was_choked = pager.memcg.is_choked();
-            }
-            let (since, isolated_then, reclaimed_then) = *self.since.get_or_insert((now, isolated, reclaimed));
-            let last = core::mem::replace(&mut self.looked, now);
-            if now - last > GAP_NS {
-                self.since = None;
-                return false;
-            }
-            if now - since < OUT_OF_MEMORY_NS {
-                return false;
-            }
-            self.since = None;
-            let (isolated, reclaimed) = (
-                isolated.wrapping_sub(isolated_then),
-                reclaimed.wrapping_sub(reclaimed_then),
-            );
-            // Nothing of ours to take, but others make room: that is no stall.
-            let others_do = self.found_room && isolated == 0;
-            let is_fruitless = reclaimed <= isolated / LOOKED_AT_PER_PAGE && !others_do;
-            is_fruitless || self.was_choked && pager.memcg.is_choked()
-        }
-
-        /// There was room for a fault.
-        pub(super) fn note_room(&mut self) {
-            self.found_room = true;
-        }
-    }
 }

@@ -92,13 +92,6 @@ const TURN_NS: u64 = 10_000_000;
 /// Rounds of reclaim that may come to nothing before the next tick.
 const FRUITLESS_MAX: u32 = 16;
 
-/// Pages that were stored so long ago are idle, and are compressed again.
-const RECOMPRESS_IDLE_NS: u64 = 5_000_000_000;
-/// One part in so many of a core's time is spent on it and on dictionaries, so much at once at
-/// most.
-const RECOMPRESS_SHARE: u64 = 12;
-const RECOMPRESS_AT_ONCE_NS: u64 = 2_000_000;
-
 /// Mail that a thread of the program waits for an answer to.
 const WAITED_FOR: u32 =
     mail::SCAN | mail::FREEZE | mail::JOIN | mail::LEAVE | mail::FOLLOW | mail::RELEASE | mail::RECORD;
@@ -229,6 +222,7 @@ impl Kswapd {
 
     fn round(&mut self) {
         let pager = self.pager;
+        pager.reclaim.note_round();
         let tick = if self.quiet > IDLE_AFTER {
             TICK_IDLE_NS
         } else {
@@ -307,14 +301,6 @@ impl Kswapd {
                 break;
             }
         }
-    }
-
-    /// Earn a share of the time that went by for what may wait.
-    fn earn(&mut self) {
-        let now = time::now_ns();
-        let allowance = now.saturating_sub(self.recompressed) / RECOMPRESS_SHARE;
-        self.recompressed = now;
-        self.allowance = (self.allowance + allowance).min(RECOMPRESS_AT_ONCE_NS);
     }
 
     /// Train a dictionary, if one is wanted and due.

@@ -64,6 +64,7 @@ mod mapped;
 mod memcg;
 mod oldest;
 mod pager;
+mod reclaim;
 mod record;
 mod resched;
 mod robust;

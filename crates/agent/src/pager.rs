@@ -19,7 +19,7 @@ use lock_api::Mutex;
 use uzswap_ctl::{Field, Group, Limit, Notice, PROCESSES, Tunable};
 use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
-use uzswap_mm::{Effort, Mm, PinId, Scan, Worker};
+use uzswap_mm::{Mm, PinId, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::futex::{self, Mailbox, RawLock};
@@ -36,6 +36,7 @@ use crate::fork::Handover;
 use crate::machine::{AgentMachine, CREW, Fds};
 use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
+use crate::reclaim::Reclaim;
 use crate::record::Recorder;
 use crate::servers::{self, HELPERS, Seats};
 use crate::swap_file::SwapFile;
@@ -83,13 +84,7 @@ pub(crate) struct Pager {
     joining: [AtomicUsize; 2],
     /// Not 0: the fault thread is to give up the range that [`mail::RELEASE`] is about.
     releasing: AtomicU32,
-    /// Set before the engine is frozen: no new reclaim begins.
-    pub(crate) is_freezing: AtomicBool,
-    reclaimers: AtomicU32,
-    /// Pages taken out of their mapping and pages reclaimed, ever (wrapping): whoever waits for
-    /// memory sees what comes of it.
-    isolated: AtomicU32,
-    reclaimed: AtomicU32,
+    pub(crate) reclaim: Reclaim,
     /// Where kswapd is breaking copy-on-write sharing.
     pub(crate) unsharing: Unsharing,
     pub(crate) handover: Handover,
@@ -339,10 +334,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         letting_go: AtomicU32::new(KEEPS),
         joining: [const { AtomicUsize::new(0) }; 2],
         releasing: AtomicU32::new(0),
-        is_freezing: AtomicBool::new(false),
-        reclaimers: AtomicU32::new(0),
-        isolated: AtomicU32::new(0),
-        reclaimed: AtomicU32::new(0),
+        reclaim: Reclaim::default(),
         unsharing: Unsharing::default(),
         handover: Handover::new(),
         seats,
@@ -451,82 +443,10 @@ impl Pager {
         self.mm.machine().fds()
     }
 
-    /// One round of reclaim, unless a fork is under way.
-    pub(crate) fn shrink(&self, worker: &mut Worker<AgentMachine>, want: u32, effort: Effort) -> Scan {
-        self.memcg.share_limits(self);
-        self.count_scan(self.unless_freezing(|mm| mm.shrink(worker, want, effort)))
-    }
-
-    /// One round of direct reclaim, by whoever serves faults. None while kswapd breaks sharing:
-    /// what it has just made our own would be taken before it is done, and brought back for it,
-    /// again and again.
-    pub(crate) fn shrink_directly(&self, worker: &mut Worker<AgentMachine>, want: u32) -> Scan {
-        if self.unsharing.is_active() {
-            return self.count_scan(None);
-        }
-        self.memcg.share_limits(self);
-        self.count_scan(self.unless_freezing(|mm| Scan {
-            // Freed here: as soon as a fork may begin this thread leaves the heap alone.
-            shared: Vec::new(),
-            unmovable: Vec::new(),
-            ..mm.shrink(worker, want, Effort::Urgent)
-        }))
-    }
-
-    /// `None`: a fork was under way, or what kswapd does.
-    fn count_scan(&self, scan: Option<Scan>) -> Scan {
-        let scan = scan.unwrap_or(Scan {
-            again: true,
-            ..Scan::default()
-        });
-        self.isolated.fetch_add(scan.isolated, Ordering::Relaxed);
-        self.reclaimed.fetch_add(scan.reclaimed as u32, Ordering::Relaxed);
-        scan
-    }
-
-    /// Store pages that wait for it, if there are more than have to. Returns how many, 0 also while
-    /// a fork is under way.
-    pub(crate) fn store_staged(&self, worker: &mut Worker<AgentMachine>) -> u64 {
-        let stored = self.unless_freezing(|mm| mm.store_staged(worker)).unwrap_or(0);
-        self.reclaimed.fetch_add(stored as u32, Ordering::Relaxed);
-        stored
-    }
-
-    /// Write all that is staged to the device.
-    pub(crate) fn swap_out_staged(&self, worker: &mut Worker<AgentMachine>) {
-        let gone = self.unless_freezing(|mm| mm.swap_out_staged(worker)).unwrap_or(0);
-        self.reclaimed.fetch_add(gone as u32, Ordering::Relaxed);
-    }
-
-    /// Run a piece of reclaim. `None`: a fork is under way, and none may begin.
-    pub(crate) fn unless_freezing<T>(&self, reclaim: impl FnOnce(&Mm<RawLock, AgentMachine>) -> T) -> Option<T> {
-        // SeqCst on both sides: either `wait_for_reclaimers` sees the count, or the count's owner
-        // sees the flag.
-        self.reclaimers.fetch_add(1, Ordering::SeqCst);
-        let result = (!self.is_freezing.load(Ordering::SeqCst)).then(|| reclaim(&self.mm));
-        self.reclaimers.fetch_sub(1, Ordering::SeqCst);
-        result
-    }
-
-    /// Pages isolated and pages reclaimed by anybody so far.
-    pub(crate) fn reclaim_counts(&self) -> (u32, u32) {
-        (
-            self.isolated.load(Ordering::Relaxed),
-            self.reclaimed.load(Ordering::Relaxed),
-        )
-    }
-
-    /// Wait until no reclaim is under way. `is_freezing` is set.
-    pub(crate) fn wait_for_reclaimers(&self) {
-        while self.reclaimers.load(Ordering::SeqCst) != 0 {
-            pause(20_000);
-        }
-    }
-
-    /// In a forked child: the threads that reclaimed do not exist here. Called by
+    /// In a forked child: the threads of the pager do not exist here. Called by
     /// [`crate::statics`].
     pub(crate) fn reset_in_child(&self) {
-        self.reclaimers.store(0, Ordering::SeqCst);
+        self.reclaim.reset_in_child();
         self.unsharing.end();
         self.seats.reset();
         for worker in [&self.kswapd_worker].into_iter().chain(&self.kcompressd_workers) {
@@ -561,7 +481,7 @@ impl Pager {
         let ticket = self.requests.ask();
         let mut patience = 100;
         self.requests.wait(ticket, || {
-            patience -= u32::from(self.is_freezing.load(Ordering::SeqCst));
+            patience -= u32::from(self.reclaim.is_freezing());
             patience > 0
         });
     }

@@ -25,9 +25,10 @@ use uzswap_sys::futex::RawLock;
 use uzswap_sys::thread;
 
 use crate::cores::CORES;
-use crate::fault::{self, Stall, Waiting};
+use crate::fault::{self, Waiting};
 use crate::machine::AgentMachine;
 use crate::pager::{FAULT_NICE, Pager};
+use crate::reclaim::Stall;
 
 /// A fault is served in a few microseconds, waking a thread takes longer.
 const HELPER_SPIN_NS: u64 = 50_000;

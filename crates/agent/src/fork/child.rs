@@ -101,7 +101,7 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     if !vma::register_inherited(pager, pager.fds()) {
         return Err(("registering inherited memory", Errno::INVAL));
     }
-    pager.is_freezing.store(false, Ordering::SeqCst);
+    pager.reclaim.thaw();
     pager.start_kswapd()?;
     Ok(pager)
 }

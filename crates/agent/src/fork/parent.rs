@@ -70,8 +70,7 @@ pub(crate) extern "C" fn parent() {
 /// kswapd's part: come to rest and stay there until the fork is over.
 pub(crate) fn freeze_until_forked(pager: &Pager) {
     pager.handover.renew();
-    pager.is_freezing.store(true, Ordering::SeqCst);
-    pager.wait_for_reclaimers();
+    pager.reclaim.freeze();
     // While the engine is frozen it cannot tell what is late. It is the turn of the thread that
     // forks: only raw system calls of other threads can keep something expected.
     for _ in 0..EXPECTING_MAX {
@@ -82,7 +81,7 @@ pub(crate) fn freeze_until_forked(pager: &Pager) {
     }
     let pin = pager.mm.freeze();
     pager.pins.lock().push((pin, 0));
-    // The fault thread may be waiting without a timeout: have it look at `is_freezing`.
+    // The fault thread may be waiting without a timeout: have it see that a fork is under way.
     pager.fds().wake.set();
     pager.replies.post(reply::FROZEN);
     while pager.mail.wait(mail::THAWED, None) == 0 {}
@@ -125,7 +124,7 @@ impl ForkServer {
 
     /// Whether a FORK event now is the one that was prepared for.
     pub(crate) fn accepts(&self, pager: &Pager) -> bool {
-        pager.is_freezing.load(Ordering::SeqCst) && self.child.is_none()
+        pager.reclaim.is_freezing() && self.child.is_none()
     }
 
     /// The child's userfaultfd arrived.
@@ -217,7 +216,7 @@ impl ForkServer {
             pager.mm.forked();
         }
         pager.mm.thaw();
-        pager.is_freezing.store(false, Ordering::SeqCst);
+        pager.reclaim.thaw();
         pager.handover.parent_returned.store(false, Ordering::SeqCst);
         pager.mail.post(mail::THAWED);
         pager.replies.post(reply::FORKED);

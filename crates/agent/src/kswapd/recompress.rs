@@ -5,10 +5,25 @@ use uzswap_acomp::Algorithm;
 use uzswap_mm::Idle;
 use uzswap_sys::time;
 
-use super::{Kswapd, RECOMPRESS_IDLE_NS};
+use super::Kswapd;
 use crate::mailbox::mail;
 
+/// Pages that were stored so long ago are idle, and are compressed again.
+const RECOMPRESS_IDLE_NS: u64 = 5_000_000_000;
+/// One part in so many of a core's time is spent on it and on dictionaries, so much at once at
+/// most.
+const RECOMPRESS_SHARE: u64 = 12;
+const RECOMPRESS_AT_ONCE_NS: u64 = 2_000_000;
+
 impl Kswapd {
+    /// Earn a share of the time that went by for what may wait.
+    pub(super) fn earn(&mut self) {
+        let now = time::now_ns();
+        let allowance = now.saturating_sub(self.recompressed) / RECOMPRESS_SHARE;
+        self.recompressed = now;
+        self.allowance = (self.allowance + allowance).min(RECOMPRESS_AT_ONCE_NS);
+    }
+
     /// The denser compressor, once all servers can read what it makes.
     pub(super) fn dense(&self) -> Option<Algorithm> {
         let pager = self.pager;

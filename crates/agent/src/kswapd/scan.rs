@@ -1,7 +1,6 @@
 //! Finding the program's memory: what was mapped comes under our care, if its time has come.
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::procfs::Sizes;
@@ -16,6 +15,13 @@ use crate::{mapped, vma};
 /// How often a thread that maps memory looks whether to wait on: for ten seconds, as for a turn to
 /// change mappings.
 const LOOKS: u32 = 1_000;
+/// How often kswapd looks at mappings in one round, and how long it waits after each look.
+/// Nanoseconds.
+const LOOKS_AT_ONCE: u32 = 8;
+const LOOK_AGAIN_NS: u64 = 50_000;
+/// For how long it looks again in further rounds while somebody waits: as long as a thread may be
+/// without a core on a crowded machine. Nanoseconds.
+const ASKED_NS: u64 = 2_000_000_000;
 
 impl Pager {
     /// Have kswapd look at the mappings and wait until it did, or tried. In the program's thread,
@@ -27,9 +33,8 @@ impl Pager {
         self.mail.post(mail::SCAN);
         let mut looks = 0..LOOKS;
         // During a fork nobody scans, and the forking thread may wait for the lock we hold.
-        self.scans.wait(ticket, || {
-            looks.next().is_some() && !self.is_freezing.load(Ordering::SeqCst)
-        });
+        self.scans
+            .wait(ticket, || looks.next().is_some() && !self.reclaim.is_freezing());
     }
 }
 
@@ -62,11 +67,13 @@ impl Kswapd {
         }
     }
 
-    /// Look at what was mapped. Somebody waits for it if `is_asked`.
+    /// Look at what was mapped. Somebody waits for it if `is_asked`: he goes on waiting while not
+    /// all of it could be looked at, since another thread changes mappings and has lost its core,
+    /// or forks.
     pub(super) fn scan(&mut self, is_asked: bool) {
         let pager = self.pager;
         let mut is_complete = false;
-        for _ in 0..8 {
+        for _ in 0..LOOKS_AT_ONCE {
             let ticket = pager.scans.newest();
             deferral::begin_scan();
             is_complete = self.search.look(pager, is_asked);
@@ -76,13 +83,19 @@ impl Kswapd {
             }
             // Whoever has the turn may be waiting for us.
             self.is_waited_for();
-            pause(50_000);
+            pause(LOOK_AGAIN_NS);
         }
         pager.memcg.note_seen();
         if !is_complete || mapped::is_missed() {
             deferral::scan_again();
         }
-        pager.scans.answer(pager.scans.newest());
+        if is_complete || !is_asked || !self.search.may_look_again() {
+            self.search.asked = None;
+            pager.scans.answer(pager.scans.newest());
+        } else {
+            // In the next round: first what others wait for.
+            pager.mail.post(mail::SCAN);
+        }
         let anon = pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon);
         self.unknown = anon.saturating_sub(pager.mm.usage_pages() as usize * PAGE_SIZE);
     }
@@ -98,12 +111,20 @@ pub(super) struct Search {
     pub(super) is_walk_due: bool,
     /// When that is looked for at the earliest. Nanoseconds.
     next_walk: u64,
+    /// Since when somebody has waited for a look that could not be had. Nanoseconds.
+    asked: Option<u64>,
 }
 
 /// One part in so many of the time is spent on walks over all mappings that nobody waits for.
 const WALK_SHARE: u64 = 16;
 
 impl Search {
+    /// Whether whoever waits is to wait for another look.
+    fn may_look_again(&mut self) -> bool {
+        let now = time::now_ns();
+        now - *self.asked.get_or_insert(now) < ASKED_NS
+    }
+
     /// Look at what was recorded, or at all. False: not at everything.
     fn look(&mut self, pager: &Pager, is_asked: bool) -> bool {
         let (is_missed, began) = (mapped::is_missed(), time::now_ns());
