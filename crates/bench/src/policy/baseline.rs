@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::s3_fifo::S3Fifo;
+use super::swept::Swept;
 use super::trace::Trace;
 
 /// A policy at work on one trace.
@@ -20,7 +21,7 @@ pub(crate) struct Baseline {
 }
 
 /// What the engine is compared with. The first is the bound of all others.
-pub(crate) const BASELINES: [Baseline; 5] = [
+pub(crate) const BASELINES: [Baseline; 8] = [
     Baseline {
         name: "optimum",
         start: |trace, capacity| Box::new(Optimum::new(trace, capacity)),
@@ -40,6 +41,18 @@ pub(crate) const BASELINES: [Baseline; 5] = [
     Baseline {
         name: "S3-FIFO",
         start: |trace, capacity| Box::new(S3Fifo::new(trace, capacity)),
+    },
+    Baseline {
+        name: "swept 4K",
+        start: |trace, capacity| Box::new(Swept::new(trace, capacity, 1)),
+    },
+    Baseline {
+        name: "64K",
+        start: |trace, capacity| Box::new(Swept::new(trace, capacity, 16)),
+    },
+    Baseline {
+        name: "256K",
+        start: |trace, capacity| Box::new(Swept::new(trace, capacity, 64)),
     },
 ];
 
@@ -207,7 +220,7 @@ mod test {
     fn of_a_loop_that_does_not_fit_queues_keep_nothing() {
         let laps = (0..10).flat_map(|_| 0..4);
         // One touch in three misses: (4 - 3) / (4 - 1).
-        let [optimum, lru, clock, fifo, _] = misses(laps, 3);
+        let [optimum, lru, clock, fifo, ..] = misses(laps, 3);
         assert_eq!([lru, clock, fifo], [36; 3]);
         assert_eq!(optimum, 12);
     }

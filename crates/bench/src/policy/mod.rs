@@ -10,6 +10,7 @@ mod engine;
 mod generate;
 pub(crate) mod record;
 mod s3_fifo;
+mod swept;
 mod trace;
 
 use uzswap_mm::Tunables;
