@@ -39,7 +39,7 @@ mod thrash;
 
 use self::discover::Reapers;
 use self::inner::Outer;
-use self::member::{CHILD_GRACE, Claims, Kind, Member, Reason, anon, shares_parents};
+use self::member::{Claims, Kind, Member, Reason, anon, shares_parents};
 use self::process::{Cursor, Sizes, Stat, Status};
 use self::rule::Rule;
 pub(crate) use self::rule::say as say_killed;
@@ -283,8 +283,7 @@ impl Census {
         let reason = match member.kind {
             // Killed: its pager has ended, and it has not yet.
             _ if self.rule.is_victim(pid, member.stat.start) => None,
-            // Its pager could not be had, or ended it would have been.
-            Kind::Agent if member.bytes > IDLE_MOST && member.since.elapsed() > CHILD_GRACE => {
+            Kind::Agent if member.bytes > IDLE_MOST && member.has_lost_its_pager(pid) => {
                 member.kind = Kind::Unmanaged;
                 Some(Reason::WithoutPager)
             }

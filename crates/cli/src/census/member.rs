@@ -9,9 +9,10 @@ use super::process::{self, Loaded, Sizes, Stat};
 
 /// A process that has not ended is looked at so often for another image.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// A child that a managed process forked has its pager, or its own image, by then. Until then what
-/// it has is its parent's.
-pub(super) const CHILD_GRACE: Duration = Duration::from_millis(200);
+/// A child that a managed process forked has its pager, or its own image, by then, or when it has
+/// had a core for so many clock ticks. Until then what it has is its parent's.
+const CHILD_GRACE: Duration = Duration::from_millis(200);
+const CHILD_TICKS: u64 = 10;
 /// A process that had a pager has ended by then.
 const ENDING: Duration = Duration::from_secs(1);
 /// A program is loaded by then, even where it had to wait for a core and a disk.
@@ -82,6 +83,21 @@ impl Member {
             self.bytes = bytes;
         }
         bytes > 0
+    }
+
+    /// Whether it was forked by a managed process, and may not have had the time to make its pager:
+    /// on a crowded machine that takes seconds.
+    fn is_starting(&self) -> bool {
+        let age = self.since.elapsed();
+        let lacks_time = age < CHILD_GRACE || age < LOADED_BY && self.stat.ran < CHILD_TICKS;
+        self.kind == Kind::Agent && self.forked_from.is_some() && lacks_time
+    }
+
+    /// Whether it has the agent, and will have no pager: that could not be had, or is a thing of the
+    /// past though the process is there.
+    pub(super) fn has_lost_its_pager(&self, pid: i32) -> bool {
+        let is_settled = self.since.elapsed() > CHILD_GRACE && !self.is_starting();
+        self.kind == Kind::Agent && is_settled && !process::is_ending(pid)
     }
 
     /// Find out whether it has the agent; the reason if it has not.
@@ -158,9 +174,8 @@ pub(super) fn anon(pid: i32, member: &Member) -> u64 {
     if member.managed.is_some_and(|managed| managed.elapsed() < ENDING) {
         return 0;
     }
-    let is_young = member.forked_from.is_some() && member.since.elapsed() < CHILD_GRACE;
     // In a vfork child the parent's memory is no copy.
-    if is_young && member.kind == Kind::Agent || shares_parents(pid, member) {
+    if member.is_starting() || shares_parents(pid, member) {
         return 0;
     }
     let all = member.stat.anon(pid, member.sizes.as_ref());
@@ -189,6 +204,19 @@ pub(super) mod test {
             sizes: None,
             looked: Instant::now(),
         }
+    }
+
+    #[test]
+    fn a_child_without_a_core_is_starting() {
+        let mut child = member(2, Kind::Agent);
+        child.forked_from = Some(1);
+        child.since -= CHILD_GRACE * 2;
+        child.stat.ran = 1;
+        assert!(child.is_starting() && !child.has_lost_its_pager(std::process::id() as i32));
+        child.stat.ran = CHILD_TICKS;
+        assert!(!child.is_starting() && child.has_lost_its_pager(std::process::id() as i32));
+        (child.stat.ran, child.forked_from) = (1, None);
+        assert!(!child.is_starting());
     }
 
     #[test]

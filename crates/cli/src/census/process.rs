@@ -17,6 +17,8 @@ pub(super) struct Stat {
     /// In clock ticks since the machine started: tells apart processes that have had the same
     /// number.
     pub(super) start: u64,
+    /// Clock ticks that it has had of a core.
+    pub(super) ran: u64,
     pub(super) image: Image,
     /// All its threads have ended, and its parent does not know yet.
     pub(super) is_over: bool,
@@ -46,6 +48,8 @@ impl Stat {
     fn parse(text: &str) -> Option<Self> {
         /// Numbers of proc_pid_stat(5), less the two fields before the state.
         const PARENT: usize = 4 - 3;
+        const USER: usize = 14 - 3;
+        const SYSTEM: usize = 15 - 3;
         const THREADS: usize = 20 - 3;
         const START: usize = 22 - 3;
         const CODE: usize = 26 - 3;
@@ -61,6 +65,7 @@ impl Stat {
             state: fields.first()?.chars().next()?,
             parent: number(PARENT)? as i32,
             start: number(START)?,
+            ran: number(USER)? + number(SYSTEM)?,
             image: Image {
                 code: number(CODE)?,
                 stack: number(STACK)?,
@@ -310,9 +315,10 @@ mod test {
 
     #[test]
     fn a_name_may_hold_anything() {
-        let fields = "S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 3 0 55 0 0 0 400 0 900 0";
+        let fields = "S 7 1 1 0 -1 0 0 0 0 0 8 9 0 0 20 0 3 0 55 0 0 0 400 0 900 0";
         let stat = Stat::parse(&format!("12 (a) b) {fields}")).unwrap();
         assert_eq!((stat.name.as_str(), stat.parent, stat.start), ("a) b", 7, 55));
+        assert_eq!(stat.ran, 17);
         assert_eq!(stat.image, Image { code: 400, stack: 900 });
         assert!(!stat.is_over && !stat.is_headless);
         let headless = Stat::parse(&format!("12 (a) {}", fields.replace('S', "Z"))).unwrap();
