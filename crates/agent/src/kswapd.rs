@@ -222,12 +222,8 @@ impl Kswapd {
 
     fn round(&mut self) {
         let pager = self.pager;
-        pager.reclaim.note_round();
-        let tick = if self.quiet > IDLE_AFTER {
-            TICK_IDLE_NS
-        } else {
-            TICK_BUSY_NS
-        };
+        pager.come_by();
+        let tick = [TICK_BUSY_NS, TICK_IDLE_NS][usize::from(self.quiet > IDLE_AFTER)];
         let gate = self.gate_due_in().filter(|due| *due > 0);
         let tick = gate.map_or(tick, |due| due.clamp(GATE_TICK_NS, tick));
         let bits = pager.mail.wait(mail::RECLAIM | WAITED_FOR, Some(tick));
@@ -446,6 +442,7 @@ impl Kswapd {
         let (mut fruitless, mut rounds) = (0, 0u32);
         while self.is_ours_to_reclaim(low) && fruitless < FRUITLESS_MAX && !self.is_waited_for() {
             rounds += 1;
+            pager.come_by();
             if rounds % TELL_ROUNDS == 0 {
                 // Or what the dead were charged would be reclaimed for ever.
                 self.return_charges();

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use uzswap_ctl::Field;
 use uzswap_mm::{Effort, Mm, Scan, Worker};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::time;
@@ -52,11 +53,6 @@ impl Reclaim {
         self.is_freezing.store(false, Ordering::SeqCst);
     }
 
-    /// kswapd comes by.
-    pub(crate) fn note_round(&self) {
-        self.rounds.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// In a forked child: the threads that reclaimed do not exist here.
     pub(crate) fn reset_in_child(&self) {
         self.running.store(0, Ordering::SeqCst);
@@ -98,6 +94,14 @@ impl Progress {
 }
 
 impl Pager {
+    /// kswapd comes by, or goes on. Who lacks memory waits for one that has had no core to give
+    /// way.
+    pub(crate) fn come_by(&self) {
+        self.reclaim.rounds.fetch_add(1, Ordering::Relaxed);
+        let (group, slot) = (self.memcg.group(), self.memcg.slot());
+        group.set_field(slot, Field::CameBy, time::now_ns());
+    }
+
     /// One round of reclaim, unless a fork is under way.
     pub(crate) fn shrink(&self, worker: &mut Worker<AgentMachine>, want: u32, effort: Effort) -> Scan {
         self.memcg.share_limits(self);

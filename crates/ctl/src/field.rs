@@ -78,6 +78,8 @@ words! {
         Waited,
         /// Bytes of memory more with which it would hardly wait.
         Shortfall,
+        /// When its kswapd came by last, nanoseconds of CLOCK_MONOTONIC.
+        CameBy,
     }
 }
 

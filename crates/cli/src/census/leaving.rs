@@ -10,6 +10,7 @@
 //! gone, and charged --> left: its charge counts until a survivor has returned it
 //! gone, and returned --> who lacked memory tries again;
 //!                        it was not enough for whoever asks PATIENCE later
+//! lives, and its kswapd has had no core --> absent: it may give way when it has
 //! ```
 //! Waiting exceeds no limit: who lacks memory waits as well. Members without pagers do not wait. If
 //! they have more beyond the limit than returns, the next is killed at once.
@@ -24,6 +25,14 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 const WORTH_SHARE: u64 = 64;
 /// A survivor returns a charge within a round of its kswapd. The memory itself is free.
 const RETURNS_WITHIN: Duration = Duration::from_secs(30);
+/// A kswapd comes by every 20 ms, and while it reclaims after each batch. One that has not for so
+/// long lacks a core, waits for a disk, or forks.
+pub(super) const ABSENT: Duration = Duration::from_millis(250);
+/// It is waited for no longer than this by somebody who asks again and again. Nor is one that has
+/// been absent for as long: it was stopped.
+pub(super) const ABSENT_MOST: Duration = Duration::from_secs(30);
+/// Who asks less often than this has found memory meanwhile.
+const ASKS_AGAIN: Duration = Duration::from_secs(10);
 /// A victim that is there after so long is worth a line.
 const SAY_AFTER: Duration = Duration::from_secs(10);
 
@@ -39,6 +48,8 @@ pub(super) struct Look {
     pub(super) has_victim: bool,
     /// Bytes of members that end by themselves, or were killed by others.
     pub(super) ending: u64,
+    /// A member that may have memory to give is absent.
+    pub(super) is_any_absent: bool,
     /// Bytes that are charged to processes that are gone. `None`: not looked at.
     pub(super) left: Option<u64>,
     pub(super) limit: u64,
@@ -63,11 +74,17 @@ pub(super) struct Leaving {
     was_any: bool,
     /// Since when there is a charge of processes that are gone, and when that was seen last.
     left: Option<(Duration, Duration)>,
+    /// Since when somebody has asked again and again, and when that was last.
+    asked: Option<(Duration, Duration)>,
 }
 
 impl Leaving {
     /// Judge by one look. A look while a victim is there counts even if nobody asks.
     pub(super) fn judge(&mut self, look: Look) -> Verdict {
+        if let Some(asked) = look.asked {
+            let known = self.asked.filter(|(_, last)| asked.saturating_sub(*last) <= ASKS_AGAIN);
+            self.asked = Some((known.map_or(asked, |(first, _)| first), asked));
+        }
         let is_any = self.is_any(look);
         // The launcher may have looked late: it went at any time since the look before.
         if is_any || self.was_any {
@@ -94,7 +111,9 @@ impl Leaving {
         if look.left.is_some_and(|left| left < worth) {
             self.left = None;
         }
-        look.has_victim || is_left || look.ending >= worth
+        let asks_for = self.asked.map_or(Duration::ZERO, |(first, last)| last - first);
+        let is_absent = look.is_any_absent && asks_for <= ABSENT_MOST;
+        look.has_victim || is_left || look.ending >= worth || is_absent
     }
 
     /// Whether a charge that is there now has not been returned for too long.
@@ -150,6 +169,26 @@ mod test {
         let mut leaving = Leaving::default();
         assert_eq!(leaving.judge(look(1, None)), Verdict::Nothing);
         assert_eq!(leaving.judge(look(1, Some(1))), Verdict::Kill);
+    }
+
+    #[test]
+    fn who_has_had_no_core_is_waited_for_but_not_for_ever() {
+        let mut leaving = Leaving::default();
+        let absent = |now| Look {
+            is_any_absent: true,
+            ..look(now, Some(now))
+        };
+        assert_eq!(leaving.judge(absent(10)), Verdict::Wait);
+        // It came by, and whoever asks then has not tried since.
+        assert_eq!(leaving.judge(look(12, Some(12))), Verdict::Wait);
+        assert_eq!(leaving.judge(look(14, Some(14))), Verdict::Wait);
+        assert_eq!(leaving.judge(look(15, Some(15))), Verdict::Kill);
+        let mut leaving = Leaving::default();
+        let verdicts: Vec<_> = (100..140).map(|now| leaving.judge(absent(now))).collect();
+        assert!(verdicts[..30].iter().all(|verdict| *verdict == Verdict::Wait));
+        assert_eq!(verdicts[34..], [Verdict::Kill; 6]);
+        // Memory was found in between.
+        assert_eq!(leaving.judge(absent(200)), Verdict::Wait);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use uzswap_mm::vmstat::Item;
 use uzswap_sys::time::now_ns;
 
 use super::Census;
-use super::leaving::{Leaving, Look, Verdict, Victim};
+use super::leaving::{ABSENT, ABSENT_MOST, Leaving, Look, Verdict, Victim};
 use super::member::{Claims, Kind, Member};
 use super::process::{Stat, is_ending, oom_score_adj};
 use crate::group::OpenGroup;
@@ -79,6 +79,7 @@ impl Census {
             is_exceeded,
             has_victim: !self.rule.victims.is_empty(),
             ending: leavers.ending,
+            is_any_absent: asked != 0 && self.is_any_absent(now),
             left: (asked != 0).then(|| left(open)),
             limit: group.get(Limit::MemoryMax),
         };
@@ -116,6 +117,17 @@ impl Census {
             self.rule.exceeded = Some((Instant::now(), managed));
         }
         since.elapsed() > EXCEEDED
+    }
+
+    /// Whether a member that may have memory to give has had no core for it.
+    fn is_any_absent(&self, now: Duration) -> bool {
+        let group = self.group();
+        let least = group.get(Limit::MemoryMax) / GIVES_WAY_SHARE;
+        let has_memory =
+            |slot: &usize| group.field(*slot, Field::Resident) + group.field(*slot, Field::Staged) >= least;
+        let absent = |slot: usize| now.saturating_sub(Duration::from_nanos(group.field(slot, Field::CameBy)));
+        let mut slots = self.slots.iter().copied().filter(has_memory);
+        slots.any(|slot| (ABSENT..ABSENT_MOST).contains(&absent(slot)))
     }
 
     /// What victims have still, and what members have that end without us.
