@@ -93,8 +93,8 @@ impl Member {
         self.kind == Kind::Agent && self.forked_from.is_some() && lacks_time
     }
 
-    /// Whether it has the agent, and will have no pager: that could not be had, or is a thing of the
-    /// past though the process is there.
+    /// Whether it has the agent, and will have no pager: that could not be had, or has ended before
+    /// the process.
     pub(super) fn has_lost_its_pager(&self, pid: i32) -> bool {
         let is_settled = self.since.elapsed() > CHILD_GRACE && !self.is_starting();
         self.kind == Kind::Agent && is_settled && !process::is_ending(pid)

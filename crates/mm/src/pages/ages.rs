@@ -10,23 +10,23 @@ use alloc::vec::Vec;
 
 use crate::pages::stored::{SETTLED_TAGS, Stored, TAGS};
 use crate::pages::swap_table::entry::{Slot, ZTAG_BITS, ZswapEntry};
+use crate::policy::PARTS;
 
-/// Which pages are the oldest.
+/// Where the parts of the stored pages begin, the oldest first.
 #[derive(Clone, Copy, Default)]
-enum Oldest {
+enum Parts {
     /// The list has too few segments to tell.
     #[default]
     Unknown,
-    /// Of those that came to rest there are enough.
-    Rested,
-    /// They and those whose tag is as old as this one.
-    Since(u32),
+    /// The youngest tag of each part; one that is in several counts as of the oldest of them.
+    /// Pages that came to rest are older than all others, and count as of the first.
+    Until([u32; PARTS]),
 }
 
 /// Stored pages by tag.
 pub(crate) struct Ages {
     live: Vec<u32>,
-    oldest: Oldest,
+    parts: Parts,
     looks: u32,
 }
 
@@ -34,7 +34,7 @@ impl Default for Ages {
     fn default() -> Self {
         Self {
             live: vec![0; 1 << ZTAG_BITS],
-            oldest: Oldest::Unknown,
+            parts: Parts::Unknown,
             looks: 0,
         }
     }
@@ -80,38 +80,40 @@ impl Ages {
 }
 
 impl Stored {
-    /// Whether a stored page with this tag is among the oldest: of so many pages, one. They are
+    /// Which part of the stored pages one with this tag is in, from 1 on, the oldest: they are
     /// looked for again after so many looks. `None`: nobody knows.
-    pub(crate) fn is_among_oldest(&mut self, tag: u32, one_in: u64, looks: u32) -> Option<bool> {
+    pub(crate) fn part_of(&mut self, tag: u32, looks: u32) -> Option<usize> {
         if self.ages.looks == 0 {
             self.ages.looks = looks;
-            self.ages.oldest = self.find_oldest(one_in);
+            self.ages.parts = self.find_parts();
         }
         self.ages.looks -= 1;
-        match self.ages.oldest {
-            Oldest::Unknown => None,
-            Oldest::Rested => Some(is_rested(tag)),
-            Oldest::Since(first) => Some(is_rested(tag) || self.recent.age(tag) >= self.recent.age(first)),
-        }
+        let Parts::Until(youngest) = self.ages.parts else {
+            return None;
+        };
+        let is_in = |until: &u32| is_rested(tag) || self.recent.age(tag) >= self.recent.age(*until);
+        Some(youngest.iter().position(is_in).map_or(PARTS, |part| part + 1))
     }
 
-    fn find_oldest(&self, one_in: u64) -> Oldest {
+    fn find_parts(&self) -> Parts {
         let (rested, recent) = self.ages.totals();
-        let wanted = (rested + recent) / one_in;
-        if rested > 0 && rested >= wanted {
-            return Oldest::Rested;
+        let wanted = (rested + recent) / PARTS as u64;
+        if wanted == 0 {
+            return Parts::Unknown;
         }
-        let mut pages = rested;
+        let (mut pages, mut parts, mut until) = (rested, 0, [0; PARTS]);
         for tag in self.recent.tags_by_age() {
+            let known = parts;
             pages += u64::from(self.ages.live[tag as usize]);
-            if pages > wanted {
-                return match pages <= wanted * 2 {
-                    true => Oldest::Since(tag),
-                    false => Oldest::Unknown,
-                };
+            while parts < PARTS && pages >= wanted * (parts as u64 + 1) {
+                until[parts] = tag;
+                parts += 1;
+            }
+            if known == 0 && parts > 1 && rested < wanted {
+                return Parts::Unknown;
             }
         }
-        Oldest::Unknown
+        Parts::Until(until)
     }
 }
 

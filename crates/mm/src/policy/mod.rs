@@ -33,9 +33,11 @@ use locality::Locality;
 use readahead::Streams;
 use shortfall::Shortfall;
 use shrinker::Shrinker;
+pub(crate) use tunables::PARTS;
 use tunables::Tunables;
 use victims::Victims;
 use workingset::Balance;
+pub(crate) use workingset::Depth;
 use worth::Worth;
 
 /// What it was decided by so far.
@@ -74,8 +76,8 @@ pub(crate) struct Sharing {
 /// What came of a decision, or was seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// A page of the pool is faulted, which is one of the youngest, one of the oldest, or both.
-    Loaded { is_youngest: bool, is_oldest: bool },
+    /// A page of the pool is faulted.
+    Loaded(Depth),
     /// A page is waited for that so many pages were stored after; `None`: it was out for long.
     Refaulted(Option<u64>),
     /// A page is read from the device, which has so many slots in use.
@@ -133,7 +135,7 @@ impl Policy {
     pub(crate) fn note(&mut self, event: Event) {
         let tunables = self.tunables;
         match event {
-            Event::Loaded { is_youngest, is_oldest } => self.balance.note_load(is_youngest, is_oldest),
+            Event::Loaded(load) => self.balance.note_load(load),
             Event::Refaulted(distance) => self.shortfall.note(distance),
             Event::Read { on_device } => self.balance.note_read(on_device * tunables.balance.pages_per_slot),
             Event::Restored { pages, may_give_way } => {

@@ -86,8 +86,8 @@ impl Policy {
 #[cfg(test)]
 mod test {
     use super::*;
-    use crate::policy::Event;
     use crate::policy::tunables::Tunables;
+    use crate::policy::{Depth, Event, PARTS};
 
     const ROUND: RoundFacts = RoundFacts {
         is_background: true,
@@ -105,10 +105,10 @@ mod test {
         };
         assert_eq!(policy.round(ROUND, &view), Plan::Isolate);
         (0..100).for_each(|_| {
-            policy.note(Event::Loaded {
-                is_youngest: true,
-                is_oldest: false,
-            });
+            policy.note(Event::Loaded(Depth {
+                spared_with: 1,
+                lost_with: PARTS,
+            }));
         });
         assert_eq!(policy.round(ROUND, &view), Plan::SendOn(32));
         let full = RoundFacts { is_full: true, ..ROUND };

@@ -174,6 +174,8 @@ impl Tunables {
 const _: () = assert!(Tunables::DEFAULT.check().is_ok());
 
 fixed! {
+    /// Parts of the pool that are weighed against resident pages, oldest first. E-087, E-167.
+    PARTS: usize = 8, "balance.parts", "parts";
     /// Streams that are remembered. E-046.
     STREAMS: usize = 8, "sequence.streams", "streams";
     /// Probes that are watched at a time. E-082.
@@ -215,19 +217,13 @@ fixed! {
 tunables! {
     /// Whether the pool gives way to the working set.
     balance: Balance {
-        /// What a fault of one of the youngest entries is good for: about twice as many as a page
-        /// of the pool holds. E-087, E-088.
+        /// What a fault that would have been spared is good for: about twice as many as a page of
+        /// the pool holds. E-087, E-088.
         entries_per_refault: i64 = 8, "entries";
         /// What a read from the device costs. E-087, E-088.
         read_cost: i64 = 6, "loads from the pool";
-        /// Where what is gained is so many times as much as what is lost, there is haste. E-091.
-        clear: i64 = 4, "times";
-        /// With haste so many times as many are sent on. E-092.
-        haste: i64 = 4, "times";
         /// How many loads that is seen by. Experiment: none.
         remembered: i64 = 1024, "loads";
-        /// Of the pool, the part that is weighed at either end: one in so many. E-087.
-        part: u64 = 8, "parts";
         /// Pages on the device are counted in parts, as chances are taken of them.
         /// Experiment: none.
         sent_part: u64 = 256, "parts of a page";
@@ -468,8 +464,8 @@ mod test {
             ("neighbours.probes", 3.0, Refused::Fixed),
             ("balance.read_cost", 2.5, Refused::Range),
             ("balance.read_cost", f64::NAN, Refused::Range),
-            ("balance.part", 0.0, Refused::Range),
-            ("balance.part", -1.0, Refused::Range),
+            ("balance.sent_part", 0.0, Refused::Range),
+            ("balance.sent_part", -1.0, Refused::Range),
             ("victims.active_share", 1e30, Refused::Range),
         ] {
             assert_eq!(tunables.set(name, value), Err(refused), "{name}={value}");

@@ -2,22 +2,49 @@
 //! `mm/swap.c`).
 //!
 //! What the pool holds oldest can go to the device, and the memory that it took to the resident
-//! pages. Whether that pays is seen at both ends of the list of stored pages. A fault of one of the
-//! youngest would not have been if a part of the pool had been resident memory instead; a fault of
-//! one of the oldest would have had to wait for the device, which takes as long as many loads from
-//! the pool ([`read_cost`](tunables::Balance)). So the former lets reclaim send on a few entries of
-//! the pool instead of taking resident pages, and the latter takes many back. A pool whose oldest
-//! entries are as warm as the youngest stays as it is, in a scan as well as at random; one full of
-//! what nobody needs gives way until the hot pages fit. A read from the device counts as much as it
-//! is likely to be of a page that was sent on for this: others were sent on before it was known
-//! what is hot. Where next to nothing speaks for the pool as it is, it gives way faster.
+//! pages. Each load from the pool says which part of the pool would have had to go for that
+//! ([`Depth`]): how many eighths of it, as resident memory, would have kept the page, and with how
+//! many, oldest first, it would have gone to the device. A load that is spared is a gain. One from
+//! the device costs as much as many from the pool ([`read_cost`](tunables::Balance)). So of each
+//! number of eighths is known what it would be worth, and the best one decides: loads that it
+//! spares let reclaim send on a few entries instead of taking resident pages, and those that it
+//! sends to the device take many back.
 //!
-//! There are no youngest pages to be seen where the hot ones nearly fit: what reclaim takes is
+//! All numbers are weighed, not the first eighth alone. What a program needs may lie just beyond
+//! it: then the pool stays as it is for ever, full of what nobody needs, though half of it gone
+//! would end the waiting.
+//!
+//! A pool whose oldest entries are as warm as the youngest stays as it is, in a scan as well as at
+//! random. A read from the device counts as much as it is likely to be of a page that was sent on
+//! for this: others were sent on before it was known what is hot.
+//!
+//! There are no young entries to be seen where the hot ones nearly fit: what reclaim takes is
 //! wanted again while it is staged. So where more is taken back than is stored, that counts as
 //! well. And what came from the device without a fault ([`crate::swapin::read_along`]) has as many
 //! of the oldest go there.
 
-use crate::policy::tunables;
+use crate::policy::tunables::{self, PARTS};
+
+/// A page of the pool that is faulted: with how many parts of the pool gone, from one on, what?
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Depth {
+    /// Their memory would have kept it resident. More than there are: none would have.
+    pub(crate) spared_with: usize,
+    /// It would be on the device. More than there are: it would not.
+    pub(crate) lost_with: usize,
+}
+
+impl Depth {
+    /// What it would be worth if so many parts had gone. What would be resident would not be on the
+    /// device.
+    fn worth(self, parts: usize, read_cost: i64) -> i64 {
+        match (self.spared_with <= parts, self.lost_with <= parts) {
+            (true, _) => 1,
+            (false, true) => -read_cost,
+            (false, false) => 0,
+        }
+    }
+}
 
 /// Entries that may be sent on.
 pub(crate) struct Balance {
@@ -26,10 +53,11 @@ pub(crate) struct Balance {
     /// Entries that came from the device and were no faults ([`crate::swapin::read_along`]): as
     /// many of the oldest go there in their place.
     exchanged: i64,
-    /// What was seen at the young end and at the old one, as loads that it was worth; what was long
-    /// ago counts little.
-    gained: i64,
-    lost: i64,
+    /// What it would have been worth if so many parts of the pool had gone, from one on, in loads;
+    /// what was long ago counts little.
+    worth: [i64; PARTS],
+    /// Loads that they are of.
+    loads: i64,
     /// Of the pages that reclaim took, those that were stored, and those that were taken back
     /// before; what was long ago counts little.
     stored: i64,
@@ -48,8 +76,8 @@ impl Balance {
             tunables,
             owed: 0,
             exchanged: 0,
-            gained: 0,
-            lost: 0,
+            worth: [0; PARTS],
+            loads: 0,
             stored: 0,
             restored: 0,
             sent: 0,
@@ -57,28 +85,31 @@ impl Balance {
         }
     }
 
-    /// A page of the pool is faulted, which is one of the youngest, one of the oldest, or both.
-    pub(crate) fn note_load(&mut self, is_youngest: bool, is_oldest: bool) {
-        let tunables = self.tunables;
-        let (gain, loss) = (i64::from(is_youngest), tunables.read_cost * i64::from(is_oldest));
-        self.remember(gain, loss);
-        let haste = if self.is_clear() { tunables.haste } else { 1 };
-        let entries = tunables.entries_per_refault * (haste * gain - loss);
-        self.owed = (self.owed + entries).clamp(tunables.least, tunables.most);
-    }
-
-    fn remember(&mut self, gain: i64, loss: i64) {
-        self.gained += gain;
-        self.lost += loss;
-        if self.gained + self.lost >= self.tunables.remembered {
-            self.gained /= 2;
-            self.lost /= 2;
+    /// A page of the pool is faulted.
+    pub(crate) fn note_load(&mut self, load: Depth) {
+        let read_cost = self.tunables.read_cost;
+        let entries = self.tunables.entries_per_refault * load.worth(self.best(), read_cost);
+        self.owed = (self.owed + entries).clamp(self.tunables.least, self.tunables.most);
+        self.loads += 1;
+        for (parts, worth) in (1..).zip(&mut self.worth) {
+            *worth += load.worth(parts, read_cost);
+        }
+        if self.loads >= self.tunables.remembered {
+            self.loads /= 2;
+            self.worth.iter_mut().for_each(|worth| *worth /= 2);
         }
     }
 
-    /// Whether next to nothing speaks for the pool as it is.
-    fn is_clear(&self) -> bool {
-        self.gained >= self.tunables.remembered / 4 && self.lost < self.gained / self.tunables.clear
+    /// How many parts of the pool should go: one where none is worth it, which then takes back what
+    /// others owed.
+    fn best(&self) -> usize {
+        let (mut best, mut most) = (1, 0);
+        for (parts, worth) in (1..).zip(self.worth) {
+            if worth > most {
+                (best, most) = (parts, worth);
+            }
+        }
+        best
     }
 
     /// A page is read from the device, which holds about `on_device`: as likely as they are many it
@@ -90,17 +121,21 @@ impl Balance {
         let cost = tunables.entries_per_refault * tunables.read_cost;
         let loss = cost * part as i64 / tunables.sent_part as i64;
         self.owed = (self.owed - loss).max(tunables.least);
-        self.remember(0, loss / tunables.entries_per_refault);
+        let loads = loss / tunables.entries_per_refault;
+        self.worth.iter_mut().for_each(|worth| *worth -= loads);
         self.sent -= part;
     }
 
-    /// A staged page was taken back. Where more of them are than are stored, each counts as one of
-    /// the youngest.
+    /// A staged page was taken back. Where more of them are than are stored, each counts as a load
+    /// that the least would have spared.
     pub(crate) fn note_restored(&mut self, pages: u64) {
         self.note_taken(0, pages);
         // A run of them is a scan that has turned round, and one fault.
         if pages == 1 && self.restored > self.stored {
-            self.note_load(true, false);
+            self.note_load(Depth {
+                spared_with: 1,
+                lost_with: PARTS + 1,
+            });
         }
     }
 
@@ -156,19 +191,62 @@ mod test {
     use crate::policy::tunables::Tunables;
 
     const TUNABLES: &tunables::Balance = &Tunables::DEFAULT.balance;
+    const YOUNGEST: Depth = Depth {
+        spared_with: 1,
+        lost_with: PARTS,
+    };
+    const OLDEST: Depth = Depth {
+        spared_with: PARTS + 1,
+        lost_with: 1,
+    };
+
+    fn note(balance: &mut Balance, loads: usize, load: Depth) {
+        (0..loads).for_each(|_| balance.note_load(load));
+    }
 
     #[test]
     fn faults_of_the_oldest_outweigh_many_of_the_youngest() {
         let mut balance = Balance::new(TUNABLES);
         assert_eq!(balance.due(), 0);
-        (0..TUNABLES.round / TUNABLES.entries_per_refault).for_each(|_| balance.note_load(true, false));
+        note(&mut balance, 4, YOUNGEST);
         assert_eq!(balance.due(), 32);
         balance.note_sent(32);
         assert_eq!(balance.due(), 0);
-        (0..1000).for_each(|_| balance.note_load(true, false));
+        note(&mut balance, 1000, YOUNGEST);
         assert_eq!(balance.due(), 32);
-        (0..100).for_each(|_| balance.note_load(false, true));
-        (0..100).for_each(|_| balance.note_load(true, false));
+        for _ in 0..100 {
+            note(&mut balance, 2, OLDEST);
+            note(&mut balance, 1, YOUNGEST);
+        }
+        assert_eq!(balance.due(), 0);
+    }
+
+    #[test]
+    fn what_lies_beyond_an_eighth_is_seen() {
+        let mut balance = Balance::new(TUNABLES);
+        // Half of the pool would be room for all that is wanted, the youngest half of its entries;
+        // one load in a hundred is of what lies before them.
+        let hot = Depth {
+            spared_with: 4,
+            lost_with: 5,
+        };
+        for _ in 0..10 {
+            note(&mut balance, 99, hot);
+            note(&mut balance, 1, OLDEST);
+        }
+        assert_eq!((balance.best(), balance.due()), (4, 32));
+        // The same where all entries are as warm.
+        let mut balance = Balance::new(TUNABLES);
+        for n in 0..1000 {
+            note(
+                &mut balance,
+                1,
+                Depth {
+                    spared_with: 4 + n % 16,
+                    lost_with: 1 + n % PARTS,
+                },
+            );
+        }
         assert_eq!(balance.due(), 0);
     }
 
@@ -176,29 +254,19 @@ mod test {
     fn where_every_page_is_as_warm_as_the_others_nothing_is_sent_on() {
         let mut balance = Balance::new(TUNABLES);
         // At random, and a scan of a little more than there is memory, whose next page is the
-        // oldest and was stored lately.
-        (0..1000).for_each(|n| balance.note_load(n % 8 == 0, n % 8 == 1));
-        (0..1000).for_each(|_| balance.note_load(true, true));
+        // oldest.
+        for n in 0..1000 {
+            note(
+                &mut balance,
+                1,
+                Depth {
+                    spared_with: 2 + n % 24,
+                    lost_with: 1 + n % PARTS,
+                },
+            );
+        }
+        note(&mut balance, 1000, OLDEST);
         assert_eq!(balance.due(), 0);
-    }
-
-    #[test]
-    fn what_nothing_speaks_for_goes_in_haste() {
-        let entries = |balance: &mut Balance, loads: usize| {
-            balance.owed = 0;
-            (0..loads).for_each(|_| balance.note_load(true, false));
-            balance.owed
-        };
-        let mut balance = Balance::new(TUNABLES);
-        assert_eq!(entries(&mut balance, 10), 10 * TUNABLES.entries_per_refault);
-        entries(&mut balance, 1000);
-        assert_eq!(
-            entries(&mut balance, 10),
-            10 * TUNABLES.entries_per_refault * TUNABLES.haste
-        );
-        // Each of these is worth as much as six of the others.
-        (0..30).for_each(|_| balance.note_load(false, true));
-        assert_eq!(entries(&mut balance, 10), 10 * TUNABLES.entries_per_refault);
     }
 
     #[test]
@@ -214,7 +282,7 @@ mod test {
     #[test]
     fn what_came_along_is_made_up_for() {
         let mut balance = Balance::new(TUNABLES);
-        (0..100).for_each(|_| balance.note_load(false, true));
+        note(&mut balance, 100, OLDEST);
         balance.note_along(40);
         assert_eq!(balance.due(), 32);
         balance.note_sent(32);
@@ -224,7 +292,7 @@ mod test {
     #[test]
     fn reads_count_as_far_as_they_may_be_of_what_was_sent_on() {
         let mut balance = Balance::new(TUNABLES);
-        (0..1000).for_each(|_| balance.note_load(true, false));
+        note(&mut balance, 1000, YOUNGEST);
         (0..1000).for_each(|_| balance.note_read(1000));
         assert_eq!(balance.due(), 32);
         balance.note_sent(1000);

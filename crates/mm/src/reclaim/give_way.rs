@@ -7,7 +7,8 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::pages::swap_table::entry::Slot;
-use crate::policy::Event;
+
+use crate::policy::{Depth, Event, PARTS};
 use crate::vmstat::Item;
 use crate::worker::Worker;
 use crate::zpool::Arena;
@@ -58,19 +59,16 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             // Nothing that is stored fills its hole.
             self.policy.note(Event::Emptied(1));
         }
-        let (part, looks) = (
-            self.policy.tunables.balance.part,
-            self.policy.tunables.victims.age_looks,
-        );
-        let Some(is_oldest) = self.pages.stored.is_among_oldest(entry.tag, part, looks) else {
+        let looks = self.policy.tunables.victims.age_looks;
+        let Some(lost_with) = self.pages.stored.part_of(entry.tag, looks) else {
             return;
         };
-        let gained = self.pages.pool.pages() / part;
-        let is_youngest = self.refault_distance(slot).is_some_and(|distance| distance <= gained);
-        self.policy.note(Event::Loaded {
-            is_youngest,
+        let frames = (self.pages.pool.pages() / PARTS as u64).max(1);
+        let parts = |distance: u64| distance.div_ceil(frames).clamp(1, PARTS as u64 + 1) as usize;
+        self.policy.note(Event::Loaded(Depth {
+            spared_with: self.refault_distance(slot).map_or(PARTS + 1, parts),
             // One whose neighbour was loaded would have been passed over.
-            is_oldest: is_oldest && !entry.referenced,
-        });
+            lost_with: if entry.referenced { PARTS + 1 } else { lost_with },
+        }));
     }
 }
