@@ -10,6 +10,7 @@
 //! | [`completion`] | the 64 bytes that answer, and what they mean for a page |
 //! | [`aecs`] | Huffman tables that go with a job, and the header that canned mode keeps aside |
 //! | [`recipe`] | the jobs of a compressor, as descriptors |
+//! | [`topology`] | devices, work queues and cores, from sysfs |
 //!
 //! # Sources
 //! All layouts were read in public sources, never copied. "Data sheet" in these comments is
@@ -29,3 +30,4 @@ mod bits;
 pub mod completion;
 pub mod descriptor;
 pub mod recipe;
+pub mod topology;
