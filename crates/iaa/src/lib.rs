@@ -11,6 +11,9 @@
 //! | [`aecs`] | Huffman tables that go with a job, and the header that canned mode keeps aside |
 //! | [`recipe`] | the jobs of a compressor, as descriptors |
 //! | [`topology`] | devices, work queues and cores, from sysfs |
+//! | [`portal`] | the door of a work queue, and the credits of a dedicated one |
+//! | [`queue`] | a work queue in use |
+//! | [`table`] | which queues a core submits to; swapped as a whole |
 //!
 //! # Sources
 //! All layouts were read in public sources, never copied. "Data sheet" in these comments is
@@ -29,5 +32,8 @@ pub mod aecs;
 mod bits;
 pub mod completion;
 pub mod descriptor;
+pub mod portal;
+pub mod queue;
 pub mod recipe;
+pub mod table;
 pub mod topology;
