@@ -195,6 +195,16 @@ impl Queue {
         }
     }
 
+    /// Count a job that was accepted.
+    pub(crate) fn count_call(&self, direction: Direction) {
+        self.calls[direction as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Count the compressed bytes of a job that is done.
+    pub(crate) fn count_bytes(&self, direction: Direction, bytes: u32) {
+        self.bytes[direction as usize].fetch_add(bytes.into(), Ordering::Relaxed);
+    }
+
     /// Its counters now.
     #[must_use]
     pub fn counts(&self) -> QueueCounts {
