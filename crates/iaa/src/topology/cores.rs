@@ -3,7 +3,7 @@
 //! Devices are shared by package, not by node: some packages have more nodes than one.
 
 use super::Sysfs;
-use super::parse::{list, number, numbers};
+use super::parse::{CORES_MAX, list, numbers};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
@@ -33,16 +33,13 @@ impl Cores {
     #[must_use]
     pub fn discover(sysfs: &(impl Sysfs + ?Sized)) -> Self {
         let names = sysfs.list(CORES);
-        let count = names
-            .iter()
-            .filter_map(|name| numbers::<1>(name, "cpu"))
-            .map(|[core]| core + 1)
-            .max();
+        let cores = names.iter().filter_map(|name| numbers::<1>(name, "cpu"));
+        let last = cores.map(|[core]| core).filter(|&core| core < CORES_MAX).max();
         let package_of = |core: u32| {
             let text = sysfs.read(&format!("{CORES}/cpu{core}/topology/physical_package_id"));
-            text.and_then(|text| number(text.trim())).unwrap_or(0) as u32
+            text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
         };
-        let packages: Vec<u32> = (0..count.unwrap_or(0)).map(package_of).collect();
+        let packages: Vec<u32> = (0..last.map_or(0, |last| last + 1)).map(package_of).collect();
         let mut nodes = BTreeMap::new();
         for [node] in sysfs.list(NODES).iter().filter_map(|name| numbers::<1>(name, "node")) {
             let text = sysfs.read(&format!("{NODES}/node{node}/cpulist"));

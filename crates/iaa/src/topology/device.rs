@@ -161,14 +161,14 @@ impl Device {
         }
         Ok(Self {
             number,
-            version: attributes.number_or("version", 0x100)? as u32,
+            version: attributes.small_number_or("version", 0x100)?,
             numa_node: node,
             package: node.and_then(|node| cores.package_of_node(node)).unwrap_or(0),
             op_cap,
             iaa_cap: attributes.number_or("iaa_cap", 0)?,
             gen_cap: attributes.number_or("gen_cap", 0)?,
             max_transfer_size: attributes.value("max_transfer_size", "must be a number of bytes", some_number)?,
-            max_work_queues_size: attributes.number_or("max_work_queues_size", 128)? as u32,
+            max_work_queues_size: attributes.small_number_or("max_work_queues_size", 128)?,
             queues: Vec::new(),
         })
     }
@@ -196,8 +196,10 @@ impl Device {
             "dedicated" => Some(Mode::Dedicated),
             _ => None,
         })?;
-        let size = attributes.value("size", "must be a number of entries, at least 1", some_number)? as u32;
-        let threshold = attributes.number_or("threshold", 0)? as u32;
+        let size = attributes.value("size", "must be a number of entries, at least 1", |text| {
+            some_number(text)?.try_into().ok()
+        })?;
+        let threshold = attributes.small_number_or("threshold", 0)?;
         if mode == Mode::Shared && !(1..=size).contains(&threshold) {
             let rule = "of a shared work queue it must be 1 to size";
             return Err(attributes.refuse("threshold", &threshold.to_string(), rule));
@@ -225,7 +227,7 @@ impl Device {
             mode,
             size,
             threshold,
-            priority: attributes.number_or("priority", 1)? as u32,
+            priority: attributes.small_number_or("priority", 1)?,
             group: attributes.text("group_id").parse().ok(),
             opcodes,
             max_transfer_size: max_transfer.min(self.max_transfer_size),

@@ -40,7 +40,8 @@ impl Opcodes {
     pub fn parse(text: &str) -> Option<Self> {
         let mut set = Self::default();
         for (i, word) in text.trim().rsplit(',').enumerate() {
-            if word.is_empty() || word.len() > 8 || i == 8 {
+            let is_word = (1..=8).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+            if !is_word || i == 8 {
                 return None;
             }
             let bits = u32::from_str_radix(word, 16).ok()?;
@@ -72,6 +73,9 @@ impl FromIterator<crate::descriptor::Opcode> for Opcodes {
     }
 }
 
+/// Cores that a kernel can have: a number beyond is a mistake, which must not take all memory.
+pub(super) const CORES_MAX: u32 = 8192;
+
 /// A number, decimal or hexadecimal with `0x`.
 pub(super) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
@@ -86,8 +90,7 @@ pub(super) fn list(text: &str) -> Option<Vec<u32>> {
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        // A kernel has at most 8192 cores: more is a mistake that must not take all memory.
-        if last < first || last - first > 8192 {
+        if last < first || last >= CORES_MAX {
             return None;
         }
         members.extend(first..=last);
@@ -156,6 +159,14 @@ impl<S: super::Sysfs + ?Sized> Attributes<'_, S> {
         self.value(attribute, "must be a number", |text| match text {
             "" => Some(default),
             text => number(text),
+        })
+    }
+
+    /// A number below 2^32; `default` if older kernels lack the attribute.
+    pub fn small_number_or(&self, attribute: &'static str, default: u32) -> Result<u32, Refusal> {
+        self.value(attribute, "must be a number below 2^32", |text| match text {
+            "" => Some(default),
+            text => number(text).and_then(|number| number.try_into().ok()),
         })
     }
 }

@@ -152,7 +152,7 @@ fn op_cap_is_read_from_its_last_word() {
         Opcodes::parse("d"),
         Some([Opcode(0), Opcode(2), Opcode(3)].into_iter().collect())
     );
-    for bad in ["", "x", "1,,2", "123456789", "0,0,0,0,0,0,0,0,0"] {
+    for bad in ["", "x", "+f", "1,,2", "123456789", "0,0,0,0,0,0,0,0,0"] {
         assert_eq!(Opcodes::parse(bad), None, "{bad}");
     }
 }
@@ -184,6 +184,11 @@ fn what_is_not_of_use_says_value_and_rule() {
             "iax1: max_transfer_size is \"0\": must be a number of bytes",
         ),
         ("iax1/iaa_cap", "many", "iax1: iaa_cap is \"many\": must be a number"),
+        (
+            "iax1/version",
+            "0x100000000",
+            "iax1: version is \"0x100000000\": must be a number below 2^32",
+        ),
         (
             "iax1/max_work_queues_size",
             "64",
@@ -274,7 +279,38 @@ fn a_machine_without_devices_has_none() {
 fn the_first_word_of_a_list_may_be_a_range() {
     assert_eq!(parse::list("0-2,5,7-8"), Some(alloc::vec![0, 1, 2, 5, 7, 8]));
     assert_eq!(parse::list(""), Some(alloc::vec![]));
-    for bad in ["x", "3-1", "0-99999999"] {
+    for bad in ["x", "3-1", "0-99999999", "8192"] {
         assert_eq!(parse::list(bad), None, "{bad}");
     }
+}
+
+proptest::proptest! {
+    /// Whatever an attribute says, discovery ends, and what it lets through keeps the rules.
+    #[test]
+    fn any_value_is_taken_or_refused(
+        attribute in 0..21usize,
+        value in proptest::prop_oneof!["[0-9]{0,12}", "0x[0-9a-f]{0,17}", "[-+,.0-9a-z]{0,20}", "\\PC{0,8}"],
+    ) {
+        let mut tree = Tree::seeds();
+        let mut paths: Vec<_> = tree.0.keys().filter(|path| path.contains("/iax1/")).cloned().collect();
+        paths.push("/sys/devices/system/cpu/cpu2/topology/physical_package_id".into());
+        paths.push("/sys/devices/system/node/node1/cpulist".into());
+        tree.0.insert(paths[attribute % paths.len()].clone(), value);
+        let topology = Topology::discover(&tree);
+        for queue in topology.queues() {
+            proptest::prop_assert!((1..=queue.size).contains(&queue.capacity()));
+            proptest::prop_assert!(queue.max_transfer_size <= 2 << 30);
+        }
+        proptest::prop_assert!(topology.queues().count() >= 6);
+    }
+}
+
+#[test]
+fn a_core_with_an_absurd_number_is_no_core() {
+    let mut tree = Tree::seeds();
+    tree.put(
+        "/sys/devices/system/cpu/cpu4294967295/topology",
+        &[("physical_package_id", "0")],
+    );
+    assert_eq!(Topology::discover(&tree).cores.packages().len(), 8);
 }
