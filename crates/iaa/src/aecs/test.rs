@@ -66,7 +66,7 @@ fn any_histogram() -> impl Strategy<Value = Histogram> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn canned_tables_are_complete_and_decodable(

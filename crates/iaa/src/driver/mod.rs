@@ -191,6 +191,23 @@ impl<R: RawMutex, B: Buffers> Driver<R, B> {
         request: &Request,
         now: u64,
     ) -> Result<Flight, Why> {
+        let started = self.start_now(reader, core, direction, request, now);
+        // All queues of a table may be taken out while it is looked at: the next one has others.
+        if matches!(started, Err(Why::NoQueue)) && !reader.is_current(&self.current) {
+            return self.start_now(reader, core, direction, request, now);
+        }
+        started
+    }
+
+    /// Try once with the table that holds now.
+    fn start_now(
+        &self,
+        reader: &mut Reader,
+        core: usize,
+        direction: Direction,
+        request: &Request,
+        now: u64,
+    ) -> Result<Flight, Why> {
         let table = reader.get(&self.current);
         let Some(slot) = self.slab.take() else {
             return Err(self.why_without_slot(table, core, direction, request));

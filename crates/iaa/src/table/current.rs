@@ -67,6 +67,12 @@ impl Reader {
         })
     }
 
+    /// Whether the table that was seen last holds still.
+    #[must_use]
+    pub fn is_current<R: RawMutex>(&self, current: &Current<R>) -> bool {
+        self.version == current.version.load(Ordering::Acquire)
+    }
+
     /// Let go of the table, so that an idle thread keeps no old queue.
     pub fn park(&mut self) {
         self.table = None;
