@@ -1,13 +1,12 @@
 use super::code::{counts, first_codes};
 use super::*;
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 /// `stream` inflated by a library that had no part in writing it.
 fn inflate(stream: &[u8]) -> Vec<u8> {
     miniz_oxide::inflate::decompress_to_vec(stream).expect("a deflate stream")
 }
-
-use alloc::vec::Vec;
 
 #[test]
 fn fixed_tables_are_the_data_sheets_words() {
@@ -116,18 +115,64 @@ fn canonical_codes_are_those_of_the_rfc() {
     assert_eq!(codes.map(Code::code), values);
 }
 
+/// The bits of a header, lowest first.
+struct Bits<'a>(&'a Header, usize);
+
+impl Bits<'_> {
+    fn take(&mut self, count: usize) -> usize {
+        let bit = |i: usize| usize::from(self.0.bytes()[i / 8] >> (i % 8) & 1);
+        let value = (0..count).map(|i| bit(self.1 + i) << i).sum();
+        self.1 += count;
+        value
+    }
+}
+
+/// How many code lengths each token of a header stands for.
+fn lengths_by_token(header: &Header) -> Vec<usize> {
+    const ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
+    let mut bits = Bits(header, 0);
+    assert_eq!((bits.take(3), bits.take(5), bits.take(5)), (0b101, 29, 29));
+    let written = bits.take(4) + 4;
+    let mut cl_lengths = [0; 19];
+    for &symbol in &ORDER[..written] {
+        cl_lengths[symbol] = bits.take(3) as u8;
+    }
+    let codes = canonical(&cl_lengths);
+    let mut counts = Vec::new();
+    while bits.1 < header.bits() {
+        let (mut code, mut length) = (0, 0);
+        let symbol = loop {
+            code = code << 1 | bits.take(1) as u32;
+            length += 1;
+            let is_it = |found: &Code| (found.code(), found.length()) == (code, length);
+            if let Some(symbol) = codes.iter().position(is_it) {
+                break symbol;
+            }
+        };
+        counts.push(if symbol == 16 { bits.take(2) + 3 } else { 1 });
+    }
+    assert_eq!(bits.1, header.bits());
+    counts
+}
+
 #[test]
 fn the_two_tables_of_a_header_share_no_repetition() {
-    // All distances have the length of the last literal, so that a run would cross.
+    // The last lengths of one table are those of all the other: a run would cross.
     let mut ll = [9; LL_SYMBOLS];
     ll[..226].fill(8);
     ll[LL_SYMBOLS - 20..].fill(5);
-    let d = [5; D_SYMBOLS];
-    let header = Header::new(&ll, &d);
-    let mut crossing = ll.to_vec();
-    crossing.extend_from_slice(&d);
-    assert_eq!(header.bits().div_ceil(8), header.bytes().len());
-    assert_eq!(header.padding() as usize, header.bytes().len() * 8 - header.bits());
+    let counts = lengths_by_token(&Header::new(&ll, &[5; D_SYMBOLS]));
+    let mut sum = 0;
+    let ends: Vec<usize> = counts
+        .iter()
+        .map(|count| {
+            sum += count;
+            sum
+        })
+        .collect();
+    assert!(ends.contains(&LL_SYMBOLS) && ends.last() == Some(&(LL_SYMBOLS + D_SYMBOLS)));
+    let first_distance = ends.iter().position(|&end| end > LL_SYMBOLS).unwrap();
+    assert_eq!(counts[first_distance], 1, "a length of its own");
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn queues_come_and_go_under_load() {
                     let stream = world.buffer(requests[i].buffers.destination, done.length);
                     assert_eq!(inflate(&stream), page(round));
                 }
-                // All queues of a table may be gone before it is looked at, and those of the next one too.
+                // All queues of a table may be gone when it is looked at, and so of the next one.
                 outcome => assert!(
                     matches!(outcome, Outcome::Software(Why::Gone | Why::NoQueue)),
                     "{outcome:?}"
