@@ -1,0 +1,11 @@
+//! The model as a driver sees it: bytes in memory, portals, registers, text.
+
+mod checks;
+mod compression;
+mod decompression;
+mod devices;
+mod faults;
+mod golden;
+mod headers;
+mod rig;
+mod virtual_time;
