@@ -86,6 +86,8 @@ pub(crate) struct Device {
     general_config: u64,
     general_control: u64,
     command_status: u64,
+    /// Why the kernel did not enable something: bits of cmd_status that no command sets.
+    pub software_status: u32,
     pending: Option<command::Command>,
 }
 
@@ -117,6 +119,7 @@ impl Device {
             general_config: 0,
             general_control: 0,
             command_status: 0,
+            software_status: 0,
             pending: None,
             caps,
         };

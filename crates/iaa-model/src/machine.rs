@@ -10,6 +10,7 @@
 //! | [`File`], [`Portal`] | what a process sees of it |
 //! | `State` | submissions, completions, faults, outages: all behind one lock |
 
+mod configure;
 mod core;
 mod kernel;
 mod ledger;
@@ -136,6 +137,25 @@ impl<C: Clock> Machine<C> {
     /// Remove a device: what it holds is aborted, portals to it are dead for ever.
     pub fn remove_device(&self, id: u32) -> bool {
         self.core.lock().remove_device(id, &*self.core.memory)
+    }
+
+    /// Write `text` to an attribute below `/sys/bus/dsa/devices/`, such as `iax1/wq1.0/size`.
+    ///
+    /// EPERM: the queue is enabled, or the device is for an attribute of a group or an engine.
+    /// ENODEV: no such file. EINVAL: no such value.
+    pub fn write_attribute(&self, path: &str, text: &str) -> Result<(), Errno> {
+        self.core.lock().write_attribute(path, text)
+    }
+
+    /// Write `name`, such as `iax1` or `wq1.0`, to its driver's `bind`: the device or queue is
+    /// enabled. EINVAL: it cannot be; attribute `cmd_status` says why.
+    pub fn bind(&self, name: &str) -> Result<(), Errno> {
+        self.core.lock().bind(name)
+    }
+
+    /// Write `name` to its driver's `unbind`: what is in flight completes, then it is disabled.
+    pub fn unbind(&self, name: &str) -> Result<(), Errno> {
+        self.core.lock().unbind(name)
     }
 
     /// Configure a queue that is off. False: there is none, or it is not off.

@@ -4,6 +4,7 @@ use super::tables::{has_tables, put_tables};
 use super::{FILTER_LEN, FORMAT_1_LEN, FORMAT_2_LEN, HISTORY_LEN, is_zero, put, u16_at, u32_at};
 use crate::checksum::Checksums;
 use crate::device::caps::{Caps, iaa};
+use crate::huffman::is_over_subscribed;
 use crate::status::ErrorCode;
 use crate::symbols::HISTORY;
 
@@ -146,9 +147,11 @@ impl DecompressAecs {
         demand(u32_at(bytes, MARK_AT) == MARK)?;
         if matches!(self.position, Position::Token { .. }) {
             let length = |i: usize| bytes[PRIVATE_AT + i / 2] >> (4 * (i % 2)) & 15;
-            let ll = std::array::from_fn(length);
+            let ll: [u8; 288] = std::array::from_fn(length);
+            let d: [u8; 32] = std::array::from_fn(|i| length(288 + i));
+            demand(!is_over_subscribed(&ll) && !is_over_subscribed(&d))?;
             demand(has_tables(bytes, &ll, format_2))?;
-            self.lengths = Some(Box::new((ll, std::array::from_fn(|i| length(288 + i)))));
+            self.lengths = Some(Box::new((ll, d)));
         }
         Ok(())
     }

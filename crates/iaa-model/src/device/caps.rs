@@ -46,6 +46,16 @@ impl Opcodes {
         self.0[2 * i + 1] = (value >> 32) as u32;
     }
 
+    /// The set that a text of this kind names. `None`: it is no such text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut set = Self::default();
+        let words: Vec<_> = text.trim().rsplit(',').collect();
+        for (i, word) in words.iter().enumerate() {
+            *set.0.get_mut(i)? = u32::from_str_radix(word, 16).ok()?;
+        }
+        Some(set)
+    }
+
     /// The text in sysfs: words of 32 bits, opcodes 0 to 31 in the last.
     pub fn text(&self) -> String {
         let words: Vec<_> = self.0.iter().rev().map(|word| format!("{word:08x}")).collect();

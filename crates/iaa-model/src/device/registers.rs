@@ -76,6 +76,7 @@ impl Device {
     /// CMDSTS's lower byte as an error, for the sysfs attribute.
     pub fn command_result(&self) -> u32 {
         match self.command_status as u32 {
+            _ if self.software_status != 0 => self.software_status,
             done if done == CommandError::None as u32 => 0,
             error => error | 1 << 31,
         }

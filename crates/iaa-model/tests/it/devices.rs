@@ -291,3 +291,69 @@ fn configuration() {
     assert!(!rig.machine.configure(rig.device, 0, QueueConfig::user(9, &caps)));
     assert!(rig.machine.configure(rig.device, 5, QueueConfig::user(9, &caps)));
 }
+
+/// What a script that configures devices does: unbind, write attributes, bind.
+#[test]
+fn configuration_by_attributes() {
+    let rig = Rig::new();
+    let machine = &rig.machine;
+    let write = |path: &str, text: &str| machine.write_attribute(path, text);
+    let status = || machine.sysfs().read("iax1/cmd_status").unwrap().to_owned();
+    assert_eq!(write("iax1/wq1.0/size", "16"), Err(Errno::NotPermitted), "enabled");
+    assert_eq!(write("iax1/engine1.0/group_id", "1"), Err(Errno::NotPermitted));
+    assert_eq!(machine.bind("iax1"), Err(Errno::Invalid));
+    assert_eq!(status(), "0x80000010");
+    assert_eq!(machine.unbind("iax1"), Ok(()));
+    assert_eq!(machine.bind("wq1.0"), Err(Errno::Invalid));
+    assert_eq!(status(), "0x80000020");
+    for (path, text) in [
+        ("iax1/wq1.0/size", "100"),
+        ("iax1/wq1.0/threshold", "65"),
+        ("iax1/wq1.0/priority", "0"),
+        ("iax1/wq1.0/mode", "open"),
+        ("iax1/wq1.0/group_id", "4"),
+        ("iax1/wq1.0/op_config", "00000002"),
+    ] {
+        assert_eq!(write(path, text), Err(Errno::Invalid), "{path} {text}");
+    }
+    assert_eq!(write("iax1/wq1.9/size", "1"), Err(Errno::NoDevice));
+    assert_eq!(write("iax1/wq1.0/colour", "red"), Err(Errno::NoDevice));
+    // A group that compresses and one that does not.
+    for engine in 2..8 {
+        assert_eq!(write(&format!("iax1/engine1.{engine}/group_id"), "1"), Ok(()));
+    }
+    for (path, text) in [
+        ("iax1/wq1.0/size", "32"),
+        ("iax1/wq1.0/threshold", "32"),
+        ("iax1/wq1.1/group_id", "1"),
+        ("iax1/wq1.1/op_config", "0000001c,00000000,0000000d\n"),
+        ("iax1/wq1.2/type", "user"),
+        ("iax1/wq1.2/name", "third"),
+        ("iax1/group1.1/traffic_class_a", "5"),
+    ] {
+        assert_eq!(write(path, text), Ok(()), "{path} {text}");
+    }
+    assert_eq!(machine.bind("iax1"), Ok(()));
+    for (path, text, code) in [
+        ("iax1/wq1.2/group_id", "0", "0x80030000"),
+        ("iax1/wq1.2/size", "8", "0x800e0000"),
+        ("iax1/wq1.2/threshold", "8", "0x80060000"),
+    ] {
+        let _ = machine.write_attribute("iax1/wq1.2/threshold", "0");
+        assert_eq!(machine.bind("wq1.2"), Err(Errno::Invalid));
+        assert_eq!(status(), code);
+        assert_eq!(write(path, text), Ok(()));
+    }
+    for queue in ["wq1.0", "wq1.1", "wq1.2"] {
+        assert_eq!(machine.bind(queue), Ok(()), "{queue}: {}", status());
+    }
+    assert_eq!(machine.bind("wq1.2"), Err(Errno::Invalid));
+    assert_eq!(status(), "0x80000021");
+    assert_eq!(rig.run(&codec(opcode::COMPRESS, 0x3006, 100, 200)).status, 1);
+    let other = machine.open(ME, 1, 1).unwrap().map(ME).unwrap();
+    other.enqcmd(&codec(opcode::COMPRESS, 0x3006, 100, 200).encode());
+    assert_eq!(rig.status(RECORDS), 0x10, "none of its engines compresses");
+    other.enqcmd(&noop(1));
+    assert_eq!(rig.status(RECORDS + 64), 1);
+    assert_eq!(machine.sysfs().read("iax1/group1.1/traffic_class_a"), Some("5"));
+}

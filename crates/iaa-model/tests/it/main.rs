@@ -5,6 +5,7 @@ mod compression;
 mod decompression;
 mod devices;
 mod faults;
+mod garbage;
 mod golden;
 mod headers;
 mod rig;
