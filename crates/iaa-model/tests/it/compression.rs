@@ -243,3 +243,24 @@ fn memmove_and_crc64() {
         "the low word comes first"
     );
 }
+
+/// The match finder is greedy, as zlib's is at level 3: with the same window their sizes are alike.
+#[test]
+fn sizes_beside_those_of_zlib() {
+    let rig = Rig::new();
+    rig.memory.store(AECS, &fixed_aecs(true));
+    let plain = oracle(include_bytes!("vectors/structs_fixed.bin"));
+    let d = reading(codec(opcode::COMPRESS, 0x6, plain.len(), room(&plain)), 1568);
+    let fixed = rig.compress(&plain, &d).1.len();
+    assert!(
+        (3900..4300).contains(&fixed),
+        "{fixed}: zlib's Z_FIXED makes 4061 of it"
+    );
+    let plain = oracle(include_bytes!("vectors/page_text.bin"));
+    let d = codec(opcode::COMPRESS, 0x3006, plain.len(), room(&plain));
+    let dynamic = rig.compress(&plain, &d).1.len();
+    assert!(
+        (1600..1750).contains(&dynamic),
+        "{dynamic}: zlib's level 1 makes 1705 of it"
+    );
+}

@@ -1,6 +1,7 @@
 //! Data sheet A13's table: each fault shows as it must, once; random ones lose no descriptor.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use uzswap_iaa_model::descriptor::{Descriptor, opcode};
@@ -297,10 +298,10 @@ fn threads_under_fire() {
         2,
     );
     rig.memory.store(AECS, &fixed_aecs(true));
-    let rig = &rig;
+    let (rig, wrong) = (&rig, &AtomicU64::new(0));
     std::thread::scope(|scope| {
         for worker in 0..3u64 {
-            scope.spawn(move || submit_many(rig, worker));
+            scope.spawn(move || submit_many(rig, worker, wrong));
         }
         let mut random = Random::new(9);
         for _ in 0..20 {
@@ -320,6 +321,12 @@ fn threads_under_fire() {
     }
     let counters = rig.machine.counters();
     assert!(counters.is_valid(), "{counters:?}");
+    let lies = rig
+        .machine
+        .injected()
+        .into_iter()
+        .filter(|(name, _)| ["wrong_data", "flipped_byte"].contains(name));
+    assert!(wrong.load(Ordering::Relaxed) <= lies.map(|(_, count)| count).sum());
     let mut seen = BTreeMap::new();
     for (sequence, _) in rig.machine.outcomes() {
         *seen.entry(sequence).or_insert(0) += 1;
@@ -327,7 +334,7 @@ fn threads_under_fire() {
     assert!(seen.values().all(|outcomes| *outcomes == 1) && seen.len() as u64 == counters.accepted);
 }
 
-fn submit_many(rig: &Rig<uzswap_iaa_model::machine::Real>, worker: u64) {
+fn submit_many(rig: &Rig<uzswap_iaa_model::machine::Real>, worker: u64, wrong: &AtomicU64) {
     let mut random = Random::new(worker);
     for i in 0..300u64 {
         // Each descriptor has buffers of its own: a late one may write at any time.
@@ -361,12 +368,7 @@ fn submit_many(rig: &Rig<uzswap_iaa_model::machine::Real>, worker: u64) {
         if record.status == 1 && record.crc == crc32(&plain) {
             let output = rig.memory.load(d.dst_addr, record.output_size as usize);
             let right = miniz_oxide::inflate::decompress_to_vec(&output).is_ok_and(|bytes| bytes == plain);
-            let lied = rig
-                .machine
-                .injected()
-                .iter()
-                .any(|(name, _)| ["wrong_data", "flipped_byte"].contains(name));
-            assert!(right || lied);
+            wrong.fetch_add(u64::from(!right), Ordering::Relaxed);
         }
     }
 }
