@@ -45,13 +45,21 @@
 //! * 0 in output_bits means that all eight bits of the last byte count;
 //! * bits that are no whole byte stay in the AECS unless the output is flushed;
 //! * a compression that does not fit leaves a prefix, and output_size says how long it is;
+//! * seeds of the CRC go on as zlib's do, and the XOR's words begin anew with each descriptor;
+//! * a CRC64 polynomial is written most significant bit first, whatever the bit order;
 //! * decompression stops before a token that does not fit;
+//! * repetitions in a block header do not cross from one code to the other (errors 4 and 6), which
+//!   RFC 1951 allows: [`machine::Config::runs_cross`] does, too;
+//! * a cut header is error 1 where no AECS is written, and waits in the AECS where one is;
+//! * an AECS that is too short or no AECS at all is error 22;
 //! * a stored block ends as if it had an end-of-block symbol;
 //! * without STOP a decompression goes on after the final block: what follows is a header;
 //! * an AECS that is written has its second copy behind the first, toggled or not;
 //! * the private 248 bytes of a decompress AECS, and `num_codes` over all symbols;
 //! * a work queue's entry is free as soon as an engine has its descriptor;
 //! * which engine takes which descriptor, beyond that priorities are weights;
+//! * a portal without a device or with a queue that is off swallows descriptors, ENQCMD included;
+//! * a group without an engine that compresses answers a compression with status 10;
 //! * most results of commands, and that their operand is a queue's number;
 //! * the header of an event log's entry, and SWERR's code for a lost descriptor;
 //! * every latency.

@@ -1,7 +1,8 @@
 //! What a device reaches through the IOMMU: the memory of the process that submits.
 //!
 //! The model borrows nothing: it copies in and out, as other threads may write at any time.
-//! [`Regions`] is an implementation for tests: ranges of made-up addresses that fault as told.
+//! [`Regions`] is an implementation for tests: ranges of made-up addresses that fault as told. One
+//! over a process's own memory needs unsafe code, so it lives with whoever has the process.
 
 mod regions;
 

@@ -37,13 +37,17 @@ pub enum Submission {
     Retry,
 }
 
-/// An open character device. Dropping it closes it; portals survive.
-pub struct File {
+/// What a file and its mappings share. The last of them to go releases the queue: as in the
+/// kernel, a mapping survives `close` and keeps the file alive.
+struct Open {
     core: Arc<Core>,
     target: Target,
     process: Process,
     number: u32,
 }
+
+/// An open character device.
+pub struct File(Arc<Open>);
 
 fn find<'a>(devices: &'a mut std::collections::BTreeMap<u32, Device>, target: &Target) -> Option<&'a mut Device> {
     devices
@@ -82,16 +86,16 @@ impl File {
         };
         queue.files.insert(number, file);
         drop(state);
-        Ok(Self {
+        Ok(Self(Arc::new(Open {
             core: Arc::clone(core),
             target,
             process,
             number,
-        })
+        })))
     }
 
     fn check(&self, caller: Process) -> Result<(), Errno> {
-        if caller == self.process {
+        if caller == self.0.process {
             Ok(())
         } else {
             Err(Errno::NotPermitted)
@@ -101,16 +105,13 @@ impl File {
     /// `mmap` of one page at offset 0: the limited portal.
     pub fn map(&self, caller: Process) -> Result<Portal, Errno> {
         self.check(caller)?;
-        let mut state = self.core.lock();
+        let mut state = self.0.core.lock();
         if !state.config.may_map {
             return Err(Errno::NotPermitted);
         }
-        find(&mut state.devices, &self.target).ok_or(Errno::NoDevice)?;
+        find(&mut state.devices, &self.0.target).ok_or(Errno::NoDevice)?;
         drop(state);
-        Ok(Portal {
-            core: Arc::clone(&self.core),
-            target: self.target,
-        })
+        Ok(Portal(Arc::clone(&self.0)))
     }
 
     /// `write` of descriptors. The kernel copies and submits each; how many bytes it took is
@@ -131,19 +132,19 @@ impl File {
         if !raw[8].is_multiple_of(64) {
             return Err(Errno::Invalid);
         }
-        let mut state = self.core.lock();
-        let device = find(&mut state.devices, &self.target).ok_or(Errno::NoDevice)?;
-        let queue = &device.queues[usize::from(self.target.queue)];
+        let mut state = self.0.core.lock();
+        let device = find(&mut state.devices, &self.0.target).ok_or(Errno::NoDevice)?;
+        let queue = &device.queues[usize::from(self.0.target.queue)];
         if queue.state != QueueState::On {
             return Err(Errno::NoDevice);
         }
         let (dedicated, retries) = (queue.config.mode == Mode::Dedicated, queue.config.enqcmds_retries);
         drop(state);
         if dedicated {
-            self.core.submit(self.target, raw, true);
+            self.0.core.submit(self.0.target, raw, true);
             return Ok(());
         }
-        let refused = |_| self.core.submit(self.target, raw, false) == Acceptance::Refused;
+        let refused = |_| self.0.core.submit(self.0.target, raw, false) == Acceptance::Refused;
         if (0..=retries).all(refused) {
             Err(Errno::Again)
         } else {
@@ -154,16 +155,17 @@ impl File {
     /// `poll`: whether a software error of this queue is latched (EPOLLIN).
     pub fn poll(&self, caller: Process) -> Result<bool, Errno> {
         self.check(caller)?;
-        let mut state = self.core.lock();
-        let device = find(&mut state.devices, &self.target).ok_or(Errno::NoDevice)?;
+        let mut state = self.0.core.lock();
+        let device = find(&mut state.devices, &self.0.target).ok_or(Errno::NoDevice)?;
         Ok(device
             .sw_error
             .as_ref()
-            .is_some_and(|error| error.queue == self.target.queue))
+            .is_some_and(|error| error.queue == self.0.target.queue))
     }
 }
 
-impl Drop for File {
+impl Drop for Open {
+    /// What is in flight completes all the same: the kernel's drain is not waited for.
     fn drop(&mut self) {
         let mut state = self.core.lock();
         if let Some(device) = find(&mut state.devices, &self.target) {
@@ -178,15 +180,12 @@ impl Drop for File {
 
 /// A mapped portal. Every 64-byte slot of its page is as good as another, so there is one only.
 #[derive(Clone)]
-pub struct Portal {
-    core: Arc<Core>,
-    target: Target,
-}
+pub struct Portal(Arc<Open>);
 
 impl Portal {
     /// ENQCMD: to a shared queue.
     pub fn enqcmd(&self, raw: &[u8; descriptor::LEN]) -> Submission {
-        match self.core.submit(self.target, raw, false) {
+        match self.0.core.submit(self.0.target, raw, false) {
             Acceptance::Refused => Submission::Retry,
             Acceptance::Accepted | Acceptance::Gone | Acceptance::Dropped => Submission::Accepted,
         }
@@ -195,6 +194,6 @@ impl Portal {
     /// MOVDIR64B: to a dedicated queue. Nothing comes back; beyond the queue's size the descriptor
     /// is lost and SWERR latched.
     pub fn movdir64b(&self, raw: &[u8; descriptor::LEN]) {
-        self.core.submit(self.target, raw, true);
+        self.0.core.submit(self.0.target, raw, true);
     }
 }

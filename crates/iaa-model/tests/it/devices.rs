@@ -41,9 +41,19 @@ fn who_may_open_and_map() {
     );
     assert_eq!(rig.machine.open(ME, 77, 0).err(), Some(Errno::NoDevice));
     let Rig {
-        machine, file, device, ..
+        machine,
+        file,
+        portal,
+        device,
+        ..
     } = rig;
     drop(file);
+    assert_eq!(
+        machine.open(child, device, 0).err(),
+        Some(Errno::Busy),
+        "the mapping lives"
+    );
+    drop(portal);
     assert!(machine.open(child, device, 0).is_ok());
 }
 
@@ -356,4 +366,29 @@ fn configuration_by_attributes() {
     other.enqcmd(&noop(1));
     assert_eq!(rig.status(RECORDS + 64), 1);
     assert_eq!(machine.sysfs().read("iax1/group1.1/traffic_class_a"), Some("5"));
+}
+
+/// Once a device is gone, nothing that it held writes to memory any more.
+#[test]
+fn no_write_after_a_removal() {
+    for round in 0..30 {
+        let rig = Rig::threads(Config::default(), 2);
+        rig.memory.store(AECS, &fixed_aecs(true));
+        for i in 0..40 {
+            let d = Descriptor {
+                completion_addr: RECORDS + 64 * i,
+                dst_addr: DST + 8192 * i,
+                ..reading(codec(opcode::COMPRESS, 0x6, 4096, 8192), 1568)
+            };
+            rig.portal.enqcmd(&d.encode());
+        }
+        std::thread::sleep(std::time::Duration::from_micros(100 * round));
+        rig.machine.remove_device(rig.device);
+        let memory = || (rig.memory.load(RECORDS, 64 * 40), rig.memory.load(DST, 8192 * 40));
+        let before = memory();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(memory() == before);
+        let counters = rig.machine.counters();
+        assert!(counters.is_valid() && counters.in_flight == 0, "{counters:?}");
+    }
 }
