@@ -202,7 +202,8 @@ impl Device {
         }
     }
 
-    /// A hardware error: nothing runs any more until a reset.
+    /// A hardware error: until a reset portals take nothing and engines take nothing. What other
+    /// engines have already completes.
     pub fn halt(&mut self) {
         self.is_halted = true;
         self.interrupt_cause |= registers::CAUSE_HALT;

@@ -69,8 +69,8 @@
 //! The model's `op_cap`, `gen_cap` and `iaa_cap` do not claim them. A descriptor that asks for one
 //! is refused with the status that the data sheet has for it.
 //!
-//! **Everything measured on this model is the model's.** Real time is this processor's, virtual
-//! time is a table of assumptions, and compressed sizes are those of a simple match finder.
+//! **Everything measured on this model is the model's.** Real time is this processor's. Virtual
+//! time is a table of assumptions. Compressed sizes are those of a simple match finder.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

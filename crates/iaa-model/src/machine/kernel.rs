@@ -26,6 +26,7 @@ impl State {
         id
     }
 
+    /// Remove a device. An engine of it may still read; it writes nothing any more.
     pub fn remove_device(&mut self, id: u32, memory: &dyn Memory) -> bool {
         let Some(mut device) = self.devices.remove(&id) else {
             return false;
@@ -35,6 +36,7 @@ impl State {
         true
     }
 
+    /// Mend whatever is wrong with a device.
     pub fn restore(&mut self, id: u32, memory: &dyn Memory) {
         let Some(device) = self.devices.get_mut(&id) else {
             self.add_device(Some(id));
