@@ -274,6 +274,7 @@ impl Kswapd {
         self.train();
         self.recompress();
         self.tell();
+        self.look_again();
     }
 
     /// What a fork shares frees nothing for a while when it leaves, in neither process: so that

@@ -67,6 +67,14 @@ impl Kswapd {
         }
     }
 
+    /// At the end of a round: look again in the next one, if somebody waits for that. Not before:
+    /// what is waited for keeps us from reclaim, and whoever changes mappings may need a page.
+    pub(super) fn look_again(&mut self) {
+        if core::mem::take(&mut self.search.looks_again) {
+            self.pager.mail.post(mail::SCAN);
+        }
+    }
+
     /// Look at what was mapped. Somebody waits for it if `is_asked`: he goes on waiting while not
     /// all of it could be looked at, since another thread changes mappings and has lost its core,
     /// or forks.
@@ -89,12 +97,10 @@ impl Kswapd {
         if !is_complete || mapped::is_missed() {
             deferral::scan_again();
         }
-        if is_complete || !is_asked || !self.search.may_look_again() {
+        self.search.looks_again = !is_complete && is_asked && self.search.may_look_again();
+        if !self.search.looks_again {
             self.search.asked = None;
             pager.scans.answer(pager.scans.newest());
-        } else {
-            // In the next round: first what others wait for.
-            pager.mail.post(mail::SCAN);
         }
         let anon = pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon);
         self.unknown = anon.saturating_sub(pager.mm.usage_pages() as usize * PAGE_SIZE);
@@ -113,6 +119,8 @@ pub(super) struct Search {
     next_walk: u64,
     /// Since when somebody has waited for a look that could not be had. Nanoseconds.
     asked: Option<u64>,
+    /// It is to be had in the next round.
+    looks_again: bool,
 }
 
 /// One part in so many of the time is spent on walks over all mappings that nobody waits for.
