@@ -223,7 +223,11 @@ impl Kswapd {
     fn round(&mut self) {
         let pager = self.pager;
         pager.come_by();
-        let tick = [TICK_BUSY_NS, TICK_IDLE_NS][usize::from(self.quiet > IDLE_AFTER)];
+        let tick = if self.quiet > IDLE_AFTER {
+            TICK_IDLE_NS
+        } else {
+            TICK_BUSY_NS
+        };
         let gate = self.gate_due_in().filter(|due| *due > 0);
         let tick = gate.map_or(tick, |due| due.clamp(GATE_TICK_NS, tick));
         let bits = pager.mail.wait(mail::RECLAIM | WAITED_FOR, Some(tick));
@@ -266,7 +270,7 @@ impl Kswapd {
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
         self.mind_gate();
-        self.tick(bits & mail::SCAN != 0);
+        self.tick(bits & mail::SCAN != 0 || self.search.looks_again);
         deaths::tell(pager);
         self.reclaim();
         self.drain_pool();
@@ -274,7 +278,6 @@ impl Kswapd {
         self.train();
         self.recompress();
         self.tell();
-        self.look_again();
     }
 
     /// What a fork shares frees nothing for a while when it leaves, in neither process: so that
@@ -337,7 +340,9 @@ impl Kswapd {
         self.ticks = self.ticks.wrapping_add(1);
         vma::settle(pager);
         let before = pager.mm.usage_pages();
-        let Ok(sizes) = pager.fds().proc.sizes() else { return };
+        let Ok(sizes) = pager.fds().proc.sizes() else {
+            return pager.scans.answer(pager.scans.newest());
+        };
         // Both sides of the read: what was counted at either moment is not unknown.
         let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
         self.charge_sample(sizes.anon, counted);

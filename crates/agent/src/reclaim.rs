@@ -94,8 +94,8 @@ impl Progress {
 }
 
 impl Pager {
-    /// kswapd comes by, or goes on. Who lacks memory waits for one that has had no core to give
-    /// way.
+    /// kswapd comes by, or goes on. While it does not, nobody counts the group as out of memory:
+    /// neither who serves faults here, nor the launcher.
     pub(crate) fn come_by(&self) {
         self.reclaim.rounds.fetch_add(1, Ordering::Relaxed);
         let (group, slot) = (self.memcg.group(), self.memcg.slot());

@@ -20,14 +20,15 @@ const LOOKS: u32 = 1_000;
 const LOOKS_AT_ONCE: u32 = 8;
 const LOOK_AGAIN_NS: u64 = 50_000;
 /// For how long it looks again in further rounds while somebody waits: as long as a thread may be
-/// without a core on a crowded machine. Nanoseconds.
+/// without a core on a crowded machine. After that nobody waits so long until a look was had: the
+/// thread may have left its call by a signal handler. Nanoseconds.
 const ASKED_NS: u64 = 2_000_000_000;
 
 impl Pager {
     /// Have kswapd look at the mappings and wait until it did, or tried. In the program's thread,
     /// which may touch what it has mapped when this returns: what is not under our care by then is
-    /// beyond the limit. kswapd answers after a bounded number of tries, but it may have to wait
-    /// for a core first.
+    /// beyond the limit. kswapd tries for [`ASKED_NS`] at most, but it may have to wait for a core
+    /// first.
     pub(crate) fn request_scan(&self) {
         let ticket = self.scans.ask();
         self.mail.post(mail::SCAN);
@@ -67,17 +68,11 @@ impl Kswapd {
         }
     }
 
-    /// At the end of a round: look again in the next one, if somebody waits for that. Not before:
-    /// what is waited for keeps us from reclaim, and whoever changes mappings may need a page.
-    pub(super) fn look_again(&mut self) {
-        if core::mem::take(&mut self.search.looks_again) {
-            self.pager.mail.post(mail::SCAN);
-        }
-    }
-
     /// Look at what was mapped. Somebody waits for it if `is_asked`: he goes on waiting while not
-    /// all of it could be looked at, since another thread changes mappings and has lost its core,
-    /// or forks.
+    /// all of it could be looked at, since another thread has the turn to change mappings, or
+    /// records a stack. The next round looks again: in this one we reclaim, as that thread may need
+    /// a page. A look that nobody has asked for answers only if it was had: who has asked meanwhile
+    /// has posted mail.
     pub(super) fn scan(&mut self, is_asked: bool) {
         let pager = self.pager;
         let mut is_complete = false;
@@ -86,6 +81,7 @@ impl Kswapd {
             deferral::begin_scan();
             is_complete = self.search.look(pager, is_asked);
             if is_complete {
+                self.search.asked = None;
                 pager.scans.answer(ticket);
                 break;
             }
@@ -98,8 +94,7 @@ impl Kswapd {
             deferral::scan_again();
         }
         self.search.looks_again = !is_complete && is_asked && self.search.may_look_again();
-        if !self.search.looks_again {
-            self.search.asked = None;
+        if !is_complete && is_asked && !self.search.looks_again {
             pager.scans.answer(pager.scans.newest());
         }
         let anon = pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon);
@@ -117,17 +112,17 @@ pub(super) struct Search {
     pub(super) is_walk_due: bool,
     /// When that is looked for at the earliest. Nanoseconds.
     next_walk: u64,
-    /// Since when somebody has waited for a look that could not be had. Nanoseconds.
+    /// Since when looks that somebody waits for could not be had. Nanoseconds.
     asked: Option<u64>,
-    /// It is to be had in the next round.
-    looks_again: bool,
+    /// One is to be had in the next round.
+    pub(super) looks_again: bool,
 }
 
 /// One part in so many of the time is spent on walks over all mappings that nobody waits for.
 const WALK_SHARE: u64 = 16;
 
 impl Search {
-    /// Whether whoever waits is to wait for another look.
+    /// Whether who waits is to wait for another look.
     fn may_look_again(&mut self) -> bool {
         let now = time::now_ns();
         now - *self.asked.get_or_insert(now) < ASKED_NS

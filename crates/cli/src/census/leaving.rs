@@ -26,13 +26,14 @@ const WORTH_SHARE: u64 = 64;
 /// A survivor returns a charge within a round of its kswapd. The memory itself is free.
 const RETURNS_WITHIN: Duration = Duration::from_secs(30);
 /// A kswapd comes by every 20 ms, and while it reclaims after each batch. One that has not for so
-/// long lacks a core, waits for a disk, or forks.
+/// long lacks a core, waits for a disk, forks, or is stopped.
 pub(super) const ABSENT: Duration = Duration::from_millis(250);
 /// It is waited for no longer than this by somebody who asks again and again. Nor is one that has
 /// been absent for as long: it was stopped.
 pub(super) const ABSENT_MOST: Duration = Duration::from_secs(30);
-/// Who asks less often than this has found memory meanwhile.
-const ASKS_AGAIN: Duration = Duration::from_secs(10);
+/// Who asks less often than this has found memory meanwhile. More than `HANGS_NS` of the agent,
+/// which is the most between two questions of one that has found none.
+const ASKS_AGAIN: Duration = Duration::from_secs(40);
 /// A victim that is there after so long is worth a line.
 const SAY_AFTER: Duration = Duration::from_secs(10);
 
@@ -103,6 +104,7 @@ impl Leaving {
     pub(super) fn killed(&mut self, now: Duration) {
         self.seen = Some(now);
         self.was_any = true;
+        self.asked = None;
     }
 
     fn is_any(&mut self, look: Look) -> bool {
@@ -187,8 +189,12 @@ mod test {
         let verdicts: Vec<_> = (100..140).map(|now| leaving.judge(absent(now))).collect();
         assert!(verdicts[..30].iter().all(|verdict| *verdict == Verdict::Wait));
         assert_eq!(verdicts[34..], [Verdict::Kill; 6]);
+        // Not where questions come seldom, either: a device that fails makes for that.
+        let mut leaving = Leaving::default();
+        let verdicts: Vec<_> = (1..6).map(|n| leaving.judge(absent(100 + n * 16))).collect();
+        assert_eq!(verdicts[3..], [Verdict::Kill; 2]);
         // Memory was found in between.
-        assert_eq!(leaving.judge(absent(200)), Verdict::Wait);
+        assert_eq!(leaving.judge(absent(300)), Verdict::Wait);
     }
 
     #[test]

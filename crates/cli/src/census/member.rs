@@ -10,9 +10,10 @@ use super::process::{self, Loaded, Sizes, Stat};
 /// A process that has not ended is looked at so often for another image.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// A child that a managed process forked has its pager, or its own image, by then, or when it has
-/// had a core for so many clock ticks. Until then what it has is its parent's.
+/// had a core for so many clock ticks, or at the latest. Until then what it has is its parent's.
 const CHILD_GRACE: Duration = Duration::from_millis(200);
 const CHILD_TICKS: u64 = 10;
+const CHILD_MOST: Duration = Duration::from_secs(2);
 /// A process that had a pager has ended by then.
 const ENDING: Duration = Duration::from_secs(1);
 /// A program is loaded by then, even where it had to wait for a core and a disk.
@@ -89,7 +90,7 @@ impl Member {
     /// on a crowded machine that takes seconds.
     fn is_starting(&self) -> bool {
         let age = self.since.elapsed();
-        let lacks_time = age < CHILD_GRACE || age < LOADED_BY && self.stat.ran < CHILD_TICKS;
+        let lacks_time = age < CHILD_GRACE || age < CHILD_MOST && self.stat.ran < CHILD_TICKS;
         self.kind == Kind::Agent && self.forked_from.is_some() && lacks_time
     }
 

@@ -119,12 +119,15 @@ impl Census {
         since.elapsed() > EXCEEDED
     }
 
-    /// Whether a member that may have memory to give has had no core for it.
+    /// Whether a member that may have memory to give is absent. What it is charged tells that: what
+    /// it has under its care is known only when its kswapd comes by.
     fn is_any_absent(&self, now: Duration) -> bool {
         let group = self.group();
         let least = group.get(Limit::MemoryMax) / GIVES_WAY_SHARE;
-        let has_memory =
-            |slot: &usize| group.field(*slot, Field::Resident) + group.field(*slot, Field::Staged) >= least;
+        let has_memory = |slot: &usize| {
+            let pool = group.field(*slot, Field::Pool);
+            group.field(*slot, Field::Charge).saturating_sub(pool) >= least
+        };
         let absent = |slot: usize| now.saturating_sub(Duration::from_nanos(group.field(slot, Field::CameBy)));
         let mut slots = self.slots.iter().copied().filter(has_memory);
         slots.any(|slot| (ABSENT..ABSENT_MOST).contains(&absent(slot)))

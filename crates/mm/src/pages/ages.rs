@@ -12,15 +12,16 @@ use crate::pages::stored::{SETTLED_TAGS, Stored, TAGS};
 use crate::pages::swap_table::entry::{Slot, ZTAG_BITS, ZswapEntry};
 use crate::policy::PARTS;
 
-/// Where the parts of the stored pages begin, the oldest first.
+/// Where the parts of the stored pages end, the oldest first.
 #[derive(Clone, Copy, Default)]
 enum Parts {
     /// The list has too few segments to tell.
     #[default]
     Unknown,
     /// The youngest tag of each part; one that is in several counts as of the oldest of them.
-    /// Pages that came to rest are older than all others, and count as of the first.
-    Until([u32; PARTS]),
+    /// Pages that came to rest are older than all others, and count as of the first. `None`: they
+    /// fill this part, and no other page is in it.
+    Until([Option<u32>; PARTS]),
 }
 
 /// Stored pages by tag.
@@ -91,7 +92,10 @@ impl Stored {
         let Parts::Until(youngest) = self.ages.parts else {
             return None;
         };
-        let is_in = |until: &u32| is_rested(tag) || self.recent.age(tag) >= self.recent.age(*until);
+        if is_rested(tag) {
+            return Some(1);
+        }
+        let is_in = |until: &Option<u32>| until.is_some_and(|until| self.recent.age(tag) >= self.recent.age(until));
         Some(youngest.iter().position(is_in).map_or(PARTS, |part| part + 1))
     }
 
@@ -101,15 +105,17 @@ impl Stored {
         if wanted == 0 {
             return Parts::Unknown;
         }
-        let (mut pages, mut parts, mut until) = (rested, 0, [0; PARTS]);
+        let mut until = [None; PARTS];
+        let (mut pages, mut parts) = (rested, (rested / wanted).min(PARTS as u64) as usize);
         for tag in self.recent.tags_by_age() {
             let known = parts;
             pages += u64::from(self.ages.live[tag as usize]);
             while parts < PARTS && pages >= wanted * (parts as u64 + 1) {
-                until[parts] = tag;
+                until[parts] = Some(tag);
                 parts += 1;
             }
-            if known == 0 && parts > 1 && rested < wanted {
+            // Too many pages of one tag to tell the first part from the next.
+            if known == 0 && parts > 1 {
                 return Parts::Unknown;
             }
         }
@@ -119,6 +125,9 @@ impl Stored {
 
 #[cfg(test)]
 mod test {
+    use alloc::vec::Vec;
+
+    use super::{SETTLED_TAGS, Stored};
     use crate::Effort;
     use crate::page::Vpn;
     use crate::pages::swap_table::entry::Slot;
@@ -137,5 +146,31 @@ mod test {
         });
         assert!(stored > 0);
         assert_eq!(counted, (0, stored));
+    }
+
+    #[test]
+    fn parts_stay_where_they_were_found_when_the_next_segment_begins() {
+        let mut stored = Stored::new(16);
+        let add = |stored: &mut Stored, pages: u64| {
+            let tags: Vec<u32> = (0..pages)
+                .map(|page| stored.recent.add_tail(Vpn::new(page), 0))
+                .collect();
+            tags.iter().for_each(|tag| stored.ages.live[*tag as usize] += 1);
+            tags
+        };
+        // A quarter has come to rest: the first two parts are theirs.
+        stored.ages.live[SETTLED_TAGS.first as usize] = 256;
+        let tags = add(&mut stored, 768);
+        let part = |stored: &mut Stored, tag| stored.part_of(tag, 256);
+        assert_eq!(part(&mut stored, SETTLED_TAGS.first), Some(1));
+        assert_eq!(
+            (part(&mut stored, tags[0]), part(&mut stored, tags[767])),
+            (Some(3), Some(8))
+        );
+        let young = add(&mut stored, 17)[16];
+        assert_eq!(
+            (part(&mut stored, tags[0]), part(&mut stored, young)),
+            (Some(3), Some(8))
+        );
     }
 }

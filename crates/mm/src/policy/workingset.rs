@@ -100,8 +100,8 @@ impl Balance {
         }
     }
 
-    /// How many parts of the pool should go: one where none is worth it, which then takes back what
-    /// others owed.
+    /// How many parts of the pool should go. Where none is worth it one decides: more of its loads
+    /// take entries back than owe some.
     fn best(&self) -> usize {
         let (mut best, mut most) = (1, 0);
         for (parts, worth) in (1..).zip(self.worth) {
@@ -122,7 +122,10 @@ impl Balance {
         let loss = cost * part as i64 / tunables.sent_part as i64;
         self.owed = (self.owed - loss).max(tunables.least);
         let loads = loss / tunables.entries_per_refault;
-        self.worth.iter_mut().for_each(|worth| *worth -= loads);
+        let least = -tunables.read_cost * tunables.remembered;
+        self.worth
+            .iter_mut()
+            .for_each(|worth| *worth = (*worth - loads).max(least));
         self.sent -= part;
     }
 

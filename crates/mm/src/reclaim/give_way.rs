@@ -7,7 +7,6 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::pages::swap_table::entry::Slot;
-
 use crate::policy::{Depth, Event, PARTS};
 use crate::vmstat::Item;
 use crate::worker::Worker;
