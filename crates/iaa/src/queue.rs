@@ -90,7 +90,9 @@ impl Queue {
         if !self.work_queue.cache_control {
             flags = flags.without(Flags::CC);
         }
-        if block_on_fault && self.work_queue.block_on_fault {
+        // A NOOP touches no buffer: the data sheet has it with the record's flags only, and a device
+        // may refuse others.
+        if block_on_fault && self.work_queue.block_on_fault && descriptor.opcode != Opcode::NOOP {
             flags = flags | Flags::BOF;
         }
         let descriptor = Descriptor { flags, ..descriptor };
@@ -333,7 +335,7 @@ pub(crate) mod test {
     #[test]
     fn only_flags_that_the_queue_allows_are_submitted() {
         let flags_of = |queue: &Queue, block: bool| {
-            let descriptor = Descriptor::new(Opcode::NOOP, 0).flags(Flags::CC);
+            let descriptor = Descriptor::new(Opcode::DECOMPRESS, 0).flags(Flags::CC).source(0, 1);
             Descriptor::from_bytes(&queue.fit(descriptor, block)).unwrap().flags
         };
         let (all, _) = queue(Mode::Shared, &[]);
@@ -343,5 +345,7 @@ pub(crate) mod test {
         (plain.block_on_fault, plain.cache_control) = (false, false);
         let plain = Queue::new(plain, Box::new(Listed(Vec::new(), Arc::default())));
         assert_eq!(flags_of(&plain, true), Flags::RECORD);
+        let noop = Descriptor::new(Opcode::NOOP, 0);
+        assert_eq!(all.fit(noop, true), noop.to_bytes());
     }
 }
