@@ -30,7 +30,7 @@
 //!
 //! # Promises
 //! - [`batch::Batch::submit`] and [`batch::Batch::poll`] never wait, and allocate nothing.
-//! - Each page has one outcome, after four deadlines at the latest. Pages that the device does not
+//! - Each page has one outcome, after six deadlines at the latest. Pages that the device does not
 //!   do are software's; the embedder has the codec.
 //! - No slot, buffer or credit is used again while the device may still answer for it.
 //! - A compression that was verified reads back with the checksum that it had.

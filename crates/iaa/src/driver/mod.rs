@@ -10,8 +10,9 @@
 //!    '--tries or deadline--> software, or incompressible
 //! ```
 //!
-//! Each descriptor has a deadline of its own. So a page is settled after four of them at the
-//! latest. They are one to wait, one for the job, one after a fault, and one to verify.
+//! Each descriptor has a deadline of its own, and so has the wait for a queue before it. A page has
+//! at most three descriptors: the job, the job again after a fault, and the one that verifies. So it
+//! is settled after six deadlines at the latest.
 //!
 //! # Forks
 //! Portals, records and table belong to the process that made them. A child makes a driver of its
