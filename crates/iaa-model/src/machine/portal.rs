@@ -162,10 +162,33 @@ impl File {
             .as_ref()
             .is_some_and(|error| error.queue == self.0.target.queue))
     }
+
+    /// Descriptors of this file's process that the device may still answer: those that the queue
+    /// or an engine has, and those whose record the kernel has yet to copy from the event log.
+    ///
+    /// `close` of the kernel drains: it returns once there are none. Who closes a file here waits
+    /// by himself, since only he knows how time passes.
+    pub fn held(&self) -> usize {
+        let mut state = self.0.core.lock();
+        let Some(device) = find(&mut state.devices, &self.0.target) else {
+            return 0;
+        };
+        let Target {
+            queue: number, pasid, ..
+        } = self.0.target;
+        let queue = &device.queues[usize::from(number)];
+        let entries = queue.waiting.iter().chain(queue.in_flight.values());
+        let logged = device.event_log.entries();
+        entries.filter(|entry| entry.pasid == pasid).count()
+            + logged
+                .filter(|entry| entry.pasid == pasid && entry.queue == number)
+                .count()
+    }
 }
 
 impl Drop for Open {
-    /// What is in flight completes all the same: the kernel's drain is not waited for.
+    /// What is in flight completes all the same. The kernel's drain is not waited for: see
+    /// [`File::held`].
     fn drop(&mut self) {
         let mut state = self.core.lock();
         if let Some(device) = find(&mut state.devices, &self.target) {
