@@ -1,6 +1,6 @@
 //! Pages of all kinds through all modes: the driver reads them back, and so does miniz_oxide.
 
-use uzswap_iaa::completion::Direction;
+use uzswap_iaa::completion::{Direction, ErrorCode, Status};
 use uzswap_iaa::outcome::{Outcome, Why};
 use uzswap_iaa::settings::{CompressionMode, Settings};
 use uzswap_iaa_model::device::caps::Caps;
@@ -119,6 +119,41 @@ fn the_device_reads_software_streams() {
             assert_eq!(bytes, *page);
         }
     }
+    world.check_at_rest(64);
+}
+
+/// A distance beyond 4 KiB is no error of the stream: software reads it.
+#[test]
+fn a_longer_window_goes_to_software() {
+    let world = World::new(plan(&CompressionMode::Fixed, ""));
+    let mut source = page(Kind::Noise, 1);
+    source.extend(page(Kind::Zeros, 0)[..1000].iter());
+    source.extend_from_within(..1000);
+    let stream = miniz_oxide::deflate::compress_to_vec(&source, 6);
+    assert_eq!(inflate(&stream), source);
+    let read = world.run(&mut world.batch(), Direction::Decompress, &[stream], source.len());
+    assert_eq!(
+        read[0].0,
+        Outcome::Software(Why::Refused(Status::ANALYTICS, ErrorCode::DISTANCE))
+    );
+    world.check_at_rest(64);
+}
+
+/// What is longer than the queue's largest transfer is not submitted.
+#[test]
+fn a_transfer_that_is_too_long_is_unfit() {
+    let mut plan = plan(&CompressionMode::Fixed, "");
+    plan.config
+        .queues
+        .iter_mut()
+        .for_each(|queue| queue.max_transfer_shift = 12);
+    let world = World::new(plan);
+    let mut batch = world.batch();
+    let page = page(Kind::Text, 1);
+    let fits = world.run(&mut batch, Direction::Compress, std::slice::from_ref(&page), PAGE - 1);
+    assert!(matches!(fits[0].0, Outcome::Done(_)), "{:?}", fits[0].0);
+    let longer = world.run(&mut batch, Direction::Compress, &[[page, vec![0]].concat()], PAGE - 1);
+    assert_eq!(longer[0].0, Outcome::Software(Why::Unfit));
     world.check_at_rest(64);
 }
 

@@ -1,12 +1,18 @@
 //! The driver's recipes as the model reads them, and the data sheet's vector (A13).
 
-use uzswap_iaa::aecs::{CompressAecs, DecompressAecs, Prefix, Tables};
+use uzswap_iaa::aecs::{
+    CompressAecs, D_SYMBOLS, DecompressAecs, DecompressState, Histogram, LL_SYMBOLS, Prefix, Tables, packed_codes,
+    unpack,
+};
 use uzswap_iaa::buffers::{Area, Buffers, aecs_slot};
-use uzswap_iaa::completion::{Completion, Status};
+use uzswap_iaa::completion::{Completion, Direction, Status};
 use uzswap_iaa::descriptor::ComprFlags;
+use uzswap_iaa::outcome::Outcome;
 use uzswap_iaa::recipe::{self, Job};
+use uzswap_iaa::settings::CompressionMode;
 use uzswap_iaa_model::completion::Record;
 use uzswap_iaa_model::descriptor::{Descriptor, opcode};
+use uzswap_iaa_model::device::caps::Caps;
 use uzswap_iaa_model::machine::{Config, Machine};
 
 use crate::adapters::{ME, Resident};
@@ -183,5 +189,58 @@ fn a_queue_is_proven() {
                 "BOF {block_on_fault}"
             );
         }
+    }
+}
+
+/// The AECS that the model writes for canned mode has the driver's arrays, of each code length that
+/// occurs. Of those that do not the two say different numbers, which nobody reads.
+#[test]
+fn code_arrays_are_the_same() {
+    let tables = canned_tables();
+    let lengths = tables.ll_lengths();
+    let of_length = |length: usize| lengths.iter().filter(|&&of| usize::from(of) == length).count();
+    for caps in [Caps::generation_1(), Caps::generation_2()] {
+        let mut plan = Plan::default();
+        plan.config.caps = caps;
+        plan.settings.mode = CompressionMode::Canned(Box::new(tables.clone()));
+        let world = World::new(plan);
+        let mut aecs = [0; 1088];
+        world
+            .driver
+            .buffers()
+            .read(Area::Aecs, aecs_slot::DECOMPRESS, 0, &mut aecs);
+        assert_eq!(DecompressState::of(&aecs), DecompressState::Symbol { is_final: true });
+        let array = |at: usize| {
+            let dword = |i: usize| u32::from_le_bytes(aecs[at + 4 * i..at + 4 * i + 4].try_into().unwrap());
+            unpack(&std::array::from_fn(dword))
+        };
+        let ours = packed_codes(&lengths).map(|dwords| unpack(&dwords));
+        for (ours, theirs) in ours.iter().zip([500, 520, 480].map(array)) {
+            for length in (1..16).filter(|&length| of_length(length) > 0) {
+                assert_eq!(ours[length], theirs[length], "codes of {length} bits");
+            }
+        }
+    }
+}
+
+/// A repetition across the two tables, which RFC 1951 allows: the driver never writes one, and the
+/// model refuses it unless it is told otherwise.
+#[test]
+fn headers_of_the_driver_need_no_repetition_across_tables() {
+    for runs_cross in [false, true] {
+        let mut plan = Plan::default();
+        plan.config.runs_cross = runs_cross;
+        // All codes of one length but for one: the longest run there is, up to the seam.
+        plan.settings.mode = CompressionMode::Canned(Box::new(Tables::canned(&Histogram {
+            ll: [1; LL_SYMBOLS],
+            d: [1; D_SYMBOLS],
+        })));
+        let world = World::new(plan);
+        let pages = [page(crate::pages::Kind::Structured, 2)];
+        let outcome = world
+            .run(&mut world.batch(), Direction::Compress, &pages, 4096)
+            .remove(0)
+            .0;
+        assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
     }
 }
