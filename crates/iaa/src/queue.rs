@@ -90,8 +90,8 @@ impl Queue {
         if !self.work_queue.cache_control {
             flags = flags.without(Flags::CC);
         }
-        // A NOOP touches no buffer: the data sheet has it with the record's flags only, and a device
-        // may refuse others.
+        // A NOOP touches no buffer: the data sheet has it with the record's flags only, and a
+        // device may refuse others.
         if block_on_fault && self.work_queue.block_on_fault && descriptor.opcode != Opcode::NOOP {
             flags = flags | Flags::BOF;
         }

@@ -48,9 +48,9 @@ impl Header {
     pub fn new(ll: &[u8; LL_SYMBOLS], d: &[u8; D_SYMBOLS]) -> Self {
         assert!(ll.iter().chain(d).all(|&length| length != 0), "all symbols have a code");
         let mut tokens = Vec::new();
-        // Each table starts with a length of its own. Deflate allows a repetition across the two; the
-        // device may refuse one as the first length of a table (error 4) or as too many lengths of
-        // the table before (error 6).
+        // Each table starts with a length of its own. Deflate allows a repetition across the two.
+        // The device may refuse one, as the first length of a table (error 4) or as too many
+        // lengths of the one before (error 6).
         tokenize(ll, &mut tokens);
         tokenize(d, &mut tokens);
         let mut frequencies = [0; CL_SYMBOLS];

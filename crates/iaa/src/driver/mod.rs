@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Each descriptor has a deadline of its own, and so has the wait for a queue before it. A page has
-//! at most three descriptors: the job, the job again after a fault, and the one that verifies. So it
-//! is settled after six deadlines at the latest.
+//! at most three descriptors: the job, the job again after a fault, and the one that verifies. So
+//! it is settled after six deadlines at the latest.
 //!
 //! # Forks
 //! Portals, records and table belong to the process that made them. A child makes a driver of its
