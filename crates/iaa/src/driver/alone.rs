@@ -63,8 +63,11 @@ impl<R: RawMutex, B: Buffers> Driver<R, B> {
     /// # Errors
     /// It does not.
     pub fn probe(&self, queue: &Arc<Queue>, clock: impl FnMut() -> u64) -> Result<(), AloneError> {
-        self.run_alone(queue, recipe::noop, clock)?;
-        queue.trust();
+        match self.run_alone(queue, recipe::noop, clock) {
+            // Who says that the queue's op_config has no NOOP answers, too.
+            Ok(_) | Err(AloneError::Refused(Status::OPCODE, _)) => queue.trust(),
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 
