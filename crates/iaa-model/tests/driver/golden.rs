@@ -12,7 +12,7 @@ use uzswap_iaa::recipe::{self, Job};
 use uzswap_iaa::settings::CompressionMode;
 use uzswap_iaa_model::completion::Record;
 use uzswap_iaa_model::descriptor::{Descriptor, opcode};
-use uzswap_iaa_model::device::caps::Caps;
+use uzswap_iaa_model::device::caps::{Caps, Opcodes};
 use uzswap_iaa_model::machine::{Config, Machine};
 
 use crate::adapters::{ME, Resident};
@@ -190,6 +190,24 @@ fn a_queue_is_proven() {
             );
         }
     }
+}
+
+/// A queue whose op_config has no NOOP is proven by its answer, and does pages.
+#[test]
+fn a_queue_without_noop_is_proven() {
+    let mut plan = Plan::default();
+    let codecs = Opcodes::of(&[opcode::COMPRESS, opcode::DECOMPRESS]);
+    plan.config.queues.iter_mut().for_each(|queue| queue.op_config = codecs);
+    let world = World::new(plan);
+    for queue in world.queues() {
+        assert_eq!(world.driver.probe(&queue, || world.tick()), Ok(()));
+    }
+    let pages = [page(crate::pages::Kind::Text, 2)];
+    let outcome = world
+        .run(&mut world.batch(), Direction::Compress, &pages, 4095)
+        .remove(0)
+        .0;
+    assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
 }
 
 /// The AECS that the model writes for canned mode has the driver's arrays, of each code length that
