@@ -270,7 +270,8 @@ impl Kswapd {
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
         self.mind_gate();
-        self.tick(bits & mail::SCAN != 0 || self.search.looks_again);
+        let looks_again = core::mem::take(&mut self.search.looks_again);
+        self.tick(bits & mail::SCAN != 0 || looks_again);
         deaths::tell(pager);
         self.reclaim();
         self.drain_pool();
