@@ -61,13 +61,19 @@ fn a_page_waits_no_longer_than_the_deadline() {
     assert_eq!(world.driver.snapshot().compress.full, 5);
 }
 
-#[test]
-fn without_a_slot_a_page_waits_then_is_mitigated() {
+/// A world of one slot, whose device keeps it.
+fn with_one_slot() -> World {
     let world = World::new(Plan {
         slots: 1,
         ..Plan::default()
     });
     *world.devices[0].always.lock() = Act::Hold;
+    world
+}
+
+#[test]
+fn without_a_slot_a_page_waits_then_is_mitigated() {
+    let world = with_one_slot();
     let mut holder = world.batch();
     holder
         .submit(COMPRESS, 0, &[world.request(0, &page(1), 4095)], 0)
@@ -131,11 +137,7 @@ fn what_no_queue_takes_is_not_submitted() {
 
 #[test]
 fn without_a_slot_a_page_that_no_queue_takes_does_not_wait() {
-    let world = World::new(Plan {
-        slots: 1,
-        ..Plan::default()
-    });
-    *world.devices[0].always.lock() = Act::Hold;
+    let world = with_one_slot();
     let mut holder = world.batch();
     holder
         .submit(COMPRESS, 0, &[world.request(0, &page(1), 4095)], 0)
