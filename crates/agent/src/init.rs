@@ -11,7 +11,7 @@ use uzswap_sys::thread::page_align;
 use uzswap_sys::{Errno, PAGE_SIZE, file, text};
 
 use crate::memcg::deferral;
-use crate::{fork, hook, identity, pager, record, robust, unmanaged};
+use crate::{fork, hook, identity, mutexes, pager, record, unmanaged};
 
 unsafe extern "C" {
     static __dso_handle: *mut c_void;
@@ -126,44 +126,31 @@ fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> 
     replace_wrappers(function)?;
     // SAFETY: no other thread runs yet.
     unsafe { identity::divert(function) };
-    watch_robust(program);
+    // SAFETY: no other thread runs yet.
+    unsafe { replace_mutex_init(program)? };
     // SAFETY: libc's function of this name has this type.
     Ok(unsafe { core::mem::transmute::<*mut c_void, RegisterAtFork>(register.entry) })
 }
 
-/// See when the program begins to use mutexes whose words the kernel writes to. Where that cannot
-/// be, it may do so at any time.
-fn watch_robust(program: Option<Headers>) {
-    let setrobust = robust::setrobust as *const c_void;
-    if !divert_if_known(program, c"pthread_mutexattr_setrobust", robust::ATTRIBUTE, setrobust) {
-        robust::turn_on();
-    }
-    let setprotocol = robust::setprotocol as *const c_void;
-    if !divert_if_known(
-        program,
-        c"pthread_mutexattr_setprotocol",
-        !robust::PROTOCOL,
-        setprotocol,
-    ) {
-        robust::look_first();
-    }
-}
-
-/// Have libc's function `name` lead to `ours`, if its code has `constant`, so is what we know.
-/// False: it may be called and we do not see it.
-fn divert_if_known(program: Option<Headers>, name: &CStr, constant: u32, ours: *const c_void) -> bool {
-    let in_image = |image: Image| image.function(name);
+/// Replace `pthread_mutex_init`, whoever of libc has it. NOSYS: it makes other mutexes than we
+/// know.
+///
+/// # Safety
+/// No other thread runs.
+unsafe fn replace_mutex_init(program: Option<Headers>) -> Result<(), Errno> {
+    let in_image = |image: Image| image.function(c"pthread_mutex_init");
     let in_libc = program.and_then(Image::libc).and_then(in_image);
-    // Before glibc 2.34 it is a library beside libc.
+    // Before glibc 2.34 it is in a library beside libc, if the program is linked with that.
     let find = |program| Image::all(program).find_map(in_image);
     let Some(function) = in_libc.or_else(|| program.and_then(find)) else {
-        return true;
+        return Ok(());
     };
-    // SAFETY: code, which is readable and stays.
-    let code = unsafe { core::slice::from_raw_parts(function.entry.cast::<u8>(), function.len) };
-    let is_known = code.windows(4).any(|bytes| bytes == constant.to_ne_bytes().as_slice());
-    // SAFETY: no other thread runs yet, and the replacement does the same and more.
-    is_known && unsafe { text::replace_any(&function, ours) }.is_ok()
+    // SAFETY: libc's function of this name.
+    if !unsafe { mutexes::is_as(function.entry) } {
+        return Err(Errno::NOSYS);
+    }
+    // SAFETY: the caller's promise, and the replacement does the same and more.
+    unsafe { text::replace_any(&function, mutexes::init as *const c_void) }
 }
 
 const AT_PHDR: usize = 3;

@@ -20,7 +20,7 @@ use uzswap_sys::uffd::{self, Uffd};
 
 use crate::hook::{self, InOrder};
 use crate::machine::{AgentMachine, done, filled_in, stop};
-use crate::robust::{Search, Taking};
+use crate::mutexes::{self, Taking};
 
 /// What each way needs.
 pub(crate) enum Isolation {
@@ -195,11 +195,10 @@ impl CopyOut {
 impl AgentMachine {
     /// `copy_out`: protect, copy, and see that the mapping is still the one that was protected.
     pub(crate) fn copy_run(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
-        let taking = Taking::begin();
-        let mut search = taking.looks().then(|| self.search());
+        let _taking = Taking::begin();
         // The kernel passes over what is protected as over what is missing.
-        let free = search.as_mut().map_or(pages, |search| search.known_free(vpn, pages));
-        let behind = (free < pages).then_some(Stop::Needed);
+        let needed = mutexes::first_needed(self.memory(), vpn, pages);
+        let (free, behind) = (needed.unwrap_or(pages), needed.map(|_| Stop::Needed));
         if free == 0 {
             return Done { pages: 0, stop: behind };
         }
@@ -216,13 +215,7 @@ impl AgentMachine {
         // What was replaced before this would have been reported since the protection, which was
         // refused if it was earlier.
         let is_changing = managed.is_changing(self.nowhere());
-        let staged = self.staged_bytes(slot, (copied / PAGE_SIZE) as u32);
-        let needed = search.as_mut().and_then(|search| search.first_needed(vpn, staged));
-        let taken = match (is_changing, needed) {
-            (true, _) => 0,
-            (false, Some(first)) => first as usize * PAGE_SIZE,
-            (false, None) => copied,
-        };
+        let taken = if is_changing { 0 } else { copied };
         if taken < copied {
             self.discard_copies(slot, taken, copied);
         }
@@ -232,11 +225,10 @@ impl AgentMachine {
         }
         Done {
             pages: (taken / PAGE_SIZE) as u32,
-            stop: match (is_changing, needed) {
-                (true, _) => Some(Stop::Again),
-                (false, Some(_)) => Some(Stop::Needed),
-                (false, None) if taken < len => Some(Stop::Missing),
-                (false, None) => behind,
+            stop: match is_changing {
+                true => Some(Stop::Again),
+                false if taken < len => Some(Stop::Missing),
+                false => behind,
             },
         }
     }
@@ -255,71 +247,20 @@ impl AgentMachine {
     }
 
     /// As [`move_run`](Self::move_run), up to the first page that is needed where it is
-    /// ([`crate::robust`]).
+    /// ([`mutexes`]).
     pub(crate) fn move_unneeded(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
-        let mut search = self.search();
-        let free = search.known_free(vpn, pages);
-        if free == 0 {
-            return Done::none(Stop::Needed);
-        }
-        let moved = self.move_run(vpn, slot, free);
-        let Some(first) = search.first_needed(vpn, self.staged_bytes(slot, moved.pages)) else {
-            return match moved.stop {
-                None if free < pages => Done {
-                    stop: Some(Stop::Needed),
+        let _taking = Taking::begin();
+        match mutexes::first_needed(self.memory(), vpn, pages) {
+            None => self.move_run(vpn, slot, pages),
+            Some(0) => Done::none(Stop::Needed),
+            Some(free) => {
+                let moved = self.move_run(vpn, slot, free);
+                Done {
+                    stop: moved.stop.or(Some(Stop::Needed)),
                     ..moved
-                },
-                _ => moved,
-            };
-        };
-        let left = self.move_back(vpn, slot, first, moved.pages);
-        if left == first {
-            return Done {
-                pages: first,
-                stop: Some(Stop::Needed),
-            };
-        }
-        // Events wait, perhaps, and are read by whoever waits for us.
-        search.owe(PageRange {
-            start: vpn.add(u64::from(first)),
-            end: vpn.add(u64::from(left)),
-        });
-        Done {
-            pages: left,
-            stop: (left < pages).then_some(Stop::Again),
-        }
-    }
-
-    /// Move back the pages from `first` on, of a run of which `left` have left for the slots from
-    /// `slot` on. Returns how many have left then: the first of the run still.
-    fn move_back(&self, vpn: Vpn, slot: u32, first: u32, left: u32) -> u32 {
-        let at = |page: u32| (slot + page, vpn.add(u64::from(page)));
-        let back = |page: u32| self.move_in(at(page).0, at(page).1, left - page).pages;
-        let mut away = first + back(first);
-        if away == first {
-            return left;
-        }
-        // The kernel has no memory for the rest of them, say. Whatever can be had first: the rest,
-        // or those that have arrived once more, as no run has a hole.
-        let mut again = first;
-        for _ in 0..DROP_TRIES {
-            if away == left {
-                return first;
-            }
-            let (slot, vpn) = at(again);
-            again += self.move_run(vpn, slot, away - again).pages;
-            if again == away {
-                return left;
-            }
-            if again == first {
-                away += back(away);
+                }
             }
         }
-        panic!("pages {again}..{away} of {left} can neither leave nor stay");
-    }
-
-    fn search(&self) -> Search<'_> {
-        Search::new(self.memory(), &self.fds().proc)
     }
 
     /// Where the program's memory can be read without waiting, if it can.

@@ -39,7 +39,6 @@ use crate::machine::{AgentMachine, CREW};
 use crate::mailbox::mail;
 use crate::memcg::deferral;
 use crate::pager::{self, Pager, pause};
-use crate::robust::deaths;
 use crate::vigil::VIGIL;
 use crate::{fork, kcompressd, memcg, oldest, servers, vma};
 
@@ -272,7 +271,6 @@ impl Kswapd {
         self.mind_gate();
         let looks_again = core::mem::take(&mut self.search.looks_again);
         self.tick(bits & mail::SCAN != 0 || looks_again);
-        deaths::tell(pager);
         self.reclaim();
         self.drain_pool();
         self.reclaim_on_request();
@@ -472,7 +470,6 @@ impl Kswapd {
             self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
             self.protect_if_wanted();
             self.mind_gate();
-            deaths::tell(pager);
             let batch = self.batch();
             let scan = pager.shrink(&mut self.worker, batch, Effort::Background);
             if scan.again {

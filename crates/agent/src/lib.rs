@@ -23,7 +23,7 @@
 //! | `vma` | which mappings are ours to manage |
 //! | `record` | what a recorded trace is told |
 //! | `mapped` | what was mapped since the last look |
-//! | `robust` | which pages stay since robust mutexes are locked in them |
+//! | `mutexes` | which pages stay since the kernel writes to mutexes in them |
 //! | `memcg` | charging the group and enforcing its limit |
 //! | `fork` | handing a forked child its own pager |
 //! | `statics` | what becomes of each global in a forked child |
@@ -62,12 +62,12 @@ mod machine;
 mod mailbox;
 mod mapped;
 mod memcg;
+mod mutexes;
 mod oldest;
 mod pager;
 mod reclaim;
 mod record;
 mod resched;
-mod robust;
 mod seal;
 mod servers;
 mod spin;

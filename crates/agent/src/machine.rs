@@ -38,7 +38,6 @@ use crate::hook::{self, InOrder};
 use crate::isolation::{self, CopyOut, Isolation, Protection};
 use crate::record::Recorder;
 use crate::resched;
-use crate::robust::Taking;
 use crate::servers::HELPERS;
 use crate::swap_file::SwapFile;
 use crate::vigil::VIGIL;
@@ -325,11 +324,7 @@ impl Mapper for AgentMachine {
             return done;
         }
         VIGIL.leave();
-        let taking = Taking::begin();
-        match taking.looks() {
-            true => self.move_unneeded(vpn, slot, pages),
-            false => self.move_run(vpn, slot, pages),
-        }
+        self.move_unneeded(vpn, slot, pages)
     }
 
     fn copy_out(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {

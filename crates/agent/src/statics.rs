@@ -27,6 +27,10 @@
 //! | `identity::$original` | kept | libc is where it was; one for each function that is diverted |
 //! | `init::MAIN_STACK` | kept | the mapping is inherited |
 //! | `init::MAIN_LIST` | kept | the same |
+//! | `mutexes::IS_ANY` | kept | the mutexes are inherited |
+//! | `mutexes::NOTES` | kept | the same |
+//! | `mutexes::TAKING` | reset | nobody takes pages out |
+//! | `mutexes::HAS_WARNED` | kept | it was said |
 //! | `init::CONSTRUCTOR` | kept | read by the loader alone |
 //! | `io_poll::IO_POLL` | reset | the context was the parent's, and nobody reads with it |
 //! | `machine::CREW` | reset | its helpers, and who they worked for, are not here |
@@ -51,14 +55,6 @@
 //! | `pager::NEVER` | kept | always 0 |
 //! | `record::PATH` | kept | the environment is inherited; the child opens a file of its own |
 //! | `resched::NOT_BEFORE` | kept | a hint, in a time that both have |
-//! | `robust::IS_ON` | kept | the mutexes are inherited |
-//! | `robust::IS_FORKED` | reset | set |
-//! | `robust::LOOKS_FIRST` | reset | set: what is inherited may be copies |
-//! | `robust::BLIND` | reset | nobody takes pages out |
-//! | `robust::IS_SETTLED` | kept | whoever takes pages out looks from then on, here as well |
-//! | `robust::HELD` | kept | hints, about memory that is inherited |
-//! | `robust::deaths::WATCHED` | reset | what the parent found is the parent's |
-//! | `robust::deaths::OWED` | reset | the same |
 //! | `servers::HELPERS` | reset | they are not here |
 //! | `stacks::RANGES` | kept | the stacks are inherited, and each step leaves the records usable |
 //! | `stacks::USED` | kept | the same |
@@ -76,7 +72,6 @@
 //! | `sys::creds::ASKED` | kept | the child's threads are made by one that has taken all on |
 //! | `sys::creds::WANTED` | reset | whoever held its lock is not here |
 //! | `sys::file::STDERR` | kept | stderr is inherited |
-//! | `sys::futex::NOBODY` | kept | always 0 |
 //! | `sys::mapping::MAKING` | reset | whoever held it is not here |
 //! | `sys::mapping::RANGES` | kept | the agent's own mappings are inherited |
 //! | `sys::robust::LIST` | replaced | by the child's thread that confesses its end |
@@ -101,7 +96,7 @@ use crate::memcg::deferral;
 use crate::pager::{self, Pager};
 use crate::servers::HELPERS;
 use crate::vigil::VIGIL;
-use crate::{hook, mapped, robust, stacks};
+use crate::{hook, mapped, mutexes, stacks};
 
 /// In a forked child, first of all, in its only thread: before its pager starts. Returns the
 /// parent's pager, reset, if the child is to have one.
@@ -135,7 +130,7 @@ fn reset_in_any_child() {
     mapped::reset_in_child();
     hook::reset_in_child();
     deferral::reset_in_child();
-    robust::reset_in_child(&fork::Orphaned);
+    mutexes::reset_in_child();
 }
 
 /// The second moment. No order matters among these, as the child has one thread, which is here.

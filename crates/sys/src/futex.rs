@@ -7,11 +7,8 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use linux_raw_sys::general as raw;
 use rustix::thread::futex::{self, Flags};
 use rustix::time::Timespec;
-
-use crate::thread::syscall;
 
 fn timespec(ns: u64) -> Timespec {
     Timespec {
@@ -34,26 +31,6 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>, shared: bo
 pub fn wake(word: &AtomicU32, n: u32, shared: bool) {
     let flags = if shared { Flags::empty() } else { Flags::PRIVATE };
     let _ = futex::wake(word, flags, n);
-}
-
-/// Whether the word at `addr` can be written to now. What it holds is written to it: the kernel
-/// finds out, and nobody is hurt where nothing is mapped. Nor where the page is missing or
-/// protected: this does not wait for a userfaultfd.
-pub fn is_writable(addr: usize) -> bool {
-    /// Add nothing; wake one if it was 0 before (FUTEX_OP_ADD, FUTEX_OP_CMP_EQ).
-    const ADD_NOTHING: usize = 1 << 28;
-    static NOBODY: AtomicU32 = AtomicU32::new(0);
-    let nobody = NOBODY.as_ptr() as usize;
-    let args = [
-        nobody,
-        (raw::FUTEX_WAKE_OP | raw::FUTEX_PRIVATE_FLAG) as usize,
-        0,
-        0,
-        addr,
-        ADD_NOTHING,
-    ];
-    // SAFETY: no word changes, wherever it is, and who is woken without a reason looks again.
-    unsafe { syscall(raw::__NR_futex as usize, args) }.is_ok()
 }
 
 const UNLOCKED: u32 = 0;

@@ -45,6 +45,7 @@ pub mod libc;
 pub mod lz4;
 pub mod mapping;
 mod maps;
+pub mod mutex;
 pub mod procfs;
 pub mod random;
 pub mod remains;

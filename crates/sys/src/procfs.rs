@@ -372,25 +372,17 @@ impl ProcSelf {
     /// How a thread of this process is scheduled. `None`: there is none, or a filter of system
     /// calls may not allow to look.
     pub fn scheduling(&self, thread: i32) -> Option<Scheduling> {
-        self.with_stat(b"", thread, Scheduling::parse)?
+        self.with_stat(thread, Scheduling::parse)?
     }
 
-    /// Whether a thread of this process, or of one that has its memory, does not end yet: all that
-    /// the kernel does for its end is still to come. False also where that cannot be known.
-    pub fn lives_on(&self, thread: i32) -> bool {
-        let lives_on = |stat: &[u8]| is_ending(stat) == Some(false);
-        let ours = self.with_stat(b"", thread, lives_on);
-        ours.or_else(|| self.with_stat(b"../../", thread, lives_on)) == Some(true)
-    }
-
-    /// What `f` makes of the `stat` of a thread, in a directory that is named from that of ours.
-    fn with_stat<T>(&self, of: &[u8], thread: i32, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    /// What `f` makes of the `stat` of a thread of this process.
+    fn with_stat<T>(&self, thread: i32, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if is_filtered() {
             return None;
         }
         let id = DecInt::new(thread);
         let (mut path, mut len) = ([0; 32], 0);
-        for part in [of, id.as_bytes(), b"/stat"] {
+        for part in [id.as_bytes(), b"/stat"] {
             path[len..][..part.len()].copy_from_slice(part);
             len += part.len();
         }
@@ -452,14 +444,6 @@ fn fields_of(stat: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     // The name in the second field may hold anything.
     let begin = stat.iter().rposition(|&b| b == b')')? + 2;
     Some(stat.get(begin..)?.split(|&b| b == b' '))
-}
-
-/// Whether it is that of a thread that is being ended.
-fn is_ending(stat: &[u8]) -> Option<bool> {
-    const FLAGS: usize = 9;
-    /// PF_EXITING.
-    const EXITING: usize = 4;
-    Some(number(fields_of(stat)?.nth(FLAGS - STATE)?) & EXITING != 0)
 }
 
 impl Scheduling {
@@ -573,21 +557,6 @@ mod test {
         };
         assert_eq!(Scheduling::parse(stat.as_bytes()), Some(parsed));
         assert_eq!(Scheduling::parse(b"7 (a"), None);
-    }
-
-    #[test]
-    fn who_runs_lives_on() {
-        let proc = ProcSelf::open().unwrap();
-        let me = crate::thread::tid();
-        // Where it may be known at all.
-        assert_eq!(proc.lives_on(me), !is_filtered());
-        let gone = std::thread::spawn(crate::thread::tid).join().unwrap();
-        while proc.lives_on(gone) {
-            std::thread::yield_now();
-        }
-        assert_eq!(is_ending(b"7 (a) b) R 1 1 1 0 -1 4194308 5"), Some(true));
-        assert_eq!(is_ending(b"7 (a) b) R 1 1 1 0 -1 4194304 5"), Some(false));
-        assert_eq!(is_ending(b"7 (a) b) R 1"), None);
     }
 
     #[test]

@@ -6,15 +6,12 @@
 //! ([`crate::shared`]) ends when the last of the pager's threads is gone: after all is freed, which
 //! takes a large process a good while, if it was one of them that let go last.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
 
-use crate::futex;
 use crate::thread::{self, is_filtered, syscall};
-
-pub mod mutex;
 
 /// Set by the kernel in the low half of the word, which holds the thread's id until then.
 const OWNER_DIED: u64 = raw::FUTEX_OWNER_DIED as u64;
@@ -53,26 +50,6 @@ pub fn has_ended(word: u64) -> bool {
     word & OWNER_DIED != 0
 }
 
-/// What the kernel knows of a thread, of whatever process, and of what it has locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// Its list will be gone through when it ends.
-    Lives,
-    /// There is no such thread, or its list was gone through.
-    Gone,
-    /// We may not ask.
-    Unknown,
-}
-
-/// Ask of the thread `id`.
-pub fn owner(id: i32) -> Owner {
-    match head_of(id) {
-        Ok(head) if head != 0 => Owner::Lives,
-        Ok(_) | Err(Errno::SRCH) => Owner::Gone,
-        Err(_) => Owner::Unknown,
-    }
-}
-
 /// First byte and end of what the kernel reads first as the calling thread ends, whose libc is
 /// glibc, with the word in front of it, which that one writes to.
 pub fn list_head() -> (usize, usize) {
@@ -94,29 +71,6 @@ fn head_of(id: i32) -> Result<usize> {
     let args = [id as usize, &raw mut head as usize, &raw mut length as usize, 0, 0, 0];
     // SAFETY: the kernel writes the two words, and nothing else.
     unsafe { syscall(raw::__NR_get_robust_list as usize, args) }.map(|_| head)
-}
-
-/// Say in the futex word at `addr` that its owner has died, as the kernel would have, and wake one
-/// of those who wait, if `wakes`. False: it is not that owner's any more, was told before, or
-/// cannot be written to now.
-///
-/// # Safety
-/// A word of the program's memory, which stays mapped and writable if it is so now. The caller
-/// holds nothing that serving a fault needs.
-pub unsafe fn tell_death(addr: usize, owner: i32, wakes: bool) -> bool {
-    if !futex::is_writable(addr) {
-        return false;
-    }
-    // SAFETY: the caller's promise; the program treats it as an atomic word.
-    let word = unsafe { AtomicU32::from_ptr(core::ptr::with_exposed_provenance_mut(addr)) };
-    let told = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |value| {
-        (value & raw::FUTEX_TID_MASK == owner as u32).then_some(value & raw::FUTEX_WAITERS | raw::FUTEX_OWNER_DIED)
-    });
-    if let (Ok(raw::FUTEX_WAITERS..), true) = (told, wakes) {
-        // Who waits for a robust futex does so as if it were shared by processes.
-        futex::wake(word, 1, true);
-    }
-    told.is_ok()
 }
 
 #[cfg(test)]
@@ -142,36 +96,9 @@ mod test {
     }
 
     #[test]
-    fn a_thread_is_gone_when_it_has_ended() {
-        let (id, alive) = std::thread::spawn(|| (thread::tid(), owner(thread::tid())))
-            .join()
-            .unwrap();
-        if alive == Owner::Lives {
-            while owner(id) != Owner::Gone {
-                std::thread::yield_now();
-            }
-        }
-    }
-
-    #[test]
     fn the_list_begins_in_what_libc_knows_of_the_thread() {
         let (start, end) = list_head();
         let known = thread::pointer()..thread::pointer() + 1024;
         assert!(known.contains(&start) && end <= known.end);
-    }
-
-    #[test]
-    fn only_the_death_of_the_owner_is_told() {
-        let word = AtomicU32::new(7 | raw::FUTEX_WAITERS);
-        let addr = word.as_ptr() as usize;
-        // SAFETY: a word of our own.
-        unsafe {
-            assert!(!tell_death(addr, 8, true));
-            assert!(tell_death(addr, 7, true));
-            assert!(!tell_death(addr, 7, true));
-            // Nothing is mapped there.
-            assert!(!tell_death(crate::PAGE_SIZE, 7, true));
-        }
-        assert_eq!(word.into_inner(), raw::FUTEX_WAITERS | raw::FUTEX_OWNER_DIED);
     }
 }

@@ -34,6 +34,6 @@ mod child;
 mod handover;
 mod parent;
 
-pub(crate) use child::{Orphaned, child, unlock_inherited};
+pub(crate) use child::{child, unlock_inherited};
 pub(crate) use handover::Handover;
 pub(crate) use parent::{ForkServer, add_wiped, freeze_until_forked, parent, populate, prepare, release_pins};

@@ -12,8 +12,8 @@ use uzswap_mm::page::{PAGE_SIZE, Vpn};
 use uzswap_sys::time;
 
 use super::Kswapd;
+use crate::mutexes::{self, Taking};
 use crate::pager::pause;
-use crate::robust::{self, Taking};
 use crate::vma;
 
 /// How long a page of what is resident keeps the gate open: a copy takes some 50 times as long.
@@ -32,8 +32,8 @@ pub(super) struct Gate {
     opened: Option<u64>,
     /// As far as pages are protected.
     next: Option<Vpn>,
-    /// While pages are protected the kernel cannot tell of the death of who has a robust mutex in
-    /// one: whoever is about to have one waits.
+    /// While pages are protected the kernel cannot write to the mutexes in them ([`mutexes`]):
+    /// whoever makes one waits.
     shut: Option<Taking>,
 }
 
@@ -53,10 +53,10 @@ impl Kswapd {
     }
 
     /// Shut it, if it is time and copies might not fit; open it when nothing is shared any more, or
-    /// the program has robust mutexes.
+    /// the program has mutexes that the kernel writes to.
     pub(super) fn mind_gate(&mut self) {
         let (pager, memcg) = (self.pager, &self.pager.memcg);
-        let must_be_open = robust::is_on();
+        let must_be_open = mutexes::is_any();
         if !memcg.shares() || must_be_open {
             memcg.set_gated(false);
             if must_be_open && self.gate.shut.is_some() {
@@ -78,7 +78,7 @@ impl Kswapd {
         }
         if self.gate.shut.is_none() {
             let taking = Taking::begin();
-            if taking.looks() {
+            if mutexes::is_any() {
                 return;
             }
             self.gate.shut = Some(taking);

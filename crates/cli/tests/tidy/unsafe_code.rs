@@ -12,8 +12,10 @@ const EDGE: &[(&str, &str)] = &[
     ("init.rs", "reads what the kernel and glibc passed"),
     ("io_poll.rs", "opens a lock that a thread of the parent held"),
     ("pager.rs", "the same"),
-    ("robust.rs", "reads and writes the program's attributes of mutexes"),
-    ("robust/deaths.rs", "writes into the program's mutexes"),
+    (
+        "mutexes.rs",
+        "reads the attributes of the program's mutexes, and makes them",
+    ),
     ("servers.rs", "opens locks that threads of the parent held"),
     ("stacks.rs", "the same"),
     ("vma.rs", "takes the bounds of the agent's own image"),
