@@ -69,7 +69,7 @@ pub(crate) struct RunOptions {
     /// Pool allocator: zsmalloc, zbud or z3fold
     #[arg(long, value_name = "NAME", default_value_t = defaults::POOL.zpool, value_parser = zpool)]
     pub(crate) zpool: ZpoolType,
-    /// Largest share of memory-max that the compressed pool may take [default: 50; 100 without a
+    /// Largest share of memory-max that the compressed pool may take [default: 90; 100 without a
     /// swap file]
     #[arg(long, value_name = "N", value_parser = percent)]
     pub(crate) max_pool_percent: Option<u64>,

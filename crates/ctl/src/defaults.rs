@@ -45,9 +45,10 @@ pub const SWAP_CLUSTER_MAX: u32 = 32;
 /// buffers of one process.
 pub const MEMORY_MAX_LEAST: u64 = 4 << 20;
 
-/// The part of `memory.max` that the pool may have: without a device there is nowhere else to go.
+/// The part of `memory.max` that the pool may have: a cap, below which the balance decides (E-168).
+/// Without a device there is nowhere else to go.
 pub const fn max_pool_percent(has_swap: bool) -> u64 {
-    if has_swap { 50 } else { 100 }
+    if has_swap { 90 } else { 100 }
 }
 
 /// log2 of the pages of the largest folio that can be asked for.
