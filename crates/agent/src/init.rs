@@ -11,6 +11,7 @@ use uzswap_sys::thread::page_align;
 use uzswap_sys::{Errno, PAGE_SIZE, file, text};
 
 use crate::memcg::deferral;
+use crate::mutexes::Init;
 use crate::{fork, hook, identity, mutexes, pager, record, unmanaged};
 
 unsafe extern "C" {
@@ -138,19 +139,21 @@ fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> 
 /// # Safety
 /// No other thread runs.
 unsafe fn replace_mutex_init(program: Option<Headers>) -> Result<(), Errno> {
-    let in_image = |image: Image| image.function(c"pthread_mutex_init");
-    let in_libc = program.and_then(Image::libc).and_then(in_image);
+    mutexes::prepare()?;
     // Before glibc 2.34 it is in a library beside libc, if the program is linked with that.
-    let find = |program| Image::all(program).find_map(in_image);
-    let Some(function) = in_libc.or_else(|| program.and_then(find)) else {
+    let beside = |program| Image::all(program).find(|image| image.is_named(c"libpthread.so.0"));
+    let of = |image: Image| image.function(c"pthread_mutex_init");
+    let in_libc = || program.and_then(Image::libc).and_then(of);
+    let Some(function) = program.and_then(beside).and_then(of).or_else(in_libc) else {
         return Ok(());
     };
     // SAFETY: libc's function of this name.
-    if !unsafe { mutexes::is_as(function.entry) } {
-        return Err(Errno::NOSYS);
+    match unsafe { mutexes::which(function.entry) } {
+        Init::Forwards => Ok(()),
+        Init::Other => Err(Errno::NOSYS),
+        // SAFETY: the caller's promise, and the replacement does the same and more.
+        Init::Same => unsafe { text::replace_any(&function, mutexes::init as *const c_void) },
     }
-    // SAFETY: the caller's promise, and the replacement does the same and more.
-    unsafe { text::replace_any(&function, mutexes::init as *const c_void) }
 }
 
 const AT_PHDR: usize = 3;

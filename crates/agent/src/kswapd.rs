@@ -265,6 +265,7 @@ impl Kswapd {
         }
         pager.requests.answer(ticket);
         if pager.is_letting_go() {
+            self.gate.leave_open();
             return pager.scans.answer(pager.scans.newest());
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());

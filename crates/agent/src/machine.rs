@@ -25,11 +25,12 @@ use uzswap_sys::cell::Leaked;
 use uzswap_sys::crew::{Crew, HELPERS_MAX};
 use uzswap_sys::file::{AlignedBuf, WakeEvent};
 use uzswap_sys::futex::RawLock;
-use uzswap_sys::mapping::{Discard, Mapping, discard_words, words};
+use uzswap_sys::mapping::{Discard, Mapping};
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::shared::Leases;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Filled, Uffd, wait_readable};
+use uzswap_sys::words::{discard_words, words};
 use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
 
 use crate::arena::PoolArena;

@@ -21,11 +21,13 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
-use uzswap_sys::mutex;
+use uzswap_sys::cell::Leaked;
 use uzswap_sys::procfs::ProcMem;
+use uzswap_sys::words::words_wiped_on_fork;
+use uzswap_sys::{Errno, mutex};
 
 use crate::mailbox::mail;
 use crate::pager;
@@ -38,10 +40,16 @@ pub(crate) fn is_any() -> bool {
     IS_ANY.load(Ordering::SeqCst)
 }
 
+/// A place was lacking for a note: each page is looked at before it leaves.
+static IS_FULL: AtomicBool = AtomicBool::new(false);
+
+/// Where a note is, and what it says.
+type Note = (&'static AtomicU64, u64);
+
 /// The number of a page, how often it was noted, and the two flags. 0: none yet. The number of a
 /// page stays; whoever looks for it stops at the first that is none.
 static NOTES: [AtomicU64; NOTES_MAX] = [const { AtomicU64::new(0) }; NOTES_MAX];
-/// Pages of 256 MiB.
+/// Pages of 256 MiB. A page whose memory was unmapped keeps its place.
 const NOTES_MAX: usize = 1 << 16;
 /// Notes looked at for a page.
 const REACH: usize = 1 << 10;
@@ -67,7 +75,7 @@ fn is_of(note: u64, page: Vpn) -> bool {
 }
 
 /// The note of the page, and what it says. `None`: there is none.
-fn find(page: Vpn) -> Option<(&'static AtomicU64, u64)> {
+fn find(page: Vpn) -> Option<Note> {
     places(page)
         .map(|place| (place, place.load(Ordering::SeqCst)))
         .take_while(|(_, note)| *note != 0)
@@ -75,7 +83,7 @@ fn find(page: Vpn) -> Option<(&'static AtomicU64, u64)> {
 }
 
 /// What was noted, and whether all who take pages out know it. `None`: no place is left.
-fn note(page: Vpn) -> Option<(&'static AtomicU64, u64)> {
+fn note(page: Vpn) -> Option<Note> {
     for place in places(page) {
         let mut known = place.load(Ordering::SeqCst);
         while known == 0 || is_of(known, page) {
@@ -101,15 +109,19 @@ pub(crate) fn first_needed(memory: Option<&ProcMem>, vpn: Vpn, pages: u32) -> Op
 }
 
 fn is_needed(memory: Option<&ProcMem>, page: Vpn) -> bool {
-    let Some((place, note)) = find(page).filter(|(_, note)| note & LIVE != 0) else {
+    let noted = find(page).filter(|(_, note)| note & LIVE != 0);
+    if noted.is_none() && !IS_FULL.load(Ordering::SeqCst) {
         return false;
-    };
-    let Some(memory) = memory else { return true };
+    }
+    if memory.is_none_or(|memory| has_mutex(memory, page)) {
+        return true;
+    }
     // Refused if it was noted again since: before that the mutex was written.
-    has_mutex(memory, page)
-        || place
+    noted.is_some_and(|(place, note)| {
+        place
             .compare_exchange(note, note & !(LIVE | SETTLED), Ordering::SeqCst, Ordering::SeqCst)
             .is_err()
+    })
 }
 
 /// Bytes read at a time, over the stack.
@@ -131,23 +143,41 @@ fn has_mutex(memory: &ProcMem, page: Vpn) -> bool {
             .any(|at| may_begin(&mut bytes, at, at + PIECE))
 }
 
-/// Threads that take pages out, each at one of these: odd while it does.
-static TAKING: [AtomicU32; TAKING_MAX] = [const { AtomicU32::new(0) }; TAKING_MAX];
+/// Threads that take pages out, each at one of these: odd while it does. A child begins with zeros,
+/// as it has none of these threads.
+static TAKING: Leaked<&[AtomicU64]> = Leaked::new();
 /// More than threads of ours ever do at once.
-const TAKING_MAX: usize = 64;
+const TAKING_MAX: usize = PAGE_SIZE / size_of::<u64>();
+
+/// Before there is a pager.
+///
+/// # Errors
+/// What `mmap` and `madvise` answer.
+pub(crate) fn prepare() -> Result<(), Errno> {
+    TAKING.set(words_wiped_on_fork(TAKING_MAX * size_of::<u64>())?);
+    Ok(())
+}
+
+fn taking() -> &'static [AtomicU64] {
+    TAKING.get().copied().unwrap_or(&[])
+}
 
 /// Held from before it is asked which pages have to stay until the others are gone, or protected.
-pub(crate) struct Taking(&'static AtomicU32);
+pub(crate) struct Taking(Option<&'static AtomicU64>);
 
 impl Taking {
     pub(crate) fn begin() -> Self {
         loop {
-            for place in &TAKING {
+            let places = taking();
+            for place in places {
                 let turn = place.load(Ordering::Relaxed);
                 let begun = || place.compare_exchange(turn, turn + 1, Ordering::SeqCst, Ordering::Relaxed);
                 if turn.is_multiple_of(2) && begun().is_ok() {
-                    return Self(place);
+                    return Self(Some(place));
                 }
+            }
+            if places.is_empty() {
+                return Self(None);
             }
             core::hint::spin_loop();
         }
@@ -156,18 +186,20 @@ impl Taking {
 
 impl Drop for Taking {
     fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        if let Some(place) = self.0 {
+            place.fetch_add(1, Ordering::SeqCst);
+        }
     }
 }
 
-/// Looks at whoever takes pages out before the program goes on, after a second: a child that was
-/// forked by a raw call in the middle of that has nobody who ends it.
-const PAUSES: u32 = 20_000;
+/// Looks at whoever takes pages out before the program goes on, after half a minute: its process
+/// was killed, and this one lives on in its memory.
+const PAUSES: u32 = 300_000;
 const PAUSE_NS: u64 = 50_000;
 
 /// Wait for all that have begun to take pages out.
 fn drain() {
-    for place in &TAKING {
+    for place in taking() {
         let begun = place.load(Ordering::SeqCst);
         let is_taking = || begun % 2 == 1 && place.load(Ordering::SeqCst) == begun;
         (0..PAUSES)
@@ -176,21 +208,28 @@ fn drain() {
     }
 }
 
-/// Times that a mutex is written. Twice does, unless its pages are taken out in between.
+/// Times that a mutex is written. Two do, unless its pages are taken out in between.
 const WRITES: u32 = 100;
+/// As many where there is no place for a note: the first brings back one page, and the second what
+/// was taken out since it was not seen that a mutex lies on the border.
+const WRITES_UNNOTED: u32 = 3;
 
 /// Write the mutex at `at`, and have its pages stay. Nobody else knows it yet.
 fn write_and_keep(at: *mut mutex::New, new: mutex::New) {
     let addr = at.expose_provenance();
     let pages = [addr, addr + mutex::BYTES - 1].map(Vpn::of_addr);
-    for _ in 0..WRITES {
+    for writes in 0..WRITES {
         write(at, new);
         let notes = pages.map(note);
-        begin();
-        if !notes.iter().all(Option::is_some) {
-            warn();
+        if notes.iter().any(Option::is_none) {
+            IS_FULL.store(true, Ordering::SeqCst);
         }
-        if notes.iter().flatten().all(|(_, note)| note & SETTLED != 0) {
+        begin();
+        let is_settled = |note: &Option<Note>| match note {
+            Some((_, note)) => note & SETTLED != 0,
+            None => writes >= WRITES_UNNOTED,
+        };
+        if notes.iter().all(is_settled) {
             return;
         }
         drain();
@@ -211,17 +250,6 @@ fn begin() {
     {
         // The gate has to be opened.
         pager.mail.post(mail::RECLAIM);
-    }
-}
-
-static HAS_WARNED: AtomicBool = AtomicBool::new(false);
-
-fn warn() {
-    if !HAS_WARNED.swap(true, Ordering::Relaxed) {
-        pager::say(
-            "uzswap: mutexes that are robust or inherit priority lie in too many pages: \
-             calls that wait for the rest may fail; run the program without uzswap\n",
-        );
     }
 }
 
@@ -250,31 +278,42 @@ fn write(at: *mut mutex::New, new: mutex::New) {
     unsafe { ptr::write_volatile(at.cast(), Unaligned(new)) }
 }
 
-/// Whether libc's function makes mutexes as [`init`] does.
-///
-/// # Safety
-/// `libcs` is libc's `pthread_mutex_init`.
-pub(crate) unsafe fn is_as(libcs: *const c_void) -> bool {
-    type Init = unsafe extern "C" fn(*mut mutex::New, *const c_uint) -> c_int;
-    // SAFETY: the caller's promise.
-    let libcs = unsafe { core::mem::transmute::<*const c_void, Init>(libcs) };
-    mutex::attributes_of_each_sort().all(|attributes| {
-        let mut made = [!0; 5];
-        // SAFETY: as many bytes as a mutex has, and one word of attributes.
-        let answer = unsafe { libcs(&mut made, &attributes) };
-        match (answer, mutex::new(attributes)) {
-            (0, Ok(ours)) => made == ours,
-            (answer, Err(errno)) => answer == errno.raw_os_error(),
-            (_, Ok(_)) => false,
-        }
-    })
+/// What a function of the name `pthread_mutex_init` is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Init {
+    /// It makes mutexes as [`init`] does.
+    Same,
+    /// It makes none: it goes on to a library that is not there (glibc before 2.34).
+    Forwards,
+    Other,
 }
 
-/// In a forked child: nobody takes pages out.
-pub(crate) fn reset_in_child() {
-    for place in &TAKING {
-        place.store(0, Ordering::SeqCst);
+/// Which it is.
+///
+/// # Safety
+/// `function` is libc's, and has that type.
+pub(crate) unsafe fn which(function: *const c_void) -> Init {
+    type Function = unsafe extern "C" fn(*mut mutex::New, *const c_uint) -> c_int;
+    const UNTOUCHED: mutex::New = [!0; 5];
+    // SAFETY: the caller's promise.
+    let function = unsafe { core::mem::transmute::<*const c_void, Function>(function) };
+    let mut which = None;
+    for attributes in mutex::attributes_of_each_sort() {
+        let mut made = UNTOUCHED;
+        // SAFETY: as many bytes as a mutex has, and one word of attributes.
+        let answer = unsafe { function(&mut made, &attributes) };
+        let this = match mutex::new(attributes) {
+            _ if answer == 0 && made == UNTOUCHED => Init::Forwards,
+            Ok(ours) if answer == 0 && made == ours => Init::Same,
+            Err(errno) if answer == errno.raw_os_error() => Init::Same,
+            _ => Init::Other,
+        };
+        if which.is_some_and(|which| which != this) {
+            return Init::Other;
+        }
+        which = Some(this);
     }
+    which.unwrap_or(Init::Other)
 }
 
 #[cfg(test)]
@@ -308,11 +347,12 @@ mod test {
 
     #[test]
     fn who_began_before_is_waited_for() {
-        let taking = Taking::begin();
-        let ends = std::thread::spawn(move || drop(taking));
+        prepare().unwrap();
+        let begun = Taking::begin();
+        let ends = std::thread::spawn(move || drop(begun));
         drain();
         ends.join().unwrap();
-        let odd = || TAKING.iter().any(|place| place.load(Ordering::SeqCst) % 2 == 1);
+        let odd = || taking().iter().any(|place| place.load(Ordering::SeqCst) % 2 == 1);
         assert!(!odd());
     }
 }

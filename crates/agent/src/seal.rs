@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use uzswap_mm::page::{PAGE_SIZE, fingerprint};
 use uzswap_sys::Errno;
-use uzswap_sys::mapping::words;
+use uzswap_sys::words::words;
 
 use crate::cipher::Cipher;
 

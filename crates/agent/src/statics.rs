@@ -29,8 +29,8 @@
 //! | `init::MAIN_LIST` | kept | the same |
 //! | `mutexes::IS_ANY` | kept | the mutexes are inherited |
 //! | `mutexes::NOTES` | kept | the same |
-//! | `mutexes::TAKING` | reset | nobody takes pages out |
-//! | `mutexes::HAS_WARNED` | kept | it was said |
+//! | `mutexes::IS_FULL` | kept | with the notes |
+//! | `mutexes::TAKING` | kept | where it leads to, the kernel has cleared |
 //! | `init::CONSTRUCTOR` | kept | read by the loader alone |
 //! | `io_poll::IO_POLL` | reset | the context was the parent's, and nobody reads with it |
 //! | `machine::CREW` | reset | its helpers, and who they worked for, are not here |
@@ -96,7 +96,7 @@ use crate::memcg::deferral;
 use crate::pager::{self, Pager};
 use crate::servers::HELPERS;
 use crate::vigil::VIGIL;
-use crate::{hook, mapped, mutexes, stacks};
+use crate::{hook, mapped, stacks};
 
 /// In a forked child, first of all, in its only thread: before its pager starts. Returns the
 /// parent's pager, reset, if the child is to have one.
@@ -130,7 +130,6 @@ fn reset_in_any_child() {
     mapped::reset_in_child();
     hook::reset_in_child();
     deferral::reset_in_child();
-    mutexes::reset_in_child();
 }
 
 /// The second moment. No order matters among these, as the child has one thread, which is here.

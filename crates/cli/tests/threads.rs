@@ -186,6 +186,30 @@ fn mutexes_that_inherit_priority_are_there_for_the_kernel() {
     let _ = std::fs::remove_file(program);
 }
 
+/// Locked or not, wherever they lie, and no longer than they are mutexes.
+#[test]
+fn pages_stay_in_which_the_kernel_writes_to_mutexes() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("mutexes");
+    const ALL: &str = "64 of 64 pages are there\n";
+    for (how, answer) in [
+        ("live", ALL),
+        ("packed", ALL),
+        ("churned", ALL),
+        ("freed", "they leave\n"),
+    ] {
+        for isolate in ["auto", "copy"].into_iter().take(if how == "churned" { 1 } else { 2 }) {
+            let options = ["--memory-max", "16M", "--quiet", "--isolate", isolate];
+            let output = managed(&program, &[how], &options);
+            let (printed, errors) = (text(&output.stdout), text(&output.stderr));
+            assert_eq!(printed, answer, "{how}, {isolate}: {errors}");
+        }
+    }
+    let _ = std::fs::remove_file(program);
+}
+
 /// They name threads, too, but are in nobody's list.
 #[test]
 fn copies_of_robust_mutexes_are_left_alone() {

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`uffd`] | userfaultfd: register, copy, move, wake, events |
 //! | [`mapping`] | anonymous mappings that we own: the staging range, the pool, test memory |
+//! | [`mod@words`] | atomic words that live as long as the process |
 //! | [`mod@file`] | the swap file and other descriptors, positioned I/O |
 //! | [`procfs`] | what `/proc/self` tells: mappings, residency, sizes |
 //! | [`futex`] | locks and mailboxes, private to a process or shared by a group |
@@ -60,6 +61,7 @@ pub mod text;
 pub mod thread;
 pub mod time;
 pub mod uffd;
+pub mod words;
 
 pub use rustix::fd::{AsFd, OwnedFd};
 pub use rustix::io::Errno;

@@ -198,7 +198,8 @@ impl Image {
         self.is_named(SONAME)
     }
 
-    fn is_named(&self, name: &CStr) -> bool {
+    /// Whether that is its name for the dynamic linker (DT_SONAME).
+    pub fn is_named(&self, name: &CStr) -> bool {
         // SAFETY: a dynamic section, and a name in its table.
         unsafe { entry(self.dynamic, DT_SONAME).is_some_and(|at| CStr::from_ptr(self.names.add(at)) == name) }
     }

@@ -2,7 +2,6 @@
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
 
 use rustix::io::{Errno, Result};
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
@@ -273,30 +272,6 @@ impl Mapping {
     }
 }
 
-/// `len` bytes of zeroed words that live as long as the process.
-///
-/// # Errors
-/// What `mmap` answers.
-pub fn words(len: usize) -> Result<&'static [AtomicU64]> {
-    let mapping = Mapping::reserve_beside_data(len)?.without_huge_pages().leak();
-    // SAFETY: aligned to a page, readable and writable, zeroed, never unmapped (leaked), and from
-    // now on only used as these atomics.
-    Ok(unsafe { core::slice::from_raw_parts(mapping.base.as_ptr().cast(), len / size_of::<AtomicU64>()) })
-}
-
-/// Give the pages of words from [`words`] back to the system: they are zeros from now on.
-pub fn discard_words(words: &'static [AtomicU64]) {
-    let (addr, len) = (words.as_ptr() as usize, size_of_val(words));
-    assert!(
-        addr.is_multiple_of(crate::PAGE_SIZE) && len.is_multiple_of(crate::PAGE_SIZE),
-        "whole pages"
-    );
-    // SAFETY: the pages of a leaked anonymous mapping, used as atomics only: that they become zeros
-    // is to every reader as if another thread had stored zeros. An error leaves them as they are,
-    // which are zeros for whoever calls this.
-    let _ = unsafe { mm::madvise(words.as_ptr().cast_mut().cast(), len, Advice::LinuxDontNeed) };
-}
-
 impl Drop for Mapping {
     fn drop(&mut self) {
         own::remove(self.addr());
@@ -485,16 +460,5 @@ mod test {
         let (addr, mut seen) = (mapping.addr(), 0);
         own::for_each(|start, end| seen += usize::from((start, end) == (addr, addr + PAGE)));
         assert_eq!(seen, 1);
-    }
-
-    #[test]
-    fn words_are_zeros_that_threads_may_write() {
-        let words = words(PAGE).unwrap();
-        assert_eq!(words.len(), PAGE / 8);
-        words[511].fetch_add(5, Ordering::Relaxed);
-        assert_eq!(
-            (words[0].load(Ordering::Relaxed), words[511].load(Ordering::Relaxed)),
-            (0, 5)
-        );
     }
 }

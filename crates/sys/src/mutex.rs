@@ -17,10 +17,13 @@ use rustix::io::{Errno, Result};
 
 /// Bytes that one has, from its futex word on.
 pub const BYTES: usize = 40;
-/// How they lie in memory.
-pub const ALIGN: usize = 8;
+/// How their futex words lie in memory: the kernel asks for no more.
+pub const ALIGN: usize = 4;
 
+const OWNER: usize = 8;
 const KIND: usize = 16;
+const BEFORE: usize = 24;
+const NEXT: usize = 32;
 
 /// `pthread_mutexattr_t`: the type and what was said of lock elision, four bits that nobody has
 /// named, and the rest.
@@ -47,6 +50,14 @@ const WORD_CEILING_SHIFT: u32 = 19;
 const CEILING_MIN: u32 = 1;
 /// No thread has a higher id (PID_MAX_LIMIT).
 const ID_MAX: u32 = 1 << 22;
+/// The second owner field of one whose owner has died and that nobody has repaired, and of one that
+/// nobody will.
+const INCONSISTENT: u32 = i32::MAX as u32;
+const NOT_RECOVERABLE: u32 = INCONSISTENT - 1;
+/// What links have beside the address: the entry that they lead to inherits priority.
+const LINK_INHERITS: u64 = 1;
+/// Where no program has memory, with five levels of page tables either.
+const TOP: u64 = 1 << 56;
 
 /// The words of a new mutex, in the order in which they lie.
 pub type New = [u64; BYTES / 8];
@@ -98,24 +109,61 @@ pub fn attributes_of_each_sort() -> impl Iterator<Item = u32> {
 }
 
 /// Whether one to which the kernel writes may begin at one of the offsets `begins` of `bytes`,
-/// which begin at an aligned address. It is enough if its kind lies in them.
+/// which begin at an address that is aligned as futexes are. It is enough if its kind lies in them.
+/// What the program changes meanwhile makes it no other: each word is judged alone.
 pub fn may_begin(bytes: &[u8], begins: Range<usize>) -> bool {
-    let word = |at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_ne_bytes);
     let end = begins.end.min((bytes.len() + 1).saturating_sub(KIND + 8));
     (begins.start..end)
         .step_by(ALIGN)
         // Nearly all differ in the first.
-        .any(|at| has_kind_of_kernel(word(at + KIND)) && has_owner(word(at) as u32))
+        .any(|at| is_kind_of_kernel(word(bytes, at + KIND)) && may_be(&bytes[at..]))
 }
 
-fn has_kind_of_kernel(kind: u64) -> bool {
+fn word<T: Word>(bytes: &[u8], at: usize) -> T {
+    T::of(&bytes[at..])
+}
+
+/// The kind itself is one.
+fn may_be(bytes: &[u8]) -> bool {
+    let is_robust = word::<u64>(bytes, KIND) & KIND_ROBUST != 0;
+    let owner: u32 = word(bytes, OWNER);
+    let has_links = |at| {
+        let link = bytes
+            .get(at..at + 8)
+            .map_or(0, |link| word::<u64>(link, 0) & !LINK_INHERITS);
+        match is_robust {
+            true => link.is_multiple_of(ALIGN as u64) && link < TOP,
+            false => link == 0,
+        }
+    };
+    word::<u32>(bytes, 0) & raw::FUTEX_TID_MASK <= ID_MAX
+        && (owner <= ID_MAX || owner == INCONSISTENT || owner == NOT_RECOVERABLE)
+        && has_links(BEFORE)
+        && has_links(NEXT)
+}
+
+/// A word of a mutex.
+trait Word {
+    /// What `bytes` begin with.
+    fn of(bytes: &[u8]) -> Self;
+}
+
+impl Word for u32 {
+    fn of(bytes: &[u8]) -> Self {
+        bytes.first_chunk().map_or(0, |bytes| Self::from_ne_bytes(*bytes))
+    }
+}
+
+impl Word for u64 {
+    fn of(bytes: &[u8]) -> Self {
+        bytes.first_chunk().map_or(0, |bytes| Self::from_ne_bytes(*bytes))
+    }
+}
+
+fn is_kind_of_kernel(kind: u64) -> bool {
     let chosen = kind & !KIND_VARIES;
-    chosen & !(KIND_ROBUST | KIND_INHERITS) == 0 && chosen != 0
-}
-
-/// A thread, or nobody.
-fn has_owner(word: u32) -> bool {
-    word & raw::FUTEX_TID_MASK <= ID_MAX
+    let is_robust = chosen & KIND_ROBUST != 0;
+    chosen & !(KIND_ROBUST | KIND_INHERITS) == 0 && chosen != 0 && (!is_robust || kind & KIND_SHARED != 0)
 }
 
 #[cfg(test)]
@@ -177,9 +225,50 @@ mod test {
         // No thread has such an id.
         memory[48..52].copy_from_slice(&(ID_MAX + 1).to_ne_bytes());
         assert!(!found(0..128, &memory));
-        // Was destroyed.
         memory[48..52].fill(0);
+        memory[48 + OWNER + 2] = 0x80;
+        assert!(!found(0..128, &memory));
+        memory[48 + OWNER + 2] = 0;
+        // One that is not robust is in no list.
+        memory[48 + NEXT] = 8;
+        assert!(!found(0..128, &memory) && found(0..128, &memory[..48 + NEXT]));
+        // Was destroyed.
+        memory[48 + NEXT] = 0;
         memory[48 + KIND..][..4].fill(0xff);
         assert!(!found(0..128, &memory));
+    }
+
+    #[test]
+    fn what_malloc_writes_is_none() {
+        // The size of a block, what lies before it, and what it begins with.
+        let heap = |size: u64, before: u64, first: u64| {
+            let words = [before, before, size, first, first];
+            let bytes: std::vec::Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            may_begin(&bytes, 0..BYTES)
+        };
+        for size in (0x11..0x800).step_by(16) {
+            assert!(!heap(size, 7, 7) && !heap(size, 0x5555_5555_0000, 0));
+        }
+        for size in [0x11, 0x31, 0x51] {
+            assert!(!heap(size, 0, 0));
+        }
+    }
+
+    #[test]
+    fn robust_ones_are_known_in_each_step_of_being_locked() {
+        let mutex = |word: u32, owner: u32, before: u64, next: u64| {
+            let words = [u64::from(word), u64::from(owner), 0x90, before, next];
+            let bytes: std::vec::Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            may_begin(&bytes, 0..BYTES)
+        };
+        for (word, owner, before, next) in [
+            (77, 0, 0, 0),
+            (77, 77, 0x1000, 0x2001),
+            (77 | raw::FUTEX_WAITERS, INCONSISTENT, 0x1000, 0),
+            (raw::FUTEX_OWNER_DIED, NOT_RECOVERABLE, 0x1004, 0x7fff_ffff_fffc),
+        ] {
+            assert!(mutex(word, owner, before, next));
+        }
+        assert!(!mutex(77, 77, 0x1002, 0) && !mutex(77, 77, 0, !7));
     }
 }

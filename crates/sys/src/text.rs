@@ -21,12 +21,15 @@ const PATCH: usize = JUMP.len() + 8;
 
 /// Whether `code` is what is taken for granted of the wrapper of system call `number`: long enough
 /// for the jump, makes that call and no other, and never branches back to where the jump will be.
+/// It may make it twice: some versions of glibc have `mmap` ask for low addresses first where the
+/// tunable `prefer_map_32bit_exec` says so.
 pub fn is_wrapper(code: &[u8], number: u8) -> bool {
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
-    // `mov eax, number`
-    let load = [0xb8, number, 0, 0, 0];
     let calls = code.windows(2).filter(|bytes| *bytes == SYSCALL).count();
-    code.len() >= PATCH && calls == 1 && code.windows(5).any(|bytes| bytes == load) && !branches_into_patch(code)
+    // `mov register, number`
+    let is_load = |bytes: &[u8]| matches!(bytes[0], 0xb8..=0xbf) && bytes[1..] == [number, 0, 0, 0];
+    let loads = code.windows(5).filter(|bytes| is_load(bytes)).count();
+    code.len() >= PATCH && matches!(calls, 1 | 2) && loads == calls && !branches_into_patch(code)
 }
 
 /// Whether anything in `code` may be a branch to its first bytes. (At any byte, since instructions
@@ -264,8 +267,13 @@ mod test {
         let mut far = MADVISE;
         far[20..26].copy_from_slice(&[0x0f, 0x84, (5i8 - 26) as u8, 0xff, 0xff, 0xff]);
         assert!(!is_wrapper(&far, 28), "branches back from far");
-        let mut twice = MADVISE;
-        twice[20..22].copy_from_slice(&[0x0f, 0x05]);
-        assert!(!is_wrapper(&twice, 28), "two calls");
+        let mut other = MADVISE;
+        other[20..22].copy_from_slice(&[0x0f, 0x05]);
+        assert!(!is_wrapper(&other, 28), "another call");
+        let mut twice = MADVISE.to_vec();
+        twice.extend(&MADVISE[..13]);
+        assert!(is_wrapper(&twice, 28), "the same twice");
+        twice.extend(&MADVISE[..13]);
+        assert!(!is_wrapper(&twice, 28), "three times");
     }
 }

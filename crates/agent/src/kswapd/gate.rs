@@ -44,6 +44,13 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// Nobody protects anything any more.
+    pub(super) fn leave_open(&mut self) {
+        self.shut = None;
+    }
+}
+
 impl Kswapd {
     /// Nanoseconds until the gate may have to be shut. `None`: it is shut, or nothing is shared.
     pub(super) fn gate_due_in(&self) -> Option<u64> {
@@ -92,11 +99,14 @@ impl Kswapd {
         let pager = self.pager;
         for _ in 0..TRIES {
             let from = self.gate.next.unwrap_or(Vpn::new(0));
-            match pager.mm.protect_mapped(from, || !self.is_waited_for()) {
+            match pager
+                .mm
+                .protect_mapped(from, || !self.is_waited_for() && !mutexes::is_any())
+            {
                 Ok(()) => return (self.gate.opened, self.gate.next) = (None, None),
                 Err(next) => self.gate.next = Some(next),
             }
-            if self.is_waited_for() {
+            if self.is_waited_for() || mutexes::is_any() {
                 return;
             }
             pause(TRY_NS);

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use uzswap_mm::page::Vpn;
 use uzswap_mm::swap_table::entry::{Slot, Word};
 use uzswap_mm::swap_table::{SwapTable, TableMemory};
-use uzswap_sys::mapping::{discard_words, words};
+use uzswap_sys::words::{discard_words, words};
 
 /// Where every page is.
 pub(crate) trait SwapCache: Default + Sync {
