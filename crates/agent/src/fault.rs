@@ -397,7 +397,7 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stal
     while pager.memcg.excess(pager, room) > 0 {
         pager.mm.machine().settle_errand();
         let scan = CORES.in_direct_reclaim(|| pager.shrink_directly(worker, DIRECT_BATCH));
-        if stall.is_over(pager) && !pager.mm.machine().copy_out.is_kept_out() {
+        if stall.is_over(pager) && !pager.mm.machine().copy_out.is_kept_out() && !pager.memcg.needs_all(pager, room) {
             pager.memcg.run_out(pager);
         }
         if scan.reclaimed > 0 {

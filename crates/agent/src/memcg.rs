@@ -88,6 +88,8 @@ pub(crate) struct Memcg {
     /// before that.
     faults: AtomicU64,
     boost: watermarks::Boost,
+    /// Somebody would be killed for what stays free while relatives share pages.
+    needs_all: AtomicBool,
 }
 
 impl Memcg {
@@ -105,6 +107,7 @@ impl Memcg {
             copied_at: AtomicU64::new(0),
             faults: AtomicU64::new(0),
             boost: watermarks::Boost::new(),
+            needs_all: AtomicBool::new(false),
         }
     }
 
@@ -129,6 +132,7 @@ impl Memcg {
     /// A child was forked, or we are one.
     pub(crate) fn begin_sharing(&self) {
         self.settle_shares(false);
+        self.needs_all.store(false, Ordering::Relaxed);
         self.shares.store(1, Ordering::Relaxed);
         self.group.begin_sharing(self.slot());
     }
@@ -353,7 +357,7 @@ impl Memcg {
 
     /// Bytes by which `want` more would exceed the limit.
     pub(crate) fn excess(&self, pager: &Pager, want: u64) -> u64 {
-        (self.current(pager) + want).saturating_sub(self.group.memory_max())
+        (self.current(pager) + want).saturating_sub(self.max())
     }
 
     /// A fault waits until `room` bytes are free; 0: none waits. All processes of the group hear of

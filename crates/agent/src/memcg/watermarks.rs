@@ -1,13 +1,19 @@
 //! Where background reclaim starts and where it stops.
 //!
 //! ```text
-//! memory.max   a fault waits
+//! memory.max
+//!   | unseen   what relatives that share pages take before it is charged
+//! max          a fault waits
 //!   | room     what one fault and those who store may take (`Pager::room`)
 //!   | spare    what the program takes while kswapd wakes up
 //! high         kswapd starts
 //!   | spare, but for what is too much to reclaim at a time
 //! low          kswapd stops
 //! ```
+//! Each of several relatives has batches in flight, and copies that the kernel has made since the
+//! last sample. So a part of the limit stays free while pages are shared, unless somebody would be
+//! killed for it.
+//!
 //! Memory that is free serves nobody, so there is as little of it as the program's faults need:
 //! each that has to wait doubles what is spare, and with time it shrinks again
 //! (`watermark_boost_factor` of the kernel).
@@ -18,6 +24,10 @@ use uzswap_ctl::Limit;
 
 use super::Memcg;
 use crate::pager::Pager;
+
+/// The part of the limit that stays free for what is unseen.
+const UNSEEN_SHARE: u64 = 12;
+const UNSEEN_MAX: u64 = 16 << 20;
 
 /// Of the memory to work with, the part that is spare where no fault waits.
 const SPARE_SHARE: u64 = 256;
@@ -59,9 +69,25 @@ fn step(bytes: u64) -> u64 {
 }
 
 impl Memcg {
+    /// What may be charged.
+    pub(super) fn max(&self) -> u64 {
+        let max = self.group.memory_max();
+        match self.shares() && !self.needs_all.load(Ordering::Relaxed) {
+            true => max - (max / UNSEEN_SHARE).min(UNSEEN_MAX),
+            false => max,
+        }
+    }
+
+    /// Nothing is left that could leave. Whether that lets `want` bytes in: what stays free
+    /// otherwise is used up to the next fork.
+    pub(crate) fn needs_all(&self, pager: &Pager, want: u64) -> bool {
+        self.needs_all.store(true, Ordering::Relaxed);
+        self.excess(pager, want) == 0
+    }
+
     /// `memory.high`: where background reclaim starts.
     pub(crate) fn high(&self, pager: &Pager) -> u64 {
-        let max = self.group.memory_max();
+        let max = self.max();
         let step = (pager.room() + self.spare()).min(self.step_max(pager));
         self.group.get(Limit::MemoryHigh).min(max.saturating_sub(step))
     }
