@@ -422,7 +422,7 @@ fn nobody_else_is_a_member() {
     let (path, go) = (program.path.display().to_string(), program.go.display().to_string());
     let cmd = ["unshare", "-pf", &path, "60", &go];
     let mut run = Watched::start("first", &program, &["--memory-max", "40M"], &cmd);
-    run.wait_until("it is managed", |run| run.counter("anon_resident") > 8 * MIB);
+    run.wait_until("it is managed", |run| run.counter("memory.current") > 30 * MIB);
     run.wait_until("others are not seen", |run| {
         let stranger = Command::new("sleep")
             .arg("0.05")
