@@ -12,7 +12,7 @@ use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 const RAW: i32 = -15;
 const DEFAULT_STRATEGY: i32 = 0;
 
-use crate::CompressError;
+use crate::Error;
 
 pub(crate) struct State {
     compress: Box<CompressorOxide>,
@@ -28,14 +28,14 @@ impl State {
         }
     }
 
-    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, CompressError> {
+    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, Error> {
         self.compress.reset();
         let (status, _, len) = compress(&mut self.compress, page, out, TDEFLFlush::Finish);
         match status {
             TDEFLStatus::Done => Ok(len),
             // `out` is full and there is more to come.
-            TDEFLStatus::Okay => Err(CompressError::Poor),
-            _ => Err(CompressError::Failed),
+            TDEFLStatus::Okay => Err(Error::Poor),
+            _ => Err(Error::Failed),
         }
     }
 

@@ -2,10 +2,47 @@
 //! error out, and back.
 //!
 //! A [`Compressor`] is what users name: an [`Algorithm`] with its level, and whether batches are
-//! spread over the cores. A [`Context`] is the working memory of one worker for one algorithm. A
-//! request is a scatter list of pages, whose results stand next to each other, each in its unit of
-//! the output: the same for algorithms that take the pages one by one and for those that take many
-//! at once. One page that does not compress is no error of the others.
+//! spread over the cores. A [`Context`] is the working memory of one worker for one algorithm, with
+//! its way to a [`Device`] if there is one.
+//!
+//! # A request
+//! A [`Request`] is a scatter list of pages, with a destination of so many bytes for each.
+//! [`Context::submit`] returns at once, [`Batch::poll`] collects, for each page a length or an
+//! error. It is the same for algorithms that take the pages one by one and for devices that take
+//! many at once. One page that does not compress is no error of the others.
+//!
+//! ```text
+//!            device: flying --Done, as it should be--> settled
+//!  submit --<          |  |---Poor-------------------> settled, without a block
+//!            \         |  '---Software, Done but wrong--.
+//!             \        '------deadline: cancelled-------|
+//!              '--no device---------------------------> software --> settled
+//! ```
+//! So every device has a software fallback, and every page is settled by the deadline and the time
+//! that software takes. A device may lie about a page that it decompresses: who polls says whether
+//! it is right.
+//!
+//! ```
+//! use uzswap_acomp::{Algorithm, Context, Op, Request};
+//!
+//! let mut context = Context::new(Algorithm::Deflate { level: 1 });
+//! let (page, mut blocks, mut lens) = ([7; 4096], [0; 2 * 512], [0; 2]);
+//! let request = Request {
+//!     op: Op::Compress,
+//!     src: &[&page, &page],
+//!     dst: &mut blocks,
+//!     unit: 512,
+//!     deadline_ns: 0,
+//!     clock: &|| 0,
+//! };
+//! context.submit(request).wait(|i, _, len| {
+//!     lens[i] = len.unwrap();
+//!     true
+//! });
+//! let mut back = [0; 4096];
+//! assert!(context.decompress(&blocks[512..][..lens[1]], &mut back));
+//! assert_eq!(back, page);
+//! ```
 //!
 //! Contexts are made once and reused, since clearing or allocating one costs as much as a page. All
 //! of them take their memory from the Rust global allocator, which in the agent is the agent's own
@@ -17,113 +54,30 @@
 extern crate alloc;
 
 mod algorithm;
+mod batch;
 mod compressor;
+mod context;
 mod deflate;
+mod device;
 mod dictionary;
+mod request;
+mod software;
 mod words;
 #[cfg_attr(miri, path = "zstd_miri.rs")]
 mod zstd;
 
 pub use algorithm::{Algorithm, Codec, UnknownAlgorithm};
+pub use batch::{Batch, Counts};
 pub use compressor::Compressor;
+pub use context::Context;
+pub use device::{Device, NoDevice, Outcome};
 pub use dictionary::{Dictionary, Training, Verdict};
+pub use request::{Error, Op, Request, SCATTER_MAX};
 
-use alloc::boxed::Box;
-
-/// Why a page has no compressed form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CompressError {
-    /// It does not become shorter than the room given.
-    Poor,
-    /// The compressor failed.
-    Failed,
-}
-
-/// One worker's working memory for one algorithm.
-pub struct Context {
-    algorithm: Algorithm,
-    state: State,
-}
-
-enum State {
-    Lz4(Box<uzswap_sys::lz4::State>),
-    Zstd(zstd::State),
-    /// `None`: its dictionary does not exist, as a damaged word may say.
-    ZstdDict(Option<dictionary::DictionaryState>),
-    Deflate(deflate::State),
-    Words(words::State),
-}
-
-impl Context {
-    /// Working memory for `algorithm`.
-    pub fn new(algorithm: Algorithm) -> Self {
-        let state = match algorithm {
-            Algorithm::Lz4 { .. } => State::Lz4(uzswap_sys::lz4::State::new()),
-            Algorithm::Zstd { level }
-            | Algorithm::ZstdDict {
-                level,
-                dictionary: None,
-            } => State::Zstd(zstd::State::new(level)),
-            Algorithm::ZstdDict {
-                level,
-                dictionary: Some(dictionary),
-            } => State::ZstdDict(dictionary::DictionaryState::new(level, dictionary)),
-            Algorithm::Deflate { level } => State::Deflate(deflate::State::new(level)),
-            Algorithm::Words => State::Words(words::State::new()),
-        };
-        Self { algorithm, state }
-    }
-
-    /// What this context compresses with.
-    pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
-    }
-
-    /// Compress each page of `src`, page `i` to the start of the `i`th `unit` bytes of `dst`, and
-    /// call `done` with its number and its length there, or why it has none.
-    pub fn compress(
-        &mut self,
-        src: &[&[u8]],
-        dst: &mut [u8],
-        unit: usize,
-        mut done: impl FnMut(usize, Result<usize, CompressError>),
-    ) {
-        for (i, (page, out)) in src.iter().zip(dst.chunks_exact_mut(unit)).enumerate() {
-            done(i, self.compress_page(page, out));
-        }
-    }
-
-    /// Compress one page into `out` and return its length there.
-    ///
-    /// # Errors
-    /// Why it has no compressed form.
-    pub fn compress_page(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, CompressError> {
-        match (&mut self.state, self.algorithm) {
-            (State::Lz4(state), Algorithm::Lz4 { acceleration }) => {
-                state.compress(page, out, acceleration).ok_or(CompressError::Poor)
-            }
-            (State::Lz4(_), _) => Err(CompressError::Failed),
-            (State::Zstd(state), _) => state.compress(page, out),
-            (State::ZstdDict(state), _) => state.as_mut().ok_or(CompressError::Failed)?.compress(page, out),
-            (State::Deflate(state), _) => state.compress(page, out),
-            (State::Words(state), _) => state.compress(page, out).ok_or(CompressError::Poor),
-        }
-    }
-
-    /// Decompress `block` so that it fills `page` exactly. False: the block is damaged, `page` is
-    /// undefined.
-    #[must_use]
-    pub fn decompress(&mut self, block: &[u8], page: &mut [u8]) -> bool {
-        let len = match &mut self.state {
-            State::Lz4(_) => uzswap_sys::lz4::decompress(block, page),
-            State::Zstd(state) => state.decompress(block, page),
-            State::ZstdDict(state) => state.as_mut().and_then(|state| state.decompress(block, page)),
-            State::Deflate(state) => state.decompress(block, page),
-            State::Words(_) => words::State::decompress(block, page),
-        };
-        len == Some(page.len())
-    }
-}
+/// The example of docs/accelerators.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/accelerators.md")]
+struct Accelerators;
 
 #[cfg(test)]
 mod test;

@@ -1,4 +1,4 @@
-use super::{Algorithm, CompressError, Compressor, Context, UnknownAlgorithm};
+use super::{Algorithm, Compressor, Context, Error, Op, Request, UnknownAlgorithm};
 extern crate std;
 
 use alloc::vec;
@@ -50,10 +50,19 @@ fn a_page_that_does_not_compress_is_no_error_of_its_batch() {
         let (text, noise) = (text_page(), noise_page());
         let mut out = vec![0; 3 * 3600];
         let mut results = Vec::new();
-        ctx.compress(&[&text, &noise, &text], &mut out, 3600, |i, outcome| {
+        let request = Request {
+            op: Op::Compress,
+            src: &[&text, &noise, &text],
+            dst: &mut out,
+            unit: 3600,
+            deadline_ns: 0,
+            clock: &|| unreachable!("nobody waits for a device"),
+        };
+        ctx.submit(request).wait(|i, _, outcome| {
             results.push((i, outcome));
+            true
         });
-        assert_eq!(results[1], (1, Err(CompressError::Poor)), "{name}");
+        assert_eq!(results[1], (1, Err(Error::Poor)), "{name}");
         for i in [0, 2] {
             let mut back = vec![1; 4096];
             let len = results[i].1.unwrap();

@@ -2,7 +2,7 @@
 
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
 
-use crate::CompressError;
+use crate::Error;
 
 /// `ZSTD_error_dstSize_tooSmall` as functions return it: a public constant of zstd's interface.
 const DST_SIZE_TOO_SMALL: usize = 70usize.wrapping_neg();
@@ -45,10 +45,10 @@ impl State {
         Some(state)
     }
 
-    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, CompressError> {
+    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, Error> {
         self.compress.compress2(out, page).map_err(|code| match code {
-            DST_SIZE_TOO_SMALL => CompressError::Poor,
-            _ => CompressError::Failed,
+            DST_SIZE_TOO_SMALL => Error::Poor,
+            _ => Error::Failed,
         })
     }
 

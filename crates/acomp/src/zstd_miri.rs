@@ -3,7 +3,7 @@
 //!
 //! A block is a bit for each word, then the words that are not the one before the last again.
 
-use crate::CompressError;
+use crate::Error;
 
 /// Bytes of a word: many, since Miri counts steps and not bytes.
 const WORD: usize = 256;
@@ -26,13 +26,11 @@ impl State {
         Some(Self::new(level))
     }
 
-    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, CompressError> {
+    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, Error> {
         let (words, []) = page.as_chunks::<WORD>() else {
-            return Err(CompressError::Failed);
+            return Err(Error::Failed);
         };
-        let (bits, rest) = out
-            .split_at_mut_checked(words.len().div_ceil(8))
-            .ok_or(CompressError::Poor)?;
+        let (bits, rest) = out.split_at_mut_checked(words.len().div_ceil(8)).ok_or(Error::Poor)?;
         bits.fill(0);
         let mut room = rest.as_chunks_mut::<WORD>().0.iter_mut();
         let mut len = bits.len();
@@ -40,7 +38,7 @@ impl State {
             if is_again(words, i) {
                 bits[i / 8] |= 1 << (i % 8);
             } else {
-                *room.next().ok_or(CompressError::Poor)? = *word;
+                *room.next().ok_or(Error::Poor)? = *word;
                 len += WORD;
             }
         }

@@ -115,7 +115,7 @@ pub struct StoredPage {
 }
 
 /// Pages of a scatter list.
-pub const SCATTER_MAX: usize = 64;
+pub const SCATTER_MAX: usize = uzswap_acomp::SCATTER_MAX;
 
 /// The program's mapping: pages leave it, and come back.
 pub trait Mapper {

@@ -1,7 +1,7 @@
 //! Blocks that refer to a dictionary.
 
 use super::Dictionary;
-use crate::{CompressError, zstd};
+use crate::{Error, zstd};
 
 /// The contexts with one dictionary. The first byte of a block is its number: zstd cannot tell from
 /// a frame which raw contents it refers to, and would make another page of it.
@@ -19,8 +19,8 @@ impl DictionaryState {
         })
     }
 
-    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, CompressError> {
-        let (number, frame) = out.split_first_mut().ok_or(CompressError::Poor)?;
+    pub(crate) fn compress(&mut self, page: &[u8], out: &mut [u8]) -> Result<usize, Error> {
+        let (number, frame) = out.split_first_mut().ok_or(Error::Poor)?;
         *number = self.number;
         Ok(self.zstd.compress(page, frame)? + 1)
     }

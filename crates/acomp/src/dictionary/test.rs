@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Dictionary, Training, Verdict};
-use crate::{Algorithm, Codec, CompressError, Context};
+use crate::{Algorithm, Codec, Context, Error};
 
 const PAGE: usize = 4096;
 const BLOCK_MAX: usize = 3600;
@@ -94,10 +94,7 @@ fn blocks_are_shorter_and_read_back_with_their_dictionary_only() {
         assert!(!with.decompress(&[], &mut back), "nothing");
     }
     let noise = Noise(5).bytes(PAGE);
-    assert_eq!(
-        with.compress_page(&noise, &mut block[..BLOCK_MAX]),
-        Err(CompressError::Poor)
-    );
+    assert_eq!(with.compress_page(&noise, &mut block[..BLOCK_MAX]), Err(Error::Poor));
 }
 
 #[test]
@@ -120,10 +117,7 @@ fn a_dictionary_that_does_not_exist_is_refused() {
     assert_eq!(codec.to_bits(), 15);
     let mut missing = Context::new(codec.algorithm().unwrap());
     assert!(!missing.decompress(&[11, 0, 0], &mut [0; PAGE]));
-    assert_eq!(
-        missing.compress_page(&[0; PAGE], &mut [0; PAGE]),
-        Err(CompressError::Failed)
-    );
+    assert_eq!(missing.compress_page(&[0; PAGE], &mut [0; PAGE]), Err(Error::Failed));
     for bits in 0..16 {
         assert_eq!(Codec::from_bits(bits).to_bits(), bits);
     }

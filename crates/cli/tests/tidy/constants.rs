@@ -20,7 +20,7 @@ const STRUCTURAL: &[(&str, &[&str], &str)] = &[
         "what one read of events may bring (`sys::uffd`)",
     ),
     ("flight/underway.rs", &["SERVERS_MAX"], "places in an array"),
-    ("machine.rs", &["RUNS", "SCATTER_MAX"], "places in an array"),
+    ("machine.rs", &["RUNS"], "places in an array"),
     (
         "machine.rs",
         &["PIECE_MIN"],

@@ -185,6 +185,9 @@ fixed! {
     COMPRESSED_MAX: usize = 3_600, "stored.compressed_max", "bytes";
     /// Of a worker's buffer for the device at least. Experiment: none.
     IO_PAGES: usize = 64, "worker.io_pages", "pages";
+    /// An accelerator may take so long for the pages of a request; then software does them.
+    /// Experiment: none.
+    ACCELERATOR_DEADLINE_NS: u64 = 5_000_000, "worker.accelerator_deadline", "ns";
     /// That are loaded at a time for anything but a fault (recompression). Experiment: none.
     RECLAIM_PAGES: usize = IO_PAGES / 4, "worker.reclaim_pages", "pages";
     /// Room of the log of a freeze, which lasts about a millisecond; a fault takes several

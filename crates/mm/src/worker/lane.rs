@@ -3,12 +3,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use uzswap_acomp::{Algorithm, Codec, CompressError, Context};
+use uzswap_acomp::{Algorithm, Codec, Context, Error, Op, Request};
 
 use crate::checksum;
 use crate::machine::{Machine, SCATTER_MAX};
 use crate::page::{fingerprint, same_filled};
-use crate::policy::tunables::COMPRESSED_MAX;
+use crate::policy::tunables::{ACCELERATOR_DEADLINE_NS, COMPRESSED_MAX};
 use crate::zpool::Handle;
 
 /// What storing a staged page came to.
@@ -104,6 +104,7 @@ impl Lane {
                 outcomes.extend(pages.iter().zip(notes).map(|(page, (_, note, _))| look(page, *note)));
                 compress_pending(
                     context(contexts, *algorithm),
+                    &|| machine.now_ns(),
                     pages,
                     &mut outcomes[first..],
                     blocks,
@@ -135,6 +136,7 @@ fn look(page: &[u8], note: u32) -> Outcome {
 /// Compress those of `pages` of which nothing is known yet.
 fn compress_pending(
     context: &mut Context,
+    clock: &dyn Fn() -> u64,
     pages: &[&[u8]],
     outcomes: &mut [Outcome],
     blocks: &mut [u8],
@@ -147,20 +149,27 @@ fn compress_pending(
             n += 1;
         }
     }
-    let mut results = [Err(CompressError::Poor); SCATTER_MAX];
-    context.compress(&list[..n], blocks, COMPRESSED_MAX, |at, result| results[at] = result);
-    for (at, block) in blocks.chunks_mut(COMPRESSED_MAX).take(n).enumerate() {
-        let with_checksum =
-            results[at].and_then(|len| checksum::append(block, len, list[at]).ok_or(CompressError::Poor));
+    let request = Request {
+        op: Op::Compress,
+        src: &list[..n],
+        dst: blocks,
+        unit: COMPRESSED_MAX,
+        deadline_ns: ACCELERATOR_DEADLINE_NS,
+        clock,
+    };
+    context.submit(request).wait(|at, block, len| {
+        let page = list[at];
+        let with_checksum = len.and_then(|len| checksum::append(block, len, page).ok_or(Error::Poor));
         outcomes[numbers[at]] = match with_checksum {
             Ok(len) => compressed(at, len),
-            Err(CompressError::Poor) => Outcome::Incompressible {
-                fingerprint: fingerprint(list[at]),
+            Err(Error::Poor) => Outcome::Incompressible {
+                fingerprint: fingerprint(page),
                 is_known: false,
             },
-            Err(CompressError::Failed) => Outcome::Failed,
+            Err(Error::Failed) => Outcome::Failed,
         };
-    }
+        true
+    });
 }
 
 /// The context for `algorithm`, made when it is first asked for.
