@@ -37,6 +37,20 @@ impl Counts {
     }
 }
 
+impl core::iter::Sum for Counts {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |a, b| Self {
+            pages: a.pages + b.pages,
+            done: a.done + b.done,
+            poor: a.poor + b.poor,
+            refused: a.refused + b.refused,
+            wrong: a.wrong + b.wrong,
+            late: a.late + b.late,
+            cancelled: a.cancelled + b.cancelled,
+        })
+    }
+}
+
 /// A request under way. It is given up when dropped: pages that are not settled then stay so.
 #[must_use = "nothing is done until it is polled"]
 pub struct Batch<'c, 'a, D: Device> {

@@ -17,8 +17,11 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 
 use lock_api::Mutex;
+use uzswap_acomp::NoDevice;
 use uzswap_ctl::FailKind;
-use uzswap_mm::machine::{Clock, Done, Frames, Mapper, Memory, SCATTER_MAX, Stop, StoredPage, Threads, Unwritten};
+use uzswap_mm::machine::{
+    Accelerators, Clock, Done, Frames, Mapper, Memory, SCATTER_MAX, Stop, StoredPage, Threads, Unwritten,
+};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::cell::Leaked;
@@ -477,6 +480,10 @@ impl Threads for AgentMachine {
         let has_faults = || wait_readable(&[self.fds().managed.as_fd()], Some(0));
         resched::cond_resched(has_faults, faults_wait);
     }
+}
+
+impl Accelerators for AgentMachine {
+    type Acomp = NoDevice;
 }
 
 impl Clock for AgentMachine {

@@ -1,11 +1,13 @@
-//! What the engine needs from the machine, as the sum of six parts: the program's mapping
-//! ([`Mapper`]), [`Frames`] in staging slots, a [`Device`], [`Memory`] of its own, [`Threads`] and
-//! a [`Clock`]. The agent implements them with userfaultfd and files, [`crate::sim`] with vectors.
-//! Nothing here blocks on the engine's lock, so any of it may be called while the lock is held. The
-//! file operations may take milliseconds: only a frozen engine, or one that gives all memory back,
-//! calls them with it.
+//! What the engine needs from the machine, as the sum of seven parts: the program's mapping
+//! ([`Mapper`]), [`Frames`] in staging slots, a [`Device`], [`Memory`] of its own, [`Threads`],
+//! [`Accelerators`] and a [`Clock`]. The agent implements them with userfaultfd and files,
+//! [`crate::sim`] with vectors. Nothing here blocks on the engine's lock, so any of it may be
+//! called while the lock is held. The file operations may take milliseconds: only a frozen engine,
+//! or one that gives all memory back, calls them with it.
 
 use alloc::vec::Vec;
+
+use uzswap_acomp::Algorithm;
 
 use crate::page::{PageRange, Vpn};
 use crate::pages::swap_table::TableMemory;
@@ -265,6 +267,18 @@ pub trait Threads {
     }
 }
 
+/// Devices that compress beside the processor.
+pub trait Accelerators {
+    /// A thread's way to one.
+    type Acomp: uzswap_acomp::Device + Send;
+    /// An accelerator that does what `algorithm` does, for the thread that asks. `None`: software
+    /// does it.
+    fn acomp(&self, algorithm: Algorithm) -> Option<Self::Acomp> {
+        let _ = algorithm;
+        None
+    }
+}
+
 /// The time.
 pub trait Clock {
     /// Nanoseconds on a clock that never goes back.
@@ -272,6 +286,6 @@ pub trait Clock {
 }
 
 /// The machine under the engine.
-pub trait Machine: Mapper + Frames + Device + Memory + Threads + Clock {}
+pub trait Machine: Mapper + Frames + Device + Memory + Threads + Accelerators + Clock {}
 
-impl<M: Mapper + Frames + Device + Memory + Threads + Clock> Machine for M {}
+impl<M: Mapper + Frames + Device + Memory + Threads + Accelerators + Clock> Machine for M {}

@@ -222,7 +222,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             Slot::Zswap(entry) => self
                 .pages
                 .pool
-                .with_block(entry.handle, entry.len, |block| worker.decompress(block)),
+                .with_block(entry.handle, entry.len, |block| worker.decompress(&mm.machine, block)),
             Slot::Swap(blob) => worker.read_page(&mm.machine, &blob),
             Slot::Bad => false,
         }

@@ -235,7 +235,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             .pages
             .pool
             .with_block(entry.handle, entry.len, |block| match writes_plain {
-                true => worker.decompress(block).then(|| {
+                true => worker.decompress(&mm.machine, block).then(|| {
                     worker.page_to_io(at);
                     Codec::Raw
                 }),

@@ -170,7 +170,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             self.machine.with_staged(&[slot], |pages| worker.copy_page(pages[0]));
             let started = self.machine.now_ns();
             let bytes = worker
-                .compress_page(algorithm, COMPRESSED_MAX)
+                .compress_page(&self.machine, algorithm, COMPRESSED_MAX)
                 .map_or(PAGE_SIZE, <[u8]>::len);
             compressed = Compressed {
                 pages: 1,

@@ -1,6 +1,7 @@
 //! A machine of vectors: a program's memory, staging slots and a disk, each step of which can fail.
 //! For tests and Miri.
 
+mod acomp;
 mod device;
 mod fault_attr;
 #[cfg(test)]
@@ -109,6 +110,8 @@ pub struct SimMachine {
     pub copies: Cell<bool>,
     /// Writes to the disk fail.
     pub disk_fails: Cell<bool>,
+    /// Of 1000 pages so many come to nothing at its accelerator. `None`: it has none.
+    pub faults_per_mille: Cell<Option<u64>>,
     /// Steps that fail.
     pub fail: FaultAttr,
     /// What was asked of it.

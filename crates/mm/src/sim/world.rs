@@ -172,13 +172,19 @@ impl<R: RawMutex> World<R> {
 
     /// The same, which decides by `tunables`.
     pub(crate) fn tuned(swap_pages: u64, arena_pages: usize, tunables: &'static Tunables) -> Self {
+        Self::on(SimMachine::default(), swap_pages, arena_pages, tunables)
+    }
+
+    /// The same, on a machine with an accelerator: of 1000 pages so many come to nothing there.
+    pub fn accelerated(swap_pages: u64, arena_pages: usize, per_mille: u64) -> Self {
+        let machine = SimMachine::default();
+        machine.faults_per_mille.set(Some(per_mille));
+        Self::on(machine, swap_pages, arena_pages, &HASTY)
+    }
+
+    fn on(machine: SimMachine, swap_pages: u64, arena_pages: usize, tunables: &'static Tunables) -> Self {
         let config = config(swap_pages, tunables);
-        let mm = Mm::new(
-            SimMachine::default(),
-            VecArena::new(arena_pages),
-            config,
-            SimMachine::vmstat(),
-        );
+        let mm = Mm::new(machine, VecArena::new(arena_pages), config, SimMachine::vmstat());
         mm.manage(PageRange::new(Vpn::new(BASE), PAGES));
         Self {
             worker: Worker::new(&config, mm.machine()),

@@ -78,7 +78,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
     fn sample(&self, worker: &mut Worker<M>, dictionary: &mut DictionaryTraining) {
         self.with_for_reclaim(|inner| inner.take_samples(worker, dictionary));
-        let intact = worker.decompress_loads();
+        let intact = worker.decompress_loads(&self.machine);
         for page in worker.io().bytes(intact * PAGE_SIZE).chunks_exact(PAGE_SIZE) {
             dictionary.training.push(page);
         }

@@ -49,7 +49,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         if pages.is_empty() {
             return 0;
         }
-        let intact = worker.decompress_loads();
+        let intact = worker.decompress_loads(&self.machine);
         let mut again = 0;
         for (i, page) in pages.iter().enumerate() {
             // A damaged block stays as it is: the fault that needs it says so.
@@ -58,6 +58,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             let block = (i < intact && is_worth_it).then(|| {
                 worker.page_from_io(i);
                 worker.compress_page(
+                    &self.machine,
                     idle.algorithm,
                     page.entry.len as usize - self.tunables().stored.gain_min,
                 )

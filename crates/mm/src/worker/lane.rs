@@ -3,12 +3,13 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use uzswap_acomp::{Algorithm, Codec, Context, Error, Op, Request};
+use uzswap_acomp::{Algorithm, Codec, Context, Device, Error, Op, Request};
 
 use crate::checksum;
 use crate::machine::{Machine, SCATTER_MAX};
 use crate::page::{fingerprint, same_filled};
 use crate::policy::tunables::{ACCELERATOR_DEADLINE_NS, COMPRESSED_MAX};
+use crate::worker::contexts::Contexts;
 use crate::zpool::Handle;
 
 /// What storing a staged page came to.
@@ -47,10 +48,9 @@ impl Outcome {
 }
 
 /// What one core does of a batch.
-pub(crate) struct Lane {
+pub(crate) struct Lane<D> {
     number: u16,
-    /// One for each algorithm that was met.
-    pub(crate) contexts: Vec<Context>,
+    pub(crate) contexts: Contexts<D>,
     pub(crate) algorithm: Algorithm,
     /// Pages given to it: staging slot, note, and number within the folio.
     pub(crate) pages: Vec<(u32, u32, usize)>,
@@ -61,11 +61,11 @@ pub(crate) struct Lane {
     pub(crate) blocks: Vec<u8>,
 }
 
-impl Lane {
+impl<D: Device> Lane<D> {
     pub(crate) fn new(number: u16, algorithm: Algorithm) -> Self {
         Self {
             number,
-            contexts: vec![Context::new(algorithm)],
+            contexts: Contexts::default(),
             algorithm,
             pages: Vec::new(),
             slots: Vec::new(),
@@ -84,7 +84,7 @@ impl Lane {
         }
     }
 
-    pub(crate) fn compress<M: Machine>(&mut self, machine: &M) {
+    pub(crate) fn compress<M: Machine<Acomp = D>>(&mut self, machine: &M) {
         self.slots.clear();
         self.slots.extend(self.pages.iter().map(|(slot, ..)| *slot));
         self.outcomes.clear();
@@ -103,7 +103,7 @@ impl Lane {
             machine.with_staged(slots, |pages| {
                 outcomes.extend(pages.iter().zip(notes).map(|(page, (_, note, _))| look(page, *note)));
                 compress_pending(
-                    context(contexts, *algorithm),
+                    contexts.get(machine, *algorithm),
                     &|| machine.now_ns(),
                     pages,
                     &mut outcomes[first..],
@@ -134,8 +134,8 @@ fn look(page: &[u8], note: u32) -> Outcome {
 }
 
 /// Compress those of `pages` of which nothing is known yet.
-fn compress_pending(
-    context: &mut Context,
+fn compress_pending<D: Device>(
+    context: &mut Context<D>,
     clock: &dyn Fn() -> u64,
     pages: &[&[u8]],
     outcomes: &mut [Outcome],
@@ -170,14 +170,4 @@ fn compress_pending(
         };
         true
     });
-}
-
-/// The context for `algorithm`, made when it is first asked for.
-pub(crate) fn context(contexts: &mut Vec<Context>, algorithm: Algorithm) -> &mut Context {
-    let at = contexts.iter().position(|context| context.algorithm() == algorithm);
-    let at = at.unwrap_or_else(|| {
-        contexts.push(Context::new(algorithm));
-        contexts.len() - 1
-    });
-    &mut contexts[at]
 }

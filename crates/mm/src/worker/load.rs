@@ -6,12 +6,12 @@
 //! pages of every piece. Whoever waits for a page is woken when its run is there: the program goes
 //! on with the first piece while the others are brought, and may soon wait for one of them.
 
-use alloc::vec::Vec;
 use core::ops::Range;
 
-use uzswap_acomp::{Codec, Context};
+use uzswap_acomp::{Codec, SCATTER_MAX};
 
-use super::{Worker, decompress, fill, open, slice};
+use super::contexts::Contexts;
+use super::{Worker, fill, open, slice};
 use crate::flight::underway::Along;
 use crate::flight::underway::SERVERS_MAX;
 use crate::machine::{Done, IoBuffer, Machine, Stop};
@@ -41,6 +41,14 @@ impl Load {
             Self::Filled(_) => 0,
         }
     }
+
+    /// How it is decompressed, if it is compressed.
+    fn codec(&self) -> Option<Codec> {
+        match self {
+            Self::Block(codec, ..) if *codec != Codec::Raw => Some(*codec),
+            _ => None,
+        }
+    }
 }
 
 /// What was brought of a piece of a load.
@@ -68,19 +76,19 @@ impl Piece {
 }
 
 /// A piece that is being brought.
-struct Bringing<'a> {
+struct Bringing<'a, D> {
     loads: &'a [Load],
     pages: &'a [Vpn],
     blocks: &'a [u8],
     /// Where it is decompressed.
     io: &'a mut [u8],
-    contexts: &'a mut Vec<Context>,
+    contexts: &'a mut Contexts<D>,
     piece: Piece,
 }
 
-impl Bringing<'_> {
-    fn bring(&mut self, map: impl Fn(PageRange, &[u8]) -> Done) {
-        let loaded = decompress_all(self.loads, self.blocks, self.io, self.contexts);
+impl<D: uzswap_acomp::Device> Bringing<'_, D> {
+    fn bring<M: Machine<Acomp = D>>(&mut self, machine: &M, map: impl Fn(PageRange, &[u8]) -> Done) {
+        let loaded = decompress_all(machine, self.loads, self.blocks, self.io, self.contexts);
         let (mut mapped, mut stop) = (0, None);
         for run in neighbours(&self.pages[..loaded]) {
             let bytes = &self.io[mapped * PAGE_SIZE..(mapped + run.pages() as usize) * PAGE_SIZE];
@@ -100,28 +108,48 @@ impl Bringing<'_> {
     }
 }
 
-/// Decompress `loads`, whose blocks lie one behind the other, into `io`. Returns how many came out
-/// whole before the first that is damaged.
-fn decompress_all(loads: &[Load], mut blocks: &[u8], io: &mut [u8], contexts: &mut Vec<Context>) -> usize {
-    for (i, (load, page)) in loads.iter().zip(io.chunks_exact_mut(PAGE_SIZE)).enumerate() {
-        let (bytes, rest) = blocks.split_at(load.bytes());
+/// Decompress `loads`, whose blocks lie one behind the other, into `io`: those of one codec that
+/// are neighbours at once. Returns how many came out whole before the first that is damaged.
+fn decompress_all<M: Machine>(
+    machine: &M,
+    loads: &[Load],
+    mut blocks: &[u8],
+    io: &mut [u8],
+    contexts: &mut Contexts<M::Acomp>,
+) -> usize {
+    let mut whole = 0;
+    let alike = |a: &Load, b: &Load| a.codec().is_some() && a.codec() == b.codec();
+    for run in loads.chunk_by(alike).flat_map(|run| run.chunks(SCATTER_MAX)) {
+        let (bytes, rest) = blocks.split_at(run.iter().map(Load::bytes).sum());
         blocks = rest;
-        match *load {
-            Load::Filled(word) => fill(page, word),
-            Load::Damaged(_) => return i,
-            Load::Block(codec, _, fingerprint) => {
-                let block = Block {
-                    codec,
-                    bytes,
-                    fingerprint,
-                };
-                if !decompress(contexts, block, page) {
-                    return i;
-                }
+        let pages = &mut io[whole * PAGE_SIZE..][..run.len() * PAGE_SIZE];
+        let done = match run[0] {
+            Load::Filled(word) => {
+                fill(pages, word);
+                1
             }
+            Load::Damaged(_) => 0,
+            Load::Block(codec, _, fingerprint) => match codec.algorithm() {
+                Some(algorithm) => {
+                    let lens = run.iter().map(Load::bytes);
+                    contexts.decompress_all(machine, algorithm, lens, bytes, pages)
+                }
+                None => {
+                    let block = Block {
+                        codec,
+                        bytes,
+                        fingerprint,
+                    };
+                    contexts.decompress(machine, block, pages).into()
+                }
+            },
+        };
+        whole += done;
+        if done < run.len() {
+            break;
         }
     }
-    loads.len()
+    whole
 }
 
 /// Pages as runs of neighbours.
@@ -246,10 +274,10 @@ impl<M: Machine> Worker<M> {
 
     /// Decompress the load into the I/O buffer. Returns how many came out whole before the first
     /// that is damaged.
-    pub(crate) fn decompress_loads(&mut self) -> usize {
+    pub(crate) fn decompress_loads(&mut self, machine: &M) -> usize {
         let blocks = self.blocks.bytes(self.blocks_len);
         let io = self.io.bytes_mut(self.loads.len() * PAGE_SIZE);
-        decompress_all(&self.loads, blocks, io, &mut self.lanes[0].contexts)
+        decompress_all(machine, &self.loads, blocks, io, &mut self.lanes[0].contexts)
     }
 
     /// Decompress the load and map it with `map`, which gets a run, its bytes, and whether they are
@@ -290,11 +318,11 @@ impl<M: Machine> Worker<M> {
                     piece: Piece::new(i * each),
                 }
             });
-        let mut bringing: [Option<Bringing<'_>>; PIECES_MAX] = core::array::from_fn(|_| cut.next());
+        let mut bringing: [Option<Bringing<'_, M::Acomp>>; PIECES_MAX] = core::array::from_fn(|_| cut.next());
         let count = bringing.iter().flatten().count();
         machine.spread_load(&mut bringing[..count], |bringing, machine| {
             if let Some(bringing) = bringing {
-                bringing.bring(|run, bytes| map(machine, run, bytes, count > 1));
+                bringing.bring(machine, |run, bytes| map(machine, run, bytes, count > 1));
             }
         });
         pieces.clear();
@@ -339,66 +367,4 @@ impl<M: Machine> Worker<M> {
 }
 
 #[cfg(test)]
-mod test {
-    use super::*;
-    use crate::sim::{ARENA_PAGES, BASE, SimMachine, World};
-
-    /// A worker that is to load twelve pages, as they are, of which the third is damaged: three
-    /// pieces of four.
-    fn loading(world: &World<parking_lot::RawMutex>) -> Worker<SimMachine> {
-        let mut worker = Worker::new(world.mm.config(), world.mm.machine());
-        worker.begin_loads();
-        for i in 0..12u8 {
-            let bytes = [i + 1; PAGE_SIZE];
-            let damage = u32::from(i == 2);
-            worker.push_load(
-                Vpn::new(BASE + u64::from(i)),
-                Block {
-                    codec: Codec::Raw,
-                    bytes: &bytes,
-                    fingerprint: Some(fingerprint(&bytes) ^ damage),
-                },
-            );
-        }
-        worker
-    }
-
-    #[test]
-    fn each_piece_comes_as_far_as_it_can() {
-        let world = World::new(0, ARENA_PAGES);
-        let mut worker = loading(&world);
-        let refused = Vpn::new(BASE + 5);
-        worker.bring_loads(world.mm.machine(), true, |_, run, bytes, is_piece| {
-            assert!(is_piece);
-            for (page, bytes) in run.iter().zip(bytes.chunks(PAGE_SIZE)) {
-                assert_eq!(u64::from(bytes[0]), page.number() - BASE + 1);
-            }
-            match run.contains(refused) {
-                true => Done {
-                    pages: (refused.number() - run.start.number()) as u32,
-                    stop: Some(Stop::Present),
-                },
-                false => Done::all(run.pages() as u32),
-            }
-        });
-        assert_eq!(worker.brought().collect::<Vec<_>>(), [0..2, 4..5, 8..12]);
-        let at = |n: u64| worker.piece_of(Vpn::new(BASE + n)).unwrap();
-        assert_eq!((at(3).loaded, at(3).stop), (2, None));
-        assert_eq!((at(7).loaded, at(7).stop), (4, Some(Stop::Present)));
-        assert!(worker.has_brought(Vpn::new(BASE + 8)) && !worker.has_brought(refused));
-        assert_eq!(worker.raw_among(8..12).count(), 4);
-    }
-
-    #[test]
-    fn pieces_that_came_whole_are_one() {
-        let world = World::new(0, ARENA_PAGES);
-        let mut worker = loading(&world);
-        worker.bring_loads(world.mm.machine(), true, |_, run, _, _| Done::all(run.pages() as u32));
-        assert_eq!(worker.brought().collect::<Vec<_>>(), [0..2, 4..12]);
-        worker.bring_loads(world.mm.machine(), false, |_, run, _, is_piece| {
-            assert!(!is_piece);
-            Done::all(run.pages() as u32)
-        });
-        assert!(worker.brought().eq(core::iter::once(0..2)));
-    }
-}
+mod test;

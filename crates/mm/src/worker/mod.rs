@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use uzswap_acomp::{Algorithm, Codec, Compressor, Context};
+use uzswap_acomp::{Algorithm, Codec, Compressor, Counts};
 
 use crate::checksum;
 use crate::flight::underway::Along;
@@ -13,9 +13,11 @@ use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::swap_table::entry::Blob;
 use crate::policy::density::Compressed;
 use crate::policy::tunables::{COMPRESSED_MAX, IO_PAGES, RECLAIM_PAGES};
-use crate::worker::lane::{Lane, Outcome, context};
+use crate::worker::contexts::Contexts;
+use crate::worker::lane::{Lane, Outcome};
 use crate::zpool::{Block, PoolKind};
 
+mod contexts;
 pub(crate) mod lane;
 mod load;
 pub(crate) mod measure;
@@ -53,10 +55,10 @@ pub struct Worker<M: Machine> {
     /// What becomes of each page of the current folio.
     pub(crate) outcomes: Vec<Outcome>,
     /// At least one, whose contexts loads are decompressed with too.
-    lanes: Vec<Lane>,
+    lanes: Vec<Lane<M::Acomp>>,
     /// Contexts to decompress the pieces of a load with but the first, one for each thread that may
     /// help.
-    piece_contexts: Vec<Vec<Context>>,
+    piece_contexts: Vec<Contexts<M::Acomp>>,
     /// What was brought of each piece of the current load.
     pieces: Vec<Piece>,
 }
@@ -66,25 +68,6 @@ fn fill(page: &mut [u8], word: u32) {
     for bytes in page.as_chunks_mut::<4>().0 {
         *bytes = word.to_ne_bytes();
     }
-}
-
-/// Fill `page` from a stored block. False: the block is damaged. A page that lay on the device as
-/// it is has no fingerprint: there it was sealed.
-fn decompress(contexts: &mut Vec<Context>, block: Block<'_>, page: &mut [u8]) -> bool {
-    let Some(algorithm) = block.codec.algorithm() else {
-        page.copy_from_slice(block.bytes);
-        return block.is_page_intact();
-    };
-    checksum::split(block.bytes).is_some_and(|(bytes, checksum)| {
-        context_for(contexts, algorithm).decompress(bytes, page) && checksum::holds(checksum, page)
-    })
-}
-
-/// A context that reads what `algorithm` makes, whatever the level: blocks do not depend on it.
-fn context_for(contexts: &mut Vec<Context>, algorithm: Algorithm) -> &mut Context {
-    let reads = |a: &Algorithm| a.codec() == algorithm.codec();
-    let met = contexts.iter().map(Context::algorithm).find(reads);
-    context(contexts, met.unwrap_or(algorithm))
 }
 
 impl<M: Machine> Worker<M> {
@@ -102,7 +85,7 @@ impl<M: Machine> Worker<M> {
         // The others only serve what was dealt out to them.
         if server == 0 {
             let helpers = machine.servers().min(PIECES_MAX) - 1;
-            worker.piece_contexts.resize_with(helpers, Vec::new);
+            worker.piece_contexts.resize_with(helpers, Contexts::default);
             worker.prepare(config.pool.compressor, machine);
         }
         worker
@@ -145,18 +128,27 @@ impl<M: Machine> Worker<M> {
 
     /// Make the working memory that storing and loading with `compressor` needs.
     pub fn prepare(&mut self, compressor: Compressor, machine: &M) {
+        self.prepare_batch(compressor, machine);
+    }
+
+    /// The same. Returns how many lanes store, and how many pages they are given at once.
+    fn prepare_batch(&mut self, compressor: Compressor, machine: &M) -> (usize, usize) {
         let lanes = if compressor.is_parallel { machine.lanes() } else { 1 };
         for number in self.lanes.len()..lanes {
             self.lanes.push(Lane::new(number as u16, compressor.algorithm));
         }
-        let batch = self.batch.max(compressor.batch_size(lanes));
+        let mut batch = self.batch.max(compressor.batch_size(lanes));
         for lane in &mut self.lanes[..lanes] {
-            context(&mut lane.contexts, compressor.algorithm);
+            let context = lane.contexts.get(machine, compressor.algorithm);
+            batch = batch.max(lanes * context.batch_size());
+        }
+        for lane in &mut self.lanes[..lanes] {
             lane.reserve(batch.div_ceil(lanes));
         }
         for contexts in &mut self.piece_contexts {
-            context_for(contexts, compressor.algorithm);
+            contexts.reader(machine, compressor.algorithm);
         }
+        (lanes, batch)
     }
 
     /// Which of the threads that serve faults it belongs to.
@@ -191,7 +183,10 @@ impl<M: Machine> Worker<M> {
         };
         machine.with_staged(&[slot], |pages| {
             checksum::holds(checksum, pages[0])
-                && context_for(&mut lanes[0].contexts, algorithm).decompress(block, &mut page[..])
+                && lanes[0]
+                    .contexts
+                    .reader(machine, algorithm)
+                    .decompress(block, &mut page[..])
                 && page[..] == *pages[0]
         })
     }
@@ -201,12 +196,8 @@ impl<M: Machine> Worker<M> {
     /// holds. Returns how many there were.
     pub(crate) fn compress_batch(&mut self, machine: &M, slot: u32, first: usize) -> usize {
         let compressor = self.pool.compressor;
-        self.prepare(compressor, machine);
-        let lanes = if compressor.is_parallel { machine.lanes() } else { 1 };
-        let len = self
-            .batch
-            .max(compressor.batch_size(lanes))
-            .min(self.outcomes.len() - first);
+        let (lanes, batch) = self.prepare_batch(compressor, machine);
+        let len = batch.min(self.outcomes.len() - first);
         for lane in &mut self.lanes[..lanes] {
             lane.algorithm = compressor.algorithm;
             lane.pages.clear();
@@ -276,20 +267,16 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Fill the worker's page from a stored block. False: the block is damaged.
-    pub(crate) fn decompress(&mut self, block: Block<'_>) -> bool {
-        decompress(&mut self.lanes[0].contexts, block, &mut self.page[..])
+    pub(crate) fn decompress(&mut self, machine: &M, block: Block<'_>) -> bool {
+        self.lanes[0].contexts.decompress(machine, block, &mut self.page[..])
     }
 
     /// Compress the worker's page with `algorithm`, for recompression: its block, if it has one of
     /// at most `max` bytes.
-    pub(crate) fn compress_page(&mut self, algorithm: Algorithm, max: usize) -> Option<&[u8]> {
-        let lane = &mut self.lanes[0];
-        let room = max.min(COMPRESSED_MAX);
-        let block = &mut lane.blocks[..room];
-        let len = context(&mut lane.contexts, algorithm)
-            .compress_page(&self.page[..], block)
-            .ok()?;
-        let len = checksum::append(block, len, &self.page[..])?;
+    pub(crate) fn compress_page(&mut self, machine: &M, algorithm: Algorithm, max: usize) -> Option<&[u8]> {
+        let Lane { contexts, blocks, .. } = &mut self.lanes[0];
+        let block = &mut blocks[..max.min(COMPRESSED_MAX)];
+        let len = contexts.compress_page(machine, algorithm, &self.page[..], block)?;
         Some(&block[..len])
     }
 
@@ -300,8 +287,8 @@ impl<M: Machine> Worker<M> {
         self.opened.resize(self.io_pages, false);
         self.read_slots(machine, blob.device, first, last)
             && open(machine, blob.device, &mut self.io, &mut self.opened, blob, first)
-            && decompress(
-                &mut self.lanes[0].contexts,
+            && self.lanes[0].contexts.decompress(
+                machine,
                 Block {
                     codec: blob.codec,
                     bytes: slice(&self.io, blob, first),
@@ -316,6 +303,12 @@ impl<M: Machine> Worker<M> {
     pub(crate) fn read_slots(&mut self, machine: &M, device: u8, first: u32, last: u32) -> bool {
         let bytes = (last + 1 - first) as usize * PAGE_SIZE;
         (0..2).any(|_| machine.read_swap(device, first, self.io.bytes_mut(bytes)).is_ok())
+    }
+
+    /// What became of the pages that accelerators were given for this thread.
+    pub fn accelerator_counts(&self) -> Counts {
+        let lanes = self.lanes.iter().map(|lane| lane.contexts.counts());
+        lanes.chain(self.piece_contexts.iter().map(Contexts::counts)).sum()
     }
 
     /// Copy the worker's page to byte `at` of the I/O buffer.
