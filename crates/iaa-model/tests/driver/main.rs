@@ -4,6 +4,7 @@
 mod adapters;
 mod changes;
 mod codecs;
+mod contract;
 mod discovery;
 mod faults;
 mod golden;
