@@ -1,5 +1,7 @@
 //! Devices that compress beside the processor.
 
+use alloc::boxed::Box;
+
 use crate::{Codec, Op};
 
 /// What a device says of a page that it is done with.
@@ -70,5 +72,32 @@ impl Device for NoDevice {
 
     fn cancel(&mut self) {
         match *self {}
+    }
+}
+
+/// Any device, chosen while the program runs: at least one virtual call for each page.
+impl<D: Device + ?Sized> Device for Box<D> {
+    fn codec(&self) -> Codec {
+        D::codec(self)
+    }
+
+    fn batch_size(&self) -> usize {
+        D::batch_size(self)
+    }
+
+    fn submit(&mut self, op: Op, src: &[&[u8]], unit: usize, now: u64) {
+        D::submit(self, op, src, unit, now);
+    }
+
+    fn poll(&mut self, now: u64) {
+        D::poll(self, now);
+    }
+
+    fn collect(&mut self, page: usize, out: &mut [u8]) -> Option<Outcome> {
+        D::collect(self, page, out)
+    }
+
+    fn cancel(&mut self) {
+        D::cancel(self);
     }
 }

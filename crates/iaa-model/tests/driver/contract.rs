@@ -15,22 +15,22 @@ use crate::codecs::modes;
 use crate::pages::{KINDS, Kind, PAGE, inflate, page};
 use crate::world::{Plan, World};
 
-type Deflate = DeflateIaa<parking_lot::RawMutex, Resident>;
+pub type Deflate = DeflateIaa<parking_lot::RawMutex, Resident>;
 
 /// What still pays, as the engine has it.
 const UNIT: usize = 3600;
 /// A request may take so long, as the engine has it.
 const DEADLINE: u64 = 5_000_000;
-const PAIRS: u32 = 256;
+pub const PAIRS: u32 = 256;
 
 /// A world whose buffers the contract has.
-struct Rig<C: Time> {
-    world: World<C>,
-    bounce: Arc<Bounce<parking_lot::RawMutex, Resident>>,
+pub struct Rig<C: Time> {
+    pub world: Arc<World<C>>,
+    pub bounce: Arc<Bounce<parking_lot::RawMutex, Resident>>,
 }
 
 impl Rig<Virtual> {
-    fn new(mode: CompressionMode, options: &str, pairs: u32) -> Self {
+    pub fn new(mode: CompressionMode, options: &str, pairs: u32) -> Self {
         let options: Options = options.parse().unwrap();
         let rig = Self::over(World::new(Plan {
             config: Config {
@@ -55,7 +55,7 @@ impl<C: Time> Rig<C> {
         let pairs = std::mem::take(&mut *world.pool.lock().unwrap());
         let bounce = Bounce::new(world.driver.clone(), pairs, BUFFER).expect("the mode is not canned");
         Self {
-            world,
+            world: Arc::new(world),
             bounce: Arc::new(bounce),
         }
     }
@@ -117,7 +117,7 @@ impl<C: Time> Rig<C> {
     }
 
     /// All contexts are gone: every buffer comes back, and the driver's counters add up.
-    fn check_at_rest(&self) -> uzswap_iaa::statistics::Snapshot {
+    pub fn check_at_rest(&self) -> uzswap_iaa::statistics::Snapshot {
         for queue in self.world.queues() {
             assert!(queue.drain(), "{queue:?} does not drain");
         }

@@ -6,6 +6,7 @@ mod changes;
 mod codecs;
 mod contract;
 mod discovery;
+mod engine;
 mod faults;
 mod golden;
 mod late;

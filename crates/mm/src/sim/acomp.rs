@@ -1,5 +1,6 @@
 //! An accelerator of the simulated machine, late or wrong now and then.
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -31,6 +32,11 @@ pub struct SimAcomp {
 }
 
 impl SimAcomp {
+    /// For all algorithms: of 1000 pages so many come to nothing there.
+    pub fn all(per_mille: u64) -> Box<MakeAcomp> {
+        Box::new(move |algorithm| Some(Box::new(Self::new(algorithm, per_mille))))
+    }
+
     fn new(algorithm: Algorithm, per_mille: u64) -> Self {
         Self {
             software: Context::new(algorithm),
@@ -119,12 +125,14 @@ impl Device for SimAcomp {
     }
 }
 
-impl Accelerators for SimMachine {
-    type Acomp = SimAcomp;
+/// Makes a thread's way to an accelerator that does what an algorithm does.
+pub type MakeAcomp = dyn Fn(Algorithm) -> Option<Box<dyn Device + Send>>;
 
-    fn acomp(&self, algorithm: Algorithm) -> Option<SimAcomp> {
-        let per_mille = self.faults_per_mille.get()?;
-        Some(SimAcomp::new(algorithm, per_mille))
+impl Accelerators for SimMachine {
+    type Acomp = Box<dyn Device + Send>;
+
+    fn acomp(&self, algorithm: Algorithm) -> Option<Self::Acomp> {
+        self.make_acomp.borrow().as_ref()?(algorithm)
     }
 }
 
@@ -134,13 +142,13 @@ mod test {
     use crate::sim::{ARENA_PAGES, OPS, PAGES, World};
     use crate::vmstat::Item;
 
-    /// Pages go out and come back through it, and by software when it errs: the world
-    /// compares each with what the program wrote.
+    /// Pages go out and come back through it, and by software when it errs: the world compares each
+    /// with what the program wrote.
     #[test]
     fn an_accelerator_that_errs_loses_no_page() {
         for (per_mille, seed) in [(0, 1), (50, 2), (50, 3), (500, 4), (1000, 5)] {
-            let mut world = World::<parking_lot::RawMutex>::accelerated(1000, ARENA_PAGES, per_mille);
-            let mut random = SimAcomp::new(Algorithm::Words, seed);
+            let mut world = World::<parking_lot::RawMutex>::accelerated(1000, ARENA_PAGES, SimAcomp::all(per_mille));
+            let mut random = SimAcomp::new(Algorithm::Zstd { level: 1 }, 0);
             random.random = seed;
             for _ in 0..if cfg!(miri) { 20 } else { 2000 } {
                 let [op, page, len, seed] = [(); 4].map(|()| random.dice());
@@ -156,7 +164,7 @@ mod test {
                 "{per_mille} per mille: {counts:?}"
             );
             assert!(cfg!(miri) || counts.refused > 0 && counts.pages > 300, "{counts:?}");
-            assert_eq!(counts.done > 0, per_mille < 1000, "{counts:?}");
+            assert!(cfg!(miri) || (counts.done > 0) == (per_mille < 1000), "{counts:?}");
         }
     }
 

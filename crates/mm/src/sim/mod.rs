@@ -9,6 +9,7 @@ mod golden;
 mod ledger;
 mod world;
 
+pub use acomp::{MakeAcomp, SimAcomp};
 pub use fault_attr::FaultAttr;
 pub use ledger::Ledger;
 pub use world::{BASE, OPS, PAGES, World, contents};
@@ -110,8 +111,8 @@ pub struct SimMachine {
     pub copies: Cell<bool>,
     /// Writes to the disk fail.
     pub disk_fails: Cell<bool>,
-    /// Of 1000 pages so many come to nothing at its accelerator. `None`: it has none.
-    pub faults_per_mille: Cell<Option<u64>>,
+    /// Makes accelerators, if there are any.
+    pub make_acomp: RefCell<Option<Box<MakeAcomp>>>,
     /// Steps that fail.
     pub fail: FaultAttr,
     /// What was asked of it.

@@ -2,6 +2,7 @@
 //! simulated machine with limits so small that everything is on its way somewhere all the time. For
 //! the property tests and the fuzzer.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,7 +10,7 @@ use alloc::vec::Vec;
 use lock_api::RawMutex;
 use uzswap_acomp::Algorithm;
 
-use super::{SimMachine, VecArena};
+use super::{MakeAcomp, SimMachine, VecArena};
 use crate::flight::underway::Bring;
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::policy::tunables::Density;
@@ -175,10 +176,10 @@ impl<R: RawMutex> World<R> {
         Self::on(SimMachine::default(), swap_pages, arena_pages, tunables)
     }
 
-    /// The same, on a machine with an accelerator: of 1000 pages so many come to nothing there.
-    pub fn accelerated(swap_pages: u64, arena_pages: usize, per_mille: u64) -> Self {
+    /// The same, on a machine with accelerators.
+    pub fn accelerated(swap_pages: u64, arena_pages: usize, make: Box<MakeAcomp>) -> Self {
         let machine = SimMachine::default();
-        machine.faults_per_mille.set(Some(per_mille));
+        machine.make_acomp.replace(Some(make));
         Self::on(machine, swap_pages, arena_pages, &HASTY)
     }
 

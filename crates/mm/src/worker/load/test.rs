@@ -4,7 +4,7 @@ use uzswap_acomp::{Algorithm, Context};
 
 use super::*;
 use crate::checksum;
-use crate::sim::{ARENA_PAGES, BASE, SimMachine, World};
+use crate::sim::{ARENA_PAGES, BASE, SimAcomp, SimMachine, World};
 
 /// A worker that is to load twelve pages, as they are, of which the third is damaged: three
 /// pieces of four.
@@ -100,10 +100,11 @@ fn loading_all_kinds(worker: &mut Worker<SimMachine>) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "its codecs are C")]
 fn neighbours_of_one_codec_are_one_request_up_to_the_first_that_is_damaged() {
     for faults_per_mille in [None, Some(0), Some(300)] {
         let machine = SimMachine::default();
-        machine.faults_per_mille.set(faults_per_mille);
+        machine.make_acomp.replace(faults_per_mille.map(SimAcomp::all));
         let world = World::<parking_lot::RawMutex>::new(0, ARENA_PAGES);
         let mut worker = Worker::new(world.mm.config(), &machine);
         loading_all_kinds(&mut worker);
