@@ -8,7 +8,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of a checksum.
-pub(crate) const LEN: usize = 4;
+pub const LEN: usize = 4;
 
 fn of(page: &[u8]) -> [u8; LEN] {
     (xxh3_64(page) as u32).to_le_bytes()
@@ -16,18 +16,21 @@ fn of(page: &[u8]) -> [u8; LEN] {
 
 /// Put the checksum of `page` behind its block, the first `len` bytes of `room`. The length with
 /// it; `None`: it does not fit.
-pub(crate) fn append(room: &mut [u8], len: usize, page: &[u8]) -> Option<usize> {
+#[must_use]
+pub fn append(room: &mut [u8], len: usize, page: &[u8]) -> Option<usize> {
     room.get_mut(len..len + LEN)?.copy_from_slice(&of(page));
     Some(len + LEN)
 }
 
 /// A block without its checksum, and the checksum. `None`: it is shorter than that.
-pub(crate) fn split(block: &[u8]) -> Option<(&[u8], &[u8; LEN])> {
+#[must_use]
+pub fn split(block: &[u8]) -> Option<(&[u8], &[u8; LEN])> {
     block.split_last_chunk()
 }
 
 /// Whether `page` is what the checksum was made of.
-pub(crate) fn holds(checksum: &[u8; LEN], page: &[u8]) -> bool {
+#[must_use]
+pub fn holds(checksum: &[u8; LEN], page: &[u8]) -> bool {
     *checksum == of(page)
 }
 

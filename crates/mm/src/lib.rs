@@ -51,7 +51,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod checksum;
+pub mod checksum;
 mod config;
 mod flight;
 mod fork;

@@ -12,6 +12,10 @@ pub trait Arena: Send + Sync + 'static {
     /// A span of this arena; there is one value for each.
     type Span: Send + 'static;
 
+    /// Pages that may be in use at a time.
+    fn pages_max(&self) -> u64 {
+        u64::MAX
+    }
     /// A span that nobody had yet. `None`: there is none.
     fn take(&self) -> Option<Self::Span>;
     /// Bytes of a span.

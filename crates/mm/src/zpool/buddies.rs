@@ -158,11 +158,18 @@ impl<A: Arena, const N: usize> Pages<A, N> {
         self.arena.bytes_mut(span, within(id, range))
     }
 
+    fn pages_in_use(&self) -> u64 {
+        (self.pages.len() - self.empty.len()) as u64
+    }
+
     /// The page with the least room that holds `chunks` more, or a new one.
     fn page_for(&mut self, chunks: usize) -> Result<u32, PoolFull> {
         let found = self.unbuddied[chunks..].iter().find(|head| **head != NIL);
         if let Some(id) = found {
             return Ok(*id);
+        }
+        if self.pages_in_use() >= self.arena.pages_max() {
+            return Err(PoolFull);
         }
         if let Some(id) = self.empty.pop() {
             return Ok(id);
@@ -339,8 +346,7 @@ impl<R: RawMutex, A: Arena, const N: usize> Zpool for Buddies<R, A, N> {
     }
 
     fn pages(&self) -> u64 {
-        let pages = self.0.lock();
-        (pages.pages.len() - pages.empty.len()) as u64
+        self.0.lock().pages_in_use()
     }
 
     fn objects(&self) -> u64 {

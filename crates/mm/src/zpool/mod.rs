@@ -23,6 +23,7 @@ use lock_api::RawMutex;
 use uzswap_acomp::{Codec, Compressor};
 
 use crate::page::fingerprint;
+use crate::policy::tunables::COMPRESSED_MAX;
 pub use arena::{Arena, SPAN_PAGES};
 use buddies::Buddies;
 pub use pools::{PoolRef, Pools};
@@ -82,6 +83,9 @@ pub struct Block<'a> {
 }
 
 impl Block<'_> {
+    /// Longest compressed page, checksum included: a longer one is stored as it is.
+    pub const COMPRESSED_MAX: usize = COMPRESSED_MAX;
+
     /// Whether a page that is stored as it is has not changed. What is compressed is only known
     /// when it is decompressed.
     pub fn is_page_intact(&self) -> bool {

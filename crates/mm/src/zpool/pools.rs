@@ -25,10 +25,40 @@ impl<R: RawMutex, A: Arena> Pool<R, A> {
             Allocator::Z3fold(z3fold) => z3fold,
         }
     }
+
+    fn with<T>(&self, handle: Handle, len: usize, f: impl FnOnce(&[u8], u32) -> T) -> T {
+        let (mut f, mut result) = (Some(f), None);
+        let mut once = |bytes: &[u8], fingerprint| result = f.take().map(|f| f(bytes, fingerprint));
+        self.zpool().with(handle.place(), len, &mut once);
+        match result {
+            Some(result) => result,
+            None => unreachable!("every object can be looked at"),
+        }
+    }
+
+    fn with_block<T>(&self, handle: Handle, len: usize, f: impl FnOnce(Block<'_>) -> T) -> T {
+        let codec = self.codec(len);
+        self.with(handle, len, |bytes, fingerprint| {
+            f(Block {
+                codec,
+                bytes,
+                fingerprint: (codec == Codec::Raw).then_some(fingerprint),
+            })
+        })
+    }
+
+    /// How an object of `len` bytes is read.
+    fn codec(&self, len: usize) -> Codec {
+        match len {
+            PAGE_SIZE => Codec::Raw,
+            _ => self.kind.compressor.algorithm.codec(),
+        }
+    }
 }
 
 /// A pool that does not go as long as this is there: for storing and compacting without the
-/// engine's lock. To be given back to [`Pools::put`].
+/// engine's lock. To be given back to [`Pools::put`], or kept in place of them all. Who reads,
+/// frees or moves an object sees to it that nobody else frees or moves it meanwhile.
 pub struct PoolRef<R, A: Arena> {
     pool: Arc<Pool<R, A>>,
     at: usize,
@@ -56,9 +86,33 @@ impl<R: RawMutex, A: Arena> PoolRef<R, A> {
         Ok(Handle::new(self.at, self.pool.zpool().store(page, Some(fingerprint))?))
     }
 
+    /// Look at a stored page, an object of `len` bytes of this pool.
+    pub fn with_block<T>(&self, handle: Handle, len: usize, f: impl FnOnce(Block<'_>) -> T) -> T {
+        assert_eq!(handle.pool(), self.at, "an object of another pool");
+        self.pool.with_block(handle, len, f)
+    }
+
+    /// Free an object of `len` bytes of this pool.
+    pub fn free(&self, handle: Handle, len: usize) {
+        assert_eq!(handle.pool(), self.at, "an object of another pool");
+        self.pool.zpool().free(handle.place(), len);
+    }
+
+    /// Pages in use: what the pool costs.
+    pub fn pages(&self) -> u64 {
+        self.pool.zpool().pages()
+    }
+
     /// As `Zpool::begin_compaction`.
-    pub(crate) fn begin_compaction(&self) -> u64 {
+    pub fn begin_compaction(&self) -> u64 {
         self.pool.zpool().begin_compaction()
+    }
+
+    /// As `Zpool::relocate`, of an object of this pool.
+    pub fn relocate(&self, handle: Handle, len: usize) -> Option<Handle> {
+        assert_eq!(handle.pool(), self.at, "an object of another pool");
+        let place = self.pool.zpool().relocate(handle.place(), len)?;
+        Some(Handle::new(self.at, place))
     }
 
     /// As `Zpool::reopen_some`.
@@ -67,7 +121,7 @@ impl<R: RawMutex, A: Arena> PoolRef<R, A> {
     }
 
     /// As `Zpool::end_compaction`.
-    pub(crate) fn end_compaction(&self) {
+    pub fn end_compaction(&self) {
         self.pool.zpool().end_compaction();
     }
 }
@@ -202,29 +256,12 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
 
     /// Look at the `len` bytes of an object.
     pub fn with_bytes<T>(&self, handle: Handle, len: usize, f: impl FnOnce(&[u8]) -> T) -> T {
-        self.with(handle, len, |bytes, _| f(bytes))
-    }
-
-    fn with<T>(&self, handle: Handle, len: usize, f: impl FnOnce(&[u8], u32) -> T) -> T {
-        let (mut f, mut result) = (Some(f), None);
-        let mut once = |bytes: &[u8], fingerprint| result = f.take().map(|f| f(bytes, fingerprint));
-        self.of(handle).zpool().with(handle.place(), len, &mut once);
-        match result {
-            Some(result) => result,
-            None => unreachable!("every object can be looked at"),
-        }
+        self.of(handle).with(handle, len, |bytes, _| f(bytes))
     }
 
     /// Look at a stored page, an object of `len` bytes.
     pub fn with_block<T>(&self, handle: Handle, len: u32, f: impl FnOnce(Block<'_>) -> T) -> T {
-        let codec = self.codec(handle, len as usize);
-        self.with(handle, len as usize, |bytes, fingerprint| {
-            f(Block {
-                codec,
-                bytes,
-                fingerprint: (codec == Codec::Raw).then_some(fingerprint),
-            })
-        })
+        self.of(handle).with_block(handle, len as usize, f)
     }
 
     /// Store a copy of `bytes` in the pool of `kind`, which need not be the current one; it is made
@@ -254,14 +291,6 @@ impl<R: RawMutex, A: Arena> Pools<R, A> {
     /// What the pool of an object is.
     pub fn kind(&self, handle: Handle) -> PoolKind {
         self.of(handle).kind
-    }
-
-    /// How an object is read.
-    fn codec(&self, handle: Handle, len: usize) -> Codec {
-        match len {
-            PAGE_SIZE => Codec::Raw,
-            _ => self.kind(handle).compressor.algorithm.codec(),
-        }
     }
 
     /// Free an object of `len` bytes.

@@ -223,6 +223,79 @@ fn a_full_arena_refuses_and_keeps_what_it_has() {
     }
 }
 
+/// An arena that allows fewer pages than it has.
+struct TightArena(BackedArena, u64);
+
+impl Arena for TightArena {
+    type Span = (usize, Vec<u8>);
+
+    fn pages_max(&self) -> u64 {
+        self.1
+    }
+
+    fn take(&self) -> Option<Self::Span> {
+        self.0.take()
+    }
+
+    fn bytes<'a>(&'a self, span: &'a Self::Span, range: Range<usize>) -> &'a [u8] {
+        self.0.bytes(span, range)
+    }
+
+    fn bytes_mut<'a>(&'a self, span: &'a mut Self::Span, range: Range<usize>) -> &'a mut [u8] {
+        self.0.bytes_mut(span, range)
+    }
+
+    fn release(&self, span: &mut Self::Span, pages: Range<usize>) {
+        self.0.release(span, pages);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(256, 3))]
+    #[test]
+    fn no_more_pages_are_in_use_than_may_be(
+        zpool in (0..3u64).prop_map(ZpoolType::from_word),
+        pages_max in 1..24u64,
+        ops in proptest::collection::vec((0..9u8, 0..1200usize, any::<u8>()), ops(400)),
+    ) {
+        let (arena, backed) = BackedArena::new(1 << 14);
+        let pool = make(zpool, TightArena(arena, pages_max));
+        let pool = pool.zpool();
+        let mut live: Vec<(Place, usize, u8)> = Vec::new();
+        for (op, n, byte) in ops {
+            match op {
+                0..=1 if !live.is_empty() => {
+                    let (place, len, byte) = live.swap_remove(n % live.len());
+                    prop_assert!(holds(pool, place, &vec![byte; len]));
+                    pool.free(place, len);
+                }
+                2 => {
+                    pool.begin_compaction();
+                    for (place, len, _) in live.iter_mut().skip(n % 8) {
+                        *place = pool.relocate(*place, *len).unwrap_or(*place);
+                    }
+                    pool.end_compaction();
+                }
+                _ => {
+                    let len = [40, 400, 1100, 2500, 4096][n % 5];
+                    match pool.store(&vec![byte; len], (len == 4096).then_some(1)) {
+                        Ok(place) => live.push((place, len, byte)),
+                        Err(PoolFull) => prop_assert!(pool.pages() + 1 > pages_max || zpool != ZpoolType::Zsmalloc),
+                    }
+                }
+            }
+            prop_assert!(pool.pages() <= pages_max && backed.lock().len() as u64 <= pool.pages());
+            prop_assert_eq!(pool.objects(), live.len() as u64);
+        }
+        prop_assert!(pool.is_valid());
+        for (place, len, byte) in live {
+            prop_assert!(holds(pool, place, &vec![byte; len]));
+            pool.free(place, len);
+        }
+        prop_assert_eq!((pool.pages(), pool.objects(), backed.lock().len()), (0, 0, 0));
+    }
+}
+
 /// Objects of the density tests. Miri's few are of few size classes, since each class wastes part
 /// of a zspage.
 const OBJECTS: usize = if cfg!(miri) { 400 } else { 20_000 };

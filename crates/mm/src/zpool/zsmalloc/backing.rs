@@ -80,7 +80,8 @@ impl<R: RawMutex, A: Arena> Backing<R, A> {
         if is_inherited {
             self.inherited.fetch_sub(backed.into(), Ordering::Relaxed);
         }
-        if !is_inherited && spare.warm_pages + u64::from(backed) <= WARM_PAGES {
+        let is_warm = !is_inherited && backed > 0;
+        if is_warm && spare.warm_pages + u64::from(backed) <= WARM_PAGES {
             spare.warm_pages += u64::from(backed);
             spare.warm[usize::from(backed) - 1].push(span);
         } else {
@@ -111,9 +112,16 @@ impl<R: RawMutex, A: Arena> Backing<R, A> {
         self.pages.fetch_sub((to - from).into(), Ordering::Relaxed);
     }
 
-    /// So many more pages of a zspage are written.
-    pub(super) fn grew(&self, pages: u8) {
-        self.pages.fetch_add(pages.into(), Ordering::Relaxed);
+    /// So many more pages of a zspage are to be written. Where that is more than the arena allows,
+    /// the warm pages go first.
+    pub(super) fn grow(&self, pages: u8) -> Result<(), PoolFull> {
+        let more = |now: u64| Some(now + u64::from(pages)).filter(|sum| *sum <= self.arena.pages_max());
+        let try_grow = || self.pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        if pages > 0 && try_grow().is_err() {
+            self.cool();
+            try_grow().map_err(|_| PoolFull)?;
+        }
+        Ok(())
     }
 
     pub(super) fn pages(&self) -> u64 {

@@ -93,7 +93,10 @@ impl<A: Arena> Class<A> {
             Some(id) => id,
             None => self.new_zspage(backing)?,
         };
-        let object = Object::new(id, self.take_object(backing, id));
+        let object = match self.take_object(backing, id) {
+            Ok(index) => Object::new(id, index),
+            Err(full) => self.take_hole(backing, id).ok_or(full)?,
+        };
         if let Some(fingerprint) = fingerprint {
             self.fingerprints.set(self.number(object), fingerprint);
         }
@@ -153,7 +156,7 @@ impl<A: Arena> Class<A> {
             State::Remnant => self.remnant_with_room().or_else(|| self.fullest())?,
             _ => self.fullest().or_else(|| self.remnant_with_room())?,
         };
-        let to = Object::new(id, self.take_object(backing, id));
+        let to = Object::new(id, self.take_object(backing, id).ok()?);
         let fingerprint = self.fingerprint(from);
         if len == PAGE_SIZE {
             self.fingerprints.set(self.number(to), fingerprint);
@@ -206,7 +209,9 @@ impl<A: Arena> Class<A> {
         (usize::from(objects) * usize::from(self.geometry.size)).div_ceil(PAGE_SIZE) as u8
     }
 
-    fn take_object<R: RawMutex>(&mut self, backing: &Backing<R, A>, id: u32) -> u16 {
+    /// # Errors
+    /// There may not be another page; nothing has changed then.
+    fn take_object<R: RawMutex>(&mut self, backing: &Backing<R, A>, id: u32) -> Result<u16, PoolFull> {
         let zspage = self.zspages[id as usize];
         let (index, next_free) = match zspage.free {
             NO_OBJECT => (zspage.bump, NO_OBJECT),
@@ -214,14 +219,30 @@ impl<A: Arena> Class<A> {
         };
         let bump = zspage.bump.max(index + 1);
         let backed = self.pages_of(bump).max(zspage.backed);
+        backing.grow(backed - zspage.backed)?;
         self.change(id, |zspage| {
             zspage.bump = bump;
             zspage.free = next_free;
             zspage.used += 1;
             zspage.backed = backed;
         });
-        backing.grew(backed - zspage.backed);
-        index
+        Ok(index)
+    }
+
+    /// An object in a page that is written already, as `refused` needs another and may not have it.
+    fn take_hole<R: RawMutex>(&mut self, backing: &Backing<R, A>, refused: u32) -> Option<Object> {
+        if self.zspages[refused as usize].used == 0 {
+            // Made for this object.
+            self.free_zspage(backing, refused);
+            return None;
+        }
+        let has_hole = |id: &u32| {
+            let zspage = &self.zspages[*id as usize];
+            zspage.free != NO_OBJECT || self.pages_of(zspage.bump + 1) <= zspage.backed
+        };
+        let id = self.listed().find(has_hole)?;
+        let index = self.take_object(backing, id).ok()?;
+        Some(Object::new(id, index))
     }
 
     /// The free object that a free object names.
