@@ -19,6 +19,7 @@ mod setting;
 mod size;
 mod top;
 mod watch;
+mod zram;
 
 use std::process::ExitCode;
 
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Command::Set(options) => report::set(&options),
         Command::Doctor => doctor::doctor(),
         Command::Demo(options) => demo::demo(&options),
+        Command::Zram(options) => zram::zram(&options),
         Command::Bench(options) => bench(&options),
         Command::Workload(options) => return uzswap_workload::program::run(&options.args),
         Command::DemoChild(options) => demo::child(&options),

@@ -12,6 +12,7 @@ use uzswap_mm::zpool::ZpoolType;
 
 use crate::setting;
 use crate::size::Size;
+use crate::zram::ZramOptions;
 
 /// zswap in user space: run unmodified programs in a fraction of their memory
 #[derive(Parser)]
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Doctor,
     /// Run a program with a gigabyte of data in a quarter of that and check every byte
     Demo(DemoOptions),
+    /// Serve a block device whose pages lie compressed in memory, over NBD on a Unix socket
+    Zram(ZramOptions),
     /// Compare with no limit, the kernel's zswap and zram at equal memory: tables, JSON and a page
     /// of plots
     Bench(Box<uzswap_bench::Compare>),

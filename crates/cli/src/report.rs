@@ -1,5 +1,7 @@
 //! What a group did: `--stat-json`, `--summary`, `uzswap stat`, `uzswap list`; and `uzswap set`.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 use uzswap_ctl::{FailKind, Field, Group, Limit, Statistic, Test, Tunable};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE};
@@ -104,14 +106,33 @@ fn percentile(buckets: &[u64; BUCKETS], share: f64) -> u64 {
     buckets.iter().position(reaches).map_or(0, |i| 1 << (i + 6))
 }
 
+/// Whether the counters can be written into `path`, as far as that is known beforehand.
+///
+/// # Errors
+/// The value of `--stat-json`, and why not.
+pub(crate) fn check(path: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map(drop)
+        .map_err(|e| Failure::new(format!("--stat-json {}: {e}", path.display())))
+}
+
+/// Write counters as one JSON object; where that cannot be done a line says so.
+pub(crate) fn write(path: &Path, counters: Map<String, Value>) {
+    let text = format!("{:#}\n", Value::Object(counters));
+    if let Err(e) = std::fs::write(path, text) {
+        warn_line!("uzswap: no report: --stat-json {}: {e}", path.display());
+    }
+}
+
 /// CMD has ended: write what was asked for. Where that cannot be done a line says so: the exit
 /// status is CMD's.
 pub(crate) fn finish(group: &OpenGroup, options: &RunOptions, others: &[String]) {
     if let Some(path) = &options.stat_json {
-        let text = format!("{:#}\n", Value::Object(counters(&group.name, &group.group)));
-        if let Err(e) = std::fs::write(path, text) {
-            warn_line!("uzswap: no report: --stat-json {}: {e}", path.display());
-        }
+        write(path, counters(&group.name, &group.group));
     }
     let swap_error = group.group.get(Statistic::SwapError);
     if swap_error != 0 && !options.quiet {

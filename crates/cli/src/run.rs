@@ -37,7 +37,7 @@ enum Swap {
 /// Run CMD; the exit status is its own.
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let memory_max = check_limits(options)?;
-    check_report(options)?;
+    report::check(options.stat_json.as_deref())?;
     let unmanageable = match elf::inspect(&options.cmd[0]) {
         Found::Manageable => None,
         Found::Missing => {
@@ -181,16 +181,6 @@ fn max_as_given(bytes: u64) -> String {
 }
 
 /// The report is written when CMD ends; that it can be is checked before CMD starts.
-fn check_report(options: &RunOptions) -> Result<(), Failure> {
-    let Some(path) = &options.stat_json else { return Ok(()) };
-    std::fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .map(drop)
-        .map_err(|e| Failure::new(format!("--stat-json {}: {e}", path.display())))
-}
-
 fn choose_swap(options: &RunOptions) -> Result<Swap, Failure> {
     let path = match &options.swap {
         _ if options.no_writeback => return Ok(Swap::None),

@@ -1,0 +1,144 @@
+//! `uzswap zram`: a block device in compressed memory, until a signal ends it.
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use clap::Args;
+use rustix::process::Signal;
+use serde_json::{Map, Value, json};
+use uzswap_acomp::Compressor;
+use uzswap_ctl::defaults;
+use uzswap_mm::zpool::{PoolKind, ZpoolType};
+use uzswap_sys::launch::{self, Signals};
+use uzswap_zram::{Config, Counter, Device, MakeError, Server};
+
+use crate::options::{compressor, zpool};
+use crate::output::warn_line;
+use crate::size::Size;
+use crate::{Failure, describe, report};
+
+/// Those that end it; all others are of no interest.
+const ENDS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+/// Counters in bytes. All others are numbers of pages or requests.
+const IN_BYTES: [Counter; 3] = [Counter::OrigDataSize, Counter::ComprDataSize, Counter::MemUsedMax];
+
+#[derive(Args)]
+pub(crate) struct ZramOptions {
+    /// Size of the device, a multiple of 4K: as much as clients see, not as much as it takes
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub(crate) size: Size,
+    /// Unix socket at which NBD clients find the device; it is removed at the end
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: PathBuf,
+    /// Compressor and level: words (lz4 for pages that are no heap's), lz4, zstd or deflate
+    #[arg(long, value_name = "NAME[:LVL]", default_value_t = defaults::POOL.compressor, value_parser = compressor)]
+    pub(crate) compressor: Compressor,
+    /// Pool allocator: zsmalloc, zbud or z3fold
+    #[arg(long, value_name = "NAME", default_value_t = defaults::POOL.zpool, value_parser = zpool)]
+    pub(crate) zpool: ZpoolType,
+    /// Most memory that the pool may take: a write that needs more fails (ENOSPC)
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub(crate) mem_limit: Option<Size>,
+    /// Write the final counters here as one JSON object
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stat_json: Option<PathBuf>,
+    /// Print nothing but errors
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+/// Serve a device until a signal ends it.
+pub(crate) fn zram(options: &ZramOptions) -> Result<u8, Failure> {
+    report::check(options.stat_json.as_deref())?;
+    let device = Device::new(&config(options)).map_err(|error| refusal(error, options.size))?;
+    // In front of the first thread: each inherits what is blocked.
+    let signals = Signals::begin().map_err(|e| Failure::new(format!("signals: {}", describe(e))))?;
+    let path = options.socket.display();
+    let server = Server::bind(&options.socket).map_err(|e| Failure::new(format!("--socket {path}: {e}")))?;
+    if !options.quiet {
+        warn_line!("uzswap: zram of {} at nbd+unix:///?socket={path}", options.size);
+    }
+    let served = server.serve(&device, signals.as_fd(), || is_to_end(&signals));
+    drop(server);
+    if let Some(path) = &options.stat_json {
+        report::write(path, counters(&device));
+    }
+    if !options.quiet {
+        summary(&device);
+    }
+    served.map_err(|e| Failure::new(format!("waiting for clients: {e}")))?;
+    Ok(0)
+}
+
+fn config(options: &ZramOptions) -> Config {
+    let limit = options.mem_limit.map(|Size(bytes)| bytes);
+    Config {
+        bytes: options.size.0,
+        kind: PoolKind {
+            zpool: options.zpool,
+            compressor: options.compressor,
+        },
+        mem_limit: limit.filter(|bytes| *bytes != u64::MAX),
+    }
+}
+
+/// The option that is wrong, or what the machine lacks.
+fn refusal(error: MakeError, size: Size) -> Failure {
+    match error {
+        MakeError::Memory(_) => Failure::new(format!("--size {size}: {error}")),
+        MakeError::Size(_) | MakeError::Compressor(_) | MakeError::MemLimit(_) => Failure::new(format!("--{error}")),
+    }
+}
+
+/// What the signals that have come ask for.
+fn is_to_end(signals: &Signals) -> bool {
+    let mut ends = false;
+    while let Some(signal) = signals.next() {
+        ends |= ENDS.iter().any(|end| end.as_raw() == signal.number);
+        if signal.number == launch::SIGTSTP {
+            launch::stop();
+        }
+    }
+    ends
+}
+
+/// As in `mm_stat`, where 0 is no limit.
+fn mem_limit(device: &Device) -> u64 {
+    device.mem_limit().unwrap_or(0)
+}
+
+/// One flat object: the counters under zram's names.
+fn counters(device: &Device) -> Map<String, Value> {
+    let mut map = Map::new();
+    let mut put = |key: &str, value: Value| drop(map.insert(key.to_owned(), value));
+    put("disksize", json!(device.bytes()));
+    put("comp_algorithm", json!(device.kind().compressor.to_string()));
+    put("zpool", json!(device.kind().zpool.name()));
+    put("mem_used_total", json!(device.mem_used_total()));
+    put("mem_limit", json!(mem_limit(device)));
+    for counter in Counter::ALL {
+        put(counter.name(), json!(device.counters().get(counter)));
+    }
+    map
+}
+
+fn summary(device: &Device) {
+    let get = |counter| device.counters().get(counter);
+    let orig = get(Counter::OrigDataSize);
+    let ratio = orig as f64 / device.mem_used_total().max(1) as f64;
+    warn_line!(
+        "uzswap: zram of {}, {}, {}: mem_used_total {} (orig_data_size is {ratio:.2} times that), mem_limit {}",
+        Size(device.bytes()),
+        device.kind().compressor,
+        device.kind().zpool,
+        Size(device.mem_used_total()),
+        Size(mem_limit(device)),
+    );
+    let words = Counter::ALL.map(|counter| match IN_BYTES.contains(&counter) {
+        true => format!("{} {}", counter.name(), Size(get(counter))),
+        false => format!("{} {}", counter.name(), get(counter)),
+    });
+    for line in words.chunks(7) {
+        warn_line!("  {}", line.join(", "));
+    }
+}
