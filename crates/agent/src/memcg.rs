@@ -88,8 +88,6 @@ pub(crate) struct Memcg {
     /// before that.
     faults: AtomicU64,
     boost: watermarks::Boost,
-    /// Somebody would be killed for what stays free while relatives share pages.
-    needs_all: AtomicBool,
 }
 
 impl Memcg {
@@ -107,7 +105,6 @@ impl Memcg {
             copied_at: AtomicU64::new(0),
             faults: AtomicU64::new(0),
             boost: watermarks::Boost::new(),
-            needs_all: AtomicBool::new(false),
         }
     }
 
@@ -132,7 +129,6 @@ impl Memcg {
     /// A child was forked, or we are one.
     pub(crate) fn begin_sharing(&self) {
         self.settle_shares(false);
-        self.needs_all.store(false, Ordering::Relaxed);
         self.shares.store(1, Ordering::Relaxed);
         self.group.begin_sharing(self.slot());
     }

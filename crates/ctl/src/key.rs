@@ -120,6 +120,9 @@ words! {
         Unshared,
         /// Processes: how many programs have been loaded with the agent, ever.
         Joined,
+        /// Processes: when one would have been killed for what stays free while relatives share
+        /// pages.
+        NeedsAllAt,
     }
 }
 

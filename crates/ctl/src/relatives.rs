@@ -36,6 +36,12 @@ impl Group {
         self.begin_sharing(parent);
     }
 
+    /// Whether any process that is charged shares memory with relatives.
+    pub fn is_any_sharing(&self) -> bool {
+        let shares = |slot| self.field(slot, Field::LookedAt) != 0 && self.field(slot, Field::Charge) != 0;
+        (0..self.high_water()).any(shares)
+    }
+
     /// The process in `slot` shares nothing: no relative gives up anything to it.
     pub fn end_sharing(&self, slot: usize) {
         self.charge_twice(slot, u64::MAX);
@@ -198,6 +204,19 @@ mod test {
         (1..members).for_each(|child| group.adopt_child(child, 0, 0));
         group.begin_sharing(members);
         group
+    }
+
+    #[test]
+    fn who_is_charged_and_shares_is_known() {
+        let group = Group::fresh();
+        group.take_slot(1, 101);
+        assert!(!group.is_any_sharing());
+        group.begin_sharing(1);
+        assert!(!group.is_any_sharing());
+        group.set_field(1, Field::Charge, 1);
+        assert!(group.is_any_sharing());
+        group.end_sharing(1);
+        assert!(!group.is_any_sharing());
     }
 
     #[test]

@@ -20,7 +20,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use uzswap_ctl::Limit;
+use uzswap_ctl::{Limit, Notice};
+use uzswap_sys::time::now_ns;
 
 use super::Memcg;
 use crate::pager::Pager;
@@ -28,6 +29,9 @@ use crate::pager::Pager;
 /// The part of the limit that stays free for what is unseen.
 const UNSEEN_SHARE: u64 = 12;
 const UNSEEN_MAX: u64 = 16 << 20;
+/// How long that is used, where somebody would have been killed for it: less than that takes to be
+/// known again would be waited for most of the time. Nanoseconds.
+const NEEDS_ALL_NS: u64 = 60_000_000_000;
 
 /// Of the memory to work with, the part that is spare where no fault waits.
 const SPARE_SHARE: u64 = 256;
@@ -69,19 +73,21 @@ fn step(bytes: u64) -> u64 {
 }
 
 impl Memcg {
-    /// What may be charged.
+    /// What may be charged. All processes of the group reckon with the same, or some would wait for
+    /// what others do not give.
     pub(super) fn max(&self) -> u64 {
         let max = self.group.memory_max();
-        match self.shares() && !self.needs_all.load(Ordering::Relaxed) {
+        let needs_all = || now_ns().saturating_sub(self.group.get(Notice::NeedsAllAt)) < NEEDS_ALL_NS;
+        match self.group.is_any_sharing() && !needs_all() {
             true => max - (max / UNSEEN_SHARE).min(UNSEEN_MAX),
             false => max,
         }
     }
 
     /// Nothing is left that could leave. Whether that lets `want` bytes in: what stays free
-    /// otherwise is used up to the next fork.
+    /// otherwise is used for a while.
     pub(crate) fn needs_all(&self, pager: &Pager, want: u64) -> bool {
-        self.needs_all.store(true, Ordering::Relaxed);
+        self.group.tell(Notice::NeedsAllAt, now_ns());
         self.excess(pager, want) == 0
     }
 
