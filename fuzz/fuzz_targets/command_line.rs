@@ -14,6 +14,8 @@ mod options;
 mod setting;
 #[path = "../../crates/cli/src/size.rs"]
 mod size;
+#[path = "../../crates/cli/src/zram_options.rs"]
+mod zram_options;
 
 fn check_run(options: &options::RunOptions) {
     assert!(!options.cmd.is_empty());

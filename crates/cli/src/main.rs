@@ -20,6 +20,7 @@ mod size;
 mod top;
 mod watch;
 mod zram;
+mod zram_options;
 
 use std::process::ExitCode;
 

@@ -12,7 +12,7 @@ use uzswap_mm::zpool::ZpoolType;
 
 use crate::setting;
 use crate::size::Size;
-use crate::zram::ZramOptions;
+use crate::zram_options::ZramOptions;
 
 /// zswap in user space: run unmodified programs in a fraction of their memory
 #[derive(Parser)]

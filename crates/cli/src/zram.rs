@@ -1,20 +1,16 @@
 //! `uzswap zram`: a block device in compressed memory, until a signal ends it.
 
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 
-use clap::Args;
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use serde_json::{Map, Value, json};
-use uzswap_acomp::Compressor;
-use uzswap_ctl::defaults;
-use uzswap_mm::zpool::{PoolKind, ZpoolType};
+use uzswap_mm::zpool::PoolKind;
 use uzswap_sys::launch::{self, Signals};
 use uzswap_zram::{Config, Counter, Device, MakeError, Server};
 
-use crate::options::{compressor, zpool};
 use crate::output::warn_line;
 use crate::size::Size;
+use crate::zram_options::ZramOptions;
 use crate::{Failure, describe, report};
 
 /// Those that end it; all others are of no interest.
@@ -22,34 +18,15 @@ const ENDS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT]
 /// Counters in bytes. All others are numbers of pages or requests.
 const IN_BYTES: [Counter; 3] = [Counter::OrigDataSize, Counter::ComprDataSize, Counter::MemUsedMax];
 
-#[derive(Args)]
-pub(crate) struct ZramOptions {
-    /// Size of the device, a multiple of 4K: as much as clients see, not as much as it takes
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub(crate) size: Size,
-    /// Unix socket at which NBD clients find the device; it is removed at the end
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: PathBuf,
-    /// Compressor and level: words (lz4 for pages that are no heap's), lz4, zstd or deflate
-    #[arg(long, value_name = "NAME[:LVL]", default_value_t = defaults::POOL.compressor, value_parser = compressor)]
-    pub(crate) compressor: Compressor,
-    /// Pool allocator: zsmalloc, zbud or z3fold
-    #[arg(long, value_name = "NAME", default_value_t = defaults::POOL.zpool, value_parser = zpool)]
-    pub(crate) zpool: ZpoolType,
-    /// Most memory that the pool may take: a write that needs more fails (ENOSPC)
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub(crate) mem_limit: Option<Size>,
-    /// Write the final counters here as one JSON object
-    #[arg(long, value_name = "FILE")]
-    pub(crate) stat_json: Option<PathBuf>,
-    /// Print nothing but errors
-    #[arg(long)]
-    pub(crate) quiet: bool,
-}
-
 /// Serve a device until a signal ends it.
 pub(crate) fn zram(options: &ZramOptions) -> Result<u8, Failure> {
     report::check(options.stat_json.as_deref())?;
+    // A core file would hold what clients have written.
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    setrlimit(Resource::Core, none).map_err(|e| Failure::new(format!("no core file: {}", describe(e))))?;
     let device = Device::new(&config(options)).map_err(|error| refusal(error, options.size))?;
     // In front of the first thread: each inherits what is blocked.
     let signals = Signals::begin().map_err(|e| Failure::new(format!("signals: {}", describe(e))))?;

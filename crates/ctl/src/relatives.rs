@@ -36,10 +36,11 @@ impl Group {
         self.begin_sharing(parent);
     }
 
-    /// Whether any process that is charged shares memory with relatives.
-    pub fn is_any_sharing(&self) -> bool {
-        let shares = |slot| self.field(slot, Field::LookedAt) != 0 && self.field(slot, Field::Charge) != 0;
-        (0..self.high_water()).any(shares)
+    /// Bytes that those are charged who share memory with relatives.
+    pub fn sharing(&self) -> u64 {
+        let shares = |slot: &usize| self.field(*slot, Field::LookedAt) != 0;
+        let charges = (0..self.high_water()).filter(shares);
+        charges.map(|slot| self.field(slot, Field::Charge)).sum()
     }
 
     /// The process in `slot` shares nothing: no relative gives up anything to it.
@@ -207,16 +208,16 @@ mod test {
     }
 
     #[test]
-    fn who_is_charged_and_shares_is_known() {
+    fn what_those_are_charged_who_share_is_known() {
         let group = Group::fresh();
-        group.take_slot(1, 101);
-        assert!(!group.is_any_sharing());
+        (0..3).for_each(|slot| group.take_slot(slot, 101));
         group.begin_sharing(1);
-        assert!(!group.is_any_sharing());
-        group.set_field(1, Field::Charge, 1);
-        assert!(group.is_any_sharing());
+        group.begin_sharing(2);
+        assert_eq!(group.sharing(), 0);
+        (0..3).for_each(|slot| group.set_field(slot, Field::Charge, 1 << slot));
+        assert_eq!(group.sharing(), 6);
         group.end_sharing(1);
-        assert!(!group.is_any_sharing());
+        assert_eq!(group.sharing(), 4);
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,6 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Mode;
+use rustix::process::umask;
 
 use crate::device::Device;
 use crate::nbd::handshake::{Outcome, shake_hands};
@@ -81,13 +83,17 @@ impl Server {
             return Err(BindError::Long);
         }
         remove_stale(path)?;
-        let listener = UnixListener::bind(path).map_err(BindError::System)?;
+        // Nobody else may connect, from the first moment on. The mask is the process's: other
+        // threads make no files now.
+        let mask = umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
+        let bound = UnixListener::bind(path);
+        umask(mask);
+        let listener = bound.map_err(BindError::System)?;
         let server = Self {
             listener,
             path: path.to_owned(),
             identity: identity(path),
         };
-        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(BindError::System)?;
         server.listener.set_nonblocking(true).map_err(BindError::System)?;
         Ok(server)
     }

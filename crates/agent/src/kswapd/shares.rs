@@ -331,6 +331,7 @@ impl Kswapd {
     /// `anon` bytes were sampled, of which the engine counted `counted`.
     pub(super) fn charge_sample(&mut self, anon: usize, counted: usize) {
         self.pager.memcg.shrink_spare(time::now_ns());
+        self.pager.memcg.keep_all(self.pager);
         self.pager.memcg.sample(anon, counted, self.known_shared());
     }
 

@@ -29,9 +29,13 @@ use crate::pager::Pager;
 /// The part of the limit that stays free for what is unseen.
 const UNSEEN_SHARE: u64 = 12;
 const UNSEEN_MAX: u64 = 16 << 20;
-/// How long that is used, where somebody would have been killed for it: less than that takes to be
-/// known again would be waited for most of the time. Nanoseconds.
+/// At most such a part of what those are charged who share.
+const UNSEEN_PART: u64 = 4;
+/// How long that is used, once somebody would have been killed for it, and as long as it is in use.
+/// Nanoseconds.
 const NEEDS_ALL_NS: u64 = 60_000_000_000;
+/// As long as a stall takes. Nanoseconds.
+const JUST_NOW_NS: u64 = 3_000_000_000;
 
 /// Of the memory to work with, the part that is spare where no fault waits.
 const SPARE_SHARE: u64 = 256;
@@ -76,19 +80,35 @@ impl Memcg {
     /// What may be charged. All processes of the group reckon with the same, or some would wait for
     /// what others do not give.
     pub(super) fn max(&self) -> u64 {
-        let max = self.group.memory_max();
-        let needs_all = || now_ns().saturating_sub(self.group.get(Notice::NeedsAllAt)) < NEEDS_ALL_NS;
-        match self.group.is_any_sharing() && !needs_all() {
-            true => max - (max / UNSEEN_SHARE).min(UNSEEN_MAX),
-            false => max,
-        }
+        let is_needed = now_ns().saturating_sub(self.group.get(Notice::NeedsAllAt)) < NEEDS_ALL_NS;
+        self.group.memory_max() - if is_needed { 0 } else { self.unseen() }
     }
 
-    /// Nothing is left that could leave. Whether that lets `want` bytes in: what stays free
-    /// otherwise is used for a while.
+    /// What stays free for what is unseen: of those who share, as much as their memory may need.
+    fn unseen(&self) -> u64 {
+        let share = self.group.memory_max() / UNSEEN_SHARE;
+        share.min(UNSEEN_MAX).min(self.group.sharing() / UNSEEN_PART)
+    }
+
+    /// A process would be killed, as nothing is left that could leave. Whether `want` bytes fit
+    /// into what stays free otherwise, which is used for a while. False: it is used already.
     pub(crate) fn needs_all(&self, pager: &Pager, want: u64) -> bool {
-        self.group.tell(Notice::NeedsAllAt, now_ns());
-        self.excess(pager, want) == 0
+        let (now, at) = (now_ns(), self.group.get(Notice::NeedsAllAt));
+        let is_new = now.saturating_sub(at) >= NEEDS_ALL_NS && self.unseen() > 0;
+        if is_new {
+            self.group.tell(Notice::NeedsAllAt, now);
+        }
+        // Others may have said so a moment ago, when we waited already.
+        (is_new || now.saturating_sub(at) < JUST_NOW_NS) && self.excess(pager, want) == 0
+    }
+
+    /// By kswapd, at each tick: what is in use stays so.
+    pub(crate) fn keep_all(&self, pager: &Pager) {
+        let (now, at) = (now_ns(), self.group.get(Notice::NeedsAllAt));
+        let is_used = self.current(pager) > self.group.memory_max() - self.unseen();
+        if at != 0 && now.saturating_sub(at) < NEEDS_ALL_NS && is_used {
+            self.group.tell(Notice::NeedsAllAt, now);
+        }
     }
 
     /// `memory.high`: where background reclaim starts.
