@@ -222,7 +222,9 @@ impl Device {
         let stored = self.store.put(coder, contents).or_else(|full| {
             let compacted = self.store.compact(&self.table).ok_or(full)?;
             self.counters.add(Counter::PagesCompacted, compacted);
-            self.store.put(coder, contents)
+            self.store
+                .put(coder, contents)
+                .or_else(|_| self.store.put_alone(coder, contents))
         });
         let slot = stored.map_err(|_| IoError::NoSpace)?;
         self.counters.reached(Counter::MemUsedMax, self.store.bytes());

@@ -168,6 +168,16 @@ impl Store {
         Ok(Slot::Stored(Stored { handle, len }))
     }
 
+    /// As [`put`](Self::put), while nobody compacts: whoever does has taken what room there is, and
+    /// gives it back at the end.
+    ///
+    /// # Errors
+    /// [`PoolFull`]; nothing has changed then.
+    pub(crate) fn put_alone(&self, coder: &mut Coder, page: &[u8]) -> Result<Slot, PoolFull> {
+        let _alone = self.compacting.lock();
+        self.put(coder, page)
+    }
+
     /// Free what a word named that is no word of a page any more.
     pub(crate) fn free(&self, slot: Slot) {
         if let Slot::Stored(Stored { handle, len }) = slot {
