@@ -148,7 +148,7 @@ unsafe fn replace_mutex_init(program: Option<Headers>) -> Result<(), Errno> {
         return Ok(());
     };
     // SAFETY: libc's function of this name.
-    match unsafe { mutexes::which(function.entry) } {
+    match unsafe { Init::of(function.entry) } {
         Init::Forwards => Ok(()),
         Init::Other => Err(Errno::NOSYS),
         // SAFETY: the caller's promise, and the replacement does the same and more.

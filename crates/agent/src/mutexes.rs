@@ -224,7 +224,7 @@ fn write_and_keep(at: *mut mutex::New, new: mutex::New) {
         if notes.iter().any(Option::is_none) {
             IS_FULL.store(true, Ordering::SeqCst);
         }
-        begin();
+        note_first();
         let is_settled = |note: &Option<Note>| match note {
             Some((_, note)) => note & SETTLED != 0,
             None => writes >= WRITES_UNNOTED,
@@ -243,8 +243,8 @@ fn write_and_keep(at: *mut mutex::New, new: mutex::New) {
     }
 }
 
-/// There is a note.
-fn begin() {
+/// From now on whoever takes pages out asks.
+fn note_first() {
     if !IS_ANY.swap(true, Ordering::SeqCst)
         && let Some(pager) = pager::inherited()
     {
@@ -261,7 +261,6 @@ pub(crate) extern "C" fn init(at: *mut mutex::New, attributes: *const c_uint) ->
         Ok(new) => new,
         Err(errno) => return errno.raw_os_error(),
     };
-    write(at, new);
     match mutex::is_of_kernel(attributes) {
         true => write_and_keep(at, new),
         false => write(at, new),
@@ -288,32 +287,34 @@ pub(crate) enum Init {
     Other,
 }
 
-/// Which it is.
-///
-/// # Safety
-/// `function` is libc's, and has that type.
-pub(crate) unsafe fn which(function: *const c_void) -> Init {
-    type Function = unsafe extern "C" fn(*mut mutex::New, *const c_uint) -> c_int;
-    const UNTOUCHED: mutex::New = [!0; 5];
-    // SAFETY: the caller's promise.
-    let function = unsafe { core::mem::transmute::<*const c_void, Function>(function) };
-    let mut which = None;
-    for attributes in mutex::attributes_of_each_sort() {
-        let mut made = UNTOUCHED;
-        // SAFETY: as many bytes as a mutex has, and one word of attributes.
-        let answer = unsafe { function(&mut made, &attributes) };
-        let this = match mutex::new(attributes) {
-            _ if answer == 0 && made == UNTOUCHED => Init::Forwards,
-            Ok(ours) if answer == 0 && made == ours => Init::Same,
-            Err(errno) if answer == errno.raw_os_error() => Init::Same,
-            _ => Init::Other,
-        };
-        if which.is_some_and(|which| which != this) {
-            return Init::Other;
+impl Init {
+    /// Find out.
+    ///
+    /// # Safety
+    /// `function` is libc's, and has that type.
+    pub(crate) unsafe fn of(function: *const c_void) -> Self {
+        type Function = unsafe extern "C" fn(*mut mutex::New, *const c_uint) -> c_int;
+        const UNTOUCHED: mutex::New = [!0; 5];
+        // SAFETY: the caller's promise.
+        let function = unsafe { core::mem::transmute::<*const c_void, Function>(function) };
+        let mut known = None;
+        for attributes in mutex::attributes_of_each_sort() {
+            let mut made = UNTOUCHED;
+            // SAFETY: as many bytes as a mutex has, and one word of attributes.
+            let answer = unsafe { function(&mut made, &attributes) };
+            let this = match mutex::new(attributes) {
+                _ if answer == 0 && made == UNTOUCHED => Self::Forwards,
+                Ok(ours) if answer == 0 && made == ours => Self::Same,
+                Err(errno) if answer == errno.raw_os_error() => Self::Same,
+                _ => Self::Other,
+            };
+            if known.is_some_and(|known| known != this) {
+                return Self::Other;
+            }
+            known = Some(this);
         }
-        which = Some(this);
+        known.unwrap_or(Self::Other)
     }
-    which.unwrap_or(Init::Other)
 }
 
 #[cfg(test)]
