@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use uzswap_acomp::{Algorithm, Context, Counts, Device, Op, Request, SCATTER_MAX};
+use uzswap_acomp::{Algorithm, Batch, Context, Counts, Device, Op, Request, SCATTER_MAX};
 
 use crate::checksum;
 use crate::machine::Machine;
@@ -79,15 +79,9 @@ impl<D: Device> Contexts<D> {
         block: &mut [u8],
     ) -> Option<usize> {
         let mut len_with_checksum = None;
-        let request = Request {
-            op: Op::Compress,
-            src: &[page],
-            unit: block.len(),
-            dst: block,
-            deadline_ns: ACCELERATOR_DEADLINE_NS,
-            clock: &|| machine.now_ns(),
-        };
-        self.get(machine, algorithm).submit(request).wait(|_, block, len| {
+        let (context, unit) = (self.get(machine, algorithm), block.len());
+        let clock = || machine.now_ns();
+        submit(context, Op::Compress, &[page], block, unit, &clock).wait(|_, block, len| {
             len_with_checksum = len.ok().and_then(|len| checksum::append(block, len, page));
             true
         });
@@ -98,6 +92,25 @@ impl<D: Device> Contexts<D> {
     pub(crate) fn counts(&self) -> Counts {
         self.0.iter().map(Context::counts).sum()
     }
+}
+
+/// Begin a request; what an accelerator has not done by the deadline software does.
+pub(crate) fn submit<'c, 'a, D: Device>(
+    context: &'c mut Context<D>,
+    op: Op,
+    src: &'a [&'a [u8]],
+    dst: &'a mut [u8],
+    unit: usize,
+    clock: &'a dyn Fn() -> u64,
+) -> Batch<'c, 'a, D> {
+    context.submit(Request {
+        op,
+        src,
+        dst,
+        unit,
+        deadline_ns: ACCELERATOR_DEADLINE_NS,
+        clock,
+    })
 }
 
 /// One request for at most `N` blocks: [`Contexts::decompress_all`].
@@ -119,16 +132,9 @@ fn request<const N: usize, M: Machine>(
         (blocks[n], checksums[n]) = (block, checksum);
         n += 1;
     }
-    let request = Request {
-        op: Op::Decompress,
-        src: &blocks[..n],
-        dst: pages,
-        unit: PAGE_SIZE,
-        deadline_ns: ACCELERATOR_DEADLINE_NS,
-        clock: &|| machine.now_ns(),
-    };
+    let clock = || machine.now_ns();
     let mut whole = 0_u64;
-    context.submit(request).wait(|i, page, len| {
+    submit(context, Op::Decompress, &blocks[..n], pages, PAGE_SIZE, &clock).wait(|i, page, len| {
         let holds = len.is_ok() && checksum::holds(checksums[i], page);
         whole |= u64::from(holds) << i;
         holds

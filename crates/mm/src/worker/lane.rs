@@ -3,13 +3,13 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use uzswap_acomp::{Algorithm, Codec, Context, Device, Error, Op, Request};
+use uzswap_acomp::{Algorithm, Codec, Context, Device, Error, Op};
 
 use crate::checksum;
 use crate::machine::{Machine, SCATTER_MAX};
 use crate::page::{fingerprint, same_filled};
-use crate::policy::tunables::{ACCELERATOR_DEADLINE_NS, COMPRESSED_MAX};
-use crate::worker::contexts::Contexts;
+use crate::policy::tunables::COMPRESSED_MAX;
+use crate::worker::contexts::{Contexts, submit};
 use crate::zpool::Handle;
 
 /// What storing a staged page came to.
@@ -149,15 +149,7 @@ fn compress_pending<D: Device>(
             n += 1;
         }
     }
-    let request = Request {
-        op: Op::Compress,
-        src: &list[..n],
-        dst: blocks,
-        unit: COMPRESSED_MAX,
-        deadline_ns: ACCELERATOR_DEADLINE_NS,
-        clock,
-    };
-    context.submit(request).wait(|at, block, len| {
+    submit(context, Op::Compress, &list[..n], blocks, COMPRESSED_MAX, clock).wait(|at, block, len| {
         let page = list[at];
         let with_checksum = len.and_then(|len| checksum::append(block, len, page).ok_or(Error::Poor));
         outcomes[numbers[at]] = match with_checksum {
