@@ -15,6 +15,7 @@ fn main() {
         "crates/acomp",
         "crates/agent",
         "crates/ctl",
+        "crates/guard",
         "crates/mm",
         "crates/sys",
     ] {

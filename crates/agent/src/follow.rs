@@ -19,7 +19,7 @@
 //!
 //! That the program stays is the scheduler's doing: a thread that has had more of its core than is
 //! due to it stays in that core's queue while it waits (delayed dequeue, Linux 6.12), and is woken
-//! there. Beside a fault thread that goes before it ([`FAULT_NICE`](crate::pager::FAULT_NICE)) it
+//! there. Beside a fault thread that goes before it ([`FAULT_NICE`](crate::servers::FAULT_NICE)) it
 //! has; beside one that may not, it does if its faults are some 20 us apart. Else it is woken on an
 //! idle core, and on another each time if it is followed at once. Hence RESTING.
 //!

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, ENV_RECORD, Group, MEMBERSHIP, Notice, WORDS};
+use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, ENV_RECORD, Group, MEMBERSHIP, Notice, Tunable, WORDS};
 use uzswap_sys::libc::{Function, Headers, Image};
 use uzswap_sys::robust::list_head;
 use uzswap_sys::shared::SharedWords;
@@ -12,7 +12,7 @@ use uzswap_sys::{Errno, PAGE_SIZE, file, text};
 
 use crate::memcg::deferral;
 use crate::mutexes::Init;
-use crate::{fork, hook, identity, mutexes, pager, record, unmanaged};
+use crate::{fork, guard, hook, identity, mmap, mutexes, pager, record, unmanaged};
 
 unsafe extern "C" {
     static __dso_handle: *mut c_void;
@@ -83,14 +83,22 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
         Ok(register) => register,
         Err(errno) => return unmanaged::lacks_hooks(path, errno),
     };
+    // After they were replaced: what was a wrapper makes no call any more.
+    if group.is_on(Tunable::Guard)
+        && let Err(errno) = program.map_or(Err(Errno::INVAL), guard::install)
+    {
+        return unmanaged::lacks_hooks(path, errno);
+    }
     if program.is_some_and(stops_threads) {
         pager::note_stopping();
     }
     pager::start_idle(group, path);
     group.add(Notice::Joined, 1);
-    // SAFETY: the three handlers are extern "C" functions of this library, which is never unloaded
-    // (see build.rs).
-    unsafe { register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
+    if !guard::is_on() {
+        // SAFETY: the three handlers are extern "C" functions of this library, which is never
+        // unloaded (see build.rs).
+        unsafe { register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
+    }
     let unseen = match program.is_some_and(maps_unseen) {
         true => deferral::BIG_BYTES,
         false => 0,
@@ -211,10 +219,10 @@ unsafe fn find_env(envp: *const *const c_char, name: &str) -> Option<&'static CS
 /// Replace the wrappers that mappings are made with.
 fn replace_wrappers(function: impl Fn(&CStr) -> Result<Function, Errno>) -> Result<(), Errno> {
     let wrappers: [(&CStr, usize, *const c_void); 6] = [
-        (c"mmap", hook::SYS_MMAP, hook::mmap as *const c_void),
-        (c"munmap", hook::SYS_MUNMAP, hook::munmap as *const c_void),
-        (c"mremap", hook::SYS_MREMAP, hook::mremap as *const c_void),
-        (c"madvise", hook::SYS_MADVISE, hook::madvise as *const c_void),
+        (c"mmap", mmap::SYS_MMAP, hook::mmap as *const c_void),
+        (c"munmap", mmap::SYS_MUNMAP, hook::munmap as *const c_void),
+        (c"mremap", mmap::SYS_MREMAP, hook::mremap as *const c_void),
+        (c"madvise", mmap::SYS_MADVISE, hook::madvise as *const c_void),
         (c"brk", hook::SYS_BRK, hook::brk as *const c_void),
         (c"mlockall", hook::SYS_MLOCKALL, hook::mlockall as *const c_void),
     ];

@@ -18,9 +18,11 @@ use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 use uzswap_sys::uffd::{self, Uffd};
 
-use crate::hook::{self, InOrder};
+use crate::guard;
 use crate::machine::{AgentMachine, done, filled_in, stop};
+use crate::mmap;
 use crate::mutexes::{self, Taking};
+use crate::order::InOrder;
 
 /// What each way needs.
 pub(crate) enum Isolation {
@@ -37,11 +39,32 @@ pub(crate) struct Opened {
     pub(crate) isolation: Isolation,
 }
 
+/// As [`open`], for any user: calls are guarded.
+fn open_guarded() -> Result<Opened, (&'static str, Errno)> {
+    let moves = uffd::FEATURE_MOVE | uffd::FEATURE_POISON | uffd::FEATURE_EVENTS_MM | uffd::FEATURE_THREAD_ID;
+    let managed = match Uffd::open_for_user(moves | uffd::FEATURE_WP) {
+        // Not on every processor.
+        Err(Errno::INVAL) => Uffd::open_for_user(moves),
+        opened => opened,
+    };
+    Ok(Opened {
+        managed: managed.map_err(|e| ("userfaultfd with move", e))?,
+        proc: ProcSelf::open().map_err(|e| ("/proc/self", e))?,
+        isolation: Isolation::Move(
+            Uffd::open_for_user(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?,
+            ProcMem::open().ok(),
+        ),
+    })
+}
+
 /// Open what isolation needs: `copies`: without whatever came after Linux 5.7.
 ///
 /// # Errors
 /// The step that failed and what the system answered.
 pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
+    if guard::is_on() {
+        return open_guarded();
+    }
     let events = uffd::FEATURE_EVENT_FORK | uffd::FEATURE_EVENTS_MM | uffd::FEATURE_THREAD_ID;
     let moves = match copies {
         true => Err(Errno::INVAL),
@@ -197,7 +220,7 @@ impl AgentMachine {
     pub(crate) fn copy_run(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
         let _taking = Taking::begin();
         // The kernel passes over what is protected as over what is missing.
-        let needed = mutexes::first_needed(self.memory(), vpn, pages);
+        let needed = self.first_needed(vpn, pages);
         let (free, behind) = (needed.unwrap_or(pages), needed.map(|_| Stop::Needed));
         if free == 0 {
             return Done { pages: 0, stop: behind };
@@ -246,11 +269,19 @@ impl AgentMachine {
         done(self.in_truth(filled, len, to, true))
     }
 
+    /// The first of `pages` pages from `vpn` on that has to stay. Under the engine's lock, which is
+    /// released when the words of those that go are published; during a [`Taking`].
+    fn first_needed(&self, vpn: Vpn, pages: u32) -> Option<u32> {
+        let unheld = guard::begin_moves(PageRange::new(vpn, pages.into())) as u32;
+        let held = (unheld < pages).then_some(unheld);
+        mutexes::first_needed(self.memory(), vpn, unheld).or(held)
+    }
+
     /// As [`move_run`](Self::move_run), up to the first page that is needed where it is
     /// ([`mutexes`]).
     pub(crate) fn move_unneeded(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
         let _taking = Taking::begin();
-        match mutexes::first_needed(self.memory(), vpn, pages) {
+        match self.first_needed(vpn, pages) {
             None => self.move_run(vpn, slot, pages),
             Some(0) => Done::none(Stop::Needed),
             Some(free) => {
@@ -315,12 +346,12 @@ impl AgentMachine {
     /// those that leave. What KSM merges forgets that it was protected, so that it might be written
     /// to between our look and the move.
     pub(crate) fn protects(&self) -> bool {
-        self.protection.is_on() && !hook::merges() && !merges()
+        self.protection.is_on() && !mmap::merges() && !merges()
     }
 
     /// Have kswapd make that possible, if it can be.
     pub(crate) fn want_protection(&self) {
-        if self.fds().managed.can_protect() && !self.copies() && !hook::merges() && !merges() {
+        if self.fds().managed.can_protect() && !self.copies() && !mmap::merges() && !merges() {
             self.protection.want();
         }
     }
@@ -330,6 +361,7 @@ impl AgentMachine {
         if let Some(done) = self.fail.stop(&[Stop::Again]) {
             return done.stop;
         }
+        guard::begin_moves(run);
         let len = run.pages() as usize * PAGE_SIZE;
         let unprotected = self.fds().managed.unprotect(run.start.addr(), len);
         // There is no such range there, or not all of it is registered.
@@ -396,7 +428,12 @@ impl AgentMachine {
 
     /// `give_up`.
     pub(crate) fn give_up_run(&self, run: PageRange) -> Vec<Vpn> {
-        let kept = self.copy_out.drop_run(run);
+        // They are mapped still, so a call may have found them since they were copied.
+        let kept = match guard::begin_drop(run) {
+            true => self.copy_out.drop_run(run),
+            false => run.iter().collect(),
+        };
+        guard::end_drop();
         for vpn in &kept {
             self.fds().managed.unprotect_and_wake(vpn.addr(), PAGE_SIZE);
         }

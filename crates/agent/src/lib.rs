@@ -10,7 +10,9 @@
 //! |---|---|
 //! | `init` | the constructor: reads the environment, replaces libc's functions |
 //! | `image` | the names that its code and the compilers call, bound here |
-//! | `hook` | the replacements |
+//! | `hook` | the replacements of libc's functions |
+//! | `mmap`, `order` | what is done around a call that changes mappings, one at a time |
+//! | `guard` | the program's system calls, where the kernel cannot wait for a page |
 //! | `identity` | what the program does to its credentials, and its end |
 //! | `unmanaged` | what becomes of a process that cannot be managed |
 //! | `pager` | the state of an active agent: engine, descriptors, mailboxes |
@@ -51,6 +53,7 @@ mod fault;
 mod fault_attr;
 mod follow;
 mod fork;
+mod guard;
 mod hook;
 mod identity;
 mod init;
@@ -62,8 +65,10 @@ mod machine;
 mod mailbox;
 mod mapped;
 mod memcg;
+mod mmap;
 mod mutexes;
 mod oldest;
+mod order;
 mod pager;
 mod reclaim;
 mod record;

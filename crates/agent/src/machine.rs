@@ -38,8 +38,10 @@ use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
 
 use crate::arena::PoolArena;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
-use crate::hook::{self, InOrder};
+use crate::guard;
 use crate::isolation::{self, CopyOut, Isolation, Protection};
+use crate::mmap;
+use crate::order::InOrder;
 use crate::record::Recorder;
 use crate::resched;
 use crate::servers::HELPERS;
@@ -309,7 +311,7 @@ impl Mapper for AgentMachine {
     }
 
     fn may_have_guards(&self) -> bool {
-        hook::installs_guards()
+        mmap::installs_guards()
     }
 
     fn give_up(&self, _: &Option<InOrder>, run: PageRange) -> Vec<Vpn> {
@@ -400,8 +402,12 @@ impl Mapper for AgentMachine {
         next.is_some_and(|vma| vma.start <= page.addr())
     }
 
+    fn end_moves(&self) {
+        guard::end_moves();
+    }
+
     fn keeps_mapping(&self, from: PageRange) -> bool {
-        hook::is_keeping(from.start.addr())
+        mmap::is_keeping(from.start.addr())
     }
 }
 

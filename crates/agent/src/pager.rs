@@ -20,12 +20,12 @@ use uzswap_ctl::{Field, Group, Limit, Notice, PROCESSES, Tunable};
 use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::{Mm, PinId, Worker};
-use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::shield;
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use uzswap_sys::time::now_ns;
+use uzswap_sys::{Errno, children};
 
 use crate::arena::PoolArena;
 use crate::codecs::Codecs;
@@ -38,7 +38,7 @@ use crate::mailbox::{mail, reply};
 use crate::memcg::Memcg;
 use crate::reclaim::Reclaim;
 use crate::record::Recorder;
-use crate::servers::{self, HELPERS, Seats};
+use crate::servers::{self, FAULT_NICE, HELPERS, Seats};
 use crate::swap_file::SwapFile;
 use crate::tickets::Tickets;
 use crate::unsharing::Unsharing;
@@ -192,11 +192,6 @@ pub(crate) fn release_start() -> bool {
     is_held
 }
 
-/// What the fault thread does is done for a thread that waits, in whose place the kernel would do
-/// it at once: without this it waits for a core behind kswapd and whoever else runs, up to a slice
-/// of 3 ms for 5 us of work.
-pub(crate) const FAULT_NICE: i32 = 10;
-
 /// Run `body` as the fault thread and wait until it has made the pager active.
 ///
 /// # Errors
@@ -301,6 +296,11 @@ pub(crate) fn note_child() {
 /// In a forked child that gets no pager: its parent's threads are not here to be waited for.
 pub(crate) fn lose() {
     STATE.store(FAILED, Ordering::Release);
+}
+
+/// Whether this process runs in the memory of the one that has the pager: a vfork child, say.
+pub(crate) fn is_of_another_process() -> bool {
+    PAGER.get().is_some() && PID.load(Ordering::Relaxed) != thread::pid()
 }
 
 /// The pager, whatever the state: for the child of a fork.
@@ -467,7 +467,7 @@ impl Pager {
     /// This process is about to end. If others go on with its memory, all of it is mapped before
     /// that; what is recorded of it is written. In a thread of the program.
     pub(crate) fn leave(&self) {
-        if thread::has_children() {
+        if children::has_children() {
             self.ask(mail::LEAVE);
         } else if self.fds().recorder.is_some() {
             self.ask(mail::RECORD);

@@ -15,15 +15,22 @@
 //! | `follow::THREAD` | replaced | the fault thread says who it is before it waits |
 //! | `follow::SLEEPS` | kept | the vigil looks only whether it changes |
 //! | `follow::FREED` | replaced | cleared as the fault thread begins |
+//! | `guard::IS_ON` | kept | the code is inherited, with the jumps in it |
+//! | `guard::holds::IS_TAKEN` | reset | the calls of other threads are not here |
+//! | `guard::holds::HELD` | reset | the same |
+//! | `guard::holds::WITHOUT` | reset | the same |
+//! | `guard::holds::IS_DROPPING` | reset | whoever dropped pages is not here |
+//! | `guard::holds::IS_MOVING` | reset | whoever moved pages is not here |
+//! | `guard::ranges::LEAVES` | kept | what is registered the child registers anew |
 //! | `hook::ERRNO_LOCATION` | kept | libc is where it was |
-//! | `hook::ORDER` | reset | whose turn it was is not here, or was the fork's |
-//! | `hook::OWNER` | reset | with the turn |
-//! | `hook::FORK_HAS_TURN` | reset | only the parent ends the fork's turn |
-//! | `hook::KEEPING` | kept | 0: a move has the turn, which the fork took |
+//! | `order::ORDER` | reset | whose turn it was is not here, or was the fork's |
+//! | `order::OWNER` | reset | with the turn |
+//! | `order::FORK_HAS_TURN` | reset | only the parent ends the fork's turn |
+//! | `mmap::KEEPING` | kept | 0: a move has the turn, which the fork took |
 //! | `hook::BREAK` | kept | the program break is inherited |
-//! | `hook::WIPES_ON_FORK` | kept | the advice is inherited |
-//! | `hook::MERGES` | kept | the same |
-//! | `hook::INSTALLS_GUARDS` | kept | the guards are inherited |
+//! | `mmap::WIPES_ON_FORK` | kept | the advice is inherited |
+//! | `mmap::MERGES` | kept | the same |
+//! | `mmap::INSTALLS_GUARDS` | kept | the guards are inherited |
 //! | `identity::$original` | kept | libc is where it was; one for each function that is diverted |
 //! | `init::MAIN_STACK` | kept | the mapping is inherited |
 //! | `init::MAIN_LIST` | kept | the same |
@@ -72,6 +79,11 @@
 //! | `sys::creds::ASKED` | kept | the child's threads are made by one that has taken all on |
 //! | `sys::creds::WANTED` | reset | whoever held its lock is not here |
 //! | `sys::file::STDERR` | kept | stderr is inherited |
+//! | `sys::guard::IS_ON` | kept | the code is inherited |
+//! | `sys::guard::IS_SEEN` | kept | the same |
+//! | `sys::guard::HAS_YMM` | kept | the processor is the same |
+//! | `sys::guard::BEFORE` | kept | the agent is where it was |
+//! | `sys::guard::AFTER` | kept | the same |
 //! | `sys::mapping::MAKING` | reset | whoever held it is not here |
 //! | `sys::mapping::RANGES` | kept | the agent's own mappings are inherited |
 //! | `sys::robust::LIST` | replaced | by the child's thread that confesses its end |
@@ -96,7 +108,7 @@ use crate::memcg::deferral;
 use crate::pager::{self, Pager};
 use crate::servers::HELPERS;
 use crate::vigil::VIGIL;
-use crate::{hook, mapped, stacks};
+use crate::{guard, mapped, order, stacks};
 
 /// In a forked child, first of all, in its only thread: before its pager starts. Returns the
 /// parent's pager, reset, if the child is to have one.
@@ -128,7 +140,8 @@ fn reset_in_any_child() {
     pager::release_start();
     stacks::reset_in_child();
     mapped::reset_in_child();
-    hook::reset_in_child();
+    order::reset_in_child();
+    guard::reset_in_child();
     deferral::reset_in_child();
 }
 

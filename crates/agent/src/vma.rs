@@ -23,7 +23,7 @@ use uzswap_sys::thread::page_align;
 
 use crate::machine::{AgentMachine, Fds};
 use crate::pager::Pager;
-use crate::{hook, stacks};
+use crate::{guard, order, stacks};
 
 /// Smallest mapping that is managed.
 pub(crate) const MIN_BYTES: usize = 64 * 1024;
@@ -234,7 +234,7 @@ fn manage(pager: &Pager, fds: &Fds, vma: &Vma, start: usize, end: usize) -> bool
     if pager.mm.with_changes(|changes| changes.gaps(range).is_empty()) {
         return true;
     }
-    let Some(_turn) = hook::InOrder::attempt() else {
+    let Some(_turn) = order::InOrder::attempt() else {
         return false;
     };
     let mapping_at = |at| fds.proc.vma_at_or_after(at).ok().flatten();
@@ -269,6 +269,7 @@ fn manage(pager: &Pager, fds: &Fds, vma: &Vma, start: usize, end: usize) -> bool
 ///    reclaiming one now would bring its old contents back.
 fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usize) -> bool {
     let (start, end) = (range.start.addr(), range.end.addr());
+    guard::note_registering(start, end);
     let mut adopted = 0;
     let is_settled = pager.mm.with_changes(|changes| {
         if changes.gaps(range).is_empty() {
@@ -313,7 +314,7 @@ fn register_unless_excluded(fds: &Fds, start: usize, end: usize) -> Option<Resul
 /// mremap. It is our turn to change mappings, so none is joined or moved meanwhile. What raw system
 /// calls change, and what refuses, stays as it is: pages cannot be protected there.
 pub(crate) fn watch_writes(pager: &Pager, fds: &Fds) -> bool {
-    let Some(_turn) = hook::InOrder::attempt() else {
+    let Some(_turn) = order::InOrder::attempt() else {
         return false;
     };
     fds.managed.begin_protecting();

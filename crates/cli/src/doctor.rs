@@ -4,6 +4,7 @@ use uzswap_sys::Errno;
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::uffd::{FEATURE_EVENT_FORK, FEATURE_EVENTS_MM, FEATURE_MOVE, FEATURE_POISON, FEATURE_WP, Uffd};
 
+use crate::options::Guard;
 use crate::output::print;
 use crate::{Failure, agent, describe};
 
@@ -164,14 +165,37 @@ fn needed() -> Vec<Check> {
     checks
 }
 
+/// What any user may have: faults of the program alone, its system calls being guarded.
+fn guarded() -> Result<(), String> {
+    let features = FEATURE_MOVE | FEATURE_POISON | FEATURE_EVENTS_MM;
+    Uffd::open_for_user(features).map(drop).map_err(|errno| match errno {
+        Errno::PERM | Errno::NOSYS | Errno::ACCESS => {
+            "a filter of system calls forbids userfaultfd: in a container pass --security-opt seccomp=unconfined, or a profile that \
+             allows it"
+                .into()
+        }
+        Errno::INVAL => "an ordinary user needs Linux 6.8 or later: older kernels cannot move pages (UFFDIO_MOVE)".into(),
+        errno => format!("userfaultfd: {}", describe(errno)),
+    })
+}
+
 /// Refuse early and clearly what every process of the group would stumble over. `copies`: pages are
-/// not to be moved.
-pub(crate) fn check_machine(copies: bool) -> Result<(), Failure> {
-    Userfaultfd::look(copies)
-        .needed()
-        .and_then(|()| proc_files())
-        .map(drop)
-        .map_err(|fix| Failure::new(format!("{fix} (`uzswap doctor` shows everything)")))
+/// not to be moved. Returns whether system calls are to be guarded.
+pub(crate) fn check_machine(copies: bool, guard: Guard) -> Result<bool, Failure> {
+    let open = || Userfaultfd::look(copies).needed().map(|()| false);
+    let found = match guard {
+        Guard::Off => open(),
+        Guard::On if copies => {
+            Err("--isolate copy needs a kernel that waits for pages: it goes with --guard off".into())
+        }
+        Guard::On => guarded().map(|()| true),
+        Guard::Auto => open().or_else(|fix| match copies {
+            true => Err(fix),
+            false => guarded().map(|()| true),
+        }),
+    };
+    let is_guarded = found.and_then(|is_guarded| proc_files().map(|_| is_guarded));
+    is_guarded.map_err(|fix| Failure::new(format!("{fix} (`uzswap doctor` shows everything)")))
 }
 
 /// Print the findings. Status 1 when something that is needed is missing.

@@ -117,6 +117,10 @@ pub(crate) struct RunOptions {
     /// auto: moved if they can be
     #[arg(long, value_name = "auto|copy", value_enum, default_value_t = Isolate::Auto, env = "UZSWAP_ISOLATE")]
     pub(crate) isolate: Isolate,
+    /// Whether the program's system calls are seen before the kernel, which needs no privilege;
+    /// auto: where the kernel may not wait for pages
+    #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Guard::Auto, env = "UZSWAP_GUARD")]
+    pub(crate) guard: Guard,
     /// Background compression threads of each process [default: the cores beyond the second, 4 at
     /// most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=defaults::KCOMPRESSD_MAX))]
@@ -270,6 +274,14 @@ impl SwapFormat {
 pub(crate) enum Isolate {
     Auto,
     Copy,
+}
+
+/// Whether the program's system calls are seen before the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Guard {
+    Auto,
+    On,
+    Off,
 }
 
 /// Whether threads keep cores awake.

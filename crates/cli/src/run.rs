@@ -80,9 +80,10 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
 
 /// All that a managed program needs.
 fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap) -> Result<Watch, Failure> {
-    crate::doctor::check_machine(options.isolate == Isolate::Copy)?;
+    let is_guarded = crate::doctor::check_machine(options.isolate == Isolate::Copy, options.guard)?;
     let group = OpenGroup::create(options.name.as_deref())?;
     configure(&group.group, options, memory_max, swap);
+    group.group.set(Tunable::Guard, u64::from(is_guarded));
     match Library::install(&group.path) {
         Ok(library) => Ok(Watch::begin(group, library, options.quiet)),
         Err(failure) => {

@@ -81,6 +81,8 @@ words! {
         SwapPathIsFile,
         /// What cannot be managed runs on without limit.
         AllowUnmanaged,
+        /// The program's system calls are seen before the kernel, which cannot wait for pages.
+        Guard,
     }
 }
 

@@ -184,6 +184,9 @@ pub trait Mapper {
     }
     /// Wake whoever waits for these pages.
     fn wake(&self, vpn: Vpn, pages: u32);
+    /// The engine's lock is about to be released: the words of all pages that were moved out or
+    /// protected under it say so by now.
+    fn end_moves(&self) {}
 }
 
 /// Frames in staging slots.

@@ -1,5 +1,6 @@
 //! The engine of one process: what is under its lock, and what is read without.
 
+use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -10,6 +11,7 @@ use crate::config::{Config, SwapOut};
 use crate::flight::Flight;
 use crate::machine::Machine;
 use crate::page::{PAGE_SIZE, Vpn};
+use crate::pages::swap_table::SwapTable;
 use crate::pages::swap_table::entry::Slot;
 use crate::pages::{Pages, swap_slots};
 use crate::policy::Policy;
@@ -21,6 +23,8 @@ use crate::zpool::{Arena, PoolKind};
 /// The engine of one process.
 pub struct Mm<R, M: Machine> {
     pub(crate) inner: Mutex<R, Inner<R, M::Arena>>,
+    /// The same as the pages', for who looks up without the lock.
+    table: Arc<SwapTable>,
     pub(crate) machine: M,
     pub(crate) stat: Vmstat,
     pub(crate) config: Config,
@@ -94,6 +98,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             flight: Flight::default(),
         };
         Self {
+            table: inner.pages.table.clone(),
             inner: Mutex::new(inner),
             machine,
             stat,
@@ -122,6 +127,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         });
         let usage = inner.pages.counts.resident + inner.pages.staging.frames() + inner.pages.pool.pages();
         self.usage.store(usage, Ordering::Relaxed);
+        self.machine.end_moves();
         result
     }
 
@@ -240,6 +246,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Where the contents of a page are now.
     pub fn slot(&self, page: Vpn) -> Slot {
         self.with(|inner| inner.pages.table.lookup(page))
+    }
+
+    /// The same, without the lock: any thread may ask, and it may be another by then.
+    pub fn lookup(&self, page: Vpn) -> Slot {
+        self.table.lookup(page)
     }
 
     /// The machine.

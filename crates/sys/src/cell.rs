@@ -24,6 +24,27 @@ impl<T> Leaked<T> {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
+    /// The value; what `make` makes, if none was set: that of the thread that comes first.
+    pub fn get_or_set(&self, make: impl FnOnce() -> T) -> &'static T {
+        if let Some(value) = self.get() {
+            return value;
+        }
+        let value = Box::into_raw(Box::new(make()));
+        let none = core::ptr::null_mut();
+        match self
+            .0
+            .compare_exchange(none, value, Ordering::AcqRel, Ordering::Acquire)
+        {
+            // SAFETY: from Box::into_raw, never freed from now on.
+            Ok(_) => unsafe { &*value },
+            // SAFETY: ours was seen by nobody; the other is never freed.
+            Err(there) => unsafe {
+                drop(Box::from_raw(value));
+                &*there
+            },
+        }
+    }
+
     /// Set or replace the value.
     pub fn set(&self, value: T) -> &'static T {
         let value = Box::leak(Box::new(value));
@@ -43,6 +64,12 @@ mod test {
     extern crate std;
 
     use super::*;
+
+    #[test]
+    fn the_first_of_two_stays() {
+        static CELL: Leaked<u64> = Leaked::new();
+        assert_eq!((*CELL.get_or_set(|| 1), *CELL.get_or_set(|| 2)), (1, 1));
+    }
 
     #[test]
     fn readers_see_whole_values_while_they_are_replaced() {

@@ -14,11 +14,14 @@
 //! | [`mod@file`] | the swap file and other descriptors, positioned I/O |
 //! | [`procfs`] | what `/proc/self` tells: mappings, residency, sizes |
 //! | [`futex`] | locks and mailboxes, private to a process or shared by a group |
+//! | [`children`] | children of this process |
 //! | [`crew`] | threads that share the pieces of one job |
 //! | [`thread`] | threads outside libc, with a descriptor table of their own |
 //! | [`string`] | `memcpy` and its like, which no program can define for us |
 //! | [`text`] | replacing the first instructions of a libc function |
+//! | [`guard`] | where the program's system calls come by |
 //! | [`heap`] | the agent's allocator over one reserved range |
+//! | [`request`] | what the program asks of a userfaultfd of its own |
 //! | [`shared`] | a file of 64-bit words that all processes of a group map |
 //! | [`shield`] | a tracer for the pager's threads, so that nobody else stops them |
 //! | [`cell`] | values set once and read without a lock |
@@ -34,10 +37,12 @@ extern crate alloc;
 pub mod affinity;
 pub mod aio;
 pub mod cell;
+pub mod children;
 pub mod creds;
 pub mod crew;
 pub mod file;
 pub mod futex;
+pub mod guard;
 pub mod heap;
 pub mod keep;
 #[cfg(feature = "launcher")]
@@ -50,6 +55,7 @@ pub mod mutex;
 pub mod procfs;
 pub mod random;
 pub mod remains;
+pub mod request;
 pub mod robust;
 pub mod shared;
 pub mod shield;

@@ -58,6 +58,26 @@ struct Debug {
     images: *const LinkMap,
 }
 
+/// `Elf64_Ehdr`, as far as it is needed.
+#[repr(C)]
+struct Head {
+    magic: u32,
+    _kind: [u8; 28],
+    segments: usize,
+    _sections: usize,
+    _flags: u32,
+    _size: u16,
+    _segment_size: u16,
+    count: u16,
+}
+
+/// # Safety
+/// So many bytes from there on are readable, and stay as they are.
+unsafe fn bytes(at: usize, len: usize) -> &'static [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(at), len) }
+}
+
 /// The public part of `struct link_map`.
 #[repr(C)]
 struct LinkMap {
@@ -202,6 +222,40 @@ impl Image {
     pub fn is_named(&self, name: &CStr) -> bool {
         // SAFETY: a dynamic section, and a name in its table.
         unsafe { entry(self.dynamic, DT_SONAME).is_some_and(|at| CStr::from_ptr(self.names.add(at)) == name) }
+    }
+
+    /// Its headers. `None`: they are not where a linker puts them.
+    fn headers(&self, program: Headers) -> Option<Headers> {
+        const MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
+        if program.base() == Some(self.base) {
+            return Some(program);
+        }
+        let head: *const Head = core::ptr::with_exposed_provenance(self.base);
+        // SAFETY: a library begins with its file's head; others are not at their base.
+        let head = unsafe { head.as_ref()? };
+        let first = self.base + head.segments;
+        // SAFETY: what the dynamic linker has mapped by.
+        (head.magic == MAGIC).then(|| unsafe { Headers::new(first, head.count.into()) })?
+    }
+
+    /// Its code: what is mapped to be executed.
+    pub fn code(&self, program: Headers) -> impl Iterator<Item = &'static [u8]> {
+        const PF_X: u32 = 1;
+        let base = self.base;
+        let segments = self.headers(program).into_iter().flat_map(|headers| headers.iter());
+        segments
+            .filter(|segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0)
+            // SAFETY: mapped for good, as libraries that programs begin with are, and readable.
+            .map(move |segment| unsafe { bytes(base + segment.address, segment.bytes_in_file) })
+    }
+
+    /// Its table for unwinders, and where that is.
+    pub fn unwind_table(&self, program: Headers) -> Option<&'static [u8]> {
+        const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+        let mut segments = self.headers(program)?.iter();
+        let table = segments.find(|segment| segment.kind == PT_GNU_EH_FRAME)?;
+        // SAFETY: as above.
+        Some(unsafe { bytes(self.base + table.address, table.bytes_in_file) })
     }
 
     /// Whether the image leaves this name open.

@@ -13,7 +13,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether the processor has vectors of 32 bytes, and the kernel keeps them.
-static HAS_AVX2: AtomicBool = AtomicBool::new(false);
+pub(crate) static HAS_AVX2: AtomicBool = AtomicBool::new(false);
 
 /// Bytes from which on they are used: a step of the loop, which is done at least once.
 const AVX_LEAST: usize = 128;

@@ -19,6 +19,12 @@ use crate::mapping::Mapping;
 const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 const PATCH: usize = JUMP.len() + 8;
 
+/// Whether the function that `code` begins with was replaced: behind the jump are not instructions
+/// but an address.
+pub fn is_replaced(code: &[u8]) -> bool {
+    code.starts_with(&JUMP)
+}
+
 /// Whether `code` is what is taken for granted of the wrapper of system call `number`: long enough
 /// for the jump, makes that call and no other, and never branches back to where the jump will be.
 /// It may make it twice: some versions of glibc have `mmap` ask for low addresses first where the

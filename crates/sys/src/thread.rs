@@ -348,16 +348,6 @@ pub fn close_all_descriptors() {
     }
 }
 
-/// Whether this process has children, of whatever kind.
-pub fn has_children() -> bool {
-    const P_ALL: usize = 0;
-    const LOOK: u32 = raw::WEXITED | raw::WNOHANG | raw::WNOWAIT | raw::__WALL;
-    let args = [P_ALL, 0, 0, LOOK as usize, 0, 0];
-    // SAFETY: takes no pointer (null: nothing is to be told), and leaves each child as it is.
-    let found = unsafe { syscall(raw::__NR_waitid as usize, args) };
-    found != Err(Errno::CHILD)
-}
-
 /// The user that this thread acts as.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()

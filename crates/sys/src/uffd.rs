@@ -19,8 +19,8 @@ use crate::thread::syscall;
 
 const UFFDIO: u8 = 0xAA;
 const API: Opcode = opcode::read_write::<raw::uffdio_api>(UFFDIO, raw::_UFFDIO_API as u8);
-const REGISTER: Opcode = opcode::read_write::<raw::uffdio_register>(UFFDIO, raw::_UFFDIO_REGISTER as u8);
-const UNREGISTER: Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, raw::_UFFDIO_UNREGISTER as u8);
+pub(crate) const REGISTER: Opcode = opcode::read_write::<raw::uffdio_register>(UFFDIO, raw::_UFFDIO_REGISTER as u8);
+pub(crate) const UNREGISTER: Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, raw::_UFFDIO_UNREGISTER as u8);
 const WAKE: Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, raw::_UFFDIO_WAKE as u8);
 const COPY: Opcode = opcode::read_write::<raw::uffdio_copy>(UFFDIO, raw::_UFFDIO_COPY as u8);
 const POISON: Opcode = opcode::read_write::<raw::uffdio_poison>(UFFDIO, raw::_UFFDIO_POISON as u8);
@@ -48,43 +48,6 @@ pub const FEATURE_EVENT_FORK: u64 = raw::UFFD_FEATURE_EVENT_FORK as u64;
 /// mremap, madvise and munmap are reported.
 pub const FEATURE_EVENTS_MM: u64 =
     (raw::UFFD_FEATURE_EVENT_REMAP | raw::UFFD_FEATURE_EVENT_REMOVE | raw::UFFD_FEATURE_EVENT_UNMAP) as u64;
-
-/// What a system call ioctl(2) of the program would change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Request {
-    /// A userfaultfd gets this range, from its first byte to its end.
-    Register(usize, usize),
-    /// A userfaultfd gives it up.
-    Unregister(usize, usize),
-}
-
-impl Request {
-    /// Whether `request` may be one of these at all.
-    pub fn may_be(request: u32) -> bool {
-        request == REGISTER as u32 || request == UNREGISTER as u32
-    }
-
-    /// What `request` asks for. `None`: nothing that the kernel would do.
-    ///
-    /// # Safety
-    /// `argument` is what the program passes to ioctl(2) with `request`.
-    pub unsafe fn decode(request: u32, argument: usize) -> Option<Self> {
-        if !Self::may_be(request) || argument == 0 {
-            return None;
-        }
-        // SAFETY: both arguments begin with a range, as the kernel would read it.
-        let range = unsafe { core::ptr::with_exposed_provenance::<raw::uffdio_range>(argument).read_unaligned() };
-        let (start, end) = (range.start as usize, range.start.checked_add(range.len)? as usize);
-        let is_aligned = start.is_multiple_of(crate::PAGE_SIZE) && end.is_multiple_of(crate::PAGE_SIZE);
-        if !is_aligned || start >= end {
-            return None;
-        }
-        Some(match request == REGISTER as u32 {
-            true => Self::Register(start, end),
-            false => Self::Unregister(start, end),
-        })
-    }
-}
 
 /// What a read of the descriptor tells. Addresses and lengths are bytes.
 #[derive(Debug)]
@@ -184,10 +147,14 @@ fn new_by_device() -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd.
-fn new_by_syscall() -> Result<OwnedFd> {
+/// UFFD_USER_MODE_ONLY (Linux 5.11): the kernel itself gets EFAULT where the program would wait.
+const USER_MODE_ONLY: u32 = 1;
+
+/// Without `USER_MODE_ONLY` among `more` it needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd.
+fn new_by_syscall(more: u32) -> Result<OwnedFd> {
+    let flags = FLAGS.bits() | more;
     // SAFETY: takes flags, touches no memory of ours.
-    let fd = unsafe { syscall(raw::__NR_userfaultfd as usize, [FLAGS.bits() as usize, 0, 0, 0, 0, 0])? };
+    let fd = unsafe { syscall(raw::__NR_userfaultfd as usize, [flags as usize, 0, 0, 0, 0, 0])? };
     // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
@@ -203,13 +170,27 @@ impl Uffd {
         let fd = match new_by_device() {
             // Linux before 6.1, or nobody made the device, or not for us.
             Err(error @ (Errno::NOENT | Errno::ACCESS | Errno::PERM | Errno::NXIO)) => {
-                new_by_syscall().map_err(|errno| match errno {
+                new_by_syscall(0).map_err(|errno| match errno {
                     Errno::PERM | Errno::NOSYS | Errno::ACCESS => error,
                     errno => errno,
                 })?
             }
             fd => fd?,
         };
+        Self::with_features(fd, features)
+    }
+
+    /// As [`open`](Self::open), for any user: faults of the program are served, and the kernel gets
+    /// EFAULT where it meets one.
+    ///
+    /// # Errors
+    /// EPERM, ENOSYS: a filter of system calls; EINVAL: Linux before 5.11, or this kernel lacks one
+    /// of the features.
+    pub fn open_for_user(features: u64) -> Result<Self> {
+        Self::with_features(new_by_syscall(USER_MODE_ONLY)?, features)
+    }
+
+    fn with_features(fd: OwnedFd, features: u64) -> Result<Self> {
         let uffd = Self {
             fd,
             can_protect: features & FEATURE_WP != 0,

@@ -16,7 +16,7 @@ use crate::machine::Fds;
 use crate::pager::{self, Pager};
 use crate::record::Recorder;
 use crate::swap_file::SwapFile;
-use crate::{statics, unmanaged, vma};
+use crate::{guard, statics, unmanaged, vma};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
@@ -24,6 +24,7 @@ pub(crate) extern "C" fn child() {
     // Signals are blocked since `prepare`: no handler of the program may touch memory before its
     // pager stands.
     let mask = pager.handover.mask.load(Ordering::Relaxed);
+    pager.handover.arrive();
     attach(pager);
     thread::restore_signals(mask);
 }
@@ -60,7 +61,7 @@ fn attach(pager: &Pager) {
     };
     // The parent has seen to the memory of a child that asked to be left unmanaged; any other
     // failure is fatal.
-    if pager.handover.state() != RELEASED_UNMANAGED {
+    if pager.handover.state() != RELEASED_UNMANAGED || guard::is_on() {
         pager::say("uzswap: a forked child lost its pager before it had its own and is stopped\n");
         thread::kill_self();
     }

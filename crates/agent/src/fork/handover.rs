@@ -24,6 +24,8 @@ pub(crate) struct Handover {
     /// The process that prepares the fork: the child's parent, for the child to see whether it
     /// lives.
     pub(super) parent: AtomicI32,
+    /// What the fork has returned, once it has: the child's process id, or less than 0.
+    pub(super) returned: AtomicI32,
     /// Held from `prepare` to `parent`: one fork at a time.
     pub(super) lock: RawLock,
     /// Signal mask to restore after the fork: a handler that ran between could fork itself.
@@ -32,6 +34,8 @@ pub(crate) struct Handover {
 
 const STATE: usize = 0;
 const CHANGES: usize = 1;
+/// Not 0: the child is there, which nobody tells where there are no fork events.
+const ARRIVED: usize = 2;
 const PARENT_TID: usize = 3;
 const FILES: usize = 4;
 /// Pairs: number of a descriptor of the parent's fault thread, byte that a lease on it locks.
@@ -57,6 +61,7 @@ impl Handover {
             is_prepared: AtomicBool::new(false),
             parent_returned: AtomicBool::new(false),
             parent: AtomicI32::new(0),
+            returned: AtomicI32::new(0),
             lock: RawLock::INIT,
             mask: AtomicU64::new(0),
         }
@@ -77,6 +82,16 @@ impl Handover {
 
     fn set(&self, word: usize, value: u64) {
         self.words.words()[word].store(value, Ordering::Release);
+    }
+
+    /// In the child, at once.
+    pub(super) fn arrive(&self) {
+        self.set(ARRIVED, 1);
+    }
+
+    /// Whether the child is there.
+    pub(super) fn has_arrived(&self) -> bool {
+        self.get(ARRIVED) != 0
     }
 
     pub(super) fn state(&self) -> u64 {

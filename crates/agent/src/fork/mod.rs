@@ -26,7 +26,7 @@
 //! is swapped out into it ([`populate`]), and it runs on unmanaged. The same goes for a fork that
 //! did not come through libc, which has no `prepare`.
 //!
-//! `prepare` also takes the program's turn to change mappings (`hook::InOrder`): every change made
+//! `prepare` also takes the program's turn to change mappings (`order::InOrder`): every change made
 //! before the fork has had its event read, so the words that the child inherits are those of the
 //! memory that it inherits. Only raw system calls of other threads can still fall in between.
 
@@ -36,4 +36,6 @@ mod parent;
 
 pub(crate) use child::{child, unlock_inherited};
 pub(crate) use handover::Handover;
-pub(crate) use parent::{ForkServer, add_wiped, freeze_until_forked, parent, populate, prepare, release_pins};
+pub(crate) use parent::{
+    ForkServer, add_wiped, freeze_until_forked, parent, parent_of, populate, prepare, release_pins,
+};

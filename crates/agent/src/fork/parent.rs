@@ -9,6 +9,7 @@ use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Changes, Worker};
 use uzswap_sys::Errno;
+use uzswap_sys::children;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::procfs::for_each_wiped_on_fork;
 use uzswap_sys::thread;
@@ -19,7 +20,7 @@ use crate::machine::{AgentMachine, Fds};
 use crate::mailbox::{mail, reply};
 use crate::memcg::deferral;
 use crate::pager::{self, Pager, pause};
-use crate::{fault, hook, vma};
+use crate::{fault, guard, mmap, order, vma};
 
 /// How often, and how long each time, a fork waits for late events.
 const EXPECTING_MAX: u32 = 400;
@@ -38,9 +39,10 @@ pub(crate) extern "C" fn prepare() {
     let mask = thread::block_signals();
     handover.lock.lock();
     handover.mask.store(mask, Ordering::Relaxed);
-    hook::begin_fork();
+    order::begin_fork();
     handover.parent_returned.store(false, Ordering::SeqCst);
     handover.parent.store(thread::pid(), Ordering::SeqCst);
+    handover.returned.store(0, Ordering::SeqCst);
     pager.replies.take(reply::FROZEN | reply::FORKED);
     pager.mail.post(mail::FREEZE);
     while pager.replies.wait(reply::FROZEN, None) == 0 {}
@@ -49,6 +51,11 @@ pub(crate) extern "C" fn prepare() {
 
 /// After a fork, in the parent.
 pub(crate) extern "C" fn parent() {
+    parent_of(0);
+}
+
+/// After a fork that has `returned` this, in the parent; 0: not known.
+pub(crate) fn parent_of(returned: i32) {
     if pager::release_start() {
         deferral::activate_if_big();
         return;
@@ -58,9 +65,10 @@ pub(crate) extern "C" fn parent() {
     if !handover.is_prepared.swap(false, Ordering::SeqCst) {
         return;
     }
+    handover.returned.store(returned, Ordering::SeqCst);
     handover.parent_returned.store(true, Ordering::SeqCst);
     while pager.replies.wait(reply::FORKED, None) == 0 {}
-    hook::end_fork();
+    order::end_fork();
     let mask = handover.mask.load(Ordering::Relaxed);
     // SAFETY: locked in `prepare` by this very thread.
     unsafe { handover.lock.unlock() };
@@ -100,10 +108,19 @@ pub(crate) fn release_pins(pager: &Pager) {
     });
 }
 
+/// Who serves the faults of a child that has no pager yet.
+enum Child {
+    /// Its parent, with the child's userfaultfd.
+    Served(Uffd),
+    /// Nobody: without fork events its memory is not registered. It touches none of it until it has
+    /// registered that itself, as its only thread is in the guard.
+    Alone,
+}
+
 /// The fault thread's part.
 #[derive(Default)]
 pub(crate) struct ForkServer {
-    child: Option<Uffd>,
+    child: Option<Child>,
     is_new: bool,
     /// Leases are told apart by the byte they lock; never used twice.
     lease: u64,
@@ -117,8 +134,10 @@ impl ForkServer {
     pub(crate) fn wait(&self, fds: &Fds, timeout_ns: Option<u64>) -> bool {
         use uzswap_sys::AsFd;
         match &self.child {
-            Some(child) => wait_readable(&[fds.managed.as_fd(), fds.wake.as_fd(), child.as_fd()], timeout_ns),
-            None => wait_readable(&[fds.managed.as_fd(), fds.wake.as_fd()], timeout_ns),
+            Some(Child::Served(child)) => {
+                wait_readable(&[fds.managed.as_fd(), fds.wake.as_fd(), child.as_fd()], timeout_ns)
+            }
+            Some(Child::Alone) | None => wait_readable(&[fds.managed.as_fd(), fds.wake.as_fd()], timeout_ns),
         }
     }
 
@@ -129,8 +148,15 @@ impl ForkServer {
 
     /// The child's userfaultfd arrived.
     pub(crate) fn begin(&mut self, child: Uffd) {
-        self.child = Some(child);
+        self.child = Some(Child::Served(child));
         self.is_new = true;
+    }
+
+    /// The child is there, and there are no fork events.
+    fn begin_alone(&mut self, pager: &Pager) {
+        pager.mm.with_changes(|changes| changes.mark_fork());
+        self.child = Some(Child::Alone);
+        self.describe(pager);
     }
 
     /// Whether a child is being served.
@@ -167,16 +193,21 @@ impl ForkServer {
 
     /// Serve the child's faults and see whether the fork is over.
     pub(crate) fn step(&mut self, pager: &Pager, worker: &mut Worker<AgentMachine>, parent_returned: bool) {
+        if self.child.is_none() && guard::is_on() && pager.handover.has_arrived() {
+            self.begin_alone(pager);
+        }
         let Some(child) = &self.child else {
-            if parent_returned {
-                // No event and yet returned: the fork failed.
+            // No event and yet returned: the fork failed. Without events the child may still come.
+            if parent_returned && (!guard::is_on() || has_ended(pager)) {
                 self.finish(pager, false);
             }
             return;
         };
-        serve_child(pager, worker, child, &mut self.inbox, &mut self.changes);
+        if let Child::Served(child) = child {
+            serve_child(pager, worker, child, &mut self.inbox, &mut self.changes);
+        }
         let state = pager.handover.state();
-        if state == UNMANAGED {
+        if let (UNMANAGED, Child::Served(child)) = (state, child) {
             pager
                 .mm
                 .with_changes(|changes| populate(pager, changes, worker, child, &self.changes));
@@ -225,7 +256,7 @@ impl ForkServer {
 
 /// What the child got empty (MADV_WIPEONFORK) is as if dropped.
 pub(crate) fn add_wiped(changes: &mut Vec<Change>) {
-    if hook::wipes_on_fork() {
+    if mmap::wipes_on_fork() {
         // Without /proc it cannot be told: the child then finds what its parent has.
         let _ = for_each_wiped_on_fork(|start, end| changes.push(Change::Remove(PageRange::of_bytes(start, end))));
     }
@@ -276,9 +307,20 @@ fn serve_child(
     });
 }
 
-/// Whether the child has died: a fill answers ESRCH when there is no address space any more, and
-/// ENOENT before.
-fn is_gone(pager: &Pager, child: &Uffd) -> bool {
+/// Whether there is no child, or it has ended, as far as is known.
+fn has_ended(pager: &Pager) -> bool {
+    match pager.handover.returned.load(Ordering::SeqCst) {
+        0 => false,
+        child => child < 0 || children::has_ended(child),
+    }
+}
+
+/// Whether the child has died: where its parent serves it, a fill answers ESRCH when there is no
+/// address space any more, and ENOENT before.
+fn is_gone(pager: &Pager, child: &Child) -> bool {
+    let Child::Served(child) = child else {
+        return has_ended(pager);
+    };
     child.copy(pager.mm.machine().nowhere(), &[0; PAGE_SIZE], false).stop == Some(Errno::SRCH)
 }
 

@@ -12,6 +12,7 @@ use uzswap_mm::page::{PAGE_SIZE, Vpn};
 use uzswap_sys::time;
 
 use super::Kswapd;
+use crate::guard;
 use crate::mutexes::{self, Taking};
 use crate::pager::pause;
 use crate::vma;
@@ -63,7 +64,8 @@ impl Kswapd {
     /// the program has mutexes that the kernel writes to.
     pub(super) fn mind_gate(&mut self) {
         let (pager, memcg) = (self.pager, &self.pager.memcg);
-        let must_be_open = mutexes::is_any();
+        // The kernel cannot wait at the gate where calls are guarded.
+        let must_be_open = mutexes::is_any() || guard::is_on();
         if !memcg.shares() || must_be_open {
             memcg.set_gated(false);
             if must_be_open && self.gate.shut.is_some() {

@@ -3,7 +3,6 @@
 const MOST: usize = 500;
 /// Files that are longer, and how long: they may only become shorter.
 const LONGER: &[(&str, usize)] = &[
-    ("crates/agent/src/hook.rs", 579),
     ("crates/agent/src/kswapd.rs", 647),
     ("crates/agent/src/memcg.rs", 514),
     ("crates/agent/src/pager.rs", 591),

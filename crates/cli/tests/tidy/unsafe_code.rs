@@ -7,11 +7,15 @@ const EDGE: &[(&str, &str)] = &[
     ("fork/child.rs", "opens locks that threads of the parent held"),
     ("fork/handover.rs", "renews words that two processes see"),
     ("fork/parent.rs", "opens the lock that `prepare` took"),
+    ("guard/mod.rs", "puts jumps into code, and makes the program's calls"),
+    ("guard/pieces.rs", "makes them in pieces"),
     ("hook.rs", "calls in place of libc, with what the program passed"),
     ("identity.rs", "the same"),
     ("init.rs", "reads what the kernel and glibc passed"),
     ("io_poll.rs", "opens a lock that a thread of the parent held"),
-    ("pager.rs", "the same"),
+    ("order.rs", "ends a turn that the thread has"),
+    ("pager.rs", "opens locks that threads of the parent held"),
+    ("mmap.rs", "makes calls of the program's"),
     (
         "mutexes.rs",
         "reads the attributes of the program's mutexes, and makes them",
@@ -21,7 +25,8 @@ const EDGE: &[(&str, &str)] = &[
     ("vma.rs", "takes the bounds of the agent's own image"),
 ];
 /// Roots of crates without any: the compiler sees to all below.
-const SAFE: [&str; 12] = [
+const SAFE: [&str; 13] = [
+    "crates/guard/src/lib.rs",
     "crates/mm/src/lib.rs",
     "crates/acomp/src/lib.rs",
     "crates/iaa/src/lib.rs",

@@ -14,6 +14,8 @@ pub mod swap_table;
 #[cfg(any(test, feature = "sim"))]
 mod valid;
 
+use alloc::sync::Arc;
+
 use crate::config::Config;
 use crate::zpool::{Arena, Pools};
 use counts::Counts;
@@ -26,7 +28,7 @@ use swap_table::{SwapTable, TableMemory};
 
 /// Every page's word, and what the words stand for.
 pub(crate) struct Pages<R, A: Arena> {
-    pub(crate) table: SwapTable,
+    pub(crate) table: Arc<SwapTable>,
     /// Where pages are under our care.
     pub(crate) managed: RangeSet,
     /// How many words say what.
@@ -43,7 +45,7 @@ impl<R: lock_api::RawMutex, A: Arena> Pages<R, A> {
     /// Nothing is managed yet.
     pub(crate) fn new(table: TableMemory, arena: A, config: &Config) -> Self {
         Self {
-            table: SwapTable::new(table),
+            table: Arc::new(SwapTable::new(table)),
             managed: RangeSet::default(),
             counts: Counts::default(),
             lru: resident::TAGS.map(|tags| LruList::new(tags, SEGMENT_PAGES)),

@@ -1,0 +1,194 @@
+//! Memory that system calls under way reach: it stays until they are over.
+//!
+//! A thread of the program, at a call:
+//! 1. publishes what the call reaches;
+//! 2. fence;
+//! 3. waits while pages are on the move, and then looks at the words: what is there stays.
+//!
+//! A thread of the pager, under the engine's lock:
+//! 1. says that pages are on the move;
+//! 2. fence;
+//! 3. looks at what is held, and passes over that;
+//! 4. moves the others, publishes their words, and says that nothing moves any more.
+//!
+//! So either the pager sees the hold, or the call sees the word.
+//!
+//! A place belongs to a call, not to a thread: nothing has to be known of threads. A handler of a
+//! signal that leaves a call by siglongjmp leaves its place taken, and what it reached stays.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+use uzswap_mm::page::{PAGE_SIZE, PageRange};
+use uzswap_sys::futex;
+
+/// Places, in groups that a word of bits tells about.
+const GROUPS: usize = 64;
+const PLACES: usize = 32;
+/// Extents that a place holds; more are joined with their nearest.
+const EXTENTS: usize = 8;
+/// How long a call sleeps before it looks again whether pages are on the move.
+const LOOK_NS: u64 = 1_000_000;
+/// Looks before that: a move takes some microseconds.
+const SPINS: u32 = 200;
+
+struct Place {
+    count: AtomicUsize,
+    extents: [[AtomicUsize; 2]; EXTENTS],
+}
+
+static IS_TAKEN: [AtomicU32; GROUPS] = [const { AtomicU32::new(0) }; GROUPS];
+static HELD: [[Place; PLACES]; GROUPS] = [const {
+    [const {
+        Place {
+            count: AtomicUsize::new(0),
+            extents: [const { [const { AtomicUsize::new(0) }; 2] }; EXTENTS],
+        }
+    }; PLACES]
+}; GROUPS];
+/// Calls that found no place: nothing moves while there are any.
+static WITHOUT: AtomicU64 = AtomicU64::new(0);
+/// Pages are on the move, under the engine's lock.
+pub(super) static IS_MOVING: AtomicU32 = AtomicU32::new(0);
+/// Pages that were copied are being dropped, by the one thread that copies.
+pub(super) static IS_DROPPING: AtomicU32 = AtomicU32::new(0);
+
+/// What one call holds. Not a guard that drops: it lies in a word of the call.
+#[derive(Clone, Copy)]
+pub(super) struct Hold(usize);
+
+impl Hold {
+    /// A hold of nothing yet. `near`: an address on the calling thread's stack, so that threads
+    /// seldom meet.
+    pub(super) fn take(near: usize) -> Self {
+        let first = (near >> 14).wrapping_mul(0x9e37_79b9) >> 8;
+        for group in (0..GROUPS).map(|n| (first + n) % GROUPS) {
+            let taken = &IS_TAKEN[group];
+            let mut bits = taken.load(Ordering::Relaxed);
+            while bits != u32::MAX {
+                let place = bits.trailing_ones();
+                match taken.compare_exchange_weak(bits, bits | 1 << place, Ordering::SeqCst, Ordering::Relaxed) {
+                    Ok(_) => return Self(1 + group * PLACES + place as usize),
+                    Err(now) => bits = now,
+                }
+            }
+        }
+        WITHOUT.fetch_add(1, Ordering::SeqCst);
+        Self(1 + GROUPS * PLACES)
+    }
+
+    /// The one that a word of a call names. `None`: 0.
+    pub(super) fn of(token: usize) -> Option<Self> {
+        (token != 0).then_some(Self(token))
+    }
+
+    /// Not 0.
+    pub(super) fn token(self) -> usize {
+        self.0
+    }
+
+    fn place(self) -> Option<&'static Place> {
+        let n = self.0 - 1;
+        HELD.get(n / PLACES).map(|group| &group[n % PLACES])
+    }
+
+    /// Hold `[start, end)` as well. What of it is there when this returns stays.
+    pub(super) fn add(self, start: usize, end: usize) {
+        if let Some(place) = self.place() {
+            let count = place.count.load(Ordering::Relaxed);
+            match place.extents.get(count) {
+                Some([first, limit]) => {
+                    first.store(start, Ordering::Relaxed);
+                    limit.store(end, Ordering::Relaxed);
+                    place.count.store(count + 1, Ordering::Release);
+                }
+                None => {
+                    let distance = |[first, limit]: &[AtomicUsize; 2]| {
+                        let (first, limit) = (first.load(Ordering::Relaxed), limit.load(Ordering::Relaxed));
+                        first.saturating_sub(end).max(start.saturating_sub(limit))
+                    };
+                    if let Some([first, limit]) = place.extents.iter().min_by_key(|extent| distance(extent)) {
+                        first.fetch_min(start, Ordering::Release);
+                        limit.fetch_max(end, Ordering::Release);
+                    }
+                }
+            }
+        }
+        fence(Ordering::SeqCst);
+        wait_for_moves();
+    }
+
+    /// Let go.
+    pub(super) fn release(self) {
+        let n = self.0 - 1;
+        let Some(place) = self.place() else {
+            WITHOUT.fetch_sub(1, Ordering::SeqCst);
+            return;
+        };
+        place.count.store(0, Ordering::Release);
+        IS_TAKEN[n / PLACES].fetch_and(!(1 << (n % PLACES)), Ordering::Release);
+    }
+}
+
+fn wait_for_moves() {
+    for moves in [&IS_MOVING, &IS_DROPPING] {
+        let mut spins = 0;
+        while moves.load(Ordering::SeqCst) != 0 {
+            if spins < SPINS {
+                spins += 1;
+                core::hint::spin_loop();
+            } else {
+                futex::wait(moves, 1, Some(LOOK_NS), false);
+            }
+        }
+    }
+}
+
+/// Pages are on the move from now on.
+pub(super) fn begin(moves: &AtomicU32) {
+    moves.store(1, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+}
+
+/// Words say where they are.
+pub(super) fn end(moves: &AtomicU32) {
+    if moves.load(Ordering::Relaxed) != 0 {
+        moves.store(0, Ordering::SeqCst);
+        futex::wake(moves, u32::MAX >> 1, false);
+    }
+}
+
+/// The first page of `run` that a call holds. To be asked after [`begin`].
+pub(super) fn first_held(run: PageRange) -> Option<u64> {
+    if WITHOUT.load(Ordering::SeqCst) > 0 {
+        return Some(0);
+    }
+    let (start, end) = (run.start.addr(), run.end.addr());
+    let mut first: Option<usize> = None;
+    for (taken, group) in IS_TAKEN.iter().zip(&HELD) {
+        let mut bits = taken.load(Ordering::SeqCst);
+        while bits != 0 {
+            let place = &group[bits.trailing_zeros() as usize];
+            bits &= bits - 1;
+            let count = place.count.load(Ordering::Acquire).min(EXTENTS);
+            for [from, to] in &place.extents[..count] {
+                let (from, to) = (from.load(Ordering::Acquire), to.load(Ordering::Acquire));
+                if from < end && start < to {
+                    let from = from.max(start);
+                    first = Some(first.map_or(from, |first| first.min(from)));
+                }
+            }
+        }
+    }
+    first.map(|first| ((first - start) / PAGE_SIZE) as u64)
+}
+
+/// In a forked child: the calls of other threads are not here, and nothing moves.
+pub(super) fn reset_in_child() {
+    for (taken, group) in IS_TAKEN.iter().zip(&HELD) {
+        group.iter().for_each(|place| place.count.store(0, Ordering::Relaxed));
+        taken.store(0, Ordering::Relaxed);
+    }
+    WITHOUT.store(0, Ordering::Relaxed);
+    IS_DROPPING.store(0, Ordering::Relaxed);
+    IS_MOVING.store(0, Ordering::Release);
+}

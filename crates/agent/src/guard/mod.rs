@@ -1,0 +1,311 @@
+//! The guard: the program's system calls come by here before the kernel sees them, where the kernel
+//! cannot wait for a page.
+//!
+//! The userfaultfd of an ordinary user serves faults of the program alone (UFFD_USER_MODE_ONLY).
+//! The kernel, which meets a page that is not there or is protected, answers EFAULT. So what a call
+//! reaches is brought first, by touching it as the program would, and held until the call is over.
+//!
+//! | file | what |
+//! |---|---|
+//! | `ranges` | where anything may be registered |
+//! | `bring` | the memory of one call |
+//! | `holds` | what must stay, and what is on the move |
+//! | `pieces` | calls that move more than may be held |
+//!
+//! The program's threads are here on their own stacks and hold no lock: a handler of a signal may
+//! interrupt them anywhere and make calls of its own.
+
+mod bring;
+mod holds;
+mod pieces;
+mod ranges;
+
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use uzswap_guard::frames::Frames;
+use uzswap_guard::reach::{Memory, reach};
+use uzswap_guard::site;
+use uzswap_guard::stub::Stubs;
+use uzswap_guard::table::{BY_NUMBER, Care, ROWS, Row};
+use uzswap_mm::page::PageRange;
+use uzswap_sys::Errno;
+use uzswap_sys::guard::{self, Call, Guard, Near, Verdict};
+use uzswap_sys::libc::{Headers, Image};
+use uzswap_sys::{text, thread};
+
+use crate::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MREMAP, SYS_MUNMAP};
+use crate::{fork, pager};
+
+use bring::Reached;
+
+/// MADV_POPULATE_READ, MADV_POPULATE_WRITE.
+const POPULATING: [usize; 2] = [22, 23];
+const SYS_CLONE: usize = 56;
+const SYS_FORK: usize = 57;
+const SYS_CLONE3: usize = 435;
+/// Calls that have the kernel reach memory later, when nobody knows.
+const LATER: [usize; 2] = [SYS_IO_SETUP, SYS_IO_URING_SETUP];
+const SYS_IO_SETUP: usize = 206;
+const SYS_IO_URING_SETUP: usize = 425;
+const CLONE_VM: usize = 0x100;
+
+/// How often a call is made again that has met what was not there.
+const AGAIN_MAX: usize = 16;
+/// Bits of a call's token below how often it was made again.
+const TOKEN_BITS: u32 = 32;
+
+/// Calls come by here.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+/// Whether they do.
+pub(crate) fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
+/// Put jumps to the guard in the place of all system calls that the loaded images make. In the
+/// constructor.
+///
+/// # Errors
+/// EACCES, EPERM: the system forbids changing program text. ENOMEM: no room beside it.
+pub(crate) fn install(program: Headers) -> Result<(), Errno> {
+    let special = [
+        SYS_MMAP,
+        SYS_MUNMAP,
+        SYS_MREMAP,
+        SYS_MADVISE,
+        SYS_CLONE,
+        SYS_FORK,
+        SYS_CLONE3,
+    ];
+    let rows = ROWS.iter().map(|row| row.number);
+    guard::begin(Guard { before, after }, rows.chain(special).chain(LATER));
+    for image in Image::all(program).filter(|image| !image.is_named(c"linux-vdso.so.1")) {
+        let Some(table) = image.unwind_table(program) else {
+            continue;
+        };
+        let Some(frames) = Frames::new(table, table.as_ptr() as usize) else {
+            continue;
+        };
+        for code in image.code(program) {
+            let is_own = code
+                .as_ptr_range()
+                .contains(&core::ptr::with_exposed_provenance(guard::entry_address()));
+            if !is_own {
+                guard_code(code, &frames)?;
+            }
+        }
+    }
+    IS_ON.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+fn guard_code(code: &'static [u8], frames: &Frames<'_>) -> Result<(), Errno> {
+    let at = code.as_ptr() as usize;
+    let function_of = |offset: usize| -> Option<Range<usize>> {
+        let found = frames.function(at + offset)?;
+        let start = found.start.checked_sub(at)?;
+        // What is left of one that was replaced makes calls that reach no memory, if it is run.
+        (!text::is_replaced(code.get(start..)?)).then_some(start..found.end - at)
+    };
+    let sites = site::find(code, function_of);
+    if sites.found.is_empty() {
+        return Ok(());
+    }
+    let near = Near::reserve(at, at + code.len(), Stubs::bytes_for(&sites.found))?;
+    let mut stubs = Stubs::new(guard::entry_address());
+    let jumps: Vec<_> = sites
+        .found
+        .iter()
+        .filter_map(|site| {
+            let jump = stubs.add(site, code, at, near.addr())?;
+            Some((at + site.window.start, jump))
+        })
+        .collect();
+    near.seal(stubs.bytes())?;
+    // SAFETY: 1. text of an image that the program begins with; 2. no other thread runs yet, and
+    // this one is in our own; 3. the stub does what is written over, and the call comes by here.
+    unsafe { guard::write_jumps(code, &jumps) }
+}
+
+/// Memory is about to be registered. In a thread of the pager.
+pub(crate) fn note_registering(start: usize, end: usize) {
+    if is_on() {
+        ranges::note(start, end);
+    }
+}
+
+/// What may be registered has grown. In a thread of the program.
+pub(crate) fn note_grown(start: usize, end: usize) {
+    if is_on() {
+        ranges::note_grown(start, end);
+    }
+}
+
+/// Pages are about to be moved out or protected, under the engine's lock. Of `pages` from the first
+/// one on so many may be, before the first that a call holds.
+pub(crate) fn begin_moves(run: PageRange) -> u64 {
+    if !is_on() {
+        return run.pages();
+    }
+    holds::begin(&holds::IS_MOVING);
+    holds::first_held(run).unwrap_or(run.pages())
+}
+
+/// The words of those that moved say so. Under the engine's lock.
+pub(crate) fn end_moves() {
+    if is_on() {
+        holds::end(&holds::IS_MOVING);
+    }
+}
+
+/// Pages that were copied are about to be dropped, without the engine's lock; their words say
+/// already that they are out. False: not now, a call holds some of them.
+pub(crate) fn begin_drop(run: PageRange) -> bool {
+    if !is_on() {
+        return true;
+    }
+    holds::begin(&holds::IS_DROPPING);
+    holds::first_held(run).is_none()
+}
+
+/// They are gone, or stay.
+pub(crate) fn end_drop() {
+    if is_on() {
+        holds::end(&holds::IS_DROPPING);
+    }
+}
+
+/// In a forked child.
+pub(crate) fn reset_in_child() {
+    holds::reset_in_child();
+}
+
+/// A call of the program's that is made here, in its thread: not by its own code, which comes by
+/// anyway.
+///
+/// # Safety
+/// Exactly the call that the program makes.
+pub(crate) unsafe fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
+    let row = BY_NUMBER.get(number).copied().flatten().filter(|_| is_on());
+    let mut token = 0;
+    if let Some(row) = row.filter(|row| row.care == Care::Hold) {
+        token = see_to(row, &args, 0, false).0;
+    }
+    loop {
+        // SAFETY: the caller's promise.
+        let result = unsafe { thread::syscall(number, args) };
+        if let Some(row) = row.filter(|_| result == Err(Errno::FAULT)) {
+            let brought;
+            (token, brought) = see_to(row, &args, token, true);
+            if brought > 0 {
+                continue;
+            }
+        }
+        release(token);
+        return result;
+    }
+}
+
+/// Make a madvise that populates memory. `None`: this one does not.
+pub(crate) fn populate(start: usize, len: usize, advice: usize) -> Option<Result<(), Errno>> {
+    (is_on() && POPULATING.contains(&advice)).then(|| pieces::populate(start, len, advice))
+}
+
+/// Bring and hold what a call reaches. Returns what is held, and how many pages were not there.
+fn see_to(row: &Row, args: &[usize; 6], token: usize, is_thorough: bool) -> (usize, u32) {
+    let mut reached = Reached::new(token, (&raw const args).addr(), is_thorough);
+    reach(row, args, &mut reached);
+    (reached.token(), reached.brought)
+}
+
+fn release(token: usize) {
+    holds::Hold::of(token).into_iter().for_each(holds::Hold::release);
+}
+
+extern "C" fn before(call: &mut Call) -> Verdict {
+    match call.number {
+        number if LATER.contains(&number) => refuse(call, Errno::NOSYS),
+        SYS_FORK => before_fork(call, 0),
+        SYS_CLONE => before_fork(call, call.args[0]),
+        SYS_CLONE3 => before_clone3(call),
+        SYS_MMAP => done(call, mmap::mmap(call.args)),
+        SYS_MUNMAP => done(call, mmap::munmap(call.args[0], call.args[1])),
+        SYS_MREMAP => {
+            let [addr, old_len, new_len, flags, new_addr, _] = call.args;
+            done(call, mmap::mremap(addr, old_len, new_len, flags as i32, new_addr))
+        }
+        SYS_MADVISE => done(call, mmap::madvise(call.args[0], call.args[1], call.args[2] as i32)),
+        number => {
+            if let Some(result) = pieces::make(call) {
+                call.result = result;
+                return Verdict::Done;
+            }
+            if let Some(row) = BY_NUMBER[number].filter(|row| row.care == Care::Hold) {
+                call.token = see_to(row, &call.args, 0, false).0;
+            }
+            Verdict::Make
+        }
+    }
+}
+
+fn refuse(call: &mut Call, errno: Errno) -> Verdict {
+    done(call, Err(errno))
+}
+
+fn done(call: &mut Call, result: Result<usize, Errno>) -> Verdict {
+    call.result = match result {
+        Ok(value) => value as isize,
+        Err(errno) => -(errno.raw_os_error() as isize),
+    };
+    Verdict::Done
+}
+
+fn before_clone3(call: &mut Call) -> Verdict {
+    // Its first word: flags.
+    let mut flags = [0; 8];
+    let mut reached = Reached::new(0, (&raw const flags).addr(), false);
+    match reached.read(call.args[0], &mut flags) {
+        true => before_fork(call, usize::from_le_bytes(flags)),
+        // Not there, or nowhere: the kernel says which.
+        false => Verdict::Leave,
+    }
+}
+
+/// A call that makes a process or a thread.
+fn before_fork(call: &mut Call, flags: usize) -> Verdict {
+    if flags & CLONE_VM != 0 {
+        // On another stack, perhaps, or on this one beneath us.
+        return Verdict::Leave;
+    }
+    if pager::is_of_another_process() {
+        // A child that has its parent's memory: what is out would be zeros in a child of its own.
+        return refuse(call, Errno::AGAIN);
+    }
+    fork::prepare();
+    Verdict::Make
+}
+
+extern "C" fn after(call: &mut Call) -> Verdict {
+    if matches!(call.number, SYS_FORK | SYS_CLONE | SYS_CLONE3) {
+        match call.result {
+            0 => fork::child(),
+            made => fork::parent_of(made as i32),
+        }
+        return Verdict::Done;
+    }
+    let (token, again) = (call.token & ((1 << TOKEN_BITS) - 1), call.token >> TOKEN_BITS);
+    let is_fault = call.result == -(Errno::FAULT.raw_os_error() as isize);
+    if let Some(row) = BY_NUMBER[call.number].filter(|_| is_fault && again < AGAIN_MAX) {
+        let (token, brought) = see_to(row, &call.args, token, true);
+        if brought > 0 {
+            call.token = token | (again + 1) << TOKEN_BITS;
+            return Verdict::Make;
+        }
+        release(token);
+        return Verdict::Done;
+    }
+    release(token);
+    Verdict::Done
+}

@@ -1,0 +1,271 @@
+//! Calls that move more than may be held at a time: in pieces, where the kernel would have gone
+//! page by page as well.
+//!
+//! | what the descriptor is | reads | writes |
+//! |---|---|---|
+//! | a file, a block device | piece by piece, until one is short | the same |
+//! | a pipe, a terminal, a stream socket | one piece: such a read may be short | piece by piece |
+//! | anything else, as sockets that keep messages apart | as a whole | as a whole |
+//!
+//! As for the kernel, an error counts only if nothing was moved before it. Between two pieces
+//! another thread may write to the same file.
+
+use uzswap_ctl::Limit;
+use uzswap_guard::reach::{Extent, Memory};
+use uzswap_mm::page::PAGE_SIZE;
+use uzswap_sys::guard::{Call, Kind, kind_of};
+use uzswap_sys::{Errno, thread};
+
+use super::bring::Reached;
+use super::{AGAIN_MAX, ranges, release};
+use crate::pager;
+
+/// Of `memory.max` one call may hold one part in so many.
+const SHARE: u64 = 8;
+/// At least so much. Bytes.
+const LEAST: u64 = 256 << 10;
+/// Buffers of one call at most (UIO_MAXIOV), and bytes of one that names them.
+const VECTORS_MAX: usize = 1024;
+const VECTOR: usize = 16;
+
+const SYS_READ: usize = 0;
+const SYS_WRITE: usize = 1;
+const SYS_PREAD: usize = 17;
+const SYS_PWRITE: usize = 18;
+const SYS_READV: usize = 19;
+const SYS_WRITEV: usize = 20;
+const SYS_SENDTO: usize = 44;
+const SYS_RECVFROM: usize = 45;
+const SYS_MADVISE: usize = 28;
+const MADV_POPULATE_WRITE: usize = 23;
+const SYS_PREADV: usize = 295;
+const SYS_PWRITEV: usize = 296;
+
+/// The fourth argument of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fourth {
+    /// It has none.
+    Nothing,
+    /// A place in the file.
+    Offset,
+    /// Flags, and no address behind them.
+    Flags,
+}
+
+/// How a call moves one buffer.
+struct Way {
+    /// The call for one buffer.
+    single: usize,
+    is_read: bool,
+    fourth: Fourth,
+    /// Its buffers are a list.
+    is_list: bool,
+}
+
+fn way(call: &Call) -> Option<Way> {
+    const MSG_WAITALL: usize = 0x100;
+    let way = |single, is_read, fourth, is_list| {
+        Some(Way {
+            single,
+            is_read,
+            fourth,
+            is_list,
+        })
+    };
+    let [_, _, _, flags, address, _] = call.args;
+    match call.number {
+        SYS_READ => way(SYS_READ, true, Fourth::Nothing, false),
+        SYS_WRITE => way(SYS_WRITE, false, Fourth::Nothing, false),
+        SYS_PREAD => way(SYS_PREAD, true, Fourth::Offset, false),
+        SYS_PWRITE => way(SYS_PWRITE, false, Fourth::Offset, false),
+        SYS_READV => way(SYS_READ, true, Fourth::Nothing, true),
+        SYS_WRITEV => way(SYS_WRITE, false, Fourth::Nothing, true),
+        SYS_PREADV => way(SYS_PREAD, true, Fourth::Offset, true),
+        SYS_PWRITEV => way(SYS_PWRITE, false, Fourth::Offset, true),
+        SYS_SENDTO if address == 0 => way(SYS_SENDTO, false, Fourth::Flags, false),
+        SYS_RECVFROM if address == 0 && flags & MSG_WAITALL == 0 => way(SYS_RECVFROM, true, Fourth::Flags, false),
+        _ => None,
+    }
+}
+
+/// How far the call has come.
+struct Moving<'a> {
+    way: &'a Way,
+    fd: usize,
+    /// Offset or flags.
+    fourth: usize,
+    moved: usize,
+    most: usize,
+    kind: Kind,
+}
+
+/// Make the call in pieces, if it has to be. Returns what the program gets.
+pub(super) fn make(call: &Call) -> Option<isize> {
+    let way = way(call)?;
+    let most = most()?;
+    let [fd, at, count, fourth, ..] = call.args;
+    let is_much = |start: usize, len: usize| len > most && ranges::next(start, start.saturating_add(len)).is_some();
+    if !way.is_list && !is_much(at, count) || way.is_list && !is_long_list(at, count, most) {
+        return None;
+    }
+    let kind = kind_of(fd as i32);
+    if kind == Kind::Other {
+        return None;
+    }
+    let mut moving = Moving {
+        way: &way,
+        fd,
+        fourth,
+        moved: 0,
+        most,
+        kind,
+    };
+    let result = match way.is_list {
+        false => moving.buffer(at, count).map(drop),
+        true => moving.list(at, count),
+    };
+    Some(match result {
+        Err(errno) if moving.moved == 0 => -(errno.raw_os_error() as isize),
+        _ => moving.moved as isize,
+    })
+}
+
+/// Populate what the program asks for (MADV_POPULATE_READ, MADV_POPULATE_WRITE), piece by piece:
+/// the kernel stops at the first page that is not there. What it populated may leave as it goes on,
+/// as under any limit.
+///
+/// # Errors
+/// As madvise.
+pub(super) fn populate(start: usize, len: usize, advice: usize) -> Result<(), Errno> {
+    let piece = most().unwrap_or(usize::MAX);
+    let advise = |start, len| {
+        // SAFETY: a part of what the program's own call does, which changes no contents.
+        unsafe { thread::syscall(SYS_MADVISE, [start, len, advice, 0, 0, 0]) }
+    };
+    let end = start.checked_add(len).ok_or(Errno::INVAL)?;
+    if !start.is_multiple_of(PAGE_SIZE) || len == 0 {
+        return advise(start, len).map(drop);
+    }
+    for at in (start..end).step_by(piece) {
+        let len = piece.min(end - at);
+        let extent = Extent {
+            start: at,
+            len,
+            is_written: advice == MADV_POPULATE_WRITE,
+        };
+        holding(extent, || advise(at, len))?;
+    }
+    Ok(())
+}
+
+/// Make a call that reaches this.
+fn holding(extent: Extent, call: impl Fn() -> Result<usize, Errno>) -> Result<usize, Errno> {
+    let near = (&raw const extent).addr();
+    let mut reached = Reached::new(0, near, false);
+    reached.reach(extent);
+    let mut result = call();
+    for _ in 0..AGAIN_MAX {
+        if result != Err(Errno::FAULT) {
+            break;
+        }
+        // Registered without being known as such, or nowhere.
+        let mut thorough = Reached::new(reached.token(), near, true);
+        thorough.reach(extent);
+        let brought = thorough.brought;
+        reached = thorough;
+        if brought == 0 {
+            break;
+        }
+        result = call();
+    }
+    release(reached.token());
+    result
+}
+
+/// Bytes that one call may hold.
+fn most() -> Option<usize> {
+    let limit = pager::inherited()?.memcg.group().get(Limit::MemoryMax);
+    Some((limit / SHARE).max(LEAST) as usize & !(PAGE_SIZE - 1))
+}
+
+/// A buffer of a list.
+fn vector(list: usize, n: usize) -> Option<(usize, usize)> {
+    let mut bytes = [0; VECTOR];
+    let mut reached = Reached::new(0, (&raw const bytes).addr(), false);
+    let at = list + n * VECTOR;
+    reached.reach(Extent {
+        start: at,
+        len: VECTOR,
+        is_written: false,
+    });
+    let is_read = reached.read(at, &mut bytes);
+    release(reached.token());
+    let (start, len) = bytes.split_at(VECTOR / 2);
+    let word = |bytes: &[u8]| bytes.try_into().map(usize::from_le_bytes).unwrap_or(0);
+    is_read.then(|| (word(start), word(len)))
+}
+
+fn is_long_list(list: usize, count: usize, most: usize) -> bool {
+    if count > VECTORS_MAX || list == 0 {
+        return false;
+    }
+    let mut left = most;
+    for n in 0..count {
+        let Some((start, len)) = vector(list, n) else {
+            return false;
+        };
+        if ranges::next(start, start.saturating_add(len)).is_none() {
+            continue;
+        }
+        match left.checked_sub(len) {
+            Some(less) => left = less,
+            None => return true,
+        }
+    }
+    false
+}
+
+impl Moving<'_> {
+    fn list(&mut self, list: usize, count: usize) -> Result<(), Errno> {
+        for n in 0..count {
+            let (start, len) = vector(list, n).ok_or(Errno::FAULT)?;
+            if !self.buffer(start, len)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Move one buffer. False: that was all there is.
+    fn buffer(&mut self, start: usize, len: usize) -> Result<bool, Errno> {
+        let mut done = 0;
+        while done < len {
+            let want = (len - done).min(self.most);
+            let got = self.piece(start + done, want)?;
+            done += got;
+            self.moved += got;
+            let may_wait = self.way.is_read && self.kind == Kind::Stream;
+            if got < want || may_wait {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn piece(&self, start: usize, len: usize) -> Result<usize, Errno> {
+        let extent = Extent {
+            start,
+            len,
+            is_written: self.way.is_read,
+        };
+        let fourth = match self.way.fourth {
+            Fourth::Nothing => 0,
+            Fourth::Offset => self.fourth + self.moved,
+            Fourth::Flags => self.fourth,
+        };
+        // SAFETY: a part of what the program's own call does.
+        holding(extent, || unsafe {
+            thread::syscall(self.way.single, [self.fd, start, len, fourth, 0, 0])
+        })
+    }
+}

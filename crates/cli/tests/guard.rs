@@ -1,0 +1,149 @@
+//! System calls that are seen before the kernel, where the kernel cannot wait for pages: for any
+//! user, with no privilege.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{compile, temp};
+
+/// What runs longer has hung.
+const PATIENCE_S: &str = "300";
+
+/// A copy of the launcher, and a directory, that any user can get at.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let dir = temp(name);
+        fs::create_dir_all(&dir).expect("a directory");
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("ours");
+        fs::copy(env!("CARGO_BIN_EXE_uzswap"), dir.join("uzswap")).expect("copying the launcher");
+        Self(dir)
+    }
+
+    /// A command as a user without any privilege, if we are root; else as we are.
+    fn unprivileged(&self, program: &Path) -> Command {
+        let is_root = fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", PATIENCE_S]);
+        if is_root {
+            command.args(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+            command.args(["--bounding-set", "-all", "--inh-caps", "-all"]);
+        }
+        command
+            .arg(program)
+            .env("TMPDIR", &self.0)
+            .env("HOME", &self.0)
+            .current_dir(&self.0);
+        command
+    }
+
+    fn run(&self, options: &[&str], cmd: &[&str]) -> Output {
+        let mut command = self.unprivileged(&self.0.join("uzswap"));
+        command.args(["run", "--quiet"]).args(options).arg("--").args(cmd);
+        command.output().expect("starting uzswap")
+    }
+
+    /// The same output and status as without a pager.
+    fn is_as_unmanaged(&self, options: &[&str], cmd: &[&str]) {
+        let mut twin = self.unprivileged(Path::new(cmd[0]));
+        let twin = twin.args(&cmd[1..]).output().expect("starting it");
+        let managed = self.run(options, cmd);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(
+            text(&managed.stdout),
+            text(&twin.stdout),
+            "{cmd:?}: {}",
+            text(&managed.stderr)
+        );
+        assert_eq!(text(&managed.stderr), text(&twin.stderr), "{cmd:?}");
+        assert_eq!(managed.status, twin.status, "{cmd:?}");
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether any user may have what the guard needs here.
+fn can_guard() -> bool {
+    let features = uzswap_sys::uffd::FEATURE_MOVE | uzswap_sys::uffd::FEATURE_POISON;
+    let can = uzswap_sys::uffd::Uffd::open_for_user(features).is_ok();
+    if !can {
+        eprintln!("skipped: no userfaultfd that moves pages for ordinary users here");
+    }
+    can
+}
+
+#[test]
+fn calls_reach_cold_memory() {
+    if !can_guard() {
+        return;
+    }
+    let (place, program) = (Place::new("calls"), compile("calls"));
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
+    let name = program.to_string_lossy().into_owned();
+    for guard in ["on", "auto"] {
+        place.is_as_unmanaged(&["--memory-max", "24M", "--guard", guard], &[&name, "40"]);
+    }
+    let _ = fs::remove_file(program);
+}
+
+#[test]
+fn shells_and_their_children_are_as_without() {
+    if !can_guard() {
+        return;
+    }
+    let place = Place::new("shells");
+    let options = ["--memory-max", "32M"];
+    let script =
+        "x=$(echo hi | cat); echo $x; (exit 3); echo $?; for i in 1 2 3; do echo $i & done | sort; wait; exit 9";
+    place.is_as_unmanaged(&options, &["/bin/bash", "-c", script]);
+    let sorted = "seq 1 300000 | sort -r -S 40M | tail -3; printf '%s\\n' *.none; exec /bin/echo done";
+    place.is_as_unmanaged(&options, &["/bin/sh", "-c", sorted]);
+}
+
+/// Memory, files and forks of an interpreter.
+#[test]
+fn an_interpreter_is_as_without() {
+    const PYTHON: &str = "/usr/bin/python3";
+    if !can_guard() || !Path::new(PYTHON).exists() {
+        return;
+    }
+    let place = Place::new("interpreter");
+    let script = "import os,hashlib,subprocess,tempfile\n\
+                  b=[bytes([i%251])*997+i.to_bytes(4,'big') for i in range(50000)]\n\
+                  d=lambda:hashlib.sha256(b''.join(b)).hexdigest()\n\
+                  print(d())\n\
+                  p=os.fork()\n\
+                  if p==0: os._exit(5 if d()==d() else 1)\n\
+                  print(os.waitpid(p,0)[1])\n\
+                  print(subprocess.run(['/bin/echo','x'],capture_output=True).stdout)\n\
+                  f=tempfile.TemporaryFile(); f.write(b''.join(b)); f.seek(0)\n\
+                  print(hashlib.sha256(f.read()).hexdigest()==d())\n";
+    place.is_as_unmanaged(&["--memory-max", "48M"], &[PYTHON, "-c", script]);
+}
+
+#[test]
+fn what_cannot_be_guarded_says_why() {
+    if !can_guard() {
+        return;
+    }
+    let place = Place::new("unguarded");
+    let refused = place.run(
+        &["--memory-max", "32M", "--guard", "on", "--isolate", "copy"],
+        &["/bin/true"],
+    );
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(125), "{said}");
+    assert!(
+        said.contains("--isolate copy") && said.contains("--guard off"),
+        "{said}"
+    );
+}

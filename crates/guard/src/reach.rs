@@ -1,0 +1,187 @@
+//! The memory that a system call reaches.
+
+use linux_raw_sys::ioctl as known;
+
+use crate::table::{Len, Row, Way, What};
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
+/// A `struct iovec`: an address and a length.
+const VECTOR: usize = 16;
+/// Buffers of one call at most (UIO_MAXIOV).
+const VECTORS_MAX: usize = 1024;
+/// A `struct msghdr`, and what `struct mmsghdr` has behind it.
+const MESSAGE: usize = 56;
+const MESSAGE_AND_LEN: usize = 64;
+/// Texts of an `execve` at most that are looked at.
+const TEXTS_MAX: usize = 1 << 16;
+/// The lower half of the address space.
+const ADDRESSES: usize = 1 << 47;
+
+/// A part of the program's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Its first byte.
+    pub start: usize,
+    /// Bytes.
+    pub len: usize,
+    /// The kernel writes to it.
+    pub is_written: bool,
+}
+
+/// Who sees to the program's memory.
+pub trait Memory {
+    /// This is what the call reaches.
+    fn reach(&mut self, extent: Extent);
+    /// Read what was said to be reached. False: it cannot be read, so the kernel will not either.
+    fn read(&mut self, addr: usize, bytes: &mut [u8]) -> bool;
+}
+
+/// Say what the call of `row` with these arguments reaches.
+pub fn reach(row: &Row, args: &[usize; 6], memory: &mut impl Memory) {
+    let mut call = Call { args, memory };
+    for (arg, what) in row.reaches {
+        call.what(args[*arg], *what);
+    }
+}
+
+struct Call<'a, M> {
+    args: &'a [usize; 6],
+    memory: &'a mut M,
+}
+
+impl<M: Memory> Call<'_, M> {
+    fn what(&mut self, at: usize, what: What) {
+        if at == 0 {
+            return;
+        }
+        match what {
+            What::Plain(way, len) => {
+                let len = self.len(len);
+                self.plain(at, len, way);
+            }
+            What::Vectors(way, count) => {
+                let count = self.len(count);
+                self.vectors(at, count, way);
+            }
+            What::Message(way) => self.message(at, way),
+            What::Messages(way, count) => {
+                let count = self.len(count).min(VECTORS_MAX);
+                self.plain(at, count * MESSAGE_AND_LEN, Way::Out);
+                (0..count).for_each(|n| self.message(at + n * MESSAGE_AND_LEN, way));
+            }
+            What::Texts => self.texts(at),
+            What::Ioctl => self.ioctl(at),
+            What::Mask => {
+                self.plain(at, 16, Way::In);
+                if let Some([mask, len]) = self.words(at) {
+                    self.plain(mask, len.min(PAGE), Way::In);
+                }
+            }
+        }
+    }
+
+    fn len(&mut self, len: Len) -> usize {
+        let arg = |n: usize| self.args[n];
+        match len {
+            Len::Bytes(bytes) => bytes,
+            Len::Arg(n) => arg(n),
+            // Such counts are 32 bits long, or would be refused.
+            Len::Times(n, bytes) => (arg(n) as u32 as usize).saturating_mul(bytes),
+            Len::Bits(n) => (arg(n) as u32 as usize).div_ceil(64) * 8,
+            Len::Pages(n) => arg(n).div_ceil(PAGE),
+            Len::At(n) => {
+                let mut word = [0; 4];
+                let at = arg(n);
+                match at != 0 && self.memory.read(at, &mut word) {
+                    true => (u32::from_le_bytes(word) as usize).min(PAGE),
+                    false => 0,
+                }
+            }
+            Len::Text => PAGE,
+        }
+    }
+
+    fn plain(&mut self, start: usize, len: usize, way: Way) {
+        if start != 0 && len != 0 && start < ADDRESSES && len <= ADDRESSES - start {
+            self.memory.reach(Extent {
+                start,
+                len,
+                is_written: way == Way::Out,
+            });
+        }
+    }
+
+    /// Two words of memory that was reached.
+    fn words(&mut self, at: usize) -> Option<[usize; 2]> {
+        let mut bytes = [0; 16];
+        if !self.memory.read(at, &mut bytes) {
+            return None;
+        }
+        let (low, high) = bytes.split_at(8);
+        let word = |bytes: &[u8]| bytes.try_into().map(usize::from_le_bytes).unwrap_or(0);
+        Some([word(low), word(high)])
+    }
+
+    fn vectors(&mut self, at: usize, count: usize, way: Way) {
+        if at == 0 || count > VECTORS_MAX {
+            return;
+        }
+        self.plain(at, count * VECTOR, Way::In);
+        for n in 0..count {
+            let Some([start, len]) = self.words(at + n * VECTOR) else {
+                return;
+            };
+            self.plain(start, len, way);
+        }
+    }
+
+    fn message(&mut self, at: usize, way: Way) {
+        self.plain(at, MESSAGE, Way::Out);
+        let words = [0, 16, 32, 48].map(|offset| self.words(at + offset));
+        let [
+            Some([name, name_len]),
+            Some([vectors, count]),
+            Some([control, control_len]),
+            Some(_),
+        ] = words
+        else {
+            return;
+        };
+        // The length of the name has 32 bits.
+        self.plain(name, (name_len as u32 as usize).min(PAGE), way);
+        self.vectors(vectors, count, way);
+        self.plain(control, control_len.min(1 << 20), way);
+    }
+
+    fn texts(&mut self, at: usize) {
+        for n in 0..TEXTS_MAX {
+            let place = at + n * 8;
+            self.plain(place, 8, Way::In);
+            let mut word = [0; 8];
+            if !self.memory.read(place, &mut word) || word == [0; 8] {
+                return;
+            }
+            self.plain(usize::from_le_bytes(word), PAGE, Way::In);
+        }
+    }
+
+    /// The request says how long its argument is, and which way it goes (`_IOC`). Those from before
+    /// that are few: the longest of them is a `struct termios`.
+    fn ioctl(&mut self, at: usize) {
+        const OLD: usize = 64;
+        let request = self.args[1] as u32;
+        let (direction, size) = (request >> 30, (request >> 16 & 0x3fff) as usize);
+        let is_old = direction == 0 || size == 0;
+        match request {
+            // Lists of interfaces: a length and an address.
+            known::SIOCGIFCONF => {
+                self.plain(at, 16, Way::Out);
+                if let Some([len, list]) = self.words(at) {
+                    self.plain(list, (len as u32 as usize).min(1 << 20), Way::Out);
+                }
+            }
+            _ => self.plain(at, if is_old { OLD } else { size }, Way::Out),
+        }
+    }
+}
