@@ -81,6 +81,17 @@ words! {
         SwapPathIsFile,
         /// What cannot be managed runs on without limit.
         AllowUnmanaged,
+        /// What compresses where the compressor is a device: a [`Source`](crate::accel::Source) as
+        /// a word.
+        Iaa,
+        /// The launcher's process and descriptor of the file that is shared for it
+        /// ([`accel`](crate::accel)).
+        IaaPid,
+        IaaFd,
+        /// `verify_compress`: the device reads back what it compressed.
+        IaaVerify,
+        /// The device makes codes for each page, else it uses deflate's fixed ones.
+        IaaDynamic,
     }
 }
 
