@@ -13,8 +13,10 @@ fn main() {
         "Cargo.toml",
         "Cargo.lock",
         "crates/acomp",
+        "crates/acomp-iaa",
         "crates/agent",
         "crates/ctl",
+        "crates/iaa",
         "crates/mm",
         "crates/sys",
     ] {
