@@ -10,6 +10,7 @@ use uzswap_ctl::{FailKind, defaults};
 use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
 
+use crate::accel::options::{AccelCommand, AccelOptions};
 use crate::setting;
 use crate::size::Size;
 use crate::zram_options::ZramOptions;
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     /// Serve a block device whose pages lie compressed in memory, over NBD on a Unix socket
     Zram(ZramOptions),
+    /// Devices that compress: list and configure them, test them, show what they did
+    Accel(AccelCommand),
     /// Compare with no limit, the kernel's zswap and zram at equal memory: tables, JSON and a page
     /// of plots
     Bench(Box<uzswap_bench::Compare>),
@@ -146,6 +149,8 @@ pub(crate) struct RunOptions {
     /// lost]
     #[arg(long, value_name = "LIST", hide = true, default_value = "harmless", value_parser = fail_kinds)]
     pub(crate) fail_kinds: u64,
+    #[command(flatten)]
+    pub(crate) accel: AccelOptions,
     /// Name of the group
     #[arg(long, value_name = "GROUP", value_parser = group_name)]
     pub(crate) name: Option<String>,
