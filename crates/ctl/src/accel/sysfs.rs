@@ -39,6 +39,10 @@ impl Accel {
     pub fn sysfs(&self) -> Option<(u64, String)> {
         (0..TRIES).find_map(|_| {
             let before = self.sysfs_version();
+            if !before.is_multiple_of(2) {
+                core::hint::spin_loop();
+                return None;
+            }
             let len = (self.head(Head::SysfsBytes).load(Ordering::Relaxed) as usize).min(SYSFS_WORDS * 8);
             let mut bytes = vec![0; len];
             for (chunk, word) in bytes.chunks_mut(8).zip(&self.0[SYSFS..]) {
@@ -46,8 +50,7 @@ impl Accel {
                 chunk.copy_from_slice(&word[..chunk.len()]);
             }
             fence(Ordering::Acquire);
-            let is_whole = before.is_multiple_of(2) && self.sysfs_version() == before;
-            is_whole.then(|| (before, String::from_utf8_lossy(&bytes).into_owned()))
+            (self.sysfs_version() == before).then(|| (before, String::from_utf8_lossy(&bytes).into_owned()))
         })
     }
 }

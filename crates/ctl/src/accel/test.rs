@@ -158,3 +158,42 @@ fn the_bell_is_not_missed() {
     accel.end_sleep();
     assert!(!accel.ring());
 }
+
+/// A process may write anything to the file.
+#[test]
+fn a_file_that_was_scribbled_over_hurts_nobody() {
+    let accel = fresh();
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    let region = accel.region(0).unwrap();
+    for round in 0..if cfg!(miri) { 2 } else { 50 } {
+        let control = accel.0[..SYSFS + 64]
+            .iter()
+            .chain(&accel.0[FIRST_REGION..][..door::WORDS]);
+        for word in control {
+            let value = next();
+            // Small numbers are likelier to be taken for something.
+            word.store(if value % 3 == 0 { value % 200 } else { value }, Ordering::Relaxed);
+        }
+        let opening = region.wanted();
+        for n in 0..200 {
+            let _ = region.submit(&job(opening, n));
+            let _ = region.take();
+        }
+        let _ = (
+            accel.sysfs(),
+            accel.queues(),
+            accel.model(),
+            accel.used() <= REGIONS,
+            accel.ring(),
+        );
+        assert!(accel.set_sysfs("a=b\n") && accel.ask(0).is_some(), "{round}");
+        region.open(round + 1, core::iter::once((round as u32, 1)));
+        assert!(region.submit(&job(1, 1)) && region.take().is_some());
+    }
+}
