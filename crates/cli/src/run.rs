@@ -13,7 +13,7 @@ use uzswap_sys::Errno;
 use uzswap_sys::file::{File, is_memory_backed};
 use uzswap_sys::launch::{self, FileSizes, Program, Signal, Signals};
 
-use crate::accel::Devices;
+use crate::accel::{self, Devices};
 use crate::agent::{self, Library};
 use crate::census;
 use crate::elf::{self, Found};
@@ -39,6 +39,7 @@ enum Swap {
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let memory_max = check_limits(options)?;
     report::check(options.stat_json.as_deref())?;
+    accel::check(options)?;
     let unmanageable = match elf::inspect(&options.cmd[0]) {
         Found::Manageable => None,
         Found::Missing => {

@@ -76,6 +76,7 @@ fn without_a_device_the_cause_and_the_fix_are_named() {
     ] {
         assert!(text.contains(part), "{text}");
     }
+    assert!(!text.contains("--allow-unmanaged"), "{text}");
     let (status, text) = said(&["run", "--recompress", "deflate-iaa:dynamic", "--", "true"]);
     assert!(
         status == 125 && text.contains("--recompress deflate-iaa:dynamic: no IAA"),

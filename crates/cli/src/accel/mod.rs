@@ -102,16 +102,13 @@ impl Devices {
     /// What the options ask for. `None`: nothing compresses but processors.
     ///
     /// # Errors
-    /// A compressor that needs a device, and why there is none.
+    /// What the system refuses to a model.
     pub(crate) fn begin(options: &RunOptions, group: &OpenGroup) -> Result<Option<Self>, Failure> {
         let codes = codes_of(options.compressor.algorithm, options.recompress.0)?;
         let model = options.accel.iaa_model.as_ref();
         let source = match (model, codes) {
             (Some(_), _) => Source::Model,
-            (None, Some(_)) => {
-                find_hardware(options)?;
-                Source::Hardware
-            }
+            (None, Some(_)) => Source::Hardware,
             (None, None) => return Ok(None),
         };
         let fail = |e| Failure::new(format!("memory that processes share for deflate-iaa: {}", describe(e)));
@@ -146,6 +143,17 @@ impl Devices {
     /// Stop the model, if this process runs one: what waits for it goes on by software.
     pub(crate) fn end(&mut self) {
         self.host = None;
+    }
+}
+
+/// Whether there are the devices that the options ask for.
+///
+/// # Errors
+/// A compressor that needs a device, and why there is none.
+pub(crate) fn check(options: &RunOptions) -> Result<(), Failure> {
+    match codes_of(options.compressor.algorithm, options.recompress.0)? {
+        Some(_) if options.accel.iaa_model.is_none() => find_hardware(options),
+        _ => Ok(()),
     }
 }
 
