@@ -13,9 +13,11 @@ fn main() {
         "Cargo.toml",
         "Cargo.lock",
         "crates/acomp",
+        "crates/acomp-iaa",
         "crates/agent",
         "crates/ctl",
         "crates/guard",
+        "crates/iaa",
         "crates/mm",
         "crates/sys",
     ] {

@@ -8,6 +8,10 @@ use libfuzzer_sys::fuzz_target;
 use options::{Cli, Command, fail_kinds};
 use uzswap_ctl::FailKind;
 
+#[path = "../../crates/cli/src/accel"]
+mod accel {
+    pub(crate) mod options;
+}
 #[path = "../../crates/cli/src/options.rs"]
 mod options;
 #[path = "../../crates/cli/src/setting.rs"]
@@ -22,6 +26,7 @@ fn check_run(options: &options::RunOptions) {
     assert!(options.fail_kinds < 1 << FailKind::ALL.len());
     assert!(options.folio_max.is_none_or(|order| order <= 9) && options.page_cluster <= 5 && (1..=512).contains(&options.batch));
     assert!((1..=100).contains(&options.accept_threshold_percent));
+    assert!(options.accel.iaa_model.as_ref().is_none_or(|model| (1..=64).contains(&model.options.devices)));
 }
 
 fuzz_target!(|text: &str| {

@@ -130,6 +130,11 @@ impl<R: RawMutex, B: Buffers> DeflateIaa<R, B> {
         }
     }
 
+    /// Submit to the queues of another core: the thread has moved there.
+    pub fn set_core(&mut self, core: usize) {
+        self.core = core;
+    }
+
     /// Buffers for a page: its bytes are in the first. `None`: there are none, or it is too long.
     fn take_in(&self, src: &[u8], unit: usize) -> Option<Request> {
         let fits = (1..=self.bounce.bytes).contains(&src.len()) && unit <= self.bounce.bytes;

@@ -17,6 +17,18 @@ pub enum Algorithm {
     Deflate { level: u8 },
     /// Words instead of text, and lz4 for pages that are none; no levels.
     Words,
+    /// deflate by an IAA device, with these codes. Software does what the device leaves, as
+    /// deflate at its default level.
+    DeflateIaa { codes: Codes },
+}
+
+/// Which codes a device compresses with: what `deflate-iaa` has in place of levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codes {
+    /// Deflate's fixed ones.
+    Fixed,
+    /// Those that the device makes for each page.
+    Dynamic,
 }
 
 /// How the bytes of a stored page are read: all that has to be kept with them.
@@ -93,6 +105,10 @@ pub enum UnknownAlgorithm {
     Level { min: i32, max: i32 },
     /// The compressor has no levels.
     NoLevels,
+    /// What stands in place of the level is none of the device's codes.
+    Codes,
+    /// Canned codes: see [`Codes`].
+    Canned,
 }
 
 impl fmt::Display for UnknownAlgorithm {
@@ -101,6 +117,11 @@ impl fmt::Display for UnknownAlgorithm {
             Self::Name => write!(f, "the compressors are {}", crate::Compressor::NAMES),
             Self::Level { min, max } => write!(f, "its level must be a number from {min} to {max}"),
             Self::NoLevels => write!(f, "it has no levels"),
+            Self::Codes => write!(f, "its codes must be fixed or dynamic"),
+            Self::Canned => write!(
+                f,
+                "streams with canned codes lack their header, which no software here reads; its codes must be fixed or dynamic"
+            ),
         }
     }
 }
@@ -141,6 +162,12 @@ impl Algorithm {
                 None => Ok(Self::Words),
                 Some(_) => Err(UnknownAlgorithm::NoLevels),
             },
+            "deflate-iaa" => match level {
+                None | Some("fixed") => Ok(Self::DeflateIaa { codes: Codes::Fixed }),
+                Some("dynamic") => Ok(Self::DeflateIaa { codes: Codes::Dynamic }),
+                Some("canned") => Err(UnknownAlgorithm::Canned),
+                Some(_) => Err(UnknownAlgorithm::Codes),
+            },
             _ => Err(UnknownAlgorithm::Name),
         }
     }
@@ -153,6 +180,15 @@ impl Algorithm {
             Self::ZstdDict { .. } => "zstd-dict",
             Self::Deflate { .. } => "deflate",
             Self::Words => "words",
+            Self::DeflateIaa { .. } => "deflate-iaa",
+        }
+    }
+
+    /// The codes that a device is to compress with. `None`: this processor runs it.
+    pub const fn codes(self) -> Option<Codes> {
+        match self {
+            Self::DeflateIaa { codes } => Some(codes),
+            _ => None,
         }
     }
 
@@ -165,12 +201,13 @@ impl Algorithm {
                 dictionary: Some(dictionary),
                 ..
             } => Codec::ZstdDict(dictionary),
-            Self::Deflate { .. } => Codec::Deflate,
+            Self::Deflate { .. } | Self::DeflateIaa { .. } => Codec::Deflate,
             Self::Words => Codec::Words,
         }
     }
 
-    /// Pages that it compresses at once. All of these are software that takes one after the other.
+    /// Pages that it compresses at once. Software takes one after the other; a device says by
+    /// itself how many it wants.
     pub const fn batch_size(self) -> usize {
         1
     }
@@ -178,7 +215,7 @@ impl Algorithm {
     /// The level, as users see it. `None`: the one that goes without saying.
     pub(crate) const fn level(self) -> Option<i32> {
         match self {
-            Self::Lz4 { acceleration: 1 } | Self::Words => None,
+            Self::Lz4 { acceleration: 1 } | Self::Words | Self::DeflateIaa { .. } => None,
             Self::Lz4 { acceleration } => Some(acceleration),
             Self::Zstd { level } | Self::ZstdDict { level, .. } => Some(level),
             Self::Deflate { level } => Some(level as i32),
@@ -216,6 +253,8 @@ impl Algorithm {
             Self::Deflate { level } => (3, level as i32),
             Self::ZstdDict { level, .. } => (4, level),
             Self::Words => (5, 0),
+            Self::DeflateIaa { codes: Codes::Fixed } => (6, 0),
+            Self::DeflateIaa { codes: Codes::Dynamic } => (6, 1),
         };
         (level as u32 as u64) << 8 | kind
     }
@@ -236,6 +275,9 @@ impl Algorithm {
                 dictionary: None,
             },
             5 => Self::Words,
+            6 => Self::DeflateIaa {
+                codes: if level == 1 { Codes::Dynamic } else { Codes::Fixed },
+            },
             _ => Self::Lz4 {
                 acceleration: level.clamp(1, 65),
             },

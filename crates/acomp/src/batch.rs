@@ -198,6 +198,9 @@ impl<'c, 'a, D: Device> Batch<'c, 'a, D> {
 impl<D: Device> Drop for Batch<'_, '_, D> {
     fn drop(&mut self) {
         self.give_up();
+        if let Some(device) = &mut self.context.device {
+            device.note(&self.context.counts);
+        }
     }
 }
 

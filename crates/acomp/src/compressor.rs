@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crate::{Algorithm, UnknownAlgorithm};
+use crate::{Algorithm, Codes, UnknownAlgorithm};
 
 /// A compressor, as named on the command line: `NAME[-parallel][:LEVEL]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +21,8 @@ const PARALLEL_BIT: u64 = 1 << 7;
 
 impl Compressor {
     /// The names, for messages.
-    pub const NAMES: &str =
-        "lz4, words, zstd, zstd-dict and deflate, each with an optional -parallel and, but for words, :LEVEL";
+    pub const NAMES: &str = "lz4, words, zstd, zstd-dict and deflate, each with an optional -parallel and, but for words, :LEVEL; and \
+         deflate-iaa, with an optional :fixed or :dynamic";
 
     /// Read `NAME[-parallel][:LEVEL]`.
     ///
@@ -33,10 +33,13 @@ impl Compressor {
             Some((name, level)) => (name, Some(level)),
             None => (text, None),
         };
-        Ok(Self {
-            algorithm: Algorithm::from_parts(name.strip_suffix(PARALLEL).unwrap_or(name), level)?,
-            is_parallel: name.ends_with(PARALLEL),
-        })
+        let algorithm = Algorithm::from_parts(name.strip_suffix(PARALLEL).unwrap_or(name), level)?;
+        let is_parallel = name.ends_with(PARALLEL);
+        match algorithm.codes() {
+            // The device's engines do what cores would.
+            Some(_) if is_parallel => Err(UnknownAlgorithm::Name),
+            _ => Ok(Self { algorithm, is_parallel }),
+        }
     }
 
     /// Pages that it wants at once when `lanes` cores take part.
@@ -77,9 +80,10 @@ impl fmt::Display for Compressor {
         if self.is_parallel {
             f.write_str(PARALLEL)?;
         }
-        match self.algorithm.level() {
-            Some(level) => write!(f, ":{level}"),
-            None => Ok(()),
+        match (self.algorithm.level(), self.algorithm.codes()) {
+            (Some(level), _) => write!(f, ":{level}"),
+            (None, Some(Codes::Dynamic)) => f.write_str(":dynamic"),
+            (None, _) => Ok(()),
         }
     }
 }

@@ -37,6 +37,21 @@ impl<D: Device> Context<D> {
         }
     }
 
+    /// Go on with another device, and return the one before: in a forked child, whose parent's it
+    /// is. What was under way there is none of this context's business any more, nor counted.
+    ///
+    /// # Panics
+    /// As for [`with_device`](Self::with_device).
+    pub fn replace_device(&mut self, device: Option<D>) -> Option<D> {
+        let algorithm = self.algorithm();
+        if let Some(device) = &device {
+            assert_eq!(device.codec(), algorithm.codec(), "{algorithm} is not its fallback");
+        }
+        self.is_under_way = false;
+        self.counts = Counts::default();
+        core::mem::replace(&mut self.device, device)
+    }
+
     /// What this context compresses with.
     pub fn algorithm(&self) -> Algorithm {
         self.software.algorithm()

@@ -9,6 +9,8 @@ use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 
+/// The level that goes without saying.
+pub(crate) const LEVEL: u8 = 1;
 const RAW: i32 = -15;
 const DEFAULT_STRATEGY: i32 = 0;
 

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use crate::{Codec, Op};
+use crate::{Codec, Counts, Op};
 
 /// What a device says of a page that it is done with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,11 @@ pub trait Device {
 
     /// Give up all pages that were not collected. Their late answers go nowhere.
     fn cancel(&mut self);
+
+    /// A request is over. `counts`: what became of the pages of all requests of the context.
+    fn note(&mut self, counts: &Counts) {
+        let _ = counts;
+    }
 }
 
 /// No device at all: software does everything, and what is about devices costs nothing.
@@ -99,5 +104,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn cancel(&mut self) {
         D::cancel(self);
+    }
+
+    fn note(&mut self, counts: &Counts) {
+        D::note(self, counts);
     }
 }

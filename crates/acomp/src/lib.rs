@@ -66,7 +66,7 @@ mod words;
 #[cfg_attr(miri, path = "zstd_miri.rs")]
 mod zstd;
 
-pub use algorithm::{Algorithm, Codec, UnknownAlgorithm};
+pub use algorithm::{Algorithm, Codec, Codes, UnknownAlgorithm};
 pub use batch::{Batch, Counts};
 pub use compressor::Compressor;
 pub use context::Context;

@@ -32,6 +32,7 @@ impl Software {
                 dictionary: Some(dictionary),
             } => State::ZstdDict(dictionary::DictionaryState::new(level, dictionary)),
             Algorithm::Deflate { level } => State::Deflate(deflate::State::new(level)),
+            Algorithm::DeflateIaa { .. } => State::Deflate(deflate::State::new(deflate::LEVEL)),
             Algorithm::Words => State::Words(words::State::new()),
         };
         Self { algorithm, state }

@@ -4,7 +4,7 @@ extern crate std;
 use alloc::vec;
 use alloc::vec::Vec;
 
-const ALL: [&str; 8] = [
+const ALL: [&str; 10] = [
     "lz4",
     "words",
     "lz4:9",
@@ -13,6 +13,8 @@ const ALL: [&str; 8] = [
     "zstd:9",
     "zstd-dict",
     "deflate:6",
+    "deflate-iaa",
+    "deflate-iaa:dynamic",
 ];
 
 /// Those of [`ALL`] that run: Miri runs no C.
@@ -109,6 +111,8 @@ fn names_and_words_round_trip() {
         "zstd-dict-parallel:3",
         "deflate:1",
         "words-parallel",
+        "deflate-iaa",
+        "deflate-iaa:dynamic",
         "words",
         "lz4",
         "lz4:7",
@@ -123,6 +127,11 @@ fn names_and_words_round_trip() {
     );
     assert_eq!(Algorithm::parse("words:1"), Err(UnknownAlgorithm::NoLevels));
     assert_eq!(Algorithm::parse("lzo"), Err(UnknownAlgorithm::Name));
+    let fixed = Algorithm::parse("deflate-iaa:fixed");
+    assert_eq!(fixed, Algorithm::parse("deflate-iaa"));
+    assert_eq!(Algorithm::parse("deflate-iaa:9"), Err(UnknownAlgorithm::Codes));
+    assert_eq!(Algorithm::parse("deflate-iaa:canned"), Err(UnknownAlgorithm::Canned));
+    assert_eq!(Compressor::parse("deflate-iaa-parallel"), Err(UnknownAlgorithm::Name));
     assert_eq!(
         Algorithm::parse("zstd:99"),
         Err(UnknownAlgorithm::Level { min: -7, max: 19 })

@@ -619,7 +619,7 @@ impl Kswapd {
         let (group, slot) = (pager.memcg.group(), pager.memcg.slot());
         let gauges = pager.mm.gauges();
         let page = PAGE_SIZE as u64;
-        let agent = gauges.table_bytes + crate::HEAP.live_bytes() as u64;
+        let agent = gauges.table_bytes + crate::HEAP.live_bytes() as u64 + pager.mm.machine().accel_bytes();
         let fields = [
             (Field::Resident, gauges.resident * page),
             (Field::Staged, gauges.staged * page),

@@ -19,6 +19,7 @@
 //! | `machine` | the engine's machine: userfaultfd, staging range, swap file |
 //! | `fault` | the fault thread: events and faults |
 //! | `servers` | the threads that help it where several threads fault |
+//! | `accel` | devices that compress: hardware, or the launcher's model |
 //! | `codecs` | what may be stored with, since those can read it |
 //! | `spin`, `follow`, `vigil`, `cores` | how and where the fault thread waits for a fault |
 //! | `kswapd` | the reclaim thread: background reclaim, finding mappings, accounting |
@@ -43,6 +44,7 @@
 
 extern crate alloc;
 
+mod accel;
 mod arena;
 mod cipher;
 mod codecs;

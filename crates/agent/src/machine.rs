@@ -17,11 +17,8 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 
 use lock_api::Mutex;
-use uzswap_acomp::NoDevice;
-use uzswap_ctl::FailKind;
-use uzswap_mm::machine::{
-    Accelerators, Clock, Done, Frames, Mapper, Memory, SCATTER_MAX, Stop, StoredPage, Threads, Unwritten,
-};
+use uzswap_ctl::{FailKind, Group};
+use uzswap_mm::machine::{Clock, Done, Frames, Mapper, Memory, SCATTER_MAX, Stop, StoredPage, Threads, Unwritten};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::cell::Leaked;
@@ -36,6 +33,7 @@ use uzswap_sys::uffd::{Filled, Uffd, wait_readable};
 use uzswap_sys::words::{discard_words, words};
 use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
 
+use crate::accel::Accel;
 use crate::arena::PoolArena;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::guard;
@@ -43,10 +41,10 @@ use crate::isolation::{self, CopyOut, Isolation, Protection};
 use crate::mmap;
 use crate::order::InOrder;
 use crate::record::Recorder;
-use crate::resched;
 use crate::servers::HELPERS;
 use crate::swap_file::SwapFile;
 use crate::vigil::VIGIL;
+use crate::{resched, servers};
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
 pub(crate) struct Fds {
@@ -135,6 +133,8 @@ pub(crate) struct AgentMachine {
     pub(crate) protection: Protection,
     /// A page that is never registered: a fill of it can only fail, which tells why others would.
     nowhere: &'static Mapping,
+    /// Devices that compress; nothing before they were looked for.
+    pub(crate) accel: Leaked<Option<Accel>>,
 }
 
 /// What an errno of a fill or move means to the engine.
@@ -179,11 +179,11 @@ const TABLE_MAX: usize = 4 << 30;
 
 impl AgentMachine {
     /// Reserve staging and trash ranges of `slots` pages and register them. Pools get `pool_bytes`
-    /// of address space each. `servers` threads serve faults.
+    /// of address space each.
     ///
     /// # Errors
     /// What `mmap` and the registrations answer.
-    pub(crate) fn new(fds: Fds, slots: u32, pool_bytes: usize, servers: usize) -> Result<Self, Errno> {
+    pub(crate) fn new(fds: Fds, slots: u32, pool_bytes: usize, group: Group) -> Result<Self, Errno> {
         let reserve = || {
             Ok::<_, Errno>(
                 Mapping::reserve_beside_data(slots as usize * PAGE_SIZE)?
@@ -200,10 +200,11 @@ impl AgentMachine {
             table_bytes: (pool_bytes / 8).clamp(TABLE_MIN, TABLE_MAX).next_power_of_two(),
             fail: &FAULT_ATTR,
             lanes: thread::cores().min(HELPERS_MAX + 1),
-            servers,
+            servers: servers::threads(group),
             copy_out: CopyOut::default(),
             protection: Protection::default(),
             nowhere,
+            accel: Leaked::new(),
         };
         machine.start(fds)?;
         Ok(machine)
@@ -486,10 +487,6 @@ impl Threads for AgentMachine {
         let has_faults = || wait_readable(&[self.fds().managed.as_fd()], Some(0));
         resched::cond_resched(has_faults, faults_wait);
     }
-}
-
-impl Accelerators for AgentMachine {
-    type Acomp = NoDevice;
 }
 
 impl Clock for AgentMachine {

@@ -316,9 +316,9 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     fds.recorder = Recorder::of_environment();
     let config = config(group, fds.swap.as_ref());
     let pool = (group.get(Limit::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
-    let servers = servers::threads(group);
-    let machine = AgentMachine::new(fds, config.staging_slots, pool, servers).map_err(|e| ("the staging range", e))?;
+    let machine = AgentMachine::new(fds, config.staging_slots, pool, group).map_err(|e| ("the staging range", e))?;
     let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
+    machine.look_for_devices(group, slot);
     let worker = || Mutex::new(Worker::for_reclaim(&config, &machine));
     let (seats, kswapd_worker) = (Seats::new(Worker::new(&config, &machine)), worker());
     let kcompressd = (group.get(Tunable::Kcompressd) as usize).min(kcompressd::THREADS_MAX);

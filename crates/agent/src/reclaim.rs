@@ -95,8 +95,9 @@ impl Progress {
 
 impl Pager {
     /// kswapd comes by, or goes on. While it does not, nobody counts the group as out of memory:
-    /// neither who serves faults here, nor the launcher.
+    /// neither who serves faults here, nor the launcher. It sees to devices on its way.
     pub(crate) fn come_by(&self) {
+        self.mm.machine().tend_devices();
         self.reclaim.rounds.fetch_add(1, Ordering::Relaxed);
         let (group, slot) = (self.memcg.group(), self.memcg.slot());
         group.set_field(slot, Field::CameBy, time::now_ns());

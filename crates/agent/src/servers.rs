@@ -102,6 +102,15 @@ impl Seats {
         1 + u64::from(self.seated.load(Ordering::Relaxed))
     }
 
+    /// In a forked child, where nobody sits anywhere: have devices of its own.
+    pub(crate) fn renew_devices(&self, machine: &AgentMachine) {
+        for seat in &self.seats {
+            if let Some(seat) = &mut *seat.lock() {
+                seat.worker.renew_devices(machine);
+            }
+        }
+    }
+
     /// In a forked child: there are no helpers, and nobody sits anywhere.
     pub(crate) fn reset(&self) {
         self.is_wanted.store(false, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accel;
 mod agent;
 mod census;
 mod demo;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         Command::Doctor => doctor::doctor(),
         Command::Demo(options) => demo::demo(&options),
         Command::Zram(options) => zram::zram(&options),
+        Command::Accel(options) => accel::run(&options),
         Command::Bench(options) => bench(&options),
         Command::Workload(options) => return uzswap_workload::program::run(&options.args),
         Command::DemoChild(options) => demo::child(&options),

@@ -10,6 +10,7 @@ use uzswap_ctl::{FailKind, defaults};
 use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
 
+use crate::accel::options::{AccelCommand, AccelOptions};
 use crate::setting;
 use crate::size::Size;
 use crate::zram_options::ZramOptions;
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     /// Serve a block device whose pages lie compressed in memory, over NBD on a Unix socket
     Zram(ZramOptions),
+    /// Devices that compress: list and configure them, test them, show what they did
+    Accel(AccelCommand),
     /// Compare with no limit, the kernel's zswap and zram at equal memory: tables, JSON and a page
     /// of plots
     Bench(Box<uzswap_bench::Compare>),
@@ -117,8 +120,7 @@ pub(crate) struct RunOptions {
     /// auto: moved if they can be
     #[arg(long, value_name = "auto|copy", value_enum, default_value_t = Isolate::Auto, env = "UZSWAP_ISOLATE")]
     pub(crate) isolate: Isolate,
-    /// Whether the program's system calls are seen before the kernel, which needs no privilege;
-    /// auto: where the kernel may not wait for pages
+    /// Whether system calls are seen before the kernel: needs no privilege; auto: only without any
     #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Guard::Auto, env = "UZSWAP_GUARD")]
     pub(crate) guard: Guard,
     /// Background compression threads of each process [default: the cores beyond the second, 4 at
@@ -150,6 +152,8 @@ pub(crate) struct RunOptions {
     /// lost]
     #[arg(long, value_name = "LIST", hide = true, default_value = "harmless", value_parser = fail_kinds)]
     pub(crate) fail_kinds: u64,
+    #[command(flatten)]
+    pub(crate) accel: AccelOptions,
     /// Name of the group
     #[arg(long, value_name = "GROUP", value_parser = group_name)]
     pub(crate) name: Option<String>,

@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use uzswap_ctl::{FailKind, Field, Group, Limit, Statistic, Test, Tunable};
+use uzswap_ctl::{FailKind, Field, Group, Limit, Setting, Statistic, Test, Tunable};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE};
 use uzswap_mm::vmstat::{BUCKETS, Item, OrderItem};
 
-use crate::Failure;
 use crate::group::{self, OpenGroup};
 use crate::options::{Recompress, RunOptions, SetOptions, StatOptions};
 use crate::output::{print, warn_line};
 use crate::setting;
 use crate::size::Size;
+use crate::{Failure, accel};
 
 /// A limit: a number, or "max".
 fn limit(bytes: u64) -> Value {
@@ -76,6 +76,8 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
             put(&format!("injected/{}", kind.name()), json!(group.failures(*kind)));
         }
     }
+    accel::counters(group, &mut map);
+    let mut put = |key: &str, value: Value| drop(map.insert(key.to_owned(), value));
     let last_words = group.last_words();
     if !last_words.is_empty() {
         put("last_words", json!(String::from_utf8_lossy(&last_words).trim_end()));
@@ -177,6 +179,9 @@ fn summary(name: &str, group: &Group) {
         get(Item::AllocStall),
         percentile(&store, 0.5) / 1000,
     );
+    if let Some(line) = accel::summary(group) {
+        warn_line!("{line}");
+    }
     let (needed, peak) = (group.get(Statistic::NeededPeak), group.get(Statistic::MemoryPeak));
     warn_line!(
         "  lost: {:.1} s to waiting for pages; saved: {} of {}",
@@ -230,6 +235,12 @@ pub(crate) fn set(options: &SetOptions) -> Result<u8, Failure> {
     let open = group::find(Some(&options.group))?;
     for setting in &options.settings {
         let (key, value) = setting::parse(setting).map_err(Failure::new)?;
+        if [Tunable::Compressor, Tunable::Recompress]
+            .map(Setting::from)
+            .contains(&key)
+        {
+            accel::check_set(&open.group, value)?;
+        }
         open.group.set(key, value);
     }
     Ok(0)

@@ -13,6 +13,7 @@ use uzswap_sys::Errno;
 use uzswap_sys::file::{File, is_memory_backed};
 use uzswap_sys::launch::{self, FileSizes, Program, Signal, Signals};
 
+use crate::accel::{self, Devices};
 use crate::agent::{self, Library};
 use crate::census;
 use crate::elf::{self, Found};
@@ -38,6 +39,7 @@ enum Swap {
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let memory_max = check_limits(options)?;
     report::check(options.stat_json.as_deref())?;
+    accel::check(options)?;
     let unmanageable = match elf::inspect(&options.cmd[0]) {
         Found::Manageable => None,
         Found::Missing => {
@@ -84,8 +86,14 @@ fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap) -> Result<Watch, F
     let group = OpenGroup::create(options.name.as_deref())?;
     configure(&group.group, options, memory_max, swap);
     group.group.set(Tunable::Guard, u64::from(is_guarded));
-    match Library::install(&group.path) {
-        Ok(library) => Ok(Watch::begin(group, library, options.quiet)),
+    let made = Devices::begin(options, &group).and_then(|devices| Ok((devices, Library::install(&group.path)?)));
+    match made {
+        Ok((devices, library)) => {
+            if let Some(devices) = &devices {
+                devices.tell(&group.group);
+            }
+            Ok(Watch::begin(group, library, devices, options.quiet))
+        }
         Err(failure) => {
             group.remove_files();
             Err(failure)

@@ -13,6 +13,7 @@ use uzswap_sys::keep::Keeper;
 use uzswap_sys::launch;
 use uzswap_sys::thread::pid;
 
+use crate::accel::Devices;
 use crate::agent::Library;
 use crate::census::Census;
 use crate::group::OpenGroup;
@@ -29,11 +30,12 @@ pub(crate) struct Watch {
     library: Library,
     keeper: Option<Keeper>,
     census: Census,
+    devices: Option<Devices>,
 }
 
 impl Watch {
     /// Look after `group`, whose programs load `library`.
-    pub(crate) fn begin(group: OpenGroup, library: Library, is_quiet: bool) -> Self {
+    pub(crate) fn begin(group: OpenGroup, library: Library, devices: Option<Devices>, is_quiet: bool) -> Self {
         let keeper = keeper::bind(&group.path)
             .inspect_err(|failure| {
                 if !is_quiet {
@@ -50,6 +52,7 @@ impl Watch {
             library,
             keeper,
             census,
+            devices,
         }
     }
 
@@ -139,6 +142,8 @@ impl Watch {
             return;
         }
         self.census.close_files();
+        // Threads do not go with it.
+        self.devices.iter_mut().for_each(Devices::end);
         let keep: Vec<_> = self.descriptors().map(launch::number).collect();
         if launch::fork_to_background(&keep) == Ok(true) {
             self.stay(cmd);

@@ -10,6 +10,17 @@ use uzswap_mm::zpool::ZpoolType;
 use crate::options::{compressor, zpool};
 use crate::size::Size;
 
+/// A compressor that this processor runs.
+fn software(text: &str) -> Result<Compressor, String> {
+    let compressor = compressor(text)?;
+    match compressor.algorithm.codes() {
+        None => Ok(compressor),
+        Some(_) => Err(format!(
+            "'{text}': only `uzswap run` compresses with devices; deflate is the same by software"
+        )),
+    }
+}
+
 #[derive(Args)]
 pub(crate) struct ZramOptions {
     /// Size of the device, a multiple of 4K: as much as clients see, not as much as it takes
@@ -19,7 +30,7 @@ pub(crate) struct ZramOptions {
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: PathBuf,
     /// Compressor and level: words (lz4 for pages that are no heap's), lz4, zstd or deflate
-    #[arg(long, value_name = "NAME[:LVL]", default_value_t = defaults::POOL.compressor, value_parser = compressor)]
+    #[arg(long, value_name = "NAME[:LVL]", default_value_t = defaults::POOL.compressor, value_parser = software)]
     pub(crate) compressor: Compressor,
     /// Pool allocator: zsmalloc, zbud or z3fold
     #[arg(long, value_name = "NAME", default_value_t = defaults::POOL.zpool, value_parser = zpool)]

@@ -83,6 +83,17 @@ words! {
         AllowUnmanaged,
         /// The program's system calls are seen before the kernel, which cannot wait for pages.
         Guard,
+        /// What compresses where the compressor is a device: a [`Source`](crate::accel::Source) as
+        /// a word.
+        Iaa,
+        /// The launcher's process and descriptor of the file that is shared for it
+        /// ([`accel`](crate::accel)).
+        IaaPid,
+        IaaFd,
+        /// `verify_compress`: the device reads back what it compressed.
+        IaaVerify,
+        /// The device makes codes for each page, else it uses deflate's fixed ones.
+        IaaDynamic,
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `fail_kind` | failures that tests can ask for                                                |
 //! | `defaults`  | what holds where nobody asks for something else                                |
 //! | `env`       | how processes find the file                                                    |
+//! | `accel`     | another file: counters of accelerators, and a model of them                    |
 //! | `record`    | another file: what agents say of a program that is recorded                    |
 //!
 //! Who is told what: the launcher writes limits and tunables, agents read them and write what they
@@ -21,6 +22,7 @@
 
 extern crate alloc;
 
+pub mod accel;
 pub mod defaults;
 mod env;
 mod fail_kind;

@@ -44,6 +44,9 @@ pub struct Options {
     pub threads: u32,
     /// `map`: whether portals can be mapped, `yes` or `no`.
     pub may_map: bool,
+    /// `churn` in milliseconds: so often a device is removed, or added again, by whoever runs the
+    /// machine: 10 to 60000. Without it devices stay.
+    pub churn_ms: Option<u32>,
     /// `clock`: `real` or `virtual`.
     pub clock: ClockKind,
 }
@@ -63,6 +66,7 @@ impl Default for Options {
             seed: 0,
             threads: 0,
             may_map: true,
+            churn_ms: None,
             clock: ClockKind::Real,
         }
     }
@@ -86,7 +90,7 @@ impl fmt::Display for OptionsError {
 impl std::error::Error for OptionsError {}
 
 const KEYS: &str = "it must be KEY=VALUE with one of devices, engines, wqs, mode, generation, nodes, faults, outage, \
-                    late, seed, threads, map, clock";
+                    late, seed, threads, map, churn, clock";
 
 fn number<T: TryFrom<u64>>(value: &str, least: u64, most: u64) -> Result<T, String> {
     let rule = || format!("it must be a number from {least} to {most}");
@@ -117,6 +121,7 @@ impl Options {
             "seed" => self.seed = number(value, 0, u64::MAX)?,
             "threads" => self.threads = number(value, 0, 64)?,
             "map" => self.may_map = choice(value, [("yes", true), ("no", false)])?,
+            "churn" => self.churn_ms = Some(number(value, 10, 60_000)?),
             "clock" => self.clock = choice(value, [("real", ClockKind::Real), ("virtual", ClockKind::Virtual)])?,
             _ => return Err(KEYS.to_owned()),
         }

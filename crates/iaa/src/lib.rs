@@ -23,6 +23,7 @@
 //! | [`queue`] | a work queue in use |
 //! | [`table`] | which queues a core submits to; swapped as a whole |
 //! | [`buffers`] | memory that the device reads and writes |
+//! | [`resident`] | the same, as words that two share |
 //! | [`slab`] | descriptor slots |
 //! | [`driver`] | what all batches share |
 //! | [`batch`] | pages submitted at once, polled, collected |
@@ -122,6 +123,7 @@ pub mod portal;
 mod quarantine;
 pub mod queue;
 pub mod recipe;
+pub mod resident;
 pub mod settings;
 pub mod slab;
 pub mod statistics;

@@ -19,7 +19,7 @@
 //!   submission. `sfence` and the system call both see to that.
 
 use crate::descriptor::DESCRIPTOR_BYTES;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// What became of a descriptor at the portal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,13 @@ pub trait Portal: Send + Sync {
     /// unmapped its page has first waited for the threads within `submit`.
     fn drain(&self) -> bool {
         false
+    }
+
+    /// Where the queue's counters are kept, in the order of
+    /// [`QueueCounts`](crate::queue::QueueCounts), if not in the queue: others may count there as
+    /// well.
+    fn counters(&self) -> Option<[&'static AtomicU64; 4]> {
+        None
     }
 }
 

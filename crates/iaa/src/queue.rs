@@ -3,9 +3,10 @@
 use crate::completion::Direction;
 use crate::descriptor::{DESCRIPTOR_BYTES, Descriptor, Flags, Opcode};
 use crate::portal::{Credits, Portal, Submitted};
+use crate::statistics::Counter;
 use crate::topology::{Mode, WorkQueue};
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// How often ENQCMD is tried on one shared queue before the next queue is.
 ///
@@ -44,8 +45,8 @@ pub struct Queue {
     is_drained: AtomicBool,
     strikes: AtomicU32,
     /// Compressions and decompressions accepted, and their bytes.
-    calls: [AtomicU64; 2],
-    bytes: [AtomicU64; 2],
+    calls: [Counter; 2],
+    bytes: [Counter; 2],
 }
 
 impl Queue {
@@ -56,6 +57,10 @@ impl Queue {
             Mode::Dedicated => Some(Credits::new(work_queue.size)),
             Mode::Shared => None,
         };
+        let [comp_calls, comp_bytes, decomp_calls, decomp_bytes] = match portal.counters() {
+            Some(words) => words.map(Counter::Shared),
+            None => [(); 4].map(|()| Counter::default()),
+        };
         Self {
             work_queue,
             portal,
@@ -63,8 +68,8 @@ impl Queue {
             is_gone: AtomicBool::new(false),
             is_drained: AtomicBool::new(false),
             strikes: AtomicU32::new(0),
-            calls: [const { AtomicU64::new(0) }; 2],
-            bytes: [const { AtomicU64::new(0) }; 2],
+            calls: [comp_calls, decomp_calls],
+            bytes: [comp_bytes, decomp_bytes],
         }
     }
 

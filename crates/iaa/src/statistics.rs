@@ -11,7 +11,34 @@
 
 use crate::completion::{Direction, Status};
 use crate::outcome::{Outcome, Why};
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter: one of its own, or a word that others count in as well, such as other processes.
+#[derive(Debug)]
+pub(crate) enum Counter {
+    /// Its own.
+    Own(AtomicU64),
+    /// Shared with others, from before it was made and beyond.
+    Shared(&'static AtomicU64),
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self::Own(AtomicU64::new(0))
+    }
+}
+
+impl Deref for Counter {
+    type Target = AtomicU64;
+
+    fn deref(&self) -> &AtomicU64 {
+        match self {
+            Self::Own(word) => word,
+            Self::Shared(word) => word,
+        }
+    }
+}
 
 macro_rules! counters {
     ($(#[$doc:meta])* $atomic:ident, $(#[$snapshot_doc:meta])* $snapshot:ident {
@@ -20,7 +47,7 @@ macro_rules! counters {
         $(#[$doc])*
         #[derive(Debug, Default)]
         pub(crate) struct $atomic {
-            $(pub $field: AtomicU64,)*
+            $(pub $field: Counter,)*
         }
 
         $(#[$snapshot_doc])*
@@ -30,6 +57,15 @@ macro_rules! counters {
         }
 
         impl $atomic {
+            const COUNTERS: usize = [$(stringify!($field)),*].len();
+
+            /// Those of `words`, of which there are [`COUNTERS`](Self::COUNTERS).
+            fn kept_in(words: &'static [AtomicU64]) -> Self {
+                let mut words = words.iter();
+                let mut next = || words.next().map_or_else(Counter::default, Counter::Shared);
+                Self { $($field: next(),)* }
+            }
+
             fn snapshot(&self) -> $snapshot {
                 $snapshot { $($field: self.$field.load(Ordering::Relaxed),)* }
             }
@@ -60,6 +96,8 @@ counters! {
         cancelled,
         /// Bytes of streams: written by compressions, read by decompressions.
         bytes,
+        /// Tries for a slot or a queue that came to nothing, after which a page tried again.
+        retries,
         /// Pages that no queue got since all slots were taken.
         no_slot,
         /// Pages that no queue got since all were full.
@@ -123,6 +161,24 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Statistics {
+    /// Words that [`kept_in`](Self::kept_in) takes.
+    pub const COUNTERS: usize = 2 * DirectionCounters::COUNTERS + ErrorCounters::COUNTERS;
+
+    /// Counters in `words`, which others may count in as well: they go on from what is there.
+    ///
+    /// # Panics
+    /// There are not [`COUNTERS`](Self::COUNTERS) of them.
+    #[must_use]
+    pub fn kept_in(words: &'static [AtomicU64]) -> Self {
+        assert_eq!(words.len(), Self::COUNTERS, "a word for each counter");
+        let (directions, errors) = words.split_at(2 * DirectionCounters::COUNTERS);
+        let (compress, decompress) = directions.split_at(DirectionCounters::COUNTERS);
+        Self {
+            directions: [compress, decompress].map(DirectionCounters::kept_in),
+            errors: ErrorCounters::kept_in(errors),
+        }
+    }
+
     pub(crate) fn of(&self, direction: Direction) -> &DirectionCounters {
         &self.directions[direction as usize]
     }
@@ -208,9 +264,19 @@ impl Snapshot {
         equations.into_iter().find(|&(holds, _)| !holds).map(|(_, says)| says)
     }
 
+    /// Pages that were submitted and have no outcome yet.
+    #[must_use]
+    pub fn under_way(&self) -> u64 {
+        let of = |counts: &DirectionCounts| {
+            let ended = counts.done + counts.incompressible + counts.software + counts.cancelled;
+            counts.requests.saturating_sub(ended)
+        };
+        of(&self.compress) + of(&self.decompress)
+    }
+
     /// All counters with their names: first the kernel's, in its order.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 32] {
+    pub fn named(&self) -> [(&'static str, u64); 34] {
         let Self {
             compress,
             decompress,
@@ -229,6 +295,7 @@ impl Snapshot {
             ("comp_requests", compress.requests),
             ("comp_done", compress.done),
             ("comp_incompressible", compress.incompressible),
+            ("comp_retries", compress.retries),
             ("comp_no_slot", compress.no_slot),
             ("comp_full", compress.full),
             ("comp_no_queue", compress.no_queue),
@@ -237,6 +304,7 @@ impl Snapshot {
             ("comp_cancelled", compress.cancelled),
             ("decomp_requests", decompress.requests),
             ("decomp_done", decompress.done),
+            ("decomp_retries", decompress.retries),
             ("decomp_no_slot", decompress.no_slot),
             ("decomp_full", decompress.full),
             ("decomp_no_queue", decompress.no_queue),
@@ -285,6 +353,21 @@ mod test {
         assert_eq!(statistics.snapshot().flaw(), None);
         statistics.reset();
         assert_eq!(statistics.snapshot(), Snapshot::default());
+    }
+
+    #[test]
+    fn two_count_in_the_same_words() {
+        let words: alloc::vec::Vec<AtomicU64> = (0..Statistics::COUNTERS).map(|_| AtomicU64::new(0)).collect();
+        let words: &'static [AtomicU64] = words.leak();
+        let (one, other) = (Statistics::kept_in(words), Statistics::kept_in(words));
+        count(&one.of(Direction::Compress).requests);
+        count(&other.of(Direction::Compress).requests);
+        count(&other.errors.late_back);
+        let snapshot = Statistics::kept_in(words).snapshot();
+        assert_eq!((snapshot.compress.requests, snapshot.errors.late_back), (2, 1));
+        assert_eq!(snapshot.under_way(), 2);
+        let used = words.iter().filter(|word| word.load(Ordering::Relaxed) != 0);
+        assert_eq!(used.count(), 2);
     }
 
     #[test]

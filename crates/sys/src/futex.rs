@@ -5,7 +5,7 @@
 //! has never heard of, and a forked child may reset them ([`Mailbox::reset`]) to the state it
 //! needs.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::thread::futex::{self, Flags};
 use rustix::time::Timespec;
@@ -31,6 +31,23 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>, shared: bo
 pub fn wake(word: &AtomicU32, n: u32, shared: bool) {
     let flags = if shared { Flags::empty() } else { Flags::PRIVATE };
     let _ = futex::wake(word, flags, n);
+}
+
+/// The low half of a word of a shared file, for the kernel.
+fn low_half(word: &AtomicU64) -> &AtomicU32 {
+    // SAFETY: its first four bytes, as this is little-endian, aligned and alive as long as it. Only
+    // the kernel reads through it; we read and write the whole word.
+    unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }
+}
+
+/// As [`wait`], on the low half of a word of a file that processes share.
+pub fn wait_for_word(word: &AtomicU64, expected: u32, timeout_ns: u64) {
+    wait(low_half(word), expected, Some(timeout_ns), true);
+}
+
+/// Wake all that wait for the low half of a word of a file that processes share.
+pub fn wake_word(word: &AtomicU64) {
+    wake(low_half(word), u32::MAX >> 1, true);
 }
 
 const UNLOCKED: u32 = 0;
@@ -148,7 +165,6 @@ mod test {
     extern crate std;
 
     use super::*;
-    use core::sync::atomic::AtomicU64;
 
     const THREADS: u64 = 3;
     const ROUNDS: u64 = if cfg!(miri) { 30 } else { 10_000 };
@@ -187,6 +203,23 @@ mod test {
                 back.post(1);
             }
         });
+    }
+
+    #[test]
+    fn a_word_that_is_shared_wakes_who_waits_for_it() {
+        let word = AtomicU64::new(7 << 32 | 5);
+        // Not what it says: no wait at all.
+        wait_for_word(&word, 7, u64::MAX >> 1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while word.load(Ordering::Acquire) as u32 == 5 {
+                    wait_for_word(&word, 5, 1_000_000_000);
+                }
+            });
+            word.fetch_add(1, Ordering::Release);
+            wake_word(&word);
+        });
+        assert_eq!(word.into_inner(), 7 << 32 | 6);
     }
 
     #[test]

@@ -13,6 +13,8 @@
 //! | [`mod@words`] | atomic words that live as long as the process |
 //! | [`mod@file`] | the swap file and other descriptors, positioned I/O |
 //! | [`procfs`] | what `/proc/self` tells: mappings, residency, sizes |
+//! | [`sysfs`] | small files of the kernel's, and directories |
+//! | [`portal`] | work queues of accelerators |
 //! | [`futex`] | locks and mailboxes, private to a process or shared by a group |
 //! | [`children`] | children of this process |
 //! | [`crew`] | threads that share the pieces of one job |
@@ -52,6 +54,7 @@ pub mod lz4;
 pub mod mapping;
 mod maps;
 pub mod mutex;
+pub mod portal;
 pub mod procfs;
 pub mod random;
 pub mod remains;
@@ -61,6 +64,7 @@ pub mod shared;
 pub mod shield;
 pub mod spans;
 pub mod string;
+pub mod sysfs;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod text;

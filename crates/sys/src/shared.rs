@@ -68,6 +68,35 @@ impl SharedWords {
         Self::map(&fd, count)
     }
 
+    /// `count` zero words in a file in memory that has no name: `name` is for `/proc`. Others get
+    /// at them by the descriptor ([`open_of_process`](Self::open_of_process)), as long as it is
+    /// open.
+    ///
+    /// # Errors
+    /// What `memfd_create`, `ftruncate` and `mmap` answer.
+    pub fn in_memory(name: &CStr, count: usize) -> Result<(Self, OwnedFd)> {
+        let fd = file::in_memory(name)?;
+        fs::ftruncate(&fd, (count * 8) as u64)?;
+        // Nobody makes it shorter: that would be a SIGBUS.
+        fs::fcntl_add_seals(&fd, fs::SealFlags::SHRINK | fs::SealFlags::GROW | fs::SealFlags::SEAL)?;
+        Ok((Self::map(&fd, count)?, fd))
+    }
+
+    /// Open the file of at least `count` words that descriptor `fd` of process `pid` is.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open); EACCES when the other process may not be inspected.
+    pub fn open_of_process(pid: i32, fd: i32, count: usize) -> Result<Self> {
+        let path = alloc::format!("/proc/{pid}/fd/{fd}");
+        let fd = fs::open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = fs::fstat(&fd)?;
+        let is_file = fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::RegularFile;
+        if !is_file || (stat.st_size as usize) < count * 8 {
+            return Err(Errno::INVAL);
+        }
+        Self::map(&fd, count)
+    }
+
     fn map(fd: &OwnedFd, count: usize) -> Result<Self> {
         // SAFETY: a fresh shared mapping; the file holds at least count words (created or checked
         // by the callers).
@@ -183,5 +212,25 @@ impl FamilyWords {
         // SAFETY: mapped, page aligned, count * 8 bytes, accessed atomically by everybody, and
         // unmapped only when nobody holds the slice (`renew`).
         unsafe { core::slice::from_raw_parts(base, self.count) }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use rustix::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn words_in_memory_are_opened_by_their_descriptor() {
+        let (words, fd) = SharedWords::in_memory(c"uzswap-test", 512).unwrap();
+        words.words()[511].store(7, Ordering::Relaxed);
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let other = SharedWords::open_of_process(pid, fd.as_raw_fd(), 512).unwrap();
+        assert_eq!(other.words()[511].load(Ordering::Relaxed), 7);
+        let fails = |fd, count| SharedWords::open_of_process(pid, fd, count).err();
+        assert_eq!(fails(fd.as_raw_fd(), 513), Some(Errno::INVAL));
+        assert_eq!(fails(9999, 1), Some(Errno::NOENT));
+        assert_eq!(fs::ftruncate(&fd, 8).err(), Some(Errno::PERM));
     }
 }

@@ -30,6 +30,16 @@ pub fn words_wiped_on_fork(len: usize) -> Result<&'static [AtomicU64]> {
     Ok(words)
 }
 
+/// Keep the pages of words from [`words`] or [`words_wiped_on_fork`] where they are, for a device
+/// that reads and writes them.
+///
+/// # Errors
+/// What `mlock` answers: ENOMEM or EPERM, where RLIMIT_MEMLOCK is too low.
+pub fn lock(words: &'static [AtomicU64]) -> Result<()> {
+    // SAFETY: a leaked mapping of our own; changes none of its contents.
+    unsafe { mm::mlock(words.as_ptr().cast_mut().cast(), size_of_val(words)) }
+}
+
 /// Give the pages of words from [`words`] back to the system: they are zeros from now on.
 pub fn discard_words(words: &'static [AtomicU64]) {
     let (addr, len) = (words.as_ptr() as usize, size_of_val(words));

@@ -16,7 +16,7 @@ use crate::machine::Fds;
 use crate::pager::{self, Pager};
 use crate::record::Recorder;
 use crate::swap_file::SwapFile;
-use crate::{guard, statics, unmanaged, vma};
+use crate::{accel, guard, statics, unmanaged, vma};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
@@ -94,6 +94,7 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     pager.pins.lock().clear();
     pager.mm.machine().start(fds).map_err(|e| ("the staging range", e))?;
     pager.mm.start_child(device);
+    accel::renew(pager);
     for change in handover.changes() {
         pager.mm.change(change);
     }

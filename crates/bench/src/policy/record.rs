@@ -63,7 +63,13 @@ impl Options {
 }
 
 fn compressor(text: &str) -> Result<Compressor, String> {
-    Compressor::parse(text).map_err(|rule| format!("unknown compressor '{text}': {rule}"))
+    let compressor = Compressor::parse(text).map_err(|rule| format!("unknown compressor '{text}': {rule}"))?;
+    match compressor.algorithm.codes() {
+        None => Ok(compressor),
+        Some(_) => Err(format!(
+            "'{text}': traces are recorded by software: deflate is the same"
+        )),
+    }
 }
 
 /// The name is what the header says, so it is checked and kept.

@@ -74,6 +74,10 @@ impl Run {
     }
 }
 
+/// More options for every `uzswap run`, from whoever runs the tests another way: on a model of
+/// accelerators, say.
+const MORE_OPTIONS: &str = "UZSWAP_TEST_OPTIONS";
+
 /// `uzswap run`, with pages copied instead of moved in `older_kernels`.
 pub fn uzswap_run() -> Command {
     let mut command = Command::new(UZSWAP);
@@ -81,6 +85,7 @@ pub fn uzswap_run() -> Command {
     if module_path!().starts_with("older_kernels") {
         command.args(["--isolate", "copy"]);
     }
+    command.args(std::env::var(MORE_OPTIONS).unwrap_or_default().split_whitespace());
     command
 }
 

@@ -216,6 +216,7 @@ impl<R: RawMutex, B: Buffers> Batch<R, B> {
                 Err(why @ (Why::NoSlot | Why::Full)) => {
                     self.tries += 1;
                     if self.tries < self.driver.settings().tries_of(self.direction) && now < self.deadline {
+                        count(&self.driver.statistics().of(self.direction).retries);
                         return;
                     }
                     self.mitigate(i, why);

@@ -107,6 +107,12 @@ impl<R: RawMutex, B: Buffers> Driver<R, B> {
         })
     }
 
+    /// Count in `statistics`, which others may share.
+    #[must_use]
+    pub fn counting_in(self, statistics: Statistics) -> Self {
+        Self { statistics, ..self }
+    }
+
     /// What it was told.
     pub fn settings(&self) -> &Settings {
         &self.settings

@@ -88,6 +88,15 @@ impl<D: Device> Contexts<D> {
         len_with_checksum
     }
 
+    /// Go on with other accelerators: those of the parent are nobody's in a forked child, and what
+    /// its threads were doing with them is undone by nobody. So they are not even dropped.
+    pub(crate) fn renew_devices<M: Machine<Acomp = D>>(&mut self, machine: &M) {
+        for context in &mut self.0 {
+            let device = machine.acomp(context.algorithm());
+            core::mem::forget(context.replace_device(device));
+        }
+    }
+
     /// What became of the pages that accelerators were given.
     pub(crate) fn counts(&self) -> Counts {
         self.0.iter().map(Context::counts).sum()

@@ -151,6 +151,14 @@ impl<M: Machine> Worker<M> {
         (lanes, batch)
     }
 
+    /// In a forked child: go on with accelerators of its own.
+    pub fn renew_devices(&mut self, machine: &M) {
+        let lanes = self.lanes.iter_mut().map(|lane| &mut lane.contexts);
+        lanes
+            .chain(&mut self.piece_contexts)
+            .for_each(|contexts| contexts.renew_devices(machine));
+    }
+
     /// Which of the threads that serve faults it belongs to.
     pub fn server(&self) -> usize {
         self.server
