@@ -18,6 +18,7 @@ use uzswap_sys::{Errno, thread, time};
 use crate::Line;
 use crate::cores::CORES;
 use crate::fork::{self, ForkServer};
+use crate::guard;
 use crate::io_poll::IO_POLL;
 use crate::machine::AgentMachine;
 use crate::mailbox::mail;
@@ -233,6 +234,10 @@ fn read_events(
                 }
                 // Pages that kswapd has copies of.
                 Event::Remove { start, end } if pager.mm.machine().copy_out.is_own(start, end) => {}
+                Event::Remap { to, len, .. } => {
+                    guard::note_registering(to, to + len);
+                    change(&event).into_iter().for_each(|change| changes.apply(change));
+                }
                 event => change(&event).into_iter().for_each(|change| changes.apply(change)),
             });
             match more {

@@ -13,7 +13,7 @@ use uzswap_sys::text::{self, Moved};
 use uzswap_sys::{Errno, thread};
 
 use crate::mailbox::mail;
-use crate::{hook, pager};
+use crate::{guard, hook, pager};
 
 const SYS_CAPSET: usize = 126;
 
@@ -68,7 +68,7 @@ diverted! {
 
 extern "C" fn capset(header: usize, data: usize) -> c_int {
     // SAFETY: exactly the call that the program makes.
-    match unsafe { thread::syscall(SYS_CAPSET, [header, data, 0, 0, 0, 0]) } {
+    match unsafe { guard::make(SYS_CAPSET, [header, data, 0, 0, 0, 0]) } {
         Ok(_) => {
             follow();
             0

@@ -87,6 +87,7 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
     if group.is_on(Tunable::Guard)
         && let Err(errno) = program.map_or(Err(Errno::INVAL), guard::install)
     {
+        guard::uninstall();
         return unmanaged::lacks_hooks(path, errno);
     }
     if program.is_some_and(stops_threads) {

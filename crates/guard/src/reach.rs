@@ -86,6 +86,7 @@ impl<M: Memory> Call<'_, M> {
         match len {
             Len::Bytes(bytes) => bytes,
             Len::Arg(n) => arg(n),
+            Len::ArgAnd(n, bytes) => arg(n).saturating_add(bytes),
             // Such counts are 32 bits long, or would be refused.
             Len::Times(n, bytes) => (arg(n) as u32 as usize).saturating_mul(bytes),
             Len::Bits(n) => (arg(n) as u32 as usize).div_ceil(64) * 8,
@@ -138,12 +139,11 @@ impl<M: Memory> Call<'_, M> {
 
     fn message(&mut self, at: usize, way: Way) {
         self.plain(at, MESSAGE, Way::Out);
-        let words = [0, 16, 32, 48].map(|offset| self.words(at + offset));
+        let words = [0, 16, 32].map(|offset| self.words(at + offset));
         let [
             Some([name, name_len]),
             Some([vectors, count]),
             Some([control, control_len]),
-            Some(_),
         ] = words
         else {
             return;
@@ -162,7 +162,25 @@ impl<M: Memory> Call<'_, M> {
             if !self.memory.read(place, &mut word) || word == [0; 8] {
                 return;
             }
-            self.plain(usize::from_le_bytes(word), PAGE, Way::In);
+            self.text(usize::from_le_bytes(word));
+        }
+    }
+
+    /// A text of an `execve`, whose pages may be many (MAX_ARG_STRLEN).
+    fn text(&mut self, start: usize) {
+        const PAGES: usize = 33;
+        let mut at = start;
+        for _ in 0..PAGES {
+            let end = (at / PAGE + 1) * PAGE;
+            self.plain(at, end - at, Way::In);
+            while at < end {
+                let mut bytes = [0; 128];
+                let bytes = &mut bytes[..(end - at).min(128)];
+                if !self.memory.read(at, bytes) || bytes.contains(&0) {
+                    return;
+                }
+                at += bytes.len();
+            }
         }
     }
 

@@ -76,6 +76,17 @@ pub fn find(code: &[u8], mut function_of: impl FnMut(usize) -> Option<Range<usiz
         find_in(code, function.clone(), &mut sites, &mut targets);
         at = at.max(function.end);
     }
+    // What one moved the other must not write over.
+    let Sites { found, missed } = &mut sites;
+    let mut end = 0;
+    found.retain(|site| {
+        let is_apart = site.window.start >= end;
+        match is_apart {
+            true => end = site.window.end,
+            false => missed.push(site.call),
+        }
+        is_apart
+    });
     let inside = |site: &Site| site.window.start + 1..site.window.start + JUMP;
     let must_not_enter: Vec<_> = sites.found.iter().map(inside).collect();
     let entered = jumps_into(code, &must_not_enter, &targets);
@@ -292,6 +303,14 @@ mod test {
         let code = [0x00, 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05, 0x90, 0x90, 0x90, 0x90];
         let sites = whole(&code);
         assert_eq!((sites.found.len(), sites.missed.len()), (0, 0));
+    }
+
+    #[test]
+    fn calls_too_close_to_each_other_are_not_both_guarded() {
+        // `xor eax, eax; syscall; mov eax, 39; syscall; ret`.
+        let code = [0x31, 0xc0, 0x0f, 0x05, 0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3, 0xc3, 0xc3];
+        let sites = whole(&code);
+        assert_eq!((sites.found.len(), sites.missed.len()), (1, 1));
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub enum Len {
     Bytes(usize),
     /// As many as the argument of this number says.
     Arg(usize),
+    /// As many as the argument says, and so many bytes.
+    ArgAnd(usize, usize),
     /// As many times so many bytes as the argument says.
     Times(usize, usize),
     /// As many as the 32-bit word says that the argument points to.
@@ -261,8 +263,8 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_futex_waitv, &[(0, Plain(In, Times(1, 24))), (3, r#in(TIME))]),
     retry(nr::__NR_get_robust_list, &[(1, out(8)), (2, out(8))]),
     // Messages and semaphores.
-    hold(nr::__NR_msgsnd, &[(1, Plain(In, Arg(2))), (1, r#in(8))]),
-    hold(nr::__NR_msgrcv, &[(1, Plain(Out, Arg(2))), (1, out(8))]),
+    hold(nr::__NR_msgsnd, &[(1, Plain(In, Len::ArgAnd(2, 8)))]),
+    hold(nr::__NR_msgrcv, &[(1, Plain(Out, Len::ArgAnd(2, 8)))]),
     retry(nr::__NR_msgctl, &[(2, out(120))]),
     retry(nr::__NR_semop, &[(1, Plain(In, Times(2, 6)))]),
     hold(nr::__NR_semtimedop, &[(1, Plain(In, Times(2, 6))), (3, r#in(TIME))]),
@@ -381,7 +383,7 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_getcpu, &[(0, out(4)), (1, out(4))]),
     retry(nr::__NR_sethostname, &[(0, in_of(1))]),
     retry(nr::__NR_setdomainname, &[(0, in_of(1))]),
-    retry(nr::__NR_syslog, &[(1, out_of(2))]),
+    hold(nr::__NR_syslog, &[(1, out_of(2))]),
     retry(nr::__NR_personality, &[]),
     retry(
         nr::__NR_prctl,
@@ -404,8 +406,8 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_landlock_create_ruleset, &[(0, in_of(1))]),
     retry(nr::__NR_landlock_add_rule, &[(2, r#in(16))]),
     // Memory.
-    hold(nr::__NR_mlock, &[(0, in_of(1))]),
-    hold(nr::__NR_mlock2, &[(0, in_of(1))]),
+    hold(nr::__NR_mlock, &[(0, out_of(1))]),
+    hold(nr::__NR_mlock2, &[(0, out_of(1))]),
     retry(nr::__NR_mincore, &[(2, Plain(Out, Len::Pages(1)))]),
     retry(nr::__NR_mbind, &[(3, Plain(In, Bits(4)))]),
     retry(nr::__NR_set_mempolicy, &[(1, Plain(In, Bits(2)))]),
@@ -432,7 +434,7 @@ const fn in_vectors(count: usize) -> What {
 }
 
 /// The row of each call, by its number.
-pub const BY_NUMBER: [Option<&Row>; NUMBERS] = {
+pub static BY_NUMBER: [Option<&Row>; NUMBERS] = {
     let mut rows: [Option<&Row>; NUMBERS] = [None; NUMBERS];
     let mut i = 0;
     while i < ROWS.len() {

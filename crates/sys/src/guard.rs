@@ -35,6 +35,8 @@ pub struct Call {
     continuation: usize,
     /// The address behind the instruction in the program's code.
     pub origin: usize,
+    /// Where the stack is when it goes on: as it was, or a new process's own.
+    pub stack: usize,
     flags: usize,
 }
 
@@ -82,6 +84,11 @@ pub fn begin(guard: Guard, numbers: impl Iterator<Item = usize>) {
     IS_ON.store(true, Ordering::Release);
 }
 
+/// Nothing could be put into code, or not all: no call is seen.
+pub fn end() {
+    IS_ON.store(false, Ordering::Release);
+}
+
 /// The address of the entry.
 pub fn entry_address() -> usize {
     entry as *const () as usize
@@ -108,6 +115,8 @@ unsafe extern "C" fn entry() {
         "cmp byte ptr [r11 + rax], 0",
         "je 9f",
         // A Call, from its last word on.
+        "lea r11, [rsp + 136]",
+        "push r11",
         "push qword ptr [rcx - 8]",
         "push rcx",
         "push rax",
@@ -122,10 +131,10 @@ unsafe extern "C" fn entry() {
         "push rbp",
         "mov rbp, rsp",
         // The program's stack pointer was 8 + size of Call + 128 above this.
-        ".cfi_def_cfa rbp, 232",
-        ".cfi_offset rbp, -232",
+        ".cfi_def_cfa rbp, 240",
+        ".cfi_offset rbp, -240",
         // Call::origin.
-        ".cfi_offset rip, -144",
+        ".cfi_offset rip, -152",
         "and rsp, -32",
         "sub rsp, 512",
         "cmp byte ptr [rip + {has_ymm}], 0",
@@ -232,12 +241,13 @@ unsafe extern "C" fn entry() {
         "vmovdqa ymm15, [rsp + 480]",
         "3:",
         "mov rax, [rbp + 16]",
+        "mov r11, [rbp + 96]",
         "mov rsp, rbp",
         "pop rbp",
-        ".cfi_def_cfa rsp, 224",
+        ".cfi_def_cfa rsp, 232",
         ".cfi_restore rbp",
         "add rsp, 16",
-        ".cfi_def_cfa_offset 208",
+        ".cfi_def_cfa_offset 216",
         "pop rdi",
         "pop rsi",
         "pop rdx",
@@ -246,8 +256,11 @@ unsafe extern "C" fn entry() {
         "pop r9",
         "add rsp, 8",
         "pop rcx",
-        "add rsp, 8",
+        "add rsp, 16",
         ".cfi_undefined rip",
+        "popfq",
+        "mov rsp, r11",
+        "jmp rcx",
         "9:",
         "popfq",
         "lea rsp, [rsp + 128]",
@@ -352,6 +365,8 @@ pub fn kind_of(fd: i32) -> Kind {
     };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile | FileType::BlockDevice => Kind::File,
+        // /dev/zero and its like.
+        FileType::CharacterDevice if rustix::fs::major(stat.st_rdev) == 1 => Kind::File,
         FileType::Fifo | FileType::CharacterDevice => Kind::Stream,
         FileType::Socket => match rustix::net::sockopt::socket_type(fd) {
             Ok(rustix::net::SocketType::STREAM) => Kind::Stream,

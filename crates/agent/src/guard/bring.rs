@@ -14,11 +14,14 @@ use crate::{mmap, pager};
 /// How often a page is tried that leaves again before it can be held: never twice, once it is held.
 const TRIES: u32 = 1000;
 
+/// So much above an address on a stack is that stack. Bytes.
+const OWN_STACK: usize = 64 << 10;
+
 /// The memory of one call.
 pub(super) struct Reached {
     hold: Option<Hold>,
     near: usize,
-    /// Also what is not known to be registered.
+    /// Words are not trusted: the kernel has met what was not there.
     is_thorough: bool,
     /// Pages that were not there.
     pub(super) brought: u32,
@@ -40,11 +43,10 @@ impl Reached {
         self.hold.map_or(0, Hold::token)
     }
 
-    /// Hold and bring whole pages.
+    /// Bring whole pages.
     fn see_to(&mut self, start: usize, end: usize, is_written: bool) {
-        let near = self.near;
-        self.hold.get_or_insert_with(|| Hold::take(near)).add(start, end);
-        if (start..end).step_by(PAGE_SIZE).all(|page| is_there(page, is_written)) {
+        let known = |page| !self.is_thorough && is_there(page, is_written);
+        if (start..end).step_by(PAGE_SIZE).all(known) {
             return;
         }
         if populate(start, end - start, is_written) == Populate::There {
@@ -65,7 +67,9 @@ impl Reached {
                 Populate::There => return true,
                 Populate::Refused(Errno::AGAIN | Errno::INTR) => {}
                 Populate::Refused(_) => return false,
-                // A guard page of the program's looks the same to who asks.
+                // The end of a file that is mapped looks the same to who asks.
+                Populate::Faults if ranges::next(page, page + PAGE_SIZE).is_none() => return false,
+                // And a guard page of the program's.
                 Populate::Faults if mmap::installs_guards() && is_guard(page) => return false,
                 Populate::Faults => {
                     self.brought += 1;
@@ -81,16 +85,22 @@ impl Reached {
 /// word does not say whether it is protected, as pages are whose blocks were kept.
 fn is_there(page: usize, is_written: bool) -> bool {
     let Some(pager) = pager::inherited() else { return false };
-    let may_be_protected = is_written && pager.mm.machine().protects();
-    let word = || pager.mm.lookup(Vpn::of_addr(page));
-    !may_be_protected && matches!(word(), Slot::Resident { .. } | Slot::Cached(_))
+    let is_mapped = matches!(
+        pager.mm.lookup(Vpn::of_addr(page)),
+        Slot::Resident { .. } | Slot::Cached(_)
+    );
+    // Asked after that: what is protected from now on would have had to move first.
+    is_mapped && !(is_written && pager.mm.machine().protection.is_on())
 }
 
 impl Memory for Reached {
     fn reach(&mut self, extent: Extent) {
         let (mut at, end) = (extent.start & !(PAGE_SIZE - 1), page_align(extent.start + extent.len));
-        if self.is_thorough {
-            return self.see_to(at, end, extent.is_written);
+        // Whether it is registered or not: it may be before the call is over. Stacks are not.
+        let is_own_stack = (self.near..self.near + OWN_STACK).contains(&at) && end <= self.near + OWN_STACK;
+        if !is_own_stack || ranges::next(at, end).is_some() {
+            let near = self.near;
+            self.hold.get_or_insert_with(|| Hold::take(near)).add(at, end);
         }
         while let Some((start, limit)) = (at < end).then(|| ranges::next(at, end)).flatten() {
             self.see_to(start, limit, extent.is_written);

@@ -121,7 +121,8 @@ impl Hold {
     pub(super) fn release(self) {
         let n = self.0 - 1;
         let Some(place) = self.place() else {
-            WITHOUT.fetch_sub(1, Ordering::SeqCst);
+            // A child may have forgotten those of its parent.
+            let _ = WITHOUT.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |calls| calls.checked_sub(1));
             return;
         };
         place.count.store(0, Ordering::Release);

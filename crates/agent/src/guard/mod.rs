@@ -25,17 +25,20 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_guard::frames::Frames;
-use uzswap_guard::reach::{Memory, reach};
+use uzswap_guard::reach::{Extent, Memory, reach};
 use uzswap_guard::site;
 use uzswap_guard::stub::Stubs;
 use uzswap_guard::table::{BY_NUMBER, Care, ROWS, Row};
-use uzswap_mm::page::PageRange;
+use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_sys::Errno;
 use uzswap_sys::guard::{self, Call, Guard, Near, Verdict};
 use uzswap_sys::libc::{Headers, Image};
-use uzswap_sys::{text, thread};
+use uzswap_sys::text;
+use uzswap_sys::thread::{self, page_align};
 
 use crate::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MREMAP, SYS_MUNMAP};
+use crate::order::InOrder;
+use crate::stacks::StackChange;
 use crate::{fork, pager};
 
 use bring::Reached;
@@ -45,6 +48,11 @@ const POPULATING: [usize; 2] = [22, 23];
 const SYS_CLONE: usize = 56;
 const SYS_FORK: usize = 57;
 const SYS_CLONE3: usize = 435;
+const SYS_SIGALTSTACK: usize = 131;
+/// execve, execveat.
+const EXECS: [usize; 2] = [59, 322];
+/// The lower half of the address space.
+const ADDRESSES: usize = 1 << 47;
 /// Calls that have the kernel reach memory later, when nobody knows.
 const LATER: [usize; 2] = [SYS_IO_SETUP, SYS_IO_URING_SETUP];
 const SYS_IO_SETUP: usize = 206;
@@ -99,6 +107,11 @@ pub(crate) fn install(program: Headers) -> Result<(), Errno> {
     }
     IS_ON.store(true, Ordering::Relaxed);
     Ok(())
+}
+
+/// What is in code already leads nowhere: no call is seen.
+pub(crate) fn uninstall() {
+    guard::end();
 }
 
 fn guard_code(code: &'static [u8], frames: &Frames<'_>) -> Result<(), Errno> {
@@ -189,14 +202,15 @@ pub(crate) fn reset_in_child() {
 /// Exactly the call that the program makes.
 pub(crate) unsafe fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
     let row = BY_NUMBER.get(number).copied().flatten().filter(|_| is_on());
-    let mut token = 0;
+    let (mut token, mut again) = (0, 0);
     if let Some(row) = row.filter(|row| row.care == Care::Hold) {
         token = see_to(row, &args, 0, false).0;
     }
     loop {
         // SAFETY: the caller's promise.
         let result = unsafe { thread::syscall(number, args) };
-        if let Some(row) = row.filter(|_| result == Err(Errno::FAULT)) {
+        again += 1;
+        if let Some(row) = row.filter(|_| result == Err(Errno::FAULT) && again < AGAIN_MAX) {
             let brought;
             (token, brought) = see_to(row, &args, token, true);
             if brought > 0 {
@@ -228,7 +242,8 @@ extern "C" fn before(call: &mut Call) -> Verdict {
     match call.number {
         number if LATER.contains(&number) => refuse(call, Errno::NOSYS),
         SYS_FORK => before_fork(call, 0),
-        SYS_CLONE => before_fork(call, call.args[0]),
+        SYS_CLONE => before_clone(call),
+        SYS_SIGALTSTACK => before_stack(call),
         SYS_CLONE3 => before_clone3(call),
         SYS_MMAP => done(call, mmap::mmap(call.args)),
         SYS_MUNMAP => done(call, mmap::munmap(call.args[0], call.args[1])),
@@ -262,15 +277,65 @@ fn done(call: &mut Call, result: Result<usize, Errno>) -> Verdict {
     Verdict::Done
 }
 
-fn before_clone3(call: &mut Call) -> Verdict {
-    // Its first word: flags.
-    let mut flags = [0; 8];
-    let mut reached = Reached::new(0, (&raw const flags).addr(), false);
-    match reached.read(call.args[0], &mut flags) {
-        true => before_fork(call, usize::from_le_bytes(flags)),
-        // Not there, or nowhere: the kernel says which.
-        false => Verdict::Leave,
+/// A child that is to have another stack begins on a copy of this one, with its pager, and changes
+/// over when it leaves us.
+fn before_clone(call: &mut Call) -> Verdict {
+    let [flags, stack, ..] = call.args;
+    let verdict = before_fork(call, flags);
+    if verdict == Verdict::Make {
+        (call.args[1], call.token) = (0, stack);
     }
+    verdict
+}
+
+fn before_clone3(call: &mut Call) -> Verdict {
+    const STACK: usize = 40;
+    let Some(flags) = word_at(call.args[0]) else {
+        // Nowhere: the kernel says so.
+        return Verdict::Leave;
+    };
+    if flags & CLONE_VM == 0 && word_at(call.args[0] + STACK) != Some(0) {
+        // libc makes a clone of it then.
+        return refuse(call, Errno::NOSYS);
+    }
+    before_fork(call, flags)
+}
+
+/// A word of the program's, which is brought.
+fn word_at(at: usize) -> Option<usize> {
+    let mut word = [0; 8];
+    let mut reached = Reached::new(0, (&raw const word).addr(), false);
+    reached.reach(Extent {
+        start: at,
+        len: word.len(),
+        is_written: false,
+    });
+    let is_read = reached.read(at, &mut word);
+    release(reached.token());
+    is_read.then_some(usize::from_le_bytes(word))
+}
+
+/// sigaltstack(2): the kernel writes frames of signals there, and cannot wait for a page. So it is
+/// never managed from now on.
+fn before_stack(call: &mut Call) -> Verdict {
+    const SIZE: usize = 16;
+    let at = call.args[0];
+    if let (true, Some(start), Some(len)) = (at != 0, word_at(at), word_at(at.wrapping_add(SIZE)))
+        && len > 0
+        && start < start.saturating_add(len)
+        && start.saturating_add(len) < ADDRESSES
+    {
+        let (start, end) = (start & !(PAGE_SIZE - 1), page_align(start + len));
+        let _turn = InOrder::begin();
+        StackChange::begin().add(start, end);
+        if let Some(pager) = pager::active().filter(|_| ranges::next(start, end).is_some()) {
+            pager.request_release(start, end);
+        }
+    }
+    if let Some(row) = BY_NUMBER[call.number] {
+        call.token = see_to(row, &call.args, 0, false).0;
+    }
+    Verdict::Make
 }
 
 /// A call that makes a process or a thread.
@@ -289,8 +354,17 @@ fn before_fork(call: &mut Call, flags: usize) -> Verdict {
 
 extern "C" fn after(call: &mut Call) -> Verdict {
     if matches!(call.number, SYS_FORK | SYS_CLONE | SYS_CLONE3) {
+        let stack = core::mem::take(&mut call.token);
+        if call.number == SYS_CLONE {
+            call.args[1] = stack;
+        }
         match call.result {
-            0 => fork::child(),
+            0 => {
+                fork::child();
+                if stack != 0 {
+                    call.stack = stack;
+                }
+            }
             made => fork::parent_of(made as i32),
         }
         return Verdict::Done;
@@ -298,7 +372,12 @@ extern "C" fn after(call: &mut Call) -> Verdict {
     let (token, again) = (call.token & ((1 << TOKEN_BITS) - 1), call.token >> TOKEN_BITS);
     let is_fault = call.result == -(Errno::FAULT.raw_os_error() as isize);
     if let Some(row) = BY_NUMBER[call.number].filter(|_| is_fault && again < AGAIN_MAX) {
-        let (token, brought) = see_to(row, &call.args, token, true);
+        let (mut token, brought) = see_to(row, &call.args, token, true);
+        if EXECS.contains(&call.number) {
+            // Nobody is back from it to let go: in the memory of a parent that waits (vfork) it
+            // would be held for ever.
+            release(core::mem::take(&mut token));
+        }
         if brought > 0 {
             call.token = token | (again + 1) << TOKEN_BITS;
             return Verdict::Make;

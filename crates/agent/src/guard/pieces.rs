@@ -17,7 +17,7 @@ use uzswap_sys::guard::{Call, Kind, kind_of};
 use uzswap_sys::{Errno, thread};
 
 use super::bring::Reached;
-use super::{AGAIN_MAX, ranges, release};
+use super::{ADDRESSES, AGAIN_MAX, ranges, release};
 use crate::pager;
 
 /// Of `memory.max` one call may hold one part in so many.
@@ -27,6 +27,8 @@ const LEAST: u64 = 256 << 10;
 /// Buffers of one call at most (UIO_MAXIOV), and bytes of one that names them.
 const VECTORS_MAX: usize = 1024;
 const VECTOR: usize = 16;
+/// What the kernel moves at most in one call.
+const MAX_RW_COUNT: usize = 0x7fff_f000;
 
 const SYS_READ: usize = 0;
 const SYS_WRITE: usize = 1;
@@ -104,6 +106,7 @@ pub(super) fn make(call: &Call) -> Option<isize> {
     let way = way(call)?;
     let most = most()?;
     let [fd, at, count, fourth, ..] = call.args;
+    let count = if way.is_list { count } else { count.min(MAX_RW_COUNT) };
     let is_much = |start: usize, len: usize| len > most && ranges::next(start, start.saturating_add(len)).is_some();
     if !way.is_list && !is_much(at, count) || way.is_list && !is_long_list(at, count, most) {
         return None;
@@ -206,7 +209,7 @@ fn vector(list: usize, n: usize) -> Option<(usize, usize)> {
 }
 
 fn is_long_list(list: usize, count: usize, most: usize) -> bool {
-    if count > VECTORS_MAX || list == 0 {
+    if count > VECTORS_MAX || list == 0 || list >= ADDRESSES {
         return false;
     }
     let mut left = most;

@@ -198,6 +198,13 @@ static int status_of(pid_t child) {
     return found;
 }
 
+static int on_own_stack(void *arg) {
+    MUST(arg == &seed);
+    /* Beneath its own stack. */
+    check(cold, len / 2, seed, "in a clone");
+    return 8;
+}
+
 static void children(void) {
     chill();
     for (int i = 0; i < 3; i++) {
@@ -209,6 +216,14 @@ static void children(void) {
         MUST(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
         check(cold, len, seed, "after a fork");
     }
+    /* One on a stack of its own, which is cold. */
+    char *stack = page(6000);
+    fill(cold, len / 2, seed);
+    pid_t apart = clone(on_own_stack, stack + 16 * PAGE, SIGCHLD, &seed);
+    int came;
+    MUST(apart > 0 && waitpid(apart, &came, 0) == apart && WIFEXITED(came) && WEXITSTATUS(came) == 8);
+    /* libc has written its function and argument there. */
+    chill();
     /* A child that outlives its parent, and its child. */
     int ends[2];
     MUST(pipe(ends) == 0);
@@ -265,6 +280,41 @@ static void *reader(void *arg) {
     return 0;
 }
 
+static void *receiver(void *arg) {
+    char *fresh = mmap(0, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST(recv(*(int *)arg, fresh + 100, 40000, 0) == 30000);
+    MUST(munmap(fresh, MIB) == 0);
+    return 0;
+}
+
+/* A stack of signals in memory that was cold, and a message for memory that is not looked after yet. */
+static void late(void) {
+    char *place = mmap(0, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(place, 1, MIB);
+    chill();
+    stack_t stack = {.ss_sp = place, .ss_size = MIB}, was;
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_ONSTACK};
+    MUST(sigaltstack(&stack, &was) == 0 && sigaction(SIGUSR2, &action, 0) == 0);
+    chill();
+    MUST(raise(SIGUSR2) == 0 && handled > 0);
+    MUST(sigaltstack(&was, 0) == 0);
+    int ends[2];
+    MUST(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        usleep(300000);
+        MUST(send(ends[1], page(1), 30000, 0) == 30000);
+        _exit(0);
+    }
+    pthread_t thread;
+    MUST(pthread_create(&thread, 0, receiver, &ends[0]) == 0);
+    for (int i = 0; i < 3; i++)
+        chill();
+    MUST(pthread_join(thread, 0) == 0 && waitpid(child, 0, 0) == child);
+    MUST(close(ends[0]) == 0 && close(ends[1]) == 0);
+    puts("late");
+}
+
 /* Handlers that make calls, and threads that make them side by side. */
 static void disturbed(void) {
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
@@ -290,5 +340,6 @@ int main(int argc, char **argv) {
     waits();
     refused();
     children();
+    late();
     disturbed();
 }
