@@ -12,6 +12,8 @@ use uzswap_ctl::FailKind;
 mod options;
 #[path = "../../crates/cli/src/setting.rs"]
 mod setting;
+#[path = "../../crates/cli/src/sim_options.rs"]
+mod sim_options;
 #[path = "../../crates/cli/src/size.rs"]
 mod size;
 #[path = "../../crates/cli/src/zram_options.rs"]

@@ -16,6 +16,8 @@ mod reclaim;
 mod report;
 mod run;
 mod setting;
+mod sim;
+mod sim_options;
 mod size;
 mod top;
 mod watch;
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Command::Doctor => doctor::doctor(),
         Command::Demo(options) => demo::demo(&options),
         Command::Zram(options) => zram::zram(&options),
+        Command::Sim(options) => sim::sim(&options),
         Command::Bench(options) => bench(&options),
         Command::Workload(options) => return uzswap_workload::program::run(&options.args),
         Command::DemoChild(options) => demo::child(&options),

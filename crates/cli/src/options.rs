@@ -11,6 +11,7 @@ use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
 
 use crate::setting;
+use crate::sim_options::SimOptions;
 use crate::size::Size;
 use crate::zram_options::ZramOptions;
 
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     /// Serve a block device whose pages lie compressed in memory, over NBD on a Unix socket
     Zram(ZramOptions),
+    /// Simulate the seeds' machines: published figures, simulated ones, and what they leave open
+    Sim(SimOptions),
     /// Compare with no limit, the kernel's zswap and zram at equal memory: tables, JSON and a page
     /// of plots
     Bench(Box<uzswap_bench::Compare>),
