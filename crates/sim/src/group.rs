@@ -7,6 +7,7 @@ use uzswap_acomp::{Algorithm, Compressor};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::sim::VecArena;
 use uzswap_mm::swap_table::LEAF_PAGES;
+use uzswap_mm::swap_table::entry::Slot;
 use uzswap_mm::vmstat::{Item, Vmstat};
 use uzswap_mm::zpool::{PoolKind, ZpoolType};
 use uzswap_mm::{Change, Config, Effort, Fault, Mm, Portions, SwapOut, Tunables, Worker};
@@ -36,7 +37,7 @@ pub(crate) struct Setup {
     pub(crate) splits: bool,
     /// Pages that a worker compresses between two visits to the pool.
     pub(crate) store_batch: usize,
-    /// Pages that reclaim takes at once at least.
+    /// Pages that reclaim takes at once at least; 1: each folio by itself.
     pub(crate) reclaim_batch: u32,
     /// Cores that compress a batch together.
     pub(crate) lanes: usize,
@@ -62,7 +63,7 @@ pub(crate) struct Group {
     resident: u64,
 }
 
-fn config(setup: &Setup, coder: &Coder) -> Config {
+fn config(setup: &Setup, coder: &Coder, shelf: &Shelf) -> Config {
     let algorithm = match coder {
         Coder::Software { .. } => Algorithm::Zstd { level: 3 },
         Coder::Device { .. } => Algorithm::Deflate { level: 1 },
@@ -86,14 +87,18 @@ fn config(setup: &Setup, coder: &Coder) -> Config {
                 is_parallel: setup.lanes > 1,
             },
         },
-        tunables: &Tunables::DEFAULT,
+        tunables: if setup.reclaim_batch == 1 {
+            shelf.one_by_one
+        } else {
+            &Tunables::DEFAULT
+        },
     }
 }
 
 impl Group {
     /// Programs that have touched nothing yet.
     pub(crate) fn new(world: &Arc<World>, setup: Setup, shelf: &mut Shelf) -> Self {
-        let config = config(&setup, &world.costs.coder);
+        let config = config(&setup, &world.costs.coder, shelf);
         let pages = PageRange::new(Vpn::new(BASE), setup.pages);
         let leaves = (setup.pages as usize).div_ceil(LEAF_PAGES) + 1;
         let tables = shelf.tables(setup.programs, leaves);
@@ -198,6 +203,11 @@ impl Group {
         self.update(program);
     }
 
+    /// Whether a page of a program is in the pool.
+    pub(crate) fn is_stored(&self, program: usize, page: Vpn) -> bool {
+        matches!(self.programs[program].mm.slot(page), Slot::Zswap(_))
+    }
+
     /// A counter, of all programs.
     pub(crate) fn count(&self, item: Item) -> u64 {
         self.programs.iter().map(|program| program.mm.stat().get(item)).sum()
@@ -221,6 +231,7 @@ mod test {
             store_share: 1.0,
             load_ns: 500.0,
             drop_ns: 50.0,
+            store_batch: 1,
             coder,
         }
     }

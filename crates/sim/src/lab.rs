@@ -91,7 +91,7 @@ impl Driver {
 }
 
 /// Software.
-pub(crate) const ZSTD: Coder = Coder::Software {
+const ZSTD: Coder = Coder::Software {
     compress_ns: ZSTD_NS[0],
     decompress_ns: ZSTD_NS[1],
 };
@@ -166,6 +166,7 @@ impl Lab {
             store_share: self.store_share,
             load_ns: LOAD_NS,
             drop_ns: DROP_NS,
+            store_batch: 1,
             coder,
         }
     }
@@ -199,6 +200,18 @@ impl Lab {
         let costs = self.costs(zstd.0.per_page_ns, coder);
         let iaa = self.fit(run, costs, Knob::Latency, &iaa.before);
         Base { zstd, iaa }
+    }
+
+    /// What steps take in a test of batching, by what its columns before choose: zstd without a
+    /// driver.
+    pub(crate) fn costs_of(&mut self, test: &Test, driver: Option<Driver>) -> Costs {
+        let base = self.base(test);
+        let (coder, knob, chosen) = match driver {
+            Some(driver) => (driver.coder(), Knob::Latency, base.iaa.0),
+            None => (ZSTD, Knob::Store, base.zstd.0),
+        };
+        let costs = self.costs(base.zstd.0.per_page_ns, coder);
+        chosen.apply(self.usemem(test.order, &coder), costs, knob).1
     }
 
     /// What batching adds to the throughput of a test, in percent, where an engine takes so long

@@ -6,8 +6,8 @@
 //! | `world` | clocks of the cores, accelerators, what steps cost |
 //! | `machine`, `coder` | `mm`'s machine and `acomp`'s device, which take their time there |
 //! | `group` | programs with an engine each, below one limit |
-//! | `usemem` | the seeds' test |
-//! | `seeds` | what was published |
+//! | `usemem`, `kernel_build` | the seeds' tests |
+//! | `seeds`, `usemem_tables`, `build_tables` | what was published, beside its simulation |
 //! | `open` | what nobody published |
 //! | `fit`, `lab` | costs that are chosen by the columns before, and runs with them |
 //! | [`report`] | tables of published, simulated, difference |
@@ -19,12 +19,14 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod build_tables;
 mod coder;
 mod contents;
 mod fit;
 mod group;
 mod html;
 mod json;
+mod kernel_build;
 mod lab;
 mod machine;
 mod open;
@@ -67,7 +69,7 @@ impl std::error::Error for UnknownName {}
 
 /// Names of all tables, each with its title.
 pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
-    usemem_tables::names().chain(open::names())
+    usemem_tables::names().chain(build_tables::names()).chain(open::names())
 }
 
 /// Tables, simulated.
@@ -113,7 +115,9 @@ fn run_on(mut lab: Lab, options: &Options, done: &mut dyn FnMut(&str)) -> Result
     let is_wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
     let mut sections = Vec::new();
     for (name, _) in list().filter(|(name, _)| is_wanted(name)) {
-        let section = usemem_tables::section(&mut lab, name).or_else(|| open::section(&mut lab, name));
+        let section = usemem_tables::section(&mut lab, name)
+            .or_else(|| build_tables::section(&mut lab, name))
+            .or_else(|| open::section(&mut lab, name));
         if let Some(section) = section {
             done(&text::section(&section));
             sections.push(section);

@@ -2,15 +2,31 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use uzswap_mm::Tunables;
 use uzswap_mm::sim::SimMachine;
 use uzswap_mm::swap_table::TableMemory;
 
 /// Tables that no engine has.
-#[derive(Default)]
 pub(crate) struct Shelf {
+    /// Engines that decide by these take one folio at a time.
+    pub(crate) one_by_one: &'static Tunables,
     tables: Vec<TableMemory>,
     leaves: usize,
     counters: Vec<&'static [AtomicU64]>,
+}
+
+impl Default for Shelf {
+    fn default() -> Self {
+        let mut tunables = Tunables::DEFAULT;
+        let set = tunables.set("scan.cluster_max", 1.0);
+        set.expect("the engine has that tunable, and 1 is a number of its kind");
+        Self {
+            one_by_one: Box::leak(Box::new(tunables)),
+            tables: Vec::new(),
+            leaves: 0,
+            counters: Vec::new(),
+        }
+    }
 }
 
 impl Shelf {

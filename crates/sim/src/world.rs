@@ -62,6 +62,8 @@ pub(crate) struct Costs {
     pub(crate) load_ns: f64,
     /// A page that is dropped while it is stored: everything but what is under the lock.
     pub(crate) drop_ns: f64,
+    /// Pages that software compresses between two visits to the pool.
+    pub(crate) store_batch: usize,
     /// How pages are compressed.
     pub(crate) coder: Coder,
 }
@@ -187,6 +189,13 @@ impl World {
     /// The core that runs works for so many nanoseconds in the kernel.
     pub(crate) fn work(&self, ns: f64) {
         self.state.lock().work(ns);
+    }
+
+    /// The core that runs works for its program.
+    pub(crate) fn work_for_program(&self, ns: f64) {
+        let mut state = self.state.lock();
+        let core = state.core;
+        state.now[core] += (ns * state.slowness[core]) as u64;
     }
 
     /// The core that runs spins until `at`.
@@ -390,6 +399,7 @@ mod test {
             store_share: 1.0,
             load_ns: 0.0,
             drop_ns: 0.0,
+            store_batch: 1,
             coder,
         };
         let accelerators = Accelerators {
