@@ -26,7 +26,7 @@ pub(crate) enum Knob {
     Latency,
 }
 
-const ROUNDS: u32 = 14;
+const ROUNDS: u32 = 12;
 /// Rounds after which a round goes half as far as the first.
 const HALVED_AFTER: f64 = 5.0;
 /// Processes are not farther apart: whoever exits before others are half done is another test.
@@ -95,7 +95,7 @@ pub(crate) fn fit(run: Usemem, costs: Costs, knob: Knob, column: &Column, shelf:
     };
     let mut best = (f64::INFINITY, fit, Outcome::default());
     let processes = run.setup.programs as f64;
-    let goal = Usemem::mean_write_s(processes, column.throughput);
+    let goal = run.mean_write_s(column.throughput);
     for round in 0..ROUNDS {
         // Costs move each other: small steps settle.
         let step = 0.8 / (1.0 + f64::from(round) / HALVED_AFTER);
@@ -106,7 +106,7 @@ pub(crate) fn fit(run: Usemem, costs: Costs, knob: Knob, column: &Column, shelf:
             best = (error, fit, outcome);
         }
         let pages = outcome.zswpout / processes;
-        let write = Usemem::mean_write_s(processes, outcome.throughput);
+        let write = run.mean_write_s(outcome.throughput);
         let system = (column.system_s - outcome.system_s) / processes;
         let elapsed = column.elapsed_s - outcome.elapsed_s - system;
         fit.per_page_ns = (fit.per_page_ns + step * (goal - write) * 1e9 / pages).clamp(0.0, PER_PAGE_MAX);

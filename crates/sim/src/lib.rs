@@ -7,7 +7,8 @@
 //! | `machine`, `coder` | `mm`'s machine and `acomp`'s device, which take their time there |
 //! | `group` | programs with an engine each, below one limit |
 //! | `usemem`, `kernel_build` | the seeds' tests |
-//! | `seeds`, `usemem_tables`, `build_tables` | what was published, beside its simulation |
+//! | `seeds` | what was published of usemem |
+//! | `usemem_tables`, `build_tables`, `swap_table` | what was published, and simulated |
 //! | `open` | what nobody published |
 //! | `fit`, `lab` | costs that are chosen by the columns before, and runs with them |
 //! | [`report`] | tables of published, simulated, difference |
@@ -35,6 +36,7 @@ pub mod report;
 mod seeds;
 mod server;
 mod shelf;
+mod swap_table;
 mod text;
 mod usemem;
 mod usemem_tables;
@@ -69,7 +71,10 @@ impl std::error::Error for UnknownName {}
 
 /// Names of all tables, each with its title.
 pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
-    usemem_tables::names().chain(build_tables::names()).chain(open::names())
+    usemem_tables::names()
+        .chain(build_tables::names())
+        .chain(swap_table::names())
+        .chain(open::names())
 }
 
 /// Tables, simulated.
@@ -117,6 +122,7 @@ fn run_on(mut lab: Lab, options: &Options, done: &mut dyn FnMut(&str)) -> Result
     for (name, _) in list().filter(|(name, _)| is_wanted(name)) {
         let section = usemem_tables::section(&mut lab, name)
             .or_else(|| build_tables::section(&mut lab, name))
+            .or_else(|| swap_table::section(&mut lab, name))
             .or_else(|| open::section(&mut lab, name));
         if let Some(section) = section {
             done(&text::section(&section));

@@ -13,10 +13,6 @@ use crate::random::Random;
 use crate::shelf::Shelf;
 use crate::world::{Accelerators, Costs, World};
 
-/// Pages of each process in the seeds' tests: 10 GiB.
-const PAGES: f64 = 2_621_440.0;
-/// Nanoseconds that each sleeps before it exits.
-const SLEEP_NS: f64 = 10e9;
 /// Bytes of a page in KiB.
 const PAGE_KIB: f64 = 4.0;
 
@@ -24,6 +20,10 @@ const PAGE_KIB: f64 = 4.0;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usemem {
     pub(crate) setup: Setup,
+    /// Pages of each process in the test that is simulated.
+    pub(crate) full_pages: f64,
+    /// Nanoseconds that each sleeps before it exits.
+    pub(crate) sleep_ns: f64,
     /// log2 of the pages that a fault maps.
     pub(crate) fault_order: u32,
     /// What is stored of a page is this many times shorter.
@@ -86,16 +86,24 @@ fn slowness(processes: usize, spread: f64, seed: u64) -> Vec<f64> {
 }
 
 impl Usemem {
+    /// The same, whose folios are split before they leave, or not.
+    pub(crate) fn split(self, splits: bool) -> Self {
+        Self {
+            setup: Setup { splits, ..self.setup },
+            ..self
+        }
+    }
+
     /// Seconds that a process writes for, if all are alike and come to so much together.
-    pub(crate) fn mean_write_s(processes: f64, throughput: f64) -> f64 {
-        PAGES * PAGE_KIB * processes / throughput
+    pub(crate) fn mean_write_s(&self, throughput: f64) -> f64 {
+        self.full_pages * PAGE_KIB * self.setup.programs as f64 / throughput
     }
 
     /// Run it.
     pub(crate) fn run(&self, costs: Costs, shelf: &mut Shelf) -> Outcome {
         let Setup { programs, pages, .. } = self.setup;
         // A page here stands for so many there.
-        let scale = PAGES / pages as f64;
+        let scale = self.full_pages / pages as f64;
         let contents = Contents::new(self.seed, self.ratio);
         let mut slowness = slowness(programs, self.spread, self.seed);
         slowness.resize(programs + self.background, 1.0);
@@ -107,7 +115,7 @@ impl Usemem {
         let mut queue: BinaryHeap<Reverse<(u64, usize, Next)>> = (0..programs + self.background)
             .map(|i| Reverse((0, i, first(i))))
             .collect();
-        let sleep = (SLEEP_NS / scale) as u64;
+        let sleep = (self.sleep_ns / scale) as u64;
         let mut outcome = Outcome::default();
         let (mut elapsed, mut running) = (0, programs);
         let mut written = vec![0; programs];
@@ -122,7 +130,7 @@ impl Usemem {
                     let page = page + run.pages();
                     if page >= pages {
                         written[i] = world.now();
-                        outcome.throughput += PAGES * PAGE_KIB / seconds(world.now());
+                        outcome.throughput += self.full_pages * PAGE_KIB / seconds(world.now());
                     }
                     match (page < pages, self.reads) {
                         (true, _) => Some(Next::Write(page)),

@@ -27,9 +27,12 @@ pub(crate) fn section(lab: &mut Lab, name: &str) -> Option<Section> {
     Some(whole(lab, &WHOLE[at], WHOLE_BATCHED[at]))
 }
 
+/// A figure of a column: its name, its unit, and which it is.
+type Figure = (&'static str, Unit, fn(&Column) -> f64);
+
 /// Published and simulated figures of a compressor, before and after.
 fn rows(compressor: &str, published: &Pair, simulated: &Pair) -> Vec<Row> {
-    let figures: [(&str, Unit, fn(&Column) -> f64); 4] = [
+    let figures: [Figure; 4] = [
         ("throughput", Unit::KbPerSecond, |column| column.throughput),
         ("elapsed", Unit::Seconds, |column| column.elapsed_s),
         ("sys", Unit::Seconds, |column| column.system_s),
