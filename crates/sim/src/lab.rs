@@ -1,7 +1,7 @@
 //! Runs of the seeds' test, and what was chosen by the columns before.
 
 use uzswap_iaa_model::latency::Latency;
-use uzswap_mm::page::PAGE_SIZE;
+use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE};
 
 use crate::fit::{Fit, Knob, fit};
 use crate::group::Setup;
@@ -137,12 +137,13 @@ impl Lab {
 
     /// The seeds' test with folios of this order.
     pub(crate) fn usemem(&self, order: u32, coder: &Coder) -> Usemem {
+        let pages = if order == MAX_ORDER { self.pages * 2 } else { self.pages };
         Usemem {
             setup: Setup {
                 programs: self.processes,
-                pages: self.pages,
+                pages,
                 // 150 of 300 GiB.
-                limit: self.pages * self.processes as u64 / 2,
+                limit: pages * self.processes as u64 / 2,
                 order,
                 splits: false,
                 store_batch: coder.batch(),
