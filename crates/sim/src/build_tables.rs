@@ -135,6 +135,7 @@ pub(crate) fn section(lab: &mut Lab, name: &str) -> Option<Section> {
 /// Both columns.
 fn simulate(lab: &mut Lab, build: &Build, before: &Column, drivers: [Option<Driver>; 2], ratio: f64) -> [Outcome; 2] {
     let demand = Demand {
+        threads: THREADS,
         order: build.test.order,
         user_s: before.user_s,
         zswpout: before.zswpout,

@@ -16,8 +16,10 @@ use crate::world::{Accelerators, Costs, World};
 
 /// Threads of the seeds' builds.
 pub(crate) const THREADS: usize = 32;
-/// Steps of each thread.
-const STEPS: u64 = 96;
+/// Steps of each thread, and of them those in front that are not counted: what is dropped and
+/// wanted back has to be there first.
+const STEPS: u64 = 128;
+const FIRST_STEPS: u64 = 64;
 /// Pages that each allocates in a step.
 const FRESH: f64 = 16.0;
 /// Pages allocated one by one that a thread has at a time, and how far they lie apart: the engine
@@ -34,6 +36,7 @@ const LOOKS: usize = 16;
 /// What a build does, in pages and seconds of the seeds' test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
+    pub(crate) threads: usize,
     /// log2 of a folio's pages.
     pub(crate) order: u32,
     pub(crate) user_s: f64,
@@ -82,9 +85,9 @@ impl Demand {
 
     pub(crate) fn setup(&self, store_batch: usize) -> Setup {
         Setup {
-            programs: THREADS,
+            programs: self.threads,
             pages: IN_FOLIOS + SINGLES * APART,
-            limit: RESIDENT * THREADS as u64,
+            limit: RESIDENT * self.threads as u64,
             order: self.order,
             splits: false,
             store_batch,
@@ -98,27 +101,42 @@ impl Demand {
     /// Run it.
     pub(crate) fn run(&self, costs: Costs, rest: Rest, seed: u64, shelf: &mut Shelf) -> Outcome {
         // What is done here stands for so much there.
-        let scale = self.fresh() / (THREADS as u64 * STEPS) as f64 / FRESH;
-        let step_ns = |seconds: f64| seconds * 1e9 / (THREADS as u64 * STEPS) as f64 / scale;
+        let Self { threads: many, .. } = *self;
+        let steps_counted = (many as u64 * (STEPS - FIRST_STEPS)) as f64;
+        let scale = self.fresh() / steps_counted / FRESH;
+        let step_ns = |seconds: f64| seconds * 1e9 / steps_counted / scale;
         let contents = Contents::new(seed, self.ratio);
-        let world = Arc::new(World::new(costs, Accelerators::SEEDS, contents, vec![1.0; THREADS]));
+        let world = Arc::new(World::new(costs, Accelerators::SEEDS, contents, vec![1.0; many]));
         let store_batch = costs.coder.batch().max(costs.store_batch);
         let mut group = Group::new(&world, self.setup(store_batch), shelf);
         let mut random = Random::new(seed);
-        let mut threads: Vec<Thread> = (0..THREADS)
+        let mut threads: Vec<Thread> = (0..many)
             .map(|i| Thread {
                 random: Random::new(random.next()),
                 single: 0,
                 folio: 0,
                 singles_due: 0.0,
                 // Not all at the same step.
-                folios_due: (i as f64 + 0.5) / THREADS as f64 * f64::from(1 << self.order),
+                folios_due: (i as f64 + 0.5) / many as f64 * f64::from(1 << self.order),
                 wanted_due: 0.0,
             })
             .collect();
-        let mut queue: BinaryHeap<Reverse<(u64, usize, u64)>> = (0..THREADS).map(|i| Reverse((0, i, 0))).collect();
+        let mut queue: BinaryHeap<Reverse<(u64, usize, u64)>> = (0..many).map(|i| Reverse((0, i, 0))).collect();
         let mut elapsed = 0;
+        let mut steps = 0;
+        let counted = |group: &Group| {
+            [
+                group.world.system_ns(),
+                group.count(Item::ZswpOut),
+                group.count(Item::ZswpIn),
+            ]
+        };
+        let mut first = (0, [0; 3]);
         while let Some(Reverse((at, i, step))) = queue.pop() {
+            if steps == many as u64 * FIRST_STEPS {
+                first = (at, counted(&group));
+            }
+            steps += 1;
             world.run_on(i);
             world.forget(at);
             world.work_for_program(step_ns(self.user_s));
@@ -130,12 +148,13 @@ impl Demand {
                 queue.push(Reverse((world.now(), i, step + 1)));
             }
         }
-        let seconds = |ns: u64| ns as f64 * scale / 1e9;
+        let last = counted(&group);
+        let [system, out, back] = core::array::from_fn(|i| (last[i] - first.1[i]) as f64 * scale);
         Outcome {
-            real_s: seconds(elapsed),
-            system_s: seconds(world.system_ns()),
-            zswpout: group.count(Item::ZswpOut) as f64 * scale,
-            zswpin: group.count(Item::ZswpIn) as f64 * scale,
+            real_s: (elapsed - first.0) as f64 * scale / 1e9,
+            system_s: system / 1e9,
+            zswpout: out,
+            zswpin: back,
         }
     }
 
@@ -174,5 +193,52 @@ impl Demand {
                 group.touch(i, PageRange::new(page, 1));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::world::Coder;
+
+    #[test]
+    fn what_leaves_and_comes_back_is_what_was_asked_for() {
+        let demand = Demand {
+            threads: 2,
+            order: 4,
+            user_s: 10_000.0,
+            zswpout: 80e6,
+            zswpin: 20e6,
+            in_folios: 40e6,
+            ratio: 2.5,
+        };
+        let costs = Costs {
+            fault_ns: 1000.0,
+            zero_ns: 200.0,
+            store_ns: 5000.0,
+            locked_ns: 100.0,
+            store_share: 1.0,
+            load_ns: 2000.0,
+            drop_ns: 100.0,
+            store_batch: 1,
+            coder: Coder::Software {
+                compress_ns: 10_000.0,
+                decompress_ns: 5000.0,
+            },
+        };
+        let rest = Rest {
+            system_s: 1000.0,
+            idle_s: 2000.0,
+        };
+        let outcome = demand.run(costs, rest, 1, &mut Shelf::default());
+        let is_near = |simulated: f64, asked: f64| (simulated / asked - 1.0).abs() < 0.1;
+        assert!(is_near(outcome.zswpout, 80e6), "{outcome:?}");
+        assert!(is_near(outcome.zswpin, 20e6), "{outcome:?}");
+        // Those that leave take 15.1 us each, those that come back 7 us.
+        assert!((2300.0..2800.0).contains(&outcome.system_s), "{outcome:?}");
+        assert!(
+            is_near(outcome.real_s * 2.0, 12_000.0 + outcome.system_s),
+            "{outcome:?}"
+        );
     }
 }

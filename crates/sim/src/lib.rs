@@ -162,6 +162,13 @@ mod test {
     }
 
     #[test]
+    fn no_two_tables_have_one_name() {
+        let mut names: Vec<&str> = list().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    }
+
+    #[test]
     fn a_name_that_is_none_is_refused_with_those_that_are() {
         let options = Options {
             only: vec!["v12-64k".to_owned(), "v13".to_owned()],
