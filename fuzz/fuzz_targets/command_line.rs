@@ -12,10 +12,14 @@ use uzswap_ctl::FailKind;
 mod accel {
     pub(crate) mod options;
 }
+#[path = "../../crates/cli/src/choices.rs"]
+mod choices;
 #[path = "../../crates/cli/src/options.rs"]
 mod options;
 #[path = "../../crates/cli/src/setting.rs"]
 mod setting;
+#[path = "../../crates/cli/src/sim_options.rs"]
+mod sim_options;
 #[path = "../../crates/cli/src/size.rs"]
 mod size;
 #[path = "../../crates/cli/src/zram_options.rs"]

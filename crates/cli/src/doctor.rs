@@ -4,7 +4,7 @@ use uzswap_sys::Errno;
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::uffd::{FEATURE_EVENT_FORK, FEATURE_EVENTS_MM, FEATURE_MOVE, FEATURE_POISON, FEATURE_WP, Uffd};
 
-use crate::options::Guard;
+use crate::choices::Guard;
 use crate::output::print;
 use crate::{Failure, agent, describe};
 

@@ -5,6 +5,7 @@
 mod accel;
 mod agent;
 mod census;
+mod choices;
 mod demo;
 mod doctor;
 mod elf;
@@ -17,6 +18,8 @@ mod reclaim;
 mod report;
 mod run;
 mod setting;
+mod sim;
+mod sim_options;
 mod size;
 mod top;
 mod watch;
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::demo(&options),
         Command::Zram(options) => zram::zram(&options),
         Command::Accel(options) => accel::run(&options),
+        Command::Sim(options) => sim::sim(&options),
         Command::Bench(options) => bench(&options),
         Command::Workload(options) => return uzswap_workload::program::run(&options.args),
         Command::DemoChild(options) => demo::child(&options),

@@ -11,7 +11,9 @@ use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
 
 use crate::accel::options::{AccelCommand, AccelOptions};
+use crate::choices::{Guard, Isolate, Spin};
 use crate::setting;
+use crate::sim_options::SimOptions;
 use crate::size::Size;
 use crate::zram_options::ZramOptions;
 
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     Zram(ZramOptions),
     /// Devices that compress: list and configure them, test them, show what they did
     Accel(AccelCommand),
+    /// Simulate the seeds' machines: published figures, simulated ones, and what they leave open
+    Sim(SimOptions),
     /// Compare with no limit, the kernel's zswap and zram at equal memory: tables, JSON and a page
     /// of plots
     Bench(Box<uzswap_bench::Compare>),
@@ -271,29 +275,6 @@ impl SwapFormat {
     } else {
         Self::Compressed
     };
-}
-
-/// How pages leave the program's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Isolate {
-    Auto,
-    Copy,
-}
-
-/// Whether the program's system calls are seen before the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Guard {
-    Auto,
-    On,
-    Off,
-}
-
-/// Whether threads keep cores awake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Spin {
-    Auto,
-    On,
-    Off,
 }
 
 /// What alone is reclaimed from.

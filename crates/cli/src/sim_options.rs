@@ -1,0 +1,24 @@
+//! What `uzswap sim` is told.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Args)]
+pub(crate) struct SimOptions {
+    /// Print the names of all tables, and simulate none
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Simulate this table; may be given again [default: all of them]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Vec<String>,
+    /// What all that is random depends on: the same seed prints the same
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Write the tables with plots here as one HTML page
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write the figures here as one JSON object
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}

@@ -1,0 +1,45 @@
+//! `uzswap sim`: names, refusals, files. What it says is tested in `crates/sim`.
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::UZSWAP;
+
+fn sim(args: &[&str]) -> Output {
+    Command::new(UZSWAP).arg("sim").args(args).output().expect("uzswap sim")
+}
+
+#[test]
+fn tables_are_listed_by_name() {
+    let output = sim(&["--list"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success());
+    for name in ["v9-64k", "v12-2m", "whole-2m", "batch", "kcompressd"] {
+        assert!(
+            text.lines().any(|line| line.split(' ').next() == Some(name)),
+            "{name}: {text}"
+        );
+    }
+}
+
+#[test]
+fn bad_values_are_refused_by_name_and_rule() {
+    for (args, error) in [
+        (
+            ["--only", "v13"],
+            "uzswap: --only `v13`: the tables are v9-64k, v9-2m, v12-64k,",
+        ),
+        (["--seed", "x"], "error: invalid value 'x' for '--seed <N>'"),
+        (
+            ["--html", "/no/such/page"],
+            "uzswap: --html /no/such/page: No such file or directory",
+        ),
+        (["--json", "/"], "uzswap: --json /: Is a directory"),
+    ] {
+        let output = sim(&args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{text}");
+        assert!(text.starts_with(error) && output.stdout.is_empty(), "{text}");
+    }
+}
