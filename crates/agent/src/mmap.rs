@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
-use uzswap_sys::thread::{self, syscall};
+use uzswap_sys::procfs::ProcSelf;
+use uzswap_sys::thread::{self, page_align, syscall};
 
 use crate::memcg::deferral;
 use crate::order::InOrder;
@@ -34,6 +35,7 @@ const MREMAP_DONTUNMAP: c_int = 4;
 
 const MAP_PRIVATE: c_int = 0x02;
 const MAP_ANONYMOUS: c_int = 0x20;
+const MAP_NORESERVE: c_int = 0x4000;
 const MAP_GROWSDOWN: c_int = 0x100;
 const MAP_STACK: c_int = 0x20000;
 const MAP_HUGETLB: c_int = 0x40000;
@@ -113,6 +115,70 @@ pub(crate) fn is_keeping(addr: usize) -> bool {
     addr != 0 && KEEPING.load(Ordering::SeqCst) == addr
 }
 
+/// Pieces of one mapping at most that are moved one by one.
+const PIECES: usize = 64;
+
+/// Move what is several mappings for the kernel, and one for the program: those that touch and may
+/// be used in the same way. The kernel does not join what was registered, or copied by a fork, at
+/// another time.
+///
+/// # Errors
+/// EFAULT: it is not that. What mmap and mremap answer; all is where it was then.
+fn move_pieces(addr: usize, old_len: usize, new_len: usize, to: Option<usize>) -> Result<usize, Errno> {
+    let (old_len, new_len) = (page_align(old_len), page_align(new_len));
+    let (len, proc) = (old_len.min(new_len), ProcSelf::open()?);
+    let (mut ends, mut count, mut at) = ([0; PIECES], 0, addr);
+    let mut first = None;
+    while at < addr + len {
+        let vma = proc
+            .vma_at_or_after(at)?
+            .filter(|vma| vma.start <= at)
+            .ok_or(Errno::FAULT)?;
+        let is_alike = vma.is_private_anonymous() && first.get_or_insert(vma).is_used_as(&vma);
+        if !is_alike || count == PIECES {
+            return Err(Errno::FAULT);
+        }
+        at = vma.end.min(addr + len);
+        ends[count] = at;
+        count += 1;
+    }
+    if count < 2 {
+        return Err(Errno::FAULT);
+    }
+    if new_len < old_len {
+        munmap(addr + new_len, old_len - new_len)?;
+    }
+    let to = match to {
+        Some(to) => to,
+        None => reserve(new_len)?,
+    };
+    let fixed = MREMAP_MAYMOVE | MREMAP_FIXED;
+    for (n, end) in ends[..count].iter().enumerate() {
+        let start = if n == 0 { addr } else { ends[n - 1] };
+        let place = to + (start - addr);
+        let grown = if n + 1 == count {
+            to + new_len - place
+        } else {
+            end - start
+        };
+        if let Err(errno) = mremap(start, end - start, grown, fixed, place) {
+            for (back, end) in ends[..n].iter().enumerate() {
+                let start = if back == 0 { addr } else { ends[back - 1] };
+                let _ = mremap(to + (start - addr), end - start, end - start, fixed, start);
+            }
+            return Err(errno);
+        }
+    }
+    Ok(to)
+}
+
+/// Address space that nothing else is put into.
+fn reserve(len: usize) -> Result<usize, Errno> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    // SAFETY: a fresh mapping, at an address of the kernel's choice.
+    unsafe { syscall(SYS_MMAP, [0, len, 0, flags as usize, usize::MAX, 0]) }
+}
+
 /// mremap(2). `new_addr` is whatever the register held if none was passed.
 pub(crate) fn mremap(
     addr: usize,
@@ -166,6 +232,9 @@ pub(crate) fn mremap(
         mapped::miss();
         pager.request_scan();
         result = call();
+    }
+    if result == Err(Errno::FAULT) && flags & MREMAP_MAYMOVE != 0 && !keeps && pager::active().is_some() {
+        result = move_pieces(addr, old_len, new_len, is_fixed.then_some(new_addr));
     }
     let start = result?;
     guard::note_grown(start, start + thread::page_align(new_len));

@@ -147,3 +147,18 @@ fn what_cannot_be_guarded_says_why() {
         "{said}"
     );
 }
+
+/// The kernel refuses it (EFAULT): what it takes for several mappings may be so because of us.
+#[test]
+fn what_are_several_mappings_is_moved() {
+    if !can_guard() {
+        return;
+    }
+    let (place, program) = (Place::new("pieces"), compile("pieces"));
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
+    let run = place.run(&["--memory-max", "16M"], &[&program.to_string_lossy()]);
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "moved\n", "{said}");
+    assert!(run.status.success(), "{said}");
+    let _ = fs::remove_file(program);
+}

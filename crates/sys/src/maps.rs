@@ -42,6 +42,17 @@ impl Vma {
         !self.is_file && !self.is_shared
     }
 
+    /// Whether another may be used in the same way, as far as is known here.
+    pub fn is_used_as(&self, other: &Self) -> bool {
+        let bounds = (self.start, self.end);
+        *self
+            == Self {
+                start: bounds.0,
+                end: bounds.1,
+                ..*other
+            }
+    }
+
     /// Memory that may be written to and not executed, as most is.
     pub fn is_plain_data(&self) -> bool {
         self.is_writable && !self.is_executable

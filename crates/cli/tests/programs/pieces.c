@@ -1,0 +1,27 @@
+/* One mapping that is several for the kernel is moved, and cold. */
+#include "pages.h"
+
+int main(void) {
+    size_t len = 6 * MIB;
+    char *p = mmap(0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    fill(p, len, 1);
+    /* Advice that the kernel keeps for a part of it. */
+    if (madvise(p + len / 3, len / 3, MADV_DONTFORK))
+        return 1;
+    char *other = mmap(0, 40 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    fill(other, 40 * MIB, 2);
+    char *q = mremap(p, len, len + MIB, MREMAP_MAYMOVE);
+    if (q == MAP_FAILED) {
+        printf("mremap: %s\n", strerror(errno));
+        return 2;
+    }
+    check(q, len, 1, "moved");
+    fill(q + len, MIB, 3);
+    fill(other, 40 * MIB, 4);
+    check(q, len, 1, "moved and cold");
+    check(q + len, MIB, 3, "grown");
+    char *r = mremap(q, len + MIB, len / 2, MREMAP_MAYMOVE);
+    check(r, len / 2, 1, "shrunk");
+    puts("moved");
+    return 0;
+}
