@@ -159,6 +159,15 @@ fn needed() -> Vec<Check> {
         checks.push(need("mapping events", events(found.maps)));
         checks.push(need("fork events", events(found.forks)));
     }
+    if found.needed().is_err() {
+        // Any user may be managed another way: then none of that is needed.
+        let is_guarded = guarded();
+        checks
+            .iter_mut()
+            .for_each(|check| check.is_needed &= is_guarded.is_err());
+        let how = "any user, without a privilege; io_uring and AIO are refused".to_owned();
+        checks.push(need("guarded calls", is_guarded.map(|()| how)));
+    }
     checks.push(need("/proc", proc_files()));
     let dir = agent::runtime_dir().map_err(|Failure(line)| line);
     checks.push(need("agent directory", dir.map(|dir| dir.display().to_string())));

@@ -28,6 +28,9 @@ pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
 pub const JUMP: usize = 5;
 /// Instructions before or behind a call that may move with it.
 const NEIGHBOURS: usize = 4;
+/// `jmp` to a near address, and what others with two bytes begin with.
+const JUMP_NEAR: u8 = 0xe9;
+const TWO_BYTES: u8 = 0x0f;
 
 /// A system call and what moves with it, as offsets in the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub struct Site {
     pub call: usize,
     /// All that moves.
     pub window: Range<usize>,
+    /// Bytes of its first instruction, the jump's at most.
+    pub first: usize,
 }
 
 /// What a piece of code has of them.
@@ -87,7 +92,8 @@ pub fn find(code: &[u8], mut function_of: impl FnMut(usize) -> Option<Range<usiz
         }
         is_apart
     });
-    let inside = |site: &Site| site.window.start + 1..site.window.start + JUMP;
+    // Into its first instruction nobody jumps.
+    let inside = |site: &Site| site.window.start + site.first..site.window.start + JUMP;
     let must_not_enter: Vec<_> = sites.found.iter().map(inside).collect();
     let entered = jumps_into(code, &must_not_enter, &targets);
     let mut is_entered = entered.iter();
@@ -111,14 +117,7 @@ fn is_return(code: &[u8]) -> bool {
 }
 
 fn next_call(code: &[u8], from: usize) -> Option<usize> {
-    let mut at = from;
-    loop {
-        at += code.get(at..)?.iter().position(|byte| *byte == SYSCALL[0])?;
-        if code.get(at + 1) == Some(&SYSCALL[1]) {
-            return Some(at);
-        }
-        at += 1;
-    }
+    memchr::memmem::find(code.get(from..)?, &SYSCALL).map(|at| from + at)
 }
 
 /// Those of one function. `targets`: where its instructions jump to.
@@ -129,7 +128,7 @@ fn find_in(code: &[u8], function: Range<usize>, sites: &mut Sites, targets: &mut
     let (mut steps, mut at) = (Vec::new(), function.start);
     while at < function.end && decoder.decode_into(&mut instruction, &mut reader).is_ok() {
         let len = instruction.len().to_const() as usize;
-        if let Some(offset) = branch(&instruction) {
+        if let Some(offset) = may_branch(&code[at..]).then(|| branch(&instruction)).flatten() {
             targets.push((at + len).wrapping_add_signed(offset));
         }
         steps.push(Step {
@@ -149,7 +148,18 @@ fn find_in(code: &[u8], function: Range<usize>, sites: &mut Sites, targets: &mut
     let is_call = |step: &Step| step.is_call && !is_return(&code[..step.at]);
     for (n, step) in steps.iter().enumerate().filter(|(_, step)| is_call(step)) {
         match window(&steps, n) {
-            Some(window) => sites.found.push(Site { call: step.at, window }),
+            Some(window) => {
+                let first = steps
+                    .iter()
+                    .find(|step| step.at == window.start)
+                    .map_or(0, |step| step.len);
+                let first = first.min(JUMP);
+                sites.found.push(Site {
+                    call: step.at,
+                    window,
+                    first,
+                });
+            }
             None => sites.missed.push(step.at),
         }
     }
@@ -173,6 +183,14 @@ fn window(steps: &[Step], n: usize) -> Option<Range<usize>> {
     let behind = steps[n + 1..].iter().take(NEIGHBOURS).take_while(|step| step.moves);
     let mut ends = core::iter::once(end).chain(behind.map(|step| step.at + step.len));
     ends.find(|end| end - start >= JUMP).map(|end| start..end)
+}
+
+/// Whether an instruction jumps or calls, by its first bytes.
+fn may_branch(code: &[u8]) -> bool {
+    matches!(
+        code,
+        [0x70..=0x7f | 0xe0..=0xe3 | 0xe8 | JUMP_NEAR | 0xeb, ..] | [TWO_BYTES, 0x80..=0x8f, ..] | [0xf2 | 0x2e | 0x3e, ..]
+    )
 }
 
 /// How far beyond its own end an instruction may jump to.
@@ -236,10 +254,13 @@ fn jumps_into(code: &[u8], ranges: &[Range<usize>], targets: &[usize]) -> Vec<bo
             note((at + 4).wrapping_add_signed(i32::from_le_bytes([a, b, c, d]) as isize));
         }
     };
-    for (at, bytes) in code.windows(2).enumerate() {
-        match bytes {
-            [0xe9, _] => far(at + 1),
-            [0x0f, 0x80..=0x8f] => far(at + 2),
+    if ranges.iter().all(Range::is_empty) {
+        return entered;
+    }
+    for at in memchr::memchr2_iter(JUMP_NEAR, TWO_BYTES, code) {
+        match (code[at], code.get(at + 1)) {
+            (JUMP_NEAR, _) => far(at + 1),
+            (_, Some(0x80..=0x8f)) => far(at + 2),
             _ => {}
         }
     }
@@ -266,15 +287,36 @@ mod test {
     #[test]
     fn what_lies_before_the_call_moves_first() {
         let sites = whole(&MADVISE);
-        assert_eq!(sites.found, [Site { call: 5, window: 0..7 }]);
+        assert_eq!(
+            sites.found,
+            [Site {
+                call: 5,
+                window: 0..7,
+                first: 5
+            }]
+        );
         // `xor eax, eax; syscall; cmp rax, -4095; ja`: of read.
         let read = [
             0x31, 0xc0, 0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff, 0x77, 0x01, 0xc3, 0xc3,
         ];
-        assert_eq!(whole(&read).found, [Site { call: 2, window: 0..10 }]);
+        assert_eq!(
+            whole(&read).found,
+            [Site {
+                call: 2,
+                window: 0..10,
+                first: 2
+            }]
+        );
         // `mov edx, esi; xor eax, eax; syscall` is four bytes of room: not enough by one.
         let short = [0x89, 0xf2, 0x31, 0xc0, 0x0f, 0x05, 0xc3, 0xc3, 0xc3];
-        assert_eq!(whole(&short).found, [Site { call: 4, window: 0..6 }]);
+        assert_eq!(
+            whole(&short).found,
+            [Site {
+                call: 4,
+                window: 0..6,
+                first: 2
+            }]
+        );
     }
 
     #[test]
