@@ -72,6 +72,7 @@ fn context(dictionary: Dictionary) -> Context {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "C, and half a mebibyte of pages to learn from")]
 fn blocks_are_shorter_and_read_back_with_their_dictionary_only() {
     let (ours, others) = (dictionary(77), dictionary(78));
     assert_ne!(ours, others);
@@ -98,6 +99,7 @@ fn blocks_are_shorter_and_read_back_with_their_dictionary_only() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "C, and half a mebibyte of pages to learn from")]
 fn what_does_not_win_is_not_used() {
     let mut noise = Noise(9);
     let random: Vec<Vec<u8>> = (0..128).map(|_| noise.bytes(PAGE)).collect();
