@@ -156,8 +156,8 @@ pub(crate) fn note_grown(start: usize, end: usize) {
     }
 }
 
-/// Pages are about to be moved out or protected, under the engine's lock. Of `pages` from the first
-/// one on so many may be, before the first that a call holds.
+/// Pages of `run` are about to be moved out or protected, under the engine's lock. Returns how many
+/// may be, from the first on: up to the first that a call holds.
 pub(crate) fn begin_moves(run: PageRange) -> u64 {
     if !is_on() {
         return run.pages();
