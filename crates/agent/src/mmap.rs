@@ -226,6 +226,15 @@ pub(crate) fn mremap(
         // after the target was unmapped.
         pager.request_scan();
     }
+    // From Linux 6.17 on the kernel moves the first of several before it refuses the next.
+    let is_far = addr.abs_diff(new_addr) >= old_len.max(new_len);
+    let may_be_several = is_fixed && !keeps && is_aligned && is_far && new_len > 0 && pager::active().is_some();
+    if may_be_several {
+        match move_pieces(addr, old_len, new_len, Some(new_addr)) {
+            Err(Errno::FAULT) => {}
+            moved => return moved,
+        }
+    }
     let mut result = call();
     if let (Err(Errno::FAULT), false, Some(pager)) = (result, is_fixed, pager::active()) {
         // The same; but nothing was unmapped, so it may be tried again.
@@ -233,8 +242,8 @@ pub(crate) fn mremap(
         pager.request_scan();
         result = call();
     }
-    if result == Err(Errno::FAULT) && flags & MREMAP_MAYMOVE != 0 && !keeps && pager::active().is_some() {
-        result = move_pieces(addr, old_len, new_len, is_fixed.then_some(new_addr));
+    if result == Err(Errno::FAULT) && flags == MREMAP_MAYMOVE && pager::active().is_some() {
+        result = move_pieces(addr, old_len, new_len, None);
     }
     let start = result?;
     guard::note_grown(start, start + thread::page_align(new_len));
