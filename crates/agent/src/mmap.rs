@@ -123,15 +123,18 @@ const PIECES: usize = 64;
 /// another time.
 ///
 /// # Errors
-/// EFAULT: it is not that. What mmap and mremap answer; all is where it was then.
+/// EFAULT: it is not that, or cannot be told (no /proc, no descriptor left), and nothing was done.
+/// What mmap and mremap answer; all is where it was then.
 fn move_pieces(addr: usize, old_len: usize, new_len: usize, to: Option<usize>) -> Result<usize, Errno> {
     let (old_len, new_len) = (page_align(old_len), page_align(new_len));
-    let (len, proc) = (old_len.min(new_len), ProcSelf::open()?);
+    let (len, proc) = (old_len.min(new_len), ProcSelf::open().map_err(|_| Errno::FAULT)?);
     let (mut ends, mut count, mut at) = ([0; PIECES], 0, addr);
     let mut first = None;
     while at < addr + len {
         let vma = proc
-            .vma_at_or_after(at)?
+            .vma_at_or_after(at)
+            .ok()
+            .flatten()
             .filter(|vma| vma.start <= at)
             .ok_or(Errno::FAULT)?;
         let is_alike = vma.is_private_anonymous() && first.get_or_insert(vma).is_used_as(&vma);
@@ -145,13 +148,14 @@ fn move_pieces(addr: usize, old_len: usize, new_len: usize, to: Option<usize>) -
     if count < 2 {
         return Err(Errno::FAULT);
     }
-    if new_len < old_len {
-        munmap(addr + new_len, old_len - new_len)?;
-    }
+    // Before anything goes.
     let to = match to {
         Some(to) => to,
         None => reserve(new_len)?,
     };
+    if new_len < old_len {
+        munmap(addr + new_len, old_len - new_len)?;
+    }
     let fixed = MREMAP_MAYMOVE | MREMAP_FIXED;
     for (n, end) in ends[..count].iter().enumerate() {
         let start = if n == 0 { addr } else { ends[n - 1] };
