@@ -1,7 +1,7 @@
 //! The seeds' tables of usemem, beside their simulation.
 
 use crate::fit::Fit;
-use crate::lab::{Driver, Lab};
+use crate::lab::{Base, Driver, Lab};
 use crate::report::{Body, Kind, Row, Section, Unit, change};
 use crate::seeds::{self, Column, Pair, Test};
 
@@ -85,9 +85,8 @@ fn chosen(compressor: &str, fit: &Fit) -> String {
     )
 }
 
-fn batching(lab: &mut Lab, test: &Test) -> Section {
-    let base = lab.base(test);
-    let after = lab.batched(test);
+/// What changes with zstd, and with the device. `after`: zstd's column, then the device's.
+fn changes(base: &Base, after: &Pair) -> (Pair, Pair) {
     let zstd = Pair {
         before: base.zstd.1.column(),
         after: after.before,
@@ -96,6 +95,13 @@ fn batching(lab: &mut Lab, test: &Test) -> Section {
         before: base.iaa.1.column(),
         after: after.after,
     };
+    (zstd, iaa)
+}
+
+fn batching(lab: &mut Lab, test: &Test) -> Section {
+    let base = lab.base(test);
+    let after = lab.batched(test);
+    let (zstd, iaa) = changes(&base, &after);
     let mut table = rows("deflate-iaa", &test.iaa, &iaa);
     table.extend(rows("zstd", &test.zstd, &zstd));
     let notes = vec![
@@ -118,14 +124,7 @@ fn whole(lab: &mut Lab, test: &Test, batched: [f64; 3]) -> Section {
         ..Driver::sequential()
     };
     let after = lab.whole(test, driver);
-    let zstd = Pair {
-        before: base.zstd.1.column(),
-        after: after.before,
-    };
-    let iaa = Pair {
-        before: base.iaa.1.column(),
-        after: after.after,
-    };
+    let (zstd, iaa) = changes(&base, &after);
     let mut table = rows("zstd", &test.zstd, &zstd);
     table.extend(rows("deflate-iaa", &test.iaa, &iaa));
     let driver = Driver {
