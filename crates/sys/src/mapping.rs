@@ -106,7 +106,9 @@ impl Mapping {
             }
         }
         let base = NonNull::new(base.wrapping_byte_add(skip)).ok_or(rustix::io::Errno::NOMEM)?;
-        own::add(base.as_ptr() as usize, len);
+        // The guard as well: the kernel joins it with what the program has beside it and may not
+        // use either. What is registered there would have our own munmap wait for us.
+        own::add(base.as_ptr() as usize - guard, len + guard);
         Ok(Self { base, len, guard })
     }
 
@@ -236,6 +238,7 @@ impl Mapping {
     /// # Errors
     /// What `mremap` answers; the mapping is unchanged then.
     pub fn resize(&mut self, len: usize) -> Result<()> {
+        assert!(self.guard == 0, "a guard does not move along");
         let _making = own::MAKING.lock();
         own::remove(self.addr());
         // SAFETY: owned mapping, exclusively borrowed, so no reference into it outlives the move.
@@ -274,7 +277,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        own::remove(self.addr());
+        // Nobody takes it for the program's in between.
+        let _making = own::MAKING.lock();
+        own::remove(self.addr() - self.guard);
         // SAFETY: owned by this value, and `&mut self` proves that no borrow is left.
         let _ = unsafe { mm::munmap(self.base.as_ptr().byte_sub(self.guard), self.len + self.guard) };
     }
@@ -326,8 +331,8 @@ pub mod own {
 
     use crate::futex::RawLock;
 
-    /// Held while a range is there and not recorded yet, and by whoever takes what is mapped for
-    /// the program's. Whoever holds it waits for nothing but the kernel.
+    /// Held while a range is there and not recorded, and by whoever takes what is mapped for the
+    /// program's. Whoever holds it waits for nothing but the kernel.
     pub(super) static MAKING: Mutex<RawLock, ()> = Mutex::new(());
 
     const MAX: usize = 256;
@@ -412,6 +417,15 @@ mod test {
     use core::sync::atomic::Ordering;
 
     const PAGE: usize = crate::PAGE_SIZE;
+
+    #[test]
+    fn the_guard_of_a_mapping_is_ours_too() {
+        let mapping = Mapping::reserve_beside_data(PAGE).unwrap();
+        let (first, guard) = (mapping.addr(), if cfg!(miri) { 0 } else { PAGE });
+        assert!(own::overlaps(first - guard, first - guard + 1));
+        drop(mapping);
+        assert!(!own::overlaps(first - guard, first + PAGE));
+    }
 
     #[test]
     fn none_is_made_while_somebody_takes_what_is_mapped() {
