@@ -77,9 +77,16 @@ impl Pager {
         });
     }
 
-    /// In the fault thread, while the engine is not frozen: make what a worker needs for all that
-    /// pages may be stored with by now.
-    pub(crate) fn prepare_known_codecs(&self, worker: &mut Worker<AgentMachine>) {
-        prepare(worker, self.codecs.ready.load(Ordering::Acquire), self.mm.machine());
+    /// While the engine is not frozen: make what a worker needs for all that pages may be stored
+    /// with by now. Returns that.
+    pub(crate) fn prepare_known_codecs(&self, worker: &mut Worker<AgentMachine>) -> u32 {
+        let known = self.known_codecs();
+        prepare(worker, known, self.mm.machine());
+        known
+    }
+
+    /// What pages may be stored with by now, a bit each.
+    pub(crate) fn known_codecs(&self) -> u32 {
+        self.codecs.ready.load(Ordering::Acquire)
     }
 }

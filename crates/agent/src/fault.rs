@@ -19,6 +19,7 @@ use crate::Line;
 use crate::cores::CORES;
 use crate::fork::{self, ForkServer};
 use crate::guard;
+use crate::inline::{self, Ticket};
 use crate::io_poll::IO_POLL;
 use crate::machine::AgentMachine;
 use crate::mailbox::mail;
@@ -43,11 +44,13 @@ const FORK_POLL_NS: u64 = 100_000;
 #[derive(Clone, Copy)]
 pub(crate) struct Waiting {
     /// For this page.
-    addr: usize,
+    pub(crate) addr: usize,
     /// The page is there, and the thread waits to write to it.
-    is_protected: bool,
+    pub(crate) is_protected: bool,
     /// It wants to write to it.
-    is_write: bool,
+    pub(crate) is_write: bool,
+    /// It has asked for that, as the kernel does not.
+    pub(crate) ticket: Option<Ticket>,
 }
 
 /// The fault thread.
@@ -61,7 +64,8 @@ pub(crate) struct FaultThread {
 
 impl FaultThread {
     pub(crate) fn new(pager: &'static Pager) -> Self {
-        let may_spin = pager.memcg.group().is_on(Tunable::Spin);
+        // Nobody waits for it as a rule.
+        let may_spin = pager.memcg.group().is_on(Tunable::Spin) && !inline::is_on();
         IO_POLL.begin(may_spin);
         Self {
             pager,
@@ -114,6 +118,7 @@ impl FaultThread {
             fds.wake.clear();
         }
         pager.prepare_codecs(servers.workers());
+        let closed = inline::close();
         // Read before the events are: a fork that has returned has had its event read.
         let parent_returned = pager.handover.parent_returned();
         let (worker, inbox) = servers.reading();
@@ -123,11 +128,14 @@ impl FaultThread {
             // is wanted, never after.
             fds.wake.clear();
         }
+        drop(closed);
+        inline::take_requests(|waiting| servers.reading().1.push(waiting));
         waits.begin(servers.waiting());
         servers.serve(pager);
         if servers.is_idle() {
             waits.end(pager);
         }
+        let _closed = (is_forking || pager.is_bringing_back()).then(inline::close);
         pager.let_go(|| {
             let (worker, inbox) = servers.reading();
             read_events(pager, worker, inbox, forks, |_| {});
@@ -219,6 +227,7 @@ fn read_events(
                         addr,
                         is_protected,
                         is_write,
+                        ticket: None,
                     });
                 }
                 Event::Fork(child) => {
@@ -269,10 +278,19 @@ pub(crate) fn change(event: &Event) -> Option<Change> {
 
 /// Serve one fault. False: not now.
 pub(crate) fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, waiting: Waiting, stall: &mut Stall) -> bool {
+    let is_served = serve_page(pager, worker, waiting, stall);
+    if let Some(ticket) = waiting.ticket.filter(|_| is_served) {
+        ticket.done();
+    }
+    is_served
+}
+
+fn serve_page(pager: &Pager, worker: &mut Worker<AgentMachine>, waiting: Waiting, stall: &mut Stall) -> bool {
     let Waiting {
         addr,
         is_protected,
         is_write,
+        ..
     } = waiting;
     if is_protected && !pager.mm.machine().copies() {
         return serve_write(pager, worker, addr);
@@ -383,6 +401,11 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
 /// which frees memory.
 fn must_be_served(pager: &Pager, addr: usize) -> bool {
     pager.reclaim.is_freezing() || pager.is_letting_go() || pager.unsharing.holds(addr)
+}
+
+/// Whether the page at `addr` can be mapped without making room for it.
+pub(crate) fn has_room(pager: &Pager, addr: usize) -> bool {
+    must_be_served(pager, addr) || pager.memcg.excess(pager, pager.room()) == 0
 }
 
 /// Direct reclaim: before the page at `addr` is mapped there must be room ([`Pager::room`]). False:

@@ -12,7 +12,7 @@ use uzswap_sys::{Errno, PAGE_SIZE, file, text};
 
 use crate::memcg::deferral;
 use crate::mutexes::Init;
-use crate::{fork, guard, hook, identity, mmap, mutexes, pager, record, unmanaged};
+use crate::{fork, guard, hook, identity, inline, mmap, mutexes, pager, record, unmanaged};
 
 unsafe extern "C" {
     static __dso_handle: *mut c_void;
@@ -85,7 +85,7 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
     };
     // After they were replaced: what was a wrapper makes no call any more.
     if group.is_on(Tunable::Guard)
-        && let Err(errno) = program.map_or(Err(Errno::INVAL), guard::install)
+        && let Err(errno) = inline::install(group).and_then(|()| program.map_or(Err(Errno::INVAL), guard::install))
     {
         guard::uninstall();
         return unmanaged::lacks_hooks(path, errno);

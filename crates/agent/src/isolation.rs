@@ -11,12 +11,13 @@ use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use uzswap_mm::machine::{Done, Frames, Mapper, Stop, Unwritten};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
-use uzswap_sys::Errno;
+use uzswap_sys::file::WakeEvent;
 use uzswap_sys::mapping::{Discard, drop_pages, merges, own, unshare};
 use uzswap_sys::procfs::{ProcMem, ProcSelf, Vma};
 use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 use uzswap_sys::uffd::{self, Uffd};
+use uzswap_sys::{Errno, lent};
 
 use crate::guard;
 use crate::machine::{AgentMachine, done, filled_in, stop};
@@ -35,21 +36,43 @@ pub(crate) enum Isolation {
 /// A userfaultfd for the program's memory, and what goes with it.
 pub(crate) struct Opened {
     pub(crate) managed: Uffd,
+    pub(crate) wake: WakeEvent,
     pub(crate) proc: ProcSelf,
     pub(crate) isolation: Isolation,
 }
 
-/// As [`open`], for any user: calls are guarded.
-fn open_guarded() -> Result<Opened, (&'static str, Errno)> {
-    let moves = uffd::FEATURE_MOVE | uffd::FEATURE_POISON | uffd::FEATURE_EVENTS_MM | uffd::FEATURE_THREAD_ID;
-    let managed = match Uffd::open_for_user(moves | uffd::FEATURE_WP) {
+/// A userfaultfd for the program's memory that any user may have, with these features as well.
+fn open_for_user(more: u64) -> Result<Uffd, Errno> {
+    let moves = uffd::FEATURE_MOVE | uffd::FEATURE_POISON | uffd::FEATURE_EVENTS_MM | more;
+    match Uffd::open_for_user(moves | uffd::FEATURE_WP) {
         // Not on every processor.
         Err(Errno::INVAL) => Uffd::open_for_user(moves),
         opened => opened,
+    }
+}
+
+/// One whose faults are served by the threads that raise them.
+///
+/// # Errors
+/// As [`Uffd::open_for_user`].
+pub(crate) fn open_inline() -> Result<Uffd, Errno> {
+    open_for_user(uffd::FEATURE_SIGBUS)
+}
+
+/// As [`open`], for any user: calls are guarded.
+fn open_guarded() -> Result<Opened, (&'static str, Errno)> {
+    let (managed, wake, proc) = match lent::borrow() {
+        Some(lent) => (Ok(lent.managed), Ok(lent.wake), ProcSelf::open_with(lent.pagemap)),
+        None => (
+            open_for_user(uffd::FEATURE_THREAD_ID),
+            WakeEvent::new(),
+            ProcSelf::open(),
+        ),
     };
     Ok(Opened {
         managed: managed.map_err(|e| ("userfaultfd with move", e))?,
-        proc: ProcSelf::open().map_err(|e| ("/proc/self", e))?,
+        wake: wake.map_err(|e| ("eventfd", e))?,
+        proc: proc.map_err(|e| ("/proc/self", e))?,
         isolation: Isolation::Move(
             Uffd::open_for_user(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?,
             ProcMem::open().ok(),
@@ -80,6 +103,7 @@ pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
     match moves {
         Ok(managed) => Ok(Opened {
             managed,
+            wake: WakeEvent::new().map_err(|e| ("eventfd", e))?,
             proc: ProcSelf::open().map_err(|e| ("/proc/self", e))?,
             isolation: Isolation::Move(
                 Uffd::open(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?,
@@ -91,6 +115,7 @@ pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
             managed.begin_protecting();
             Ok(Opened {
                 managed,
+                wake: WakeEvent::new().map_err(|e| ("eventfd", e))?,
                 proc: ProcSelf::open_without_queries().map_err(|e| ("/proc/self", e))?,
                 isolation: Isolation::Copy(ProcMem::open().map_err(|e| ("/proc/self/mem", e))?),
             })
@@ -351,7 +376,7 @@ impl AgentMachine {
 
     /// Have kswapd make that possible, if it can be.
     pub(crate) fn want_protection(&self) {
-        if self.fds().managed.can_protect() && !self.copies() && !mmap::merges() && !merges() {
+        if self.managed().can_protect() && !self.copies() && !mmap::merges() && !merges() {
             self.protection.want();
         }
     }
@@ -363,7 +388,7 @@ impl AgentMachine {
         }
         guard::begin_moves(run);
         let len = run.pages() as usize * PAGE_SIZE;
-        let unprotected = self.fds().managed.unprotect(run.start.addr(), len);
+        let unprotected = self.managed().unprotect(run.start.addr(), len);
         // There is no such range there, or not all of it is registered.
         unprotected.err().map(|errno| match errno {
             Errno::NOENT => Stop::Unmovable,
@@ -374,7 +399,7 @@ impl AgentMachine {
     /// `protect`.
     pub(crate) fn protect_run(&self, run: PageRange) -> Option<Stop> {
         let len = run.pages() as usize * PAGE_SIZE;
-        let protected = self.fds().managed.protect(run.start.addr(), len);
+        let protected = self.managed().protect(run.start.addr(), len);
         protected.err().map(|errno| match errno {
             Errno::NOENT => Stop::Unmovable,
             errno => stop(errno),
@@ -386,7 +411,10 @@ impl AgentMachine {
         let mut unwritten = Unwritten::NONE;
         let (addr, len) = (run.start.addr(), run.pages() as usize * PAGE_SIZE);
         let push = |start, end| unwritten.push(PageRange::of_bytes(start, end));
-        let scanned = self.fds().proc.protected_runs::<{ Unwritten::RUNS }>(addr, len, push);
+        let scanned = self
+            .opened()
+            .proc
+            .protected_runs::<{ Unwritten::RUNS }>(addr, len, push);
         // Asked after the scan: what may be merged from now on was seen while it was protected.
         match scanned {
             Ok(()) if self.protects() => unwritten,

@@ -40,7 +40,7 @@ use crate::memcg::deferral;
 use crate::order::InOrder;
 use crate::pager::{self, Pager, pause};
 use crate::vigil::VIGIL;
-use crate::{fork, kcompressd, memcg, oldest, servers, vma};
+use crate::{fork, inline, kcompressd, memcg, oldest, servers, vma};
 
 /// How often, and how far apart, it is looked whether all threads hold what the program does.
 const FOLLOW_TRIES: u32 = 20_000;
@@ -93,7 +93,7 @@ const FRUITLESS_MAX: u32 = 16;
 
 /// Mail that a thread of the program waits for an answer to.
 const WAITED_FOR: u32 =
-    mail::SCAN | mail::FREEZE | mail::JOIN | mail::LEAVE | mail::FOLLOW | mail::RELEASE | mail::RECORD;
+    mail::SCAN | mail::FREEZE | mail::JOIN | mail::LEAVE | mail::FOLLOW | mail::RELEASE | mail::RECORD | mail::RING;
 
 struct Kswapd {
     pager: &'static Pager,
@@ -243,6 +243,7 @@ impl Kswapd {
             // The next ticks come closely: to look before the child does, as a rule.
             self.quiet = 0;
         }
+        inline::pass_on(pager, bits);
         let ticket = pager.requests.newest();
         // Those that were posted before that: the bit comes first, then the ticket.
         let bits = bits | pager.mail.take(mail::LEAVE | mail::FOLLOW | mail::RELEASE);

@@ -59,6 +59,7 @@ mod guard;
 mod hook;
 mod identity;
 mod init;
+mod inline;
 mod io_poll;
 mod isolation;
 mod kcompressd;

@@ -12,104 +12,37 @@
 //! range, registered with the other userfaultfd, and dropped there.
 
 mod device;
+mod fds;
 
-use alloc::ffi::CString;
 use alloc::vec::Vec;
 
-use lock_api::Mutex;
 use uzswap_ctl::{FailKind, Group};
 use uzswap_mm::machine::{Clock, Done, Frames, Mapper, Memory, SCATTER_MAX, Stop, StoredPage, Threads, Unwritten};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::crew::{Crew, HELPERS_MAX};
-use uzswap_sys::file::{AlignedBuf, WakeEvent};
-use uzswap_sys::futex::RawLock;
+use uzswap_sys::file::AlignedBuf;
 use uzswap_sys::mapping::{Discard, Mapping};
-use uzswap_sys::procfs::ProcSelf;
-use uzswap_sys::shared::Leases;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Filled, Uffd, wait_readable};
 use uzswap_sys::words::{discard_words, words};
-use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
+use uzswap_sys::{AsFd, Errno, signal};
 
 use crate::accel::Accel;
 use crate::arena::PoolArena;
 use crate::fault_attr::{FAULT_ATTR, FaultAttr};
 use crate::guard;
-use crate::isolation::{self, CopyOut, Isolation, Protection};
+use crate::inline;
+use crate::isolation::{CopyOut, Isolation, Protection};
 use crate::mmap;
 use crate::order::InOrder;
-use crate::record::Recorder;
 use crate::servers::HELPERS;
 use crate::swap_file::SwapFile;
 use crate::vigil::VIGIL;
 use crate::{resched, servers};
 
-/// Everything that lives in the pager's descriptor table. A forked child makes its own.
-pub(crate) struct Fds {
-    /// To be closed for the descriptor of a forked child, when no other can be had. Its number is
-    /// the lowest, for a program that lowers its limit.
-    spare: Mutex<RawLock, Option<WakeEvent>>,
-    /// Open as long as any of the pager's threads lives (`uzswap_sys::keep`).
-    lifeline: Option<OwnedFd>,
-    pub(crate) managed: Uffd,
-    pub(crate) isolation: Isolation,
-    pub(crate) proc: ProcSelf,
-    pub(crate) wake: WakeEvent,
-    pub(crate) leases: Leases,
-    pub(crate) swap: Option<SwapFile>,
-    pub(crate) recorder: Option<Recorder>,
-    /// Swap files of the processes that we were forked from, by device number less one, each with
-    /// the byte that our lease on it locks.
-    pub(crate) inherited: Vec<(SwapFile, u64)>,
-}
-
-impl Fds {
-    /// Open what every pager needs. `copies`: pages are not moved, even if they can be.
-    ///
-    /// # Errors
-    /// The step that failed and what the system answered.
-    pub(crate) fn open(group_path: &core::ffi::CStr, copies: bool) -> Result<Self, (&'static str, Errno)> {
-        let spare = WakeEvent::new().ok();
-        let opened = isolation::open(copies)?;
-        // The launcher may have ended with CMD: then nobody keeps it.
-        let lifeline = keeper(group_path).and_then(|keeper| keep::hand_over(&keeper, opened.managed.as_fd()).ok());
-        Ok(Self {
-            spare: Mutex::new(spare),
-            lifeline,
-            managed: opened.managed,
-            isolation: opened.isolation,
-            proc: opened.proc,
-            wake: WakeEvent::new().map_err(|e| ("eventfd", e))?,
-            leases: Leases::open(group_path).map_err(|e| ("the group file", e))?,
-            swap: None,
-            recorder: None,
-            inherited: Vec::new(),
-        })
-    }
-
-    /// All memory is back: the launcher need not keep any of it.
-    pub(crate) fn let_go(&self) {
-        self.lifeline.iter().for_each(keep::let_go);
-    }
-
-    /// Give up the spare descriptor. False: it is given up already.
-    pub(crate) fn give_spare(&self) -> bool {
-        self.spare.lock().take().is_some()
-    }
-
-    /// Have one again.
-    pub(crate) fn renew_spare(&self) {
-        let mut spare = self.spare.lock();
-        *spare = spare.take().or_else(|| WakeEvent::new().ok());
-    }
-}
-
-/// Where the launcher of the group can be reached.
-pub(crate) fn keeper(group_path: &core::ffi::CStr) -> Option<CString> {
-    CString::new(uzswap_ctl::keeper_path(group_path.to_bytes())).ok()
-}
+pub(crate) use fds::{Fds, keeper};
 
 /// Who helps with batches of a parallel compressor; nobody until the first time that one is asked
 /// for.
@@ -145,6 +78,11 @@ pub(crate) fn stop(errno: Errno) -> Stop {
         Errno::BUSY => Stop::Busy,
         Errno::NOENT => Stop::Missing,
         Errno::NOMEM => Stop::NoMemory,
+        // The program has closed what its threads serve faults with: the fault thread has it.
+        Errno::BADF if signal::is_on_own_stack() => {
+            inline::only_ask();
+            Stop::Again
+        }
         // No answer of the kernel's: a system call filter of the program. Nobody could be served
         // any more.
         Errno::PERM | Errno::ACCESS | Errno::NOSYS => panic!("the program forbids its pager to map pages: {errno}"),
@@ -230,8 +168,32 @@ impl AgentMachine {
         Ok(())
     }
 
-    /// The descriptors.
+    /// The descriptors. Not for a thread of the program, where their numbers are other files.
+    #[track_caller]
     pub(crate) fn fds(&self) -> &'static Fds {
+        if inline::is_on() && signal::is_on_own_stack() {
+            panic!("a thread of the program wants a descriptor of the pager");
+        }
+        self.opened()
+    }
+
+    /// The userfaultfd for the program's memory: in all threads.
+    pub(crate) fn managed(&self) -> &'static Uffd {
+        &self.opened().managed
+    }
+
+    /// Wake the fault thread. In any thread, where faults are served inline.
+    pub(crate) fn ring(&self) {
+        self.opened().wake.set();
+    }
+
+    /// Whether a change of the mappings waits to be read.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.managed().is_changing(self.nowhere())
+    }
+
+    /// For what is lent to the program's threads.
+    pub(crate) fn opened(&self) -> &'static Fds {
         match self.fds.get() {
             Some(fds) => fds,
             None => unreachable!("set when the machine was made"),
@@ -254,7 +216,8 @@ impl AgentMachine {
         if is_certain {
             return filled;
         }
-        match self.fds().proc.leading_run(ours + filled.bytes, len - filled.bytes) {
+        let (at, rest) = (ours + filled.bytes, len - filled.bytes);
+        match self.opened().proc.leading_run(at, rest) {
             Ok((more, populated)) if populated == arrived => {
                 let bytes = filled.bytes + more;
                 Filled { bytes, stop: None }
@@ -308,7 +271,7 @@ impl Mapper for AgentMachine {
     }
 
     fn copies(&self) -> bool {
-        matches!(self.fds().isolation, Isolation::Copy(_))
+        matches!(self.opened().isolation, Isolation::Copy(_))
     }
 
     fn may_have_guards(&self) -> bool {
@@ -354,7 +317,7 @@ impl Mapper for AgentMachine {
         }
         let (from, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
         let beat = VIGIL.beat();
-        let filled = self.fds().managed.move_pages(vpn.addr(), from, len, beat.is_none());
+        let filled = self.managed().move_pages(vpn.addr(), from, len, beat.is_none());
         let truth = self.in_truth(filled, len, from, false);
         let done = filled_in(truth);
         if beat.is_some() || truth != filled {
@@ -393,8 +356,8 @@ impl Mapper for AgentMachine {
         let (addr, len) = (vpn.addr(), pages as usize * PAGE_SIZE);
         match self.copies() {
             // Whoever waits to write to what was to leave.
-            true => self.fds().managed.unprotect_and_wake(addr, len),
-            false => self.fds().managed.wake(addr, len),
+            true => self.managed().unprotect_and_wake(addr, len),
+            false => self.managed().wake(addr, len),
         }
     }
 

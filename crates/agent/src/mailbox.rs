@@ -20,6 +20,8 @@ pub(crate) mod mail {
     pub(crate) const RELEASE: u32 = 128;
     /// The process is about to end: write what is recorded of it.
     pub(crate) const RECORD: u32 = 256;
+    /// A thread of the program waits for the fault thread, and could not wake it perhaps.
+    pub(crate) const RING: u32 = 512;
 }
 
 /// Bits of [`Pager::replies`](crate::pager::Pager), read by the thread whose turn it is to change

@@ -17,15 +17,14 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering
 
 use lock_api::Mutex;
 use uzswap_ctl::{Field, Group, Limit, Notice, PROCESSES, Tunable};
-use uzswap_mm::machine::Mapper;
-use uzswap_mm::page::{PAGE_SIZE, PageRange};
+use uzswap_mm::page::PageRange;
 use uzswap_mm::{Mm, PinId, Worker};
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::shield;
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use uzswap_sys::time::now_ns;
-use uzswap_sys::{Errno, children};
+use uzswap_sys::{Errno, children, lent};
 
 use crate::arena::PoolArena;
 use crate::codecs::Codecs;
@@ -43,7 +42,7 @@ use crate::swap_file::SwapFile;
 use crate::tickets::Tickets;
 use crate::unsharing::Unsharing;
 use crate::vigil::VIGIL;
-use crate::{fault, kcompressd, kswapd, memcg, unmanaged, vma};
+use crate::{fault, inline, kcompressd, kswapd, memcg, unmanaged, vma};
 
 const IDLE: u32 = 0;
 const STARTING: u32 = 1;
@@ -160,10 +159,18 @@ pub(crate) fn activate() {
     if STATE
         .compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Relaxed)
         .is_ok()
-        && let Err((what, errno)) = start(start_fresh)
+        && let Err((what, errno)) = open_and_start()
     {
         unmanaged::lacks_pager(IDLE_GROUP.get().map(|(_, path)| *path), what, errno);
     }
+}
+
+fn open_and_start() -> Result<(), (&'static str, Errno)> {
+    if let Err(missing) = inline::open() {
+        settle(FAILED);
+        return Err(missing);
+    }
+    start(start_fresh)
 }
 
 /// Before a fork: have no pager start, and let one that is starting stand, until [`release_start`].
@@ -198,7 +205,7 @@ pub(crate) fn release_start() -> bool {
 /// What was missing, and what the system answered.
 fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) -> Result<(), (&'static str, Errno)> {
     let spawned = FAULT_THREAD.spawn(c"uzswap-fault", Descriptors::Private, move || {
-        thread::close_all_descriptors();
+        lent::close_all_others();
         if IS_STOPPED_BY_PROGRAM.load(Ordering::Relaxed) {
             // Before it makes the others. Without it all is well until the program looks for leaks.
             let _ = shield::raise();
@@ -303,6 +310,12 @@ pub(crate) fn is_of_another_process() -> bool {
     PAGER.get().is_some() && PID.load(Ordering::Relaxed) != thread::pid()
 }
 
+/// Whether this process is another than the one that began here, and has its memory.
+pub(crate) fn is_vfork_child() -> bool {
+    let pid = PID.load(Ordering::Relaxed);
+    pid != 0 && pid != thread::pid()
+}
+
 /// The pager, whatever the state: for the child of a fork.
 pub(crate) fn inherited() -> Option<&'static Pager> {
     PAGER.get()
@@ -344,6 +357,8 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         codecs: Codecs::new(config.pool.compressor.algorithm),
         pins: Mutex::new(Vec::new()),
     });
+    // The program faults next.
+    servers::provide(pager);
     pager.start_kswapd()?;
     Ok(pager)
 }
@@ -411,35 +426,8 @@ impl Pager {
         self.fds().wake.set();
     }
 
-    /// Bytes that one fault maps at most.
-    fn window(&self) -> u64 {
-        let order = self.mm.portions_expected().folio_order;
-        (PAGE_SIZE as u64) << order.max(self.mm.config().page_cluster)
-    }
-
-    /// What must be free before a page is mapped: room for what each server maps, for the folio
-    /// that each thread may be storing, and for what kswapd and the servers give up together, which
-    /// is in the pool before the frames are given up.
-    pub(crate) fn room(&self) -> u64 {
-        let servers = self.seats.servers();
-        self.window() * (servers + self.storing_threads())
-            + (1 + servers) * Mm::<RawLock, AgentMachine>::bytes(self.mm.portions_expected().give_up.into())
-    }
-
-    /// Whether faults wait for room that those who serve them may not be able to make: another
-    /// process of the group has the memory, or only kswapd copies pages out.
-    pub(crate) fn lacks_room(&self) -> bool {
-        let own = if self.mm.machine().copies() { self.room() } else { 0 };
-        let room = self.memcg.lacked().max(own);
-        room > 0 && self.memcg.excess(self, room) > 0
-    }
-
-    /// Threads that may be storing at the same time.
-    fn storing_threads(&self) -> u64 {
-        1 + self.seats.servers() + self.kcompressd_workers.len() as u64
-    }
-
     /// The descriptors.
+    #[track_caller]
     pub(crate) fn fds(&self) -> &'static Fds {
         self.mm.machine().fds()
     }

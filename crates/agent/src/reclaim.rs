@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use uzswap_ctl::Field;
+use uzswap_mm::machine::Mapper;
+use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::{Effort, Mm, Scan, Worker};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::time;
@@ -138,6 +140,34 @@ impl Pager {
     pub(crate) fn swap_out_staged(&self, worker: &mut Worker<AgentMachine>) {
         let gone = self.unless_freezing(|mm| mm.swap_out_staged(worker)).unwrap_or(0);
         self.reclaim.count(gone);
+    }
+
+    /// Bytes that one fault maps at most.
+    fn window(&self) -> u64 {
+        let order = self.mm.portions_expected().folio_order;
+        (PAGE_SIZE as u64) << order.max(self.mm.config().page_cluster)
+    }
+
+    /// What must be free before a page is mapped: room for what each server maps, for the folio
+    /// that each thread may be storing, and for what kswapd and the servers give up together, which
+    /// is in the pool before the frames are given up.
+    pub(crate) fn room(&self) -> u64 {
+        let servers = self.seats.servers();
+        self.window() * (servers + self.storing_threads())
+            + (1 + servers) * Mm::<RawLock, AgentMachine>::bytes(self.mm.portions_expected().give_up.into())
+    }
+
+    /// Whether faults wait for room that those who serve them may not be able to make: another
+    /// process of the group has the memory, or only kswapd copies pages out.
+    pub(crate) fn lacks_room(&self) -> bool {
+        let own = if self.mm.machine().copies() { self.room() } else { 0 };
+        let room = self.memcg.lacked().max(own);
+        room > 0 && self.memcg.excess(self, room) > 0
+    }
+
+    /// Threads that may be storing at the same time.
+    fn storing_threads(&self) -> u64 {
+        1 + self.seats.servers() + self.kcompressd_workers.len() as u64
     }
 
     /// Run a piece of reclaim. `None`: a fork is under way, and none may begin.

@@ -44,6 +44,11 @@ pub(crate) fn note_path(path: &CStr) {
     PATH.set(Box::leak(CString::from(path).into_boxed_c_str()));
 }
 
+/// Whether this process is recorded.
+pub(crate) fn is_on() -> bool {
+    PATH.get().is_some()
+}
+
 /// What is recorded of one process.
 pub(crate) struct Recorder {
     file: File,

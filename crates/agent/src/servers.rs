@@ -26,6 +26,7 @@ use uzswap_sys::thread;
 
 use crate::cores::CORES;
 use crate::fault::{self, Waiting};
+use crate::inline;
 use crate::machine::AgentMachine;
 use crate::pager::Pager;
 use crate::reclaim::Stall;
@@ -48,6 +49,8 @@ pub(crate) struct Seat {
     worker: Worker<AgentMachine>,
     stall: Stall,
     faults: Vec<Waiting>,
+    /// Codecs that the worker can read, a bit each, beside those that it began with.
+    prepared: u32,
 }
 
 impl Seat {
@@ -56,7 +59,8 @@ impl Seat {
             number,
             worker,
             stall: Stall::default(),
-            faults: Vec::with_capacity(INBOX),
+            faults: Vec::with_capacity(if number > 0 && inline::is_on() { 0 } else { INBOX }),
+            prepared: 0,
         }
     }
 
@@ -90,7 +94,7 @@ impl Seats {
         let seats = [const { Mutex::new(None) }; SERVERS_MAX];
         *seats[0].lock() = Some(Seat::new(worker, 0));
         Self {
-            is_wanted: AtomicBool::new(false),
+            is_wanted: AtomicBool::new(inline::is_on()),
             seated: AtomicU32::new(0),
             seats,
             inbox: Mutex::new(Vec::with_capacity(INBOX)),
@@ -99,7 +103,34 @@ impl Seats {
 
     /// How many threads may be serving faults at a time.
     pub(crate) fn servers(&self) -> u64 {
+        if inline::is_on() {
+            return 1 + inline_seats() as u64;
+        }
         1 + u64::from(self.seated.load(Ordering::Relaxed))
+    }
+
+    /// How many may come to be serving.
+    fn servers_most(&self, group: Group) -> usize {
+        match inline::is_on() {
+            true => 1 + inline_seats(),
+            false => threads(group),
+        }
+    }
+
+    /// Have the thread that calls this serve its own fault. `None`: all seats are taken, or there
+    /// are none yet. For as long as what is returned lives.
+    pub(crate) fn try_sit(&self, pager: &Pager) -> Option<Sitting<'_>> {
+        for seat in &self.seats[1..=inline_seats()] {
+            let Some(seat) = seat.try_lock() else { continue };
+            return match MutexGuard::try_map(seat, Option::as_mut) {
+                Ok(seat) if seat.prepared == pager.known_codecs() => Some(Sitting(seat)),
+                _ => {
+                    self.is_wanted.store(true, Ordering::Relaxed);
+                    None
+                }
+            };
+        }
+        None
     }
 
     /// In a forked child, where nobody sits anywhere: have devices of its own.
@@ -113,7 +144,7 @@ impl Seats {
 
     /// In a forked child: there are no helpers, and nobody sits anywhere.
     pub(crate) fn reset(&self) {
-        self.is_wanted.store(false, Ordering::Relaxed);
+        self.is_wanted.store(inline::is_on(), Ordering::Relaxed);
         self.seated.store(0, Ordering::Relaxed);
         for seat in self.seats.iter().filter(|seat| seat.is_locked()) {
             // SAFETY: locked by the parent's fault thread, which does not exist here. What it or a
@@ -128,8 +159,16 @@ impl Seats {
     }
 }
 
-/// Threads of each process that serve faults.
+/// Threads of the program that serve their own faults at a time.
+fn inline_seats() -> usize {
+    thread::cores().clamp(1, SERVERS_MAX - 1)
+}
+
+/// Threads of each process that serve the faults of others.
 pub(crate) fn threads(group: Group) -> usize {
+    if inline::is_on() {
+        return 1;
+    }
     (group.get(Tunable::FaultThreads) as usize).clamp(1, SERVERS_MAX)
 }
 
@@ -148,17 +187,29 @@ pub(crate) fn provide(pager: &Pager) {
     if !seats.is_wanted.swap(false, Ordering::Relaxed) {
         return;
     }
-    let threads = threads(pager.memcg.group());
+    let threads = seats.servers_most(pager.memcg.group());
     for (number, seat) in seats.seats.iter().enumerate().take(threads).skip(1) {
-        // Taken already, by the fault thread.
+        // Taken already, by who serves faults.
         let Some(mut seat) = seat.try_lock() else { continue };
         if seat.is_none() && !pager.mm.machine().has_room_for_io() {
             return;
         }
-        seat.get_or_insert_with(|| {
+        let seat = seat.get_or_insert_with(|| {
             let worker = Worker::for_server(pager.mm.config(), pager.mm.machine(), number);
             Seat::new(worker, number)
         });
+        if inline::is_on() {
+            seat.prepared = pager.prepare_known_codecs(&mut seat.worker);
+        }
+    }
+}
+
+/// A thread of the program serves its own fault.
+pub(crate) struct Sitting<'a>(MappedMutexGuard<'a, RawLock, Seat>);
+
+impl Sitting<'_> {
+    pub(crate) fn worker(&mut self) -> &mut Worker<AgentMachine> {
+        &mut self.0.worker
     }
 }
 

@@ -21,6 +21,10 @@
 //! | `guard::holds::WITHOUT` | reset | the same |
 //! | `guard::holds::IS_DROPPING` | reset | whoever dropped pages is not here |
 //! | `guard::holds::IS_MOVING` | reset | whoever moved pages is not here |
+//! | `guard::signals::ACTIONS` | kept | what the program has set is inherited |
+//! | `guard::signals::LOCK` | reset | whoever held it is not here |
+//! | `guard::signals::IS_BLOCKED` | kept | what the thread that forked has blocked is inherited |
+//! | `guard::signals::IS_PENDING` | reset | what waits for the parent does not for a child |
 //! | `guard::ranges::LEAVES` | kept | what is registered the child registers anew |
 //! | `hook::ERRNO_LOCATION` | kept | libc is where it was |
 //! | `order::ORDER` | reset | whose turn it was is not here, or was the fork's |
@@ -32,6 +36,12 @@
 //! | `mmap::MERGES` | kept | the same |
 //! | `mmap::INSTALLS_GUARDS` | kept | the guards are inherited |
 //! | `identity::$original` | kept | libc is where it was; one for each function that is diverted |
+//! | `inline::IS_ON` | kept | the handler is inherited |
+//! | `inline::ONLY_ASK` | kept | filters of system calls are inherited |
+//! | `inline::GATE` | reset | nobody is inside |
+//! | `inline::ASKED` | reset | nobody waits |
+//! | `inline::TAKEN` | reset | the same |
+//! | `inline::POSTED` | reset | the same |
 //! | `init::MAIN_STACK` | kept | the mapping is inherited |
 //! | `init::MAIN_LIST` | kept | the same |
 //! | `mutexes::IS_ANY` | kept | the mutexes are inherited |
@@ -84,12 +94,17 @@
 //! | `sys::guard::HAS_YMM` | kept | the processor is the same |
 //! | `sys::guard::BEFORE` | kept | the agent is where it was |
 //! | `sys::guard::AFTER` | kept | the same |
+//! | `sys::lent::NUMBERS` | replaced | closed and opened anew before the child's pager starts |
+//! | `sys::lent::CAN_PROTECT` | replaced | with them |
 //! | `sys::mapping::MAKING` | reset | whoever held it is not here |
 //! | `sys::mapping::RANGES` | kept | the agent's own mappings are inherited |
 //! | `sys::robust::LIST` | replaced | by the child's thread that confesses its end |
 //! | `sys::shield::MEMORY` | kept | as the stacks in `pager` |
 //! | `sys::shield::TRACER` | kept | says of which process: the child has none |
 //! | `sys::shield::STEP` | replaced | written before a tracer is made |
+//! | `sys::signal::REGION` | kept | the stacks are inherited |
+//! | `sys::signal::TAKEN` | reset | only the thread that forked is here |
+//! | `sys::signal::THREADS` | reset | the same |
 //! | `sys::spans::MADE` | kept | the ranges are inherited, and no number is used twice |
 //! | `sys::string::HAS_AVX2` | kept | the processor is the same |
 //! | `sys::thread::LIFE` | kept | a process lives on only as long as all threads of its pager do |
@@ -108,7 +123,7 @@ use crate::memcg::deferral;
 use crate::pager::{self, Pager};
 use crate::servers::HELPERS;
 use crate::vigil::VIGIL;
-use crate::{guard, mapped, order, stacks};
+use crate::{guard, inline, mapped, order, stacks};
 
 /// In a forked child, first of all, in its only thread: before its pager starts. Returns the
 /// parent's pager, reset, if the child is to have one.
@@ -142,6 +157,7 @@ fn reset_in_any_child() {
     mapped::reset_in_child();
     order::reset_in_child();
     guard::reset_in_child();
+    inline::reset_in_child();
     deferral::reset_in_child();
 }
 

@@ -11,7 +11,7 @@ impl AgentMachine {
     /// Wake whoever waits for pages of `run`. What is protected stays so.
     pub(crate) fn wake_run(&self, run: PageRange) {
         let pages = run.pages() as usize;
-        self.fds().managed.wake(run.start.addr(), pages * PAGE_SIZE);
+        self.managed().wake(run.start.addr(), pages * PAGE_SIZE);
     }
 
     /// Wake whoever waits for pages that were filled, by the vigil if it has a `beat`.
@@ -30,7 +30,7 @@ impl AgentMachine {
             return done;
         }
         let beat = if wake { VIGIL.beat() } else { None };
-        let done = filled_in(copy(&self.fds().managed, wake && beat.is_none()));
+        let done = filled_in(copy(self.managed(), wake && beat.is_none()));
         match beat {
             Some(_) => self.wake_filled(beat, vpn, done.pages),
             None => self.settle_errand(),

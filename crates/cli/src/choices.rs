@@ -17,6 +17,14 @@ pub(crate) enum Spin {
     Off,
 }
 
+/// Who serves faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Faults {
+    Auto,
+    Inline,
+    Thread,
+}
+
 /// Whether the program's system calls are seen before the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Guard {

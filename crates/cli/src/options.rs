@@ -11,7 +11,7 @@ use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
 
 use crate::accel::options::{AccelCommand, AccelOptions};
-use crate::choices::{Guard, Isolate, Spin};
+use crate::choices::{Faults, Guard, Isolate, Spin};
 use crate::setting;
 use crate::sim_options::SimOptions;
 use crate::size::Size;
@@ -127,6 +127,9 @@ pub(crate) struct RunOptions {
     /// Whether system calls are seen before the kernel: needs no privilege; auto: only without any
     #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Guard::Auto, env = "UZSWAP_GUARD")]
     pub(crate) guard: Guard,
+    /// Who serves faults: the thread that raises one, or another; auto: another
+    #[arg(long, value_name = "auto|inline|thread", value_enum, default_value_t = Faults::Auto, env = "UZSWAP_FAULTS")]
+    pub(crate) faults: Faults,
     /// Background compression threads of each process [default: the cores beyond the second, 4 at
     /// most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=defaults::KCOMPRESSD_MAX))]

@@ -16,7 +16,7 @@ use uzswap_sys::launch::{self, FileSizes, Program, Signal, Signals};
 use crate::accel::{self, Devices};
 use crate::agent::{self, Library};
 use crate::census;
-use crate::choices::{Isolate, Spin};
+use crate::choices::{Faults, Guard, Isolate, Spin};
 use crate::elf::{self, Found};
 use crate::group::{OpenGroup, c_path};
 use crate::options::{RunOptions, SwapFormat, SwapPath};
@@ -83,10 +83,21 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
 
 /// All that a managed program needs.
 fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap) -> Result<Watch, Failure> {
-    let is_guarded = crate::doctor::check_machine(options.isolate == Isolate::Copy, options.guard)?;
+    let guard = match (options.faults, options.guard) {
+        (Faults::Inline, Guard::Off) => {
+            return Err(Failure::new(
+                "--faults inline goes with guarded system calls: leave --guard off out",
+            ));
+        }
+        (Faults::Inline, _) => Guard::On,
+        (_, guard) => guard,
+    };
+    let is_guarded = crate::doctor::check_machine(options.isolate == Isolate::Copy, guard)?;
+    let is_inline = is_guarded && options.faults == Faults::Inline;
     let group = OpenGroup::create(options.name.as_deref())?;
     configure(&group.group, options, memory_max, swap);
     group.group.set(Tunable::Guard, u64::from(is_guarded));
+    group.group.set(Tunable::InlineFaults, u64::from(is_inline));
     let made = Devices::begin(options, &group).and_then(|devices| Ok((devices, Library::install(&group.path)?)));
     match made {
         Ok((devices, library)) => {

@@ -89,8 +89,25 @@ fn calls_reach_cold_memory() {
     let (place, program) = (Place::new("calls"), compile("calls"));
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
     let name = program.to_string_lossy().into_owned();
-    for guard in ["on", "auto"] {
-        place.is_as_unmanaged(&["--memory-max", "24M", "--guard", guard], &[&name, "40"]);
+    for faults in ["inline", "thread"] {
+        place.is_as_unmanaged(
+            &["--memory-max", "24M", "--guard", "on", "--faults", faults],
+            &[&name, "40"],
+        );
+    }
+    let _ = fs::remove_file(program);
+}
+
+#[test]
+fn signals_are_as_without() {
+    if !can_guard() {
+        return;
+    }
+    let (place, program) = (Place::new("signals"), compile("bus"));
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
+    let name = program.to_string_lossy().into_owned();
+    for faults in ["inline", "thread"] {
+        place.is_as_unmanaged(&["--memory-max", "24M", "--faults", faults], &[&name]);
     }
     let _ = fs::remove_file(program);
 }

@@ -83,6 +83,8 @@ words! {
         AllowUnmanaged,
         /// The program's system calls are seen before the kernel, which cannot wait for pages.
         Guard,
+        /// Threads serve their own faults; only with that.
+        InlineFaults,
         /// What compresses where the compressor is a device: a [`Source`](crate::accel::Source) as
         /// a word.
         Iaa,

@@ -28,6 +28,7 @@ items! {
     PgFault "pgfault" "faults served",
     PgMajFault "pgmajfault" "faults that needed compressed, staged or swapped contents",
     PgFaultHelped "pgfault_helped" "faults served by another thread than the one that reads them",
+    PgFaultInline "pgfault_inline" "faults served by the thread that raised them",
     ZswpIn "zswpin" "pages loaded from zswap",
     ZswpOut "zswpout" "pages stored in zswap",
     SwpOutClean "swpout_clean" "pages that left again as they had been stored, without being compressed",

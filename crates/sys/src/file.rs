@@ -303,6 +303,16 @@ impl WakeEvent {
         eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Self)
     }
 
+    /// One that is there.
+    pub(crate) fn from_fd(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// Its descriptor.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+
     /// Make the event readable.
     pub fn set(&self) {
         let _ = io::write(&self.0, &1u64.to_ne_bytes());

@@ -23,6 +23,8 @@ use crate::string::HAS_AVX2;
 #[repr(C)]
 #[derive(Debug)]
 pub struct Call {
+    /// For whoever sees to it: what an argument is made to point to. 0 at first.
+    pub spare: [usize; 4],
     /// For whoever sees to it: 0 at first.
     pub token: usize,
     /// What the program gets, as the kernel answers: a value, or a negative errno.
@@ -128,11 +130,15 @@ unsafe extern "C" fn entry() {
         "push rdi",
         "push 0",
         "push 0",
+        "push 0",
+        "push 0",
+        "push 0",
+        "push 0",
         "push rbp",
         "mov rbp, rsp",
         // The program's stack pointer was 8 + size of Call + 128 above this.
-        ".cfi_def_cfa rbp, 240",
-        ".cfi_offset rbp, -240",
+        ".cfi_def_cfa rbp, 272",
+        ".cfi_offset rbp, -272",
         // Call::origin.
         ".cfi_offset rip, -152",
         "and rsp, -32",
@@ -182,26 +188,26 @@ unsafe extern "C" fn entry() {
         "cmp eax, 1",
         "je 6f",
         "ja 5f",
-        "mov rdi, [rbp + 24]",
-        "mov rsi, [rbp + 32]",
-        "mov rdx, [rbp + 40]",
-        "mov r10, [rbp + 48]",
-        "mov r8, [rbp + 56]",
-        "mov r9, [rbp + 64]",
-        "mov rax, [rbp + 72]",
+        "mov rdi, [rbp + 56]",
+        "mov rsi, [rbp + 64]",
+        "mov rdx, [rbp + 72]",
+        "mov r10, [rbp + 80]",
+        "mov r8, [rbp + 88]",
+        "mov r9, [rbp + 96]",
+        "mov rax, [rbp + 104]",
         "syscall",
-        "mov [rbp + 16], rax",
+        "mov [rbp + 48], rax",
         "lea rdi, [rbp + 8]",
         "call [rip + {after}]",
         "jmp 4b",
         // The stub makes the call: at its beginning, with the number.
         "5:",
-        "mov rax, [rbp + 72]",
-        "mov [rbp + 16], rax",
+        "mov rax, [rbp + 104]",
+        "mov [rbp + 48], rax",
         "jmp 7f",
         // Behind the call.
         "6:",
-        "add qword ptr [rbp + 80], 2",
+        "add qword ptr [rbp + 112], 2",
         "7:",
         "cmp byte ptr [rip + {has_ymm}], 0",
         "jne 2f",
@@ -240,13 +246,13 @@ unsafe extern "C" fn entry() {
         "vmovdqa ymm14, [rsp + 448]",
         "vmovdqa ymm15, [rsp + 480]",
         "3:",
-        "mov rax, [rbp + 16]",
-        "mov r11, [rbp + 96]",
+        "mov rax, [rbp + 48]",
+        "mov r11, [rbp + 128]",
         "mov rsp, rbp",
         "pop rbp",
-        ".cfi_def_cfa rsp, 232",
+        ".cfi_def_cfa rsp, 264",
         ".cfi_restore rbp",
-        "add rsp, 16",
+        "add rsp, 48",
         ".cfi_def_cfa_offset 216",
         "pop rdi",
         "pop rsi",
@@ -338,6 +344,18 @@ pub fn read_populated(addr: usize, bytes: &mut [u8]) -> bool {
     // SAFETY: readable (it is the page of this very stack, or was just asked for), and `bytes` is
     // ours.
     unsafe { core::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
+    true
+}
+
+/// Write bytes of the program's, if that is allowed.
+pub fn write_populated(addr: usize, bytes: &[u8]) -> bool {
+    let (start, end) = (addr & !(PAGE_SIZE - 1), addr.saturating_add(bytes.len()));
+    if populate(start, end.next_multiple_of(PAGE_SIZE) - start, true) != Populate::There {
+        return false;
+    }
+    let place = core::ptr::with_exposed_provenance_mut::<u8>(addr);
+    // SAFETY: writable (it was just asked for), and the program has asked for it.
+    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
     true
 }
 

@@ -22,6 +22,7 @@
 //! | [`string`] | `memcpy` and its like, which no program can define for us |
 //! | [`text`] | replacing the first instructions of a libc function |
 //! | [`guard`] | where the program's system calls come by |
+//! | [`signal`] | what a handler of a signal is given, and stacks for some |
 //! | [`heap`] | the agent's allocator over one reserved range |
 //! | [`request`] | what the program asks of a userfaultfd of its own |
 //! | [`shared`] | a file of 64-bit words that all processes of a group map |
@@ -29,6 +30,7 @@
 //! | [`cell`] | values set once and read without a lock |
 //! | [`keep`] | descriptors that the launcher holds until a process is gone |
 //! | `launch` | starting programs, and what reaches the launcher (only there) |
+//! | [`lent`] | descriptors that the program's threads share with the pager's |
 //! | [`libc`] | libc's own functions, whoever else defines their names |
 //! | [`lz4`] | liblz4 through its allocation-free interface |
 
@@ -49,6 +51,7 @@ pub mod heap;
 pub mod keep;
 #[cfg(feature = "launcher")]
 pub mod launch;
+pub mod lent;
 pub mod libc;
 pub mod lz4;
 pub mod mapping;
@@ -62,6 +65,7 @@ pub mod request;
 pub mod robust;
 pub mod shared;
 pub mod shield;
+pub mod signal;
 pub mod spans;
 pub mod string;
 pub mod sysfs;

@@ -68,6 +68,19 @@ pub enum Life {
     Over(i32),
 }
 
+/// `/proc/self/pagemap`.
+pub struct Pagemap(pub(crate) OwnedFd);
+
+impl Pagemap {
+    /// Open it.
+    ///
+    /// # Errors
+    /// ENOENT when /proc is not mounted.
+    pub fn open() -> Result<Self> {
+        open(c"/proc/thread-self/pagemap").map(Self)
+    }
+}
+
 /// The open files.
 pub struct ProcSelf {
     maps: Maps,
@@ -107,7 +120,15 @@ impl ProcSelf {
     /// # Errors
     /// ENOENT when /proc is not mounted.
     pub fn open() -> Result<Self> {
-        let mut proc = Self::open_without_queries()?;
+        Self::open_with(Pagemap::open()?)
+    }
+
+    /// As [`open`](Self::open), with a file that is open already.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_with(pagemap: Pagemap) -> Result<Self> {
+        let mut proc = Self::open_old(pagemap)?;
         proc.maps = Maps::open(true)?;
         proc.scans = proc.scan(0, 0, Categories::any_of(0), &mut []) != Err(Errno::NOTTY);
         Ok(proc)
@@ -118,9 +139,13 @@ impl ProcSelf {
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn open_without_queries() -> Result<Self> {
+        Self::open_old(Pagemap::open()?)
+    }
+
+    fn open_old(pagemap: Pagemap) -> Result<Self> {
         Ok(Self {
             maps: Maps::open(false)?,
-            pagemap: open(c"/proc/thread-self/pagemap")?,
+            pagemap: pagemap.0,
             statm: open(c"/proc/thread-self/statm")?,
             smaps: open(c"/proc/thread-self/smaps_rollup")?,
             tasks: open(c"/proc/self/task").ok(),

@@ -45,6 +45,8 @@ pub const FEATURE_WP: u64 = raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP as u64;
 pub const FEATURE_THREAD_ID: u64 = raw::UFFD_FEATURE_THREAD_ID as u64;
 /// A fork hands the child's own userfaultfd to the reader (needs CAP_SYS_PTRACE).
 pub const FEATURE_EVENT_FORK: u64 = raw::UFFD_FEATURE_EVENT_FORK as u64;
+/// A thread that meets a missing or protected page gets SIGBUS instead of waiting (Linux 4.14).
+pub const FEATURE_SIGBUS: u64 = raw::UFFD_FEATURE_SIGBUS as u64;
 /// mremap, madvise and munmap are reported.
 pub const FEATURE_EVENTS_MM: u64 =
     (raw::UFFD_FEATURE_EVENT_REMAP | raw::UFFD_FEATURE_EVENT_REMOVE | raw::UFFD_FEATURE_EVENT_UNMAP) as u64;
@@ -191,11 +193,7 @@ impl Uffd {
     }
 
     fn with_features(fd: OwnedFd, features: u64) -> Result<Self> {
-        let uffd = Self {
-            fd,
-            can_protect: features & FEATURE_WP != 0,
-            protects: AtomicBool::new(false),
-        };
+        let uffd = Self::opened(fd, features & FEATURE_WP != 0);
         let mut api = raw::uffdio_api {
             api: u64::from(raw::UFFD_API),
             features,
@@ -207,11 +205,21 @@ impl Uffd {
 
     /// One that another process opened, which serves its memory.
     pub fn received(fd: OwnedFd) -> Self {
+        Self::opened(fd, false)
+    }
+
+    /// One that was opened, with [`FEATURE_WP`] if it `can_protect`.
+    pub(crate) fn opened(fd: OwnedFd, can_protect: bool) -> Self {
         Self {
             fd,
-            can_protect: false,
+            can_protect,
             protects: AtomicBool::new(false),
         }
+    }
+
+    /// Its descriptor.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.fd
     }
 
     /// Whether any process has the memory that it was opened for.

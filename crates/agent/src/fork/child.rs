@@ -16,7 +16,7 @@ use crate::machine::Fds;
 use crate::pager::{self, Pager};
 use crate::record::Recorder;
 use crate::swap_file::SwapFile;
-use crate::{accel, guard, statics, unmanaged, vma};
+use crate::{accel, guard, inline, statics, unmanaged, vma};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
@@ -56,7 +56,7 @@ pub(crate) fn unlock_inherited(pager: &Pager) -> bool {
 
 /// The child's part.
 fn attach(pager: &Pager) {
-    let Err((what, errno)) = pager::start_in_child(take_over) else {
+    let Err((what, errno)) = inline::open().and_then(|()| pager::start_in_child(take_over)) else {
         return;
     };
     // The parent has seen to the memory of a child that asked to be left unmanaged; any other

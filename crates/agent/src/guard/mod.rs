@@ -11,6 +11,7 @@
 //! | `bring` | the memory of one call |
 //! | `holds` | what must stay, and what is on the move |
 //! | `pieces` | calls that move more than may be held |
+//! | `signals` | the program's signals, where faults raise one |
 //!
 //! The program's threads are here on their own stacks and hold no lock: a handler of a signal may
 //! interrupt them anywhere and make calls of its own.
@@ -19,6 +20,7 @@ mod bring;
 mod holds;
 mod pieces;
 mod ranges;
+pub(crate) mod signals;
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -39,7 +41,7 @@ use uzswap_sys::thread::{self, page_align};
 use crate::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MREMAP, SYS_MUNMAP};
 use crate::order::InOrder;
 use crate::stacks::StackChange;
-use crate::{fork, pager};
+use crate::{fork, inline, pager};
 
 use bring::Reached;
 
@@ -88,7 +90,11 @@ pub(crate) fn install(program: Headers) -> Result<(), Errno> {
         SYS_CLONE3,
     ];
     let rows = ROWS.iter().map(|row| row.number);
-    guard::begin(Guard { before, after }, rows.chain(special).chain(LATER));
+    let for_signals = signals::CALLS.into_iter().filter(|_| inline::is_on());
+    guard::begin(
+        Guard { before, after },
+        rows.chain(special).chain(LATER).chain(for_signals),
+    );
     for image in Image::all(program).filter(|image| !image.is_named(c"linux-vdso.so.1")) {
         let Some(table) = image.unwind_table(program) else {
             continue;
@@ -156,6 +162,11 @@ pub(crate) fn note_grown(start: usize, end: usize) {
     }
 }
 
+/// Whether the page at `addr` may be registered.
+pub(crate) fn may_be_registered(addr: usize) -> bool {
+    ranges::next(addr, addr + PAGE_SIZE).is_some()
+}
+
 /// Pages of `run` are about to be moved out or protected, under the engine's lock. Returns how many
 /// may be, from the first on: up to the first that a call holds.
 pub(crate) fn begin_moves(run: PageRange) -> u64 {
@@ -193,6 +204,7 @@ pub(crate) fn end_drop() {
 /// In a forked child.
 pub(crate) fn reset_in_child() {
     holds::reset_in_child();
+    signals::reset_in_child();
 }
 
 /// A call of the program's that is made here, in its thread: not by its own code, which comes by
@@ -243,7 +255,14 @@ extern "C" fn before(call: &mut Call) -> Verdict {
         number if LATER.contains(&number) => refuse(call, Errno::NOSYS),
         SYS_FORK => before_fork(call, 0),
         SYS_CLONE => before_clone(call),
-        SYS_SIGALTSTACK => before_stack(call),
+        SYS_SIGALTSTACK => {
+            let verdict = before_stack(call);
+            let changed = inline::is_on().then(|| signals::before(call)).flatten();
+            if changed.is_some() {
+                release(core::mem::take(&mut call.token));
+            }
+            changed.unwrap_or(verdict)
+        }
         SYS_CLONE3 => before_clone3(call),
         SYS_MMAP => done(call, mmap::mmap(call.args)),
         SYS_MUNMAP => done(call, mmap::munmap(call.args[0], call.args[1])),
@@ -253,6 +272,11 @@ extern "C" fn before(call: &mut Call) -> Verdict {
         }
         SYS_MADVISE => done(call, mmap::madvise(call.args[0], call.args[1], call.args[2] as i32)),
         number => {
+            if inline::is_on()
+                && let Some(verdict) = signals::before(call)
+            {
+                return verdict;
+            }
             if let Some(result) = pieces::make(call) {
                 call.result = result;
                 return Verdict::Done;
@@ -372,6 +396,10 @@ extern "C" fn after(call: &mut Call) -> Verdict {
     let (token, again) = (call.token & ((1 << TOKEN_BITS) - 1), call.token >> TOKEN_BITS);
     let is_fault = call.result == -(Errno::FAULT.raw_os_error() as isize);
     if let Some(row) = BY_NUMBER[call.number].filter(|_| is_fault && again < AGAIN_MAX) {
+        if EXECS.contains(&call.number) && inline::is_on() {
+            // What is brought is brought by it.
+            signals::after(call, true);
+        }
         let (mut token, brought) = see_to(row, &call.args, token, true);
         if EXECS.contains(&call.number) {
             // Nobody is back from it to let go: in the memory of a parent that waits (vfork) it
@@ -380,11 +408,18 @@ extern "C" fn after(call: &mut Call) -> Verdict {
         }
         if brought > 0 {
             call.token = token | (again + 1) << TOKEN_BITS;
-            return Verdict::Make;
+            return end(call, Verdict::Make);
         }
         release(token);
-        return Verdict::Done;
+        return end(call, Verdict::Done);
     }
     release(token);
-    Verdict::Done
+    end(call, Verdict::Done)
+}
+
+fn end(call: &mut Call, verdict: Verdict) -> Verdict {
+    if inline::is_on() {
+        signals::after(call, verdict == Verdict::Done);
+    }
+    verdict
 }

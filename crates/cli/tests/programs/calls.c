@@ -332,7 +332,7 @@ static void disturbed(void) {
 }
 
 int main(int argc, char **argv) {
-    len = (argc > 1 ? strtoul(argv[1], 0, 10) : 64) * MIB;
+    len = (argc > 1 ? strtoul(argv[1], 0, 10) : 40) * MIB;
     cold = mmap(0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     setvbuf(stdout, 0, _IOLBF, 0);
     files();

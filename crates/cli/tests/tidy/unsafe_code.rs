@@ -9,6 +9,7 @@ const EDGE: &[(&str, &str)] = &[
     ("fork/parent.rs", "opens the lock that `prepare` took"),
     ("guard/mod.rs", "puts jumps into code, and makes the program's calls"),
     ("guard/pieces.rs", "makes them in pieces"),
+    ("guard/signals.rs", "has handlers called as the program asked"),
     ("hook.rs", "calls in place of libc, with what the program passed"),
     ("identity.rs", "the same"),
     ("init.rs", "reads what the kernel and glibc passed"),

@@ -70,6 +70,42 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         outcome
     }
 
+    /// As [`fault`](Self::fault), in the thread that faults, which has no device at hand. `None`:
+    /// it takes the device, or a fork is under way, or the contents are lost. Somebody else is to
+    /// serve it then.
+    pub fn fault_without_device(&self, worker: &mut Worker<M>, vpn: Vpn) -> Option<Fault> {
+        let started = self.machine.now_ns();
+        let mut step = self.with_for_fault(|inner| {
+            let needs_device = matches!(inner.pages.table.lookup(vpn), Slot::Swap(_) | Slot::Bad);
+            if needs_device || inner.flight.frozen.is_some() {
+                return None;
+            }
+            let step = inner.serve(worker, vpn);
+            if let Step::Bring(bring) = step {
+                inner.flight.underway.begin(worker.server(), bring);
+            }
+            Some(step)
+        })?;
+        let outcome = loop {
+            match step {
+                Step::Done(Fault::Lost) => return None,
+                Step::Done(fault) => break fault,
+                // Written back meanwhile.
+                Step::Bring(Bring::Load(Load { read: Some(_), .. })) => {
+                    self.with_for_fault(|inner| inner.flight.underway.end(worker.server()));
+                    return None;
+                }
+                Step::Bring(bring) => {
+                    let brought = self.bring(worker, bring);
+                    step = self.publish_brought(worker, brought);
+                }
+            }
+        };
+        self.stat.add(Item::PgFault, 1);
+        self.stat.record_load(self.machine.now_ns().saturating_sub(started));
+        Some(outcome)
+    }
+
     /// The first step of a fault.
     pub(crate) fn begin_fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Step {
         self.stat.add(Item::PgFault, 1);

@@ -1,0 +1,491 @@
+//! Signals as the program has them, where SIGBUS is ours ([`crate::inline`]).
+//!
+//! SIGBUS is never blocked for the kernel, whatever the program blocks, and its handlers run on
+//! stacks of ours, which are the threads' alternate stacks for the kernel. What the program asked
+//! for is kept here, is what it is told, and holds where a SIGBUS turns out to be its own.
+//!
+//! | call | what is done |
+//! |---|---|
+//! | rt_sigaction | SIGBUS: noted. Others: without SIGBUS in the mask |
+//! | the same, SA_ONSTACK | [`relay`] is called, which goes on on the program's stack |
+//! | rt_sigprocmask | without SIGBUS, which is noted for the thread |
+//! | sigsuspend, ppoll, pselect6, epoll_pwait | without SIGBUS in the mask |
+//! | sigaltstack | noted for the thread |
+//! | execve | SIGBUS is blocked for the kernel if it is for the program |
+//! | seccomp, prctl | a filter: threads only ask the fault thread from now on |
+//! | close, dup2, close_range | pass over what is [`lent`] |
+//!
+//! What is left out: a SIGBUS that another process sends is not seen by sigpending and sigwait.
+//!
+//! A vfork child has its parent's memory and actions of its own. It changes nothing of what is kept
+//! here for its parent.
+
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use lock_api::RawMutex;
+use uzswap_guard::reach::{Extent, Memory};
+use uzswap_sys::futex::RawLock;
+use uzswap_sys::guard::{Call, Verdict, write_populated};
+use uzswap_sys::signal::{self, Action, BLOCK, Context, DEFAULT, IGNORE, Own, Plain, SIGBUS, SIGNALS, SignalInfo};
+use uzswap_sys::signal::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_SIGINFO, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK};
+use uzswap_sys::signal::{STACK_MIN, Stack, UNBLOCK, bit};
+use uzswap_sys::{Errno, lent, thread};
+
+use super::bring::Reached;
+use super::{done, refuse, release, word_at};
+use crate::{inline, pager};
+
+const SYS_CLOSE: usize = 3;
+const SYS_RT_SIGACTION: usize = 13;
+const SYS_RT_SIGPROCMASK: usize = 14;
+const SYS_DUP2: usize = 33;
+const SYS_EXECVE: usize = 59;
+const SYS_EXIT: usize = 60;
+const SYS_RT_SIGSUSPEND: usize = 130;
+const SYS_SIGALTSTACK: usize = 131;
+const SYS_PRCTL: usize = 157;
+const SYS_PSELECT6: usize = 270;
+const SYS_PPOLL: usize = 271;
+const SYS_SET_ROBUST_LIST: usize = 273;
+const SYS_EPOLL_PWAIT: usize = 281;
+const SYS_DUP3: usize = 292;
+const SYS_SECCOMP: usize = 317;
+const SYS_EXECVEAT: usize = 322;
+const SYS_CLOSE_RANGE: usize = 436;
+const SYS_EPOLL_PWAIT2: usize = 441;
+/// PR_SET_SECCOMP; the requests of seccomp(2) that set something.
+const PR_SET_SECCOMP: usize = 22;
+const SETTING: [usize; 2] = [0, 1];
+
+/// Calls that are seen for signals, or for the descriptors that are lent.
+pub(super) const CALLS: [usize; 18] = [
+    SYS_CLOSE,
+    SYS_RT_SIGACTION,
+    SYS_RT_SIGPROCMASK,
+    SYS_DUP2,
+    SYS_EXECVE,
+    SYS_EXIT,
+    SYS_RT_SIGSUSPEND,
+    SYS_SIGALTSTACK,
+    SYS_PRCTL,
+    SYS_PSELECT6,
+    SYS_PPOLL,
+    SYS_SET_ROBUST_LIST,
+    SYS_EPOLL_PWAIT,
+    SYS_DUP3,
+    SYS_SECCOMP,
+    SYS_EXECVEAT,
+    SYS_CLOSE_RANGE,
+    SYS_EPOLL_PWAIT2,
+];
+
+/// Signals that are never blocked for the kernel.
+const OURS: u64 = bit(SIGBUS);
+
+/// What the program has set: the words of an [`Action`]. Of signals that are not relayed only the
+/// mask counts.
+static ACTIONS: [[AtomicUsize; 4]; SIGNALS] = [const { [const { AtomicUsize::new(0) }; 4] }; SIGNALS];
+/// Held while they change, with all signals blocked.
+static LOCK: RawLock = RawLock::INIT;
+/// Some thread has had SIGBUS blocked, or one came while it had.
+static IS_BLOCKED: AtomicBool = AtomicBool::new(false);
+static IS_PENDING: AtomicBool = AtomicBool::new(false);
+
+fn noted(signal: i32) -> Action {
+    let [handler, flags, restorer, mask] = &ACTIONS[signal as usize];
+    Action {
+        handler: handler.load(Ordering::Acquire),
+        flags: flags.load(Ordering::Relaxed),
+        restorer: restorer.load(Ordering::Relaxed),
+        mask: mask.load(Ordering::Relaxed) as u64,
+    }
+}
+
+fn note(signal: i32, action: &Action) {
+    let [handler, flags, restorer, mask] = &ACTIONS[signal as usize];
+    flags.store(action.flags, Ordering::Relaxed);
+    restorer.store(action.restorer, Ordering::Relaxed);
+    mask.store(action.mask as usize, Ordering::Relaxed);
+    // What is relayed from now on finds the others.
+    handler.store(action.handler, Ordering::Release);
+}
+
+/// SIGBUS comes to us; before, the program had `inherited` for it. In the constructor.
+pub(crate) fn begin(inherited: Action) {
+    note(SIGBUS, &inherited);
+    let blocked = signal::set_mask(UNBLOCK, OURS).unwrap_or(0) & OURS;
+    if blocked != 0
+        && let Some(own) = Own::take_on()
+    {
+        own.blocked.store(blocked, Ordering::Relaxed);
+        IS_BLOCKED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// In a forked child.
+pub(super) fn reset_in_child() {
+    if LOCK.is_locked() {
+        // SAFETY: a thread of the parent's held it, which does not exist here: this one does not
+        // fork in between.
+        unsafe { LOCK.unlock() };
+    }
+    IS_PENDING.store(false, Ordering::Relaxed);
+}
+
+/// Before a call. `None`: it is as any other.
+pub(super) fn before(call: &mut Call) -> Option<Verdict> {
+    let [first, second, third, ..] = call.args;
+    match call.number {
+        SYS_CLOSE if lent::is_lent(first) => Some(refuse(call, Errno::BADF)),
+        SYS_DUP2 | SYS_DUP3 if lent::is_lent(second) || lent::is_lent(first) => Some(refuse(call, Errno::BADF)),
+        SYS_CLOSE_RANGE => Some(done(call, lent::close_range(first, second, third))),
+        SYS_RT_SIGACTION => change_action(call),
+        SYS_RT_SIGPROCMASK => {
+            before_mask(call);
+            None
+        }
+        SYS_SIGALTSTACK => change_stack(call),
+        SYS_RT_SIGSUSPEND | SYS_PPOLL | SYS_PSELECT6 | SYS_EPOLL_PWAIT | SYS_EPOLL_PWAIT2 => {
+            strip(call);
+            None
+        }
+        SYS_EXECVE | SYS_EXECVEAT => {
+            block(BLOCK);
+            None
+        }
+        SYS_EXIT => {
+            Own::current().into_iter().for_each(Own::leave);
+            None
+        }
+        SYS_SET_ROBUST_LIST => {
+            // A thread begins, and may go on in memory that is managed.
+            if pager::inherited().is_some() && !inline::only_asks() {
+                let _ = Own::current().or_else(Own::take_on);
+            }
+            None
+        }
+        SYS_SECCOMP if SETTING.contains(&first) => {
+            inline::only_ask();
+            None
+        }
+        SYS_PRCTL if first == PR_SET_SECCOMP => {
+            inline::only_ask();
+            None
+        }
+        _ => None,
+    }
+}
+
+/// After one that was made. `is_done`: and is not made again.
+pub(super) fn after(call: &mut Call, is_done: bool) {
+    match call.number {
+        SYS_EXECVE | SYS_EXECVEAT => block(if is_done { UNBLOCK } else { BLOCK }),
+        SYS_RT_SIGPROCMASK if is_done => after_mask(call),
+        _ => {}
+    }
+    if let Some(arg) = mask_argument(call.number).filter(|_| is_done && call.spare[3] != 0) {
+        call.args[arg] = call.spare[3];
+    }
+}
+
+/// Block for the kernel what is blocked for the program, or no longer.
+fn block(how: usize) {
+    if IS_BLOCKED.load(Ordering::Relaxed)
+        && let Some(own) = Own::current()
+    {
+        let _ = signal::set_mask(how, own.blocked.load(Ordering::Relaxed));
+    }
+}
+
+fn mask_argument(number: usize) -> Option<usize> {
+    match number {
+        SYS_RT_SIGSUSPEND => Some(0),
+        SYS_RT_SIGPROCMASK => Some(1),
+        SYS_PPOLL => Some(3),
+        SYS_EPOLL_PWAIT | SYS_EPOLL_PWAIT2 => Some(4),
+        SYS_PSELECT6 => Some(5),
+        _ => None,
+    }
+}
+
+/// Have the kernel read the mask without what is ours. The call has the program's again afterwards.
+fn strip(call: &mut Call) {
+    let Some(arg) = mask_argument(call.number) else { return };
+    let at = call.args[arg];
+    let is_pair = call.number == SYS_PSELECT6;
+    let place = match is_pair {
+        true if at != 0 => word_at(at),
+        _ => Some(at),
+    };
+    let Some(mask) = place.filter(|place| *place != 0).and_then(word_at) else {
+        return;
+    };
+    if mask as u64 & OURS == 0 {
+        return;
+    }
+    call.spare[0] = (mask as u64 & !OURS) as usize;
+    call.spare[3] = at;
+    let stripped = (&raw const call.spare[0]).addr();
+    call.args[arg] = match (is_pair, word_at(at.wrapping_add(8))) {
+        (true, Some(len)) => {
+            (call.spare[1], call.spare[2]) = (stripped, len);
+            (&raw const call.spare[1]).addr()
+        }
+        _ => stripped,
+    };
+}
+
+/// rt_sigprocmask: strip it, and note what is blocked then and was before.
+fn before_mask(call: &mut Call) {
+    let [how, set, ..] = call.args;
+    let mask = if set == 0 { None } else { word_at(set) };
+    let wanted = mask.map_or(0, |mask| mask as u64 & OURS);
+    if wanted == 0 && !IS_BLOCKED.load(Ordering::Relaxed) {
+        return;
+    }
+    strip(call);
+    let takes = || {
+        if wanted != 0 && how != UNBLOCK {
+            Own::take_on()
+        } else {
+            None
+        }
+    };
+    let Some(own) = Own::current().or_else(takes) else {
+        return;
+    };
+    IS_BLOCKED.store(true, Ordering::Relaxed);
+    let old = own.blocked.load(Ordering::Relaxed);
+    let new = match how {
+        _ if mask.is_none() => old,
+        BLOCK => old | wanted,
+        UNBLOCK => old & !wanted,
+        _ => wanted,
+    };
+    // 0 says that nothing is noted.
+    (call.spare[1], call.spare[2]) = (new as usize + 1, old as usize);
+}
+
+fn after_mask(call: &mut Call) {
+    let (new, old) = (call.spare[1] as u64, call.spare[2] as u64);
+    let Some(new) = new.checked_sub(1).filter(|_| call.result == 0) else {
+        return;
+    };
+    let told = call.args[2];
+    if old != 0
+        && told != 0
+        && let Some(mask) = word_at(told)
+    {
+        write(told, &(mask as u64 | old));
+    }
+    if new != old
+        && let Some(own) = Own::current()
+    {
+        own.blocked.store(new, Ordering::Relaxed);
+        if new & OURS == 0 && IS_PENDING.swap(false, Ordering::Relaxed) {
+            signal::raise(SIGBUS);
+        }
+    }
+}
+
+/// A value of the program's, which is brought.
+fn read<T: Plain>(at: usize) -> Option<T> {
+    signal::read(|bytes| {
+        let mut reached = Reached::new(0, (&raw const at).addr(), false);
+        reached.reach(Extent {
+            start: at,
+            len: bytes.len(),
+            is_written: false,
+        });
+        let is_read = reached.read(at, bytes);
+        release(reached.token());
+        is_read
+    })
+}
+
+/// Write a value to the program's memory. False: it cannot be.
+fn write<T: Plain>(at: usize, value: &T) -> bool {
+    let bytes = signal::bytes(value);
+    let mut reached = Reached::new(0, (&raw const at).addr(), false);
+    reached.reach(Extent {
+        start: at,
+        len: bytes.len(),
+        is_written: true,
+    });
+    let is_written = write_populated(at, bytes);
+    release(reached.token());
+    is_written
+}
+
+fn change_action(call: &mut Call) -> Option<Verdict> {
+    let [signal, new, old, size, ..] = call.args;
+    if !(1..SIGNALS).contains(&signal) || size != size_of::<u64>() {
+        // The kernel says what is wrong.
+        return None;
+    }
+    let action = match new {
+        0 => None,
+        at => match read::<Action>(at) {
+            Some(action) => Some(action),
+            None => return Some(refuse(call, Errno::FAULT)),
+        },
+    };
+    let mask = thread::block_signals();
+    LOCK.lock();
+    let before = change(signal as i32, action.as_ref());
+    // SAFETY: locked here.
+    unsafe { LOCK.unlock() };
+    thread::restore_signals(mask);
+    let told = before.and_then(|before| match old == 0 || write(old, &before) {
+        true => Ok(0),
+        false => Err(Errno::FAULT),
+    });
+    Some(done(call, told))
+}
+
+/// What the program had, changed to `new` if there is one.
+fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
+    let kept = noted(signal);
+    let is_of_parent = pager::is_vfork_child();
+    if signal == SIGBUS {
+        new.filter(|_| !is_of_parent)
+            .into_iter()
+            .for_each(|new| note(SIGBUS, new));
+        return Ok(kept);
+    }
+    let relays = |new: &Action| new.handler > IGNORE && new.flags & SA_ONSTACK != 0 && !is_of_parent;
+    let kernels = new.map(|new| {
+        let stripped = Action {
+            mask: new.mask & !OURS,
+            ..*new
+        };
+        match relays(new) {
+            true => Action {
+                handler: relay as *const () as usize,
+                flags: new.flags | SA_SIGINFO,
+                ..stripped
+            },
+            false => stripped,
+        }
+    });
+    if let Some(new) = new.filter(|_| !is_of_parent) {
+        // Before: the next signal finds it.
+        note(signal, new);
+    }
+    // SAFETY: the program's own, or one that takes it to that.
+    let before = unsafe { signal::action(signal, kernels.as_ref()) };
+    if before.is_err() && !is_of_parent {
+        note(signal, &kept);
+    }
+    before.map(|before| match before.handler == relay as *const () as usize {
+        true => kept,
+        false => Action {
+            mask: before.mask | kept.mask & OURS,
+            ..before
+        },
+    })
+}
+
+/// A signal whose handler is to run on the program's alternate stack: the kernel has ours.
+extern "C" fn relay(signal: i32, _: &SignalInfo, context: &mut Context) {
+    let action = noted(signal);
+    if action.handler > IGNORE {
+        deliver(signal, &action, context);
+    }
+}
+
+/// The program's handler is called, as the kernel would.
+fn deliver(signal: i32, action: &Action, context: &mut Context) -> ! {
+    let stack = context.own().map(Own::program_stack);
+    let is_wanted = |stack: &Stack| stack.flags & SS_DISABLE == 0 && !stack.is_on(context.sp());
+    let top = stack
+        .filter(|stack| action.flags & SA_ONSTACK != 0 && is_wanted(stack))
+        .map(|stack| stack.start + stack.len);
+    let deferred = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
+    let mask = (context.mask() | action.mask | deferred) & !OURS;
+    // SAFETY: in the handler, with no lock held; the program's handler for it.
+    unsafe { context.deliver(signal, action.handler, top, mask) }
+}
+
+/// A SIGBUS that is not ours: the program's.
+pub(crate) fn hand_on(signal: i32, info: &SignalInfo, context: &mut Context) {
+    if context.own().is_none() && !inline::only_asks() {
+        Own::take().into_iter().for_each(|own| context.give(own));
+    }
+    let (action, is_sent) = (noted(signal), info.code() <= 0);
+    let is_blocked = context
+        .own()
+        .is_some_and(|own| own.blocked.load(Ordering::Relaxed) & OURS != 0);
+    match action.handler {
+        _ if is_blocked && is_sent => IS_PENDING.store(true, Ordering::Relaxed),
+        IGNORE if is_sent => {}
+        handler if handler <= IGNORE || is_blocked => {
+            let none = Action {
+                handler: DEFAULT,
+                ..Action::default()
+            };
+            // SAFETY: no handler. The process ends of it, when this one returns.
+            let _ = unsafe { signal::action(signal, Some(&none)) };
+            if is_sent {
+                signal::raise(signal);
+            }
+        }
+        _ => {
+            if action.flags & SA_RESETHAND != 0 {
+                note(
+                    signal,
+                    &Action {
+                        handler: DEFAULT,
+                        ..action
+                    },
+                );
+            }
+            deliver(signal, &action, context)
+        }
+    }
+}
+
+/// sigaltstack. `None`: there is no stack of ours for this thread, so the kernel has the program's.
+fn change_stack(call: &mut Call) -> Option<Verdict> {
+    let [new, old, ..] = call.args;
+    let own = Own::current().or_else(|| if new == 0 { None } else { Own::take_on() });
+    let stack = match new {
+        0 => None,
+        at => match read::<Stack>(at) {
+            Some(stack) => Some(stack),
+            None => return Some(refuse(call, Errno::FAULT)),
+        },
+    };
+    let Some(own) = own else {
+        // The kernel has what the program set, if anything.
+        return None;
+    };
+    let (kept, sp) = (own.program_stack(), call.stack);
+    let is_on = kept.flags & SS_DISABLE == 0 && kept.is_on(sp);
+    if let Some(stack) = stack {
+        let mode = stack.flags & !SS_AUTODISARM;
+        let error = match mode {
+            _ if is_on => Some(Errno::PERM),
+            SS_DISABLE => None,
+            0 | SS_ONSTACK if stack.len < STACK_MIN => Some(Errno::NOMEM),
+            0 | SS_ONSTACK => None,
+            _ => Some(Errno::INVAL),
+        };
+        if let Some(error) = error {
+            return Some(refuse(call, error));
+        }
+        own.set_program_stack(match mode {
+            SS_DISABLE => Stack::new(0, 0, SS_DISABLE),
+            _ => Stack::new(stack.start, stack.len, stack.flags & SS_AUTODISARM),
+        });
+    }
+    let told = Stack {
+        flags: kept.flags | if is_on { SS_ONSTACK } else { 0 },
+        ..kept
+    };
+    let result = match old == 0 || write(old, &told) {
+        true => Ok(0),
+        false => Err(Errno::FAULT),
+    };
+    Some(done(call, result))
+}

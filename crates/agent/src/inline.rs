@@ -1,0 +1,398 @@
+//! Faults served by the threads that raise them.
+//!
+//! The userfaultfd gives SIGBUS to who meets a page that is missing or protected. Its handler, on a
+//! stack of our own, brings the page as the fault thread would: no thread is woken and none waits.
+//!
+//! ```text
+//! program's thread   SIGBUS -> gate -> a seat -> begin | bring | publish -> goes on
+//!                                   \-> else asks the fault thread, and waits
+//! fault thread       an event, a request, a fork: closes the gate -> nobody is inside
+//!                    -> reads, applies -> opens it
+//! ```
+//! The fault thread serves what needs descriptors that the program does not have (the device), or
+//! may take long: room has to be made, a fork is under way, contents are lost.
+//!
+//! The gate is why a change of mappings is never applied while a fault is being served
+//! ([`Mm::fault`](uzswap_mm::Mm::fault)). Who is inside waits for the engine's locks alone, with
+//! all signals blocked, so it comes out.
+//!
+//! A thread of the program has none of the pager's descriptors but three
+//! ([`lent`](uzswap_sys::lent)): other numbers are files of the program's there.
+//! [`AgentMachine::fds`](crate::machine::AgentMachine::fds) panics before one is used.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use uzswap_ctl::{Group, Tunable};
+use uzswap_mm::Fault;
+use uzswap_mm::page::{PAGE_SIZE, Vpn};
+use uzswap_mm::vmstat::Item;
+use uzswap_sys::file::WakeEvent;
+use uzswap_sys::lent::{self, Lent};
+use uzswap_sys::procfs::{Pagemap, ProcSelf};
+use uzswap_sys::signal::{BUS_ADRERR, Context, Own, SIGBUS, SignalInfo};
+use uzswap_sys::{Errno, futex, signal};
+
+use crate::fault::Waiting;
+use crate::guard::{self, signals};
+use crate::mailbox::mail;
+use crate::pager::{self, Pager};
+use crate::{fault, isolation, record};
+
+/// Threads serve their own faults.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+/// A filter of system calls may forbid them what that takes: they only ask the fault thread.
+static ONLY_ASK: AtomicBool = AtomicBool::new(false);
+
+/// Requests at a time; more threads wait for a place.
+const REQUESTS: usize = 64;
+/// So often a page is tried that another thread brings, before the fault thread is asked for it.
+const TRIES: usize = 16;
+/// So often in a row a page is asked for before it is looked up whether it is the program's own
+/// memory at all.
+const SUSPICIOUS: usize = 64;
+/// How long a thread sleeps that waits for the fault thread before it has kswapd wake that.
+const SLICE_NS: u64 = 10_000_000;
+/// Looks before that.
+const SPINS: u32 = 200;
+/// Looks at who is inside before the fault thread sleeps.
+const GATE_SPINS: u32 = 2_000;
+const GATE_NS: u64 = 1_000_000;
+
+/// Whether they do.
+pub(crate) fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
+/// In the constructor: have SIGBUS come here.
+///
+/// # Errors
+/// What the system answers.
+pub(crate) fn install(group: Group) -> Result<(), Errno> {
+    if !group.is_on(Tunable::InlineFaults) {
+        return Ok(());
+    }
+    signal::reserve_stacks()?;
+    signals::begin(signal::handle(SIGBUS, on_bus_error)?);
+    IS_ON.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Before the pager starts, in a thread of the program: open what both need.
+///
+/// # Errors
+/// What was missing.
+pub(crate) fn open() -> Result<(), (&'static str, Errno)> {
+    if !is_on() {
+        return Ok(());
+    }
+    lent::close();
+    if record::is_on() {
+        // The fault thread notes what it serves.
+        only_ask();
+    }
+    let managed = isolation::open_inline().map_err(|e| ("userfaultfd with move", e))?;
+    let wake = WakeEvent::new().map_err(|e| ("eventfd", e))?;
+    let pagemap = Pagemap::open().map_err(|e| ("/proc/self", e))?;
+    let lent = Lent { managed, wake, pagemap };
+    lent::lend(lent).map_err(|e| ("descriptors", e))?;
+    // The thread that starts it faults next, perhaps on a stack that is managed.
+    let _ = Own::current().or_else(Own::take_on);
+    Ok(())
+}
+
+/// From now on the fault thread serves all.
+pub(crate) fn only_ask() {
+    ONLY_ASK.store(true, Ordering::SeqCst);
+}
+
+/// Whether it does.
+pub(crate) fn only_asks() -> bool {
+    ONLY_ASK.load(Ordering::Relaxed)
+}
+
+/// In a forked child.
+pub(crate) fn reset_in_child() {
+    if !is_on() {
+        return;
+    }
+    GATE.serving.store(0, Ordering::Relaxed);
+    GATE.is_closed.store(0, Ordering::Relaxed);
+    POSTED.store(0, Ordering::Relaxed);
+    TAKEN.store(0, Ordering::Relaxed);
+    Own::keep_alone(Own::current());
+}
+
+/// Who is serving, and whether anybody may begin.
+struct Gate {
+    serving: AtomicU32,
+    is_closed: AtomicU32,
+}
+
+static GATE: Gate = Gate {
+    serving: AtomicU32::new(0),
+    is_closed: AtomicU32::new(0),
+};
+
+/// A thread of the program is inside.
+struct Inside(());
+
+impl Gate {
+    /// Go in, when it is open.
+    fn enter(&self) -> Inside {
+        loop {
+            // SeqCst, as in `close`: either that sees us, or we see it.
+            self.serving.fetch_add(1, Ordering::SeqCst);
+            if self.is_closed.load(Ordering::SeqCst) == 0 {
+                return Inside(());
+            }
+            self.leave();
+            futex::wait(&self.is_closed, 1, Some(GATE_NS), false);
+        }
+    }
+
+    fn leave(&self) {
+        let before = self.serving.fetch_sub(1, Ordering::SeqCst);
+        if before == 1 && self.is_closed.load(Ordering::SeqCst) != 0 {
+            futex::wake(&self.serving, 1, false);
+        }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        GATE.leave();
+    }
+}
+
+/// Nobody is inside.
+pub(crate) struct Closed(bool);
+
+/// Have nobody inside until what is returned is dropped. In the fault thread.
+pub(crate) fn close() -> Closed {
+    if !is_on() {
+        return Closed(false);
+    }
+    GATE.is_closed.store(1, Ordering::SeqCst);
+    let mut looks = 0;
+    loop {
+        let serving = GATE.serving.load(Ordering::SeqCst);
+        if serving == 0 {
+            return Closed(true);
+        }
+        looks += 1;
+        if looks < GATE_SPINS {
+            core::hint::spin_loop();
+        } else {
+            futex::wait(&GATE.serving, serving, Some(GATE_NS), false);
+        }
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        if self.0 {
+            GATE.is_closed.store(0, Ordering::SeqCst);
+            futex::wake(&GATE.is_closed, u32::MAX >> 1, false);
+        }
+    }
+}
+
+/// What a thread waits for.
+struct Request {
+    /// 1 until it is served.
+    state: AtomicU32,
+    addr: AtomicUsize,
+    /// As in [`Waiting`]: is it a write, is the page there.
+    access: AtomicU32,
+}
+
+static ASKED: [Request; REQUESTS] = [const {
+    Request {
+        state: AtomicU32::new(0),
+        addr: AtomicUsize::new(0),
+        access: AtomicU32::new(0),
+    }
+}; REQUESTS];
+/// Requests that somebody has, a bit each; and those that the fault thread has not taken.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+static POSTED: AtomicU64 = AtomicU64::new(0);
+
+/// A request that the fault thread has taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Ticket(u8);
+
+impl Ticket {
+    /// It is served: the thread goes on.
+    pub(crate) fn done(self) {
+        let state = &ASKED[usize::from(self.0)].state;
+        state.store(0, Ordering::Release);
+        futex::wake(state, 1, false);
+    }
+}
+
+/// In the fault thread, after its event was cleared: what was asked for since.
+pub(crate) fn take_requests(mut take: impl FnMut(Waiting)) {
+    if !is_on() {
+        return;
+    }
+    let mut posted = POSTED.swap(0, Ordering::Acquire);
+    while posted != 0 {
+        let n = posted.trailing_zeros();
+        posted &= posted - 1;
+        let request = &ASKED[n as usize];
+        let access = request.access.load(Ordering::Relaxed);
+        take(Waiting {
+            addr: request.addr.load(Ordering::Relaxed),
+            is_write: access & 1 != 0,
+            is_protected: access & 2 != 0,
+            ticket: Some(Ticket(n as u8)),
+        });
+    }
+}
+
+/// Have the fault thread serve it, and wait until it has.
+fn ask(pager: &Pager, waiting: Waiting) {
+    let n = loop {
+        let taken = TAKEN.load(Ordering::Relaxed);
+        let free = taken.trailing_ones();
+        if free as usize == REQUESTS {
+            pause();
+            continue;
+        }
+        let next = taken | 1 << free;
+        if TAKEN
+            .compare_exchange_weak(taken, next, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+        {
+            break free as usize;
+        }
+    };
+    let request = &ASKED[n];
+    request.addr.store(waiting.addr, Ordering::Relaxed);
+    let access = u32::from(waiting.is_write) | u32::from(waiting.is_protected) << 1;
+    request.access.store(access, Ordering::Relaxed);
+    request.state.store(1, Ordering::Relaxed);
+    POSTED.fetch_or(1 << n, Ordering::Release);
+    pager.mm.machine().ring();
+    let mut looks = 0;
+    while request.state.load(Ordering::Acquire) != 0 {
+        looks += 1;
+        if looks < SPINS || only_asks() {
+            // Perhaps it may not even sleep.
+            core::hint::spin_loop();
+        } else {
+            futex::wait(&request.state, 1, Some(SLICE_NS), false);
+            // Should the program have closed the event.
+            if request.state.load(Ordering::Acquire) != 0 {
+                pager.mail.post(mail::RING);
+            }
+        }
+    }
+    TAKEN.fetch_and(!(1 << n), Ordering::Release);
+}
+
+/// kswapd's part of it: wake the fault thread, if its mail says so.
+pub(crate) fn pass_on(pager: &Pager, bits: u32) {
+    if bits & mail::RING != 0 {
+        pager.fds().wake.set();
+    }
+}
+
+fn pause() {
+    match only_asks() {
+        true => core::hint::spin_loop(),
+        false => pager::pause(GATE_NS),
+    }
+}
+
+/// SIGBUS. In a thread of the program, all signals blocked.
+extern "C" fn on_bus_error(signal: i32, info: &SignalInfo, context: &mut Context) {
+    let addr = info.address() & !(PAGE_SIZE - 1);
+    let is_ours = info.code() == BUS_ADRERR && guard::may_be_registered(addr);
+    let pager = if is_ours { pager::inherited() } else { None };
+    if !pager.is_some_and(|pager| serve(pager, addr, context)) {
+        signals::hand_on(signal, info, context);
+    }
+}
+
+/// False: nothing of ours is there.
+fn serve(pager: &Pager, addr: usize, context: &mut Context) -> bool {
+    let (is_write, is_present) = context.access();
+    let waiting = Waiting {
+        addr,
+        is_write,
+        is_protected: is_write && is_present,
+        ticket: None,
+    };
+    let Some(own) = context.own() else {
+        match if only_asks() { None } else { Own::take() } {
+            // It comes again, on that.
+            Some(own) => context.give(own),
+            None => ask(pager, waiting),
+        }
+        return true;
+    };
+    let again = count(own, addr);
+    if again % SUSPICIOUS == SUSPICIOUS - 1 && !is_anonymous(addr) {
+        return false;
+    }
+    let is_served = again % SUSPICIOUS < TRIES && !only_asks() && serve_here(pager, waiting);
+    if !is_served {
+        ask(pager, waiting);
+    }
+    true
+}
+
+/// How often in a row the thread has asked for this page.
+fn count(own: &Own, addr: usize) -> usize {
+    let [page, count] = &own.asked;
+    let again = match page.swap(addr, Ordering::Relaxed) == addr {
+        true => count.load(Ordering::Relaxed) + 1,
+        false => 0,
+    };
+    count.store(again, Ordering::Relaxed);
+    again
+}
+
+/// Whether private anonymous memory is there, or nothing: a file may have been mapped where some
+/// was, and end before.
+fn is_anonymous(addr: usize) -> bool {
+    let Ok(proc) = ProcSelf::open() else { return true };
+    let vma = proc.vma_at_or_after(addr).ok().flatten();
+    vma.is_none_or(|vma| vma.start > addr || vma.is_private_anonymous())
+}
+
+/// False: the fault thread is to do it.
+fn serve_here(pager: &Pager, waiting: Waiting) -> bool {
+    let _inside = GATE.enter();
+    let Some(mut seat) = pager.seats.try_sit(pager) else {
+        return false;
+    };
+    let page = Vpn::of_addr(waiting.addr);
+    if waiting.is_protected {
+        let is_served = !pager.memcg.shares() && pager.mm.write_fault(page, false) == Fault::Served;
+        if is_served {
+            pager.memcg.note_fault();
+        }
+        return is_served;
+    }
+    if !fault::has_room(pager, waiting.addr) {
+        return false;
+    }
+    match pager.mm.fault_without_device(seat.worker(), page) {
+        Some(Fault::Served) => {
+            pager.memcg.note_fault();
+            pager.mm.stat().add(Item::PgFaultInline, 1);
+            if pager.memcg.headroom(pager) == 0 {
+                pager.mail.post(mail::RECLAIM);
+            }
+            true
+        }
+        // Another thread brings it: it comes again.
+        Some(Fault::Retry) if !pager.mm.machine().is_changing() => {
+            (0..SPINS).for_each(|_| core::hint::spin_loop());
+            true
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,81 @@
+//! What the pager has open.
+
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+
+use lock_api::Mutex;
+use uzswap_sys::file::WakeEvent;
+use uzswap_sys::futex::RawLock;
+use uzswap_sys::procfs::ProcSelf;
+use uzswap_sys::shared::Leases;
+use uzswap_sys::uffd::Uffd;
+use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
+
+use crate::isolation::{self, Isolation};
+use crate::record::Recorder;
+use crate::swap_file::SwapFile;
+
+/// Everything that lives in the pager's descriptor table. A forked child makes its own.
+pub(crate) struct Fds {
+    /// To be closed for the descriptor of a forked child, when no other can be had. Its number is
+    /// the lowest, for a program that lowers its limit.
+    spare: Mutex<RawLock, Option<WakeEvent>>,
+    /// Open as long as any of the pager's threads lives (`uzswap_sys::keep`).
+    lifeline: Option<OwnedFd>,
+    pub(crate) managed: Uffd,
+    pub(crate) isolation: Isolation,
+    pub(crate) proc: ProcSelf,
+    pub(crate) wake: WakeEvent,
+    pub(crate) leases: Leases,
+    pub(crate) swap: Option<SwapFile>,
+    pub(crate) recorder: Option<Recorder>,
+    /// Swap files of the processes that we were forked from, by device number less one, each with
+    /// the byte that our lease on it locks.
+    pub(crate) inherited: Vec<(SwapFile, u64)>,
+}
+
+impl Fds {
+    /// Open what every pager needs. `copies`: pages are not moved, even if they can be.
+    ///
+    /// # Errors
+    /// The step that failed and what the system answered.
+    pub(crate) fn open(group_path: &core::ffi::CStr, copies: bool) -> Result<Self, (&'static str, Errno)> {
+        let spare = WakeEvent::new().ok();
+        let opened = isolation::open(copies)?;
+        // The launcher may have ended with CMD: then nobody keeps it.
+        let lifeline = keeper(group_path).and_then(|keeper| keep::hand_over(&keeper, opened.managed.as_fd()).ok());
+        Ok(Self {
+            spare: Mutex::new(spare),
+            lifeline,
+            managed: opened.managed,
+            isolation: opened.isolation,
+            proc: opened.proc,
+            wake: opened.wake,
+            leases: Leases::open(group_path).map_err(|e| ("the group file", e))?,
+            swap: None,
+            recorder: None,
+            inherited: Vec::new(),
+        })
+    }
+
+    /// All memory is back: the launcher need not keep any of it.
+    pub(crate) fn let_go(&self) {
+        self.lifeline.iter().for_each(keep::let_go);
+    }
+
+    /// Give up the spare descriptor. False: it is given up already.
+    pub(crate) fn give_spare(&self) -> bool {
+        self.spare.lock().take().is_some()
+    }
+
+    /// Have one again.
+    pub(crate) fn renew_spare(&self) {
+        let mut spare = self.spare.lock();
+        *spare = spare.take().or_else(|| WakeEvent::new().ok());
+    }
+}
+
+/// Where the launcher of the group can be reached.
+pub(crate) fn keeper(group_path: &core::ffi::CStr) -> Option<CString> {
+    CString::new(uzswap_ctl::keeper_path(group_path.to_bytes())).ok()
+}

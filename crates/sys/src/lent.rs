@@ -1,0 +1,132 @@
+//! Descriptors that the program's threads have at the same numbers as the pager's, so that they can
+//! serve their own faults: the userfaultfd, the event that wakes the fault thread, and what tells
+//! which pages are there.
+//!
+//! A thread of the program opens them, in the table of the program. The fault thread begins with a
+//! copy of that table and keeps those of it. Whoever closes descriptors for the program has to
+//! pass over them.
+
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use linux_raw_sys::general;
+use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use rustix::io::Result;
+
+use crate::file::WakeEvent;
+use crate::procfs::Pagemap;
+use crate::thread::{self, syscall};
+use crate::uffd::Uffd;
+
+const NONE: i32 = -1;
+/// Of the userfaultfd, the event and the pagemap.
+static NUMBERS: [AtomicI32; 3] = [const { AtomicI32::new(NONE) }; 3];
+
+/// Whether the userfaultfd was opened with [`FEATURE_WP`](crate::uffd::FEATURE_WP).
+static CAN_PROTECT: AtomicBool = AtomicBool::new(false);
+
+/// What is lent.
+pub struct Lent {
+    /// For the program's memory.
+    pub managed: Uffd,
+    /// Wakes the fault thread.
+    pub wake: WakeEvent,
+    /// Of the process.
+    pub pagemap: Pagemap,
+}
+
+/// They lie below this, where the program seldom has others, and a table of descriptors is small.
+const BELOW: u64 = 1024;
+/// So far below the limit.
+const BEFORE: u64 = 16;
+
+/// Their numbers, the lowest first, if there are any.
+pub fn numbers() -> Option<[i32; 3]> {
+    let mut numbers = [0, 1, 2].map(|n| NUMBERS[n].load(Ordering::Relaxed));
+    numbers.sort_unstable();
+    (numbers[0] != NONE).then_some(numbers)
+}
+
+/// Whether a descriptor is one of them.
+pub fn is_lent(number: usize) -> bool {
+    numbers().is_some_and(|numbers| numbers.iter().any(|lent| *lent as usize == number))
+}
+
+/// Lend the program's threads these. In one of them.
+///
+/// # Errors
+/// EMFILE.
+pub fn lend(lent: Lent) -> Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let first = limit.unwrap_or(BELOW).min(BELOW).saturating_sub(BEFORE) as i32;
+    let place = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(&fd, first).or(Ok(fd));
+    CAN_PROTECT.store(lent.managed.can_protect(), Ordering::Relaxed);
+    let [managed, wake, pagemap] = [lent.managed.into_fd(), lent.wake.into_fd(), lent.pagemap.0];
+    let numbers = [place(managed)?, place(wake)?, place(pagemap)?].map(IntoRawFd::into_raw_fd);
+    for (number, lent) in NUMBERS.iter().zip(numbers) {
+        number.store(lent, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// In a forked child, in a thread of the program: what its parent had lent is closed.
+pub fn close() {
+    for number in &NUMBERS {
+        let lent = number.swap(NONE, Ordering::Relaxed);
+        if lent != NONE {
+            // SAFETY: a copy of the parent's that nobody uses here.
+            let _ = unsafe { syscall(general::__NR_close as usize, [lent as usize, 0, 0, 0, 0, 0]) };
+        }
+    }
+}
+
+/// In the fault thread: its copies of them.
+pub fn borrow() -> Option<Lent> {
+    numbers()?;
+    let own = |number: &AtomicI32| {
+        // SAFETY: in the fault thread's own table, which begins as a copy of the program's: nobody
+        // else owns them there.
+        unsafe { OwnedFd::from_raw_fd(number.load(Ordering::Relaxed)) }
+    };
+    let [managed, wake, pagemap] = NUMBERS.each_ref().map(own);
+    Some(Lent {
+        managed: Uffd::opened(managed, CAN_PROTECT.load(Ordering::Relaxed)),
+        wake: WakeEvent::from_fd(wake),
+        pagemap: Pagemap(pagemap),
+    })
+}
+
+/// Close every descriptor of this thread's table but those that are lent. Only for a thread with a
+/// private table, before it opens its own.
+pub fn close_all_others() {
+    match numbers() {
+        None => thread::close_all_descriptors(),
+        // Linux 6.8 at least, which has this.
+        Some(_) => drop(close_range(0, u32::MAX as usize, 0)),
+    }
+}
+
+/// close_range(2), but for what is lent. The descriptors are the caller's to close.
+///
+/// # Errors
+/// What the system answers.
+pub fn close_range(first: usize, last: usize, flags: usize) -> Result<usize> {
+    let close = |first: usize, last: usize| {
+        // SAFETY: takes integers; whose descriptors they are is the caller's to know.
+        unsafe { syscall(general::__NR_close_range as usize, [first, last, flags, 0, 0, 0]) }
+    };
+    let (mut first, mut closed) = (first, Ok(0));
+    for lent in numbers().into_iter().flatten().map(|lent| lent as usize) {
+        if (first..=last).contains(&lent) {
+            if first < lent {
+                closed = closed.and(close(first, lent - 1));
+            }
+            first = lent + 1;
+        }
+    }
+    match first <= last {
+        true => closed.and(close(first, last)),
+        // What is wrong with it the kernel says.
+        false if closed == Ok(0) && numbers().is_none_or(|[lent, ..]| first as i32 <= lent) => close(first, last),
+        false => closed,
+    }
+}
