@@ -12,8 +12,9 @@ use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};
-use uzswap_sys::uffd::{BATCH, Event, Uffd};
-use uzswap_sys::{Errno, thread, time};
+use uzswap_sys::procfs::Vma;
+use uzswap_sys::uffd::{BATCH, Event, Uffd, wait_readable};
+use uzswap_sys::{AsFd, Errno, thread, time};
 
 use crate::Line;
 use crate::cores::CORES;
@@ -118,24 +119,36 @@ impl FaultThread {
             fds.wake.clear();
         }
         pager.prepare_codecs(servers.workers());
-        let closed = inline::close();
         // Read before the events are: a fork that has returned has had its event read.
         let parent_returned = pager.handover.parent_returned();
-        let (worker, inbox) = servers.reading();
-        read_events(pager, worker, inbox, forks, |thread| spin.follower.note_fault(thread));
+        // While there is none, whoever serves a fault goes on.
+        if !inline::is_on() || wait_readable(&[fds.managed.as_fd()], Some(0)) {
+            let _closed = inline::close();
+            let (worker, inbox) = servers.reading();
+            read_events(pager, worker, inbox, forks, |thread| spin.follower.note_fault(thread));
+        }
         if servers.is_idle() && !is_forking {
             // Woken for a codec, perhaps, or too late for one. Cleared before the next look at what
             // is wanted, never after.
             fds.wake.clear();
         }
-        drop(closed);
-        inline::take_requests(|waiting| servers.reading().1.push(waiting));
+        if inline::is_on() {
+            // Before the look at what was asked for, never after.
+            fds.wake.clear();
+            inline::take_requests(pager, |waiting| servers.reading().1.push(waiting));
+        }
         waits.begin(servers.waiting());
         servers.serve(pager);
         if servers.is_idle() {
             waits.end(pager);
         }
-        let _closed = (is_forking || pager.is_bringing_back()).then(inline::close);
+        if !is_forking && !pager.is_bringing_back() {
+            if !forks.has_child() {
+                fds.renew_spare();
+            }
+            return;
+        }
+        let _closed = inline::close();
         pager.let_go(|| {
             let (worker, inbox) = servers.reading();
             read_events(pager, worker, inbox, forks, |_| {});
@@ -162,9 +175,19 @@ impl FaultThread {
 /// that. So if all went in, all of it is where its words say, and what changes from now on changes
 /// what is mapped.
 fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>) -> bool {
-    pager
-        .mm
-        .with_changes(|changes| changes.bring_back(worker, |vpn, page| map_back(pager, vpn, page)))
+    pager.mm.with_changes(|changes| {
+        let is_back = changes.bring_back(worker, |vpn, page| map_back(pager, vpn, page));
+        if is_back && inline::is_on() {
+            // Whoever goes on with the memory has a copy of the descriptor: it would wait for ever
+            // for its events to be read.
+            let fds = pager.fds();
+            let anonymous = |vma: &Vma| vma.is_private_anonymous();
+            let _ = fds.proc.for_each_vma(|vma| {
+                let _ = anonymous(&vma).then(|| fds.managed.unregister(vma.start, vma.end - vma.start));
+            });
+        }
+        is_back
+    })
 }
 
 /// As [`bring_back`], for a range that is not ours from now on.
@@ -336,6 +359,8 @@ fn serve_write(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize) ->
     match is_copied {
         true if is_gated => memcg.note_copied(),
         true => {}
+        // Nor does the kernel count it, where it answers with a signal.
+        false if inline::is_on() => {}
         // Or what the kernel counts would be taken for a copy.
         false => memcg.note_fault(),
     }

@@ -84,13 +84,15 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
         Err(errno) => return unmanaged::lacks_hooks(path, errno),
     };
     // After they were replaced: what was a wrapper makes no call any more.
+    let stops_threads = program.is_some_and(stops_threads);
     if group.is_on(Tunable::Guard)
-        && let Err(errno) = inline::install(group).and_then(|()| program.map_or(Err(Errno::INVAL), guard::install))
+        && let Err(errno) =
+            inline::install(group, stops_threads).and_then(|()| program.map_or(Err(Errno::INVAL), guard::install))
     {
         guard::uninstall();
         return unmanaged::lacks_hooks(path, errno);
     }
-    if program.is_some_and(stops_threads) {
+    if stops_threads {
         pager::note_stopping();
     }
     pager::start_idle(group, path);

@@ -25,12 +25,14 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 use uzswap_ctl::{Group, Tunable};
 use uzswap_mm::Fault;
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
+use uzswap_mm::swap_table::entry::Slot;
 use uzswap_mm::vmstat::Item;
 use uzswap_sys::file::WakeEvent;
 use uzswap_sys::lent::{self, Lent};
-use uzswap_sys::procfs::{Pagemap, ProcSelf};
-use uzswap_sys::signal::{BUS_ADRERR, Context, Own, SIGBUS, SignalInfo};
-use uzswap_sys::{Errno, futex, signal};
+use uzswap_sys::own_stack::{self, Own};
+use uzswap_sys::procfs::Pagemap;
+use uzswap_sys::signal::{BUS_ADRERR, Context, SignalInfo};
+use uzswap_sys::{Errno, futex, thread};
 
 use crate::fault::Waiting;
 use crate::guard::{self, signals};
@@ -67,12 +69,14 @@ pub(crate) fn is_on() -> bool {
 ///
 /// # Errors
 /// What the system answers.
-pub(crate) fn install(group: Group) -> Result<(), Errno> {
-    if !group.is_on(Tunable::InlineFaults) {
+pub(crate) fn install(group: Group, stops_threads: bool) -> Result<(), Errno> {
+    // Who stops the others, and reads all memory meanwhile, may stop one that is inside.
+    if !group.is_on(Tunable::InlineFaults) || stops_threads {
         return Ok(());
     }
-    signal::reserve_stacks()?;
-    signals::begin(signal::handle(SIGBUS, on_bus_error)?);
+    own_stack::reserve()?;
+    let _ = Own::take_on();
+    signals::begin()?;
     IS_ON.store(true, Ordering::Relaxed);
     Ok(())
 }
@@ -88,7 +92,7 @@ pub(crate) fn open() -> Result<(), (&'static str, Errno)> {
     lent::close();
     if record::is_on() {
         // The fault thread notes what it serves.
-        only_ask();
+        note_only_asking();
     }
     let managed = isolation::open_inline().map_err(|e| ("userfaultfd with move", e))?;
     let wake = WakeEvent::new().map_err(|e| ("eventfd", e))?;
@@ -100,8 +104,17 @@ pub(crate) fn open() -> Result<(), (&'static str, Errno)> {
     Ok(())
 }
 
-/// From now on the fault thread serves all.
+/// From now on the fault thread serves all. Nobody else does when this returns. In a thread of the
+/// program, outside.
 pub(crate) fn only_ask() {
+    note_only_asking();
+    while GATE.serving.load(Ordering::SeqCst) != 0 {
+        pager::pause(GATE_NS / 100);
+    }
+}
+
+/// The same; whoever is inside may still be at it.
+pub(crate) fn note_only_asking() {
     ONLY_ASK.store(true, Ordering::SeqCst);
 }
 
@@ -199,12 +212,18 @@ impl Drop for Closed {
 
 /// What a thread waits for.
 struct Request {
-    /// 1 until it is served.
+    /// [`WAITS`] until it is served, or found to be none of ours.
     state: AtomicU32,
     addr: AtomicUsize,
-    /// As in [`Waiting`]: is it a write, is the page there.
+    /// As in [`Waiting`]: is it a write, is the page there. And is it in doubt whose it is.
     access: AtomicU32,
 }
+
+const SERVED: u32 = 0;
+const WAITS: u32 = 1;
+const NOT_OURS: u32 = 2;
+/// The bit of a request that is in doubt.
+const DOUBTFUL: u32 = 4;
 
 static ASKED: [Request; REQUESTS] = [const {
     Request {
@@ -224,14 +243,18 @@ pub(crate) struct Ticket(u8);
 impl Ticket {
     /// It is served: the thread goes on.
     pub(crate) fn done(self) {
+        self.answer(SERVED);
+    }
+
+    fn answer(self, answer: u32) {
         let state = &ASKED[usize::from(self.0)].state;
-        state.store(0, Ordering::Release);
+        state.store(answer, Ordering::Release);
         futex::wake(state, 1, false);
     }
 }
 
 /// In the fault thread, after its event was cleared: what was asked for since.
-pub(crate) fn take_requests(mut take: impl FnMut(Waiting)) {
+pub(crate) fn take_requests(pager: &Pager, mut take: impl FnMut(Waiting)) {
     if !is_on() {
         return;
     }
@@ -241,8 +264,13 @@ pub(crate) fn take_requests(mut take: impl FnMut(Waiting)) {
         posted &= posted - 1;
         let request = &ASKED[n as usize];
         let access = request.access.load(Ordering::Relaxed);
+        let addr = request.addr.load(Ordering::Relaxed);
+        if access & DOUBTFUL != 0 && !is_ours(pager, addr) {
+            Ticket(n as u8).answer(NOT_OURS);
+            continue;
+        }
         take(Waiting {
-            addr: request.addr.load(Ordering::Relaxed),
+            addr,
             is_write: access & 1 != 0,
             is_protected: access & 2 != 0,
             ticket: Some(Ticket(n as u8)),
@@ -250,8 +278,26 @@ pub(crate) fn take_requests(mut take: impl FnMut(Waiting)) {
     }
 }
 
-/// Have the fault thread serve it, and wait until it has.
-fn ask(pager: &Pager, waiting: Waiting) {
+/// Whether the page is the program's memory as we serve it: a file may have been mapped where some
+/// was, and end before, or the program has a userfaultfd of its own. In the fault thread.
+fn is_ours(pager: &Pager, addr: usize) -> bool {
+    let vma = pager.fds().proc.vma_at_or_after(addr).ok().flatten();
+    let Some(vma) = vma.filter(|vma| vma.start <= addr) else {
+        // Nothing is there any more: it looks again.
+        return true;
+    };
+    if !vma.is_private_anonymous() {
+        return false;
+    }
+    // What has grown is registered before it is under our care, and has zeros. Elsewhere our
+    // userfaultfd has no such range.
+    let is_known = pager.mm.lookup(Vpn::of_addr(addr)) != Slot::None;
+    is_known || pager.mm.machine().map_zeros(addr) != Some(Errno::NOENT)
+}
+
+/// Have the fault thread serve it, and wait until it has. `is_doubtful`: it is to look whether the
+/// page is ours. False: it is not.
+fn ask(pager: &Pager, waiting: Waiting, is_doubtful: bool) -> bool {
     let n = loop {
         let taken = TAKEN.load(Ordering::Relaxed);
         let free = taken.trailing_ones();
@@ -269,26 +315,41 @@ fn ask(pager: &Pager, waiting: Waiting) {
     };
     let request = &ASKED[n];
     request.addr.store(waiting.addr, Ordering::Relaxed);
-    let access = u32::from(waiting.is_write) | u32::from(waiting.is_protected) << 1;
+    let access = [waiting.is_write, waiting.is_protected, is_doubtful];
+    let access = (0..).zip(access).map(|(n, is_set)| u32::from(is_set) << n).sum();
     request.access.store(access, Ordering::Relaxed);
-    request.state.store(1, Ordering::Relaxed);
+    request.state.store(WAITS, Ordering::Relaxed);
     POSTED.fetch_or(1 << n, Ordering::Release);
     pager.mm.machine().ring();
     let mut looks = 0;
-    while request.state.load(Ordering::Acquire) != 0 {
+    while request.state.load(Ordering::Acquire) == WAITS {
         looks += 1;
         if looks < SPINS || only_asks() {
             // Perhaps it may not even sleep.
             core::hint::spin_loop();
         } else {
-            futex::wait(&request.state, 1, Some(SLICE_NS), false);
+            futex::wait(&request.state, WAITS, Some(SLICE_NS), false);
             // Should the program have closed the event.
-            if request.state.load(Ordering::Acquire) != 0 {
+            if request.state.load(Ordering::Acquire) == WAITS {
                 pager.mail.post(mail::RING);
+                stop_if_alone();
             }
         }
     }
+    let is_ours = request.state.load(Ordering::Relaxed) != NOT_OURS;
     TAKEN.fetch_and(!(1 << n), Ordering::Release);
+    is_ours
+}
+
+/// This process has the memory of another, which has ended with the pager: nobody brings what is
+/// out.
+fn stop_if_alone() {
+    if pager::is_orphan() {
+        pager::say_last(
+            "uzswap: a process is stopped that shares the memory of one that was killed: what was out is lost\n",
+        );
+        thread::kill_self();
+    }
 }
 
 /// kswapd's part of it: wake the fault thread, if its mail says so.
@@ -306,10 +367,10 @@ fn pause() {
 }
 
 /// SIGBUS. In a thread of the program, all signals blocked.
-extern "C" fn on_bus_error(signal: i32, info: &SignalInfo, context: &mut Context) {
+pub(crate) extern "C" fn on_bus_error(signal: i32, info: &SignalInfo, context: &mut Context) {
     let addr = info.address() & !(PAGE_SIZE - 1);
-    let is_ours = info.code() == BUS_ADRERR && guard::may_be_registered(addr);
-    let pager = if is_ours { pager::inherited() } else { None };
+    let is_missing = info.code() == BUS_ADRERR;
+    let pager = if is_missing { pager::inherited() } else { None };
     if !pager.is_some_and(|pager| serve(pager, addr, context)) {
         signals::hand_on(signal, info, context);
     }
@@ -325,22 +386,21 @@ fn serve(pager: &Pager, addr: usize, context: &mut Context) -> bool {
         ticket: None,
     };
     let Some(own) = context.own() else {
-        match if only_asks() { None } else { Own::take() } {
+        // One that others have set and that the thread is on cannot be changed.
+        let lacks_one = !only_asks() && !context.has_other();
+        return match Own::take().filter(|_| lacks_one) {
             // It comes again, on that.
-            Some(own) => context.give(own),
-            None => ask(pager, waiting),
-        }
-        return true;
+            Some(own) => {
+                context.give(own);
+                true
+            }
+            None => ask(pager, waiting, true),
+        };
     };
-    let again = count(own, addr);
-    if again % SUSPICIOUS == SUSPICIOUS - 1 && !is_anonymous(addr) {
-        return false;
-    }
-    let is_served = again % SUSPICIOUS < TRIES && !only_asks() && serve_here(pager, waiting);
-    if !is_served {
-        ask(pager, waiting);
-    }
-    true
+    let again = count(own, addr) % SUSPICIOUS;
+    let is_known = guard::may_be_registered(addr);
+    let is_served = is_known && again < TRIES && !only_asks() && serve_here(pager, waiting);
+    is_served || ask(pager, waiting, !is_known || again == SUSPICIOUS - 1)
 }
 
 /// How often in a row the thread has asked for this page.
@@ -354,34 +414,24 @@ fn count(own: &Own, addr: usize) -> usize {
     again
 }
 
-/// Whether private anonymous memory is there, or nothing: a file may have been mapped where some
-/// was, and end before.
-fn is_anonymous(addr: usize) -> bool {
-    let Ok(proc) = ProcSelf::open() else { return true };
-    let vma = proc.vma_at_or_after(addr).ok().flatten();
-    vma.is_none_or(|vma| vma.start > addr || vma.is_private_anonymous())
-}
-
 /// False: the fault thread is to do it.
 fn serve_here(pager: &Pager, waiting: Waiting) -> bool {
     let _inside = GATE.enter();
+    if only_asks() {
+        return false;
+    }
     let Some(mut seat) = pager.seats.try_sit(pager) else {
         return false;
     };
     let page = Vpn::of_addr(waiting.addr);
     if waiting.is_protected {
-        let is_served = !pager.memcg.shares() && pager.mm.write_fault(page, false) == Fault::Served;
-        if is_served {
-            pager.memcg.note_fault();
-        }
-        return is_served;
+        return !pager.memcg.shares() && pager.mm.write_fault(page, false) == Fault::Served;
     }
     if !fault::has_room(pager, waiting.addr) {
         return false;
     }
     match pager.mm.fault_without_device(seat.worker(), page) {
         Some(Fault::Served) => {
-            pager.memcg.note_fault();
             pager.mm.stat().add(Item::PgFaultInline, 1);
             if pager.memcg.headroom(pager) == 0 {
                 pager.mail.post(mail::RECLAIM);

@@ -27,7 +27,7 @@ use uzswap_sys::mapping::{Discard, Mapping};
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Filled, Uffd, wait_readable};
 use uzswap_sys::words::{discard_words, words};
-use uzswap_sys::{AsFd, Errno, signal};
+use uzswap_sys::{AsFd, Errno, own_stack};
 
 use crate::accel::Accel;
 use crate::arena::PoolArena;
@@ -79,8 +79,8 @@ pub(crate) fn stop(errno: Errno) -> Stop {
         Errno::NOENT => Stop::Missing,
         Errno::NOMEM => Stop::NoMemory,
         // The program has closed what its threads serve faults with: the fault thread has it.
-        Errno::BADF if signal::is_on_own_stack() => {
-            inline::only_ask();
+        Errno::BADF if own_stack::is_on_own_stack() => {
+            inline::note_only_asking();
             Stop::Again
         }
         // No answer of the kernel's: a system call filter of the program. Nobody could be served
@@ -171,7 +171,7 @@ impl AgentMachine {
     /// The descriptors. Not for a thread of the program, where their numbers are other files.
     #[track_caller]
     pub(crate) fn fds(&self) -> &'static Fds {
-        if inline::is_on() && signal::is_on_own_stack() {
+        if inline::is_on() && own_stack::is_on_own_stack() {
             panic!("a thread of the program wants a descriptor of the pager");
         }
         self.opened()
@@ -185,6 +185,11 @@ impl AgentMachine {
     /// Wake the fault thread. In any thread, where faults are served inline.
     pub(crate) fn ring(&self) {
         self.opened().wake.set();
+    }
+
+    /// Map zeros at a page of memory that is not under our care. What stopped it, if anything did.
+    pub(crate) fn map_zeros(&self, addr: usize) -> Option<Errno> {
+        self.managed().copy(addr, &[0; PAGE_SIZE], true).stop
     }
 
     /// Whether a change of the mappings waits to be read.

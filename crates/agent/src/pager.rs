@@ -316,6 +316,11 @@ pub(crate) fn is_vfork_child() -> bool {
     pid != 0 && pid != thread::pid()
 }
 
+/// Whether this process is such a one, and that which began here is gone.
+pub(crate) fn is_orphan() -> bool {
+    is_vfork_child() && !thread::has_process(PID.load(Ordering::Relaxed))
+}
+
 /// The pager, whatever the state: for the child of a fork.
 pub(crate) fn inherited() -> Option<&'static Pager> {
     PAGER.get()

@@ -84,6 +84,8 @@ pub(crate) struct Seats {
     is_wanted: AtomicBool,
     /// Helpers that have one.
     seated: AtomicU32,
+    /// Threads of the program that serve their own faults at a time, at most: after the first.
+    inline: usize,
     seats: [Mutex<RawLock, Option<Seat>>; SERVERS_MAX],
     inbox: Mutex<RawLock, Vec<Waiting>>,
 }
@@ -96,6 +98,7 @@ impl Seats {
         Self {
             is_wanted: AtomicBool::new(inline::is_on()),
             seated: AtomicU32::new(0),
+            inline: thread::cores().clamp(1, SERVERS_MAX - 1),
             seats,
             inbox: Mutex::new(Vec::with_capacity(INBOX)),
         }
@@ -104,7 +107,7 @@ impl Seats {
     /// How many threads may be serving faults at a time.
     pub(crate) fn servers(&self) -> u64 {
         if inline::is_on() {
-            return 1 + inline_seats() as u64;
+            return 1 + self.inline as u64;
         }
         1 + u64::from(self.seated.load(Ordering::Relaxed))
     }
@@ -112,7 +115,7 @@ impl Seats {
     /// How many may come to be serving.
     fn servers_most(&self, group: Group) -> usize {
         match inline::is_on() {
-            true => 1 + inline_seats(),
+            true => 1 + self.inline,
             false => threads(group),
         }
     }
@@ -120,7 +123,7 @@ impl Seats {
     /// Have the thread that calls this serve its own fault. `None`: all seats are taken, or there
     /// are none yet. For as long as what is returned lives.
     pub(crate) fn try_sit(&self, pager: &Pager) -> Option<Sitting<'_>> {
-        for seat in &self.seats[1..=inline_seats()] {
+        for seat in &self.seats[1..=self.inline] {
             let Some(seat) = seat.try_lock() else { continue };
             return match MutexGuard::try_map(seat, Option::as_mut) {
                 Ok(seat) if seat.prepared == pager.known_codecs() => Some(Sitting(seat)),
@@ -157,11 +160,6 @@ impl Seats {
             unsafe { self.inbox.force_unlock() };
         }
     }
-}
-
-/// Threads of the program that serve their own faults at a time.
-fn inline_seats() -> usize {
-    thread::cores().clamp(1, SERVERS_MAX - 1)
 }
 
 /// Threads of each process that serve the faults of others.

@@ -102,9 +102,8 @@
 //! | `sys::shield::MEMORY` | kept | as the stacks in `pager` |
 //! | `sys::shield::TRACER` | kept | says of which process: the child has none |
 //! | `sys::shield::STEP` | replaced | written before a tracer is made |
-//! | `sys::signal::REGION` | kept | the stacks are inherited |
-//! | `sys::signal::TAKEN` | reset | only the thread that forked is here |
-//! | `sys::signal::THREADS` | reset | the same |
+//! | `sys::own_stack::REGION` | kept | the stacks are inherited |
+//! | `sys::own_stack::THREADS` | reset | only the thread that forked is here |
 //! | `sys::spans::MADE` | kept | the ranges are inherited, and no number is used twice |
 //! | `sys::string::HAS_AVX2` | kept | the processor is the same |
 //! | `sys::thread::LIFE` | kept | a process lives on only as long as all threads of its pager do |

@@ -48,7 +48,7 @@ pub fn numbers() -> Option<[i32; 3]> {
 
 /// Whether a descriptor is one of them.
 pub fn is_lent(number: usize) -> bool {
-    numbers().is_some_and(|numbers| numbers.iter().any(|lent| *lent as usize == number))
+    numbers().is_some_and(|numbers| numbers.iter().any(|lent| *lent == number as i32))
 }
 
 /// Lend the program's threads these. In one of them.
@@ -110,6 +110,7 @@ pub fn close_all_others() {
 /// # Errors
 /// What the system answers.
 pub fn close_range(first: usize, last: usize, flags: usize) -> Result<usize> {
+    let (first, last) = (first as u32 as usize, last as u32 as usize);
     let close = |first: usize, last: usize| {
         // SAFETY: takes integers; whose descriptors they are is the caller's to know.
         unsafe { syscall(general::__NR_close_range as usize, [first, last, flags, 0, 0, 0]) }

@@ -22,7 +22,8 @@
 //! | [`string`] | `memcpy` and its like, which no program can define for us |
 //! | [`text`] | replacing the first instructions of a libc function |
 //! | [`guard`] | where the program's system calls come by |
-//! | [`signal`] | what a handler of a signal is given, and stacks for some |
+//! | [`signal`] | actions, masks, and what a handler of a signal is given |
+//! | [`own_stack`] | stacks of our own for handlers |
 //! | [`heap`] | the agent's allocator over one reserved range |
 //! | [`request`] | what the program asks of a userfaultfd of its own |
 //! | [`shared`] | a file of 64-bit words that all processes of a group map |
@@ -57,6 +58,7 @@ pub mod lz4;
 pub mod mapping;
 mod maps;
 pub mod mutex;
+pub mod own_stack;
 pub mod portal;
 pub mod procfs;
 pub mod random;

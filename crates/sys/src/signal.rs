@@ -1,26 +1,22 @@
 //! Signals as the kernel has them, for who serves some of them in the program's place: actions,
 //! masks, alternate stacks, and the frame of a handler.
 //!
-//! Handlers of ours run on stacks of our own ([`Own`]), one for each thread that needs one. Such a
-//! stack is found by asking the kernel which alternate stack the thread has: no thread-local
-//! storage is needed, and a vfork child, which has its parent's, is no special case.
+//! Handlers of ours run on stacks of our own ([`Own`]).
 //!
-//! A signal that was not for us is handed on: [`Context::deliver`] moves the frame that the kernel
-//! made to where it would have made it, and goes on in the program's handler. When that returns,
-//! the kernel restores from the moved frame.
+//! A signal that was not for us is handed on: [`Context::deliver`] copies the frame that the kernel
+//! made to where it would have made it, and has ours return into the program's handler. When that
+//! returns, the kernel restores from the copy.
 
-use core::arch::{asm, naked_asm};
-use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use core::arch::naked_asm;
 
 use linux_raw_sys::general as raw;
 use rustix::io::Result;
 
-use crate::PAGE_SIZE;
-use crate::cell::Leaked;
-use crate::mapping::Mapping;
+use crate::own_stack::{Own, is_on_own_stack};
 use crate::thread::{self, syscall};
 
 pub const SIGBUS: i32 = raw::SIGBUS as i32;
+pub const SIGSEGV: i32 = raw::SIGSEGV as i32;
 /// Signals are below this.
 pub const SIGNALS: usize = 65;
 
@@ -110,16 +106,17 @@ pub unsafe fn action(signal: i32, new: Option<&Action>) -> Result<Action> {
     Ok(old)
 }
 
-/// Have `handler` called at `signal`, on the thread's alternate stack, with all signals blocked.
+/// Have `handler` called at `signal`, on the thread's alternate stack, with `mask` blocked, and
+/// with `flags`.
 ///
 /// # Errors
 /// What the system answers.
-pub fn handle(signal: i32, handler: Handler) -> Result<Action> {
+pub fn handle(signal: i32, handler: Handler, mask: u64, flags: usize) -> Result<Action> {
     let action = Action {
         handler: handler as *const () as usize,
-        flags: SA_SIGINFO | SA_ONSTACK | SA_RESTORER,
+        flags: flags | SA_SIGINFO | SA_ONSTACK | SA_RESTORER,
         restorer: restore as *const () as usize,
-        mask: u64::MAX,
+        mask,
     };
     // SAFETY: a handler of this type is made for it.
     unsafe { self::action(signal, Some(&action)) }
@@ -142,7 +139,7 @@ pub fn raise(signal: i32) {
 }
 
 /// sigaltstack(2).
-fn alternate(new: Option<&Stack>) -> Result<Stack> {
+pub(crate) fn alternate(new: Option<&Stack>) -> Result<Stack> {
     let mut old = Stack::default();
     let new = new.map_or(0, |new| (&raw const *new).addr());
     // SAFETY: both are of the kernel's layout; the stacks set here are ours.
@@ -191,10 +188,11 @@ pub struct Context {
     _flags: u64,
     _link: usize,
     stack: Stack,
-    _first: [usize; 15],
+    /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx.
+    registers: [usize; 15],
     sp: usize,
-    _ip: usize,
-    _eflags: usize,
+    ip: usize,
+    eflags: usize,
     _segments: u64,
     error: u64,
     _trap: u64,
@@ -243,6 +241,11 @@ impl Context {
         self.stack = own.stack();
     }
 
+    /// Whether the thread has an alternate stack that is not ours.
+    pub fn has_other(&self) -> bool {
+        self.stack.flags & SS_DISABLE == 0 && Own::at(self.stack.start).is_none()
+    }
+
     /// The stack of ours that handlers of this thread run on.
     pub fn own(&self) -> Option<&'static Own> {
         (self.stack.flags & SS_DISABLE == 0)
@@ -265,209 +268,59 @@ impl Context {
         }
     }
 
-    /// Go on in the program's handler as if the kernel had called it: its frame below `top`, or
-    /// below what the thread was at if that is `None`. `mask` is what is blocked then. Nothing of
-    /// ours is left.
+    /// Go on in the program's handler as if the kernel had called it, when ours returns: its frame
+    /// below `top`, or below what the thread was at if that is `None`, and not below `bottom`.
+    /// `mask` is what is blocked then. False: there is no room.
     ///
-    /// # Safety
-    /// Called in the handler that the kernel passed this to, holding nothing. `handler` is the
-    /// program's, for this signal.
-    pub unsafe fn deliver(&mut self, signal: i32, handler: usize, top: Option<usize>, mask: u64) -> ! {
+    /// Where the thread has no stack of ours the frame is there already: the handler is called.
+    ///
+    /// The kernel's frame is copied to there with all signals blocked but SIGBUS, which brings what
+    /// is out of that: a frame of ours that waits beneath this one is not written over. Then ours
+    /// is made to lead to the handler, and the kernel changes stack, mask and registers at once.
+    pub fn deliver(&mut self, signal: i32, action: &Action, top: Option<usize>, bottom: usize, mask: u64) -> bool {
+        const FLAGS_CLEARED: usize = 1 << 8 | 1 << 10 | 1 << 16;
         let from = (&raw const *self).addr() - core::mem::offset_of!(Frame, context);
+        if !is_on_own_stack() {
+            let info = core::ptr::with_exposed_provenance(from + core::mem::offset_of!(Frame, info));
+            let _ = set_mask(SET, mask);
+            // SAFETY: the program's handler of this signal, which takes these or fewer of them.
+            let handler: extern "C" fn(i32, *const SignalInfo, *mut Self) =
+                unsafe { core::mem::transmute(action.handler) };
+            handler(signal, info, self);
+            return true;
+        }
         let (len, top) = (self.extended_len(), top.unwrap_or(self.sp - RED_ZONE));
         let extended = (top - len) & !63;
         // As at the first instruction of a function: a multiple of 16, and the return address.
         let frame = ((extended - size_of::<Frame>()) & !15) - 8;
-        // What is written to may be out: then it is brought, by the handler of that, on this stack.
-        let _ = set_mask(SET, mask);
+        if frame < bottom {
+            return false;
+        }
+        let _ = set_mask(SET, !bit(SIGBUS));
         let to = core::ptr::with_exposed_provenance_mut::<u8>;
-        // SAFETY: the kernel's frame, and room where the kernel would have made it: below the
-        // stack pointer of a thread that is here, or on a stack that it gave for this.
+        // SAFETY: the kernel's frame, on our stack, and room where the kernel would have made it:
+        // below the stack pointer of a thread that is here, or on a stack that it gave for this.
         unsafe {
             core::ptr::copy_nonoverlapping(to(self.extended).cast_const(), to(extended), len);
             core::ptr::copy_nonoverlapping(to(from).cast_const(), to(frame), size_of::<Frame>());
-            if len > 0 {
-                (*to(frame).cast::<Frame>()).context.extended = extended;
+            let copied = &mut *to(frame).cast::<Frame>();
+            copied.context.extended = if len > 0 { extended } else { 0 };
+            if action.flags & SA_RESTORER != 0 {
+                copied.restorer = action.restorer;
             }
         }
-        let context = frame + core::mem::offset_of!(Frame, context);
-        let info = frame + core::mem::offset_of!(Frame, info);
-        // SAFETY: the registers of a handler's first instruction.
-        unsafe {
-            asm!("mov rsp, r8", "jmp rcx",
-                in("r8") frame, in("rcx") handler, in("rax") 0,
-                in("rdi") signal, in("rsi") info, in("rdx") context, options(noreturn));
-        }
+        let [_, _, _, _, _, _, _, _, rdi, rsi, _, _, rdx, rax, _] = &mut self.registers;
+        *rdi = signal as usize;
+        *rsi = frame + core::mem::offset_of!(Frame, info);
+        *rdx = frame + core::mem::offset_of!(Frame, context);
+        *rax = 0;
+        (self.sp, self.ip) = (frame, action.handler);
+        self.eflags &= !FLAGS_CLEARED;
+        // Those of a thread that begins.
+        self.extended = 0;
+        self.mask = mask;
+        true
     }
-}
-
-/// Bytes of a stack with its guard page; threads that can have one.
-const STACK: usize = 128 << 10;
-const STACKS: usize = 512;
-
-/// What is known of a thread that has a handler's stack of ours: it lies above that.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Own {
-    /// The alternate stack that the program thinks it has: its start and length, 0 if it has none.
-    start: AtomicUsize,
-    len: AtomicUsize,
-    flags: AtomicI32,
-    /// Signals that the program thinks are blocked, and are not.
-    pub blocked: AtomicU64,
-    /// The page that was asked for last, and how often in a row.
-    pub asked: [AtomicUsize; 2],
-}
-
-static REGION: Leaked<usize> = Leaked::new();
-static TAKEN: [AtomicU64; STACKS / 64] = [const { AtomicU64::new(0) }; STACKS / 64];
-/// The threads that have them; 0: nobody has.
-static THREADS: [AtomicI32; STACKS] = [const { AtomicI32::new(0) }; STACKS];
-
-/// Reserve the stacks. Before the first is asked for.
-///
-/// # Errors
-/// ENOMEM: no address space.
-pub fn reserve_stacks() -> Result<()> {
-    if REGION.get().is_none() {
-        let mapping = Mapping::reserve_beside_data(STACKS * STACK)?.without_huge_pages();
-        REGION.set(mapping.leak().addr());
-    }
-    Ok(())
-}
-
-fn number_of(addr: usize) -> Option<usize> {
-    let first = *REGION.get()?;
-    (first..first + STACKS * STACK)
-        .contains(&addr)
-        .then(|| (addr - first) / STACK)
-}
-
-/// Whether the calling thread runs on one of them.
-pub fn is_on_own_stack() -> bool {
-    let here = 0u8;
-    number_of((&raw const here).addr()).is_some()
-}
-
-impl Own {
-    /// The one that an address lies in.
-    fn at(addr: usize) -> Option<&'static Self> {
-        let (number, first) = (number_of(addr)?, *REGION.get()?);
-        let place = first + (number + 1) * STACK - size_of::<Self>().next_multiple_of(64);
-        // SAFETY: aligned, in a mapping that stays, of atomics alone, for which zeros will do.
-        Some(unsafe { &*core::ptr::with_exposed_provenance(place) })
-    }
-
-    /// The calling thread's.
-    pub fn current() -> Option<&'static Self> {
-        REGION.get()?;
-        let stack = alternate(None).ok()?;
-        let own = (stack.flags & SS_DISABLE == 0).then(|| Self::at(stack.start)).flatten();
-        own.or_else(|| {
-            // A handler that began before it had one has returned since.
-            let own = Self::of_thread(thread::tid())?;
-            alternate(Some(&own.stack())).ok()?;
-            Some(own)
-        })
-    }
-
-    fn of_thread(thread: i32) -> Option<&'static Self> {
-        let first = *REGION.get()?;
-        let number = THREADS
-            .iter()
-            .position(|owner| owner.load(Ordering::Relaxed) == thread)?;
-        Self::at(first + number * STACK)
-    }
-
-    /// One for the calling thread, which the kernel is not told yet. `None`: all are taken.
-    pub fn take() -> Option<&'static Self> {
-        let (first, me) = (*REGION.get()?, thread::tid());
-        if let Some(own) = Self::of_thread(me) {
-            return Some(own);
-        }
-        for (n, taken) in TAKEN.iter().enumerate() {
-            let mut bits = taken.load(Ordering::Relaxed);
-            while bits != u64::MAX {
-                let free = bits.trailing_ones();
-                match taken.compare_exchange_weak(bits, bits | 1 << free, Ordering::Acquire, Ordering::Relaxed) {
-                    Ok(_) => {
-                        let number = n * 64 + free as usize;
-                        forbid(first + number * STACK);
-                        let own = Self::at(first + number * STACK)?;
-                        own.set_program_stack(Stack::new(0, 0, SS_DISABLE));
-                        own.blocked.store(0, Ordering::Relaxed);
-                        own.asked[1].store(0, Ordering::Relaxed);
-                        THREADS[number].store(me, Ordering::Relaxed);
-                        return Some(own);
-                    }
-                    Err(now) => bits = now,
-                }
-            }
-        }
-        None
-    }
-
-    /// One for the calling thread, in place of the alternate stack that it has.
-    pub fn take_on() -> Option<&'static Self> {
-        let own = Self::take()?;
-        alternate(Some(&own.stack())).is_ok().then_some(own)
-    }
-
-    /// The calling thread ends: it has no alternate stack from now on. Not in a vfork child, whose
-    /// parent's this is.
-    pub fn leave(&self) {
-        let none = Stack::new(0, 0, SS_DISABLE);
-        let Some(number) = number_of((&raw const *self).addr()) else {
-            return;
-        };
-        if THREADS[number].load(Ordering::Relaxed) == thread::tid() && alternate(Some(&none)).is_ok() {
-            THREADS[number].store(0, Ordering::Relaxed);
-            TAKEN[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Release);
-        }
-    }
-
-    /// In a forked child, in its only thread, whose `own` is: no other has one.
-    pub fn keep_alone(own: Option<&Self>) {
-        let kept = own.and_then(|own| number_of((&raw const *own).addr()));
-        for (n, thread) in THREADS.iter().enumerate() {
-            let owner = if kept == Some(n) { thread::tid() } else { 0 };
-            thread.store(owner, Ordering::Relaxed);
-        }
-        for (n, taken) in TAKEN.iter().enumerate() {
-            let bits = kept.filter(|kept| kept / 64 == n).map_or(0, |kept| 1 << (kept % 64));
-            taken.store(bits, Ordering::Relaxed);
-        }
-    }
-
-    /// As the kernel is told.
-    fn stack(&self) -> Stack {
-        let end = (&raw const *self).addr();
-        let start = end + size_of::<Self>().next_multiple_of(64) - STACK + PAGE_SIZE;
-        Stack::new(start, end - start, 0)
-    }
-
-    /// The alternate stack that the program thinks it has.
-    pub fn program_stack(&self) -> Stack {
-        Stack::new(
-            self.start.load(Ordering::Relaxed),
-            self.len.load(Ordering::Relaxed),
-            self.flags.load(Ordering::Relaxed),
-        )
-    }
-
-    /// It has this one from now on.
-    pub fn set_program_stack(&self, stack: Stack) {
-        self.start.store(stack.start, Ordering::Relaxed);
-        self.len.store(stack.len, Ordering::Relaxed);
-        self.flags.store(stack.flags, Ordering::Relaxed);
-    }
-}
-
-/// Nobody may use the lowest page of a stack: what runs over raises a signal that ends the process.
-fn forbid(addr: usize) {
-    let page = core::ptr::with_exposed_provenance_mut(addr);
-    // SAFETY: the lowest page of a stack of ours, which nobody uses.
-    let _ = unsafe { rustix::mm::mprotect(page, PAGE_SIZE, rustix::mm::MprotectFlags::empty()) };
 }
 
 /// Read a value of the program's that is there ([`crate::guard::read_populated`]).

@@ -500,6 +500,12 @@ pub fn crash() -> ! {
     unsafe { asm!("ud2", options(noreturn, nostack)) }
 }
 
+/// Whether there is a process of this id.
+pub fn has_process(pid: i32) -> bool {
+    let process = rustix::process::Pid::from_raw(pid);
+    process.is_some_and(|process| rustix::process::test_kill_process(process) != Err(Errno::SRCH))
+}
+
 /// The process id of the parent, or of who took over when it died.
 pub fn parent_pid() -> i32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())

@@ -26,7 +26,7 @@ pub(crate) extern "C" fn child() {
     let mask = pager.handover.mask.load(Ordering::Relaxed);
     pager.handover.arrive();
     attach(pager);
-    thread::restore_signals(mask);
+    guard::signals::unblock(mask);
 }
 
 /// A lock that a thread of the parent may have held.

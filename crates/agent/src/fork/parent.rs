@@ -36,7 +36,7 @@ pub(crate) extern "C" fn prepare() {
         // ever.
         pager.request_scan();
     }
-    let mask = thread::block_signals();
+    let mask = guard::signals::block_others();
     handover.lock.lock();
     handover.mask.store(mask, Ordering::Relaxed);
     order::begin_fork();
@@ -72,7 +72,7 @@ pub(crate) fn parent_of(returned: i32) {
     let mask = handover.mask.load(Ordering::Relaxed);
     // SAFETY: locked in `prepare` by this very thread.
     unsafe { handover.lock.unlock() };
-    thread::restore_signals(mask);
+    guard::signals::unblock(mask);
 }
 
 /// kswapd's part: come to rest and stay there until the fork is over.

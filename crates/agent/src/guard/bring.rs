@@ -4,7 +4,8 @@ use uzswap_guard::reach::{Extent, Memory};
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
 use uzswap_mm::swap_table::entry::Slot;
 use uzswap_sys::Errno;
-use uzswap_sys::guard::{Populate, is_guard, populate, read_populated, touch};
+use uzswap_sys::guard::{Populate, is_guard, populate, read_populated, touch, write_populated};
+use uzswap_sys::signal::{self, Plain};
 use uzswap_sys::thread::page_align;
 
 use super::holds::Hold;
@@ -111,4 +112,33 @@ impl Memory for Reached {
     fn read(&mut self, addr: usize, bytes: &mut [u8]) -> bool {
         read_populated(addr, bytes)
     }
+}
+
+/// A value of the program's, which is brought.
+pub(super) fn read<T: Plain>(at: usize) -> Option<T> {
+    signal::read(|bytes| {
+        let mut reached = Reached::new(0, (&raw const at).addr(), false);
+        reached.reach(Extent {
+            start: at,
+            len: bytes.len(),
+            is_written: false,
+        });
+        let is_read = reached.read(at, bytes);
+        reached.hold.into_iter().for_each(Hold::release);
+        is_read
+    })
+}
+
+/// Write a value to the program's memory. False: it cannot be.
+pub(super) fn write<T: Plain>(at: usize, value: &T) -> bool {
+    let bytes = signal::bytes(value);
+    let mut reached = Reached::new(0, (&raw const at).addr(), false);
+    reached.reach(Extent {
+        start: at,
+        len: bytes.len(),
+        is_written: true,
+    });
+    let is_written = write_populated(at, bytes);
+    reached.hold.into_iter().for_each(Hold::release);
+    is_written
 }

@@ -11,11 +11,12 @@
 //! | `bring` | the memory of one call |
 //! | `holds` | what must stay, and what is on the move |
 //! | `pieces` | calls that move more than may be held |
-//! | `signals` | the program's signals, where faults raise one |
+//! | `signals`, `altstack` | the program's signals, where faults raise one |
 //!
 //! The program's threads are here on their own stacks and hold no lock: a handler of a signal may
 //! interrupt them anywhere and make calls of its own.
 
+mod altstack;
 mod bring;
 mod holds;
 mod pieces;
@@ -60,6 +61,11 @@ const LATER: [usize; 2] = [SYS_IO_SETUP, SYS_IO_URING_SETUP];
 const SYS_IO_SETUP: usize = 206;
 const SYS_IO_URING_SETUP: usize = 425;
 const CLONE_VM: usize = 0x100;
+const CLONE_FILES: usize = 0x400;
+const CLONE_VFORK: usize = 0x4000;
+const CLONE_THREAD: usize = 0x10000;
+/// What a new thread uses of a stack before it makes its first call, at most. Bytes.
+const FIRST_FRAMES: usize = 64 << 10;
 
 /// How often a call is made again that has met what was not there.
 const AGAIN_MAX: usize = 16;
@@ -349,12 +355,7 @@ fn before_stack(call: &mut Call) -> Verdict {
         && start < start.saturating_add(len)
         && start.saturating_add(len) < ADDRESSES
     {
-        let (start, end) = (start & !(PAGE_SIZE - 1), page_align(start + len));
-        let _turn = InOrder::begin();
-        StackChange::begin().add(start, end);
-        if let Some(pager) = pager::active().filter(|_| ranges::next(start, end).is_some()) {
-            pager.request_release(start, end);
-        }
+        leave_to_kernel(start & !(PAGE_SIZE - 1), page_align(start + len));
     }
     if let Some(row) = BY_NUMBER[call.number] {
         call.token = see_to(row, &call.args, 0, false).0;
@@ -362,11 +363,48 @@ fn before_stack(call: &mut Call) -> Verdict {
     Verdict::Make
 }
 
+/// Have a stack never managed from now on: the kernel writes there.
+fn leave_to_kernel(start: usize, end: usize) {
+    let _turn = InOrder::begin();
+    StackChange::begin().add(start, end);
+    if let Some(pager) = pager::active().filter(|_| ranges::next(start, end).is_some()) {
+        pager.request_release(start, end);
+    }
+}
+
+/// A thread begins on a stack of the program's. Before it has a stack of ours, whatever is out of
+/// that could not be brought.
+fn before_thread(call: &Call) {
+    const STACK: [usize; 2] = [40, 48];
+    let (start, end) = match call.number {
+        SYS_CLONE3 => {
+            let [start, len] = STACK.map(|at| word_at(call.args[0] + at).unwrap_or(0));
+            (start, start.saturating_add(len))
+        }
+        _ => (call.args[1].saturating_sub(FIRST_FRAMES), call.args[1]),
+    };
+    let (start, end) = (start & !(PAGE_SIZE - 1), end & !(PAGE_SIZE - 1));
+    if start < end && end < ADDRESSES && ranges::next(start, end).is_some() {
+        leave_to_kernel(start, end);
+    }
+}
+
 /// A call that makes a process or a thread.
 fn before_fork(call: &mut Call, flags: usize) -> Verdict {
     if flags & CLONE_VM != 0 {
+        if inline::is_on() {
+            before_thread(call);
+            if flags & (CLONE_THREAD | CLONE_VFORK) == 0 {
+                // One that may outlive us, or be killed by itself inside.
+                inline::only_ask();
+            }
+        }
         // On another stack, perhaps, or on this one beneath us.
         return Verdict::Leave;
+    }
+    if flags & CLONE_FILES != 0 && inline::is_on() {
+        // Its pager would take the place of its parent's descriptors.
+        return refuse(call, Errno::INVAL);
     }
     if pager::is_of_another_process() {
         // A child that has its parent's memory: what is out would be zeros in a child of its own.

@@ -36,7 +36,13 @@ fn set(leaf: &[AtomicU64], unit: usize) {
 }
 
 /// `[start, end)` is about to be registered. In a thread of the pager.
+///
+/// What it may grow into has bits as well: whoever notes that may not allocate.
 pub(super) fn note(start: usize, end: usize) {
+    let beside = start.saturating_sub(1 << LEAF)..end.saturating_add(1 << LEAF);
+    for unit in units(beside.start, beside.end).step_by(1 << (LEAF - UNIT)) {
+        leaf(unit).get_or_set(|| [const { AtomicU64::new(0) }; WORDS]);
+    }
     for unit in units(start, end) {
         set(leaf(unit).get_or_set(|| [const { AtomicU64::new(0) }; WORDS]), unit);
     }

@@ -23,16 +23,17 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lock_api::RawMutex;
-use uzswap_guard::reach::{Extent, Memory};
 use uzswap_sys::futex::RawLock;
-use uzswap_sys::guard::{Call, Verdict, write_populated};
-use uzswap_sys::signal::{self, Action, BLOCK, Context, DEFAULT, IGNORE, Own, Plain, SIGBUS, SIGNALS, SignalInfo};
-use uzswap_sys::signal::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_SIGINFO, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK};
-use uzswap_sys::signal::{STACK_MIN, Stack, UNBLOCK, bit};
+use uzswap_sys::guard::{Call, Verdict};
+use uzswap_sys::own_stack::Own;
+use uzswap_sys::signal::{self, Action, BLOCK, Context, DEFAULT, IGNORE, SET, SIGBUS, SIGNALS, SIGSEGV, SignalInfo};
+use uzswap_sys::signal::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SS_DISABLE};
+use uzswap_sys::signal::{Stack, UNBLOCK, bit};
 use uzswap_sys::{Errno, lent, thread};
 
-use super::bring::Reached;
-use super::{done, refuse, release, word_at};
+use super::altstack::change_stack;
+use super::bring::{read, write};
+use super::{done, refuse, word_at};
 use crate::{inline, pager};
 
 const SYS_CLOSE: usize = 3;
@@ -82,6 +83,9 @@ pub(super) const CALLS: [usize; 18] = [
 /// Signals that are never blocked for the kernel.
 const OURS: u64 = bit(SIGBUS);
 
+/// Signals that the kernel keeps in a mask: not SIGKILL, nor SIGSTOP.
+const KEPT: u64 = !(bit(9) | bit(19));
+
 /// What the program has set: the words of an [`Action`]. Of signals that are not relayed only the
 /// mask counts.
 static ACTIONS: [[AtomicUsize; 4]; SIGNALS] = [const { [const { AtomicUsize::new(0) }; 4] }; SIGNALS];
@@ -111,14 +115,48 @@ fn note(signal: i32, action: &Action) {
 }
 
 /// SIGBUS comes to us; before, the program had `inherited` for it. In the constructor.
-pub(crate) fn begin(inherited: Action) {
-    note(SIGBUS, &inherited);
+pub(crate) fn begin() -> Result<(), Errno> {
+    note(SIGBUS, &signal::handle(SIGBUS, inline::on_bus_error, u64::MAX, 0)?);
+    for signal in (1..SIGNALS as i32).filter(|signal| *signal != SIGBUS) {
+        // What other libraries have set by now.
+        // SAFETY: nothing is set.
+        let action = unsafe { signal::action(signal, None) };
+        if let Some(action) = action.ok().filter(|action| action.handler > IGNORE) {
+            let _ = change(signal, Some(&action));
+        }
+    }
     let blocked = signal::set_mask(UNBLOCK, OURS).unwrap_or(0) & OURS;
     if blocked != 0
         && let Some(own) = Own::take_on()
     {
         own.blocked.store(blocked, Ordering::Relaxed);
         IS_BLOCKED.store(true, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Block all signals but the one that faults raise. Returns the mask for [`unblock`].
+pub(crate) fn block_others() -> u64 {
+    match inline::is_on() {
+        true => signal::set_mask(SET, !OURS).unwrap_or(0),
+        false => thread::block_signals(),
+    }
+}
+
+/// Undo that.
+pub(crate) fn unblock(mask: u64) {
+    thread::restore_signals(mask);
+    if IS_PENDING.load(Ordering::Relaxed) && inline::is_on() {
+        raise_pending();
+    }
+}
+
+/// What came while it was blocked comes now, unless it still is.
+fn raise_pending() {
+    let is_blocked = IS_BLOCKED.load(Ordering::Relaxed)
+        && Own::current().is_some_and(|own| own.blocked.load(Ordering::Relaxed) & OURS != 0);
+    if !is_blocked && IS_PENDING.swap(false, Ordering::Relaxed) {
+        signal::raise(SIGBUS);
     }
 }
 
@@ -153,18 +191,18 @@ pub(super) fn before(call: &mut Call) -> Option<Verdict> {
             block(BLOCK);
             None
         }
-        SYS_EXIT => {
+        SYS_EXIT if !inline::only_asks() => {
             Own::current().into_iter().for_each(Own::leave);
             None
         }
         SYS_SET_ROBUST_LIST => {
             // A thread begins, and may go on in memory that is managed.
-            if pager::inherited().is_some() && !inline::only_asks() {
-                let _ = Own::current().or_else(Own::take_on);
+            if !inline::only_asks() {
+                let _ = Own::current_of_kernel().or_else(Own::take_on_at_first);
             }
             None
         }
-        SYS_SECCOMP if SETTING.contains(&first) => {
+        SYS_SECCOMP if SETTING.contains(&first) && (first == 0 || third != 0) => {
             inline::only_ask();
             None
         }
@@ -191,6 +229,7 @@ pub(super) fn after(call: &mut Call, is_done: bool) {
 /// Block for the kernel what is blocked for the program, or no longer.
 fn block(how: usize) {
     if IS_BLOCKED.load(Ordering::Relaxed)
+        && !inline::only_asks()
         && let Some(own) = Own::current()
     {
         let _ = signal::set_mask(how, own.blocked.load(Ordering::Relaxed));
@@ -244,6 +283,10 @@ fn before_mask(call: &mut Call) {
         return;
     }
     strip(call);
+    if inline::only_asks() {
+        // The filter may forbid what it takes to know more.
+        return;
+    }
     let takes = || {
         if wanted != 0 && how != UNBLOCK {
             Own::take_on()
@@ -282,39 +325,10 @@ fn after_mask(call: &mut Call) {
         && let Some(own) = Own::current()
     {
         own.blocked.store(new, Ordering::Relaxed);
-        if new & OURS == 0 && IS_PENDING.swap(false, Ordering::Relaxed) {
-            signal::raise(SIGBUS);
+        if new & OURS == 0 && IS_PENDING.load(Ordering::Relaxed) {
+            raise_pending();
         }
     }
-}
-
-/// A value of the program's, which is brought.
-fn read<T: Plain>(at: usize) -> Option<T> {
-    signal::read(|bytes| {
-        let mut reached = Reached::new(0, (&raw const at).addr(), false);
-        reached.reach(Extent {
-            start: at,
-            len: bytes.len(),
-            is_written: false,
-        });
-        let is_read = reached.read(at, bytes);
-        release(reached.token());
-        is_read
-    })
-}
-
-/// Write a value to the program's memory. False: it cannot be.
-fn write<T: Plain>(at: usize, value: &T) -> bool {
-    let bytes = signal::bytes(value);
-    let mut reached = Reached::new(0, (&raw const at).addr(), false);
-    reached.reach(Extent {
-        start: at,
-        len: bytes.len(),
-        is_written: true,
-    });
-    let is_written = write_populated(at, bytes);
-    release(reached.token());
-    is_written
 }
 
 fn change_action(call: &mut Call) -> Option<Verdict> {
@@ -330,12 +344,12 @@ fn change_action(call: &mut Call) -> Option<Verdict> {
             None => return Some(refuse(call, Errno::FAULT)),
         },
     };
-    let mask = thread::block_signals();
+    let mask = block_others();
     LOCK.lock();
     let before = change(signal as i32, action.as_ref());
     // SAFETY: locked here.
     unsafe { LOCK.unlock() };
-    thread::restore_signals(mask);
+    unblock(mask);
     let told = before.and_then(|before| match old == 0 || write(old, &before) {
         true => Ok(0),
         false => Err(Errno::FAULT),
@@ -354,28 +368,30 @@ fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
         return Ok(kept);
     }
     let relays = |new: &Action| new.handler > IGNORE && new.flags & SA_ONSTACK != 0 && !is_of_parent;
-    let kernels = new.map(|new| {
-        let stripped = Action {
-            mask: new.mask & !OURS,
-            ..*new
-        };
-        match relays(new) {
-            true => Action {
-                handler: relay as *const () as usize,
-                flags: new.flags | SA_SIGINFO,
-                ..stripped
-            },
-            false => stripped,
+    let is_relayed = new.is_some_and(relays);
+    let is_noted = new.filter(|_| !is_of_parent);
+    // Before the kernel has it if the next signal is to find it here, else after: one that comes
+    // in between is handled as before.
+    is_noted
+        .filter(|_| is_relayed)
+        .into_iter()
+        .for_each(|new| note(signal, new));
+    let before = match new.filter(|_| is_relayed) {
+        // With all others blocked: what is suspended on our stack would be written over.
+        Some(new) => signal::handle(signal, relay, !OURS, new.flags),
+        None => {
+            let stripped = new.map(|new| Action {
+                mask: new.mask & !OURS,
+                ..*new
+            });
+            // SAFETY: as the program asked.
+            unsafe { signal::action(signal, stripped.as_ref()) }
         }
-    });
-    if let Some(new) = new.filter(|_| !is_of_parent) {
-        // Before: the next signal finds it.
-        note(signal, new);
-    }
-    // SAFETY: the program's own, or one that takes it to that.
-    let before = unsafe { signal::action(signal, kernels.as_ref()) };
-    if before.is_err() && !is_of_parent {
-        note(signal, &kept);
+    };
+    match (before, is_noted) {
+        (Err(_), Some(_)) if is_relayed => note(signal, &kept),
+        (Ok(_), Some(new)) if !is_relayed => note(signal, new),
+        _ => {}
     }
     before.map(|before| match before.handler == relay as *const () as usize {
         true => kept,
@@ -394,17 +410,31 @@ extern "C" fn relay(signal: i32, _: &SignalInfo, context: &mut Context) {
     }
 }
 
-/// The program's handler is called, as the kernel would.
-fn deliver(signal: i32, action: &Action, context: &mut Context) -> ! {
+/// The program's handler is called, as the kernel would, when ours returns.
+fn deliver(signal: i32, action: &Action, context: &mut Context) {
     let stack = context.own().map(Own::program_stack);
     let is_wanted = |stack: &Stack| stack.flags & SS_DISABLE == 0 && !stack.is_on(context.sp());
-    let top = stack
-        .filter(|stack| action.flags & SA_ONSTACK != 0 && is_wanted(stack))
-        .map(|stack| stack.start + stack.len);
+    let stack = stack.filter(|stack| action.flags & SA_ONSTACK != 0 && is_wanted(stack));
     let deferred = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
     let mask = (context.mask() | action.mask | deferred) & !OURS;
-    // SAFETY: in the handler, with no lock held; the program's handler for it.
-    unsafe { context.deliver(signal, action.handler, top, mask) }
+    let (top, bottom) = match stack {
+        Some(stack) => (Some(stack.start + stack.len), stack.start),
+        None => (None, 0),
+    };
+    if !context.deliver(signal, action, top, bottom, mask) {
+        end_by(SIGSEGV);
+    }
+}
+
+/// The process ends by a signal, when the handler returns.
+fn end_by(signal: i32) {
+    let none = Action {
+        handler: DEFAULT,
+        ..Action::default()
+    };
+    // SAFETY: no handler.
+    let _ = unsafe { signal::action(signal, Some(&none)) };
+    signal::raise(signal);
 }
 
 /// A SIGBUS that is not ours: the program's.
@@ -413,23 +443,15 @@ pub(crate) fn hand_on(signal: i32, info: &SignalInfo, context: &mut Context) {
         Own::take().into_iter().for_each(|own| context.give(own));
     }
     let (action, is_sent) = (noted(signal), info.code() <= 0);
-    let is_blocked = context
-        .own()
-        .is_some_and(|own| own.blocked.load(Ordering::Relaxed) & OURS != 0);
+    // Where all others are blocked it is we who did that.
+    let is_blocked = context.mask() == !OURS & KEPT
+        || context
+            .own()
+            .is_some_and(|own| own.blocked.load(Ordering::Relaxed) & OURS != 0);
     match action.handler {
         _ if is_blocked && is_sent => IS_PENDING.store(true, Ordering::Relaxed),
         IGNORE if is_sent => {}
-        handler if handler <= IGNORE || is_blocked => {
-            let none = Action {
-                handler: DEFAULT,
-                ..Action::default()
-            };
-            // SAFETY: no handler. The process ends of it, when this one returns.
-            let _ = unsafe { signal::action(signal, Some(&none)) };
-            if is_sent {
-                signal::raise(signal);
-            }
-        }
+        handler if handler <= IGNORE || is_blocked => end_by(signal),
         _ => {
             if action.flags & SA_RESETHAND != 0 {
                 note(
@@ -443,49 +465,4 @@ pub(crate) fn hand_on(signal: i32, info: &SignalInfo, context: &mut Context) {
             deliver(signal, &action, context)
         }
     }
-}
-
-/// sigaltstack. `None`: there is no stack of ours for this thread, so the kernel has the program's.
-fn change_stack(call: &mut Call) -> Option<Verdict> {
-    let [new, old, ..] = call.args;
-    let own = Own::current().or_else(|| if new == 0 { None } else { Own::take_on() });
-    let stack = match new {
-        0 => None,
-        at => match read::<Stack>(at) {
-            Some(stack) => Some(stack),
-            None => return Some(refuse(call, Errno::FAULT)),
-        },
-    };
-    let Some(own) = own else {
-        // The kernel has what the program set, if anything.
-        return None;
-    };
-    let (kept, sp) = (own.program_stack(), call.stack);
-    let is_on = kept.flags & SS_DISABLE == 0 && kept.is_on(sp);
-    if let Some(stack) = stack {
-        let mode = stack.flags & !SS_AUTODISARM;
-        let error = match mode {
-            _ if is_on => Some(Errno::PERM),
-            SS_DISABLE => None,
-            0 | SS_ONSTACK if stack.len < STACK_MIN => Some(Errno::NOMEM),
-            0 | SS_ONSTACK => None,
-            _ => Some(Errno::INVAL),
-        };
-        if let Some(error) = error {
-            return Some(refuse(call, error));
-        }
-        own.set_program_stack(match mode {
-            SS_DISABLE => Stack::new(0, 0, SS_DISABLE),
-            _ => Stack::new(stack.start, stack.len, stack.flags & SS_AUTODISARM),
-        });
-    }
-    let told = Stack {
-        flags: kept.flags | if is_on { SS_ONSTACK } else { 0 },
-        ..kept
-    };
-    let result = match old == 0 || write(old, &told) {
-        true => Ok(0),
-        false => Err(Errno::FAULT),
-    };
-    Some(done(call, result))
 }

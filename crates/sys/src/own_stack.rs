@@ -1,0 +1,195 @@
+//! Stacks of our own for handlers of signals, one for each thread that needs one.
+//!
+//! A stack is found by asking the kernel which alternate stack the thread has: no thread-local
+//! storage is needed, and a vfork child, which has its parent's, is no special case.
+
+use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+
+use rustix::io::Result;
+
+use crate::PAGE_SIZE;
+use crate::cell::Leaked;
+use crate::mapping::Mapping;
+use crate::signal::{SS_DISABLE, Stack, alternate};
+use crate::thread;
+
+/// Bytes of a stack with its guard page; threads that can have one.
+const STACK: usize = 128 << 10;
+const STACKS: usize = 512;
+
+/// What is known of a thread that has a handler's stack of ours: it lies above that.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Own {
+    /// The alternate stack that the program thinks it has: its start and length, 0 if it has none.
+    start: AtomicUsize,
+    len: AtomicUsize,
+    flags: AtomicI32,
+    /// Signals that the program thinks are blocked, and are not.
+    pub blocked: AtomicU64,
+    /// The page that was asked for last, and how often in a row.
+    pub asked: [AtomicUsize; 2],
+}
+
+static REGION: Leaked<usize> = Leaked::new();
+/// The threads that have them; 0: nobody has. One that is gone may still stand here, as not every
+/// end is seen.
+static THREADS: [AtomicI32; STACKS] = [const { AtomicI32::new(0) }; STACKS];
+
+/// Reserve the stacks. Before the first is asked for.
+///
+/// # Errors
+/// ENOMEM: no address space.
+pub fn reserve() -> Result<()> {
+    if REGION.get().is_none() {
+        let mapping = Mapping::reserve_beside_data(STACKS * STACK)?.without_huge_pages();
+        REGION.set(mapping.leak().addr());
+    }
+    Ok(())
+}
+
+fn number_of(addr: usize) -> Option<usize> {
+    let first = *REGION.get()?;
+    (first..first + STACKS * STACK)
+        .contains(&addr)
+        .then(|| (addr - first) / STACK)
+}
+
+/// Whether the calling thread runs on one of them.
+pub fn is_on_own_stack() -> bool {
+    let here = 0u8;
+    number_of((&raw const here).addr()).is_some()
+}
+
+impl Own {
+    /// The one that an address lies in.
+    pub(crate) fn at(addr: usize) -> Option<&'static Self> {
+        let (number, first) = (number_of(addr)?, *REGION.get()?);
+        let place = first + (number + 1) * STACK - size_of::<Self>().next_multiple_of(64);
+        // SAFETY: aligned, in a mapping that stays, of atomics alone, for which zeros will do.
+        Some(unsafe { &*core::ptr::with_exposed_provenance(place) })
+    }
+
+    /// The calling thread's, as the kernel knows it.
+    pub fn current_of_kernel() -> Option<&'static Self> {
+        REGION.get()?;
+        let stack = alternate(None).ok()?;
+        let is_set = stack.flags & SS_DISABLE == 0;
+        is_set.then(|| Self::at(stack.start)).flatten()
+    }
+
+    /// The calling thread's.
+    pub fn current() -> Option<&'static Self> {
+        REGION.get()?;
+        Self::current_of_kernel().or_else(|| {
+            // A handler that began before it had one has returned since.
+            let own = Self::of_thread(thread::tid())?;
+            alternate(Some(&own.stack())).ok()?;
+            Some(own)
+        })
+    }
+
+    fn of_thread(thread: i32) -> Option<&'static Self> {
+        let first = *REGION.get()?;
+        let number = THREADS
+            .iter()
+            .position(|owner| owner.load(Ordering::Relaxed) == thread)?;
+        Self::at(first + number * STACK)
+    }
+
+    /// One for the calling thread, which the kernel is not told yet: what it has, or the first that
+    /// is free, or whose thread is gone. `None`: there is none.
+    pub fn take() -> Option<&'static Self> {
+        let (first, me) = (*REGION.get()?, thread::tid());
+        if let Some(own) = Self::of_thread(me) {
+            return Some(own);
+        }
+        for (number, owner) in THREADS.iter().enumerate() {
+            let thread = owner.load(Ordering::Relaxed);
+            let is_free = thread == 0 || !thread::is_alive(thread);
+            let takes = || owner.compare_exchange(thread, me, Ordering::Acquire, Ordering::Relaxed);
+            if is_free && takes().is_ok() {
+                forbid(first + number * STACK);
+                let own = Self::at(first + number * STACK)?;
+                own.begin();
+                return Some(own);
+            }
+        }
+        None
+    }
+
+    fn begin(&self) {
+        self.set_program_stack(Stack::new(0, 0, SS_DISABLE));
+        self.blocked.store(0, Ordering::Relaxed);
+        self.asked[1].store(0, Ordering::Relaxed);
+    }
+
+    /// As [`take_on`](Self::take_on), in a thread that begins: its number may have been that of
+    /// another, of which nothing is left.
+    pub fn take_on_at_first() -> Option<&'static Self> {
+        let own = Self::take_on()?;
+        own.begin();
+        Some(own)
+    }
+
+    /// One for the calling thread, in place of the alternate stack that it has.
+    pub fn take_on() -> Option<&'static Self> {
+        let own = Self::take()?;
+        let before = alternate(Some(&own.stack())).ok()?;
+        if before.flags & SS_DISABLE == 0 && Self::at(before.start).is_none() {
+            own.set_program_stack(Stack::new(before.start, before.len, 0));
+        }
+        Some(own)
+    }
+
+    /// The calling thread ends: it has no alternate stack from now on. Not in a vfork child, whose
+    /// parent's this is.
+    pub fn leave(&self) {
+        let none = Stack::new(0, 0, SS_DISABLE);
+        let Some(number) = number_of((&raw const *self).addr()) else {
+            return;
+        };
+        if THREADS[number].load(Ordering::Relaxed) == thread::tid() && alternate(Some(&none)).is_ok() {
+            THREADS[number].store(0, Ordering::Release);
+        }
+    }
+
+    /// In a forked child, in its only thread, whose `own` is: no other has one.
+    pub fn keep_alone(own: Option<&Self>) {
+        let kept = own.and_then(|own| number_of((&raw const *own).addr()));
+        for (n, thread) in THREADS.iter().enumerate() {
+            let owner = if kept == Some(n) { thread::tid() } else { 0 };
+            thread.store(owner, Ordering::Relaxed);
+        }
+    }
+
+    /// As the kernel is told.
+    pub(crate) fn stack(&self) -> Stack {
+        let end = (&raw const *self).addr();
+        let start = end + size_of::<Self>().next_multiple_of(64) - STACK + PAGE_SIZE;
+        Stack::new(start, end - start, 0)
+    }
+
+    /// The alternate stack that the program thinks it has.
+    pub fn program_stack(&self) -> Stack {
+        Stack::new(
+            self.start.load(Ordering::Relaxed),
+            self.len.load(Ordering::Relaxed),
+            self.flags.load(Ordering::Relaxed),
+        )
+    }
+
+    /// It has this one from now on.
+    pub fn set_program_stack(&self, stack: Stack) {
+        self.start.store(stack.start, Ordering::Relaxed);
+        self.len.store(stack.len, Ordering::Relaxed);
+        self.flags.store(stack.flags, Ordering::Relaxed);
+    }
+}
+
+/// Nobody may use the lowest page of a stack: what runs over raises a signal that ends the process.
+fn forbid(addr: usize) {
+    let page = core::ptr::with_exposed_provenance_mut(addr);
+    // SAFETY: the lowest page of a stack of ours, which nobody uses.
+    let _ = unsafe { rustix::mm::mprotect(page, PAGE_SIZE, rustix::mm::MprotectFlags::empty()) };
+}
