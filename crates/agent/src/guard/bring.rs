@@ -23,6 +23,8 @@ pub(super) struct Reached {
     near: usize,
     /// Words are not trusted: the kernel has met what was not there.
     is_thorough: bool,
+    /// Nothing was held when the kernel met it.
+    was_loose: bool,
     /// Pages that were not there.
     pub(super) brought: u32,
 }
@@ -34,6 +36,7 @@ impl Reached {
             hold: Hold::of(token),
             near,
             is_thorough,
+            was_loose: is_thorough && token == 0,
             brought: 0,
         }
     }
@@ -101,6 +104,10 @@ impl Memory for Reached {
         if !is_own_stack || ranges::next(at, end).is_some() {
             let near = self.near;
             self.hold.get_or_insert_with(|| Hold::take(near)).add(at, end);
+        }
+        if self.was_loose && ranges::next(at, end).is_some() {
+            // It may have come back before it was held: the kernel is to look again.
+            self.brought = self.brought.max(1);
         }
         while let Some((start, limit)) = (at < end).then(|| ranges::next(at, end)).flatten() {
             self.see_to(start, limit, extent.is_written);
