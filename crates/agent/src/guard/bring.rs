@@ -56,7 +56,8 @@ impl Reached {
             return;
         }
         for page in (start..end).step_by(PAGE_SIZE) {
-            if !self.bring(page, is_written) {
+            // What may not be written to may be read by who would only write to it at the end.
+            if !self.bring(page, is_written) && !(is_written && self.bring(page, false)) {
                 // The kernel cannot have it either, and says so.
                 return;
             }
