@@ -4,11 +4,12 @@
 //! | what the descriptor is | reads | writes |
 //! |---|---|---|
 //! | a file, a block device | piece by piece, until one is short | the same |
-//! | a pipe, a terminal, a stream socket | one piece: such a read may be short | piece by piece |
+//! | a pipe, a terminal, a stream socket | the same, waiting for the first alone | piece by piece |
 //! | anything else, as sockets that keep messages apart | as a whole | as a whole |
 //!
 //! As for the kernel, an error counts only if nothing was moved before it. Between two pieces
-//! another thread may write to the same file.
+//! another thread may write to the same file. A read of a stream is short only if that is empty:
+//! who waits for edges (EPOLLET) takes it for a sign of that.
 
 use uzswap_ctl::Limit;
 use uzswap_guard::reach::{Extent, Memory};
@@ -42,6 +43,12 @@ const SYS_MADVISE: usize = 28;
 const MADV_POPULATE_WRITE: usize = 23;
 const SYS_PREADV: usize = 295;
 const SYS_PWRITEV: usize = 296;
+const SYS_PREADV2: usize = 327;
+
+const MSG_PEEK: usize = 0x2;
+const MSG_DONTWAIT: usize = 0x40;
+const MSG_WAITALL: usize = 0x100;
+const RWF_NOWAIT: usize = 0x8;
 
 /// The fourth argument of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,7 +72,6 @@ struct Way {
 }
 
 fn way(call: &Call) -> Option<Way> {
-    const MSG_WAITALL: usize = 0x100;
     let way = |single, is_read, fourth, is_list| {
         Some(Way {
             single,
@@ -247,8 +253,9 @@ impl Moving<'_> {
             let got = self.piece(start + done, want)?;
             done += got;
             self.moved += got;
-            let may_wait = self.way.is_read && self.kind == Kind::Stream;
-            if got < want || may_wait {
+            // What was looked at only would be looked at again.
+            let is_peek = self.way.fourth == Fourth::Flags && self.way.is_read && self.fourth & MSG_PEEK != 0;
+            if got < want || is_peek {
                 return Ok(false);
             }
         }
@@ -261,14 +268,31 @@ impl Moving<'_> {
             len,
             is_written: self.way.is_read,
         };
+        // Some of a stream is there already: what is not yet is not waited for.
+        let may_not_wait = self.way.is_read && self.kind == Kind::Stream && self.moved > 0;
         let fourth = match self.way.fourth {
             Fourth::Nothing => 0,
             Fourth::Offset => self.fourth + self.moved,
+            Fourth::Flags if may_not_wait => self.fourth | MSG_DONTWAIT,
             Fourth::Flags => self.fourth,
         };
+        let vector = [start, len];
+        let args = match self.way.fourth {
+            Fourth::Nothing if may_not_wait => [
+                self.fd,
+                vector.as_ptr().expose_provenance(),
+                1,
+                usize::MAX,
+                0,
+                RWF_NOWAIT,
+            ],
+            _ => [self.fd, start, len, fourth, 0, 0],
+        };
+        let number = match args[5] {
+            RWF_NOWAIT => SYS_PREADV2,
+            _ => self.way.single,
+        };
         // SAFETY: a part of what the program's own call does.
-        holding(extent, || unsafe {
-            thread::syscall(self.way.single, [self.fd, start, len, fourth, 0, 0])
-        })
+        holding(extent, || unsafe { thread::syscall(number, args) })
     }
 }
