@@ -114,12 +114,19 @@ pub(super) fn make(call: &Call) -> Option<isize> {
     let [fd, at, count, fourth, ..] = call.args;
     let count = if way.is_list { count } else { count.min(MAX_RW_COUNT) };
     let is_much = |start: usize, len: usize| len > most && ranges::next(start, start.saturating_add(len)).is_some();
-    if !way.is_list && !is_much(at, count) || way.is_list && !is_long_list(at, count, most) {
+    let is_long = match way.is_list {
+        false => Ok(is_much(at, count)),
+        true => is_long_list(at, count, most),
+    };
+    if is_long == Ok(false) {
         return None;
     }
     let kind = kind_of(fd as i32);
     if kind == Kind::Other {
         return None;
+    }
+    if let Err(errno) = is_long {
+        return Some(-(errno.raw_os_error() as isize));
     }
     let mut moving = Moving {
         way: &way,
@@ -214,31 +221,45 @@ fn vector(list: usize, n: usize) -> Option<(usize, usize)> {
     is_read.then(|| (word(start), word(len)))
 }
 
-fn is_long_list(list: usize, count: usize, most: usize) -> bool {
+/// Whether the buffers of a list are more than may be held at a time.
+///
+/// # Errors
+/// EFAULT, EINVAL: it cannot be read, or one has no length. The kernel looks at all of it first.
+fn is_long_list(list: usize, count: usize, most: usize) -> Result<bool, Errno> {
     if count > VECTORS_MAX || list == 0 || list >= ADDRESSES {
-        return false;
+        return Ok(false);
     }
-    let mut left = most;
+    let mut held = 0usize;
+    let mut error = None;
     for n in 0..count {
-        let Some((start, len)) = vector(list, n) else {
-            return false;
+        let (start, len) = match vector(list, n) {
+            Some((_, len)) if len > isize::MAX as usize => {
+                error = Some(Errno::INVAL);
+                break;
+            }
+            Some(vector) => vector,
+            None => {
+                error = Some(Errno::FAULT);
+                break;
+            }
         };
-        if ranges::next(start, start.saturating_add(len)).is_none() {
-            continue;
-        }
-        match left.checked_sub(len) {
-            Some(less) => left = less,
-            None => return true,
+        if ranges::next(start, start.saturating_add(len)).is_some() {
+            held = held.saturating_add(len);
         }
     }
-    false
+    match error.filter(|_| held > most) {
+        Some(errno) => Err(errno),
+        // Where it is short the kernel says so itself.
+        None => Ok(held > most),
+    }
 }
 
 impl Moving<'_> {
     fn list(&mut self, list: usize, count: usize) -> Result<(), Errno> {
         for n in 0..count {
             let (start, len) = vector(list, n).ok_or(Errno::FAULT)?;
-            if !self.buffer(start, len)? {
+            let left = MAX_RW_COUNT - self.moved;
+            if !self.buffer(start, len.min(left))? {
                 break;
             }
         }
