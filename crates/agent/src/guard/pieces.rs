@@ -270,7 +270,7 @@ impl Moving<'_> {
     fn buffer(&mut self, start: usize, len: usize) -> Result<bool, Errno> {
         let mut done = 0;
         while done < len {
-            let want = (len - done).min(self.most);
+            let want = (len - done).min(self.most(len - done));
             let got = self.piece(start + done, want)?;
             done += got;
             self.moved += got;
@@ -281,6 +281,16 @@ impl Moving<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Bytes of a piece at most, of so many that are left. A pipe takes what is beyond whole pages
+    /// first, into a page that has room: so it is part of the first piece.
+    fn most(&self, left: usize) -> usize {
+        let beyond = left % PAGE_SIZE;
+        match self.kind {
+            Kind::Stream if !self.way.is_read && beyond > 0 => self.most - PAGE_SIZE + beyond,
+            _ => self.most,
+        }
     }
 
     fn piece(&self, start: usize, len: usize) -> Result<usize, Errno> {
