@@ -64,6 +64,14 @@ pub enum What {
     Texts,
     /// What the request says that is the argument before it.
     Ioctl,
+    /// An array of `struct futex_waitv`, of words; and how many.
+    Words(Len),
+    /// An address and a length of 32 bits, of bytes (`struct xattr_args`).
+    Described(Way),
+    /// An option of a socket, of so many bytes: it may be a `struct sock_fprog`.
+    SocketOption(Len),
+    /// A `struct sock_fprog`, if the first argument is this number.
+    Filter(usize),
     /// The address and length of a mask of signals (`pselect6`).
     Mask,
 }
@@ -112,6 +120,10 @@ const POLLFD: usize = 8;
 const EPOLL_EVENT: usize = 12;
 const ACTION: usize = 32;
 const STACK: usize = 24;
+const PAGE: usize = 4096;
+/// What `prctl` and `seccomp` are asked, where they are given a filter.
+const PR_SET_SECCOMP: usize = 22;
+const SECCOMP_SET_MODE_FILTER: usize = 1;
 
 const fn hold(number: u32, reaches: &'static [(usize, What)]) -> Row {
     Row {
@@ -131,7 +143,7 @@ const fn retry(number: u32, reaches: &'static [(usize, What)]) -> Row {
 
 use Len::{Arg, At, Bits, Times};
 use Way::{In, Out};
-use What::{Ioctl, Mask, Message, Messages, Plain, Texts, Vectors};
+use What::{Described, Filter, Ioctl, Mask, Message, Messages, Plain, SocketOption, Texts, Vectors, Words};
 
 /// All that reach memory.
 pub const ROWS: &[Row] = &[
@@ -176,7 +188,7 @@ pub const ROWS: &[Row] = &[
     // than there is room for.
     hold(nr::__NR_getsockname, &[(2, LEN), (1, Plain(Out, At(2)))]),
     hold(nr::__NR_getpeername, &[(2, LEN), (1, Plain(Out, At(2)))]),
-    retry(nr::__NR_setsockopt, &[(3, in_of(4))]),
+    retry(nr::__NR_setsockopt, &[(3, SocketOption(Arg(4)))]),
     // Some options answer once (SO_ERROR).
     hold(nr::__NR_getsockopt, &[(4, LEN), (3, Plain(Out, At(4)))]),
     hold(nr::__NR_socketpair, &[(3, out(8))]),
@@ -261,8 +273,8 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_futex, &[(0, out(4)), (4, out(4)), (3, r#in(TIME))]),
     retry(nr::__NR_futex_wait, &[(0, r#in(8)), (4, r#in(TIME))]),
     retry(nr::__NR_futex_wake, &[(0, r#in(8))]),
-    retry(nr::__NR_futex_requeue, &[(0, r#in(48))]),
-    retry(nr::__NR_futex_waitv, &[(0, Plain(In, Times(1, 24))), (3, r#in(TIME))]),
+    retry(nr::__NR_futex_requeue, &[(0, Words(Len::Bytes(2)))]),
+    retry(nr::__NR_futex_waitv, &[(0, Words(Arg(1))), (3, r#in(TIME))]),
     retry(nr::__NR_get_robust_list, &[(1, out(8)), (2, out(8))]),
     // Messages and semaphores.
     hold(nr::__NR_msgsnd, &[(1, Plain(In, Len::ArgAnd(2, 8)))]),
@@ -341,6 +353,13 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_listxattr, &[(0, TEXT), (1, out_of(2))]),
     retry(nr::__NR_llistxattr, &[(0, TEXT), (1, out_of(2))]),
     retry(nr::__NR_flistxattr, &[(1, out_of(2))]),
+    retry(nr::__NR_setxattrat, &[(1, TEXT), (3, TEXT), (4, Described(In))]),
+    retry(nr::__NR_getxattrat, &[(1, TEXT), (3, TEXT), (4, Described(Out))]),
+    retry(nr::__NR_listxattrat, &[(1, TEXT), (3, out_of(4))]),
+    retry(nr::__NR_removexattrat, &[(1, TEXT), (3, TEXT)]),
+    retry(nr::__NR_file_getattr, &[(1, TEXT), (2, out_of(3))]),
+    retry(nr::__NR_file_setattr, &[(1, TEXT), (2, in_of(3))]),
+    retry(nr::__NR_cachestat, &[(1, r#in(16)), (2, out(40))]),
     retry(nr::__NR_removexattr, &[(0, TEXT), (1, TEXT)]),
     retry(nr::__NR_lremovexattr, &[(0, TEXT), (1, TEXT)]),
     retry(nr::__NR_fremovexattr, &[(1, TEXT)]),
@@ -389,10 +408,17 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_personality, &[]),
     retry(
         nr::__NR_prctl,
-        &[(1, out(128)), (2, out(128)), (3, out(8)), (4, out(8))],
+        &[
+            (1, out(128)),
+            (2, out(128)),
+            (3, out(8)),
+            (4, TEXT),
+            (2, Filter(PR_SET_SECCOMP)),
+        ],
     ),
     retry(nr::__NR_arch_prctl, &[(1, out(8))]),
-    retry(nr::__NR_seccomp, &[(2, r#in(16))]),
+    retry(nr::__NR_modify_ldt, &[(1, out_of(2))]),
+    retry(nr::__NR_seccomp, &[(2, out(16)), (2, Filter(SECCOMP_SET_MODE_FILTER))]),
     retry(nr::__NR_bpf, &[(1, out_of(2))]),
     retry(nr::__NR_perf_event_open, &[(0, out(136))]),
     retry(nr::__NR_ptrace, &[(3, out(512))]),
