@@ -115,6 +115,8 @@ pub(super) fn make(call: &Call) -> Option<isize> {
     let count = if way.is_list { count } else { count.min(MAX_RW_COUNT) };
     let is_much = |start: usize, len: usize| len > most && ranges::next(start, start.saturating_add(len)).is_some();
     let is_long = match way.is_list {
+        // As a whole the kernel refuses it.
+        false if is_beyond(at, call.args[2]) => return None,
         false => Ok(is_much(at, count)),
         true => is_long_list(at, count, most),
     };
@@ -221,29 +223,33 @@ fn vector(list: usize, n: usize) -> Option<(usize, usize)> {
     is_read.then(|| (word(start), word(len)))
 }
 
+/// Whether a buffer lies where none can.
+fn is_beyond(start: usize, len: usize) -> bool {
+    start.checked_add(len).is_none_or(|end| end > ADDRESSES - PAGE_SIZE)
+}
+
 /// Whether the buffers of a list are more than may be held at a time.
 ///
 /// # Errors
-/// EFAULT, EINVAL: it cannot be read, or one has no length. The kernel looks at all of it first.
+/// EFAULT, EINVAL: it cannot be read, or one has no length, or no place. The kernel looks at all
+/// of it first.
 fn is_long_list(list: usize, count: usize, most: usize) -> Result<bool, Errno> {
     if count > VECTORS_MAX || list == 0 || list >= ADDRESSES {
         return Ok(false);
     }
-    let mut held = 0usize;
-    let mut error = None;
+    let (mut held, mut error) = (0usize, None);
     for n in 0..count {
-        let (start, len) = match vector(list, n) {
-            Some((_, len)) if len > isize::MAX as usize => {
-                error = Some(Errno::INVAL);
-                break;
-            }
-            Some(vector) => vector,
-            None => {
-                error = Some(Errno::FAULT);
-                break;
-            }
+        let Some((start, len)) = vector(list, n) else {
+            error = Some(Errno::FAULT);
+            break;
         };
-        if ranges::next(start, start.saturating_add(len)).is_some() {
+        if len > isize::MAX as usize {
+            error = Some(Errno::INVAL);
+            break;
+        }
+        if is_beyond(start, len) {
+            error = Some(Errno::FAULT);
+        } else if ranges::next(start, start + len).is_some() {
             held = held.saturating_add(len);
         }
     }
