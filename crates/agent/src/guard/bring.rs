@@ -14,6 +14,9 @@ use crate::{mmap, pager};
 /// How often a page is tried that leaves again before it can be held: never twice, once it is held.
 const TRIES: u32 = 1000;
 
+/// What is so short is brought though a page of it cannot be. Bytes.
+const SHORT: usize = 4 * PAGE_SIZE;
+
 /// So much above an address on a stack is that stack. Bytes.
 const OWN_STACK: usize = 64 << 10;
 
@@ -57,8 +60,10 @@ impl Reached {
         }
         for page in (start..end).step_by(PAGE_SIZE) {
             // What may not be written to may be read by who would only write to it at the end.
-            if !self.bring(page, is_written) && !(is_written && self.bring(page, false)) {
-                // The kernel cannot have it either, and says so.
+            let can_be = self.bring(page, is_written) || is_written && self.bring(page, false);
+            // The kernel cannot have it either, and says so. It may have written what is behind it
+            // before.
+            if !can_be && end - start > SHORT {
                 return;
             }
         }
