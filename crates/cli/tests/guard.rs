@@ -165,6 +165,26 @@ fn what_cannot_be_guarded_says_why() {
     );
 }
 
+/// The short form; the long one is `uzswap-callfuzz --calls 1000000`.
+#[test]
+fn random_calls_are_as_on_memory_that_is_there() {
+    if !can_guard() {
+        return;
+    }
+    let place = Place::new("callfuzz");
+    let program = place.0.join("uzswap-callfuzz");
+    fs::copy(env!("CARGO_BIN_EXE_uzswap-callfuzz"), &program).expect("copying it");
+    let name = program.to_string_lossy().into_owned();
+    let run = place.run(
+        &["--memory-max", "24M", "--guard", "on"],
+        &[&name, "--calls", "3000", "--disturb"],
+    );
+    let said = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
+    // Some of it was out, or nothing was seen.
+    assert!(!said.contains(" 0 with memory that was out"), "{said}");
+}
+
 /// The kernel refuses it (EFAULT): what it takes for several mappings may be so because of us.
 #[test]
 fn what_are_several_mappings_is_moved() {

@@ -13,8 +13,14 @@ const VECTORS_MAX: usize = 1024;
 /// A `struct msghdr`, and what `struct mmsghdr` has behind it.
 const MESSAGE: usize = 56;
 const MESSAGE_AND_LEN: usize = 64;
+/// Bytes at most of what says itself how long it is.
+const MOST: usize = 1 << 20;
 /// Texts of an `execve` at most that are looked at.
 const TEXTS_MAX: usize = 1 << 16;
+/// Options of sockets that are filters: SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF.
+const FILTERS: [usize; 2] = [26, 51];
+/// `_IOWR('f', 11, struct fiemap)`
+const FS_IOC_FIEMAP: u32 = 0xc020_660b;
 /// The lower half of the address space.
 const ADDRESSES: usize = 1 << 47;
 
@@ -72,6 +78,24 @@ impl<M: Memory> Call<'_, M> {
             }
             What::Texts => self.texts(at),
             What::Ioctl => self.ioctl(at),
+            What::Words(count) => self.waited(at, count),
+            What::Described(way) => {
+                self.plain(at, 16, Way::In);
+                if let Some([start, len]) = self.words(at) {
+                    self.plain(start, len as u32 as usize, way);
+                }
+            }
+            What::SocketOption(len) => {
+                const SOL_SOCKET: usize = 1;
+                let len = self.len(len);
+                self.plain(at, len, Way::In);
+                let [_, level, option, ..] = *self.args;
+                if level == SOL_SOCKET && FILTERS.contains(&option) {
+                    self.filter(at);
+                }
+            }
+            What::Filter(what) if self.args[0] == what => self.filter(at),
+            What::Filter(_) => {}
             What::Mask => {
                 self.plain(at, 16, Way::In);
                 if let Some([mask, len]) = self.words(at) {
@@ -92,12 +116,9 @@ impl<M: Memory> Call<'_, M> {
             Len::Bits(n) => (arg(n) as u32 as usize).div_ceil(64) * 8,
             Len::Pages(n) => arg(n).div_ceil(PAGE),
             Len::At(n) => {
-                let mut word = [0; 4];
                 let at = arg(n);
-                match at != 0 && self.memory.read(at, &mut word) {
-                    true => (u32::from_le_bytes(word) as usize).min(PAGE),
-                    false => 0,
-                }
+                let found = if at == 0 { None } else { self.number(at) };
+                found.unwrap_or(0).min(MOST)
             }
             Len::Text => PAGE,
         }
@@ -111,6 +132,13 @@ impl<M: Memory> Call<'_, M> {
                 is_written: way == Way::Out,
             });
         }
+    }
+
+    /// A word of 32 bits of memory that was reached.
+    fn number(&mut self, at: usize) -> Option<usize> {
+        let mut word = [0; 4];
+        let is_read = self.memory.read(at, &mut word);
+        is_read.then_some(u32::from_le_bytes(word) as usize)
     }
 
     /// Two words of memory that was reached.
@@ -137,6 +165,32 @@ impl<M: Memory> Call<'_, M> {
         }
     }
 
+    /// A filter of a socket or of system calls: how many instructions, and where they are.
+    fn filter(&mut self, at: usize) {
+        const INSTRUCTION: usize = 8;
+        self.plain(at, 16, Way::In);
+        if let Some([count, start]) = self.words(at) {
+            self.plain(start, count as u16 as usize * INSTRUCTION, Way::In);
+        }
+    }
+
+    /// Words that a thread waits for, of which each says where it is.
+    fn waited(&mut self, at: usize, count: Len) {
+        const WAITED: usize = 24;
+        const MOST: usize = 128;
+        let count = self.len(count) as u32 as usize;
+        if count > MOST {
+            return;
+        }
+        self.plain(at, count * WAITED, Way::In);
+        for n in 0..count {
+            let Some([_, word]) = self.words(at + n * WAITED) else {
+                return;
+            };
+            self.plain(word, 8, Way::In);
+        }
+    }
+
     fn message(&mut self, at: usize, way: Way) {
         self.plain(at, MESSAGE, Way::Out);
         let words = [0, 16, 32].map(|offset| self.words(at + offset));
@@ -151,7 +205,7 @@ impl<M: Memory> Call<'_, M> {
         // The length of the name has 32 bits.
         self.plain(name, (name_len as u32 as usize).min(PAGE), way);
         self.vectors(vectors, count, way);
-        self.plain(control, control_len.min(1 << 20), way);
+        self.plain(control, control_len.min(MOST), way);
     }
 
     fn texts(&mut self, at: usize) {
@@ -185,9 +239,10 @@ impl<M: Memory> Call<'_, M> {
     }
 
     /// The request says how long its argument is, and which way it goes (`_IOC`). Those from before
-    /// that are few: the longest of them is a `struct termios`.
+    /// that are few: the longest of them is what a disk says of itself (HDIO_GET_IDENTITY).
     fn ioctl(&mut self, at: usize) {
-        const OLD: usize = 64;
+        const OLD: usize = 512;
+        const EXTENT: usize = 56;
         let request = self.args[1] as u32;
         let (direction, size) = (request >> 30, (request >> 16 & 0x3fff) as usize);
         let is_old = direction == 0 || size == 0;
@@ -196,7 +251,15 @@ impl<M: Memory> Call<'_, M> {
             known::SIOCGIFCONF => {
                 self.plain(at, 16, Way::Out);
                 if let Some([len, list]) = self.words(at) {
-                    self.plain(list, (len as u32 as usize).min(1 << 20), Way::Out);
+                    self.plain(list, (len as u32 as usize).min(MOST), Way::Out);
+                }
+            }
+            // Where the parts of a file are: behind it, as many as it has room for.
+            FS_IOC_FIEMAP => {
+                const COUNT: usize = 24;
+                self.plain(at, size, Way::Out);
+                if let Some(count) = self.number(at + COUNT) {
+                    self.plain(at + size, (count * EXTENT).min(MOST), Way::Out);
                 }
             }
             _ => self.plain(at, if is_old { OLD } else { size }, Way::Out),

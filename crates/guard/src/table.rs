@@ -64,6 +64,14 @@ pub enum What {
     Texts,
     /// What the request says that is the argument before it.
     Ioctl,
+    /// An array of `struct futex_waitv`, of words; and how many.
+    Words(Len),
+    /// An address and a length of 32 bits, of bytes (`struct xattr_args`).
+    Described(Way),
+    /// An option of a socket, of so many bytes: it may be a `struct sock_fprog`.
+    SocketOption(Len),
+    /// A `struct sock_fprog`, if the first argument is this number.
+    Filter(usize),
     /// The address and length of a mask of signals (`pselect6`).
     Mask,
 }
@@ -112,6 +120,10 @@ const POLLFD: usize = 8;
 const EPOLL_EVENT: usize = 12;
 const ACTION: usize = 32;
 const STACK: usize = 24;
+const PAGE: usize = 4096;
+/// What `prctl` and `seccomp` are asked, where they are given a filter.
+const PR_SET_SECCOMP: usize = 22;
+const SECCOMP_SET_MODE_FILTER: usize = 1;
 
 const fn hold(number: u32, reaches: &'static [(usize, What)]) -> Row {
     Row {
@@ -131,7 +143,7 @@ const fn retry(number: u32, reaches: &'static [(usize, What)]) -> Row {
 
 use Len::{Arg, At, Bits, Times};
 use Way::{In, Out};
-use What::{Ioctl, Mask, Message, Messages, Plain, Texts, Vectors};
+use What::{Described, Filter, Ioctl, Mask, Message, Messages, Plain, SocketOption, Texts, Vectors, Words};
 
 /// All that reach memory.
 pub const ROWS: &[Row] = &[
@@ -172,9 +184,11 @@ pub const ROWS: &[Row] = &[
     hold(nr::__NR_accept4, &[(2, LEN), (1, Plain(Out, At(2)))]),
     retry(nr::__NR_connect, &[(1, in_of(2))]),
     retry(nr::__NR_bind, &[(1, in_of(2))]),
-    retry(nr::__NR_getsockname, &[(2, LEN), (1, Plain(Out, At(2)))]),
-    retry(nr::__NR_getpeername, &[(2, LEN), (1, Plain(Out, At(2)))]),
-    retry(nr::__NR_setsockopt, &[(3, in_of(4))]),
+    // They say how long an address is before they write it: made again they would write more of it
+    // than there is room for.
+    hold(nr::__NR_getsockname, &[(2, LEN), (1, Plain(Out, At(2)))]),
+    hold(nr::__NR_getpeername, &[(2, LEN), (1, Plain(Out, At(2)))]),
+    retry(nr::__NR_setsockopt, &[(3, SocketOption(Arg(4)))]),
     // Some options answer once (SO_ERROR).
     hold(nr::__NR_getsockopt, &[(4, LEN), (3, Plain(Out, At(4)))]),
     hold(nr::__NR_socketpair, &[(3, out(8))]),
@@ -259,8 +273,8 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_futex, &[(0, out(4)), (4, out(4)), (3, r#in(TIME))]),
     retry(nr::__NR_futex_wait, &[(0, r#in(8)), (4, r#in(TIME))]),
     retry(nr::__NR_futex_wake, &[(0, r#in(8))]),
-    retry(nr::__NR_futex_requeue, &[(0, r#in(48))]),
-    retry(nr::__NR_futex_waitv, &[(0, Plain(In, Times(1, 24))), (3, r#in(TIME))]),
+    retry(nr::__NR_futex_requeue, &[(0, Words(Len::Bytes(2)))]),
+    retry(nr::__NR_futex_waitv, &[(0, Words(Arg(1))), (3, r#in(TIME))]),
     retry(nr::__NR_get_robust_list, &[(1, out(8)), (2, out(8))]),
     // Messages and semaphores.
     hold(nr::__NR_msgsnd, &[(1, Plain(In, Len::ArgAnd(2, 8)))]),
@@ -268,7 +282,8 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_msgctl, &[(2, out(120))]),
     retry(nr::__NR_semop, &[(1, Plain(In, Times(2, 6)))]),
     hold(nr::__NR_semtimedop, &[(1, Plain(In, Times(2, 6))), (3, r#in(TIME))]),
-    retry(nr::__NR_semctl, &[(3, out(104))]),
+    // A value each of all semaphores of a set (SEMMSL).
+    retry(nr::__NR_semctl, &[(3, out(2 * 32_000))]),
     retry(nr::__NR_shmctl, &[(2, out(112))]),
     retry(nr::__NR_mq_open, &[(0, TEXT), (3, r#in(64))]),
     retry(nr::__NR_mq_unlink, &[(0, TEXT)]),
@@ -339,6 +354,13 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_listxattr, &[(0, TEXT), (1, out_of(2))]),
     retry(nr::__NR_llistxattr, &[(0, TEXT), (1, out_of(2))]),
     retry(nr::__NR_flistxattr, &[(1, out_of(2))]),
+    retry(nr::__NR_setxattrat, &[(1, TEXT), (3, TEXT), (4, Described(In))]),
+    retry(nr::__NR_getxattrat, &[(1, TEXT), (3, TEXT), (4, Described(Out))]),
+    retry(nr::__NR_listxattrat, &[(1, TEXT), (3, out_of(4))]),
+    retry(nr::__NR_removexattrat, &[(1, TEXT), (3, TEXT)]),
+    retry(nr::__NR_file_getattr, &[(1, TEXT), (2, out_of(3))]),
+    retry(nr::__NR_file_setattr, &[(1, TEXT), (2, in_of(3))]),
+    retry(nr::__NR_cachestat, &[(1, r#in(16)), (2, out(40))]),
     retry(nr::__NR_removexattr, &[(0, TEXT), (1, TEXT)]),
     retry(nr::__NR_lremovexattr, &[(0, TEXT), (1, TEXT)]),
     retry(nr::__NR_fremovexattr, &[(1, TEXT)]),
@@ -352,7 +374,18 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_swapon, &[(0, TEXT)]),
     retry(nr::__NR_swapoff, &[(0, TEXT)]),
     retry(nr::__NR_quotactl, &[(1, TEXT), (3, out(112))]),
+    retry(nr::__NR_quotactl_fd, &[(3, out(112))]),
+    retry(
+        nr::__NR_statmount,
+        &[(0, r#in(4)), (0, Plain(In, At(0))), (1, out_of(2))],
+    ),
+    retry(
+        nr::__NR_listmount,
+        &[(0, r#in(4)), (0, Plain(In, At(0))), (1, Plain(Out, Times(2, 8)))],
+    ),
+    retry(nr::__NR_sysfs, &[(1, TEXT), (2, out(PAGE))]),
     retry(nr::__NR_open_tree, &[(1, TEXT)]),
+    retry(nr::__NR_open_tree_attr, &[(1, TEXT), (3, in_of(4))]),
     retry(nr::__NR_move_mount, &[(1, TEXT), (3, TEXT)]),
     retry(nr::__NR_fsopen, &[(0, TEXT)]),
     retry(nr::__NR_fsconfig, &[(2, TEXT), (3, TEXT)]),
@@ -378,7 +411,8 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_sched_rr_get_interval, &[(1, out(TIME))]),
     retry(nr::__NR_sched_setaffinity, &[(2, in_of(1))]),
     retry(nr::__NR_sched_getaffinity, &[(2, out_of(1))]),
-    retry(nr::__NR_sched_setattr, &[(1, out(120))]),
+    // The size is written where it is too big.
+    retry(nr::__NR_sched_setattr, &[(1, LEN), (1, Plain(Out, At(1)))]),
     retry(nr::__NR_sched_getattr, &[(1, out_of(2))]),
     retry(nr::__NR_getcpu, &[(0, out(4)), (1, out(4))]),
     retry(nr::__NR_sethostname, &[(0, in_of(1))]),
@@ -387,22 +421,38 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_personality, &[]),
     retry(
         nr::__NR_prctl,
-        &[(1, out(128)), (2, out(128)), (3, out(8)), (4, out(8))],
+        &[
+            (1, out(128)),
+            (2, out(128)),
+            (3, out(8)),
+            (4, TEXT),
+            (2, Filter(PR_SET_SECCOMP)),
+        ],
     ),
     retry(nr::__NR_arch_prctl, &[(1, out(8))]),
-    retry(nr::__NR_seccomp, &[(2, r#in(16))]),
+    retry(nr::__NR_modify_ldt, &[(1, out_of(2))]),
+    retry(nr::__NR_seccomp, &[(2, out(16)), (2, Filter(SECCOMP_SET_MODE_FILTER))]),
     retry(nr::__NR_bpf, &[(1, out_of(2))]),
-    retry(nr::__NR_perf_event_open, &[(0, out(136))]),
+    // It says how long it is, a page at most.
+    retry(nr::__NR_perf_event_open, &[(0, out(PAGE))]),
     retry(nr::__NR_ptrace, &[(3, out(512))]),
     retry(nr::__NR_kcmp, &[]),
     retry(nr::__NR_init_module, &[(0, in_of(1)), (2, TEXT)]),
     retry(nr::__NR_finit_module, &[(1, TEXT)]),
     retry(nr::__NR_delete_module, &[(0, TEXT)]),
     retry(nr::__NR_kexec_load, &[(2, Plain(In, Times(1, 32)))]),
+    retry(nr::__NR_kexec_file_load, &[(3, in_of(2))]),
     retry(nr::__NR_reboot, &[(3, TEXT)]),
     retry(nr::__NR_add_key, &[(0, TEXT), (1, TEXT), (2, in_of(3))]),
     retry(nr::__NR_request_key, &[(0, TEXT), (1, TEXT), (2, TEXT)]),
-    retry(nr::__NR_keyctl, &[(1, TEXT), (2, out_of(3))]),
+    retry(
+        nr::__NR_keyctl,
+        &[(1, TEXT), (2, out_of(3)), (2, TEXT), (3, TEXT), (4, TEXT)],
+    ),
+    // As getsockname.
+    hold(nr::__NR_lsm_get_self_attr, &[(2, LEN), (1, Plain(Out, At(2)))]),
+    retry(nr::__NR_lsm_set_self_attr, &[(1, in_of(2))]),
+    hold(nr::__NR_lsm_list_modules, &[(1, LEN), (0, Plain(Out, At(1)))]),
     retry(nr::__NR_landlock_create_ruleset, &[(0, in_of(1))]),
     retry(nr::__NR_landlock_add_rule, &[(2, r#in(16))]),
     // Memory.

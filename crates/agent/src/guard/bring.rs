@@ -9,11 +9,14 @@ use uzswap_sys::signal::{self, Plain};
 use uzswap_sys::thread::page_align;
 
 use super::holds::Hold;
-use super::ranges;
+use super::{ADDRESSES, ranges};
 use crate::{mmap, pager};
 
 /// How often a page is tried that leaves again before it can be held: never twice, once it is held.
 const TRIES: u32 = 1000;
+
+/// What is so short is brought though a page of it cannot be. Bytes.
+const SHORT: usize = 4 * PAGE_SIZE;
 
 /// So much above an address on a stack is that stack. Bytes.
 const OWN_STACK: usize = 64 << 10;
@@ -24,6 +27,8 @@ pub(super) struct Reached {
     near: usize,
     /// Words are not trusted: the kernel has met what was not there.
     is_thorough: bool,
+    /// Nothing was held when the kernel met it.
+    was_loose: bool,
     /// Pages that were not there.
     pub(super) brought: u32,
 }
@@ -35,6 +40,7 @@ impl Reached {
             hold: Hold::of(token),
             near,
             is_thorough,
+            was_loose: is_thorough && token == 0,
             brought: 0,
         }
     }
@@ -54,8 +60,11 @@ impl Reached {
             return;
         }
         for page in (start..end).step_by(PAGE_SIZE) {
-            if !self.bring(page, is_written) {
-                // The kernel cannot have it either, and says so.
+            // What may not be written to may be read by who would only write to it at the end.
+            let can_be = self.bring(page, is_written) || is_written && self.bring(page, false);
+            // The kernel cannot have it either, and says so. It may have written what is behind it
+            // before.
+            if !can_be && end - start > SHORT {
                 return;
             }
         }
@@ -103,6 +112,10 @@ impl Memory for Reached {
             let near = self.near;
             self.hold.get_or_insert_with(|| Hold::take(near)).add(at, end);
         }
+        if self.was_loose && ranges::next(at, end).is_some() {
+            // It may have come back before it was held: the kernel is to look again.
+            self.brought = self.brought.max(1);
+        }
         while let Some((start, limit)) = (at < end).then(|| ranges::next(at, end)).flatten() {
             self.see_to(start, limit, extent.is_written);
             at = limit;
@@ -110,7 +123,15 @@ impl Memory for Reached {
     }
 
     fn read(&mut self, addr: usize, bytes: &mut [u8]) -> bool {
-        read_populated(addr, bytes)
+        if read_populated(addr, bytes) {
+            return true;
+        }
+        // A word that says too much is not believed twice: who gets no list makes less of a call.
+        let Some(end) = addr.checked_add(bytes.len()).filter(|end| *end < ADDRESSES) else {
+            return false;
+        };
+        let mut pages = (addr & !(PAGE_SIZE - 1)..end).step_by(PAGE_SIZE);
+        pages.all(|page| self.bring(page, false)) && read_populated(addr, bytes)
     }
 }
 

@@ -4,11 +4,12 @@
 //! | what the descriptor is | reads | writes |
 //! |---|---|---|
 //! | a file, a block device | piece by piece, until one is short | the same |
-//! | a pipe, a terminal, a stream socket | one piece: such a read may be short | piece by piece |
+//! | a pipe, a terminal, a stream socket | the same, waiting for the first alone | piece by piece |
 //! | anything else, as sockets that keep messages apart | as a whole | as a whole |
 //!
 //! As for the kernel, an error counts only if nothing was moved before it. Between two pieces
-//! another thread may write to the same file.
+//! another thread may write to the same file. A read of a stream is short only if that is empty:
+//! who waits for edges (EPOLLET) takes it for a sign of that.
 
 use uzswap_ctl::Limit;
 use uzswap_guard::reach::{Extent, Memory};
@@ -42,6 +43,12 @@ const SYS_MADVISE: usize = 28;
 const MADV_POPULATE_WRITE: usize = 23;
 const SYS_PREADV: usize = 295;
 const SYS_PWRITEV: usize = 296;
+const SYS_PREADV2: usize = 327;
+
+const MSG_PEEK: usize = 0x2;
+const MSG_DONTWAIT: usize = 0x40;
+const MSG_WAITALL: usize = 0x100;
+const RWF_NOWAIT: usize = 0x8;
 
 /// The fourth argument of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,7 +72,6 @@ struct Way {
 }
 
 fn way(call: &Call) -> Option<Way> {
-    const MSG_WAITALL: usize = 0x100;
     let way = |single, is_read, fourth, is_list| {
         Some(Way {
             single,
@@ -108,12 +114,21 @@ pub(super) fn make(call: &Call) -> Option<isize> {
     let [fd, at, count, fourth, ..] = call.args;
     let count = if way.is_list { count } else { count.min(MAX_RW_COUNT) };
     let is_much = |start: usize, len: usize| len > most && ranges::next(start, start.saturating_add(len)).is_some();
-    if !way.is_list && !is_much(at, count) || way.is_list && !is_long_list(at, count, most) {
+    let is_long = match way.is_list {
+        // As a whole the kernel refuses it.
+        false if is_beyond(at, call.args[2]) => return None,
+        false => Ok(is_much(at, count)),
+        true => is_long_list(at, count, most),
+    };
+    if is_long == Ok(false) {
         return None;
     }
     let kind = kind_of(fd as i32);
     if kind == Kind::Other {
         return None;
+    }
+    if let Err(errno) = is_long {
+        return Some(-(errno.raw_os_error() as isize));
     }
     let mut moving = Moving {
         way: &way,
@@ -208,31 +223,49 @@ fn vector(list: usize, n: usize) -> Option<(usize, usize)> {
     is_read.then(|| (word(start), word(len)))
 }
 
-fn is_long_list(list: usize, count: usize, most: usize) -> bool {
+/// Whether a buffer lies where none can.
+fn is_beyond(start: usize, len: usize) -> bool {
+    start.checked_add(len).is_none_or(|end| end > ADDRESSES - PAGE_SIZE)
+}
+
+/// Whether the buffers of a list are more than may be held at a time.
+///
+/// # Errors
+/// EFAULT, EINVAL: it cannot be read, or one has no length, or no place. The kernel looks at all
+/// of it first.
+fn is_long_list(list: usize, count: usize, most: usize) -> Result<bool, Errno> {
     if count > VECTORS_MAX || list == 0 || list >= ADDRESSES {
-        return false;
+        return Ok(false);
     }
-    let mut left = most;
+    let (mut held, mut error) = (0usize, None);
     for n in 0..count {
         let Some((start, len)) = vector(list, n) else {
-            return false;
+            error = Some(Errno::FAULT);
+            break;
         };
-        if ranges::next(start, start.saturating_add(len)).is_none() {
-            continue;
+        if len > isize::MAX as usize {
+            error = Some(Errno::INVAL);
+            break;
         }
-        match left.checked_sub(len) {
-            Some(less) => left = less,
-            None => return true,
+        if is_beyond(start, len) {
+            error = Some(Errno::FAULT);
+        } else if ranges::next(start, start + len).is_some() {
+            held = held.saturating_add(len);
         }
     }
-    false
+    match error.filter(|_| held > most) {
+        Some(errno) => Err(errno),
+        // Where it is short the kernel says so itself.
+        None => Ok(held > most),
+    }
 }
 
 impl Moving<'_> {
     fn list(&mut self, list: usize, count: usize) -> Result<(), Errno> {
         for n in 0..count {
             let (start, len) = vector(list, n).ok_or(Errno::FAULT)?;
-            if !self.buffer(start, len)? {
+            let left = MAX_RW_COUNT - self.moved;
+            if !self.buffer(start, len.min(left))? {
                 break;
             }
         }
@@ -243,16 +276,27 @@ impl Moving<'_> {
     fn buffer(&mut self, start: usize, len: usize) -> Result<bool, Errno> {
         let mut done = 0;
         while done < len {
-            let want = (len - done).min(self.most);
+            let want = (len - done).min(self.most(len - done));
             let got = self.piece(start + done, want)?;
             done += got;
             self.moved += got;
-            let may_wait = self.way.is_read && self.kind == Kind::Stream;
-            if got < want || may_wait {
+            // What was looked at only would be looked at again.
+            let is_peek = self.way.fourth == Fourth::Flags && self.way.is_read && self.fourth & MSG_PEEK != 0;
+            if got < want || is_peek {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Bytes of a piece at most, of so many that are left. A pipe takes what is beyond whole pages
+    /// first, into a page that has room: so it is part of the first piece.
+    fn most(&self, left: usize) -> usize {
+        let beyond = left % PAGE_SIZE;
+        match self.kind {
+            Kind::Stream if !self.way.is_read && beyond > 0 => self.most - PAGE_SIZE + beyond,
+            _ => self.most,
+        }
     }
 
     fn piece(&self, start: usize, len: usize) -> Result<usize, Errno> {
@@ -261,14 +305,31 @@ impl Moving<'_> {
             len,
             is_written: self.way.is_read,
         };
+        // Some of a stream is there already: what is not yet is not waited for.
+        let may_not_wait = self.way.is_read && self.kind == Kind::Stream && self.moved > 0;
         let fourth = match self.way.fourth {
             Fourth::Nothing => 0,
             Fourth::Offset => self.fourth + self.moved,
+            Fourth::Flags if may_not_wait => self.fourth | MSG_DONTWAIT,
             Fourth::Flags => self.fourth,
         };
+        let vector = [start, len];
+        let args = match self.way.fourth {
+            Fourth::Nothing if may_not_wait => [
+                self.fd,
+                vector.as_ptr().expose_provenance(),
+                1,
+                usize::MAX,
+                0,
+                RWF_NOWAIT,
+            ],
+            _ => [self.fd, start, len, fourth, 0, 0],
+        };
+        let number = match args[5] {
+            RWF_NOWAIT => SYS_PREADV2,
+            _ => self.way.single,
+        };
         // SAFETY: a part of what the program's own call does.
-        holding(extent, || unsafe {
-            thread::syscall(self.way.single, [self.fd, start, len, fourth, 0, 0])
-        })
+        holding(extent, || unsafe { thread::syscall(number, args) })
     }
 }

@@ -108,6 +108,17 @@ impl Memory {
         })
     }
 
+    /// Map `len` bytes that forked children share: no pager looks after them.
+    ///
+    /// # Errors
+    /// What `mmap` answers.
+    pub fn map_shared(len: usize) -> Result<Self> {
+        let (prot, flags) = (PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS);
+        // SAFETY: at an address of the kernel's choice it overlaps nothing.
+        let addr = address(unsafe { mmap(pointer(0), len, prot, flags, -1, 0) })?;
+        Ok(Self { addr, len })
+    }
+
     /// Address of the first byte.
     pub fn addr(&self) -> usize {
         self.addr

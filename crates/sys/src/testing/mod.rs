@@ -1,10 +1,12 @@
-//! What the torture program needs and nothing else: memory, forks and other processes as programs
-//! have them, through libc, so that what the agent has replaced there runs.
+//! What programs that test need and nothing else: memory, forks, calls and other processes as
+//! programs have them, through libc, so that what the agent has replaced there runs.
 
+mod calls;
 mod lodger;
 mod memory;
 mod process;
 
+pub use calls::{call, resident_pages};
 pub use lodger::{Lodger, Pattern};
 pub use memory::{Access, Kind, Memory, shared_words};
 pub use process::{adopt_orphans, fork_and, reap, reap_any};
