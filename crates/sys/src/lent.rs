@@ -48,7 +48,7 @@ pub fn numbers() -> Option<[i32; 3]> {
 
 /// Whether a descriptor is one of them.
 pub fn is_lent(number: usize) -> bool {
-    numbers().is_some_and(|numbers| numbers.iter().any(|lent| *lent == number as i32))
+    numbers().is_some_and(|numbers| numbers.contains(&(number as i32)))
 }
 
 /// Lend the program's threads these. In one of them.
