@@ -255,9 +255,6 @@ impl Ticket {
 
 /// In the fault thread, after its event was cleared: what was asked for since.
 pub(crate) fn take_requests(pager: &Pager, mut take: impl FnMut(Waiting)) {
-    if !is_on() {
-        return;
-    }
     let mut posted = POSTED.swap(0, Ordering::Acquire);
     while posted != 0 {
         let n = posted.trailing_zeros();
@@ -290,7 +287,9 @@ fn is_ours(pager: &Pager, addr: usize) -> bool {
         return false;
     }
     // What has grown is registered before it is under our care, and has zeros. Elsewhere our
-    // userfaultfd has no such range.
+    // userfaultfd has no such range. A page without a word has no contents anywhere: this thread
+    // alone reads events, and has applied all that it read; while one waits the kernel maps
+    // nothing.
     let is_known = pager.mm.lookup(Vpn::of_addr(addr)) != Slot::None;
     is_known || pager.mm.machine().map_zeros(addr) != Some(Errno::NOENT)
 }
@@ -386,9 +385,10 @@ fn serve(pager: &Pager, addr: usize, context: &mut Context) -> bool {
         ticket: None,
     };
     let Some(own) = context.own() else {
-        // One that others have set and that the thread is on cannot be changed.
-        let lacks_one = !only_asks() && !context.has_other();
-        return match Own::take().filter(|_| lacks_one) {
+        // One that others have set and that the thread is on cannot be changed. And a filter may
+        // forbid what it takes to have one.
+        let may_take = !only_asks() && !context.has_other();
+        return match may_take.then(Own::take).flatten() {
             // It comes again, on that.
             Some(own) => {
                 context.give(own);

@@ -377,7 +377,7 @@ static void filtered(void) {
     /* Only what is needed to go on. */
     static const int allowed[] = {SYS_read,  SYS_write, SYS_futex, SYS_rt_sigreturn, SYS_exit_group, SYS_madvise, SYS_brk,
                                   SYS_fstat, SYS_mmap,  SYS_munmap, SYS_newfstatat,   SYS_sched_yield, SYS_getpid,
-                                  SYS_rt_sigprocmask, SYS_gettid, SYS_waitid, SYS_tgkill};
+                                  SYS_rt_sigprocmask, SYS_waitid};
     struct sock_filter code[64] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
     int n = 1;
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
