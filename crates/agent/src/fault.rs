@@ -121,6 +121,9 @@ impl FaultThread {
         pager.prepare_codecs(servers.workers());
         // Read before the events are: a fork that has returned has had its event read.
         let parent_returned = pager.handover.parent_returned();
+        // As well: what is read after the child is there is not younger than the fork, whose turn
+        // it is.
+        let has_arrived = guard::is_on() && pager.handover.has_arrived();
         // While there is none, whoever serves a fault goes on.
         if !inline::is_on() || wait_readable(&[fds.managed.as_fd()], Some(0)) {
             let _closed = inline::close();
@@ -160,7 +163,7 @@ impl FaultThread {
             give_up(pager, worker, range)
         });
         if is_forking {
-            forks.step(pager, servers.own(), parent_returned);
+            forks.step(pager, servers.own(), parent_returned, has_arrived);
         }
         if !forks.has_child() {
             fds.renew_spare();

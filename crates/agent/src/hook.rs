@@ -191,19 +191,25 @@ pub(crate) extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
 }
 
 pub(crate) extern "C" fn brk(addr: *mut c_void) -> c_int {
-    let _turn = ((addr as usize) < BREAK.load(Ordering::Relaxed)).then(InOrder::begin);
-    // SAFETY: exactly the call that the program makes; it answers with the break, changed or not.
-    let now = unsafe { syscall(SYS_BRK, [addr as usize, 0, 0, 0, 0, 0]) }.unwrap_or(0);
+    let now = change_break(addr as usize);
     // SAFETY: libc's own variable, set as its wrapper sets it; libc serialises changes of the
     // break.
     unsafe { *current_break() = core::ptr::with_exposed_provenance_mut(now) };
-    let before = BREAK.swap(now, Ordering::Relaxed);
     if now < addr as usize {
         set_errno(Errno::NOMEM);
         return -1;
     }
-    if before != 0 && now > before {
+    0
+}
+
+/// brk(2): the break, changed or not.
+pub(crate) fn change_break(addr: usize) -> usize {
+    let _turn = (addr < BREAK.load(Ordering::Relaxed)).then(InOrder::begin);
+    // SAFETY: exactly the call that the program makes; it answers with the break, changed or not.
+    let now = unsafe { syscall(SYS_BRK, [addr, 0, 0, 0, 0, 0]) }.unwrap_or(0);
+    let before = BREAK.swap(now, Ordering::Relaxed);
+    if now >= addr && before != 0 && now > before {
         deferral::note_growth(before, now - before, true);
     }
-    0
+    now
 }

@@ -44,6 +44,8 @@ use crate::{fault, isolation, record};
 static IS_ON: AtomicBool = AtomicBool::new(false);
 /// A filter of system calls may forbid them what that takes: they only ask the fault thread.
 static ONLY_ASK: AtomicBool = AtomicBool::new(false);
+/// There is one: those who wait make no calls.
+static IS_FILTERED: AtomicBool = AtomicBool::new(false);
 
 /// Requests at a time; more threads wait for a place.
 const REQUESTS: usize = 64;
@@ -111,6 +113,12 @@ pub(crate) fn only_ask() {
     while GATE.serving.load(Ordering::SeqCst) != 0 {
         pager::pause(GATE_NS / 100);
     }
+}
+
+/// The same, as the thread is about to have its calls filtered.
+pub(crate) fn begin_filtering() {
+    IS_FILTERED.store(true, Ordering::Relaxed);
+    only_ask();
 }
 
 /// The same; whoever is inside may still be at it.
@@ -286,6 +294,10 @@ fn is_ours(pager: &Pager, addr: usize) -> bool {
     if !vma.is_private_anonymous() {
         return false;
     }
+    if pager.reclaim.is_freezing() || guard::is_managed(pager, addr) {
+        // Whatever its word says, it is served by that.
+        return true;
+    }
     // What has grown is registered before it is under our care, and has zeros. Elsewhere our
     // userfaultfd has no such range. A page without a word has no contents anywhere: this thread
     // alone reads events, and has applied all that it read; while one waits the kernel maps
@@ -322,8 +334,13 @@ fn ask(pager: &Pager, waiting: Waiting, is_doubtful: bool) -> bool {
     pager.mm.machine().ring();
     let mut looks = 0;
     while request.state.load(Ordering::Acquire) == WAITS {
+        if pager.has_let_go() {
+            // The process whose memory this one has ends, and has answered nobody since: what it
+            // wants is back.
+            break;
+        }
         looks += 1;
-        if looks < SPINS || only_asks() {
+        if looks < SPINS || is_filtered() {
             // Perhaps it may not even sleep.
             core::hint::spin_loop();
         } else {
@@ -358,8 +375,12 @@ pub(crate) fn pass_on(pager: &Pager, bits: u32) {
     }
 }
 
+fn is_filtered() -> bool {
+    IS_FILTERED.load(Ordering::Relaxed)
+}
+
 fn pause() {
-    match only_asks() {
+    match is_filtered() {
         true => core::hint::spin_loop(),
         false => pager::pause(GATE_NS),
     }

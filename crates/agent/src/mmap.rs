@@ -21,8 +21,9 @@ pub(crate) const SYS_MREMAP: usize = 25;
 pub(crate) const SYS_MADVISE: usize = 28;
 
 /// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events.
-/// MADV_GUARD_INSTALL should.
-const DROPPING_ADVICE: [c_int; 5] = [MADV_DONTNEED, MADV_FREE, 9, 24, MADV_GUARD_INSTALL];
+/// MADV_GUARD_INSTALL should. What a child gets (MADV_WIPEONFORK, MADV_KEEPONFORK) is read after a
+/// fork.
+const ORDERED_ADVICE: [c_int; 7] = [MADV_DONTNEED, MADV_FREE, 9, 24, MADV_GUARD_INSTALL, MADV_WIPEONFORK, 19];
 const MADV_DONTNEED: c_int = 4;
 const MADV_FREE: c_int = 8;
 const MADV_MERGEABLE: c_int = 12;
@@ -283,7 +284,7 @@ pub(crate) fn installs_guards() -> bool {
 
 /// madvise(2).
 pub(crate) fn madvise(addr: usize, len: usize, advice: c_int) -> Result<usize, Errno> {
-    let _turn = DROPPING_ADVICE.contains(&advice).then(InOrder::begin);
+    let _turn = ORDERED_ADVICE.contains(&advice).then(InOrder::begin);
     if advice == MADV_WIPEONFORK {
         WIPES_ON_FORK.store(true, Ordering::SeqCst);
     }

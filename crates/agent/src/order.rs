@@ -143,9 +143,15 @@ fn end_turn() {
 /// child's copy of memory and the words that describe it are of one moment.
 static FORK_HAS_TURN: AtomicBool = AtomicBool::new(false);
 
+/// How often a fork waits as long as others do: a change between its copies is worse than a wait.
+const FORK_WAITS: u32 = 6;
+
 /// Before a fork, in the forking thread.
 pub(crate) fn begin_fork() {
-    FORK_HAS_TURN.store(take_turn(), Ordering::Relaxed);
+    // Not from a handler that a call of this very thread raised.
+    let waits = || OWNER.load(Ordering::Relaxed) != thread::tid();
+    let has_turn = take_turn() || (1..FORK_WAITS).any(|_| waits() && take_turn());
+    FORK_HAS_TURN.store(has_turn, Ordering::Relaxed);
 }
 
 /// After a fork, in the parent.

@@ -480,6 +480,11 @@ impl Pager {
         });
     }
 
+    /// Whether all is back, for who goes on with it, and nobody serves its faults.
+    pub(crate) fn has_let_go(&self) -> bool {
+        self.letting_go.load(Ordering::SeqCst) == HAS_LET_GO
+    }
+
     /// Whether nothing may leave any more, whatever the limit.
     pub(crate) fn is_letting_go(&self) -> bool {
         self.letting_go.load(Ordering::SeqCst) != KEEPS

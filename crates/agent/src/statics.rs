@@ -18,6 +18,7 @@
 //! | `guard::IS_ON` | kept | the code is inherited, with the jumps in it |
 //! | `guard::holds::IS_TAKEN` | reset | the calls of other threads are not here |
 //! | `guard::holds::HELD` | reset | the same |
+//! | `guard::holds::GENERATION` | reset | counted on: what the parent's calls hold is not held here |
 //! | `guard::holds::WITHOUT` | reset | the same |
 //! | `guard::holds::IS_DROPPING` | reset | whoever dropped pages is not here |
 //! | `guard::holds::IS_MOVING` | reset | whoever moved pages is not here |
@@ -38,6 +39,7 @@
 //! | `identity::$original` | kept | libc is where it was; one for each function that is diverted |
 //! | `inline::IS_ON` | kept | the handler is inherited |
 //! | `inline::ONLY_ASK` | kept | filters of system calls are inherited |
+//! | `inline::IS_FILTERED` | kept | the same |
 //! | `inline::GATE` | reset | nobody is inside |
 //! | `inline::ASKED` | reset | nobody waits |
 //! | `inline::TAKEN` | reset | the same |

@@ -278,6 +278,13 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
         // Refused when something in the hole cannot be registered, or is ours by now; the exact
         // range decides.
         let _ = register_unless_excluded(fds, start, hole_end);
+        if end < hole_end
+            && let Ok(Some(vma)) = fds.proc.vma_at_or_after(end)
+            && vma.start < hole_end
+        {
+            // Mapped in the hole since, and registered with it.
+            guard::note_registering(vma.start, vma.end.min(hole_end));
+        }
         match register_unless_excluded(fds, start, end) {
             Some(Ok(())) => {}
             // It is no such memory.
@@ -328,6 +335,7 @@ pub(crate) fn watch_writes(pager: &Pager, fds: &Fds) -> bool {
             };
             // Something else may lie there by now.
             if vma.is_private_anonymous() {
+                guard::note_registering(vma.start, vma.end);
                 let _ = register_unless_excluded(fds, vma.start, vma.end);
             }
             at = vma.end;
@@ -374,7 +382,10 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
             }
             // The whole mapping if possible: a registered part would split it, of which mremap
             // would move one.
-            let whole = vma.and_then(|vma| register_unless_excluded(fds, vma.start, vma.end));
+            let whole = vma.and_then(|vma| {
+                guard::note_registering(vma.start, vma.end);
+                register_unless_excluded(fds, vma.start, vma.end)
+            });
             match whole.or_else(|| register_unless_excluded(fds, start, end)) {
                 Some(Ok(())) => {}
                 Some(Err(_)) => return false,

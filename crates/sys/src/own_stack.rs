@@ -32,9 +32,19 @@ pub struct Own {
 }
 
 static REGION: Leaked<usize> = Leaked::new();
-/// The threads that have them; 0: nobody has. One that is gone may still stand here, as not every
-/// end is seen.
-static THREADS: [AtomicI32; STACKS] = [const { AtomicI32::new(0) }; STACKS];
+/// The threads that have them, as [`me`]; 0: nobody has. One that is gone may still stand here, as
+/// not every end is seen.
+static THREADS: [AtomicU64; STACKS] = [const { AtomicU64::new(0) }; STACKS];
+
+/// The calling thread: its process, and itself. Processes that share memory (CLONE_VM) share the
+/// stacks, and none sees the others' threads among its own.
+fn me() -> u64 {
+    (thread::pid() as u64) << 32 | thread::tid() as u64
+}
+
+fn is_alive(owner: u64) -> bool {
+    thread::is_alive_in((owner >> 32) as i32, owner as i32)
+}
 
 /// Reserve the stacks. Before the first is asked for.
 ///
@@ -83,13 +93,13 @@ impl Own {
         REGION.get()?;
         Self::current_of_kernel().or_else(|| {
             // A handler that began before it had one has returned since.
-            let own = Self::of_thread(thread::tid())?;
+            let own = Self::of_thread(me())?;
             alternate(Some(&own.stack())).ok()?;
             Some(own)
         })
     }
 
-    fn of_thread(thread: i32) -> Option<&'static Self> {
+    fn of_thread(thread: u64) -> Option<&'static Self> {
         let first = *REGION.get()?;
         let number = THREADS
             .iter()
@@ -100,13 +110,13 @@ impl Own {
     /// One for the calling thread, which the kernel is not told yet: what it has, or the first that
     /// is free, or whose thread is gone. `None`: there is none.
     pub fn take() -> Option<&'static Self> {
-        let (first, me) = (*REGION.get()?, thread::tid());
+        let (first, me) = (*REGION.get()?, me());
         if let Some(own) = Self::of_thread(me) {
             return Some(own);
         }
         for (number, owner) in THREADS.iter().enumerate() {
             let thread = owner.load(Ordering::Relaxed);
-            let is_free = thread == 0 || !thread::is_alive(thread);
+            let is_free = thread == 0 || !is_alive(thread);
             let takes = || owner.compare_exchange(thread, me, Ordering::Acquire, Ordering::Relaxed);
             if is_free && takes().is_ok() {
                 forbid(first + number * STACK);
@@ -149,7 +159,7 @@ impl Own {
         let Some(number) = number_of((&raw const *self).addr()) else {
             return;
         };
-        if THREADS[number].load(Ordering::Relaxed) == thread::tid() && alternate(Some(&none)).is_ok() {
+        if THREADS[number].load(Ordering::Relaxed) == me() && alternate(Some(&none)).is_ok() {
             THREADS[number].store(0, Ordering::Release);
         }
     }
@@ -158,7 +168,7 @@ impl Own {
     pub fn keep_alone(own: Option<&Self>) {
         let kept = own.and_then(|own| number_of((&raw const *own).addr()));
         for (n, thread) in THREADS.iter().enumerate() {
-            let owner = if kept == Some(n) { thread::tid() } else { 0 };
+            let owner = if kept == Some(n) { me() } else { 0 };
             thread.store(owner, Ordering::Relaxed);
         }
     }

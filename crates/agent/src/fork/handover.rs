@@ -90,7 +90,7 @@ impl Handover {
     }
 
     /// Whether the child is there.
-    pub(super) fn has_arrived(&self) -> bool {
+    pub(crate) fn has_arrived(&self) -> bool {
         self.get(ARRIVED) != 0
     }
 

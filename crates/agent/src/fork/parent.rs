@@ -191,9 +191,16 @@ impl ForkServer {
         handover.set_state(DESCRIBED);
     }
 
-    /// Serve the child's faults and see whether the fork is over.
-    pub(crate) fn step(&mut self, pager: &Pager, worker: &mut Worker<AgentMachine>, parent_returned: bool) {
-        if self.child.is_none() && guard::is_on() && pager.handover.has_arrived() {
+    /// Serve the child's faults and see whether the fork is over. `has_arrived`: a child is there
+    /// that no event tells of, and was before events were read.
+    pub(crate) fn step(
+        &mut self,
+        pager: &Pager,
+        worker: &mut Worker<AgentMachine>,
+        parent_returned: bool,
+        has_arrived: bool,
+    ) {
+        if self.child.is_none() && has_arrived {
             self.begin_alone(pager);
         }
         let Some(child) = &self.child else {

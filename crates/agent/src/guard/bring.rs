@@ -36,11 +36,12 @@ pub(super) struct Reached {
 impl Reached {
     /// `token`: of what is held already. `near`: an address on the stack of this thread.
     pub(super) fn new(token: usize, near: usize, is_thorough: bool) -> Self {
+        let hold = Hold::of(token);
         Self {
-            hold: Hold::of(token),
+            hold,
             near,
             is_thorough,
-            was_loose: is_thorough && token == 0,
+            was_loose: is_thorough && hold.is_none(),
             brought: 0,
         }
     }

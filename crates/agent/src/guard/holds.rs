@@ -45,6 +45,11 @@ static HELD: [[Place; PLACES]; GROUPS] = [const {
         }
     }; PLACES]
 }; GROUPS];
+/// Forks since the first process: a call of before one holds nothing behind it, in the child.
+static GENERATION: AtomicUsize = AtomicUsize::new(0);
+/// Of a token, what says which place; above it, the generation.
+const PLACE_BITS: u32 = 16;
+const GENERATIONS: usize = 1 << 16;
 /// Calls that found no place: nothing moves while there are any.
 static WITHOUT: AtomicU64 = AtomicU64::new(0);
 /// Pages are on the move, under the engine's lock.
@@ -52,9 +57,12 @@ pub(super) static IS_MOVING: AtomicU32 = AtomicU32::new(0);
 /// Pages that were copied are being dropped, by the one thread that copies.
 pub(super) static IS_DROPPING: AtomicU32 = AtomicU32::new(0);
 
-/// What one call holds. Not a guard that drops: it lies in a word of the call.
+/// What one call holds: a place, from 1 on, and the generation. Not a guard that drops: it lies in
+/// a word of the call.
 #[derive(Clone, Copy)]
 pub(super) struct Hold(usize);
+
+const _: () = assert!(GROUPS * PLACES + 1 < 1 << PLACE_BITS);
 
 impl Hold {
     /// A hold of nothing yet. `near`: an address on the calling thread's stack, so that threads
@@ -67,18 +75,24 @@ impl Hold {
             while bits != u32::MAX {
                 let place = bits.trailing_ones();
                 match taken.compare_exchange_weak(bits, bits | 1 << place, Ordering::SeqCst, Ordering::Relaxed) {
-                    Ok(_) => return Self(1 + group * PLACES + place as usize),
+                    Ok(_) => return Self::in_generation(1 + group * PLACES + place as usize),
                     Err(now) => bits = now,
                 }
             }
         }
         WITHOUT.fetch_add(1, Ordering::SeqCst);
-        Self(1 + GROUPS * PLACES)
+        Self::in_generation(1 + GROUPS * PLACES)
     }
 
-    /// The one that a word of a call names. `None`: 0.
+    fn in_generation(place: usize) -> Self {
+        Self(place | (GENERATION.load(Ordering::Relaxed) % GENERATIONS) << PLACE_BITS)
+    }
+
+    /// The one that a word of a call names. `None`: 0, or it was the parent's call, which a handler
+    /// of a signal forked in: its place may be another's here.
     pub(super) fn of(token: usize) -> Option<Self> {
-        (token != 0).then_some(Self(token))
+        let is_own = token >> PLACE_BITS == GENERATION.load(Ordering::Relaxed) % GENERATIONS;
+        (token != 0 && is_own).then_some(Self(token))
     }
 
     /// Not 0.
@@ -86,8 +100,12 @@ impl Hold {
         self.0
     }
 
+    fn number(self) -> usize {
+        (self.0 & ((1 << PLACE_BITS) - 1)) - 1
+    }
+
     fn place(self) -> Option<&'static Place> {
-        let n = self.0 - 1;
+        let n = self.number();
         HELD.get(n / PLACES).map(|group| &group[n % PLACES])
     }
 
@@ -119,10 +137,9 @@ impl Hold {
 
     /// Let go.
     pub(super) fn release(self) {
-        let n = self.0 - 1;
+        let n = self.number();
         let Some(place) = self.place() else {
-            // A child may have forgotten those of its parent.
-            let _ = WITHOUT.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |calls| calls.checked_sub(1));
+            WITHOUT.fetch_sub(1, Ordering::SeqCst);
             return;
         };
         place.count.store(0, Ordering::Release);
@@ -163,8 +180,20 @@ pub(super) fn first_held(run: PageRange) -> Option<u64> {
     if WITHOUT.load(Ordering::SeqCst) > 0 {
         return Some(0);
     }
-    let (start, end) = (run.start.addr(), run.end.addr());
-    let mut first: Option<usize> = None;
+    let (start, mut first) = (run.start.addr(), None);
+    each_held(start, run.end.addr(), |from, _| {
+        first = Some(first.map_or(from, |first: usize| first.min(from)));
+    });
+    first.map(|first| ((first - start) / PAGE_SIZE) as u64)
+}
+
+/// What calls hold of `[start, end)`, whole pages: those that do not know yet what was said before.
+pub(super) fn for_each_held(start: usize, end: usize, found: impl FnMut(usize, usize)) {
+    fence(Ordering::SeqCst);
+    each_held(start, end, found);
+}
+
+fn each_held(start: usize, end: usize, mut found: impl FnMut(usize, usize)) {
     for (taken, group) in IS_TAKEN.iter().zip(&HELD) {
         let mut bits = taken.load(Ordering::SeqCst);
         while bits != 0 {
@@ -174,17 +203,16 @@ pub(super) fn first_held(run: PageRange) -> Option<u64> {
             for [from, to] in &place.extents[..count] {
                 let (from, to) = (from.load(Ordering::Acquire), to.load(Ordering::Acquire));
                 if from < end && start < to {
-                    let from = from.max(start);
-                    first = Some(first.map_or(from, |first| first.min(from)));
+                    found(from.max(start), to.min(end));
                 }
             }
         }
     }
-    first.map(|first| ((first - start) / PAGE_SIZE) as u64)
 }
 
 /// In a forked child: the calls of other threads are not here, and nothing moves.
 pub(super) fn reset_in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
     for (taken, group) in IS_TAKEN.iter().zip(&HELD) {
         group.iter().for_each(|place| place.count.store(0, Ordering::Relaxed));
         taken.store(0, Ordering::Relaxed);

@@ -42,7 +42,8 @@ use uzswap_sys::thread::{self, page_align};
 use crate::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MREMAP, SYS_MUNMAP};
 use crate::order::InOrder;
 use crate::stacks::StackChange;
-use crate::{fork, inline, pager};
+use crate::pager::Pager;
+use crate::{fork, hook, inline, pager};
 
 use bring::Reached;
 
@@ -87,6 +88,7 @@ pub(crate) fn is_on() -> bool {
 /// EACCES, EPERM: the system forbids changing program text. ENOMEM: no room beside it.
 pub(crate) fn install(program: Headers) -> Result<(), Errno> {
     let special = [
+        hook::SYS_BRK,
         SYS_MMAP,
         SYS_MUNMAP,
         SYS_MREMAP,
@@ -155,9 +157,19 @@ fn guard_code(code: &'static [u8], frames: &Frames<'_>) -> Result<(), Errno> {
 }
 
 /// Memory is about to be registered. In a thread of the pager.
+///
+/// Who makes a call from now on finds that, and brings what it reaches. What calls under way hold
+/// is mapped here: the kernel may be about to meet what was never touched.
 pub(crate) fn note_registering(start: usize, end: usize) {
     if is_on() {
         ranges::note(start, end);
+        holds::for_each_held(start, end, |start, end| {
+            for is_written in [true, false] {
+                if guard::populate(start, end - start, is_written) == guard::Populate::There {
+                    break;
+                }
+            }
+        });
     }
 }
 
@@ -171,6 +183,12 @@ pub(crate) fn note_grown(start: usize, end: usize) {
 /// Whether the page at `addr` may be registered.
 pub(crate) fn may_be_registered(addr: usize) -> bool {
     ranges::next(addr, addr + PAGE_SIZE).is_some()
+}
+
+/// Whether the page at `addr` is under our care. In a thread of the pager.
+pub(crate) fn is_managed(pager: &Pager, addr: usize) -> bool {
+    let page = PageRange::of_bytes(addr, addr + PAGE_SIZE);
+    pager.mm.with_changes(|changes| changes.gaps(page).is_empty())
 }
 
 /// Pages of `run` are about to be moved out or protected, under the engine's lock. Returns how many
@@ -276,6 +294,7 @@ extern "C" fn before(call: &mut Call) -> Verdict {
             let [addr, old_len, new_len, flags, new_addr, _] = call.args;
             done(call, mmap::mremap(addr, old_len, new_len, flags as i32, new_addr))
         }
+        hook::SYS_BRK => done(call, Ok(hook::change_break(call.args[0]))),
         SYS_MADVISE => done(call, mmap::madvise(call.args[0], call.args[1], call.args[2] as i32)),
         number => {
             if inline::is_on()
@@ -392,6 +411,7 @@ fn before_thread(call: &Call) {
 /// A call that makes a process or a thread.
 fn before_fork(call: &mut Call, flags: usize) -> Verdict {
     if flags & CLONE_VM != 0 {
+        bring_numbers(call, flags);
         if inline::is_on() {
             before_thread(call);
             if flags & (CLONE_THREAD | CLONE_VFORK) == 0 {
@@ -411,7 +431,35 @@ fn before_fork(call: &mut Call, flags: usize) -> Verdict {
         return refuse(call, Errno::AGAIN);
     }
     fork::prepare();
+    // Nothing leaves any more. The kernel writes to the child's before that can register it: what
+    // is not there would be zeros but for the number.
+    bring_numbers(call, flags);
     Verdict::Make
+}
+
+/// Bring where the kernel writes the new thread's number, in the parent and in the child: it does
+/// not say so when it cannot.
+fn bring_numbers(call: &Call, flags: usize) {
+    /// CLONE_PARENT_SETTID, CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID.
+    const WRITES: usize = 0x10_0000 | 0x100_0000 | 0x20_0000;
+    /// Of clone3's arguments.
+    const NUMBERS: [usize; 2] = [16, 24];
+    if flags & WRITES == 0 {
+        return;
+    }
+    let places = match call.number {
+        SYS_CLONE3 => NUMBERS.map(|at| word_at(call.args[0] + at).unwrap_or(0)),
+        _ => [call.args[2], call.args[3]],
+    };
+    let mut reached = Reached::new(0, (&raw const *call).addr(), false);
+    for start in places.into_iter().filter(|start| (1..ADDRESSES).contains(start)) {
+        reached.reach(Extent {
+            start,
+            len: size_of::<i32>(),
+            is_written: true,
+        });
+    }
+    release(reached.token());
 }
 
 extern "C" fn after(call: &mut Call) -> Verdict {

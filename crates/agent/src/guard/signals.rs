@@ -203,11 +203,11 @@ pub(super) fn before(call: &mut Call) -> Option<Verdict> {
             None
         }
         SYS_SECCOMP if SETTING.contains(&first) && (first == 0 || third != 0) => {
-            inline::only_ask();
+            inline::begin_filtering();
             None
         }
         SYS_PRCTL if first == PR_SET_SECCOMP => {
-            inline::only_ask();
+            inline::begin_filtering();
             None
         }
         _ => None,

@@ -233,8 +233,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         while start < run.end {
             let adoptable = |inner: &Self, vpn| match inner.pages.table.lookup(vpn) {
                 Slot::None => true,
-                Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) => present_wins,
-                Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => false,
+                // A staged frame goes with its run, which finds the word changed.
+                Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Staged { busy: false, .. } => present_wins,
+                Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { busy: true, .. } | Slot::Bad => false,
             };
             let mut end = start;
             while end < run.end && adoptable(self, end) {
