@@ -123,7 +123,7 @@ impl FaultThread {
         let parent_returned = pager.handover.parent_returned();
         // As well: what is read after the child is there is not younger than the fork, whose turn
         // it is.
-        let has_arrived = guard::is_on() && pager.handover.has_arrived();
+        let has_arrived = is_forking && guard::is_on() && pager.handover.has_arrived();
         // While there is none, whoever serves a fault goes on.
         if !inline::is_on() || wait_readable(&[fds.managed.as_fd()], Some(0)) {
             let _closed = inline::close();

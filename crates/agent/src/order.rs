@@ -124,7 +124,7 @@ fn take_turn() -> bool {
 
 /// Whether the turn is that of a thread that does not exist any more.
 fn is_orphaned(owner: i32, looks: u32) -> bool {
-    owner != 0 && looks > SPINS && looks.is_multiple_of(LOOKS_AT_OWNER) && !thread::is_alive(owner)
+    owner != 0 && looks > SPINS && looks.is_multiple_of(LOOKS_AT_OWNER) && !thread::is_alive(thread::pid(), owner)
 }
 
 fn inherit_turn(owner: i32, me: i32) -> bool {

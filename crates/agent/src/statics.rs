@@ -18,14 +18,14 @@
 //! | `guard::IS_ON` | kept | the code is inherited, with the jumps in it |
 //! | `guard::holds::IS_TAKEN` | reset | the calls of other threads are not here |
 //! | `guard::holds::HELD` | reset | the same |
-//! | `guard::holds::GENERATION` | reset | counted on: what the parent's calls hold is not held here |
+//! | `guard::holds::GENERATION` | reset | counted on: the parent's calls hold nothing here |
 //! | `guard::holds::WITHOUT` | reset | the same |
 //! | `guard::holds::IS_DROPPING` | reset | whoever dropped pages is not here |
 //! | `guard::holds::IS_MOVING` | reset | whoever moved pages is not here |
 //! | `guard::signals::ACTIONS` | kept | what the program has set is inherited |
 //! | `guard::signals::LOCK` | reset | whoever held it is not here |
 //! | `guard::signals::IS_BLOCKED` | kept | what the thread that forked has blocked is inherited |
-//! | `guard::signals::IS_PENDING` | reset | what waits for the parent does not for a child |
+//! | `guard::signals::PENDING` | reset | what waits for the parent does not for a child |
 //! | `guard::ranges::LEAVES` | kept | what is registered the child registers anew |
 //! | `hook::ERRNO_LOCATION` | kept | libc is where it was |
 //! | `order::ORDER` | reset | whose turn it was is not here, or was the fork's |
@@ -96,6 +96,10 @@
 //! | `sys::guard::HAS_YMM` | kept | the processor is the same |
 //! | `sys::guard::BEFORE` | kept | the agent is where it was |
 //! | `sys::guard::AFTER` | kept | the same |
+//! | `sys::gateways::BACKS` | kept | the code is inherited |
+//! | `sys::gateways::ORIGINS` | kept | the same |
+//! | `sys::gateways::USED` | kept | the same |
+//! | `sys::gateways::PASSING` | kept | the agent is where it was |
 //! | `sys::lent::NUMBERS` | replaced | closed and opened anew before the child's pager starts |
 //! | `sys::lent::CAN_PROTECT` | replaced | with them |
 //! | `sys::mapping::MAKING` | reset | whoever held it is not here |

@@ -29,7 +29,7 @@ use crate::{guard, order, stacks};
 pub(crate) const MIN_BYTES: usize = 64 * 1024;
 
 /// The library's own image: its segments and what the loader mapped behind them.
-fn agent_image() -> (usize, usize) {
+pub(crate) fn agent_image() -> (usize, usize) {
     unsafe extern "C" {
         static _end: u8;
         static __ehdr_start: u8;

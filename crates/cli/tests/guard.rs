@@ -112,6 +112,28 @@ fn signals_are_as_without() {
     let _ = fs::remove_file(program);
 }
 
+/// Code that is made at run time, or loaded later, has calls that no jump leads to the guard from.
+#[test]
+fn calls_of_any_code_are_seen() {
+    if !can_guard() {
+        return;
+    }
+    let (place, program) = (Place::new("unseen"), compile("unseen"));
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
+    let library = place.0.join("unseen.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/unseen.c");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-DLIBRARY", "-shared", "-fPIC", "-o"])
+        .args([&library, &source]);
+    assert!(cc.status().expect("a C compiler").success());
+    let words = [&program, &library].map(|path| path.to_string_lossy().into_owned());
+    place.is_as_unmanaged(
+        &["--memory-max", "24M", "--faults", "inline"],
+        &words.each_ref().map(String::as_str),
+    );
+    let _ = fs::remove_file(program);
+}
+
 #[test]
 fn shells_and_their_children_are_as_without() {
     if !can_guard() {

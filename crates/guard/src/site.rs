@@ -5,10 +5,8 @@
 //!
 //! ```text
 //! mov eax, 0       ->  jmp stub         stub:  mov eax, 0
-//! syscall              syscall                 lea rcx, [1f]
-//! cmp rax, -4095       cmp rax, -4095          jmp entry          goes on at 1 or behind
-//!                                              address behind the instruction
-//!                                       1:     syscall
+//! syscall              syscall                 mov rcx, gateway
+//! cmp rax, -4095       cmp rax, -4095          jmp entry
 //!                                              jmp back           to the cmp
 //! ```
 //!
@@ -377,23 +375,23 @@ mod test {
         let sites = whole(&MADVISE);
         let (code_at, stubs_at) = (0x40_0000, 0x50_0000);
         let mut stubs = Stubs::new(0x1234_5678);
+        let site = &sites.found[0];
         let jump = stubs
-            .add(&sites.found[0], &MADVISE, code_at, stubs_at)
+            .add(site, &MADVISE, code_at, stubs_at, 0x1234_5678_9abc)
             .expect("they are near");
-        assert_eq!(jump[0], 0xe9);
-        let there = (code_at + JUMP).wrapping_add_signed(i32::from_le_bytes(jump[1..].try_into().unwrap()) as isize);
+        assert_eq!(jump.bytes[0], 0xe9);
+        let distance = i32::from_le_bytes(jump.bytes[1..].try_into().unwrap());
+        let there = (code_at + JUMP).wrapping_add_signed(distance as isize);
         let stub = &stubs.bytes()[there - stubs_at..];
         assert_eq!(stub[..5], MADVISE[..5], "what moved");
-        assert_eq!(stub[5..8], [0x48, 0x8d, 0x0d]);
-        let goes_on = 12 + i32::from_le_bytes(stub[8..12].try_into().unwrap()) as usize;
-        assert_eq!(stub[goes_on..goes_on + 2], SYSCALL);
-        assert_eq!(stub[goes_on - 8..goes_on], (code_at as u64 + 7).to_le_bytes());
-        let back = i32::from_le_bytes(stub[goes_on + 3..goes_on + 7].try_into().unwrap());
-        assert_eq!((there + goes_on + 7).wrapping_add_signed(back as isize), code_at + 7);
-        assert!(
-            Stubs::new(0).add(&sites.found[0], &MADVISE, 0, 1 << 40).is_none(),
-            "too far"
-        );
+        assert_eq!(stub[5..15], [0x48, 0xb9, 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12, 0, 0]);
+        assert_eq!(stub[15..17], [0xff, 0x25]);
+        let entry = there + 21 + i32::from_le_bytes(stub[17..21].try_into().unwrap()) as usize;
+        assert_eq!(entry, stubs_at, "the word in front of all stubs");
+        let goes_on = jump.goes_on - there;
+        let back = i32::from_le_bytes(stub[goes_on + 1..goes_on + 5].try_into().unwrap());
+        assert_eq!((there + goes_on + 5).wrapping_add_signed(back as isize), code_at + 7);
+        assert!(Stubs::new(0).add(site, &MADVISE, 0, 1 << 40, 0).is_none(), "too far");
         assert!(Stubs::bytes_for(&sites.found) >= stubs.bytes().len());
     }
 

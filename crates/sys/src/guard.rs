@@ -2,8 +2,9 @@
 //! writes the stubs that lead here), and putting jumps to it into code.
 //!
 //! A thread of the program is here with all its registers but rcx and r11, which the call would
-//! change, on its own stack. It is asked first whether the call is to be seen at all. If not, it
-//! goes back to its stub, which makes the call. Else the registers go to a [`Call`] below the red
+//! change, on its own stack. It is asked first whether the call is to be seen at all. If not, its
+//! *gateway* makes the call: a `syscall` in our own code, and a jump to where its site goes on, one
+//! for each site ([`crate::gateways`]). Else the registers go to a [`Call`] below the red
 //! zone, [`Guard::before`] sees to its memory, the call is made here, and [`Guard::after`] lets the
 //! memory go. Every register that the kernel leaves alone is as before then, flags and vectors
 //! included. (Of vectors of 64 bytes the lower halves: nothing here uses others.)
@@ -33,7 +34,7 @@ pub struct Call {
     pub args: [usize; 6],
     /// Which it is.
     pub number: usize,
-    /// Where its stub goes on.
+    /// Where it goes on: its gateway.
     continuation: usize,
     /// The address behind the instruction in the program's code.
     pub origin: usize,
@@ -50,7 +51,7 @@ pub enum Verdict {
     Make = 0,
     /// Its result is there already.
     Done = 1,
-    /// The stub makes it, with nothing of ours on the stack: whoever comes back from it may have
+    /// The gateway makes it, with nothing of ours on the stack: whoever comes back from it may have
     /// another stack.
     Leave = 2,
 }
@@ -99,8 +100,7 @@ pub fn entry_address() -> usize {
 /// Where stubs lead.
 ///
 /// # Safety
-/// Only for stubs: rcx is where to go on, and the address behind the call lies in the word before
-/// that.
+/// Only for stubs: rcx is a gateway.
 #[unsafe(naked)]
 unsafe extern "C" fn entry() {
     naked_asm!(
@@ -119,7 +119,7 @@ unsafe extern "C" fn entry() {
         // A Call, from its last word on.
         "lea r11, [rsp + 136]",
         "push r11",
-        "push qword ptr [rcx - 8]",
+        "push 0",
         "push rcx",
         "push rax",
         "push r9",
@@ -139,6 +139,11 @@ unsafe extern "C" fn entry() {
         // The program's stack pointer was 8 + size of Call + 128 above this.
         ".cfi_def_cfa rbp, 272",
         ".cfi_offset rbp, -272",
+        "lea r11, [rip + {gateways}]",
+        "sub rcx, r11",
+        "lea r11, [rip + {origins}]",
+        "mov r11, [r11 + rcx]",
+        "mov [rbp + 120], r11",
         // Call::origin.
         ".cfi_offset rip, -152",
         "and rsp, -32",
@@ -200,7 +205,7 @@ unsafe extern "C" fn entry() {
         "lea rdi, [rbp + 8]",
         "call [rip + {after}]",
         "jmp 4b",
-        // The stub makes the call: at its beginning, with the number.
+        // The gateway makes the call: at its beginning, with the number.
         "5:",
         "mov rax, [rbp + 104]",
         "mov [rbp + 48], rax",
@@ -278,6 +283,8 @@ unsafe extern "C" fn entry() {
         before = sym BEFORE,
         after = sym AFTER,
         numbers = const NUMBERS,
+        gateways = sym crate::gateways::gateways,
+        origins = sym crate::gateways::ORIGINS,
     )
 }
 

@@ -22,6 +22,7 @@
 //! | [`string`] | `memcpy` and its like, which no program can define for us |
 //! | [`text`] | replacing the first instructions of a libc function |
 //! | [`guard`] | where the program's system calls come by |
+//! | [`gateways`] | where they are made; having the kernel stop all others |
 //! | [`signal`] | actions, masks, and what a handler of a signal is given |
 //! | [`own_stack`] | stacks of our own for handlers |
 //! | [`heap`] | the agent's allocator over one reserved range |
@@ -47,6 +48,7 @@ pub mod creds;
 pub mod crew;
 pub mod file;
 pub mod futex;
+pub mod gateways;
 pub mod guard;
 pub mod heap;
 pub mod keep;

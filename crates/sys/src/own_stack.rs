@@ -11,7 +11,7 @@ use crate::PAGE_SIZE;
 use crate::cell::Leaked;
 use crate::mapping::Mapping;
 use crate::signal::{SS_DISABLE, Stack, alternate};
-use crate::thread;
+use crate::{gateways, thread};
 
 /// Bytes of a stack with its guard page; threads that can have one.
 const STACK: usize = 128 << 10;
@@ -43,7 +43,7 @@ fn me() -> u64 {
 }
 
 fn is_alive(owner: u64) -> bool {
-    thread::is_alive_in((owner >> 32) as i32, owner as i32)
+    thread::is_alive((owner >> 32) as i32, owner as i32)
 }
 
 /// Reserve the stacks. Before the first is asked for.
@@ -128,10 +128,12 @@ impl Own {
         None
     }
 
+    /// The calling thread has it from now on.
     fn begin(&self) {
         self.set_program_stack(Stack::new(0, 0, SS_DISABLE));
         self.blocked.store(0, Ordering::Relaxed);
         self.asked[1].store(0, Ordering::Relaxed);
+        gateways::dispatch();
     }
 
     /// As [`take_on`](Self::take_on), in a thread that begins: its number may have been that of
@@ -170,6 +172,9 @@ impl Own {
         for (n, thread) in THREADS.iter().enumerate() {
             let owner = if kept == Some(n) { me() } else { 0 };
             thread.store(owner, Ordering::Relaxed);
+        }
+        if own.is_some() {
+            gateways::dispatch();
         }
     }
 

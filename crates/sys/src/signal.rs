@@ -16,6 +16,7 @@ use crate::own_stack::{Own, is_on_own_stack};
 use crate::thread::{self, syscall};
 
 pub const SIGBUS: i32 = raw::SIGBUS as i32;
+pub const SIGSYS: i32 = raw::SIGSYS as i32;
 pub const SIGSEGV: i32 = raw::SIGSEGV as i32;
 /// Signals are below this.
 pub const SIGNALS: usize = 65;
@@ -28,7 +29,7 @@ pub const SA_SIGINFO: usize = raw::SA_SIGINFO as usize;
 pub const SA_ONSTACK: usize = raw::SA_ONSTACK as usize;
 pub const SA_RESETHAND: usize = raw::SA_RESETHAND as usize;
 pub const SA_NODEFER: usize = raw::SA_NODEFER as usize;
-const SA_RESTORER: usize = 0x0400_0000;
+pub const SA_RESTORER: usize = 0x0400_0000;
 
 pub const SS_ONSTACK: i32 = 1;
 pub const SS_DISABLE: i32 = 2;
@@ -115,7 +116,7 @@ pub fn handle(signal: i32, handler: Handler, mask: u64, flags: usize) -> Result<
     let action = Action {
         handler: handler as *const () as usize,
         flags: flags | SA_SIGINFO | SA_ONSTACK | SA_RESTORER,
-        restorer: restore as *const () as usize,
+        restorer: restorer(),
         mask,
     };
     // SAFETY: a handler of this type is made for it.
@@ -153,7 +154,13 @@ pub type Handler = extern "C" fn(i32, &SignalInfo, &mut Context);
 
 #[unsafe(naked)]
 unsafe extern "C" fn restore() {
-    naked_asm!("mov eax, {}", "syscall", const raw::__NR_rt_sigreturn)
+    // Exactly this, which unwinders know.
+    naked_asm!("mov rax, {}", "syscall", const raw::__NR_rt_sigreturn)
+}
+
+/// What handlers return to: that call is made in our code, as all others.
+pub fn restorer() -> usize {
+    restore as *const () as usize
 }
 
 /// `siginfo_t`.
@@ -181,6 +188,8 @@ impl SignalInfo {
 
 /// BUS_ADRERR: nothing can be had at the address.
 pub const BUS_ADRERR: i32 = 2;
+/// SYS_USER_DISPATCH: a call that the kernel was to stop.
+pub const SYS_USER_DISPATCH: i32 = 2;
 
 /// `struct ucontext`, as the kernel has it.
 #[repr(C)]
@@ -229,6 +238,24 @@ impl Context {
     /// The stack that the thread was on.
     pub fn sp(&self) -> usize {
         self.sp
+    }
+
+    /// Where the thread goes on when the handler returns.
+    pub fn ip(&self) -> usize {
+        self.ip
+    }
+
+    /// A system call was stopped: the thread goes on at `entry`, with `rcx`, which the call would
+    /// have changed. Its number is in rax.
+    pub fn go_on_at(&mut self, entry: usize, rcx: usize) {
+        self.ip = entry;
+        self.registers[14] = rcx;
+    }
+
+    /// It is made again, now that it passes.
+    pub fn make_call_again(&mut self) {
+        const SYSCALL: usize = 2;
+        self.ip -= SYSCALL;
     }
 
     /// Signals that are blocked when the handler returns.
@@ -306,7 +333,7 @@ impl Context {
             let copied = &mut *to(frame).cast::<Frame>();
             copied.context.extended = if len > 0 { extended } else { 0 };
             if action.flags & SA_RESTORER != 0 {
-                copied.restorer = action.restorer;
+                copied.restorer = restorer();
             }
         }
         let [_, _, _, _, _, _, _, _, rdi, rsi, _, _, rdx, rax, _] = &mut self.registers;

@@ -324,15 +324,15 @@ pub fn pointer() -> usize {
     pointer
 }
 
-/// Whether this process has a thread of this id.
-pub fn is_alive(thread: i32) -> bool {
-    is_alive_in(pid(), thread)
-}
-
-/// Whether `process` has.
-pub fn is_alive_in(process: i32, thread: i32) -> bool {
+/// Whether `process` has a thread of this id.
+pub fn is_alive(process: i32, thread: i32) -> bool {
     // SAFETY: tgkill(2) takes three integers; signal 0 only asks.
-    let asked = unsafe { syscall(raw::__NR_tgkill as usize, [process as usize, thread as usize, 0, 0, 0, 0]) };
+    let asked = unsafe {
+        syscall(
+            raw::__NR_tgkill as usize,
+            [process as usize, thread as usize, 0, 0, 0, 0],
+        )
+    };
     asked != Err(Errno::SRCH)
 }
 

@@ -11,6 +11,8 @@
 //! | `bring` | the memory of one call |
 //! | `holds` | what must stay, and what is on the move |
 //! | `pieces` | calls that move more than may be held |
+//! | `clone` | calls that make threads and processes |
+//! | `dispatch` | calls that no jump leads here from |
 //! | `signals`, `altstack` | the program's signals, where faults raise one |
 //!
 //! The program's threads are here on their own stacks and hold no lock: a handler of a signal may
@@ -18,6 +20,8 @@
 
 mod altstack;
 mod bring;
+mod clone;
+mod dispatch;
 mod holds;
 mod pieces;
 mod ranges;
@@ -29,11 +33,12 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_guard::frames::Frames;
 use uzswap_guard::reach::{Extent, Memory, reach};
-use uzswap_guard::site;
+use uzswap_guard::site::{self, SYSCALL};
 use uzswap_guard::stub::Stubs;
 use uzswap_guard::table::{BY_NUMBER, Care, ROWS, Row};
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_sys::Errno;
+use uzswap_sys::gateways::Gateway;
 use uzswap_sys::guard::{self, Call, Guard, Near, Verdict};
 use uzswap_sys::libc::{Headers, Image};
 use uzswap_sys::text;
@@ -41,17 +46,14 @@ use uzswap_sys::thread::{self, page_align};
 
 use crate::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MREMAP, SYS_MUNMAP};
 use crate::order::InOrder;
-use crate::stacks::StackChange;
 use crate::pager::Pager;
-use crate::{fork, hook, inline, pager};
+use crate::stacks::StackChange;
+use crate::{hook, inline, pager};
 
 use bring::Reached;
 
 /// MADV_POPULATE_READ, MADV_POPULATE_WRITE.
 const POPULATING: [usize; 2] = [22, 23];
-const SYS_CLONE: usize = 56;
-const SYS_FORK: usize = 57;
-const SYS_CLONE3: usize = 435;
 const SYS_SIGALTSTACK: usize = 131;
 /// execve, execveat.
 const EXECS: [usize; 2] = [59, 322];
@@ -61,12 +63,6 @@ const ADDRESSES: usize = 1 << 47;
 const LATER: [usize; 2] = [SYS_IO_SETUP, SYS_IO_URING_SETUP];
 const SYS_IO_SETUP: usize = 206;
 const SYS_IO_URING_SETUP: usize = 425;
-const CLONE_VM: usize = 0x100;
-const CLONE_FILES: usize = 0x400;
-const CLONE_VFORK: usize = 0x4000;
-const CLONE_THREAD: usize = 0x10000;
-/// What a new thread uses of a stack before it makes its first call, at most. Bytes.
-const FIRST_FRAMES: usize = 64 << 10;
 
 /// How often a call is made again that has met what was not there.
 const AGAIN_MAX: usize = 16;
@@ -87,21 +83,12 @@ pub(crate) fn is_on() -> bool {
 /// # Errors
 /// EACCES, EPERM: the system forbids changing program text. ENOMEM: no room beside it.
 pub(crate) fn install(program: Headers) -> Result<(), Errno> {
-    let special = [
-        hook::SYS_BRK,
-        SYS_MMAP,
-        SYS_MUNMAP,
-        SYS_MREMAP,
-        SYS_MADVISE,
-        SYS_CLONE,
-        SYS_FORK,
-        SYS_CLONE3,
-    ];
+    let special = [hook::SYS_BRK, SYS_MMAP, SYS_MUNMAP, SYS_MREMAP, SYS_MADVISE];
     let rows = ROWS.iter().map(|row| row.number);
     let for_signals = signals::CALLS.into_iter().filter(|_| inline::is_on());
     guard::begin(
         Guard { before, after },
-        rows.chain(special).chain(LATER).chain(for_signals),
+        rows.chain(special).chain(clone::CALLS).chain(LATER).chain(for_signals),
     );
     for image in Image::all(program).filter(|image| !image.is_named(c"linux-vdso.so.1")) {
         let Some(table) = image.unwind_table(program) else {
@@ -120,6 +107,9 @@ pub(crate) fn install(program: Headers) -> Result<(), Errno> {
         }
     }
     IS_ON.store(true, Ordering::Relaxed);
+    if inline::is_on() {
+        dispatch::begin();
+    }
     Ok(())
 }
 
@@ -146,8 +136,10 @@ fn guard_code(code: &'static [u8], frames: &Frames<'_>) -> Result<(), Errno> {
         .found
         .iter()
         .filter_map(|site| {
-            let jump = stubs.add(site, code, at, near.addr())?;
-            Some((at + site.window.start, jump))
+            let gateway = Gateway::next()?;
+            let jump = stubs.add(site, code, at, near.addr(), gateway.addr())?;
+            gateway.lead(jump.goes_on, at + site.call + SYSCALL.len());
+            Some((at + site.window.start, jump.bytes))
         })
         .collect();
     near.seal(stubs.bytes())?;
@@ -277,8 +269,7 @@ fn release(token: usize) {
 extern "C" fn before(call: &mut Call) -> Verdict {
     match call.number {
         number if LATER.contains(&number) => refuse(call, Errno::NOSYS),
-        SYS_FORK => before_fork(call, 0),
-        SYS_CLONE => before_clone(call),
+        number if clone::CALLS.contains(&number) => clone::before(call),
         SYS_SIGALTSTACK => {
             let verdict = before_stack(call);
             let changed = inline::is_on().then(|| signals::before(call)).flatten();
@@ -287,7 +278,6 @@ extern "C" fn before(call: &mut Call) -> Verdict {
             }
             changed.unwrap_or(verdict)
         }
-        SYS_CLONE3 => before_clone3(call),
         SYS_MMAP => done(call, mmap::mmap(call.args)),
         SYS_MUNMAP => done(call, mmap::munmap(call.args[0], call.args[1])),
         SYS_MREMAP => {
@@ -324,30 +314,6 @@ fn done(call: &mut Call, result: Result<usize, Errno>) -> Verdict {
         Err(errno) => -(errno.raw_os_error() as isize),
     };
     Verdict::Done
-}
-
-/// A child that is to have another stack begins on a copy of this one, with its pager, and changes
-/// over when it leaves us.
-fn before_clone(call: &mut Call) -> Verdict {
-    let [flags, stack, ..] = call.args;
-    let verdict = before_fork(call, flags);
-    if verdict == Verdict::Make {
-        (call.args[1], call.token) = (0, stack);
-    }
-    verdict
-}
-
-fn before_clone3(call: &mut Call) -> Verdict {
-    const STACK: usize = 40;
-    let Some(flags) = word_at(call.args[0]) else {
-        // Nowhere: the kernel says so.
-        return Verdict::Leave;
-    };
-    if flags & CLONE_VM == 0 && word_at(call.args[0] + STACK) != Some(0) {
-        // libc makes a clone of it then.
-        return refuse(call, Errno::NOSYS);
-    }
-    before_fork(call, flags)
 }
 
 /// A word of the program's, which is brought.
@@ -391,92 +357,9 @@ fn leave_to_kernel(start: usize, end: usize) {
     }
 }
 
-/// A thread begins on a stack of the program's. Before it has a stack of ours, whatever is out of
-/// that could not be brought.
-fn before_thread(call: &Call) {
-    const STACK: [usize; 2] = [40, 48];
-    let (start, end) = match call.number {
-        SYS_CLONE3 => {
-            let [start, len] = STACK.map(|at| word_at(call.args[0] + at).unwrap_or(0));
-            (start, start.saturating_add(len))
-        }
-        _ => (call.args[1].saturating_sub(FIRST_FRAMES), call.args[1]),
-    };
-    let (start, end) = (start & !(PAGE_SIZE - 1), end & !(PAGE_SIZE - 1));
-    if start < end && end < ADDRESSES && ranges::next(start, end).is_some() {
-        leave_to_kernel(start, end);
-    }
-}
-
-/// A call that makes a process or a thread.
-fn before_fork(call: &mut Call, flags: usize) -> Verdict {
-    if flags & CLONE_VM != 0 {
-        bring_numbers(call, flags);
-        if inline::is_on() {
-            before_thread(call);
-            if flags & (CLONE_THREAD | CLONE_VFORK) == 0 {
-                // One that may outlive us, or be killed by itself inside.
-                inline::only_ask();
-            }
-        }
-        // On another stack, perhaps, or on this one beneath us.
-        return Verdict::Leave;
-    }
-    if flags & CLONE_FILES != 0 && inline::is_on() {
-        // Its pager would take the place of its parent's descriptors.
-        return refuse(call, Errno::INVAL);
-    }
-    if pager::is_of_another_process() {
-        // A child that has its parent's memory: what is out would be zeros in a child of its own.
-        return refuse(call, Errno::AGAIN);
-    }
-    fork::prepare();
-    // Nothing leaves any more. The kernel writes to the child's before that can register it: what
-    // is not there would be zeros but for the number.
-    bring_numbers(call, flags);
-    Verdict::Make
-}
-
-/// Bring where the kernel writes the new thread's number, in the parent and in the child: it does
-/// not say so when it cannot.
-fn bring_numbers(call: &Call, flags: usize) {
-    /// CLONE_PARENT_SETTID, CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID.
-    const WRITES: usize = 0x10_0000 | 0x100_0000 | 0x20_0000;
-    /// Of clone3's arguments.
-    const NUMBERS: [usize; 2] = [16, 24];
-    if flags & WRITES == 0 {
-        return;
-    }
-    let places = match call.number {
-        SYS_CLONE3 => NUMBERS.map(|at| word_at(call.args[0] + at).unwrap_or(0)),
-        _ => [call.args[2], call.args[3]],
-    };
-    let mut reached = Reached::new(0, (&raw const *call).addr(), false);
-    for start in places.into_iter().filter(|start| (1..ADDRESSES).contains(start)) {
-        reached.reach(Extent {
-            start,
-            len: size_of::<i32>(),
-            is_written: true,
-        });
-    }
-    release(reached.token());
-}
-
 extern "C" fn after(call: &mut Call) -> Verdict {
-    if matches!(call.number, SYS_FORK | SYS_CLONE | SYS_CLONE3) {
-        let stack = core::mem::take(&mut call.token);
-        if call.number == SYS_CLONE {
-            call.args[1] = stack;
-        }
-        match call.result {
-            0 => {
-                fork::child();
-                if stack != 0 {
-                    call.stack = stack;
-                }
-            }
-            made => fork::parent_of(made as i32),
-        }
+    if clone::CALLS.contains(&call.number) {
+        clone::after(call);
         return Verdict::Done;
     }
     let (token, again) = (call.token & ((1 << TOKEN_BITS) - 1), call.token >> TOKEN_BITS);

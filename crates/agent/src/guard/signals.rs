@@ -1,39 +1,41 @@
-//! Signals as the program has them, where SIGBUS is ours ([`crate::inline`]).
+//! Signals as the program has them, where SIGBUS is ours ([`crate::inline`]), and SIGSYS
+//! ([`dispatch`](super::dispatch)).
 //!
-//! SIGBUS is never blocked for the kernel, whatever the program blocks, and its handlers run on
-//! stacks of ours, which are the threads' alternate stacks for the kernel. What the program asked
-//! for is kept here, is what it is told, and holds where a SIGBUS turns out to be its own.
+//! These two are never blocked for the kernel, whatever the program blocks, and their handlers run
+//! on stacks of ours, which are the threads' alternate stacks for the kernel. What the program
+//! asked for is kept here, is what it is told, and holds where one turns out to be its own.
 //!
 //! | call | what is done |
 //! |---|---|
-//! | rt_sigaction | SIGBUS: noted. Others: without SIGBUS in the mask |
+//! | rt_sigaction | these: noted. Others: without them in the mask, and with our way to return |
 //! | the same, SA_ONSTACK | [`relay`] is called, which goes on on the program's stack |
-//! | rt_sigprocmask | without SIGBUS, which is noted for the thread |
-//! | sigsuspend, ppoll, pselect6, epoll_pwait | without SIGBUS in the mask |
+//! | rt_sigprocmask | without them, which is noted for the thread |
+//! | sigsuspend, ppoll, pselect6, epoll_pwait | without them in the mask |
 //! | sigaltstack | noted for the thread |
-//! | execve | SIGBUS is blocked for the kernel if it is for the program |
+//! | execve | they are blocked for the kernel if they are for the program |
 //! | seccomp, prctl | a filter: threads only ask the fault thread from now on |
 //! | close, dup2, close_range | pass over what is [`lent`] |
 //!
-//! What is left out: a SIGBUS that another process sends is not seen by sigpending and sigwait.
+//! What is left out: one that another process sends is not seen by sigpending and sigwait.
 //!
 //! A vfork child has its parent's memory and actions of its own. It changes nothing of what is kept
 //! here for its parent.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use lock_api::RawMutex;
 use uzswap_sys::futex::RawLock;
+use uzswap_sys::gateways::SET_SYSCALL_USER_DISPATCH;
 use uzswap_sys::guard::{Call, Verdict};
 use uzswap_sys::own_stack::Own;
-use uzswap_sys::signal::{self, Action, BLOCK, Context, DEFAULT, IGNORE, SET, SIGBUS, SIGNALS, SIGSEGV, SignalInfo};
-use uzswap_sys::signal::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SS_DISABLE};
+use uzswap_sys::signal::{self, Action, BLOCK, Context, DEFAULT, IGNORE, SET, SIGBUS, SIGNALS, SIGSEGV, SIGSYS};
+use uzswap_sys::signal::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTORER, SS_DISABLE, SignalInfo};
 use uzswap_sys::signal::{Stack, UNBLOCK, bit};
 use uzswap_sys::{Errno, lent, thread};
 
 use super::altstack::change_stack;
 use super::bring::{read, write};
-use super::{done, refuse, word_at};
+use super::{dispatch, done, refuse, word_at};
 use crate::{inline, pager};
 
 const SYS_CLOSE: usize = 3;
@@ -81,7 +83,11 @@ pub(super) const CALLS: [usize; 18] = [
 ];
 
 /// Signals that are never blocked for the kernel.
-const OURS: u64 = bit(SIGBUS);
+const OURS: u64 = bit(SIGBUS) | bit(SIGSYS);
+
+const fn is_ours(signal: i32) -> bool {
+    bit(signal) & OURS != 0
+}
 
 /// Signals that the kernel keeps in a mask: not SIGKILL, nor SIGSTOP.
 const KEPT: u64 = !(bit(9) | bit(19));
@@ -91,9 +97,9 @@ const KEPT: u64 = !(bit(9) | bit(19));
 static ACTIONS: [[AtomicUsize; 4]; SIGNALS] = [const { [const { AtomicUsize::new(0) }; 4] }; SIGNALS];
 /// Held while they change, with all signals blocked.
 static LOCK: RawLock = RawLock::INIT;
-/// Some thread has had SIGBUS blocked, or one came while it had.
+/// Some thread has had one of ours blocked; those that came while it had.
 static IS_BLOCKED: AtomicBool = AtomicBool::new(false);
-static IS_PENDING: AtomicBool = AtomicBool::new(false);
+static PENDING: AtomicU64 = AtomicU64::new(0);
 
 fn noted(signal: i32) -> Action {
     let [handler, flags, restorer, mask] = &ACTIONS[signal as usize];
@@ -114,10 +120,11 @@ fn note(signal: i32, action: &Action) {
     handler.store(action.handler, Ordering::Release);
 }
 
-/// SIGBUS comes to us; before, the program had `inherited` for it. In the constructor.
+/// SIGBUS and SIGSYS come to us. In the constructor.
 pub(crate) fn begin() -> Result<(), Errno> {
     note(SIGBUS, &signal::handle(SIGBUS, inline::on_bus_error, u64::MAX, 0)?);
-    for signal in (1..SIGNALS as i32).filter(|signal| *signal != SIGBUS) {
+    note(SIGSYS, &signal::handle(SIGSYS, dispatch::on_system_call, u64::MAX, 0)?);
+    for signal in (1..SIGNALS as i32).filter(|signal| !is_ours(*signal)) {
         // What other libraries have set by now.
         // SAFETY: nothing is set.
         let action = unsafe { signal::action(signal, None) };
@@ -135,7 +142,7 @@ pub(crate) fn begin() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Block all signals but the one that faults raise. Returns the mask for [`unblock`].
+/// Block all signals but those that faults and calls raise. Returns the mask for [`unblock`].
 pub(crate) fn block_others() -> u64 {
     match inline::is_on() {
         true => signal::set_mask(SET, !OURS).unwrap_or(0),
@@ -146,17 +153,24 @@ pub(crate) fn block_others() -> u64 {
 /// Undo that.
 pub(crate) fn unblock(mask: u64) {
     thread::restore_signals(mask);
-    if IS_PENDING.load(Ordering::Relaxed) && inline::is_on() {
+    if PENDING.load(Ordering::Relaxed) != 0 && inline::is_on() {
         raise_pending();
     }
 }
 
 /// What came while it was blocked comes now, unless it still is.
 fn raise_pending() {
-    let is_blocked = IS_BLOCKED.load(Ordering::Relaxed)
-        && Own::current().is_some_and(|own| own.blocked.load(Ordering::Relaxed) & OURS != 0);
-    if !is_blocked && IS_PENDING.swap(false, Ordering::Relaxed) {
-        signal::raise(SIGBUS);
+    let blocked = match IS_BLOCKED.load(Ordering::Relaxed) {
+        true => Own::current().map_or(0, |own| own.blocked.load(Ordering::Relaxed)),
+        false => 0,
+    };
+    for signal in [SIGBUS, SIGSYS]
+        .into_iter()
+        .filter(|signal| blocked & bit(*signal) == 0)
+    {
+        if PENDING.fetch_and(!bit(signal), Ordering::Relaxed) & bit(signal) != 0 {
+            signal::raise(signal);
+        }
     }
 }
 
@@ -167,7 +181,7 @@ pub(super) fn reset_in_child() {
         // fork in between.
         unsafe { LOCK.unlock() };
     }
-    IS_PENDING.store(false, Ordering::Relaxed);
+    PENDING.store(0, Ordering::Relaxed);
 }
 
 /// Before a call. `None`: it is as any other.
@@ -206,6 +220,8 @@ pub(super) fn before(call: &mut Call) -> Option<Verdict> {
             inline::begin_filtering();
             None
         }
+        // As if the kernel did not know of it: it is ours.
+        SYS_PRCTL if first == SET_SYSCALL_USER_DISPATCH => Some(refuse(call, Errno::INVAL)),
         SYS_PRCTL if first == PR_SET_SECCOMP => {
             inline::begin_filtering();
             None
@@ -325,7 +341,7 @@ fn after_mask(call: &mut Call) {
         && let Some(own) = Own::current()
     {
         own.blocked.store(new, Ordering::Relaxed);
-        if new & OURS == 0 && IS_PENDING.load(Ordering::Relaxed) {
+        if PENDING.load(Ordering::Relaxed) & !new != 0 {
             raise_pending();
         }
     }
@@ -361,10 +377,10 @@ fn change_action(call: &mut Call) -> Option<Verdict> {
 fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
     let kept = noted(signal);
     let is_of_parent = pager::is_vfork_child();
-    if signal == SIGBUS {
+    if is_ours(signal) {
         new.filter(|_| !is_of_parent)
             .into_iter()
-            .for_each(|new| note(SIGBUS, new));
+            .for_each(|new| note(signal, new));
         return Ok(kept);
     }
     let relays = |new: &Action| new.handler > IGNORE && new.flags & SA_ONSTACK != 0 && !is_of_parent;
@@ -380,8 +396,13 @@ fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
         // With all others blocked: what is suspended on our stack would be written over.
         Some(new) => signal::handle(signal, relay, !OURS, new.flags),
         None => {
+            let returns = |new: &Action| match new.flags & SA_RESTORER {
+                0 => new.restorer,
+                _ => signal::restorer(),
+            };
             let stripped = new.map(|new| Action {
                 mask: new.mask & !OURS,
+                restorer: returns(new),
                 ..*new
             });
             // SAFETY: as the program asked.
@@ -397,6 +418,7 @@ fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
         true => kept,
         false => Action {
             mask: before.mask | kept.mask & OURS,
+            restorer: kept.restorer,
             ..before
         },
     })
@@ -437,7 +459,7 @@ fn end_by(signal: i32) {
     signal::raise(signal);
 }
 
-/// A SIGBUS that is not ours: the program's.
+/// One of ours that is the program's after all.
 pub(crate) fn hand_on(signal: i32, info: &SignalInfo, context: &mut Context) {
     if context.own().is_none() && !inline::only_asks() {
         Own::take().into_iter().for_each(|own| context.give(own));
@@ -447,9 +469,9 @@ pub(crate) fn hand_on(signal: i32, info: &SignalInfo, context: &mut Context) {
     let is_blocked = context.mask() == !OURS & KEPT
         || context
             .own()
-            .is_some_and(|own| own.blocked.load(Ordering::Relaxed) & OURS != 0);
+            .is_some_and(|own| own.blocked.load(Ordering::Relaxed) & bit(signal) != 0);
     match action.handler {
-        _ if is_blocked && is_sent => IS_PENDING.store(true, Ordering::Relaxed),
+        _ if is_blocked && is_sent => drop(PENDING.fetch_or(bit(signal), Ordering::Relaxed)),
         IGNORE if is_sent => {}
         handler if handler <= IGNORE || is_blocked => end_by(signal),
         _ => {

@@ -1,0 +1,39 @@
+//! Calls that no jump leads to the guard from: of code that was loaded later or made at run time,
+//! or that no jump could be put into. The kernel raises SIGSYS for them (Syscall User Dispatch).
+//!
+//! The handler has the thread go on at the guard's entry, as if there had been a jump. So the call
+//! is seen and made on the thread's own stack, with the program's signals as they were.
+//!
+//! Threads have this from when they have a stack for handlers ([`Own`]). A vfork child has not.
+//!
+//! [`Own`]: uzswap_sys::own_stack::Own
+
+use uzswap_sys::gateways::{self, Gateway};
+use uzswap_sys::guard;
+use uzswap_sys::signal::{Context, SYS_USER_DISPATCH, SignalInfo};
+
+use super::signals;
+use crate::{pager, vma};
+
+/// In the constructor, when jumps are where they can be.
+pub(super) fn begin() {
+    let (start, end) = vma::agent_image();
+    gateways::begin_dispatch(start, end);
+}
+
+/// SIGSYS. In a thread of the program, all signals blocked.
+pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context: &mut Context) {
+    if info.code() != SYS_USER_DISPATCH {
+        return signals::hand_on(signal, info, context);
+    }
+    match Gateway::of(context.ip()) {
+        Some(gateway) => context.go_on_at(guard::entry_address(), gateway.addr()),
+        None => {
+            pager::say(
+                "uzswap: more code than can be kept makes system calls of its own: some fail where memory is out\n",
+            );
+            gateways::end_dispatch();
+            context.make_call_again();
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Gateways: the `syscall` instructions of our own that make the program's calls.
+//!
+//! ```text
+//! gateway n     syscall
+//!               jmp [BACKS + 8 n]
+//! ```
+//! All of the program's calls are made from our code, as those of the guard are. So Syscall User
+//! Dispatch can let that range of addresses pass, and stop every other call: one of code that was
+//! loaded later or made at run time, or that no jump can be put into. The kernel raises SIGSYS for
+//! it instead, and its thread goes on at the guard's [`entry`](crate::guard::entry_address) with a
+//! gateway of its own, as if there had been a jump.
+//!
+//! Gateways of sites that were patched are taken in turn, before a second thread runs. Those of
+//! dispatched sites are found by the site's address, and are never given back: a thread may be
+//! sleeping in one.
+
+use core::arch::naked_asm;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::io::Result;
+
+use crate::thread::syscall;
+
+/// Bytes of a gateway, and of a word of what belongs to it.
+const STRIDE: usize = 8;
+/// Gateways of patched sites; of dispatched ones, a power of two.
+const PATCHED: usize = 4096;
+const DISPATCHED: usize = 1024;
+const ALL: usize = PATCHED + DISPATCHED;
+
+/// Where gateways lead to.
+static BACKS: [AtomicUsize; ALL] = [const { AtomicUsize::new(0) }; ALL];
+/// The address behind the call in the program's code.
+pub(crate) static ORIGINS: [AtomicUsize; ALL] = [const { AtomicUsize::new(0) }; ALL];
+/// Gateways of patched sites that are taken.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// # Safety
+/// To be jumped to, with the registers of a system call.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn gateways() {
+    naked_asm!(
+        ".balign 8",
+        ".set uzswap_gateway, 0",
+        ".rept {all}",
+        "syscall",
+        "jmp qword ptr [rip + {backs} + uzswap_gateway]",
+        ".set uzswap_gateway, uzswap_gateway + 8",
+        ".endr",
+        all = const ALL,
+        backs = sym BACKS,
+    )
+}
+
+/// A gateway, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gateway(usize);
+
+impl Gateway {
+    /// The next one for a site that is patched. `None`: all are taken.
+    pub fn next() -> Option<Self> {
+        let number = USED.fetch_add(1, Ordering::Relaxed);
+        (number < PATCHED).then_some(Self(number))
+    }
+
+    /// The one of a site whose calls are dispatched, by the address behind it. `None`: none is
+    /// left. Takes no lock: a handler of a signal may interrupt it anywhere.
+    pub fn of(origin: usize) -> Option<Self> {
+        let first = origin.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        for number in (0..DISPATCHED).map(|n| PATCHED + (first + n) % DISPATCHED) {
+            let gateway = Self(number);
+            match BACKS[number].compare_exchange(0, origin, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {}
+                Err(taken) if taken == origin => {}
+                Err(_) => continue,
+            }
+            ORIGINS[number].store(origin, Ordering::Release);
+            return Some(gateway);
+        }
+        None
+    }
+
+    /// It leads to `back`, for the call in front of `origin`. Before anybody can be there.
+    pub fn lead(self, back: usize, origin: usize) {
+        BACKS[self.0].store(back, Ordering::Relaxed);
+        ORIGINS[self.0].store(origin, Ordering::Release);
+    }
+
+    /// Its address.
+    pub fn addr(self) -> usize {
+        gateways as *const () as usize + self.0 * STRIDE
+    }
+}
+
+/// Calls that are made here pass; an empty range: all do.
+static PASSING: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Have the kernel stop every system call of this thread that is not made in `[start, end)`, and of
+/// each that [dispatches](dispatch) from now on. The handler of SIGSYS is there. Where the kernel
+/// cannot (Linux before 5.11, a filter of system calls), all pass.
+pub fn begin_dispatch(start: usize, end: usize) {
+    if change_dispatch(1, start, end).is_ok() {
+        PASSING[0].store(start, Ordering::Relaxed);
+        PASSING[1].store(end, Ordering::Relaxed);
+    }
+}
+
+/// The same in a thread that begins, until it ends or calls execve. No child inherits it.
+pub(crate) fn dispatch() {
+    let [start, end] = [0, 1].map(|n| PASSING[n].load(Ordering::Relaxed));
+    if start < end {
+        let _ = change_dispatch(1, start, end);
+    }
+}
+
+/// All calls of this thread pass from now on.
+pub fn end_dispatch() {
+    let _ = change_dispatch(0, 0, 0);
+}
+
+fn change_dispatch(how: usize, start: usize, end: usize) -> Result<()> {
+    const SYS_PRCTL: usize = 157;
+    // SAFETY: no selector: nothing is read.
+    unsafe { syscall(SYS_PRCTL, [SET_SYSCALL_USER_DISPATCH, how, start, end - start, 0, 0]) }.map(drop)
+}
+
+/// PR_SET_SYSCALL_USER_DISPATCH.
+pub const SET_SYSCALL_USER_DISPATCH: usize = 59;
+
+#[cfg(all(test, not(miri)))]
+mod test {
+    use super::*;
+
+    #[test]
+    fn gateways_are_as_far_apart_as_their_words() {
+        let code = gateways as *const () as usize;
+        // SAFETY: code of ours.
+        let bytes =
+            unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<u8>(code), ALL * STRIDE) };
+        for (n, gateway) in bytes.chunks(STRIDE).enumerate() {
+            assert_eq!(gateway[..4], [0x0f, 0x05, 0xff, 0x25]);
+            let distance = i32::from_le_bytes(gateway[4..].try_into().unwrap());
+            let leads = (code + (n + 1) * STRIDE).wrapping_add_signed(distance as isize);
+            assert_eq!(leads, (&raw const BACKS[n]).addr());
+        }
+    }
+
+    #[test]
+    fn a_site_has_one_gateway() {
+        let first = Gateway::of(0x1234).unwrap();
+        assert_eq!(Gateway::of(0x1234), Some(first));
+        assert_ne!(Gateway::of(0x1235), Some(first));
+        assert_eq!(BACKS[first.0].load(Ordering::Relaxed), 0x1234);
+        let all = (0..2 * DISPATCHED).filter(|n| Gateway::of(0x10_0000 + n).is_some());
+        assert_eq!(all.count(), DISPATCHED - 2);
+        assert_eq!(Gateway::of(0x1234), Some(first));
+    }
+}
