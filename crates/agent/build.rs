@@ -17,4 +17,5 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,--no-as-needed");
     println!("cargo:rustc-cdylib-link-arg=-lc");
     println!("cargo:rustc-cdylib-link-arg=-nostartfiles");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-e,uzswap_begin");
 }

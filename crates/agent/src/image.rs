@@ -42,3 +42,12 @@ core::arch::global_asm!(
     compare = sym uzswap_sys::string::compare,
     length = sym uzswap_sys::string::length,
 );
+
+// Where the launcher begins (`sys::inject`), in a program that loads no library.
+core::arch::global_asm!(
+    ".globl uzswap_begin",
+    ".hidden uzswap_begin",
+    ".type uzswap_begin, @function",
+    "uzswap_begin: jmp {begin}",
+    begin = sym crate::init::construct_alone,
+);

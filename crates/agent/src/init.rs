@@ -49,10 +49,34 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
         // Not managed, and seen by the launcher's census. Other libcs pass constructors nothing.
         return;
     }
+    // SAFETY: what the kernel put on the stack.
+    unsafe { begin(argv, envp, With::Libc) };
+}
+
+/// The library's entry, which the launcher calls in a program that loads none, before the first of
+/// its instructions.
+pub(crate) extern "C" fn construct_alone(_argc: usize, argv: *const *const c_char, envp: *const *const c_char) {
+    // SAFETY: what the kernel put on the stack.
+    unsafe { begin(argv, envp, With::Nothing) };
+}
+
+/// What the program has when it begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum With {
+    Libc,
+    /// Only what is in its file, of which nothing has run.
+    Nothing,
+}
+
+/// # Safety
+/// `argv` and `envp` are what the kernel put on the stack.
+unsafe fn begin(argv: *const *const c_char, envp: *const *const c_char, with: With) {
     MAIN_STACK.store(argv as usize, Ordering::Relaxed);
-    let (start, end) = list_head();
-    MAIN_LIST[0].store(start & !(PAGE_SIZE - 1), Ordering::Relaxed);
-    MAIN_LIST[1].store(page_align(end), Ordering::Relaxed);
+    if with == With::Libc {
+        let (start, end) = list_head();
+        MAIN_LIST[0].store(start & !(PAGE_SIZE - 1), Ordering::Relaxed);
+        MAIN_LIST[1].store(page_align(end), Ordering::Relaxed);
+    }
     // SAFETY: envp is main's environment: valid C strings up to a null pointer.
     let Some(path) = (unsafe { find_env(envp, ENV_GROUP) }) else {
         return;
@@ -77,36 +101,50 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
     uzswap_sys::string::choose();
     // SAFETY: envp is what the kernel put on the stack.
     let program = unsafe { headers(envp) };
-    // Before there is a pager: a part of them may be replaced when one cannot be, and those must
-    // find none.
-    let register = match replace_functions(program) {
-        Ok(register) => register,
+    match see_to(program, group, with) {
+        Ok(()) => {}
         Err(errno) => return unmanaged::lacks_hooks(path, errno),
-    };
-    // After they were replaced: what was a wrapper makes no call any more.
-    let stops_threads = program.is_some_and(stops_threads);
-    if group.is_on(Tunable::Guard)
-        && let Err(errno) =
-            inline::install(group, stops_threads).and_then(|()| program.map_or(Err(Errno::INVAL), guard::install))
-    {
-        guard::uninstall();
-        return unmanaged::lacks_hooks(path, errno);
-    }
-    if stops_threads {
-        pager::note_stopping();
     }
     pager::start_idle(group, path);
     group.add(Notice::Joined, 1);
-    if !guard::is_on() {
-        // SAFETY: the three handlers are extern "C" functions of this library, which is never
-        // unloaded (see build.rs).
-        unsafe { register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
-    }
     let unseen = match program.is_some_and(maps_unseen) {
         true => deferral::BIG_BYTES,
         false => 0,
     };
     deferral::note_image(program.map_or(0, |program| program.zero_bytes()) + unseen);
+}
+
+/// Have the program's changes of mappings, its forks, and with the guard all its calls come by
+/// here.
+fn see_to(program: Option<Headers>, group: Group, with: With) -> Result<(), Errno> {
+    // Before there is a pager: a part of them may be replaced when one cannot be, and those must
+    // find none.
+    let register = match with {
+        With::Libc => Some(replace_functions(program)?),
+        With::Nothing => None,
+    };
+    // After they were replaced: what was a wrapper makes no call any more.
+    let stops_threads = program.is_some_and(stops_threads);
+    if group.is_on(Tunable::Guard) {
+        let program = program.ok_or(Errno::INVAL)?;
+        let installed =
+            inline::install(group, stops_threads).and_then(|()| guard::install(program, register.is_none()));
+        installed.inspect_err(|_| guard::uninstall())?;
+    }
+    if stops_threads {
+        pager::note_stopping();
+    }
+    match register {
+        // SAFETY: the three handlers are extern "C" functions of this library, which is never
+        // unloaded (see build.rs).
+        Some(register) if !guard::is_on() => unsafe {
+            register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle);
+        },
+        // Without the guard nobody sees such a program's forks.
+        None if !guard::is_on() => return Err(Errno::NOSYS),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Whether the program looks for leaks of memory: LeakSanitizer stops all threads of the process,

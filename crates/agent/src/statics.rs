@@ -16,6 +16,7 @@
 //! | `follow::SLEEPS` | kept | the vigil looks only whether it changes |
 //! | `follow::FREED` | replaced | cleared as the fault thread begins |
 //! | `guard::IS_ON` | kept | the code is inherited, with the jumps in it |
+//! | `guard::IS_ALONE` | kept | the program is the same |
 //! | `guard::holds::IS_TAKEN` | reset | the calls of other threads are not here |
 //! | `guard::holds::HELD` | reset | the same |
 //! | `guard::holds::GENERATION` | reset | counted on: the parent's calls hold nothing here |
@@ -100,6 +101,9 @@
 //! | `sys::gateways::ORIGINS` | kept | the same |
 //! | `sys::gateways::USED` | kept | the same |
 //! | `sys::gateways::PASSING` | kept | the agent is where it was |
+//! | `sys::guard::IS_USED` | kept | nobody reads it |
+//! | `sys::guard::VFORK` | kept | read by the thread that wrote it, and its child |
+//! | `sys::guard::VFORKS` | reset | who had it is not here |
 //! | `sys::lent::NUMBERS` | replaced | closed and opened anew before the child's pager starts |
 //! | `sys::lent::CAN_PROTECT` | replaced | with them |
 //! | `sys::mapping::MAKING` | reset | whoever held it is not here |

@@ -1,5 +1,6 @@
 //! The agent library: embedded here, and put where every process of a group can load it.
 
+use std::ffi::CString;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -7,6 +8,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use object::Endianness;
+use object::elf::{self, FileHeader64};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use uzswap_sys::inject::{self, Load};
 use uzswap_sys::{Errno, OwnedFd, file};
 
 use crate::group::c_path;
@@ -211,4 +216,50 @@ fn write(path: &Path) -> std::io::Result<()> {
         .open(path)?;
     file.write_all(IMAGE)?;
     file.set_permissions(fs::Permissions::from_mode(0o755))
+}
+
+/// The library as it is put into a program that loads none, from the file at `path`.
+pub(crate) fn library(path: &Path) -> Result<inject::Library, Failure> {
+    let parsed = parse().ok_or_else(|| Failure::new("the agent in this uzswap is damaged: build it anew"))?;
+    Ok(inject::Library {
+        path: c_path(path)?,
+        ..parsed
+    })
+}
+
+fn parse() -> Option<inject::Library> {
+    let header = FileHeader64::<Endianness>::parse(IMAGE).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, IMAGE).ok()?;
+    let load = |segment: &elf::ProgramHeader64<Endianness>| Load {
+        addr: segment.p_vaddr(endian) as usize,
+        len: segment.p_memsz(endian) as usize,
+        offset: segment.p_offset(endian) as usize,
+        file_len: segment.p_filesz(endian) as usize,
+        is_written: segment.p_flags(endian) & elf::PF_W == elf::PF_W,
+        is_executed: segment.p_flags(endian) & elf::PF_X == elf::PF_X,
+    };
+    let is_load = |segment: &&elf::ProgramHeader64<Endianness>| segment.p_type(endian) == elf::PT_LOAD;
+    let loads = segments.iter().filter(is_load).map(load).collect();
+    let dynamic = segments
+        .iter()
+        .find_map(|segment| segment.dynamic(endian, IMAGE).ok().flatten())?;
+    let entry = |tag: elf::DynamicTag| {
+        let found = dynamic.iter().find(|entry| entry.d_tag(endian) == tag)?;
+        Some(found.d_val(endian) as usize)
+    };
+    // In the first part, which is mapped from the file's beginning on.
+    let table = IMAGE.get(entry(elf::DT_RELA)?..)?.get(..entry(elf::DT_RELASZ)?)?;
+    let table = object::slice_from_all_bytes::<elf::Rela64<Endianness>>(table).ok()?;
+    // The others are of names that such a program has not.
+    let relative = table
+        .iter()
+        .filter(|rela| rela.r_type(endian, false) == elf::R_X86_64_RELATIVE);
+    let words = relative.map(|rela| (rela.r_offset.get(endian) as usize, rela.r_addend.get(endian) as usize));
+    Some(inject::Library {
+        path: CString::default(),
+        loads,
+        relocations: words.collect(),
+        entry: header.e_entry(endian) as usize,
+    })
 }

@@ -19,6 +19,8 @@ pub(crate) enum Found {
     Missing,
     /// It cannot be executed: status 126.
     NotExecutable(String),
+    /// It loads no library, or has not glibc: the agent is put into it.
+    LoadsNothing,
     /// It runs, but not under our care: why, and what to do.
     Unmanageable(String),
 }
@@ -121,12 +123,9 @@ pub(crate) fn inspect_elf(bytes: &[u8], path: &Path) -> Found {
     let segments = header.program_headers(endian, bytes).unwrap_or_default();
     let interpreter = segments.iter().find(|s| s.p_type(endian) == PT_INTERP);
     match interpreter.and_then(|segment: &elf::ProgramHeader64<Endianness>| segment.data(endian, bytes).ok()) {
-        None => Found::Unmanageable(format!(
-            "{name} is a static executable, which loads no libraries and so no agent; use a dynamically linked build"
-        )),
-        Some(loader) if loader.windows(4).any(|w| w == b"musl") => Found::Unmanageable(format!(
-            "{name} is linked with musl; only programs linked with glibc can be managed"
-        )),
+        None => Found::LoadsNothing,
+        // Its constructors are told nothing of the program.
+        Some(loader) if loader.windows(4).any(|w| w == b"musl") => Found::LoadsNothing,
         Some(_) => Found::Manageable,
     }
 }

@@ -21,6 +21,7 @@ mod setting;
 mod sim;
 mod sim_options;
 mod size;
+mod start;
 mod top;
 mod watch;
 mod zram;

@@ -1,6 +1,5 @@
 //! `uzswap run`: check everything, set up the group, start CMD, wait, report.
 
-use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -8,10 +7,10 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, Group, Limit, Notice, Statistic, Test, Tunable, defaults};
+use uzswap_ctl::{Group, Limit, Notice, Statistic, Test, Tunable, defaults};
 use uzswap_sys::Errno;
 use uzswap_sys::file::{File, is_memory_backed};
-use uzswap_sys::launch::{self, FileSizes, Program, Signal, Signals};
+use uzswap_sys::launch::{self, FileSizes, Signal, Signals};
 
 use crate::accel::{self, Devices};
 use crate::agent::{self, Library};
@@ -22,6 +21,7 @@ use crate::group::{OpenGroup, c_path};
 use crate::options::{RunOptions, SwapFormat, SwapPath};
 use crate::output::warn_line;
 use crate::size::Size;
+use crate::start::start;
 use crate::watch::{self, Watch};
 use crate::{FAILED, Failure, describe, quota, report};
 
@@ -41,8 +41,10 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let memory_max = check_limits(options)?;
     report::check(options.stat_json.as_deref())?;
     accel::check(options)?;
-    let unmanageable = match elf::inspect(&options.cmd[0]) {
-        Found::Manageable => None,
+    let found = elf::inspect(&options.cmd[0]);
+    let loads_nothing = found == Found::LoadsNothing;
+    let unmanageable = match found {
+        Found::Manageable | Found::LoadsNothing => None,
         Found::Missing => {
             return Ok(refuse(
                 NOT_FOUND,
@@ -66,7 +68,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     // From here on: a limit of file sizes is told by SIGXFSZ too, which would end us without a
     // word.
     let signals = Signals::begin().map_err(|e| Failure::new(format!("signals: {}", describe(e))))?;
-    let watch = match set_up(options, memory_max, &swap) {
+    let watch = match set_up(options, memory_max, &swap, loads_nothing) {
         Ok(watch) => Some(watch),
         Err(Failure(line)) if options.allow_unmanaged => {
             warn_line!("uzswap: running unmanaged: {line}");
@@ -78,12 +80,20 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
         warn_line!("uzswap: nothing is limited: there is no --memory-max");
     }
     let must_load = unmanageable.is_none() && !options.allow_unmanaged;
-    supervise(options, watch, &signals, file_sizes, must_load)
+    supervise(options, watch, &signals, file_sizes, must_load, loads_nothing)
 }
 
 /// All that a managed program needs.
-fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap) -> Result<Watch, Failure> {
+fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: bool) -> Result<Watch, Failure> {
     let guard = match (options.faults, options.guard) {
+        (faults, guard) if loads_nothing => {
+            if faults == Faults::Thread || guard == Guard::Off {
+                return Err(Failure::new(
+                    "a static executable is managed by its system calls alone: leave --guard off and --faults thread out",
+                ));
+            }
+            Guard::On
+        }
         (Faults::Inline, Guard::Off) => {
             return Err(Failure::new(
                 "--faults inline goes with guarded system calls: leave --guard off out",
@@ -120,10 +130,10 @@ fn supervise(
     signals: &Signals,
     file_sizes: FileSizes,
     must_load: bool,
+    loads_nothing: bool,
 ) -> Result<u8, Failure> {
     let name = options.cmd[0].to_string_lossy();
-    let started = program(options, watch.as_ref(), file_sizes).map(|program| launch::start(&program, signals));
-    let cmd = match started {
+    let cmd = match start(options, watch.as_ref(), signals, file_sizes, loads_nothing) {
         Ok(Ok(cmd)) => cmd,
         failed => {
             if let Some(watch) = &watch {
@@ -316,40 +326,6 @@ fn may_spin(option: Spin) -> bool {
         Spin::On => true,
         Spin::Off => false,
     }
-}
-
-/// CMD as it is to be started, in the group if there is one.
-fn program(options: &RunOptions, watch: Option<&Watch>, file_sizes: FileSizes) -> Result<Program, Failure> {
-    let string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| Failure::new("an argument with a zero byte"));
-    let args = options.cmd.iter().map(|arg| string(arg.as_bytes().to_vec()));
-    let paths = elf::candidates(&options.cmd[0]);
-    let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    env.retain(|(name, _)| name != ENV_ALLOW_UNMANAGED);
-    let mut set = |name: &str, value: OsString| match env.iter_mut().find(|(other, _)| other == name) {
-        Some((_, old)) => *old = value,
-        None => env.push((name.into(), value)),
-    };
-    if let Some(watch) = watch {
-        let mut preload = watch.library().as_os_str().to_owned();
-        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
-            preload.push(":");
-            preload.push(others);
-        }
-        set("LD_PRELOAD", preload);
-        set(ENV_GROUP, watch.group.path.as_os_str().to_owned());
-    }
-    if options.allow_unmanaged {
-        set(ENV_ALLOW_UNMANAGED, "1".into());
-    }
-    let env = env
-        .iter()
-        .map(|(name, value)| string([name.as_bytes(), b"=", value.as_bytes()].concat()));
-    Ok(Program {
-        paths: paths.iter().map(|path| c_path(path)).collect::<Result<_, _>>()?,
-        args: args.collect::<Result<_, _>>()?,
-        env: env.collect::<Result<_, _>>()?,
-        file_sizes,
-    })
 }
 
 /// How long CMD may take until it has loaded the agent, where nothing can be seen of it but that it

@@ -134,6 +134,68 @@ fn calls_of_any_code_are_seen() {
     let _ = fs::remove_file(program);
 }
 
+/// Programs into which the launcher has to put the agent. A compiler that is not there is left out.
+#[test]
+fn programs_that_load_nothing_are_managed() {
+    if !can_guard() {
+        return;
+    }
+    let place = Place::new("alone");
+    let source = |name: &str| format!("{}/tests/programs/{name}", env!("CARGO_MANIFEST_DIR"));
+    let builds = [
+        ("cc -O2 -pthread -static", "calls.c", "24M", "40"),
+        ("cc -O2 -pthread -static-pie", "calls.c", "24M", "40"),
+        ("cc -O2 -pthread -static", "bus.c", "24M", ""),
+        ("musl-gcc -O2 -pthread", "calls.c", "24M", "40"),
+        ("musl-gcc -O2 -pthread -static", "calls.c", "24M", "40"),
+        ("go build", "collects.go", "48M", ""),
+    ];
+    for (n, (compiler, name, limit, arg)) in builds.into_iter().enumerate() {
+        let program = place.0.join(format!("alone-{n}")).to_string_lossy().into_owned();
+        let mut words = compiler.split(' ');
+        let mut cc = Command::new(words.next().expect("a compiler"));
+        cc.args(words)
+            .args(["-o", &program, &source(name)])
+            .env("CGO_ENABLED", "0");
+        match cc.output() {
+            Ok(built) if built.status.success() => {}
+            failed => {
+                eprintln!("left out: {compiler}: {failed:?}");
+                continue;
+            }
+        }
+        let cmd: Vec<_> = [program.as_str(), arg]
+            .into_iter()
+            .filter(|word| !word.is_empty())
+            .collect();
+        let json = place.0.join("report.json").to_string_lossy().into_owned();
+        place.is_as_unmanaged(&["--memory-max", limit, "--stat-json", &json], &cmd);
+        let report = fs::read_to_string(&json).expect("its report");
+        let counters: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+        assert!(counters["zswpout"].as_u64() > Some(0), "{compiler} {name}: {report}");
+    }
+}
+
+#[test]
+fn what_loads_nothing_needs_the_guard() {
+    if !can_guard() {
+        return;
+    }
+    let place = Place::new("needs");
+    let program = place.0.join("static").to_string_lossy().into_owned();
+    let source = format!("{}/tests/programs/late_limit.c", env!("CARGO_MANIFEST_DIR"));
+    let built = Command::new("cc").args(["-static", "-o", &program, &source]).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return;
+    }
+    for option in [["--guard", "off"], ["--faults", "thread"]] {
+        let refused = place.run(&[&["--memory-max", "24M"], &option[..]].concat(), &[&program]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(125), "{said}");
+        assert!(said.contains("a static executable is managed"), "{said}");
+    }
+}
+
 #[test]
 fn shells_and_their_children_are_as_without() {
     if !can_guard() {

@@ -106,7 +106,7 @@ pub fn begin_dispatch(start: usize, end: usize) {
 }
 
 /// The same in a thread that begins, until it ends or calls execve. No child inherits it.
-pub(crate) fn dispatch() {
+pub fn dispatch() {
     let [start, end] = [0, 1].map(|n| PASSING[n].load(Ordering::Relaxed));
     if start < end {
         let _ = change_dispatch(1, start, end);

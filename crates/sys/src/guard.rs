@@ -1,23 +1,19 @@
 //! The guard's entry: where the program's system calls come by (`uzswap-guard` finds them and
-//! writes the stubs that lead here), and putting jumps to it into code.
+//! writes the stubs that lead here).
 //!
 //! A thread of the program is here with all its registers but rcx and r11, which the call would
 //! change, on its own stack. It is asked first whether the call is to be seen at all. If not, its
 //! *gateway* makes the call: a `syscall` in our own code, and a jump to where its site goes on, one
-//! for each site ([`crate::gateways`]). Else the registers go to a [`Call`] below the red
-//! zone, [`Guard::before`] sees to its memory, the call is made here, and [`Guard::after`] lets the
-//! memory go. Every register that the kernel leaves alone is as before then, flags and vectors
-//! included. (Of vectors of 64 bytes the lower halves: nothing here uses others.)
+//! for each site ([`crate::gateways`]). Else the registers go to a [`Call`] below the red zone,
+//! [`Guard::before`] sees to its memory, the call is made here, and [`Guard::after`] lets the memory
+//! go. Every register that the kernel leaves alone is as before then, flags and vectors included.
+//! (Of vectors of 64 bytes the lower halves: nothing here uses others.)
 //!
 //! Whoever unwinds the stack from here finds the frame of the code that made the call.
 
 use core::arch::naked_asm;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
-use rustix::io::{Errno, Result};
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-
-use crate::PAGE_SIZE;
 use crate::string::HAS_AVX2;
 
 /// A system call that a thread of the program is about to make.
@@ -54,6 +50,68 @@ pub enum Verdict {
     /// The gateway makes it, with nothing of ours on the stack: whoever comes back from it may have
     /// another stack.
     Leave = 2,
+    /// The same, of a call that makes a thread. Both it and the thread that made it, whose signals
+    /// are blocked since before, come by again, as a call of the number [`BORN`]: with the result,
+    /// and the token that [`Call::leave_for_both`] was told.
+    Bear = 3,
+    /// The same, where the child begins on the stack of its parent, which waits: both find what
+    /// [`Vfork::begin`] was told.
+    Vfork = 4,
+}
+
+/// Of a process that is made with its parent's memory, on its stack: where both go on, the call's
+/// token, and a stack of ours for each in its turn.
+static VFORK: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+static VFORKS: AtomicBool = AtomicBool::new(false);
+
+/// One at a time.
+pub struct Vfork;
+
+impl Vfork {
+    /// Before [`Verdict::Vfork`]. False: another is under way.
+    pub fn begin(call: &Call, token: usize, stack: usize) -> bool {
+        if VFORKS.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let words = [call.continuation, token, stack];
+        VFORK
+            .iter()
+            .zip(words)
+            .for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+        true
+    }
+
+    /// In the parent, which goes on.
+    pub fn end() {
+        VFORKS.store(false, Ordering::Release);
+    }
+}
+
+/// What frames on the thread's own stack have in the place of what says that one of ours is used.
+static IS_USED: AtomicU8 = AtomicU8::new(0);
+
+/// No call's number.
+pub const BORN: usize = NUMBERS - 1;
+
+/// What lies below the stacks of both while a thread is made: where they go on, and the token.
+const GOES_ON: usize = 240;
+const TOKEN: usize = 232;
+
+impl Call {
+    /// Said last by [`Guard::before`] or [`Guard::after`]: the thread leaves this frame. `is_used`:
+    /// cleared when it has, if the frame lies on a stack of ours.
+    pub fn leaves(&mut self, is_used: Option<&'static AtomicU8>) {
+        // Nobody unwinds from here any more.
+        self.origin = core::ptr::from_ref(is_used.unwrap_or(&IS_USED)).expose_provenance();
+    }
+
+    /// Before [`Verdict::Bear`]: write what this thread needs, and the new one, whose stack begins
+    /// at `top`. `write`: to the program's memory. False: it cannot be.
+    pub fn leave_for_both(&self, top: usize, write: impl Fn(usize, u64) -> bool) -> bool {
+        [top, self.stack]
+            .into_iter()
+            .all(|top| write(top - GOES_ON, self.continuation as u64) && write(top - TOKEN, self.token as u64))
+    }
 }
 
 /// Who sees to the calls.
@@ -92,6 +150,24 @@ pub fn end() {
     IS_ON.store(false, Ordering::Release);
 }
 
+unsafe extern "C" {
+    /// The entry, on a stack of ours, where the thread's own may have no room.
+    fn uzswap_guard_entry_beside();
+}
+
+/// Its address. rax, rcx: as at the entry; r11: where the thread's own stack is.
+pub fn entry_beside_address() -> usize {
+    uzswap_guard_entry_beside as *const () as usize
+}
+
+/// Whether calls of this number are seen.
+pub fn sees(number: usize) -> bool {
+    IS_ON.load(Ordering::Relaxed)
+        && IS_SEEN
+            .get(number)
+            .is_some_and(|seen| seen.load(Ordering::Relaxed) != 0)
+}
+
 /// The address of the entry.
 pub fn entry_address() -> usize {
     entry as *const () as usize
@@ -117,8 +193,8 @@ unsafe extern "C" fn entry() {
         "cmp byte ptr [r11 + rax], 0",
         "je 9f",
         // A Call, from its last word on.
-        "lea r11, [rsp + 136]",
-        "push r11",
+        "push rsp",
+        "add qword ptr [rsp], 136",
         "push 0",
         "push rcx",
         "push rax",
@@ -130,22 +206,23 @@ unsafe extern "C" fn entry() {
         "push rdi",
         "push 0",
         "push 0",
+        "8:",
         "push 0",
         "push 0",
         "push 0",
         "push 0",
         "push rbp",
         "mov rbp, rsp",
-        // The program's stack pointer was 8 + size of Call + 128 above this.
-        ".cfi_def_cfa rbp, 272",
-        ".cfi_offset rbp, -272",
+        // The program's stack pointer is Call::stack, 128 above this: the frame may lie elsewhere.
+        ".cfi_escape 0x0f, 4, 0x76, 0x80, 0x01, 0x06",
+        ".cfi_escape 0x10, 6, 2, 0x76, 0x00",
         "lea r11, [rip + {gateways}]",
         "sub rcx, r11",
         "lea r11, [rip + {origins}]",
         "mov r11, [r11 + rcx]",
         "mov [rbp + 120], r11",
-        // Call::origin.
-        ".cfi_offset rip, -152",
+        // Call::origin, 120 above this.
+        ".cfi_escape 0x10, 16, 3, 0x76, 0xf8, 0x00",
         "and rsp, -32",
         "sub rsp, 512",
         "cmp byte ptr [rip + {has_ymm}], 0",
@@ -207,6 +284,14 @@ unsafe extern "C" fn entry() {
         "jmp 4b",
         // The gateway makes the call: at its beginning, with the number.
         "5:",
+        "cmp eax, 3",
+        "jb 5f",
+        "lea rcx, [rip + 10f]",
+        "je 11f",
+        "lea rcx, [rip + 12f]",
+        "11:",
+        "mov [rbp + 112], rcx",
+        "5:",
         "mov rax, [rbp + 104]",
         "mov [rbp + 48], rax",
         "jmp 7f",
@@ -252,246 +337,103 @@ unsafe extern "C" fn entry() {
         "vmovdqa ymm15, [rsp + 480]",
         "3:",
         "mov rax, [rbp + 48]",
-        "mov r11, [rbp + 128]",
+        // Nothing changes the flags from here on.
+        "push qword ptr [rbp + 136]",
+        "popfq",
         "mov rsp, rbp",
         "pop rbp",
-        ".cfi_def_cfa rsp, 264",
+        ".cfi_def_cfa rsp, 0",
         ".cfi_restore rbp",
-        "add rsp, 48",
-        ".cfi_def_cfa_offset 216",
+        ".cfi_undefined rip",
+        "lea rsp, [rsp + 48]",
         "pop rdi",
         "pop rsi",
         "pop rdx",
         "pop r10",
         "pop r8",
         "pop r9",
-        "add rsp, 8",
+        "lea rsp, [rsp + 8]",
         "pop rcx",
-        "add rsp, 16",
-        ".cfi_undefined rip",
-        "popfq",
-        "mov rsp, r11",
+        "pop r11",
+        "mov rsp, [rsp]",
+        // What this lay on may be used again (`Call::leaves`).
+        "mov byte ptr [r11], 0",
         "jmp rcx",
         "9:",
         "popfq",
         "lea rsp, [rsp + 128]",
         "jmp rcx",
+        // Both who makes a thread and the thread: each on its stack, with all signals blocked.
+        "10:",
+        "syscall",
+        "mov rcx, [rsp - {goes_on}]",
+        "mov r11, [rsp - {token}]",
+        "lea rsp, [rsp - 128]",
+        "pushfq",
+        "push rsp",
+        "add qword ptr [rsp], 136",
+        "push 0",
+        "push rcx",
+        "push {born}",
+        "push r9",
+        "push r8",
+        "push r10",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        "push rax",
+        "push r11",
+        "jmp 8b",
+        // The same on one stack, after each other.
+        "12:",
+        "syscall",
+        "mov r11, rsp",
+        "mov rsp, [rip + {vfork} + 16]",
+        "pushfq",
+        "mov rcx, [rip + {vfork}]",
+        "push r11",
+        "push 0",
+        "push rcx",
+        "push {born}",
+        "push r9",
+        "push r8",
+        "push r10",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        "push rax",
+        "push qword ptr [rip + {vfork} + 8]",
+        "jmp 8b",
         ".cfi_endproc",
+        // On a stack of ours; the thread's own is at r11.
+        ".globl uzswap_guard_entry_beside",
+        ".hidden uzswap_guard_entry_beside",
+        "uzswap_guard_entry_beside:",
+        "pushfq",
+        "push r11",
+        "push 0",
+        "push rcx",
+        "push rax",
+        "push r9",
+        "push r8",
+        "push r10",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        "push 0",
+        "push 0",
+        "jmp 8b",
         is_on = sym IS_ON,
         is_seen = sym IS_SEEN,
         has_ymm = sym HAS_YMM,
         before = sym BEFORE,
         after = sym AFTER,
         numbers = const NUMBERS,
+        goes_on = const GOES_ON,
+        token = const TOKEN,
+        born = const BORN,
+        vfork = sym VFORK,
         gateways = sym crate::gateways::gateways,
         origins = sym crate::gateways::ORIGINS,
     )
-}
-
-/// What becomes of asking for a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Populate {
-    /// It is there.
-    There,
-    /// It is mapped for such an access, and whoever serves its faults was not waited for.
-    Faults,
-    /// An access would fail, or this one did.
-    Refused(Errno),
-}
-
-/// Have whole pages mapped, to be written to if `is_written`, as far as the kernel can without
-/// waiting for anybody who serves faults.
-pub fn populate(addr: usize, len: usize, is_written: bool) -> Populate {
-    let advice = match is_written {
-        true => rustix::mm::Advice::LinuxPopulateWrite,
-        false => rustix::mm::Advice::LinuxPopulateRead,
-    };
-    // SAFETY: maps pages, and changes no contents; where nothing is mapped it is refused.
-    match unsafe { rustix::mm::madvise(core::ptr::with_exposed_provenance_mut(addr), len, advice) } {
-        Ok(()) => Populate::There,
-        Err(Errno::FAULT) => Populate::Faults,
-        Err(errno) => Populate::Refused(errno),
-    }
-}
-
-/// Whether a page is a guard (MADV_GUARD_INSTALL): an access raises SIGSEGV. Linux 6.15 tells. It
-/// is true as well where that cannot be asked.
-pub fn is_guard(addr: usize) -> bool {
-    use rustix::fs::{Mode, OFlags};
-    const IS_GUARD: u64 = 1 << 58;
-    let mut entry = [0; 8];
-    let at = (addr / PAGE_SIZE * entry.len()) as u64;
-    let file = rustix::fs::open(c"/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let read = file.and_then(|file| rustix::io::pread(&file, &mut entry, at));
-    read != Ok(8) || u64::from_ne_bytes(entry) & IS_GUARD != 0
-}
-
-/// Touch a byte of the program's, as the program would: its contents stay. To be called where
-/// [`populate`] says that it faults: the thread waits then for who serves that.
-pub fn touch(addr: usize, is_written: bool) {
-    // SAFETY: mapped for this access a moment ago. If the program unmaps it meanwhile, it does so
-    // while one of its calls uses it, and gets a signal for an error.
-    unsafe {
-        match is_written {
-            true => core::arch::asm!("lock or byte ptr [{}], 0", in(reg) addr, options(nostack)),
-            false => core::arch::asm!("test byte ptr [{}], 0", in(reg) addr, options(nostack, readonly)),
-        }
-    }
-}
-
-/// Copy bytes of the program's, if they can be read and are there.
-pub fn read_populated(addr: usize, bytes: &mut [u8]) -> bool {
-    let (start, end) = (addr & !(PAGE_SIZE - 1), addr.saturating_add(bytes.len()));
-    let here = (&raw const start).addr() & !(PAGE_SIZE - 1);
-    let is_own_page = start == here && end <= here + PAGE_SIZE;
-    if !is_own_page && populate(start, end.next_multiple_of(PAGE_SIZE) - start, false) != Populate::There {
-        return false;
-    }
-    let place = core::ptr::with_exposed_provenance::<u8>(addr);
-    // SAFETY: readable (it is the page of this very stack, or was just asked for), and `bytes` is
-    // ours.
-    unsafe { core::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
-    true
-}
-
-/// Write bytes of the program's, if that is allowed.
-pub fn write_populated(addr: usize, bytes: &[u8]) -> bool {
-    let (start, end) = (addr & !(PAGE_SIZE - 1), addr.saturating_add(bytes.len()));
-    if populate(start, end.next_multiple_of(PAGE_SIZE) - start, true) != Populate::There {
-        return false;
-    }
-    let place = core::ptr::with_exposed_provenance_mut::<u8>(addr);
-    // SAFETY: writable (it was just asked for), and the program has asked for it.
-    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
-    true
-}
-
-/// What a descriptor is, for who moves much in pieces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A file or a block device.
-    File,
-    /// Bytes come and go in order: a pipe, a terminal, a stream socket.
-    Stream,
-    /// Anything else.
-    Other,
-}
-
-/// What `fd` of the calling thread is.
-pub fn kind_of(fd: i32) -> Kind {
-    use rustix::fs::FileType;
-    if fd < 0 {
-        return Kind::Other;
-    }
-    // SAFETY: only asked about: whoever closes it meanwhile gets an error for an answer.
-    let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
-    let Ok(stat) = rustix::fs::fstat(fd) else {
-        return Kind::Other;
-    };
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile | FileType::BlockDevice => Kind::File,
-        // /dev/zero and its like.
-        FileType::CharacterDevice if rustix::fs::major(stat.st_rdev) == 1 => Kind::File,
-        FileType::Fifo | FileType::CharacterDevice => Kind::Stream,
-        FileType::Socket => match rustix::net::sockopt::socket_type(fd) {
-            Ok(rustix::net::SocketType::STREAM) => Kind::Stream,
-            _ => Kind::Other,
-        },
-        _ => Kind::Other,
-    }
-}
-
-/// Memory for stubs, within reach of the code in `[start, end)`.
-pub struct Near {
-    addr: usize,
-    len: usize,
-}
-
-/// How far from the code it is looked for at most: a jump reaches twice as far.
-const REACH: usize = 1 << 30;
-const STEP: usize = 1 << 20;
-
-impl Near {
-    /// `len` bytes.
-    ///
-    /// # Errors
-    /// ENOMEM: nothing is free there.
-    pub fn reserve(start: usize, end: usize, len: usize) -> Result<Self> {
-        let len = len.next_multiple_of(PAGE_SIZE);
-        let below = (1..).map(|n| start.checked_sub(len.next_multiple_of(STEP) + n * STEP));
-        let above = (1..).map(|n| Some(end.next_multiple_of(STEP) + n * STEP));
-        let hints = below
-            .zip(above)
-            .flat_map(|(below, above)| [below, above])
-            .flatten()
-            .map(|hint| hint & !(STEP - 1));
-        for hint in hints.take_while(|hint| hint.abs_diff(start) < REACH && *hint > REACH / 1024) {
-            let place = core::ptr::with_exposed_provenance_mut(hint);
-            let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
-            // SAFETY: a fresh mapping, where nothing is mapped.
-            match unsafe { mmap_anonymous(place, len, ProtFlags::READ | ProtFlags::WRITE, flags) } {
-                Ok(found) if found == place => return Ok(Self { addr: hint, len }),
-                // A kernel that takes the address for a hint (before Linux 4.17).
-                // SAFETY: the mapping just made.
-                Ok(found) => drop(unsafe { munmap(found, len) }),
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Err(Errno::NOMEM)
-    }
-
-    /// Where it is.
-    pub fn addr(&self) -> usize {
-        self.addr
-    }
-
-    /// Let `stubs` run from it, for good.
-    ///
-    /// # Errors
-    /// EACCES, EPERM: the system lets nothing run that was written.
-    pub fn seal(self, stubs: &[u8]) -> Result<()> {
-        assert!(stubs.len() <= self.len);
-        let place = core::ptr::with_exposed_provenance_mut::<u8>(self.addr);
-        // SAFETY: a mapping of our own, of `len` bytes, which nobody else knows yet.
-        unsafe {
-            core::ptr::copy_nonoverlapping(stubs.as_ptr(), place, stubs.len());
-            mprotect(place.cast(), self.len, MprotectFlags::READ | MprotectFlags::EXEC)
-        }
-    }
-}
-
-/// Write jumps over code: pairs of an address and the bytes there.
-///
-/// # Errors
-/// EACCES, EPERM: the system forbids changing program text. Nothing was changed then.
-///
-/// # Safety
-/// 1. `code` is program text, which stays, and all jumps lie in it;
-/// 2. no thread is executing what is written over, now;
-/// 3. whoever comes there afterwards may as well be where the jumps lead.
-pub unsafe fn write_jumps(code: &'static [u8], jumps: &[(usize, [u8; 5])]) -> Result<()> {
-    let (Some(first), Some(last)) = (
-        jumps.iter().map(|(at, _)| *at).min(),
-        jumps.iter().map(|(at, _)| *at + 5).max(),
-    ) else {
-        return Ok(());
-    };
-    let range = code.as_ptr_range();
-    assert!(range.start as usize <= first && last <= range.end as usize);
-    let start = first & !(PAGE_SIZE - 1);
-    let (pages, len) = (
-        core::ptr::with_exposed_provenance_mut(start),
-        last.next_multiple_of(PAGE_SIZE) - start,
-    );
-    let writable = MprotectFlags::READ | MprotectFlags::WRITE | MprotectFlags::EXEC;
-    // SAFETY: whole pages of program text, which stay readable and executable.
-    unsafe { mprotect(pages, len, writable)? };
-    for (at, jump) in jumps {
-        let place = core::ptr::with_exposed_provenance_mut::<u8>(*at);
-        // SAFETY: writable now, inside the code (asserted above); promises 2 and 3.
-        unsafe { core::ptr::copy_nonoverlapping(jump.as_ptr(), place, jump.len()) };
-    }
-    // SAFETY: as above.
-    unsafe { mprotect(pages, len, MprotectFlags::READ | MprotectFlags::EXEC) }
 }

@@ -257,6 +257,8 @@ pub struct Program {
     pub env: Vec<CString>,
     /// How long its files may be.
     pub file_sizes: FileSizes,
+    /// It is to stand before its first instruction, for [`inject`](crate::inject::inject).
+    pub stops: bool,
 }
 
 /// A limit of file sizes (RLIMIT_FSIZE).
@@ -286,6 +288,7 @@ struct Order<'a> {
     env: Vec<*const c_char>,
     signals: &'a Signals,
     file_sizes: FileSizes,
+    stops: bool,
     error: AtomicI32,
 }
 
@@ -309,6 +312,7 @@ pub fn start(program: &Program, signals: &Signals) -> Result<i32> {
         env: pointers(&program.env),
         signals,
         file_sizes: program.file_sizes,
+        stops: program.stops,
         error: AtomicI32::new(0),
     };
     const STACK: usize = 64 << 10;
@@ -330,6 +334,11 @@ pub fn start(program: &Program, signals: &Signals) -> Result<i32> {
     }
 }
 
+/// End a program that was started.
+pub fn kill(pid: i32) {
+    crate::thread::signal(pid, SIGKILL);
+}
+
 /// The child.
 extern "C" fn become_program(order: *mut c_void) -> ! {
     // SAFETY: what `start` passed, whose thread waits.
@@ -344,6 +353,9 @@ extern "C" fn become_program(order: *mut c_void) -> ! {
     restore_signals(order.signals.inherited);
     // A process of its own: ours stay lifted.
     let _ = setrlimit(Resource::Fsize, order.file_sizes.0);
+    if order.stops {
+        crate::inject::let_trace();
+    }
     let mut denied = None;
     let mut last = Errno::NOENT;
     for path in order.paths {

@@ -22,6 +22,8 @@
 //! | [`string`] | `memcpy` and its like, which no program can define for us |
 //! | [`text`] | replacing the first instructions of a libc function |
 //! | [`guard`] | where the program's system calls come by |
+//! | [`near`] | stubs beside its code, and jumps to them |
+//! | [`populate`] | its memory, where the kernel does not wait for a page |
 //! | [`gateways`] | where they are made; having the kernel stop all others |
 //! | [`signal`] | actions, masks, and what a handler of a signal is given |
 //! | [`own_stack`] | stacks of our own for handlers |
@@ -31,6 +33,7 @@
 //! | [`shield`] | a tracer for the pager's threads, so that nobody else stops them |
 //! | [`cell`] | values set once and read without a lock |
 //! | [`keep`] | descriptors that the launcher holds until a process is gone |
+//! | `inject` | a library in a program that loads none (only there) |
 //! | `launch` | starting programs, and what reaches the launcher (only there) |
 //! | [`lent`] | descriptors that the program's threads share with the pager's |
 //! | [`libc`] | libc's own functions, whoever else defines their names |
@@ -51,6 +54,8 @@ pub mod futex;
 pub mod gateways;
 pub mod guard;
 pub mod heap;
+#[cfg(feature = "launcher")]
+pub mod inject;
 pub mod keep;
 #[cfg(feature = "launcher")]
 pub mod launch;
@@ -60,7 +65,9 @@ pub mod lz4;
 pub mod mapping;
 mod maps;
 pub mod mutex;
+pub mod near;
 pub mod own_stack;
+pub mod populate;
 pub mod portal;
 pub mod procfs;
 pub mod random;

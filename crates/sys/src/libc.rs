@@ -24,6 +24,9 @@ const HIDDEN: u16 = 0x8000;
 /// What glibc calls itself.
 const SONAME: &CStr = c"libc.so.6";
 
+/// Bytes of `Elf64_Ehdr`.
+const HEAD: usize = 64;
+
 /// Images that are looked through at most: a list that is longer goes round in a circle.
 const IMAGES_MAX: usize = 1 << 16;
 
@@ -120,8 +123,34 @@ impl Headers {
     /// How far from where its headers say that it is.
     fn base(&self) -> Option<usize> {
         const PT_PHDR: u32 = 6;
+        let first = self.first as usize;
         let headers = self.iter().find(|segment| segment.kind == PT_PHDR);
-        Some((self.first as usize).wrapping_sub(headers?.address))
+        if let Some(headers) = headers {
+            return Some(first.wrapping_sub(headers.address));
+        }
+        // They are behind the file's head, as linkers put them.
+        let begins = |segment: &&Segment| segment.kind == PT_LOAD && segment.offset == 0;
+        let address = self.iter().find(begins)?.address + HEAD;
+        Some(first.wrapping_sub(address))
+    }
+
+    /// The program's code: what is mapped to be executed.
+    pub fn code(&self) -> impl Iterator<Item = &'static [u8]> {
+        const PF_X: u32 = 1;
+        let is_code = |segment: &&Segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0;
+        let base = self.base();
+        self.iter().filter(is_code).filter_map(move |segment| {
+            // SAFETY: mapped for good, as programs are, and readable.
+            Some(unsafe { bytes(base?.wrapping_add(segment.address), segment.bytes_in_file) })
+        })
+    }
+
+    /// Its table for unwinders, and where that is.
+    pub fn unwind_table(&self) -> Option<&'static [u8]> {
+        const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+        let table = self.iter().find(|segment| segment.kind == PT_GNU_EH_FRAME)?;
+        // SAFETY: as above.
+        Some(unsafe { bytes(self.base()?.wrapping_add(table.address), table.bytes_in_file) })
     }
 
     /// The program's dynamic section: as far from its headers as they say.
@@ -225,7 +254,7 @@ impl Image {
     }
 
     /// Its headers. `None`: they are not where a linker puts them.
-    fn headers(&self, program: Headers) -> Option<Headers> {
+    pub fn headers(&self, program: Headers) -> Option<Headers> {
         const MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
         if program.base() == Some(self.base) {
             return Some(program);
@@ -236,26 +265,6 @@ impl Image {
         let first = self.base + head.segments;
         // SAFETY: what the dynamic linker has mapped by.
         (head.magic == MAGIC).then(|| unsafe { Headers::new(first, head.count.into()) })?
-    }
-
-    /// Its code: what is mapped to be executed.
-    pub fn code(&self, program: Headers) -> impl Iterator<Item = &'static [u8]> {
-        const PF_X: u32 = 1;
-        let base = self.base;
-        let segments = self.headers(program).into_iter().flat_map(|headers| headers.iter());
-        segments
-            .filter(|segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0)
-            // SAFETY: mapped for good, as libraries that programs begin with are, and readable.
-            .map(move |segment| unsafe { bytes(base + segment.address, segment.bytes_in_file) })
-    }
-
-    /// Its table for unwinders, and where that is.
-    pub fn unwind_table(&self, program: Headers) -> Option<&'static [u8]> {
-        const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-        let mut segments = self.headers(program)?.iter();
-        let table = segments.find(|segment| segment.kind == PT_GNU_EH_FRAME)?;
-        // SAFETY: as above.
-        Some(unsafe { bytes(self.base + table.address, table.bytes_in_file) })
     }
 
     /// Whether the image leaves this name open.

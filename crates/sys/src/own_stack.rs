@@ -3,7 +3,7 @@
 //! A stack is found by asking the kernel which alternate stack the thread has: no thread-local
 //! storage is needed, and a vfork child, which has its parent's, is no special case.
 
-use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::io::Result;
 
@@ -13,9 +13,13 @@ use crate::mapping::Mapping;
 use crate::signal::{SS_DISABLE, Stack, alternate};
 use crate::{gateways, thread};
 
-/// Bytes of a stack with its guard page; threads that can have one.
-const STACK: usize = 128 << 10;
+/// Bytes of a stack with its guard page and what lies beside it; threads that can have one.
+const STACK: usize = 256 << 10;
 const STACKS: usize = 512;
+/// At the lower end of each: stacks that calls are seen to on, which come while a thread is on one
+/// that may have no room. Each, and how many: a handler may interrupt a call, and make one.
+const BESIDE: usize = 24 << 10;
+const BESIDES: usize = 4;
 
 /// What is known of a thread that has a handler's stack of ours: it lies above that.
 #[repr(C)]
@@ -29,6 +33,8 @@ pub struct Own {
     pub blocked: AtomicU64,
     /// The page that was asked for last, and how often in a row.
     pub asked: [AtomicUsize; 2],
+    /// Not 0: that stack for calls is in use.
+    besides: [AtomicU8; BESIDES],
 }
 
 static REGION: Leaked<usize> = Leaked::new();
@@ -133,6 +139,7 @@ impl Own {
         self.set_program_stack(Stack::new(0, 0, SS_DISABLE));
         self.blocked.store(0, Ordering::Relaxed);
         self.asked[1].store(0, Ordering::Relaxed);
+        self.besides.iter().for_each(|used| used.store(0, Ordering::Relaxed));
         gateways::dispatch();
     }
 
@@ -178,11 +185,32 @@ impl Own {
         }
     }
 
+    /// Where what belongs to it begins.
+    fn first(&self) -> usize {
+        (&raw const *self).addr() + size_of::<Self>().next_multiple_of(64) - STACK
+    }
+
     /// As the kernel is told.
     pub(crate) fn stack(&self) -> Stack {
-        let end = (&raw const *self).addr();
-        let start = end + size_of::<Self>().next_multiple_of(64) - STACK + PAGE_SIZE;
+        let (start, end) = (self.first() + PAGE_SIZE + BESIDES * BESIDE, (&raw const *self).addr());
         Stack::new(start, end - start, 0)
+    }
+
+    /// The upper end of a stack to see to a call on. In its thread. `None`: all are in use.
+    pub fn take_beside(&self) -> Option<usize> {
+        let is_free = |used: &AtomicU8| {
+            used.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        };
+        let number = self.besides.iter().position(is_free)?;
+        Some(self.first() + PAGE_SIZE + (number + 1) * BESIDE)
+    }
+
+    /// What says that such a stack is in use, the one that `addr` lies on.
+    pub fn is_used(addr: usize) -> Option<&'static AtomicU8> {
+        let own = Self::at(addr)?;
+        let offset = addr.checked_sub(own.first() + PAGE_SIZE)?;
+        own.besides.get(offset / BESIDE)
     }
 
     /// The alternate stack that the program thinks it has.

@@ -245,11 +245,20 @@ impl Context {
         self.ip
     }
 
+    /// The number of the call that was stopped.
+    pub fn number(&self) -> usize {
+        self.registers[13]
+    }
+
     /// A system call was stopped: the thread goes on at `entry`, with `rcx`, which the call would
-    /// have changed. Its number is in rax.
-    pub fn go_on_at(&mut self, entry: usize, rcx: usize) {
+    /// have changed. `stack`: on this one; r11, which the call would have changed too, says where
+    /// it was.
+    pub fn go_on_at(&mut self, entry: usize, rcx: usize, stack: Option<usize>) {
         self.ip = entry;
         self.registers[14] = rcx;
+        if let Some(stack) = stack {
+            self.registers[3] = core::mem::replace(&mut self.sp, stack);
+        }
     }
 
     /// It is made again, now that it passes.
@@ -350,7 +359,7 @@ impl Context {
     }
 }
 
-/// Read a value of the program's that is there ([`crate::guard::read_populated`]).
+/// Read a value of the program's that is there ([`crate::populate::read_populated`]).
 pub fn read<T: Plain>(read: impl FnOnce(&mut [u8]) -> bool) -> Option<T> {
     let mut value = T::default();
     // SAFETY: `T` is plain words without padding that matters, and any bytes are a value of it.

@@ -326,14 +326,9 @@ pub fn pointer() -> usize {
 
 /// Whether `process` has a thread of this id.
 pub fn is_alive(process: i32, thread: i32) -> bool {
+    let args = [process as usize, thread as usize, 0, 0, 0, 0];
     // SAFETY: tgkill(2) takes three integers; signal 0 only asks.
-    let asked = unsafe {
-        syscall(
-            raw::__NR_tgkill as usize,
-            [process as usize, thread as usize, 0, 0, 0, 0],
-        )
-    };
-    asked != Err(Errno::SRCH)
+    unsafe { syscall(raw::__NR_tgkill as usize, args) != Err(Errno::SRCH) }
 }
 
 /// Close every descriptor of this thread's table. Only for a thread with a private table, before it

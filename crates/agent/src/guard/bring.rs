@@ -4,7 +4,7 @@ use uzswap_guard::reach::{Extent, Memory};
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
 use uzswap_mm::swap_table::entry::Slot;
 use uzswap_sys::Errno;
-use uzswap_sys::guard::{Populate, is_guard, populate, read_populated, touch, write_populated};
+use uzswap_sys::populate::{Populate, is_guard, populate, read_populated, touch, write_populated};
 use uzswap_sys::signal::{self, Plain};
 use uzswap_sys::thread::page_align;
 

@@ -1,21 +1,33 @@
 //! Calls that make a thread or a process: fork, clone, clone3. In threads of the program.
 //!
-//! A child goes on here, with a pager of its own, before one instruction of libc runs. vfork is left
-//! alone: such a child has the memory of its parent, which waits.
+//! A child goes on here, with a pager of its own, before one instruction of libc runs. That of a
+//! vfork has the memory of its parent, which waits, and no pager.
+
+use core::sync::atomic::Ordering;
 
 use uzswap_guard::reach::{Extent, Memory};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
-use uzswap_sys::guard::{Call, Verdict};
+use uzswap_sys::gateways;
+use uzswap_sys::guard::{Call, Verdict, Vfork};
+use uzswap_sys::own_stack::Own;
+use uzswap_sys::thread::{self, page_align};
 
-use super::bring::Reached;
-use super::{ADDRESSES, leave_to_kernel, ranges, refuse, release, word_at};
+use super::bring::{self, Reached};
+use super::{ADDRESSES, is_alone, leave_to_kernel, ranges, refuse, release, signals, word_at};
 use crate::{fork, inline, pager};
 
 const SYS_CLONE: usize = 56;
 const SYS_FORK: usize = 57;
 const SYS_CLONE3: usize = 435;
 pub(super) const CALLS: [usize; 3] = [SYS_CLONE, SYS_FORK, SYS_CLONE3];
+const SYS_SET_TID_ADDRESS: usize = 218;
+const SYS_SET_ROBUST_LIST: usize = 273;
+const SYS_RSEQ: usize = 334;
+pub(super) const SYS_VFORK: usize = 58;
+/// Calls that are seen where no libc is known: those that tell the kernel of words of a thread, and
+/// one whose child comes back to its parent's stack.
+pub(super) const ALONE: [usize; 4] = [SYS_SET_TID_ADDRESS, SYS_SET_ROBUST_LIST, SYS_RSEQ, SYS_VFORK];
 
 const CLONE_VM: usize = 0x100;
 const CLONE_FILES: usize = 0x400;
@@ -29,9 +41,83 @@ pub(super) fn before(call: &mut Call) -> Verdict {
     match call.number {
         SYS_CLONE => before_clone(call),
         SYS_CLONE3 => before_clone3(call),
+        SYS_VFORK => before_fork(call, CLONE_VM | CLONE_VFORK),
         _ => before_fork(call, 0),
     }
 }
+
+/// A thread has been made, or has begun; or a process with our memory.
+pub(super) fn born(call: &mut Call) -> Verdict {
+    // A child of vfork has its parent's stack for handlers, as that waits.
+    if call.result == 0 && Own::current_of_kernel().is_none() {
+        let _ = Own::take_on_at_first();
+    }
+    let is_vfork = call.token & IS_VFORK != 0;
+    match call.result {
+        0 => gateways::dispatch(),
+        _ if is_vfork => {
+            // The child has left this stack as we do now.
+            let is_used = Own::is_used((&raw const *call).addr());
+            is_used.into_iter().for_each(|used| used.store(1, Ordering::Relaxed));
+            Vfork::end();
+        }
+        _ => {}
+    }
+    signals::unblock((call.token & !IS_VFORK) as u64);
+    Verdict::Done
+}
+
+/// The bit of SIGKILL, which is in no mask.
+const IS_VFORK: usize = 1 << 8;
+
+/// How a thread that is made, or a process with our memory, comes by here before its first
+/// instruction, where nothing else tells of it: one of libc's makes a call that is known.
+fn greeting(call: &mut Call, flags: usize) -> Verdict {
+    if !is_alone() || inline::only_asks() || flags & (CLONE_THREAD | CLONE_VFORK) == 0 {
+        return Verdict::Leave;
+    }
+    let (_, top) = stack_of(call);
+    let mask = signals::block_others() as usize;
+    let verdict = if top == 0 {
+        greet_below(call, mask)
+    } else {
+        greet_on(call, top, mask)
+    };
+    if verdict == Verdict::Leave {
+        signals::unblock(mask as u64);
+    }
+    verdict
+}
+
+/// On a stack of its own.
+fn greet_on(call: &mut Call, top: usize, mask: usize) -> Verdict {
+    call.token = mask;
+    let can_be = (2 * FIRST_FRAMES..ADDRESSES).contains(&top);
+    match can_be && call.leave_for_both(top, |at, word| bring::write(at, &word)) {
+        true => Verdict::Bear,
+        false => Verdict::Leave,
+    }
+}
+
+/// On this one, while its parent waits.
+fn greet_below(call: &mut Call, mask: usize) -> Verdict {
+    let stack = Own::current_of_kernel().and_then(Own::take_beside);
+    let Some(stack) = stack else { return Verdict::Leave };
+    for _ in 0..VFORK_WAITS {
+        if Vfork::begin(call, mask | IS_VFORK, stack) {
+            return Verdict::Vfork;
+        }
+        pager::pause(VFORK_WAIT_NS);
+    }
+    Own::is_used(stack - 1)
+        .into_iter()
+        .for_each(|used| used.store(0, Ordering::Relaxed));
+    Verdict::Leave
+}
+
+/// How long one waits until another has become a program.
+const VFORK_WAITS: u32 = 10_000;
+const VFORK_WAIT_NS: u64 = 100_000;
 
 /// After one that was made here: in the parent, and in the child.
 pub(super) fn after(call: &mut Call) {
@@ -74,18 +160,40 @@ fn before_clone3(call: &mut Call) -> Verdict {
     before_fork(call, flags)
 }
 
+/// The stack that a call gives: where it begins and ends, as far as that is told.
+fn stack_of(call: &Call) -> (usize, usize) {
+    const STACK: [usize; 2] = [40, 48];
+    match call.number {
+        SYS_CLONE3 => {
+            let [start, len] = STACK.map(|at| word_at(call.args[0] + at).unwrap_or(0));
+            (start, start.saturating_add(len).min(ADDRESSES))
+        }
+        SYS_CLONE => (call.args[1].saturating_sub(FIRST_FRAMES), call.args[1].min(ADDRESSES)),
+        _ => (0, 0),
+    }
+}
+
+/// Where the kernel writes by itself to the first thread's memory, and cannot wait for a page, is
+/// never managed from now on: its number at its end, its robust list, what rseq(2) is told. libc's
+/// are known by the list.
+pub(super) fn leave_words(call: &Call) {
+    let len = match call.number {
+        SYS_SET_TID_ADDRESS => size_of::<i32>(),
+        SYS_SET_ROBUST_LIST => 3 * size_of::<usize>(),
+        SYS_RSEQ => call.args[1].min(PAGE_SIZE),
+        _ => return,
+    };
+    let start = call.args[0];
+    if is_alone() && thread::tid() == thread::pid() && (1..ADDRESSES).contains(&start) {
+        leave_to_kernel(start & !(PAGE_SIZE - 1), page_align(start + len));
+    }
+}
+
 /// A thread begins on a stack of the program's. Before it has a stack of ours, whatever is out of
 /// that could not be brought.
 fn before_thread(call: &Call) {
-    const STACK: [usize; 2] = [40, 48];
-    let (start, end) = match call.number {
-        SYS_CLONE3 => {
-            let [start, len] = STACK.map(|at| word_at(call.args[0] + at).unwrap_or(0));
-            (start, start.saturating_add(len))
-        }
-        _ => (call.args[1].saturating_sub(FIRST_FRAMES), call.args[1]),
-    };
-    let (start, end) = (start & !(PAGE_SIZE - 1), end & !(PAGE_SIZE - 1));
+    let (start, end) = stack_of(call);
+    let (start, end) = (start & !(PAGE_SIZE - 1), page_align(end));
     if start < end && end < ADDRESSES && ranges::next(start, end).is_some() {
         leave_to_kernel(start, end);
     }
@@ -103,7 +211,7 @@ fn before_fork(call: &mut Call, flags: usize) -> Verdict {
             }
         }
         // On another stack, perhaps, or on this one beneath us.
-        return Verdict::Leave;
+        return greeting(call, flags);
     }
     if flags & CLONE_FILES != 0 && inline::is_on() {
         // Its pager would take the place of its parent's descriptors.

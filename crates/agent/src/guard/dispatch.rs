@@ -1,15 +1,15 @@
 //! Calls that no jump leads to the guard from: of code that was loaded later or made at run time,
 //! or that no jump could be put into. The kernel raises SIGSYS for them (Syscall User Dispatch).
 //!
-//! The handler has the thread go on at the guard's entry, as if there had been a jump. So the call
-//! is seen and made on the thread's own stack, with the program's signals as they were.
+//! The handler has the thread go on at the guard's entry, as if there had been a jump, with the
+//! program's signals as they were. The call is seen to on a stack of ours: a goroutine's has room
+//! for little more than the call.
 //!
 //! Threads have this from when they have a stack for handlers ([`Own`]). A vfork child has not.
-//!
-//! [`Own`]: uzswap_sys::own_stack::Own
 
 use uzswap_sys::gateways::{self, Gateway};
 use uzswap_sys::guard;
+use uzswap_sys::own_stack::Own;
 use uzswap_sys::signal::{Context, SYS_USER_DISPATCH, SignalInfo};
 
 use super::signals;
@@ -26,14 +26,17 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
     if info.code() != SYS_USER_DISPATCH {
         return signals::hand_on(signal, info, context);
     }
-    match Gateway::of(context.ip()) {
-        Some(gateway) => context.go_on_at(guard::entry_address(), gateway.addr()),
-        None => {
-            pager::say(
-                "uzswap: more code than can be kept makes system calls of its own: some fail where memory is out\n",
-            );
-            gateways::end_dispatch();
-            context.make_call_again();
-        }
+    let Some(gateway) = Gateway::of(context.ip()) else {
+        pager::say("uzswap: too much code makes system calls of its own: some fail where memory is out\n");
+        gateways::end_dispatch();
+        return context.make_call_again();
+    };
+    let gateway = gateway.addr();
+    if !guard::sees(context.number()) {
+        return context.go_on_at(gateway, gateway, None);
+    }
+    match context.own().and_then(Own::take_beside) {
+        stack @ Some(_) => context.go_on_at(guard::entry_beside_address(), gateway, stack),
+        None => context.go_on_at(guard::entry_address(), gateway, None),
     }
 }

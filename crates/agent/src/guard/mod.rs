@@ -39,8 +39,11 @@ use uzswap_guard::table::{BY_NUMBER, Care, ROWS, Row};
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_sys::Errno;
 use uzswap_sys::gateways::Gateway;
-use uzswap_sys::guard::{self, Call, Guard, Near, Verdict};
+use uzswap_sys::guard::{self, BORN, Call, Guard, Verdict};
 use uzswap_sys::libc::{Headers, Image};
+use uzswap_sys::near::{Near, write_jumps};
+use uzswap_sys::own_stack::Own;
+use uzswap_sys::populate::{self, Populate};
 use uzswap_sys::text;
 use uzswap_sys::thread::{self, page_align};
 
@@ -72,6 +75,13 @@ const TOKEN_BITS: u32 = 32;
 /// Calls come by here.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
+/// The program has no libc that is known, so calls are all that is seen of it.
+static IS_ALONE: AtomicBool = AtomicBool::new(false);
+
+fn is_alone() -> bool {
+    IS_ALONE.load(Ordering::Relaxed)
+}
+
 /// Whether they do.
 pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
@@ -82,22 +92,35 @@ pub(crate) fn is_on() -> bool {
 ///
 /// # Errors
 /// EACCES, EPERM: the system forbids changing program text. ENOMEM: no room beside it.
-pub(crate) fn install(program: Headers) -> Result<(), Errno> {
+pub(crate) fn install(program: Headers, is_alone: bool) -> Result<(), Errno> {
+    IS_ALONE.store(is_alone, Ordering::Relaxed);
     let special = [hook::SYS_BRK, SYS_MMAP, SYS_MUNMAP, SYS_MREMAP, SYS_MADVISE];
     let rows = ROWS.iter().map(|row| row.number);
     let for_signals = signals::CALLS.into_iter().filter(|_| inline::is_on());
+    let for_words = clone::ALONE.into_iter().filter(|_| is_alone);
     guard::begin(
         Guard { before, after },
-        rows.chain(special).chain(clone::CALLS).chain(LATER).chain(for_signals),
+        rows.chain(special)
+            .chain(clone::CALLS)
+            .chain(for_words)
+            .chain(LATER)
+            .chain(for_signals),
     );
-    for image in Image::all(program).filter(|image| !image.is_named(c"linux-vdso.so.1")) {
-        let Some(table) = image.unwind_table(program) else {
+    let libraries = Image::all(program).filter(|image| !image.is_named(c"linux-vdso.so.1"));
+    let libraries = libraries.filter_map(|image| image.headers(program));
+    // One that loads none is not in that list.
+    let mut images: Vec<_> = libraries.collect();
+    if images.is_empty() {
+        images.push(program);
+    }
+    for image in images {
+        let Some(table) = image.unwind_table() else {
             continue;
         };
         let Some(frames) = Frames::new(table, table.as_ptr() as usize) else {
             continue;
         };
-        for code in image.code(program) {
+        for code in image.code() {
             let is_own = code
                 .as_ptr_range()
                 .contains(&core::ptr::with_exposed_provenance(guard::entry_address()));
@@ -145,7 +168,7 @@ fn guard_code(code: &'static [u8], frames: &Frames<'_>) -> Result<(), Errno> {
     near.seal(stubs.bytes())?;
     // SAFETY: 1. text of an image that the program begins with; 2. no other thread runs yet, and
     // this one is in our own; 3. the stub does what is written over, and the call comes by here.
-    unsafe { guard::write_jumps(code, &jumps) }
+    unsafe { write_jumps(code, &jumps) }
 }
 
 /// Memory is about to be registered. In a thread of the pager.
@@ -157,7 +180,7 @@ pub(crate) fn note_registering(start: usize, end: usize) {
         ranges::note(start, end);
         holds::for_each_held(start, end, |start, end| {
             for is_written in [true, false] {
-                if guard::populate(start, end - start, is_written) == guard::Populate::There {
+                if populate::populate(start, end - start, is_written) == Populate::There {
                     break;
                 }
             }
@@ -219,6 +242,7 @@ pub(crate) fn end_drop() {
 
 /// In a forked child.
 pub(crate) fn reset_in_child() {
+    guard::Vfork::end();
     holds::reset_in_child();
     signals::reset_in_child();
 }
@@ -267,9 +291,27 @@ fn release(token: usize) {
 }
 
 extern "C" fn before(call: &mut Call) -> Verdict {
+    let verdict = begin(call);
+    if verdict != Verdict::Make {
+        call.leaves(Own::is_used((&raw const *call).addr()));
+    }
+    verdict
+}
+
+extern "C" fn after(call: &mut Call) -> Verdict {
+    let verdict = finish(call);
+    if verdict != Verdict::Make {
+        call.leaves(Own::is_used((&raw const *call).addr()));
+    }
+    verdict
+}
+
+fn begin(call: &mut Call) -> Verdict {
     match call.number {
         number if LATER.contains(&number) => refuse(call, Errno::NOSYS),
         number if clone::CALLS.contains(&number) => clone::before(call),
+        clone::SYS_VFORK => clone::before(call),
+        BORN => clone::born(call),
         SYS_SIGALTSTACK => {
             let verdict = before_stack(call);
             let changed = inline::is_on().then(|| signals::before(call)).flatten();
@@ -287,6 +329,7 @@ extern "C" fn before(call: &mut Call) -> Verdict {
         hook::SYS_BRK => done(call, Ok(hook::change_break(call.args[0]))),
         SYS_MADVISE => done(call, mmap::madvise(call.args[0], call.args[1], call.args[2] as i32)),
         number => {
+            clone::leave_words(call);
             if inline::is_on()
                 && let Some(verdict) = signals::before(call)
             {
@@ -357,7 +400,8 @@ fn leave_to_kernel(start: usize, end: usize) {
     }
 }
 
-extern "C" fn after(call: &mut Call) -> Verdict {
+/// A call was made.
+fn finish(call: &mut Call) -> Verdict {
     if clone::CALLS.contains(&call.number) {
         clone::after(call);
         return Verdict::Done;

@@ -14,7 +14,8 @@
 use uzswap_ctl::Limit;
 use uzswap_guard::reach::{Extent, Memory};
 use uzswap_mm::page::PAGE_SIZE;
-use uzswap_sys::guard::{Call, Kind, kind_of};
+use uzswap_sys::guard::Call;
+use uzswap_sys::populate::{Kind, kind_of};
 use uzswap_sys::{Errno, thread};
 
 use super::bring::Reached;

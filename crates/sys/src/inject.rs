@@ -1,0 +1,333 @@
+//! Putting a library into a program that loads none, before its first instruction. The launcher
+//! does this, as the tracer of its child, which needs no privilege.
+//!
+//! The child stops when it has become the program. Its tracer writes a system call and a breakpoint
+//! over the first bytes of the program, has the child make the calls that map the library, writes
+//! what the linker would have relocated, calls the library's entry as a function, and puts all back
+//! as it was.
+
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+
+use linux_raw_sys::general as raw;
+use rustix::io::{Errno, Result};
+
+use crate::PAGE_SIZE;
+use crate::thread::{self, syscall};
+
+const PTRACE_TRACEME: usize = 0;
+const PTRACE_PEEKDATA: usize = 2;
+const PTRACE_POKEDATA: usize = 5;
+const PTRACE_CONT: usize = 7;
+const PTRACE_GETREGS: usize = 12;
+const PTRACE_SETREGS: usize = 13;
+const PTRACE_DETACH: usize = 17;
+const PTRACE_SETOPTIONS: usize = 0x4200;
+/// The child ends with its tracer.
+const PTRACE_O_EXITKILL: usize = 1 << 20;
+
+/// `syscall`, a breakpoint, and filling.
+const CALL: [u8; 8] = [0x0f, 0x05, 0xcc, 0x90, 0x90, 0x90, 0x90, 0x90];
+/// Signals that what is run there raises: it would again and again.
+const MISTAKES: [i32; 4] = [
+    raw::SIGSEGV as i32,
+    raw::SIGBUS as i32,
+    raw::SIGILL as i32,
+    raw::SIGFPE as i32,
+];
+/// Where a function of the child's returns to: the breakpoint.
+const RETURN: usize = 2;
+/// Below the first word of the child's stack, for strings and for the library's entry.
+const BELOW: usize = 4096;
+
+const READ: usize = raw::PROT_READ as usize;
+const WRITE: usize = raw::PROT_WRITE as usize;
+const EXEC: usize = raw::PROT_EXEC as usize;
+const PRIVATE: usize = raw::MAP_PRIVATE as usize;
+const ANONYMOUS: usize = raw::MAP_ANONYMOUS as usize;
+const FIXED: usize = raw::MAP_FIXED as usize;
+
+/// A part of a library that is loaded, with addresses from its beginning on.
+#[derive(Clone, Debug)]
+pub struct Load {
+    pub addr: usize,
+    /// Bytes in memory.
+    pub len: usize,
+    pub offset: usize,
+    /// Bytes in the file.
+    pub file_len: usize,
+    pub is_written: bool,
+    pub is_executed: bool,
+}
+
+/// A library as it is to be loaded.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Its file.
+    pub path: CString,
+    pub loads: Vec<Load>,
+    /// Words that take an address: where, and which, both from its beginning on.
+    pub relocations: Vec<(usize, usize)>,
+    /// What is to be called, as `main` is: how many arguments, the arguments, the environment.
+    pub entry: usize,
+}
+
+/// `struct user_regs_struct`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Registers {
+    r15: usize,
+    r14: usize,
+    r13: usize,
+    r12: usize,
+    rbp: usize,
+    rbx: usize,
+    r11: usize,
+    r10: usize,
+    r9: usize,
+    r8: usize,
+    rax: usize,
+    rcx: usize,
+    rdx: usize,
+    rsi: usize,
+    rdi: usize,
+    orig_rax: usize,
+    rip: usize,
+    cs: usize,
+    eflags: usize,
+    rsp: usize,
+    rest: [usize; 7],
+}
+
+/// # Safety
+/// As ptrace(2) asks for: addresses of this process only where the request reads or writes it.
+unsafe fn ptrace(request: usize, pid: i32, addr: usize, data: usize) -> Result<usize> {
+    let args = [request, pid as usize, addr, data, 0, 0];
+    // SAFETY: the caller's promise.
+    unsafe { syscall(raw::__NR_ptrace as usize, args) }
+}
+
+/// In a child of the launcher: have it stop when it has become another program.
+pub(crate) fn let_trace() {
+    // SAFETY: takes no address.
+    let _ = unsafe { ptrace(PTRACE_TRACEME, 0, 0, 0) };
+}
+
+/// A child of this thread, which stands.
+struct Child {
+    pid: i32,
+    registers: Registers,
+    /// The bytes that [`CALL`] is written over.
+    kept: usize,
+    /// Signals that came meanwhile.
+    signals: Vec<i32>,
+}
+
+/// Put `library` into `pid`, a child that [`start`](crate::launch::start) had stop, and let it go.
+///
+/// # Errors
+/// What the child's calls answer, or ours. ESRCH: it has ended. It stands then.
+pub fn inject(pid: i32, library: &Library) -> Result<()> {
+    let mut child = Child::begin(pid)?;
+    let base = child.map(library)?;
+    child.call_entry(base + library.entry)?;
+    child.end()
+}
+
+impl Child {
+    fn begin(pid: i32) -> Result<Self> {
+        let mut child = Self {
+            pid,
+            registers: Registers::default(),
+            kept: 0,
+            signals: Vec::new(),
+        };
+        while wait_for_stop(pid)? != raw::SIGTRAP as i32 {
+            // SAFETY: takes no address.
+            unsafe { ptrace(PTRACE_CONT, pid, 0, 0)? };
+        }
+        // SAFETY: takes no address.
+        unsafe { ptrace(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_EXITKILL)? };
+        child.registers = child.read_registers()?;
+        let code = child.registers.rip;
+        // SAFETY: writes one word of ours.
+        unsafe { ptrace(PTRACE_PEEKDATA, pid, code, (&raw mut child.kept).addr())? };
+        child.poke(code, usize::from_ne_bytes(CALL))?;
+        Ok(child)
+    }
+
+    fn end(self) -> Result<()> {
+        self.poke(self.registers.rip, self.kept)?;
+        self.write_registers(&self.registers)?;
+        // SAFETY: takes no address.
+        unsafe { ptrace(PTRACE_DETACH, self.pid, 0, 0)? };
+        for signal in self.signals {
+            thread::signal(self.pid, signal);
+        }
+        Ok(())
+    }
+
+    fn read_registers(&self) -> Result<Registers> {
+        let mut registers = Registers::default();
+        // SAFETY: writes one such struct.
+        unsafe { ptrace(PTRACE_GETREGS, self.pid, 0, (&raw mut registers).addr())? };
+        Ok(registers)
+    }
+
+    fn write_registers(&self, registers: &Registers) -> Result<()> {
+        // SAFETY: reads one such struct.
+        unsafe { ptrace(PTRACE_SETREGS, self.pid, 0, (&raw const *registers).addr()) }.map(drop)
+    }
+
+    fn poke(&self, addr: usize, word: usize) -> Result<()> {
+        // SAFETY: changes the child alone.
+        unsafe { ptrace(PTRACE_POKEDATA, self.pid, addr, word) }.map(drop)
+    }
+
+    /// Write to the child's memory.
+    fn write(&self, addr: usize, bytes: &[u8]) -> Result<()> {
+        let (here, there) = ([bytes.as_ptr().addr(), bytes.len()], [addr, bytes.len()]);
+        let args = [
+            self.pid as usize,
+            (&raw const here).addr(),
+            1,
+            (&raw const there).addr(),
+            1,
+            0,
+        ];
+        // SAFETY: reads `bytes`; writes to the child alone.
+        let written = unsafe { syscall(raw::__NR_process_vm_writev as usize, args)? };
+        if written == bytes.len() {
+            Ok(())
+        } else {
+            Err(Errno::FAULT)
+        }
+    }
+
+    /// Have it go on until it comes to the breakpoint. Returns its rax.
+    fn run(&mut self, registers: &Registers) -> Result<usize> {
+        self.write_registers(&Registers {
+            // No call that was interrupted.
+            orig_rax: usize::MAX,
+            ..*registers
+        })?;
+        loop {
+            // SAFETY: takes no address.
+            unsafe { ptrace(PTRACE_CONT, self.pid, 0, 0)? };
+            match wait_for_stop(self.pid)? {
+                signal if signal == raw::SIGTRAP as i32 => return Ok(self.read_registers()?.rax),
+                signal if MISTAKES.contains(&signal) => return Err(Errno::FAULT),
+                signal => self.signals.push(signal),
+            }
+        }
+    }
+
+    fn call(&mut self, number: u32, args: [usize; 6]) -> Result<usize> {
+        let [rdi, rsi, rdx, r10, r8, r9] = args;
+        let registers = Registers {
+            rax: number as usize,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            ..self.registers
+        };
+        let result = self.run(&registers)? as isize;
+        match result {
+            -4095..=-1 => Err(Errno::from_raw_os_error(-result as i32)),
+            value => Ok(value as usize),
+        }
+    }
+
+    fn mmap(&mut self, addr: usize, len: usize, prot: usize, flags: usize, file: (usize, usize)) -> Result<usize> {
+        self.call(raw::__NR_mmap, [addr, len, prot, flags | PRIVATE, file.0, file.1])
+    }
+
+    /// Map the library. Returns where it begins.
+    fn map(&mut self, library: &Library) -> Result<usize> {
+        let path = self.registers.rsp - BELOW;
+        self.write(path, library.path.as_bytes_with_nul())?;
+        let (flags, here) = ((raw::O_RDONLY | raw::O_CLOEXEC) as usize, raw::AT_FDCWD as usize);
+        let fd = self.call(raw::__NR_openat, [here, path, flags, 0, 0, 0])?;
+        let end = library.loads.iter().map(|load| load.addr + load.len).max().unwrap_or(0);
+        let len = end.next_multiple_of(PAGE_SIZE);
+        let base = self.mmap(0, len, 0, ANONYMOUS, (usize::MAX, 0))?;
+        for load in &library.loads {
+            self.map_part(base, fd, load)?;
+        }
+        self.call(raw::__NR_close, [fd, 0, 0, 0, 0, 0])?;
+        // In runs of neighbours: most are.
+        let mut relocations = library.relocations.clone();
+        relocations.sort_unstable();
+        for run in relocations.chunk_by(|before, after| before.0 + size_of::<usize>() == after.0) {
+            let bytes: Vec<u8> = run.iter().flat_map(|(_, to)| (base + to).to_ne_bytes()).collect();
+            self.write(base + run[0].0, &bytes)?;
+        }
+        Ok(base)
+    }
+
+    fn map_part(&mut self, base: usize, fd: usize, load: &Load) -> Result<()> {
+        let prot = READ | if load.is_written { WRITE } else { 0 } | if load.is_executed { EXEC } else { 0 };
+        let start = load.addr & !(PAGE_SIZE - 1);
+        let file_end = load.addr + load.file_len;
+        let mapped = file_end.next_multiple_of(PAGE_SIZE);
+        let offset = load.offset & !(PAGE_SIZE - 1);
+        self.mmap(base + start, mapped - start, prot, FIXED, (fd, offset))?;
+        if load.len > load.file_len && mapped > file_end {
+            self.write(base + file_end, &alloc::vec![0; mapped - file_end])?;
+        }
+        let end = (load.addr + load.len).next_multiple_of(PAGE_SIZE);
+        if end > mapped {
+            self.mmap(base + mapped, end - mapped, prot, FIXED | ANONYMOUS, (usize::MAX, 0))?;
+        }
+        Ok(())
+    }
+
+    /// Call the library's entry with what the kernel has put on the stack.
+    fn call_entry(&mut self, entry: usize) -> Result<()> {
+        let first = self.registers.rsp;
+        let mut count = 0usize;
+        // SAFETY: writes one word of ours.
+        unsafe { ptrace(PTRACE_PEEKDATA, self.pid, first, (&raw mut count).addr())? };
+        let arguments = first + size_of::<usize>();
+        let rsp = ((first - BELOW) & !15) - size_of::<usize>();
+        self.poke(rsp, self.registers.rip + RETURN)?;
+        let registers = Registers {
+            rip: entry,
+            rsp,
+            rdi: count,
+            rsi: arguments,
+            rdx: arguments + (count + 1) * size_of::<usize>(),
+            ..self.registers
+        };
+        self.run(&registers).map(drop)
+    }
+}
+
+/// Wait until a child stands: the signal that it stopped at. ESRCH: it has ended, which is left for
+/// others to be told of.
+fn wait_for_stop(pid: i32) -> Result<i32> {
+    const P_PID: usize = 1;
+    const STOPPED: usize = 2;
+    const EXITED: usize = 4;
+    const LEAVE: usize = 0x0100_0000;
+    const CODE: usize = 2;
+    const STATUS: usize = 6;
+    let mut info = [0i32; 32];
+    let mut wait = |options| loop {
+        let args = [P_PID, pid as usize, (&raw mut info).addr(), options, 0, 0];
+        // SAFETY: writes one `siginfo_t`, 128 bytes.
+        match unsafe { syscall(raw::__NR_waitid as usize, args) } {
+            Err(Errno::INTR) => {}
+            result => return result.map(|_| (info[CODE], info[STATUS])),
+        }
+    };
+    /// CLD_EXITED, CLD_KILLED, CLD_DUMPED.
+    const ENDED: core::ops::RangeInclusive<i32> = 1..=3;
+    if ENDED.contains(&wait(STOPPED | EXITED | LEAVE)?.0) {
+        return Err(Errno::SRCH);
+    }
+    wait(STOPPED).map(|(_, signal)| signal)
+}

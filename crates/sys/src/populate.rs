@@ -1,0 +1,119 @@
+//! The program's memory, as its own threads get at it where the kernel does not wait for a page: by
+//! asking first, and touching it.
+
+use rustix::io::Errno;
+
+use crate::PAGE_SIZE;
+
+/// What becomes of asking for a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Populate {
+    /// It is there.
+    There,
+    /// It is mapped for such an access, and whoever serves its faults was not waited for.
+    Faults,
+    /// An access would fail, or this one did.
+    Refused(Errno),
+}
+
+/// Have whole pages mapped, to be written to if `is_written`, as far as the kernel can without
+/// waiting for anybody who serves faults.
+pub fn populate(addr: usize, len: usize, is_written: bool) -> Populate {
+    let advice = match is_written {
+        true => rustix::mm::Advice::LinuxPopulateWrite,
+        false => rustix::mm::Advice::LinuxPopulateRead,
+    };
+    // SAFETY: maps pages, and changes no contents; where nothing is mapped it is refused.
+    match unsafe { rustix::mm::madvise(core::ptr::with_exposed_provenance_mut(addr), len, advice) } {
+        Ok(()) => Populate::There,
+        Err(Errno::FAULT) => Populate::Faults,
+        Err(errno) => Populate::Refused(errno),
+    }
+}
+
+/// Whether a page is a guard (MADV_GUARD_INSTALL): an access raises SIGSEGV. Linux 6.15 tells. It
+/// is true as well where that cannot be asked.
+pub fn is_guard(addr: usize) -> bool {
+    use rustix::fs::{Mode, OFlags};
+    const IS_GUARD: u64 = 1 << 58;
+    let mut entry = [0; 8];
+    let at = (addr / PAGE_SIZE * entry.len()) as u64;
+    let file = rustix::fs::open(c"/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let read = file.and_then(|file| rustix::io::pread(&file, &mut entry, at));
+    read != Ok(8) || u64::from_ne_bytes(entry) & IS_GUARD != 0
+}
+
+/// Touch a byte of the program's, as the program would: its contents stay. To be called where
+/// [`populate`] says that it faults: the thread waits then for who serves that.
+pub fn touch(addr: usize, is_written: bool) {
+    // SAFETY: mapped for this access a moment ago. If the program unmaps it meanwhile, it does so
+    // while one of its calls uses it, and gets a signal for an error.
+    unsafe {
+        match is_written {
+            true => core::arch::asm!("lock or byte ptr [{}], 0", in(reg) addr, options(nostack)),
+            false => core::arch::asm!("test byte ptr [{}], 0", in(reg) addr, options(nostack, readonly)),
+        }
+    }
+}
+
+/// Copy bytes of the program's, if they can be read and are there.
+pub fn read_populated(addr: usize, bytes: &mut [u8]) -> bool {
+    let (start, end) = (addr & !(PAGE_SIZE - 1), addr.saturating_add(bytes.len()));
+    let here = (&raw const start).addr() & !(PAGE_SIZE - 1);
+    let is_own_page = start == here && end <= here + PAGE_SIZE;
+    if !is_own_page && populate(start, end.next_multiple_of(PAGE_SIZE) - start, false) != Populate::There {
+        return false;
+    }
+    let place = core::ptr::with_exposed_provenance::<u8>(addr);
+    // SAFETY: readable (it is the page of this very stack, or was just asked for), and `bytes` is
+    // ours.
+    unsafe { core::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
+    true
+}
+
+/// Write bytes of the program's, if that is allowed.
+pub fn write_populated(addr: usize, bytes: &[u8]) -> bool {
+    let (start, end) = (addr & !(PAGE_SIZE - 1), addr.saturating_add(bytes.len()));
+    if populate(start, end.next_multiple_of(PAGE_SIZE) - start, true) != Populate::There {
+        return false;
+    }
+    let place = core::ptr::with_exposed_provenance_mut::<u8>(addr);
+    // SAFETY: writable (it was just asked for), and the program has asked for it.
+    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+    true
+}
+
+/// What a descriptor is, for who moves much in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A file or a block device.
+    File,
+    /// Bytes come and go in order: a pipe, a terminal, a stream socket.
+    Stream,
+    /// Anything else.
+    Other,
+}
+
+/// What `fd` of the calling thread is.
+pub fn kind_of(fd: i32) -> Kind {
+    use rustix::fs::FileType;
+    if fd < 0 {
+        return Kind::Other;
+    }
+    // SAFETY: only asked about: whoever closes it meanwhile gets an error for an answer.
+    let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
+    let Ok(stat) = rustix::fs::fstat(fd) else {
+        return Kind::Other;
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile | FileType::BlockDevice => Kind::File,
+        // /dev/zero and its like.
+        FileType::CharacterDevice if rustix::fs::major(stat.st_rdev) == 1 => Kind::File,
+        FileType::Fifo | FileType::CharacterDevice => Kind::Stream,
+        FileType::Socket => match rustix::net::sockopt::socket_type(fd) {
+            Ok(rustix::net::SocketType::STREAM) => Kind::Stream,
+            _ => Kind::Other,
+        },
+        _ => Kind::Other,
+    }
+}
