@@ -5,12 +5,14 @@
 mod accel;
 mod agent;
 mod census;
+mod cgroup;
 mod choices;
 mod demo;
 mod doctor;
 mod elf;
 mod group;
 mod keeper;
+mod memory_max;
 mod options;
 mod output;
 mod quota;

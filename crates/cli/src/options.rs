@@ -12,6 +12,7 @@ use uzswap_mm::zpool::ZpoolType;
 
 use crate::accel::options::{AccelCommand, AccelOptions};
 use crate::choices::{Faults, Guard, Isolate, Spin};
+use crate::memory_max;
 use crate::setting;
 use crate::sim_options::SimOptions;
 use crate::size::Size;
@@ -62,7 +63,9 @@ pub(crate) enum Command {
 #[derive(Args, Clone)]
 pub(crate) struct RunOptions {
     /// Hard limit for the group: resident memory + compressed pool + the agent's own memory
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    ///
+    /// 50% is half of what this machine or container may use.
+    #[arg(long, value_name = "SIZE|N%", allow_hyphen_values = true, value_parser = memory_max::parse)]
     pub(crate) memory_max: Option<Size>,
     /// Reclaim starts here [default: just under memory-max]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
@@ -225,7 +228,7 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub(crate) data: Size,
     /// Memory that it gets [default: a quarter of the data]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE|N%", allow_hyphen_values = true, value_parser = memory_max::parse)]
     pub(crate) memory_max: Option<Size>,
 }
 

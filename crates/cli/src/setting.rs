@@ -1,8 +1,8 @@
 //! KEY=VALUE, as `uzswap set` takes it.
 
-use uzswap_ctl::defaults::MEMORY_MAX_LEAST;
 use uzswap_ctl::{Limit, Setting, Tunable};
 
+use crate::memory_max;
 use crate::options;
 use crate::size::Size;
 
@@ -16,7 +16,7 @@ struct Row {
 
 /// All that can, as help and errors list it.
 const ROWS: [Row; 15] = [
-    limit("memory.max", Limit::MemoryMax, memory_max),
+    limit("memory.max", Limit::MemoryMax, memory_max::parse_word),
     limit("memory.high", Limit::MemoryHigh, size),
     limit("memory.swap.max", Limit::SwapMax, size),
     limit("memory.zswap.max", Limit::ZswapMax, size),
@@ -83,15 +83,6 @@ fn flag(text: &str) -> Result<u64, String> {
 
 fn size(text: &str) -> Result<u64, String> {
     text.parse().map(|Size(bytes)| bytes)
-}
-
-/// As for `uzswap run`.
-fn memory_max(text: &str) -> Result<u64, String> {
-    let bytes = size(text)?;
-    if bytes < MEMORY_MAX_LEAST {
-        return Err(format!("'{text}' must be at least {}", Size(MEMORY_MAX_LEAST)));
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]
