@@ -16,6 +16,8 @@ mod accel {
 mod cgroup;
 #[path = "../../crates/cli/src/choices.rs"]
 mod choices;
+#[path = "../../crates/cli/src/look_options.rs"]
+mod look_options;
 #[path = "../../crates/cli/src/memory_max.rs"]
 mod memory_max;
 #[path = "../../crates/cli/src/options.rs"]

@@ -3,15 +3,20 @@
 #![forbid(unsafe_code)]
 
 mod accel;
+mod again;
 mod agent;
 mod census;
 mod cgroup;
 mod choices;
+mod configure;
 mod demo;
 mod doctor;
 mod elf;
+mod figures;
 mod group;
 mod keeper;
+mod list;
+mod look_options;
 mod memory_max;
 mod options;
 mod output;
@@ -23,6 +28,7 @@ mod setting;
 mod sim;
 mod sim_options;
 mod size;
+mod stat;
 mod top;
 mod watch;
 mod zram;
@@ -75,11 +81,12 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Run(options) => run::run(&options),
-        Command::Stat(options) => report::stat(&options),
-        Command::List => report::list(),
+        Command::Stat(options) => stat::stat(&options),
+        Command::List(options) => list::list(&options),
         Command::Top(options) => top::top(&options),
         Command::Reclaim(options) => reclaim::reclaim(&options),
-        Command::Set(options) => report::set(&options),
+        Command::Set(options) => configure::set(&options),
+        Command::Get(options) => configure::get(&options),
         Command::Doctor => doctor::doctor(),
         Command::Demo(options) => demo::demo(&options),
         Command::Zram(options) => zram::zram(&options),

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use uzswap_acomp::{Algorithm, Compressor};
-use uzswap_ctl::{FailKind, defaults};
+use uzswap_ctl::{FailKind, Setting, defaults};
 use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
 
 use crate::accel::options::{AccelCommand, AccelOptions};
 use crate::choices::{Faults, Guard, Isolate, Spin};
+use crate::look_options::{GetOptions, ListOptions, StatOptions, TopOptions};
 use crate::memory_max;
 use crate::setting;
 use crate::sim_options::SimOptions;
@@ -30,16 +31,18 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a program with its anonymous memory paged by uzswap
     Run(Box<RunOptions>),
-    /// Show the counters of a running group
+    /// Show what a running group has and did
     Stat(StatOptions),
     /// List the running groups
-    List,
+    List(ListOptions),
     /// Show the running groups and their processes again and again
     Top(TopOptions),
     /// Reclaim memory of a running group now (memory.reclaim)
     Reclaim(ReclaimOptions),
     /// Change a limit or tunable of a running group
     Set(SetOptions),
+    /// Show the settings of a running group, as `set` takes them
+    Get(GetOptions),
     /// Say what this machine allows, and the fix for each thing that is missing
     Doctor,
     /// Run a program with a gigabyte of data in a quarter of that and check every byte
@@ -185,25 +188,6 @@ pub(crate) struct RunOptions {
 }
 
 #[derive(Args)]
-pub(crate) struct StatOptions {
-    /// Name of the group, if there is more than one
-    pub(crate) group: Option<String>,
-    /// One JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct TopOptions {
-    /// Seconds between two looks
-    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
-    pub(crate) interval: f64,
-    /// Looks, the first of which has no rates [default: until stopped]
-    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) count: Option<u64>,
-}
-
-#[derive(Args)]
 pub(crate) struct ReclaimOptions {
     /// Name of the group
     pub(crate) group: String,
@@ -218,8 +202,8 @@ pub(crate) struct ReclaimOptions {
 pub(crate) struct SetOptions {
     /// Name of the group
     pub(crate) group: String,
-    #[arg(required = true, help = setting::help())]
-    pub(crate) settings: Vec<String>,
+    #[arg(required = true, value_name = "KEY=VALUE", help = setting::help(), value_parser = setting::parse)]
+    pub(crate) settings: Vec<(Setting, u64)>,
 }
 
 #[derive(Args)]
@@ -357,12 +341,6 @@ pub(crate) fn percent(text: &str) -> Result<u64, String> {
 pub(crate) fn zpool(text: &str) -> Result<ZpoolType, String> {
     let known = || format!("unknown allocator '{text}': the allocators are {}", ZpoolType::NAMES);
     ZpoolType::parse(text).ok_or_else(known)
-}
-
-/// Seconds.
-fn interval(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|n| (0.1..=3600.0).contains(n));
-    seconds.ok_or_else(|| format!("'{text}' must be a number of seconds from 0.1 to 3600"))
 }
 
 /// A set of failures.

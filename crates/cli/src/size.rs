@@ -105,6 +105,20 @@ impl Decimal {
     }
 }
 
+impl Size {
+    /// Nothing rounded: [`parse`](str::parse) makes the same size of it.
+    pub(crate) fn exact(self) -> String {
+        match self.0 {
+            u64::MAX => "max".to_owned(),
+            0 => "0".to_owned(),
+            n if n.is_multiple_of(1 << 30) => format!("{}G", n >> 30),
+            n if n.is_multiple_of(1 << 20) => format!("{}M", n >> 20),
+            n if n.is_multiple_of(1 << 10) => format!("{}K", n >> 10),
+            n => n.to_string(),
+        }
+    }
+}
+
 impl std::fmt::Display for Size {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
@@ -213,6 +227,13 @@ mod test {
                     assert_eq!(format!("{n}.000{spelling}").parse().ok(), expected);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn an_exact_size_is_read_as_it_was() {
+        for n in numbers().chain([0, 1, 1023, 1024, 4 << 30, u64::MAX]) {
+            assert_eq!(Size(n).exact().parse(), Ok(Size(n)));
         }
     }
 

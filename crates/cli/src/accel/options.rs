@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use uzswap_iaa_model::options::{ClockKind, Options};
 
-use crate::options::{OnOff, StatOptions};
+use crate::options::OnOff;
 
 #[derive(Args, Clone)]
 pub(crate) struct AccelOptions {
@@ -33,7 +33,7 @@ pub(crate) enum Verb {
     /// Configure devices for programs: work queues of type user, in one group with the engines
     Config(Config),
     /// Show the counters of a running group's devices
-    Stat(StatOptions),
+    Stat(Counters),
     /// Set the counters of a running group's devices to zero
     Reset {
         /// Name of the group, if there is more than one
@@ -41,6 +41,16 @@ pub(crate) enum Verb {
     },
     /// Have each work queue prove itself: golden words, pages there and back, streams of software
     Selftest(Selftest),
+}
+
+/// Whose counters, and how.
+#[derive(Args)]
+pub(crate) struct Counters {
+    /// Name of the group, if there is more than one
+    pub(crate) group: Option<String>,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Whose devices.
