@@ -1,5 +1,7 @@
 //! What the commands are told that show running groups.
 
+use std::net::SocketAddr;
+
 use clap::Args;
 
 use crate::setting;
@@ -67,15 +69,59 @@ pub(crate) struct GetOptions {
     pub(crate) json: bool,
 }
 
+#[derive(Args)]
+pub(crate) struct MetricsOptions {
+    /// Serve them over HTTP, at /metrics, until stopped
+    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9184", value_parser = address)]
+    pub(crate) listen: Option<SocketAddr>,
+}
+
 /// Seconds.
 fn interval(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|n| (0.1..=3600.0).contains(n));
     seconds.ok_or_else(|| format!("'{text}' must be a number of seconds from 0.1 to 3600"))
 }
 
+/// No name is looked up: an address that was not meant would be open to others.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let text_of = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    let rule = |_| format!("'{text}' is not an address with a port: write one as 127.0.0.1:9184 or [::1]:9184");
+    text_of.parse().map_err(rule)
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
+
+    #[test]
+    fn an_address_has_a_port() {
+        for (text, expected) in [
+            ("127.0.0.1:9184", "127.0.0.1:9184"),
+            ("localhost:80", "127.0.0.1:80"),
+            ("[::1]:9184", "[::1]:9184"),
+            ("0.0.0.0:0", "0.0.0.0:0"),
+        ] {
+            assert_eq!(address(text).unwrap().to_string(), expected);
+        }
+        for text in [
+            "",
+            ":9184",
+            "9184",
+            "127.0.0.1",
+            "example.org:80",
+            "127.0.0.1:65536",
+            "::1:9184x",
+        ] {
+            let error = address(text).unwrap_err();
+            assert!(
+                error.contains(&format!("'{text}'")) && error.contains("write one"),
+                "{error}"
+            );
+        }
+    }
 
     #[test]
     fn an_interval_is_neither_nothing_nor_for_ever() {

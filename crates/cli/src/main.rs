@@ -18,6 +18,7 @@ mod keeper;
 mod list;
 mod look_options;
 mod memory_max;
+mod metrics;
 mod options;
 mod output;
 mod quota;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         Command::Reclaim(options) => reclaim::reclaim(&options),
         Command::Set(options) => configure::set(&options),
         Command::Get(options) => configure::get(&options),
+        Command::Metrics(options) => metrics::metrics(&options),
         Command::Doctor => doctor::doctor(),
         Command::Demo(options) => demo::demo(&options),
         Command::Zram(options) => zram::zram(&options),

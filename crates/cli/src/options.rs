@@ -12,7 +12,7 @@ use uzswap_mm::zpool::ZpoolType;
 
 use crate::accel::options::{AccelCommand, AccelOptions};
 use crate::choices::{Faults, Guard, Isolate, Spin};
-use crate::look_options::{GetOptions, ListOptions, StatOptions, TopOptions};
+use crate::look_options::{GetOptions, ListOptions, MetricsOptions, StatOptions, TopOptions};
 use crate::memory_max;
 use crate::setting;
 use crate::sim_options::SimOptions;
@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Set(SetOptions),
     /// Show the settings of a running group, as `set` takes them
     Get(GetOptions),
+    /// Show the counters of all groups to Prometheus, as OpenMetrics text
+    Metrics(MetricsOptions),
     /// Say what this machine allows, and the fix for each thing that is missing
     Doctor,
     /// Run a program with a gigabyte of data in a quarter of that and check every byte
