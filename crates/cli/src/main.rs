@@ -14,6 +14,7 @@ mod doctor;
 mod elf;
 mod figures;
 mod group;
+mod help;
 mod keeper;
 mod list;
 mod look_options;
@@ -37,13 +38,15 @@ mod zram_options;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use uzswap_sys::Errno;
 
 use options::{Cli, Command};
 
 /// Exit status when uzswap itself fails.
 const FAILED: u8 = 125;
+/// Exit status for a command line that is not understood.
+const MISUSED: u8 = 2;
 
 /// Why uzswap could not do what was asked: one line that names the value and the rule.
 #[derive(Debug)]
@@ -65,6 +68,21 @@ pub(crate) fn describe(errno: Errno) -> String {
     }
 }
 
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = help::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Exit status for a command line that is not understood. Of `uzswap run` any other than this might
+/// be CMD's.
+fn misused() -> u8 {
+    match std::env::args_os().nth(1) {
+        Some(verb) if verb == "run" => FAILED,
+        _ => MISUSED,
+    }
+}
+
 /// `uzswap bench`, with this executable.
 fn bench(options: &uzswap_bench::Compare) -> Result<u8, Failure> {
     let exe = std::env::current_exe().map_err(|e| Failure::new(format!("finding this executable: {e}")))?;
@@ -73,11 +91,11 @@ fn bench(options: &uzswap_bench::Compare) -> Result<u8, Failure> {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { FAILED } else { 0 });
+            return ExitCode::from(if error.use_stderr() { misused() } else { 0 });
         }
     };
     let result = match cli.command {

@@ -21,7 +21,7 @@ use crate::zram_options::ZramOptions;
 
 /// zswap in user space: run unmodified programs in a fraction of their memory
 #[derive(Parser)]
-#[command(name = "uzswap", version, about)]
+#[command(name = "uzswap", about)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -75,13 +75,17 @@ pub(crate) struct RunOptions {
     /// Reclaim starts here [default: just under memory-max]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_high: Option<Size>,
-    /// Compressor and level: words (twice as fast as lz4 on pages of heaps; others are lz4's), lz4,
-    /// zstd, zstd-dict (with a dictionary of the program's own pages) or deflate; with -parallel
-    /// behind the name a batch is spread over the cores
+    /// Compressor and level: words, lz4, zstd, zstd-dict or deflate
+    ///
+    /// words is twice as fast as lz4 on pages of heaps, and lz4 for others. zstd-dict has a
+    /// dictionary of the program's own pages. With -parallel behind the name a batch is spread over
+    /// the cores.
     #[arg(long, value_name = "NAME[:LVL]", default_value_t = defaults::POOL.compressor, value_parser = compressor)]
     pub(crate) compressor: Compressor,
-    /// The denser compressor: of all pages where the memory is worth it, and of those that were not
-    /// needed for 5 seconds, which are compressed again at 8 % of a core at most; or 'none'
+    /// The denser compressor, or 'none'
+    ///
+    /// It is for all pages where the memory is worth it, and for those that were not needed for 5
+    /// seconds. These are compressed again at 8 % of a core at most.
     #[arg(long, value_name = "NAME[:LVL]|none", default_value_t = Recompress(defaults::RECOMPRESS), value_parser = recompress)]
     pub(crate) recompress: Recompress,
     /// Pool allocator: zsmalloc, zbud or z3fold
@@ -109,27 +113,32 @@ pub(crate) struct RunOptions {
     /// What goes into the swap file: pages as they are compressed, or plain
     #[arg(long, value_name = "compressed|plain", value_enum, default_value_t = SwapFormat::DEFAULT)]
     pub(crate) swap_format: SwapFormat,
-    /// Whether what goes into the swap file is encrypted, with a key that is nowhere but in the
-    /// processes' memory
+    /// Whether what goes into the swap file is encrypted
+    ///
+    /// The key is nowhere but in the processes' memory.
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::SWAP_ENCRYPTED))]
     pub(crate) encrypt: OnOff,
     /// Write compressed pages that stay cold back under pressure, before the pool is full
     #[arg(long)]
     pub(crate) shrinker: bool,
-    /// Whether the coldest of the pool goes to the swap file when pages are faulted soon after they
-    /// were stored
+    /// Whether the pool gives way to the working set
+    ///
+    /// Its coldest goes to the swap file when pages are faulted soon after they were stored.
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::BALANCE))]
     pub(crate) balance: OnOff,
-    /// Whether stored copies are kept of pages that were loaded and are expected to leave again,
-    /// unwritten
+    /// Whether stored copies are kept of pages that were loaded
+    ///
+    /// They are of pages that are expected to leave again, unwritten.
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::SWAP_CACHE))]
     pub(crate) swap_cache: OnOff,
-    /// How large folios leave: whole, split into pages first, or direct to the swap file without
-    /// zswap
+    /// How large folios leave: whole, split, or direct
+    ///
+    /// split: into pages first. direct: to the swap file, without zswap.
     #[arg(long, value_name = "whole|split|direct", default_value = defaults::SWAP_OUT.name(), value_parser = swap_out)]
     pub(crate) swapout: SwapOut,
-    /// How pages leave the program's memory: moved (Linux 6.8), or copied as on Linux 5.7 to 6.7;
-    /// auto: moved if they can be
+    /// How pages leave the program's memory: moved if they can be, or copied
+    ///
+    /// Linux 6.8 can move them; copying is for Linux 5.7 to 6.7.
     #[arg(long, value_name = "auto|copy", value_enum, default_value_t = Isolate::Auto, env = "UZSWAP_ISOLATE")]
     pub(crate) isolate: Isolate,
     /// Whether system calls are seen before the kernel: needs no privilege; auto: only without any

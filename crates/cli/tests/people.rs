@@ -257,6 +257,52 @@ fn metrics_are_served() {
 }
 
 #[test]
+fn bad_input_is_named_and_ends_with_2() {
+    for (args, words) in [
+        (&["frobnicate"][..], &["frobnicate"][..]),
+        (&[], &["Usage"]),
+        (&["list", "--watch", "0"], &["'0'", "--watch", "0.1 to 3600"]),
+        (&["stat", "--watch", "web"], &["'web'", "number of seconds"]),
+        (&["stat", "--count", "0"], &["0", "--count"]),
+        (&["stat", "--all", "--json"], &["--all", "--json"]),
+        (&["get"], &["<GROUP>"]),
+        (
+            &["get", "g", "memory.mix"],
+            &["memory.mix", "memory.max", "swap_format"],
+        ),
+        (
+            &["set", "g", "memory.max=1Q"],
+            &["memory.max", "'1Q'", "K, M, G or T", "50%"],
+        ),
+        (&["set", "g", "memory.max=101%"], &["'101%'", "at most 100%"]),
+        (&["set", "g", "spin=1"], &["spin", "`uzswap run`"]),
+        (&["metrics", "--listen", "9184"], &["'9184'", "127.0.0.1:9184"]),
+        (&["reclaim", "g", "1.5"], &["'1.5'", "parts of a byte"]),
+    ] {
+        let output = uzswap(args);
+        let stderr = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        let text = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        for word in words {
+            assert!(text.contains(word), "{args:?}: no {word}: {stderr}");
+        }
+    }
+    for args in [
+        &["get", "no-such-group"][..],
+        &["stat", "no-such-group"],
+        &["set", "no-such-group", "balance=1"],
+    ] {
+        let output = uzswap(args);
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+        assert!(
+            stderr(&output).contains("no group named 'no-such-group'"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
 fn a_limit_beyond_what_there_is_has_one_line() {
     if !can_manage() {
         return;
@@ -271,4 +317,44 @@ fn a_limit_beyond_what_there_is_has_one_line() {
     assert_eq!(beyond.lines().count(), 1);
     assert_eq!(lines(&["--memory-max", "1000T", "--quiet"]), "");
     assert_eq!(lines(&["--memory-max", "50%"]), "");
+}
+
+#[test]
+fn help_fits_the_terminal_and_needs_no_colour() {
+    let help = |args: &[&str], env: &[(&str, &str)]| {
+        let output = Command::new(UZSWAP)
+            .args(args)
+            .env_remove("NO_COLOR")
+            .env("COLUMNS", "80")
+            .envs(env.iter().copied())
+            .output()
+            .expect("uzswap");
+        assert!(output.status.success());
+        stdout(&output)
+    };
+    let long = help(&["run", "--help"], &[]);
+    assert_narrow(&long);
+    for heading in ["\nLimits:\n", "\nCompression:\n", "\nSwap file:\n", "\nExamples:\n"] {
+        assert!(long.contains(heading), "no {heading}");
+    }
+    assert!(help(&["run", "-h"], &[]).lines().count() < long.lines().count());
+    let forced = ("CLICOLOR_FORCE", "1");
+    assert!(help(&["run", "--help"], &[forced]).contains('\x1b'));
+    assert!(!help(&["run", "--help"], &[forced, ("NO_COLOR", "1")]).contains('\x1b'));
+}
+
+/// `uzswap 0.1.0`, of release builds with the commit behind.
+#[test]
+fn the_version_is_that_of_the_package() {
+    let version = said(&["--version"]);
+    let rest = version
+        .strip_prefix(concat!("uzswap ", env!("CARGO_PKG_VERSION")))
+        .expect("the version");
+    let is_commit = |text: &str| text.len() == 12 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let commit = rest
+        .trim_end()
+        .strip_prefix(" (")
+        .and_then(|rest| rest.strip_suffix(')'));
+    assert!(rest == "\n" || commit.is_some_and(is_commit), "{version}");
+    assert_eq!(said(&["-V"]), version);
 }

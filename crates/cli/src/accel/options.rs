@@ -9,9 +9,10 @@ use crate::options::OnOff;
 
 #[derive(Args, Clone)]
 pub(crate) struct AccelOptions {
-    /// Run a model of IAA devices in the launcher, for the compressor deflate-iaa:
-    /// devices=N,engines=N,wqs=N,faults=PERMILLE,seed=N and others (docs/accelerators.md). Figures
-    /// are the model's, not those of hardware
+    /// Run a model of IAA devices in the launcher, for the compressor deflate-iaa
+    ///
+    /// Keys are devices=N,engines=N,wqs=N,faults=PERMILLE,seed=N and others
+    /// (docs/accelerators.md). Figures are the model's, not those of hardware.
     #[arg(long, value_name = "KEY=VALUE,...", env = "UZSWAP_IAA_MODEL", value_parser = model)]
     pub(crate) iaa_model: Option<Model>,
     /// Whether IAA devices read back what they have compressed (verify_compress)

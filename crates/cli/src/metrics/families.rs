@@ -8,6 +8,7 @@ use uzswap_mm::vmstat::{BUCKETS, OrderItem};
 use super::text::{Family, Label, Text, Type};
 use crate::figures::{self, Figure, Kind, Unit};
 use crate::group::OpenGroup;
+use crate::help;
 
 /// A group as it was seen.
 pub(super) struct Seen {
@@ -85,7 +86,7 @@ fn family<'a>(name: &str, of_type: Type, unit: &'a str, help: &'a str) -> Family
 fn general(text: &mut Text, groups: &[Seen]) {
     let build = family("build", Type::Info, "", "the uzswap that tells this");
     text.family(&build);
-    text.sample(&build, &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    text.sample(&build, &[("version", help::VERSION)], 1);
     let running = family("groups", Type::Gauge, "", "groups that run");
     text.family(&running);
     text.sample(&running, &[], groups.len());
