@@ -9,6 +9,7 @@ use std::process::Command;
 
 fn main() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    tell_version(&workspace);
     for source in [
         "Cargo.toml",
         "Cargo.lock",
@@ -55,6 +56,42 @@ fn main() {
         }
         other => panic!("building the agent failed: {other:?}"),
     }
+}
+
+/// `UZSWAP_VERSION`: with the commit, which git says, or UZSWAP_COMMIT where there is no git. Only
+/// release builds ask git: each commit would have all tests compiled again.
+fn tell_version(workspace: &Path) {
+    println!("cargo:rerun-if-env-changed=UZSWAP_COMMIT");
+    let given = std::env::var("UZSWAP_COMMIT").ok().filter(|commit| !commit.is_empty());
+    let is_release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    let commit = given.or_else(|| is_release.then(|| commit(workspace)).flatten());
+    let version = env!("CARGO_PKG_VERSION");
+    match commit {
+        Some(commit) => println!("cargo:rustc-env=UZSWAP_VERSION={version} ({commit})"),
+        None => println!("cargo:rustc-env=UZSWAP_VERSION={version}"),
+    }
+}
+
+/// The commit that is checked out. `None`: there is no git, or the sources are not its repository.
+fn commit(workspace: &Path) -> Option<String> {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").current_dir(workspace).args(args).output().ok()?;
+        let text = output
+            .status
+            .success()
+            .then(|| String::from_utf8(output.stdout).ok())??;
+        Some(text.trim().to_owned())
+    };
+    let root = PathBuf::from(git(&["rev-parse", "--show-toplevel"])?);
+    if root.canonicalize().ok()? != workspace.canonicalize().ok()? {
+        return None;
+    }
+    // It grows with each commit and checkout; a path that is not there would be looked at always.
+    let log = workspace.join(git(&["rev-parse", "--git-path", "logs/HEAD"])?);
+    if log.is_file() {
+        println!("cargo:rerun-if-changed={}", log.display());
+    }
+    git(&["rev-parse", "--short=12", "HEAD"])
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {

@@ -12,8 +12,14 @@ use uzswap_ctl::FailKind;
 mod accel {
     pub(crate) mod options;
 }
+#[path = "../../crates/cli/src/cgroup.rs"]
+mod cgroup;
 #[path = "../../crates/cli/src/choices.rs"]
 mod choices;
+#[path = "../../crates/cli/src/look_options.rs"]
+mod look_options;
+#[path = "../../crates/cli/src/memory_max.rs"]
+mod memory_max;
 #[path = "../../crates/cli/src/options.rs"]
 mod options;
 #[path = "../../crates/cli/src/setting.rs"]

@@ -3,14 +3,23 @@
 #![forbid(unsafe_code)]
 
 mod accel;
+mod again;
 mod agent;
 mod census;
+mod cgroup;
 mod choices;
+mod configure;
 mod demo;
 mod doctor;
 mod elf;
+mod figures;
 mod group;
+mod help;
 mod keeper;
+mod list;
+mod look_options;
+mod memory_max;
+mod metrics;
 mod options;
 mod output;
 mod quota;
@@ -22,6 +31,7 @@ mod sim;
 mod sim_options;
 mod size;
 mod start;
+mod stat;
 mod top;
 mod watch;
 mod zram;
@@ -29,13 +39,15 @@ mod zram_options;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use uzswap_sys::Errno;
 
 use options::{Cli, Command};
 
 /// Exit status when uzswap itself fails.
 const FAILED: u8 = 125;
+/// Exit status for a command line that is not understood.
+const MISUSED: u8 = 2;
 
 /// Why uzswap could not do what was asked: one line that names the value and the rule.
 #[derive(Debug)]
@@ -57,6 +69,21 @@ pub(crate) fn describe(errno: Errno) -> String {
     }
 }
 
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = help::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Exit status for a command line that is not understood. Of `uzswap run` any other than this might
+/// be CMD's.
+fn misused() -> u8 {
+    match std::env::args_os().nth(1) {
+        Some(verb) if verb == "run" => FAILED,
+        _ => MISUSED,
+    }
+}
+
 /// `uzswap bench`, with this executable.
 fn bench(options: &uzswap_bench::Compare) -> Result<u8, Failure> {
     let exe = std::env::current_exe().map_err(|e| Failure::new(format!("finding this executable: {e}")))?;
@@ -65,20 +92,22 @@ fn bench(options: &uzswap_bench::Compare) -> Result<u8, Failure> {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { FAILED } else { 0 });
+            return ExitCode::from(if error.use_stderr() { misused() } else { 0 });
         }
     };
     let result = match cli.command {
         Command::Run(options) => run::run(&options),
-        Command::Stat(options) => report::stat(&options),
-        Command::List => report::list(),
+        Command::Stat(options) => stat::stat(&options),
+        Command::List(options) => list::list(&options),
         Command::Top(options) => top::top(&options),
         Command::Reclaim(options) => reclaim::reclaim(&options),
-        Command::Set(options) => report::set(&options),
+        Command::Set(options) => configure::set(&options),
+        Command::Get(options) => configure::get(&options),
+        Command::Metrics(options) => metrics::metrics(&options),
         Command::Doctor => doctor::doctor(),
         Command::Demo(options) => demo::demo(&options),
         Command::Zram(options) => zram::zram(&options),

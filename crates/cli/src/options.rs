@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use uzswap_acomp::{Algorithm, Compressor};
-use uzswap_ctl::{FailKind, defaults};
+use uzswap_ctl::{FailKind, Setting, defaults};
 use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
 
 use crate::accel::options::{AccelCommand, AccelOptions};
 use crate::choices::{Faults, Guard, Isolate, Spin};
+use crate::look_options::{GetOptions, ListOptions, MetricsOptions, StatOptions, TopOptions};
+use crate::memory_max;
 use crate::setting;
 use crate::sim_options::SimOptions;
 use crate::size::Size;
@@ -19,7 +21,7 @@ use crate::zram_options::ZramOptions;
 
 /// zswap in user space: run unmodified programs in a fraction of their memory
 #[derive(Parser)]
-#[command(name = "uzswap", version, about)]
+#[command(name = "uzswap", about)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -29,16 +31,20 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a program with its anonymous memory paged by uzswap
     Run(Box<RunOptions>),
-    /// Show the counters of a running group
+    /// Show what a running group has and did
     Stat(StatOptions),
     /// List the running groups
-    List,
+    List(ListOptions),
     /// Show the running groups and their processes again and again
     Top(TopOptions),
     /// Reclaim memory of a running group now (memory.reclaim)
     Reclaim(ReclaimOptions),
     /// Change a limit or tunable of a running group
     Set(SetOptions),
+    /// Show the settings of a running group, as `set` takes them
+    Get(GetOptions),
+    /// Show the counters of all groups to Prometheus, as OpenMetrics text
+    Metrics(MetricsOptions),
     /// Say what this machine allows, and the fix for each thing that is missing
     Doctor,
     /// Run a program with a gigabyte of data in a quarter of that and check every byte
@@ -62,18 +68,24 @@ pub(crate) enum Command {
 #[derive(Args, Clone)]
 pub(crate) struct RunOptions {
     /// Hard limit for the group: resident memory + compressed pool + the agent's own memory
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    ///
+    /// 50% is half of what this machine or container may use.
+    #[arg(long, value_name = "SIZE|N%", allow_hyphen_values = true, value_parser = memory_max::parse)]
     pub(crate) memory_max: Option<Size>,
     /// Reclaim starts here [default: just under memory-max]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_high: Option<Size>,
-    /// Compressor and level: words (twice as fast as lz4 on pages of heaps; others are lz4's), lz4,
-    /// zstd, zstd-dict (with a dictionary of the program's own pages) or deflate; with -parallel
-    /// behind the name a batch is spread over the cores
+    /// Compressor and level: words, lz4, zstd, zstd-dict or deflate
+    ///
+    /// words is twice as fast as lz4 on pages of heaps, and lz4 for others. zstd-dict has a
+    /// dictionary of the program's own pages. With -parallel behind the name a batch is spread over
+    /// the cores.
     #[arg(long, value_name = "NAME[:LVL]", default_value_t = defaults::POOL.compressor, value_parser = compressor)]
     pub(crate) compressor: Compressor,
-    /// The denser compressor: of all pages where the memory is worth it, and of those that were not
-    /// needed for 5 seconds, which are compressed again at 8 % of a core at most; or 'none'
+    /// The denser compressor, or 'none'
+    ///
+    /// It is for all pages where the memory is worth it, and for those that were not needed for 5
+    /// seconds. These are compressed again at 8 % of a core at most.
     #[arg(long, value_name = "NAME[:LVL]|none", default_value_t = Recompress(defaults::RECOMPRESS), value_parser = recompress)]
     pub(crate) recompress: Recompress,
     /// Pool allocator: zsmalloc, zbud or z3fold
@@ -101,27 +113,32 @@ pub(crate) struct RunOptions {
     /// What goes into the swap file: pages as they are compressed, or plain
     #[arg(long, value_name = "compressed|plain", value_enum, default_value_t = SwapFormat::DEFAULT)]
     pub(crate) swap_format: SwapFormat,
-    /// Whether what goes into the swap file is encrypted, with a key that is nowhere but in the
-    /// processes' memory
+    /// Whether what goes into the swap file is encrypted
+    ///
+    /// The key is nowhere but in the processes' memory.
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::SWAP_ENCRYPTED))]
     pub(crate) encrypt: OnOff,
     /// Write compressed pages that stay cold back under pressure, before the pool is full
     #[arg(long)]
     pub(crate) shrinker: bool,
-    /// Whether the coldest of the pool goes to the swap file when pages are faulted soon after they
-    /// were stored
+    /// Whether the pool gives way to the working set
+    ///
+    /// Its coldest goes to the swap file when pages are faulted soon after they were stored.
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::BALANCE))]
     pub(crate) balance: OnOff,
-    /// Whether stored copies are kept of pages that were loaded and are expected to leave again,
-    /// unwritten
+    /// Whether stored copies are kept of pages that were loaded
+    ///
+    /// They are of pages that are expected to leave again, unwritten.
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::SWAP_CACHE))]
     pub(crate) swap_cache: OnOff,
-    /// How large folios leave: whole, split into pages first, or direct to the swap file without
-    /// zswap
+    /// How large folios leave: whole, split, or direct
+    ///
+    /// split: into pages first. direct: to the swap file, without zswap.
     #[arg(long, value_name = "whole|split|direct", default_value = defaults::SWAP_OUT.name(), value_parser = swap_out)]
     pub(crate) swapout: SwapOut,
-    /// How pages leave the program's memory: moved (Linux 6.8), or copied as on Linux 5.7 to 6.7;
-    /// auto: moved if they can be
+    /// How pages leave the program's memory: moved if they can be, or copied
+    ///
+    /// Linux 6.8 can move them; copying is for Linux 5.7 to 6.7.
     #[arg(long, value_name = "auto|copy", value_enum, default_value_t = Isolate::Auto, env = "UZSWAP_ISOLATE")]
     pub(crate) isolate: Isolate,
     /// Whether system calls are seen before the kernel: needs no privilege; auto: only without any
@@ -183,25 +200,6 @@ pub(crate) struct RunOptions {
 }
 
 #[derive(Args)]
-pub(crate) struct StatOptions {
-    /// Name of the group, if there is more than one
-    pub(crate) group: Option<String>,
-    /// One JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct TopOptions {
-    /// Seconds between two looks
-    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
-    pub(crate) interval: f64,
-    /// Looks, the first of which has no rates [default: until stopped]
-    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) count: Option<u64>,
-}
-
-#[derive(Args)]
 pub(crate) struct ReclaimOptions {
     /// Name of the group
     pub(crate) group: String,
@@ -216,8 +214,8 @@ pub(crate) struct ReclaimOptions {
 pub(crate) struct SetOptions {
     /// Name of the group
     pub(crate) group: String,
-    #[arg(required = true, help = setting::help())]
-    pub(crate) settings: Vec<String>,
+    #[arg(required = true, value_name = "KEY=VALUE", help = setting::help(), value_parser = setting::parse)]
+    pub(crate) settings: Vec<(Setting, u64)>,
 }
 
 #[derive(Args)]
@@ -226,7 +224,7 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub(crate) data: Size,
     /// Memory that it gets [default: a quarter of the data]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE|N%", allow_hyphen_values = true, value_parser = memory_max::parse)]
     pub(crate) memory_max: Option<Size>,
 }
 
@@ -355,12 +353,6 @@ pub(crate) fn percent(text: &str) -> Result<u64, String> {
 pub(crate) fn zpool(text: &str) -> Result<ZpoolType, String> {
     let known = || format!("unknown allocator '{text}': the allocators are {}", ZpoolType::NAMES);
     ZpoolType::parse(text).ok_or_else(known)
-}
-
-/// Seconds.
-fn interval(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|n| (0.1..=3600.0).contains(n));
-    seconds.ok_or_else(|| format!("'{text}' must be a number of seconds from 0.1 to 3600"))
 }
 
 /// A set of failures.

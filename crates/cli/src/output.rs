@@ -15,10 +15,19 @@ pub(crate) fn warn(line: Arguments<'_>) {
 /// # Errors
 /// It could not be written. A reader that has gone wants no more, which is no error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    write(text).map(drop)
+}
+
+/// The same; whether anybody reads it.
+///
+/// # Errors
+/// As of [`print`].
+pub(crate) fn write(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Failure::new(format!("standard output: {e}"))),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => Err(Failure::new(format!("standard output: {e}"))),
     }
 }
 

@@ -1,18 +1,17 @@
-//! What a group did: `--stat-json`, `--summary`, `uzswap stat`, `uzswap list`; and `uzswap set`.
+//! What a group did: its counters as one object, `--stat-json`, `--summary`.
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use uzswap_ctl::{FailKind, Field, Group, Limit, Setting, Statistic, Test, Tunable};
+use uzswap_ctl::{FailKind, Group, Limit, Statistic, Test, Tunable};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE};
 use uzswap_mm::vmstat::{BUCKETS, Item, OrderItem};
 
-use crate::group::{self, OpenGroup};
-use crate::options::{Recompress, RunOptions, SetOptions, StatOptions};
-use crate::output::{print, warn_line};
-use crate::setting;
+use crate::group::OpenGroup;
+use crate::options::{Recompress, RunOptions};
+use crate::output::warn_line;
 use crate::size::Size;
-use crate::{Failure, accel};
+use crate::{Failure, accel, figures};
 
 /// A limit: a number, or "max".
 fn limit(bytes: u64) -> Value {
@@ -20,7 +19,7 @@ fn limit(bytes: u64) -> Value {
 }
 
 /// One flat object: the counters under the kernel's names, sizes, and the histograms.
-fn counters(name: &str, group: &Group) -> Map<String, Value> {
+pub(crate) fn counters(name: &str, group: &Group) -> Map<String, Value> {
     let stat = group.vmstat();
     let mut map = Map::new();
     let mut put = |key: &str, value: Value| drop(map.insert(key.to_owned(), value));
@@ -33,37 +32,12 @@ fn counters(name: &str, group: &Group) -> Map<String, Value> {
     put("shrinker_enabled", json!(group.get(Tunable::ShrinkerEnabled)));
     put("balance", json!(group.get(Tunable::Balance)));
     put("swap_cache", json!(group.get(Tunable::SwapCache)));
-    put("memory.max", limit(group.get(Limit::MemoryMax)));
-    put("memory.current", json!(group.current()));
-    put("memory.peak", json!(group.get(Statistic::MemoryPeak)));
-    put("memory.needed_peak", json!(group.get(Statistic::NeededPeak)));
-    put("shortfall", json!(group.sum(Field::Shortfall)));
-    put("unmanaged_processes", json!(group.get(Statistic::UnmanagedProcesses)));
-    put("unmanaged.current", json!(group.get(Statistic::Unmanaged)));
-    put("unmanaged.peak", json!(group.get(Statistic::UnmanagedPeak)));
-    put("shmem", json!(group.get(Statistic::Shmem)));
-    put("shmem.peak", json!(group.get(Statistic::ShmemPeak)));
-    put("pool_total_size", json!(group.sum(Field::Pool)));
-    put("stored_pages", json!(group.sum(Field::Stored)));
-    put("stored_incompressible_pages", json!(group.sum(Field::Incompressible)));
-    put("zswap", json!(group.sum(Field::Pool)));
-    put("zswapped", json!(group.sum(Field::Stored) * PAGE_SIZE as u64));
-    put(
-        "zswap_incomp",
-        json!(group.sum(Field::Incompressible) * PAGE_SIZE as u64),
-    );
-    put("written_back_pages", json!(stat.get(Item::ZswpWb)));
-    put("anon_resident", json!(group.sum(Field::Resident)));
-    put("active_anon", json!(group.sum(Field::Active)));
-    put("swapcached", json!(group.sum(Field::Cached)));
-    put("anon_staged", json!(group.sum(Field::Staged)));
-    put(
-        "memory.swap.current",
-        json!(group.sum(Field::Swapped) * PAGE_SIZE as u64),
-    );
-    put("agent", json!(group.sum(Field::Agent)));
-    for item in Item::ALL {
-        put(item.name(), json!(stat.get(*item)));
+    for figure in figures::of(group) {
+        let value = match figure.name {
+            "memory.max" => limit(figure.value),
+            _ => json!(figure.value),
+        };
+        put(figure.name, value);
     }
     for order in 1..=MAX_ORDER {
         for item in OrderItem::ALL {
@@ -98,7 +72,7 @@ fn histogram(buckets: &[u64; BUCKETS]) -> Value {
 }
 
 /// Upper bound of the bucket that holds the value at `share` of all.
-fn percentile(buckets: &[u64; BUCKETS], share: f64) -> u64 {
+pub(crate) fn percentile(buckets: &[u64; BUCKETS], share: f64) -> u64 {
     let total: u64 = buckets.iter().sum();
     let mut seen = 0;
     let reaches = |count: &u64| {
@@ -189,59 +163,4 @@ fn summary(name: &str, group: &Group) {
         Size(needed.saturating_sub(peak)),
         Size(needed),
     );
-}
-
-/// `uzswap stat`
-pub(crate) fn stat(options: &StatOptions) -> Result<u8, Failure> {
-    let group = group::find(options.group.as_deref())?;
-    let counters = counters(&group.name, &group.group);
-    let text = if options.json {
-        format!("{:#}\n", Value::Object(counters))
-    } else {
-        let line = |(key, value): (String, Value)| {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            format!("{key} {value}\n")
-        };
-        counters.into_iter().map(line).collect()
-    };
-    print(&text)?;
-    Ok(0)
-}
-
-/// `uzswap list`
-pub(crate) fn list() -> Result<u8, Failure> {
-    let mut text = format!(
-        "{:<20} {:>6} {:>10} {:>10} {:>10} {:>10}\n",
-        "GROUP", "PROCS", "CURRENT", "MAX", "POOL", "STORED"
-    );
-    for open in group::running()? {
-        let group = &open.group;
-        text += &format!(
-            "{:<20} {:>6} {:>10} {:>10} {:>10} {:>10}\n",
-            open.name,
-            open.processes().count(),
-            Size(group.current()).to_string(),
-            Size(group.get(Limit::MemoryMax)).to_string(),
-            Size(group.sum(Field::Pool)).to_string(),
-            Size(group.sum(Field::Stored) * PAGE_SIZE as u64).to_string(),
-        );
-    }
-    print(&text)?;
-    Ok(0)
-}
-
-/// `uzswap set`
-pub(crate) fn set(options: &SetOptions) -> Result<u8, Failure> {
-    let open = group::find(Some(&options.group))?;
-    for setting in &options.settings {
-        let (key, value) = setting::parse(setting).map_err(Failure::new)?;
-        if [Tunable::Compressor, Tunable::Recompress]
-            .map(Setting::from)
-            .contains(&key)
-        {
-            accel::check_set(&open.group, value)?;
-        }
-        open.group.set(key, value);
-    }
-    Ok(0)
 }

@@ -23,7 +23,7 @@ use crate::output::warn_line;
 use crate::size::Size;
 use crate::start::start;
 use crate::watch::{self, Watch};
-use crate::{FAILED, Failure, describe, quota, report};
+use crate::{FAILED, Failure, describe, memory_max, quota, report};
 
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -76,8 +76,10 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
         }
         Err(Failure(line)) => return Err(Failure(format!("{line}, or run it with --allow-unmanaged"))),
     };
-    if options.memory_max.is_none() && !options.quiet {
-        warn_line!("uzswap: nothing is limited: there is no --memory-max");
+    if !options.quiet {
+        memory_max::notice(options.memory_max)
+            .iter()
+            .for_each(|line| warn_line!("uzswap: {line}"));
     }
     let must_load = unmanageable.is_none() && !options.allow_unmanaged;
     supervise(options, watch, &signals, file_sizes, must_load, loads_nothing)

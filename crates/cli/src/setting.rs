@@ -1,54 +1,174 @@
-//! KEY=VALUE, as `uzswap set` takes it.
+//! KEY=VALUE, as `uzswap set` takes it and `uzswap get` shows it.
 
-use uzswap_ctl::defaults::MEMORY_MAX_LEAST;
-use uzswap_ctl::{Limit, Setting, Tunable};
+use uzswap_acomp::{Algorithm, Compressor};
+use uzswap_ctl::{Group, Limit, Setting, Tunable};
+use uzswap_mm::SwapOut;
+use uzswap_mm::page::PAGE_SIZE;
+use uzswap_mm::zpool::ZpoolType;
 
-use crate::options;
+use crate::memory_max;
+use crate::options::{self, Recompress};
 use crate::size::Size;
 
-/// What can be changed in a running group.
+/// A setting that can be changed in a running group.
 struct Row {
     key: &'static str,
     setting: Setting,
     /// Reads a value as a word; the error names the rule.
     word: fn(&str) -> Result<u64, String>,
+    /// Writes a word as that value.
+    value: fn(u64) -> String,
 }
 
 /// All that can, as help and errors list it.
 const ROWS: [Row; 15] = [
-    limit("memory.max", Limit::MemoryMax, memory_max),
-    limit("memory.high", Limit::MemoryHigh, size),
-    limit("memory.swap.max", Limit::SwapMax, size),
-    limit("memory.zswap.max", Limit::ZswapMax, size),
-    limit("memory.zswap.writeback", Limit::ZswapWriteback, flag),
-    tunable("enabled", Tunable::Enabled, flag),
-    tunable("compressor", Tunable::Compressor, |text| {
-        Ok(options::compressor(text)?.to_word())
+    limit("memory.max", Limit::MemoryMax, memory_max::parse_word, exact),
+    limit("memory.high", Limit::MemoryHigh, size, exact),
+    limit("memory.swap.max", Limit::SwapMax, size, exact),
+    limit("memory.zswap.max", Limit::ZswapMax, size, exact),
+    limit("memory.zswap.writeback", Limit::ZswapWriteback, flag, number),
+    tunable("enabled", Tunable::Enabled, flag, number),
+    tunable("compressor", Tunable::Compressor, compressor, |word| {
+        Compressor::from_word(word).to_string()
     }),
-    tunable("zpool", Tunable::Zpool, |text| Ok(options::zpool(text)?.to_word())),
-    tunable("recompress", Tunable::Recompress, |text| {
-        Ok(options::recompress(text)?.to_word())
+    tunable("zpool", Tunable::Zpool, zpool, |word| {
+        ZpoolType::from_word(word).name().to_owned()
     }),
-    tunable("shrinker_enabled", Tunable::ShrinkerEnabled, flag),
-    tunable("balance", Tunable::Balance, flag),
-    tunable("swap_cache", Tunable::SwapCache, flag),
-    tunable("swapout", Tunable::SwapOut, |text| Ok(options::swap_out(text)? as u64)),
-    tunable("max_pool_percent", Tunable::MaxPoolPercent, options::percent),
+    tunable("recompress", Tunable::Recompress, recompress, |word| {
+        Recompress((word != 0).then(|| Algorithm::from_word(word))).to_string()
+    }),
+    tunable("shrinker_enabled", Tunable::ShrinkerEnabled, flag, number),
+    tunable("balance", Tunable::Balance, flag, number),
+    tunable("swap_cache", Tunable::SwapCache, flag, number),
+    tunable("swapout", Tunable::SwapOut, swapout, |word| {
+        SwapOut::from_word(word).name().to_owned()
+    }),
+    tunable("max_pool_percent", Tunable::MaxPoolPercent, options::percent, number),
     tunable(
         "accept_threshold_percent",
         Tunable::AcceptThresholdPercent,
         options::percent,
+        number,
     ),
 ];
 
-const fn limit(key: &'static str, limit: Limit, word: fn(&str) -> Result<u64, String>) -> Row {
+/// A setting that holds from the start of a group to its end.
+type Fixed = (&'static str, fn(&Group) -> String);
+
+/// They are named as the options of `uzswap run`.
+const FIXED: [Fixed; 13] = [
+    ("folio_max", |group| {
+        exact((PAGE_SIZE as u64) << group.get(Tunable::FolioOrder).min(32))
+    }),
+    ("page_cluster", |group| number(group.get(Tunable::PageCluster))),
+    ("batch", |group| number(group.get(Tunable::StoreBatch))),
+    ("kcompressd", |group| number(group.get(Tunable::Kcompressd))),
+    ("fault_threads", |group| number(group.get(Tunable::FaultThreads))),
+    ("spin", |group| on_off(group, Tunable::Spin)),
+    ("isolate", |group| either(group, Tunable::Copies, "copy", "auto")),
+    ("guard", |group| on_off(group, Tunable::Guard)),
+    ("faults", |group| {
+        either(group, Tunable::InlineFaults, "inline", "thread")
+    }),
+    ("swap", |group| match group.is_on(Tunable::Swap) {
+        true => String::from_utf8_lossy(&group.swap_path()).into_owned(),
+        false => "none".to_owned(),
+    }),
+    ("swap_format", |group| {
+        either(group, Tunable::SwapPlain, "plain", "compressed")
+    }),
+    ("encrypt", |group| on_off(group, Tunable::SwapEncrypted)),
+    ("allow_unmanaged", |group| on_off(group, Tunable::AllowUnmanaged)),
+];
+
+const fn limit(
+    key: &'static str,
+    limit: Limit,
+    word: fn(&str) -> Result<u64, String>,
+    value: fn(u64) -> String,
+) -> Row {
     let setting = Setting::Limit(limit);
-    Row { key, setting, word }
+    Row {
+        key,
+        setting,
+        word,
+        value,
+    }
 }
 
-const fn tunable(key: &'static str, tunable: Tunable, word: fn(&str) -> Result<u64, String>) -> Row {
+const fn tunable(
+    key: &'static str,
+    tunable: Tunable,
+    word: fn(&str) -> Result<u64, String>,
+    value: fn(u64) -> String,
+) -> Row {
     let setting = Setting::Tunable(tunable);
-    Row { key, setting, word }
+    Row {
+        key,
+        setting,
+        word,
+        value,
+    }
+}
+
+fn compressor(text: &str) -> Result<u64, String> {
+    options::compressor(text).map(Compressor::to_word)
+}
+
+fn zpool(text: &str) -> Result<u64, String> {
+    options::zpool(text).map(ZpoolType::to_word)
+}
+
+fn recompress(text: &str) -> Result<u64, String> {
+    options::recompress(text).map(Recompress::to_word)
+}
+
+fn swapout(text: &str) -> Result<u64, String> {
+    options::swap_out(text).map(|swap_out| swap_out as u64)
+}
+
+fn exact(bytes: u64) -> String {
+    Size(bytes).exact()
+}
+
+fn number(word: u64) -> String {
+    word.to_string()
+}
+
+fn on_off(group: &Group, tunable: Tunable) -> String {
+    either(group, tunable, "on", "off")
+}
+
+fn either(group: &Group, tunable: Tunable, yes: &str, no: &str) -> String {
+    let word = if group.is_on(tunable) { yes } else { no };
+    word.to_owned()
+}
+
+/// Every setting of a group and its value: first those that can be changed.
+pub(crate) fn all(group: &Group) -> Vec<(&'static str, String)> {
+    let changeable = ROWS.iter().map(|row| (row.key, (row.value)(group.get(row.setting))));
+    let fixed = FIXED.iter().map(|(key, value)| (*key, value(group)));
+    changeable.chain(fixed).collect()
+}
+
+/// A setting by its name.
+///
+/// # Errors
+/// The name, and the names that there are.
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    let rows = ROWS.iter().map(|row| row.key);
+    let known: Vec<&str> = rows.chain(FIXED.iter().map(|(key, _)| *key)).collect();
+    match known.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text}: unknown key; the keys are {}", listed(&known))),
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    match names {
+        [names @ .., last] if !names.is_empty() => format!("{} and {last}", names.join(", ")),
+        names => names.concat(),
+    }
 }
 
 /// A setting and its value; the error names the key and the rule.
@@ -57,11 +177,11 @@ pub(crate) fn parse(text: &str) -> Result<(Setting, u64), String> {
         return Err(format!("'{text}': write KEY=VALUE"));
     };
     let Some(row) = ROWS.iter().find(|row| row.key == key) else {
-        let [names @ .., last] = ROWS.map(|row| row.key);
-        return Err(format!(
-            "{key}: unknown key; the keys are {} and {last}",
-            names.join(", ")
-        ));
+        if FIXED.iter().any(|(fixed, _)| *fixed == key) {
+            return Err(format!("{key}: only `uzswap run` sets it, at the start"));
+        }
+        let keys = ROWS.map(|row| row.key);
+        return Err(format!("{key}: unknown key; the keys are {}", listed(&keys)));
     };
     let word = (row.word)(value).map_err(|rule| format!("{key}: {rule}"))?;
     Ok((row.setting, word))
@@ -83,15 +203,6 @@ fn flag(text: &str) -> Result<u64, String> {
 
 fn size(text: &str) -> Result<u64, String> {
     text.parse().map(|Size(bytes)| bytes)
-}
-
-/// As for `uzswap run`.
-fn memory_max(text: &str) -> Result<u64, String> {
-    let bytes = size(text)?;
-    if bytes < MEMORY_MAX_LEAST {
-        return Err(format!("'{text}' must be at least {}", Size(MEMORY_MAX_LEAST)));
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -120,6 +231,53 @@ mod test {
     }
 
     #[test]
+    fn what_is_shown_is_taken() {
+        let words = (0..uzswap_ctl::WORDS).map(|_| std::sync::atomic::AtomicU64::new(0));
+        let group = Group::create(words.collect::<Vec<_>>().leak());
+        for text in [
+            "memory.max=4097K",
+            "memory.high=max",
+            "memory.swap.max=0",
+            "memory.zswap.max=4194305",
+            "memory.zswap.writeback=1",
+            "enabled=1",
+            "compressor=zstd-parallel:3",
+            "zpool=z3fold",
+            "recompress=zstd:1",
+            "recompress=none",
+            "shrinker_enabled=1",
+            "balance=0",
+            "swap_cache=1",
+            "swapout=direct",
+            "max_pool_percent=20",
+            "accept_threshold_percent=90",
+        ] {
+            let (setting, word) = parse(text).unwrap();
+            group.set(setting, word);
+            let (key, value) = text.split_once('=').unwrap();
+            let shown = all(&group).into_iter().find(|(name, _)| *name == key).unwrap().1;
+            assert_eq!(shown, value, "{key}");
+        }
+        let keys: std::collections::HashSet<_> = all(&group).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys.len(), ROWS.len() + FIXED.len());
+        group.set(Tunable::FolioOrder, 9);
+        group.set(Tunable::Swap, 1);
+        group.set_swap_path(b"/var/tmp/a b");
+        let shown = all(&group);
+        assert!(shown.contains(&("folio_max", "2M".into())) && shown.contains(&("swap", "/var/tmp/a b".into())));
+    }
+
+    #[test]
+    fn a_name_is_known_or_all_are_listed() {
+        assert_eq!(name("spin"), Ok("spin".to_owned()));
+        let error = name("Spin").unwrap_err();
+        assert!(
+            error.starts_with("Spin: unknown key; the keys are memory.max, ")
+                && error.ends_with(" and allow_unmanaged")
+        );
+    }
+
+    #[test]
     fn anything_else_names_the_key_and_the_rule() {
         for (text, error) in [
             ("balance", "'balance': write KEY=VALUE"),
@@ -127,8 +285,12 @@ mod test {
             ("memory.max=64K", "memory.max: '64K' must be at least 4M"),
             ("swapout=all", "swapout: 'all' must be whole, split or direct"),
             (
-                "spin=1",
-                "spin: unknown key; the keys are memory.max, memory.high, memory.swap.max, memory.zswap.max, \
+                "page_cluster=1",
+                "page_cluster: only `uzswap run` sets it, at the start",
+            ),
+            (
+                "spim=1",
+                "spim: unknown key; the keys are memory.max, memory.high, memory.swap.max, memory.zswap.max, \
                  memory.zswap.writeback, enabled, compressor, zpool, recompress, shrinker_enabled, balance, \
                  swap_cache, swapout, max_pool_percent and accept_threshold_percent",
             ),

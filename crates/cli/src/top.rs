@@ -10,7 +10,7 @@ use uzswap_mm::vmstat::Item;
 
 use crate::Failure;
 use crate::group::{self, OpenGroup};
-use crate::options::TopOptions;
+use crate::look_options::TopOptions;
 use crate::size::Size;
 
 /// Clear the screen, and put the cursor into its first corner.

@@ -309,7 +309,8 @@ fn bad_values_are_refused_by_name_and_rule() {
         }
         let output = command.output().expect("uzswap");
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{options:?}: {stderr}");
+        // Either the words are wrong, or what they ask for cannot be had.
+        assert!(matches!(output.status.code(), Some(2 | 125)), "{options:?}: {stderr}");
         for word in words {
             assert!(stderr.contains(word), "{options:?}: no '{word}' in: {stderr}");
         }

@@ -20,6 +20,11 @@ macro_rules! items {
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
+
+            /// What it counts, for people.
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$variant => $doc,)* }
+            }
         }
     };
 }

@@ -5,9 +5,9 @@
 //! change, on its own stack. It is asked first whether the call is to be seen at all. If not, its
 //! *gateway* makes the call: a `syscall` in our own code, and a jump to where its site goes on, one
 //! for each site ([`crate::gateways`]). Else the registers go to a [`Call`] below the red zone,
-//! [`Guard::before`] sees to its memory, the call is made here, and [`Guard::after`] lets the memory
-//! go. Every register that the kernel leaves alone is as before then, flags and vectors included.
-//! (Of vectors of 64 bytes the lower halves: nothing here uses others.)
+//! [`Guard::before`] sees to its memory, the call is made here, and [`Guard::after`] lets the
+//! memory go. Every register that the kernel leaves alone is as before then, flags and vectors
+//! included. (Of vectors of 64 bytes the lower halves: nothing here uses others.)
 //!
 //! Whoever unwinds the stack from here finds the frame of the code that made the call.
 

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use uzswap_iaa_model::options::{ClockKind, Options};
 
-use crate::options::{OnOff, StatOptions};
+use crate::options::OnOff;
 
 #[derive(Args, Clone)]
 pub(crate) struct AccelOptions {
-    /// Run a model of IAA devices in the launcher, for the compressor deflate-iaa:
-    /// devices=N,engines=N,wqs=N,faults=PERMILLE,seed=N and others (docs/accelerators.md). Figures
-    /// are the model's, not those of hardware
+    /// Run a model of IAA devices in the launcher, for the compressor deflate-iaa
+    ///
+    /// Keys are devices=N,engines=N,wqs=N,faults=PERMILLE,seed=N and others
+    /// (docs/accelerators.md). Figures are the model's, not those of hardware.
     #[arg(long, value_name = "KEY=VALUE,...", env = "UZSWAP_IAA_MODEL", value_parser = model)]
     pub(crate) iaa_model: Option<Model>,
     /// Whether IAA devices read back what they have compressed (verify_compress)
@@ -33,7 +34,7 @@ pub(crate) enum Verb {
     /// Configure devices for programs: work queues of type user, in one group with the engines
     Config(Config),
     /// Show the counters of a running group's devices
-    Stat(StatOptions),
+    Stat(Counters),
     /// Set the counters of a running group's devices to zero
     Reset {
         /// Name of the group, if there is more than one
@@ -41,6 +42,16 @@ pub(crate) enum Verb {
     },
     /// Have each work queue prove itself: golden words, pages there and back, streams of software
     Selftest(Selftest),
+}
+
+/// Whose counters, and how.
+#[derive(Args)]
+pub(crate) struct Counters {
+    /// Name of the group, if there is more than one
+    pub(crate) group: Option<String>,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Whose devices.

@@ -1,0 +1,46 @@
+//! `uzswap set` and `uzswap get`: the settings of a running group.
+
+use serde_json::{Map, Value, json};
+use uzswap_ctl::{Setting, Tunable};
+
+use crate::look_options::GetOptions;
+use crate::options::SetOptions;
+use crate::output::print;
+use crate::{Failure, accel, group, setting};
+
+/// `uzswap set`
+pub(crate) fn set(options: &SetOptions) -> Result<u8, Failure> {
+    let open = group::find(Some(&options.group))?;
+    for (key, value) in &options.settings {
+        if [Tunable::Compressor, Tunable::Recompress]
+            .map(Setting::from)
+            .contains(key)
+        {
+            accel::check_set(&open.group, *value)?;
+        }
+    }
+    for (key, value) in &options.settings {
+        open.group.set(*key, *value);
+    }
+    Ok(0)
+}
+
+/// `uzswap get`
+pub(crate) fn get(options: &GetOptions) -> Result<u8, Failure> {
+    let open = group::find(Some(&options.group))?;
+    let all = setting::all(&open.group);
+    let is_wanted = |key: &str| options.keys.is_empty() || options.keys.iter().any(|wanted| wanted == key);
+    let wanted: Vec<_> = all.into_iter().filter(|(key, _)| is_wanted(key)).collect();
+    let text = match options.json {
+        true => {
+            let map: Map<String, Value> = wanted
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), json!(value)))
+                .collect();
+            format!("{:#}\n", Value::Object(map))
+        }
+        false => wanted.iter().map(|(key, value)| format!("{key}={value}\n")).collect(),
+    };
+    print(&text)?;
+    Ok(0)
+}

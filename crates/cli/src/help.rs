@@ -1,0 +1,155 @@
+//! How the command line presents itself: options in groups, examples, the version.
+
+use clap::{Arg, Command, CommandFactory};
+
+use crate::options::Cli;
+
+/// With the commit, where it is known.
+pub(crate) const VERSION: &str = env!("UZSWAP_VERSION");
+
+const SIZES: &str = "SIZE is a number of bytes, or one with K, M, G or T behind it, which are powers of 1024: 512M, \
+                     1.5G. m, MB and MiB are M as well. max is no limit.";
+const RUN: &str = "Examples:
+  uzswap run --memory-max 512M -- redis-server
+  uzswap run --memory-max 50% --summary -- python3 job.py
+  uzswap run --memory-max 1G --compressor zstd:1 --swap /mnt/disk -- make
+
+The exit status is CMD's own, or 128 and the number of the signal that ended it. 125: uzswap itself failed. 126: CMD \
+                   cannot be executed. 127: CMD is not found.";
+const MAIN: &str = "`uzswap doctor` says what this machine allows, `uzswap demo` shows it, `uzswap COMMAND --help` \
+                    says more.";
+
+/// Options of `uzswap run` by what they are about.
+const HEADINGS: [(&str, &[&str]); 5] = [
+    (
+        "Limits",
+        &[
+            "memory_max",
+            "memory_high",
+            "swap_max",
+            "zswap_max",
+            "max_pool_percent",
+            "accept_threshold_percent",
+        ],
+    ),
+    (
+        "Compression",
+        &["compressor", "recompress", "zpool", "batch", "iaa_model", "iaa_verify"],
+    ),
+    ("Swap file", &["swap", "no_writeback", "swap_format", "encrypt"]),
+    (
+        "Reclaim and faults",
+        &[
+            "shrinker",
+            "balance",
+            "swap_cache",
+            "swapout",
+            "folio_max",
+            "page_cluster",
+            "isolate",
+            "guard",
+            "faults",
+            "kcompressd",
+            "fault_threads",
+            "spin",
+        ],
+    ),
+    (
+        "Group and reports",
+        &["name", "stat_json", "summary", "quiet", "allow_unmanaged"],
+    ),
+];
+
+fn with_heading(arg: Arg) -> Arg {
+    let id = arg.get_id().as_str();
+    let heading = HEADINGS.iter().find(|(_, ids)| ids.contains(&id));
+    match heading {
+        Some((heading, _)) => arg.help_heading(*heading),
+        None => arg,
+    }
+}
+
+/// The command line, for people.
+pub(crate) fn command() -> Command {
+    let sizes = |command: Command| command.after_help(SIZES);
+    Cli::command()
+        .version(VERSION)
+        .after_help(MAIN)
+        .mut_subcommand("run", |run| {
+            run.mut_args(with_heading)
+                .after_help(SIZES)
+                .after_long_help(format!("{SIZES}\n\n{RUN}"))
+        })
+        .mut_subcommand("set", sizes)
+        .mut_subcommand("reclaim", sizes)
+        .mut_subcommand("zram", sizes)
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    const WIDTH: usize = 80;
+
+    /// The command and all below, with their names.
+    fn all(command: &Command, name: &str, found: &mut Vec<(String, Command)>) {
+        let name = format!("{name} {}", command.get_name());
+        found.push((name.clone(), command.clone()));
+        let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
+        shown.for_each(|below| all(below, &name, found));
+    }
+
+    fn texts() -> Vec<(String, String)> {
+        let mut command = command().term_width(WIDTH);
+        command.build();
+        let mut found = Vec::new();
+        all(&command, "", &mut found);
+        let both = |(name, mut command): (String, Command)| {
+            let texts = [command.render_help(), command.render_long_help()];
+            texts.map(|text| (name.clone(), text.to_string()))
+        };
+        found.into_iter().flat_map(both).collect()
+    }
+
+    #[test]
+    fn no_line_is_wider_than_a_terminal() {
+        let texts = texts();
+        assert!(texts.len() > 20);
+        for (name, text) in texts {
+            let long: Vec<_> = text.lines().filter(|line| line.chars().count() > WIDTH).collect();
+            assert!(long.is_empty(), "{name}: {long:#?}");
+        }
+    }
+
+    /// Each word of the help of each option is in one line.
+    #[test]
+    fn no_word_is_broken() {
+        let mut run = command().find_subcommand("run").unwrap().clone().term_width(WIDTH);
+        let text = run.render_long_help().to_string();
+        let words: std::collections::HashSet<&str> = text.split_whitespace().collect();
+        for arg in run.get_arguments().filter(|arg| !arg.is_hide_set()) {
+            let help = arg.get_long_help().or(arg.get_help()).unwrap().to_string();
+            for word in help.split_whitespace() {
+                assert!(words.contains(word), "--{}: {word}", arg.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn each_option_of_run_has_its_group() {
+        let command = command();
+        let run = command.find_subcommand("run").unwrap();
+        let options: Vec<_> = run.get_opts().filter(|arg| !arg.is_hide_set()).collect();
+        let lacks: Vec<_> = options.iter().filter(|arg| arg.get_help_heading().is_none()).collect();
+        assert!(lacks.is_empty(), "{lacks:#?}");
+        let listed: Vec<_> = HEADINGS.iter().flat_map(|(_, ids)| *ids).collect();
+        assert_eq!(listed.len(), options.len());
+    }
+
+    #[test]
+    fn the_short_help_is_shorter() {
+        let mut run = command().find_subcommand("run").unwrap().clone().term_width(WIDTH);
+        let lines = [run.render_help(), run.render_long_help()].map(|text| text.to_string().lines().count());
+        assert!(lines[0] * 3 < lines[1] * 2, "{lines:?}");
+    }
+}
