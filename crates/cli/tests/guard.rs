@@ -146,6 +146,8 @@ fn programs_that_load_nothing_are_managed() {
         ("cc -O2 -pthread -static", "calls.c", "24M", "40"),
         ("cc -O2 -pthread -static-pie", "calls.c", "24M", "40"),
         ("cc -O2 -pthread -static", "bus.c", "24M", ""),
+        ("cc -O2", "deep_handlers.c", "16M", ""),
+        ("cc -O2 -static", "deep_handlers.c", "16M", ""),
         ("musl-gcc -O2 -pthread", "calls.c", "24M", "40"),
         ("musl-gcc -O2 -pthread -static", "calls.c", "24M", "40"),
         ("go build", "collects.go", "48M", ""),

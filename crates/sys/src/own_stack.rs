@@ -206,11 +206,24 @@ impl Own {
         Some(self.first() + PAGE_SIZE + (number + 1) * BESIDE)
     }
 
+    /// Which of them `addr` lies on.
+    fn beside(addr: usize) -> Option<(&'static Self, usize)> {
+        let own = Self::at(addr)?;
+        let number = addr.checked_sub(own.first() + PAGE_SIZE)? / BESIDE;
+        (number < BESIDES).then_some((own, number))
+    }
+
     /// What says that such a stack is in use, the one that `addr` lies on.
     pub fn is_used(addr: usize) -> Option<&'static AtomicU8> {
-        let own = Self::at(addr)?;
-        let offset = addr.checked_sub(own.first() + PAGE_SIZE)?;
-        own.besides.get(offset / BESIDE)
+        let (own, number) = Self::beside(addr)?;
+        own.besides.get(number)
+    }
+
+    /// The upper end of the one that a thread's stack pointer is on.
+    pub(crate) fn end_of_beside(sp: usize) -> Option<usize> {
+        // At its end nothing is on it yet.
+        let (own, number) = Self::beside(sp - 1)?;
+        Some(own.first() + PAGE_SIZE + (number + 1) * BESIDE)
     }
 
     /// The alternate stack that the program thinks it has.

@@ -240,6 +240,19 @@ impl Context {
         self.sp
     }
 
+    /// The program's stack, which a call may be seen to beside
+    /// ([`entry_beside_address`](crate::guard::entry_beside_address)).
+    fn program_sp(&self) -> usize {
+        const FLAGS: usize = 8;
+        match Own::end_of_beside(self.sp) {
+            None => self.sp,
+            // Its first two instructions push the flags, and r11, which is what is wanted.
+            Some(end) if self.sp >= end - FLAGS => self.registers[3],
+            // SAFETY: what the second pushed.
+            Some(end) => unsafe { *core::ptr::with_exposed_provenance(end - 2 * FLAGS) },
+        }
+    }
+
     /// Where the thread goes on when the handler returns.
     pub fn ip(&self) -> usize {
         self.ip
@@ -325,7 +338,7 @@ impl Context {
             handler(signal, info, self);
             return true;
         }
-        let (len, top) = (self.extended_len(), top.unwrap_or(self.sp - RED_ZONE));
+        let (len, top) = (self.extended_len(), top.unwrap_or_else(|| self.program_sp() - RED_ZONE));
         let extended = (top - len) & !63;
         // As at the first instruction of a function: a multiple of 16, and the return address.
         let frame = ((extended - size_of::<Frame>()) & !15) - 8;

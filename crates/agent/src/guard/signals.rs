@@ -8,7 +8,7 @@
 //! | call | what is done |
 //! |---|---|
 //! | rt_sigaction | these: noted. Others: without them in the mask, and with our way to return |
-//! | the same, SA_ONSTACK | [`relay`] is called, which goes on on the program's stack |
+//! | the same, SA_ONSTACK, or no libc is known | [`relay`] is called, which goes on on the program's stack |
 //! | rt_sigprocmask | without them, which is noted for the thread |
 //! | sigsuspend, ppoll, pselect6, epoll_pwait | without them in the mask |
 //! | sigaltstack | noted for the thread |
@@ -35,7 +35,7 @@ use uzswap_sys::{Errno, lent, thread};
 
 use super::altstack::change_stack;
 use super::bring::{read, write};
-use super::{dispatch, done, refuse, word_at};
+use super::{dispatch, done, is_alone, refuse, word_at};
 use crate::{inline, pager};
 
 const SYS_CLOSE: usize = 3;
@@ -383,7 +383,9 @@ fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
             .for_each(|new| note(signal, new));
         return Ok(kept);
     }
-    let relays = |new: &Action| new.handler > IGNORE && new.flags & SA_ONSTACK != 0 && !is_of_parent;
+    // On a stack of ours there is no room for a handler of the program's.
+    let must = |new: &Action| is_alone() || new.flags & SA_ONSTACK != 0;
+    let relays = |new: &Action| new.handler > IGNORE && must(new) && !is_of_parent;
     let is_relayed = new.is_some_and(relays);
     let is_noted = new.filter(|_| !is_of_parent);
     // Before the kernel has it if the next signal is to find it here, else after: one that comes
