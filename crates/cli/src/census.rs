@@ -37,7 +37,7 @@ mod process;
 mod rule;
 mod thrash;
 
-use self::discover::Reapers;
+use self::discover::{Doubtful, Reapers};
 use self::inner::Outer;
 use self::member::{Claims, Kind, Member, Reason, anon, shares_parents};
 use self::process::{Cursor, Sizes, Stat, Status};
@@ -83,6 +83,8 @@ pub(crate) struct Census {
     cursor: Cursor,
     /// The number that was given out last at the last look.
     last_pid: Option<i32>,
+    /// Who is to be looked at again.
+    doubtful: Doubtful,
     /// When somebody came last, or one that is not managed grew.
     moved: Instant,
     next_look: Instant,
@@ -114,6 +116,7 @@ impl Census {
             first: Stat::own().map_or(u64::MAX, |own| own.start),
             cursor: Cursor::default(),
             last_pid: None,
+            doubtful: Doubtful::default(),
             moved: now,
             next_look: now + LOOK,
             next_sample: now,

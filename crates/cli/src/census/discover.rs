@@ -17,13 +17,16 @@ impl Census {
     /// Find processes that are new.
     pub(super) fn discover(&mut self) {
         let last = self.cursor.last();
-        if last.is_some() && last == self.last_pid {
+        let mut again = std::mem::take(&mut self.doubtful);
+        let is_any_new = last.is_none() || last != self.last_pid;
+        if !is_any_new && again.0.is_empty() {
             return;
         }
         let mut new: Vec<i32> = match (self.last_pid, last) {
-            (Some(before), Some(last)) if before < last && last - before < NEW_MAX => (before + 1..=last).collect(),
+            (Some(before), Some(last)) if before <= last && last - before < NEW_MAX => (before + 1..=last).collect(),
             _ => process::all(),
         };
+        new.extend(again.0.keys());
         self.last_pid = last;
         self.reapers.refresh();
         // Again as long as any is found: a parent may have the higher number, where they wrap.
@@ -36,6 +39,16 @@ impl Census {
                 break;
             }
         }
+        new.retain(|pid| self.may_be_member(*pid));
+        again.keep(&new);
+        self.doubtful = again;
+    }
+
+    /// Whether one that is no member by what is seen of it may be one yet: its parents have just
+    /// gone, or it is about to become another program and has no environment for a moment.
+    fn may_be_member(&self, pid: i32) -> bool {
+        Stat::of(pid).is_some_and(|stat| self.reapers.contains(stat.parent))
+            || process::names_group(pid, &self.variable)
     }
 
     /// Whether that very process is a member: a number may be the heir of one that has gone.
@@ -114,6 +127,22 @@ impl Census {
     }
 }
 
+/// How often who may be a member is looked at again.
+const LOOKS: u32 = 20;
+
+/// Who may be, and how often each was looked at.
+#[derive(Default)]
+pub(super) struct Doubtful(HashMap<i32, u32>);
+
+impl Doubtful {
+    /// These are left.
+    fn keep(&mut self, left: &[i32]) {
+        let looks = |pid: &i32| self.0.get(pid).map_or(1, |looks| looks + 1);
+        let kept = left.iter().map(|pid| (*pid, looks(pid)));
+        self.0 = kept.filter(|(_, looks)| *looks <= LOOKS).collect();
+    }
+}
+
 /// Whether a parent's number is a member's still. `parent`: when that member began; `now`: when the
 /// process did that has the number by now.
 fn is_child(parent: Option<u64>, now: Option<u64>) -> bool {
@@ -167,6 +196,17 @@ mod test {
         assert!(is_child(Some(5), Some(5)));
         assert!(!is_child(Some(5), None) && !is_child(Some(5), Some(6)));
         assert!(!is_child(None, None) && !is_child(None, Some(5)));
+    }
+
+    #[test]
+    fn who_may_be_a_member_is_looked_at_again_for_a_while() {
+        let mut doubtful = Doubtful::default();
+        for _ in 0..LOOKS {
+            doubtful.keep(&[7]);
+            assert!(doubtful.0.contains_key(&7));
+        }
+        doubtful.keep(&[7, 8]);
+        assert_eq!(doubtful.0.keys().collect::<Vec<_>>(), [&8]);
     }
 
     #[test]
