@@ -375,7 +375,8 @@ pub(crate) fn pass_on(pager: &Pager, bits: u32) {
     }
 }
 
-fn is_filtered() -> bool {
+/// Whether a filter forbids threads what it takes to be told of anything.
+pub(crate) fn is_filtered() -> bool {
     IS_FILTERED.load(Ordering::Relaxed)
 }
 

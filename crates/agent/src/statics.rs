@@ -17,6 +17,7 @@
 //! | `follow::FREED` | replaced | cleared as the fault thread begins |
 //! | `guard::IS_ON` | kept | the code is inherited, with the jumps in it |
 //! | `guard::IS_ALONE` | kept | the program is the same |
+//! | `guard::IS_OF_GO` | kept | the same |
 //! | `guard::holds::IS_TAKEN` | reset | the calls of other threads are not here |
 //! | `guard::holds::HELD` | reset | the same |
 //! | `guard::holds::GENERATION` | reset | counted on: the parent's calls hold nothing here |

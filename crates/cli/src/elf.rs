@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use object::elf::{EM_X86_64, FileHeader64, PT_INTERP};
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, elf};
 use uzswap_sys::file;
 
@@ -123,11 +123,21 @@ pub(crate) fn inspect_elf(bytes: &[u8], path: &Path) -> Found {
     let segments = header.program_headers(endian, bytes).unwrap_or_default();
     let interpreter = segments.iter().find(|s| s.p_type(endian) == PT_INTERP);
     match interpreter.and_then(|segment: &elf::ProgramHeader64<Endianness>| segment.data(endian, bytes).ok()) {
+        None if is_library(endian, segments, bytes) => {
+            Found::Unmanageable(format!("{name} is a loader or a library: name the program itself"))
+        }
         None => Found::LoadsNothing,
         // Its constructors are told nothing of the program.
         Some(loader) if loader.windows(4).any(|w| w == b"musl") => Found::LoadsNothing,
         Some(_) => Found::Manageable,
     }
+}
+
+/// Whether others load it by a name.
+fn is_library(endian: Endianness, segments: &[elf::ProgramHeader64<Endianness>], bytes: &[u8]) -> bool {
+    let dynamic = |segment: &elf::ProgramHeader64<Endianness>| segment.dynamic(endian, bytes).ok().flatten();
+    let entries = segments.iter().find_map(dynamic).unwrap_or_default();
+    entries.iter().any(|entry| entry.d_tag(endian) == elf::DT_SONAME)
 }
 
 #[cfg(test)]
@@ -138,6 +148,8 @@ mod test {
     fn ordinary_programs_are_manageable_and_missing_ones_are_not_found() {
         assert_eq!(inspect(OsStr::new("true")), Found::Manageable);
         assert_eq!(inspect(OsStr::new("/no/such/file")), Found::Missing);
+        let loader = inspect(OsStr::new("/lib64/ld-linux-x86-64.so.2"));
+        assert!(matches!(loader, Found::Unmanageable(_)), "{loader:?}");
         assert_eq!(inspect(OsStr::new("no-such-command-anywhere")), Found::Missing);
         assert!(matches!(inspect(OsStr::new("/etc/passwd")), Found::NotExecutable(_)));
         assert!(matches!(inspect(OsStr::new("/tmp")), Found::NotExecutable(_)));

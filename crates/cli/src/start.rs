@@ -28,8 +28,15 @@ pub(crate) fn start(
     let library = library.transpose()?;
     let program = program(options, watch, file_sizes, library.is_some())?;
     let started = launch::start(&program, signals);
+    if library.is_some() && started == Err(Errno::PERM) {
+        return Err(Failure(format!(
+            "{}: the agent cannot be put into it, as it may not be traced (another tracer, a filter, kernel.yama.ptrace_scope); run it \
+             with --allow-unmanaged",
+            options.cmd[0].display()
+        )));
+    }
     if let (Ok(cmd), Some(library)) = (started, &library)
-        && let Err(errno) = inject::inject(cmd, library)
+        && let Err(errno) = inject::inject(cmd, library, signals)
         // It has ended by itself, as it says.
         && errno != Errno::SRCH
     {

@@ -386,8 +386,9 @@ mod test {
         assert_eq!(stub[..5], MADVISE[..5], "what moved");
         assert_eq!(stub[5..15], [0x48, 0xb9, 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12, 0, 0]);
         assert_eq!(stub[15..17], [0xff, 0x25]);
-        let entry = there + 21 + i32::from_le_bytes(stub[17..21].try_into().unwrap()) as usize;
-        assert_eq!(entry, stubs_at, "the word in front of all stubs");
+        let distance = i32::from_le_bytes(stub[17..21].try_into().unwrap());
+        let word = (there + 21).wrapping_add_signed(distance as isize);
+        assert_eq!(word, stubs_at, "in front of all stubs");
         let goes_on = jump.goes_on - there;
         let back = i32::from_le_bytes(stub[goes_on + 1..goes_on + 5].try_into().unwrap());
         assert_eq!((there + goes_on + 5).wrapping_add_signed(back as isize), code_at + 7);

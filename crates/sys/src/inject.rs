@@ -13,7 +13,9 @@ use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
 
 use crate::PAGE_SIZE;
-use crate::thread::{self, syscall};
+use crate::launch::Signals;
+use crate::signal::{SIGBUS, SIGSYS, bit};
+use crate::thread::{self, restore_signals, syscall};
 
 const PTRACE_TRACEME: usize = 0;
 const PTRACE_PEEKDATA: usize = 2;
@@ -23,6 +25,7 @@ const PTRACE_GETREGS: usize = 12;
 const PTRACE_SETREGS: usize = 13;
 const PTRACE_DETACH: usize = 17;
 const PTRACE_SETOPTIONS: usize = 0x4200;
+const PTRACE_SETSIGMASK: usize = 0x420b;
 /// The child ends with its tracer.
 const PTRACE_O_EXITKILL: usize = 1 << 20;
 
@@ -107,11 +110,19 @@ unsafe fn ptrace(request: usize, pid: i32, addr: usize, data: usize) -> Result<u
     unsafe { syscall(raw::__NR_ptrace as usize, args) }
 }
 
-/// In a child of the launcher: have it stop when it has become another program.
-pub(crate) fn let_trace() {
+/// In a child of the launcher: have it stop when it has become another program. Until then nothing
+/// else may stop it, as its tracer waits for that: signals are blocked.
+///
+/// # Errors
+/// EPERM: it is traced already, or a filter or Yama forbids that.
+pub(crate) fn let_trace() -> Result<()> {
+    restore_signals(!UNBLOCKED);
     // SAFETY: takes no address.
-    let _ = unsafe { ptrace(PTRACE_TRACEME, 0, 0, 0) };
+    unsafe { ptrace(PTRACE_TRACEME, 0, 0, 0) }.map(drop)
 }
+
+/// What the agent begins with unblocked, as it has them for itself, and what tells of a breakpoint.
+const UNBLOCKED: u64 = bit(SIGBUS) | bit(SIGSYS) | bit(raw::SIGTRAP as i32);
 
 /// A child of this thread, which stands.
 struct Child {
@@ -123,15 +134,16 @@ struct Child {
     signals: Vec<i32>,
 }
 
-/// Put `library` into `pid`, a child that [`start`](crate::launch::start) had stop, and let it go.
+/// Put `library` into `pid`, a child that [`start`](crate::launch::start) had stop, and let it go,
+/// with the signals blocked that this process was started with.
 ///
 /// # Errors
 /// What the child's calls answer, or ours. ESRCH: it has ended. It stands then.
-pub fn inject(pid: i32, library: &Library) -> Result<()> {
+pub fn inject(pid: i32, library: &Library, signals: &Signals) -> Result<()> {
     let mut child = Child::begin(pid)?;
     let base = child.map(library)?;
     child.call_entry(base + library.entry)?;
-    child.end()
+    child.end(signals.inherited())
 }
 
 impl Child {
@@ -156,9 +168,12 @@ impl Child {
         Ok(child)
     }
 
-    fn end(self) -> Result<()> {
+    fn end(self, blocked: u64) -> Result<()> {
         self.poke(self.registers.rip, self.kept)?;
         self.write_registers(&self.registers)?;
+        let mask = blocked & !(bit(SIGBUS) | bit(SIGSYS));
+        // SAFETY: reads a mask of this size.
+        unsafe { ptrace(PTRACE_SETSIGMASK, self.pid, size_of::<u64>(), (&raw const mask).addr())? };
         // SAFETY: takes no address.
         unsafe { ptrace(PTRACE_DETACH, self.pid, 0, 0)? };
         for signal in self.signals {

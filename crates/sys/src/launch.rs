@@ -151,6 +151,11 @@ impl Signals {
         })
     }
 
+    /// The mask that this process was started with.
+    pub(crate) fn inherited(&self) -> u64 {
+        self.inherited
+    }
+
     /// The next one, if one waits.
     pub fn next(&self) -> Option<Signal> {
         let mut info = [0u8; INFO];
@@ -353,12 +358,15 @@ extern "C" fn become_program(order: *mut c_void) -> ! {
     restore_signals(order.signals.inherited);
     // A process of its own: ours stay lifted.
     let _ = setrlimit(Resource::Fsize, order.file_sizes.0);
-    if order.stops {
-        crate::inject::let_trace();
-    }
     let mut denied = None;
     let mut last = Errno::NOENT;
-    for path in order.paths {
+    let mut paths = order.paths.iter();
+    if order.stops
+        && let Err(errno) = crate::inject::let_trace()
+    {
+        (denied, paths) = (Some(errno), [].iter());
+    }
+    for path in paths {
         last = execute(path.as_ptr(), &order.args, &order.env);
         if last == Errno::NOEXEC {
             order.shell_args[1] = path.as_ptr();

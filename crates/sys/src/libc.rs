@@ -145,6 +145,23 @@ impl Headers {
         })
     }
 
+    /// Whether it is of Go, whose stacks are small: its linker notes that.
+    pub fn is_of_go(&self) -> bool {
+        const PT_NOTE: u32 = 4;
+        /// Of a note: three words, and the name.
+        const NAME: core::ops::Range<usize> = 12..16;
+        let notes = self.iter().filter(|segment| segment.kind == PT_NOTE);
+        notes.into_iter().any(|segment| {
+            let Some(base) = self.base() else { return false };
+            // SAFETY: as above.
+            let notes = unsafe { bytes(base.wrapping_add(segment.address), segment.bytes_in_file) };
+            notes
+                .windows(NAME.end)
+                .step_by(4)
+                .any(|note| note[..4] == [4, 0, 0, 0] && &note[NAME] == b"Go\0\0")
+        })
+    }
+
     /// Its table for unwinders, and where that is.
     pub fn unwind_table(&self) -> Option<&'static [u8]> {
         const PT_GNU_EH_FRAME: u32 = 0x6474_e550;

@@ -18,7 +18,7 @@ const STACK: usize = 256 << 10;
 const STACKS: usize = 512;
 /// At the lower end of each: stacks that calls are seen to on, which come while a thread is on one
 /// that may have no room. Each, and how many: a handler may interrupt a call, and make one.
-const BESIDE: usize = 24 << 10;
+const BESIDE: usize = 32 << 10;
 const BESIDES: usize = 4;
 
 /// What is known of a thread that has a handler's stack of ours: it lies above that.
@@ -35,6 +35,8 @@ pub struct Own {
     pub asked: [AtomicUsize; 2],
     /// Not 0: that stack for calls is in use.
     besides: [AtomicU8; BESIDES],
+    /// The same, before a child began that has this stack as well, while its thread waits.
+    kept: [AtomicU8; BESIDES],
 }
 
 static REGION: Leaked<usize> = Leaked::new();
@@ -164,6 +166,10 @@ impl Own {
     /// The calling thread ends: it has no alternate stack from now on. Not in a vfork child, whose
     /// parent's this is.
     pub fn leave(&self) {
+        if is_on_own_stack() {
+            // Its last call is seen to on one of these: who takes it next finds that it is gone.
+            return;
+        }
         let none = Stack::new(0, 0, SS_DISABLE);
         let Some(number) = number_of((&raw const *self).addr()) else {
             return;
@@ -204,6 +210,20 @@ impl Own {
         };
         let number = self.besides.iter().position(is_free)?;
         Some(self.first() + PAGE_SIZE + (number + 1) * BESIDE)
+    }
+
+    /// A child begins that uses these as well: it may end in the middle of a call.
+    pub fn lend_besides(&self) {
+        for (kept, used) in self.kept.iter().zip(&self.besides) {
+            kept.store(used.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// It has ended, or become another program.
+    pub fn take_besides_back(&self) {
+        for (kept, used) in self.kept.iter().zip(&self.besides) {
+            used.store(kept.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     /// Which of them `addr` lies on.

@@ -180,6 +180,12 @@ impl SignalInfo {
         self.code
     }
 
+    /// Of a call that was stopped: whether it was made as 64-bit programs do.
+    pub fn is_of_x86_64(&self) -> bool {
+        const AUDIT_ARCH_X86_64: u64 = 0xc000_003e;
+        self._rest[0] >> 32 == AUDIT_ARCH_X86_64
+    }
+
     /// Where, if a thread caused it by an access.
     pub fn address(&self) -> usize {
         self.address
@@ -242,7 +248,7 @@ impl Context {
 
     /// The program's stack, which a call may be seen to beside
     /// ([`entry_beside_address`](crate::guard::entry_beside_address)).
-    fn program_sp(&self) -> usize {
+    pub fn program_sp(&self) -> usize {
         const FLAGS: usize = 8;
         match Own::end_of_beside(self.sp) {
             None => self.sp,

@@ -33,6 +33,7 @@ const CLONE_VM: usize = 0x100;
 const CLONE_FILES: usize = 0x400;
 const CLONE_VFORK: usize = 0x4000;
 const CLONE_THREAD: usize = 0x10000;
+const CLONE_CLEAR_SIGHAND: usize = 1 << 32;
 /// What a new thread uses of a stack before it makes its first call, at most. Bytes.
 const FIRST_FRAMES: usize = 64 << 10;
 
@@ -48,40 +49,49 @@ pub(super) fn before(call: &mut Call) -> Verdict {
 
 /// A thread has been made, or has begun; or a process with our memory.
 pub(super) fn born(call: &mut Call) -> Verdict {
+    let (token, is_child) = (call.token, call.result == 0);
     // A child of vfork has its parent's stack for handlers, as that waits.
-    if call.result == 0 && Own::current_of_kernel().is_none() {
-        let _ = Own::take_on_at_first();
+    let own = Own::current_of_kernel();
+    if is_child && own.or_else(Own::take_on_at_first).is_some() {
+        gateways::dispatch();
     }
-    let is_vfork = call.token & IS_VFORK != 0;
-    match call.result {
-        0 => gateways::dispatch(),
-        _ if is_vfork => {
-            // The child has left this stack as we do now.
-            let is_used = Own::is_used((&raw const *call).addr());
-            is_used.into_iter().for_each(|used| used.store(1, Ordering::Relaxed));
-            Vfork::end();
-        }
-        _ => {}
+    if !is_child && token & IS_VFORK != 0 {
+        own.into_iter().for_each(Own::take_besides_back);
+        // The child has left this stack as we do now, perhaps.
+        let is_used = Own::is_used((&raw const *call).addr());
+        is_used.into_iter().for_each(|used| used.store(1, Ordering::Relaxed));
     }
-    signals::unblock((call.token & !IS_VFORK) as u64);
+    if !is_child && token & IS_BELOW != 0 {
+        Vfork::end();
+    }
+    signals::unblock((token & !(IS_VFORK | IS_BELOW)) as u64);
     Verdict::Done
 }
 
-/// The bit of SIGKILL, which is in no mask.
+/// The bits of SIGKILL and SIGSTOP, which are in no mask: the parent waits; the child is on its
+/// stack.
 const IS_VFORK: usize = 1 << 8;
+const IS_BELOW: usize = 1 << 18;
 
 /// How a thread that is made, or a process with our memory, comes by here before its first
 /// instruction, where nothing else tells of it: one of libc's makes a call that is known.
 fn greeting(call: &mut Call, flags: usize) -> Verdict {
-    if !is_alone() || inline::only_asks() || flags & (CLONE_THREAD | CLONE_VFORK) == 0 {
+    if !is_alone() || inline::is_filtered() || flags & (CLONE_THREAD | CLONE_VFORK) == 0 {
         return Verdict::Leave;
     }
-    let (_, top) = stack_of(call);
+    let (start, top) = stack_of(call);
     let mask = signals::block_others() as usize;
-    let verdict = if top == 0 {
-        greet_below(call, mask)
-    } else {
-        greet_on(call, top, mask)
+    let token = match flags & CLONE_VFORK {
+        0 => mask,
+        _ => {
+            Own::current_of_kernel().into_iter().for_each(Own::lend_besides);
+            mask | IS_VFORK
+        }
+    };
+    let verdict = match top {
+        0 if flags & CLONE_VFORK != 0 => greet_below(call, token | IS_BELOW),
+        top if top.saturating_sub(start) >= PAGE_SIZE => greet_on(call, top, token),
+        _ => Verdict::Leave,
     };
     if verdict == Verdict::Leave {
         signals::unblock(mask as u64);
@@ -90,8 +100,8 @@ fn greeting(call: &mut Call, flags: usize) -> Verdict {
 }
 
 /// On a stack of its own.
-fn greet_on(call: &mut Call, top: usize, mask: usize) -> Verdict {
-    call.token = mask;
+fn greet_on(call: &mut Call, top: usize, token: usize) -> Verdict {
+    call.token = token;
     let can_be = (2 * FIRST_FRAMES..ADDRESSES).contains(&top);
     match can_be && call.leave_for_both(top, |at, word| bring::write(at, &word)) {
         true => Verdict::Bear,
@@ -100,11 +110,13 @@ fn greet_on(call: &mut Call, top: usize, mask: usize) -> Verdict {
 }
 
 /// On this one, while its parent waits.
-fn greet_below(call: &mut Call, mask: usize) -> Verdict {
+fn greet_below(call: &mut Call, token: usize) -> Verdict {
     let stack = Own::current_of_kernel().and_then(Own::take_beside);
     let Some(stack) = stack else { return Verdict::Leave };
-    for _ in 0..VFORK_WAITS {
-        if Vfork::begin(call, mask | IS_VFORK, stack) {
+    // A child that makes one would wait for its parent.
+    let waits = if pager::is_vfork_child() { 1 } else { VFORK_WAITS };
+    for _ in 0..waits {
+        if Vfork::begin(call, token, stack) {
             return Verdict::Vfork;
         }
         pager::pause(VFORK_WAIT_NS);
@@ -153,7 +165,10 @@ fn before_clone3(call: &mut Call) -> Verdict {
         // Nowhere: the kernel says so.
         return Verdict::Leave;
     };
-    if flags & CLONE_VM == 0 && word_at(call.args[0] + STACK) != Some(0) {
+    let has_stack = flags & CLONE_VM == 0 && word_at(call.args[0] + STACK) != Some(0);
+    // Without our handlers the child ends at its first fault.
+    let clears = flags & CLONE_CLEAR_SIGHAND != 0 && inline::is_on();
+    if has_stack || clears {
         // libc makes a clone of it then.
         return refuse(call, Errno::NOSYS);
     }
@@ -231,16 +246,16 @@ fn before_fork(call: &mut Call, flags: usize) -> Verdict {
 /// Bring where the kernel writes the new thread's number, in the parent and in the child: it does
 /// not say so when it cannot.
 fn bring_numbers(call: &Call, flags: usize) {
-    /// CLONE_PARENT_SETTID, CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID.
-    const WRITES: usize = 0x10_0000 | 0x100_0000 | 0x20_0000;
+    /// CLONE_PARENT_SETTID, CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID, CLONE_PIDFD.
+    const WRITES: usize = 0x10_0000 | 0x100_0000 | 0x20_0000 | 0x1000;
     /// Of clone3's arguments.
-    const NUMBERS: [usize; 2] = [16, 24];
+    const NUMBERS: [usize; 3] = [8, 16, 24];
     if flags & WRITES == 0 {
         return;
     }
     let places = match call.number {
         SYS_CLONE3 => NUMBERS.map(|at| word_at(call.args[0] + at).unwrap_or(0)),
-        _ => [call.args[2], call.args[3]],
+        _ => [call.args[2], call.args[3], 0],
     };
     let mut reached = Reached::new(0, (&raw const *call).addr(), false);
     for start in places.into_iter().filter(|start| (1..ADDRESSES).contains(start)) {

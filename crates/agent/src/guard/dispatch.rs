@@ -2,8 +2,8 @@
 //! or that no jump could be put into. The kernel raises SIGSYS for them (Syscall User Dispatch).
 //!
 //! The handler has the thread go on at the guard's entry, as if there had been a jump, with the
-//! program's signals as they were. Where no libc is known, the call is seen to on a stack of ours: a
-//! goroutine's has room for little more than the call.
+//! program's signals as they were. Where no libc is known, the call is seen to on a stack of ours:
+//! a goroutine's has room for little more than the call.
 //!
 //! Threads have this from when they have a stack for handlers ([`Own`]). A vfork child has not.
 
@@ -12,7 +12,7 @@ use uzswap_sys::guard;
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::signal::{Context, SYS_USER_DISPATCH, SignalInfo};
 
-use super::{is_alone, signals};
+use super::{is_alone, is_of_go, signals};
 use crate::{pager, vma};
 
 /// In the constructor, when jumps are where they can be.
@@ -26,6 +26,11 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
     if info.code() != SYS_USER_DISPATCH {
         return signals::hand_on(signal, info, context);
     }
+    if !info.is_of_x86_64() {
+        // Other numbers, and other arguments. Such code is made by nobody but for old programs.
+        gateways::end_dispatch();
+        return context.make_call_again();
+    }
     let Some(gateway) = Gateway::of(context.ip()) else {
         pager::say("uzswap: too much code makes system calls of its own: some fail where memory is out\n");
         gateways::end_dispatch();
@@ -37,7 +42,10 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
     }
     let own = context.own().filter(|_| is_alone());
     match own.and_then(Own::take_beside) {
-        stack @ Some(_) => context.go_on_at(guard::entry_beside_address(), gateway, stack),
-        None => context.go_on_at(guard::entry_address(), gateway, None),
+        stack @ Some(_) => return context.go_on_at(guard::entry_beside_address(), gateway, stack),
+        // It would write over what lies below a small stack.
+        None if is_of_go() => {}
+        None => return context.go_on_at(guard::entry_address(), gateway, None),
     }
+    context.go_on_at(gateway, gateway, None);
 }

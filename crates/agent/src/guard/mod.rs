@@ -82,6 +82,13 @@ fn is_alone() -> bool {
     IS_ALONE.load(Ordering::Relaxed)
 }
 
+/// It is of Go, whose code makes calls on stacks that have no room for us.
+static IS_OF_GO: AtomicBool = AtomicBool::new(false);
+
+fn is_of_go() -> bool {
+    IS_OF_GO.load(Ordering::Relaxed)
+}
+
 /// Whether they do.
 pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
@@ -93,6 +100,10 @@ pub(crate) fn is_on() -> bool {
 /// # Errors
 /// EACCES, EPERM: the system forbids changing program text. ENOMEM: no room beside it.
 pub(crate) fn install(program: Headers, is_alone: bool) -> Result<(), Errno> {
+    let is_of_go = program.is_of_go();
+    IS_OF_GO.store(is_of_go, Ordering::Relaxed);
+    // Go makes calls of its own beside libc's.
+    let is_alone = is_alone || is_of_go;
     IS_ALONE.store(is_alone, Ordering::Relaxed);
     let special = [hook::SYS_BRK, SYS_MMAP, SYS_MUNMAP, SYS_MREMAP, SYS_MADVISE];
     let rows = ROWS.iter().map(|row| row.number);

@@ -8,7 +8,7 @@
 //! | call | what is done |
 //! |---|---|
 //! | rt_sigaction | these: noted. Others: without them in the mask, and with our way to return |
-//! | the same, SA_ONSTACK, or no libc is known | [`relay`] is called, which goes on on the program's stack |
+//! | the same, SA_ONSTACK; all without libc | [`relay`] goes on on the program's stack |
 //! | rt_sigprocmask | without them, which is noted for the thread |
 //! | sigsuspend, ppoll, pselect6, epoll_pwait | without them in the mask |
 //! | sigaltstack | noted for the thread |
@@ -437,7 +437,7 @@ extern "C" fn relay(signal: i32, _: &SignalInfo, context: &mut Context) {
 /// The program's handler is called, as the kernel would, when ours returns.
 fn deliver(signal: i32, action: &Action, context: &mut Context) {
     let stack = context.own().map(Own::program_stack);
-    let is_wanted = |stack: &Stack| stack.flags & SS_DISABLE == 0 && !stack.is_on(context.sp());
+    let is_wanted = |stack: &Stack| stack.flags & SS_DISABLE == 0 && !stack.is_on(context.program_sp());
     let stack = stack.filter(|stack| action.flags & SA_ONSTACK != 0 && is_wanted(stack));
     let deferred = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
     let mask = (context.mask() | action.mask | deferred) & !OURS;
