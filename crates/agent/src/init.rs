@@ -141,7 +141,7 @@ fn see_to(program: Option<Headers>, group: Group, with: With) -> Result<(), Errn
             register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle);
         },
         // Without the guard nobody sees such a program's forks.
-        None if !guard::is_on() => return Err(Errno::NOSYS),
+        None if !guard::is_on() => return Err(Errno::OPNOTSUPP),
         _ => {}
     }
     Ok(())

@@ -65,6 +65,10 @@ pub(crate) fn lacks_hooks(path: &CStr, errno: Errno) {
             "a wrapper of a system call in this libc is not that alone",
             "run it with an unchanged glibc",
         ),
+        Errno::OPNOTSUPP => (
+            "its system calls cannot be seen",
+            "it takes Linux 5.11 and --faults inline, and a program that does not look for leaks",
+        ),
         _ => (
             "the system lets no code of libc be replaced",
             "allow executable mappings of a memfd (SELinux execmem, noexec of memfd)",

@@ -96,13 +96,15 @@ impl Gateway {
 static PASSING: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Have the kernel stop every system call of this thread that is not made in `[start, end)`, and of
-/// each that [dispatches](dispatch) from now on. The handler of SIGSYS is there. Where the kernel
-/// cannot (Linux before 5.11, a filter of system calls), all pass.
-pub fn begin_dispatch(start: usize, end: usize) {
-    if change_dispatch(1, start, end).is_ok() {
-        PASSING[0].store(start, Ordering::Relaxed);
-        PASSING[1].store(end, Ordering::Relaxed);
-    }
+/// each that [dispatches](dispatch) from now on. The handler of SIGSYS is there.
+///
+/// # Errors
+/// Linux before 5.11, or a filter of system calls: all pass.
+pub fn begin_dispatch(start: usize, end: usize) -> Result<()> {
+    change_dispatch(1, start, end)?;
+    PASSING[0].store(start, Ordering::Relaxed);
+    PASSING[1].store(end, Ordering::Relaxed);
+    Ok(())
 }
 
 /// The same in a thread that begins, until it ends or calls execve. No child inherits it.

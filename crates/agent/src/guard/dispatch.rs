@@ -7,6 +7,7 @@
 //!
 //! Threads have this from when they have a stack for handlers ([`Own`]). A vfork child has not.
 
+use uzswap_sys::Errno;
 use uzswap_sys::gateways::{self, Gateway};
 use uzswap_sys::guard;
 use uzswap_sys::own_stack::Own;
@@ -16,9 +17,12 @@ use super::{is_alone, is_of_go, signals};
 use crate::{pager, vma};
 
 /// In the constructor, when jumps are where they can be.
-pub(super) fn begin() {
+///
+/// # Errors
+/// The kernel cannot.
+pub(super) fn begin() -> Result<(), Errno> {
     let (start, end) = vma::agent_image();
-    gateways::begin_dispatch(start, end);
+    gateways::begin_dispatch(start, end)
 }
 
 /// SIGSYS. In a thread of the program, all signals blocked.

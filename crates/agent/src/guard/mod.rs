@@ -98,7 +98,8 @@ pub(crate) fn is_on() -> bool {
 /// constructor.
 ///
 /// # Errors
-/// EACCES, EPERM: the system forbids changing program text. ENOMEM: no room beside it.
+/// EACCES, EPERM: the system forbids changing program text. ENOMEM: no room beside it. EOPNOTSUPP:
+/// the program has no libc that is known, and its calls cannot be dispatched.
 pub(crate) fn install(program: Headers, is_alone: bool) -> Result<(), Errno> {
     let is_of_go = program.is_of_go();
     IS_OF_GO.store(is_of_go, Ordering::Relaxed);
@@ -141,10 +142,12 @@ pub(crate) fn install(program: Headers, is_alone: bool) -> Result<(), Errno> {
         }
     }
     IS_ON.store(true, Ordering::Relaxed);
-    if inline::is_on() {
-        dispatch::begin();
+    let is_begun = inline::is_on() && dispatch::begin().is_ok();
+    // libc's calls come by here without that.
+    match is_alone && !is_begun {
+        true => Err(Errno::OPNOTSUPP),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// What is in code already leads nowhere: no call is seen.
