@@ -104,7 +104,7 @@ pub(crate) fn install(program: Headers, is_alone: bool) -> Result<(), Errno> {
     let is_of_go = program.is_of_go();
     IS_OF_GO.store(is_of_go, Ordering::Relaxed);
     // Go makes calls of its own beside libc's.
-    let is_alone = is_alone || is_of_go;
+    let is_alone = is_alone || is_of_go && inline::is_on();
     IS_ALONE.store(is_alone, Ordering::Relaxed);
     let special = [hook::SYS_BRK, SYS_MMAP, SYS_MUNMAP, SYS_MREMAP, SYS_MADVISE];
     let rows = ROWS.iter().map(|row| row.number);
