@@ -33,6 +33,8 @@ fn answer(request: Request) {
     let (status, of_type, text) = page(request.method(), request.url());
     let header = Header::from_bytes("Content-Type", of_type).expect("a header of ASCII");
     let response = Response::from_string(text)
+        // Its length is known, however long it is.
+        .with_chunked_threshold(usize::MAX)
         .with_status_code(StatusCode(status))
         .with_header(header);
     // Who has gone needs no answer.
