@@ -173,6 +173,13 @@ pub fn entry_address() -> usize {
     entry as *const () as usize
 }
 
+/// The arguments of a call, as [`Call::args`] has them.
+macro_rules! push_arguments {
+    () => {
+        "push r9\npush r8\npush r10\npush rdx\npush rsi\npush rdi"
+    };
+}
+
 /// Where stubs lead.
 ///
 /// # Safety
@@ -198,12 +205,7 @@ unsafe extern "C" fn entry() {
         "push 0",
         "push rcx",
         "push rax",
-        "push r9",
-        "push r8",
-        "push r10",
-        "push rdx",
-        "push rsi",
-        "push rdi",
+        push_arguments!(),
         "push 0",
         "push 0",
         "8:",
@@ -375,12 +377,7 @@ unsafe extern "C" fn entry() {
         "push 0",
         "push rcx",
         "push {born}",
-        "push r9",
-        "push r8",
-        "push r10",
-        "push rdx",
-        "push rsi",
-        "push rdi",
+        push_arguments!(),
         "push rax",
         "push r11",
         "jmp 8b",
@@ -395,12 +392,7 @@ unsafe extern "C" fn entry() {
         "push 0",
         "push rcx",
         "push {born}",
-        "push r9",
-        "push r8",
-        "push r10",
-        "push rdx",
-        "push rsi",
-        "push rdi",
+        push_arguments!(),
         "push rax",
         "push qword ptr [rip + {vfork} + 8]",
         "jmp 8b",
@@ -414,12 +406,7 @@ unsafe extern "C" fn entry() {
         "push 0",
         "push rcx",
         "push rax",
-        "push r9",
-        "push r8",
-        "push r10",
-        "push rdx",
-        "push rsi",
-        "push rdi",
+        push_arguments!(),
         "push 0",
         "push 0",
         "jmp 8b",
