@@ -152,6 +152,7 @@ pub(crate) fn install(program: Headers, is_alone: bool) -> Result<(), Errno> {
 
 /// What is in code already leads nowhere: no call is seen.
 pub(crate) fn uninstall() {
+    IS_ON.store(false, Ordering::Relaxed);
     guard::end();
 }
 
