@@ -8,28 +8,16 @@
 //! when its event was read. For programs that make these calls without libc the engine puts events
 //! in order (`mm/flight/departing.rs`), as far as that can be known.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use lock_api::RawMutex;
-use uzswap_sys::futex::RawLock;
 use uzswap_sys::thread;
+use uzswap_sys::turn::Turn;
 
 use crate::memcg::deferral;
 use crate::pager;
 
 /// Held over a system call that raises events, and over a fork. Reset in forked children.
-static ORDER: RawLock = RawLock::INIT;
-/// Thread that holds [`ORDER`]: a handler of a signal that the call itself raised (SIGSYS) must not
-/// wait for itself.
-static OWNER: AtomicI32 = AtomicI32::new(0);
-
-/// Looks at [`ORDER`] without and with sleeping between them before giving up, after ten seconds.
-const SPINS: u32 = 2_000;
-const PAUSES: u32 = 200_000;
-const PAUSE_NS: u64 = 50_000;
-/// Looks between two at whether the owner lives: a system call filter may end it in the middle of
-/// the call.
-const LOOKS_AT_OWNER: u32 = 1_000;
+static ORDER: Turn = Turn::new();
 
 /// This thread's turn to change mappings.
 ///
@@ -42,10 +30,10 @@ pub(crate) struct InOrder {
 }
 
 impl InOrder {
-    /// Wait for our turn if there is a pager. In a vfork child there is none: its parent's must not
-    /// wait for it.
+    /// Wait for our turn if there is a pager. A process that has our memory waits too: a fork's
+    /// child has nothing to do with what that changes after the fork.
     pub(crate) fn begin() -> Self {
-        if pager::active().is_none() {
+        if pager::inherited().is_none() {
             return Self {
                 has_turn: false,
                 mask: None,
@@ -53,7 +41,7 @@ impl InOrder {
         }
         let mask = thread::block_asynchronous_signals();
         Self {
-            has_turn: take_turn(),
+            has_turn: ORDER.take(),
             mask,
         }
     }
@@ -72,71 +60,24 @@ impl InOrder {
     /// kswapd's turn, if it can be had at once: whoever forks waits for kswapd while it has the
     /// turn.
     pub(crate) fn attempt() -> Option<Self> {
-        for _ in 0..SPINS {
-            if ORDER.try_lock() {
-                OWNER.store(thread::tid(), Ordering::Relaxed);
-                return Some(Self {
-                    has_turn: true,
-                    mask: None,
-                });
-            }
-            core::hint::spin_loop();
-        }
-        None
+        ORDER.attempt().then_some(Self {
+            has_turn: true,
+            mask: None,
+        })
     }
 }
 
 impl Drop for InOrder {
     fn drop(&mut self) {
-        // Not if a handler forked in the middle of the call: in the child the turn was ended
-        // already.
-        if self.has_turn && OWNER.load(Ordering::Relaxed) == thread::tid() {
-            end_turn();
+        if self.has_turn {
+            // Not ours any more if a handler forked in the middle of the call: in the child the
+            // turn was ended already.
+            ORDER.end();
         }
         if let Some(mask) = self.mask {
             thread::restore_signals(mask);
         }
     }
-}
-
-fn take_turn() -> bool {
-    let me = thread::tid();
-    for i in 0..SPINS + PAUSES {
-        if ORDER.try_lock() {
-            OWNER.store(me, Ordering::Relaxed);
-            return true;
-        }
-        let owner = OWNER.load(Ordering::Relaxed);
-        if owner == me {
-            return false;
-        }
-        if is_orphaned(owner, i) && inherit_turn(owner, me) {
-            return true;
-        }
-        if i < SPINS {
-            core::hint::spin_loop()
-        } else {
-            pager::pause(PAUSE_NS)
-        }
-    }
-    false
-}
-
-/// Whether the turn is that of a thread that does not exist any more.
-fn is_orphaned(owner: i32, looks: u32) -> bool {
-    owner != 0 && looks > SPINS && looks.is_multiple_of(LOOKS_AT_OWNER) && !thread::is_alive(thread::pid(), owner)
-}
-
-fn inherit_turn(owner: i32, me: i32) -> bool {
-    OWNER
-        .compare_exchange(owner, me, Ordering::Relaxed, Ordering::Relaxed)
-        .is_ok()
-}
-
-fn end_turn() {
-    OWNER.store(0, Ordering::Relaxed);
-    // SAFETY: only called by the thread that `take_turn` gave the lock to.
-    unsafe { ORDER.unlock() };
 }
 
 /// A fork is a change as well: whatever was changed before it has had its event read, so the
@@ -149,22 +90,20 @@ const FORK_WAITS: u32 = 6;
 /// Before a fork, in the forking thread.
 pub(crate) fn begin_fork() {
     // Not from a handler that a call of this very thread raised.
-    let waits = || OWNER.load(Ordering::Relaxed) != thread::tid();
-    let has_turn = take_turn() || (1..FORK_WAITS).any(|_| waits() && take_turn());
+    let waits = || !ORDER.is_mine();
+    let has_turn = ORDER.take() || (1..FORK_WAITS).any(|_| waits() && ORDER.take());
     FORK_HAS_TURN.store(has_turn, Ordering::Relaxed);
 }
 
 /// After a fork, in the parent.
 pub(crate) fn end_fork() {
     if FORK_HAS_TURN.swap(false, Ordering::Relaxed) {
-        end_turn();
+        ORDER.end();
     }
 }
 
 /// In a forked child: whose turn it was does not exist here, or was the fork's.
 pub(crate) fn reset_in_child() {
     FORK_HAS_TURN.store(false, Ordering::Relaxed);
-    if ORDER.is_locked() {
-        end_turn();
-    }
+    ORDER.reset_in_child();
 }

@@ -3,24 +3,22 @@
 //!
 //! The program's threads record stacks and forget what is unmapped of them; kswapd reads. A record
 //! is a pair of words, and each step of a change leaves readers at least what is a stack still.
-//! Changes of records are made one at a time, but nobody waits for long: a signal handler may have
-//! interrupted the very change, and a vfork child may have ended in it.
+//! Changes of records are made one at a time: what is not forgotten when it should be would be
+//! taken for a stack for ever.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use lock_api::RawMutex;
 use uzswap_mm::page::PAGE_SIZE;
-use uzswap_sys::futex::RawLock;
+use uzswap_sys::thread;
+use uzswap_sys::turn::Turn;
 
 const RECORDS: usize = 16 * 1024;
-/// Looks at the lock before going on without.
-const SPINS: u32 = 20_000;
 
 static RANGES: [[AtomicUsize; 2]; RECORDS] = [const { [const { AtomicUsize::new(0) }; 2] }; RECORDS];
 /// One more than the highest record ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 /// Held while records are changed.
-static LOCK: RawLock = RawLock::INIT;
+static LOCK: Turn = Turn::new();
 /// Threads between making (or removing) a stack mapping and its record. While there are any, a
 /// mapping that the scan sees may be an unrecorded stack.
 static CHANGES_IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
@@ -144,25 +142,28 @@ impl Drop for StackChange {
     }
 }
 
-/// Records are changed by this thread alone.
-struct Lock(());
+/// Records are changed by this thread alone, and no handler of the program comes in between: one
+/// that leaves by siglongjmp would keep the lock for ever.
+struct Lock {
+    mask: Option<u64>,
+}
 
 impl Lock {
+    /// `None`: a handler of a signal that the thread raised in here wants it too.
     fn take() -> Option<Self> {
-        for _ in 0..SPINS {
-            if LOCK.try_lock() {
-                return Some(Self(()));
-            }
-            core::hint::spin_loop();
+        let mask = thread::block_asynchronous_signals();
+        if LOCK.take() {
+            return Some(Self { mask });
         }
+        mask.into_iter().for_each(thread::restore_signals);
         None
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // SAFETY: locked by `take`, in this very thread.
-        unsafe { LOCK.unlock() };
+        LOCK.end();
+        self.mask.into_iter().for_each(thread::restore_signals);
     }
 }
 
@@ -216,9 +217,6 @@ pub(crate) fn is_changing() -> bool {
 /// In a forked child: the threads that were between two steps do not exist here.
 pub(crate) fn reset_in_child() {
     CHANGES_IN_FLIGHT.store(0, Ordering::SeqCst);
-    if LOCK.is_locked() {
-        // SAFETY: locked by a thread that does not exist here. Each of its steps leaves the records
-        // usable.
-        unsafe { LOCK.unlock() };
-    }
+    // Each step of a change leaves the records usable.
+    LOCK.reset_in_child();
 }

@@ -85,6 +85,7 @@ pub mod testing;
 pub mod text;
 pub mod thread;
 pub mod time;
+pub mod turn;
 pub mod uffd;
 pub mod words;
 

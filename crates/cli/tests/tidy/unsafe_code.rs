@@ -14,7 +14,6 @@ const EDGE: &[(&str, &str)] = &[
     ("identity.rs", "the same"),
     ("init.rs", "reads what the kernel and glibc passed"),
     ("io_poll.rs", "opens a lock that a thread of the parent held"),
-    ("order.rs", "ends a turn that the thread has"),
     ("pager.rs", "opens locks that threads of the parent held"),
     ("mmap.rs", "makes calls of the program's"),
     (
@@ -22,7 +21,6 @@ const EDGE: &[(&str, &str)] = &[
         "reads the attributes of the program's mutexes, and makes them",
     ),
     ("servers.rs", "opens locks that threads of the parent held"),
-    ("stacks.rs", "the same"),
     ("vma.rs", "takes the bounds of the agent's own image"),
 ];
 /// Roots of crates without any: the compiler sees to all below.
