@@ -118,6 +118,16 @@ pub(crate) fn is_keeping(addr: usize) -> bool {
 
 /// Pieces of one mapping at most that are moved one by one.
 const PIECES: usize = 64;
+/// How often what is one mapping and then several is looked at again.
+const LOOKS: usize = 8;
+
+/// Whether `[start, end)` is several mappings for the kernel, if that can be told.
+fn is_several(start: usize, end: usize) -> bool {
+    let vma = ProcSelf::open()
+        .ok()
+        .and_then(|proc| proc.vma_at_or_after(start).ok().flatten());
+    vma.is_some_and(|vma| vma.start <= start && vma.end < end)
+}
 
 /// Move what is several mappings for the kernel, and one for the program: those that touch and may
 /// be used in the same way. The kernel does not join what was registered, or copied by a fork, at
@@ -126,7 +136,7 @@ const PIECES: usize = 64;
 /// # Errors
 /// EFAULT: it is not that, or cannot be told (no /proc, no descriptor left), and nothing was done.
 /// What mmap and mremap answer; all is where it was then.
-fn move_pieces(addr: usize, old_len: usize, new_len: usize, to: Option<usize>) -> Result<usize, Errno> {
+fn move_pieces(addr: usize, old_len: usize, new_len: usize, to: Option<usize>, keeps: bool) -> Result<usize, Errno> {
     let (old_len, new_len) = (page_align(old_len), page_align(new_len));
     let (len, proc) = (old_len.min(new_len), ProcSelf::open().map_err(|_| Errno::FAULT)?);
     let (mut ends, mut count, mut at) = ([0; PIECES], 0, addr);
@@ -166,7 +176,8 @@ fn move_pieces(addr: usize, old_len: usize, new_len: usize, to: Option<usize>) -
         } else {
             end - start
         };
-        if let Err(errno) = mremap(start, end - start, grown, fixed, place) {
+        let flags = if keeps { fixed | MREMAP_DONTUNMAP } else { fixed };
+        if let Err(errno) = mremap(start, end - start, grown, flags, place) {
             for (back, end) in ends[..n].iter().enumerate() {
                 let start = if back == 0 { addr } else { ends[back - 1] };
                 let _ = mremap(to + (start - addr), end - start, end - start, fixed, start);
@@ -204,8 +215,13 @@ pub(crate) fn mremap(
     let args = [addr, old_len, new_len, flags as usize, new_addr, 0];
     let keeps = flags & MREMAP_DONTUNMAP != 0;
     let is_fixed = flags & MREMAP_FIXED != 0;
-    let call = || {
+    // `None`: it would be refused, half-way perhaps.
+    let call = |is_one: bool| {
         let _turn = InOrder::begin();
+        // No scan registers a part of it before the call: that needs a turn as well.
+        if is_one && is_several(addr, addr + old_len.min(new_len)) {
+            return None;
+        }
         let stacks = StackChange::begin();
         let moving = stacks.lift(addr, old_len);
         if is_fixed {
@@ -224,8 +240,9 @@ pub(crate) fn mremap(
         if keeps || result.is_err() {
             stacks.put(&moving, addr, old_len);
         }
-        result
+        Some(result)
     };
+    let move_whole = || call(false).unwrap_or(Err(Errno::FAULT));
     if let (true, Some(pager)) = (is_fixed && deferral::has_unseen(), pager::active()) {
         // What is two mappings only because a part is not registered yet would be refused, perhaps
         // after the target was unmapped.
@@ -233,22 +250,26 @@ pub(crate) fn mremap(
     }
     // From Linux 6.17 on the kernel moves the first of several before it refuses the next.
     let is_far = addr.abs_diff(new_addr) >= old_len.max(new_len);
-    let may_be_several = is_fixed && !keeps && is_aligned && is_far && new_len > 0 && pager::active().is_some();
-    if may_be_several {
-        match move_pieces(addr, old_len, new_len, Some(new_addr)) {
-            Err(Errno::FAULT) => {}
+    let may_be_several = is_fixed && is_aligned && is_far && new_len > 0 && pager::active().is_some();
+    let mut moved = None;
+    for _ in 0..if may_be_several { LOOKS } else { 0 } {
+        moved = match move_pieces(addr, old_len, new_len, Some(new_addr), keeps) {
+            Err(Errno::FAULT) => call(true),
             moved => return moved,
+        };
+        if moved.is_some() {
+            break;
         }
     }
-    let mut result = call();
+    let mut result = moved.unwrap_or_else(move_whole);
     if let (Err(Errno::FAULT), false, Some(pager)) = (result, is_fixed, pager::active()) {
         // The same; but nothing was unmapped, so it may be tried again.
         mapped::miss();
         pager.request_scan();
-        result = call();
+        result = move_whole();
     }
     if result == Err(Errno::FAULT) && flags == MREMAP_MAYMOVE && pager::active().is_some() {
-        result = move_pieces(addr, old_len, new_len, None);
+        result = move_pieces(addr, old_len, new_len, None, false);
     }
     let start = result?;
     guard::note_grown(start, start + thread::page_align(new_len));

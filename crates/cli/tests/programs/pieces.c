@@ -22,6 +22,15 @@ int main(void) {
     check(q + len, MIB, 3, "grown");
     char *r = mremap(q, len + MIB, len / 2, MREMAP_MAYMOVE);
     check(r, len / 2, 1, "shrunk");
+
+    /* The same, and the mapping that is moved from stays, empty. */
+    char *a = map(len), *b = map(len);
+    fill(a, len, 5);
+    must(madvise(a + len / 3, len / 3, MADV_DONTFORK) == 0);
+    fill(other, 40 * MIB, 6);
+    must(mremap(a, len, len, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, b) == b);
+    check_zeros(a, len, "what was moved from");
+    check(b, len, 5, "moved, and its mapping is there");
     puts("moved");
     return 0;
 }
