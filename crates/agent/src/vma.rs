@@ -40,10 +40,22 @@ pub(crate) fn agent_image() -> (usize, usize) {
 /// Call `f` with every range that must not be managed, whatever its mapping looks like.
 fn for_each_excluded(mut f: impl FnMut(usize, usize)) {
     stacks::for_each(&mut f);
+    for_each_of_ours(&mut f);
+    let (start, end) = crate::init::main_list();
+    f(start, end);
+}
+
+/// Call `f` with every range that is the pager's own.
+fn for_each_of_ours(mut f: impl FnMut(usize, usize)) {
     own::for_each(&mut f);
-    for (start, end) in [agent_image(), crate::init::main_list()] {
-        f(start, end);
-    }
+    let (start, end) = agent_image();
+    f(start, end);
+}
+
+fn is_of_ours(start: usize, end: usize) -> bool {
+    let mut overlaps = false;
+    for_each_of_ours(|s, e| overlaps |= s < end && start < e);
+    overlaps
 }
 
 /// What must not be managed, as ranges in order that do not touch.
@@ -314,6 +326,12 @@ fn register_unless_excluded(fds: &Fds, start: usize, end: usize) -> Option<Resul
     own::while_none_is_made(|| (!is_excluded(start, end)).then(|| fds.managed.register(start, end - start)))
 }
 
+/// As [`register_unless_excluded`], for what has contents that are out: only what is ours is passed
+/// over. A stack that is recorded there is a mistake, of the records.
+fn register_unless_ours(fds: &Fds, start: usize, end: usize) -> Option<Result<(), Errno>> {
+    own::while_none_is_made(|| (!is_of_ours(start, end)).then(|| fds.managed.register(start, end - start)))
+}
+
 /// Have writes to protected pages reported of all that is managed, and of all that will be. False:
 /// not now.
 ///
@@ -356,6 +374,10 @@ fn present_pages(fds: &Fds, start: usize, end: usize) -> Vec<PageRange> {
 /// In a forked child: register every managed range anew and find out which pages are mapped,
 /// whatever their words say. False: a range cannot be registered, so what it has swapped out could
 /// not be given back.
+///
+/// What the parent managed the child manages, whatever the records of stacks say: they may name
+/// more than is stacks ([`stacks::StackChange::add`]), and a word that is dropped is a page that
+/// reads as zeros.
 pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
     pager.mm.managed().into_iter().all(|range| {
         let mut at = range.start.addr();
@@ -368,8 +390,8 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
             });
             // What the child did not inherit (MADV_DONTFORK) has no contents; something of ours may
             // lie there by now. Managed memory may have become executable since.
-            let is_ours = vma.is_some_and(|vma| !vma.is_private_anonymous()) || is_excluded(start, end);
-            let is_gone = start >= end || is_ours;
+            let is_other = vma.is_some_and(|vma| !vma.is_private_anonymous()) || is_of_ours(start, end);
+            let is_gone = start >= end || is_other;
             let gone = if is_gone { at..end.max(start) } else { at..start };
             if !gone.is_empty() {
                 pager
@@ -386,7 +408,7 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
                 guard::note_registering(vma.start, vma.end);
                 register_unless_excluded(fds, vma.start, vma.end)
             });
-            match whole.or_else(|| register_unless_excluded(fds, start, end)) {
+            match whole.or_else(|| register_unless_ours(fds, start, end)) {
                 Some(Ok(())) => {}
                 Some(Err(_)) => return false,
                 // Something of ours lies there since: it is looked at again.

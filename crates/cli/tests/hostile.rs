@@ -73,6 +73,17 @@ fn where_a_stack_was_is_memory_like_any() {
     assert!(run.count("zswpout") > 5_000, "{:#}", run.counters);
 }
 
+/// What the records of stacks cover by mistake is no stack in a child either: it has the contents
+/// of its parent's.
+#[test]
+fn a_child_inherits_what_lies_between_more_stacks_than_can_be_recorded() {
+    if !can_manage() {
+        return;
+    }
+    let run = sees_what_is_right("many_stacks", &["--memory-max", "24M"], &[]);
+    assert!(run.count("zswpout") > 5_000, "{:#}", run.counters);
+}
+
 /// The device is full: what it does not take goes to the pool, and when that is full too, the limit
 /// holds.
 #[test]

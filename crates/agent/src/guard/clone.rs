@@ -11,6 +11,7 @@ use uzswap_sys::Errno;
 use uzswap_sys::gateways;
 use uzswap_sys::guard::{Call, Verdict, Vfork};
 use uzswap_sys::own_stack::Own;
+use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::thread::{self, page_align};
 
 use super::bring::{self, Reached};
@@ -208,8 +209,20 @@ pub(super) fn leave_words(call: &Call) {
 /// that could not be brought.
 fn before_thread(call: &Call) {
     let (start, end) = stack_of(call);
-    let (start, end) = (start & !(PAGE_SIZE - 1), page_align(end));
-    if start < end && end < ADDRESSES && ranges::next(start, end).is_some() {
+    let (mut start, end) = (start & !(PAGE_SIZE - 1), page_align(end));
+    if start >= end || end >= ADDRESSES || ranges::next(start, end).is_none() {
+        return;
+    }
+    if call.number == SYS_CLONE {
+        // How deep it is nobody says: what lies beneath its mapping is another's.
+        let top = end - PAGE_SIZE;
+        let vma = ProcSelf::open()
+            .and_then(|proc| proc.vma_at_or_after(top))
+            .ok()
+            .flatten();
+        start = vma.map_or(start, |vma| start.max(vma.start.min(top)));
+    }
+    if ranges::next(start, end).is_some() {
         leave_to_kernel(start, end);
     }
 }
