@@ -129,11 +129,14 @@ pub(crate) fn group() -> Option<Group> {
     IDLE_GROUP.get().map(|(group, _)| *group)
 }
 
+/// The path of its file.
+pub(crate) fn group_path() -> Option<&'static CStr> {
+    IDLE_GROUP.get().map(|(_, path)| *path)
+}
+
 /// Last words, from any thread: to the launcher, and to stderr if this thread has one.
 pub(crate) fn say_last(line: &str) {
-    if let Some((group, _)) = IDLE_GROUP.get() {
-        group.set_last_words(line);
-    }
+    group().into_iter().for_each(|group| group.set_last_words(line));
     say(line);
 }
 
@@ -147,7 +150,7 @@ pub(crate) fn start_idle(group: Group, path: &CStr) {
 /// The pager of this process, if it is active.
 pub(crate) fn active() -> Option<&'static Pager> {
     let is_active = STATE.load(Ordering::Acquire) == ACTIVE && PID.load(Ordering::Relaxed) == thread::pid();
-    if is_active { PAGER.get() } else { None }
+    PAGER.get().filter(|_| is_active)
 }
 
 /// Start the pager. Called in the program's thread, which waits until it stands; other threads go
@@ -161,7 +164,7 @@ pub(crate) fn activate() {
         .is_ok()
         && let Err((what, errno)) = open_and_start()
     {
-        unmanaged::lacks_pager(IDLE_GROUP.get().map(|(_, path)| *path), what, errno);
+        unmanaged::lacks_pager(group_path(), what, errno);
     }
 }
 
@@ -260,11 +263,9 @@ fn watch() {
     if thread::is_over() || STATE.load(Ordering::Acquire) != ACTIVE {
         return;
     }
-    if let Some((group, _)) = IDLE_GROUP.get() {
-        group.set_last_words(
-            "uzswap: stopping the process: a thread of its pager was ended, by a system call filter perhaps\n",
-        );
-    }
+    const ENDED: &str =
+        "uzswap: stopping the process: a thread of its pager was ended, by a system call filter perhaps\n";
+    group().into_iter().for_each(|group| group.set_last_words(ENDED));
     thread::crash()
 }
 

@@ -15,6 +15,7 @@ mod elf;
 mod figures;
 mod group;
 mod help;
+mod injector;
 mod keeper;
 mod list;
 mod look_options;

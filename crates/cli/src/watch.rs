@@ -17,6 +17,7 @@ use crate::accel::Devices;
 use crate::agent::Library;
 use crate::census::Census;
 use crate::group::OpenGroup;
+use crate::injector::Injector;
 use crate::keeper;
 use crate::output::warn_line;
 
@@ -31,6 +32,7 @@ pub(crate) struct Watch {
     keeper: Option<Keeper>,
     census: Census,
     devices: Option<Devices>,
+    injector: Injector,
 }
 
 impl Watch {
@@ -47,7 +49,9 @@ impl Watch {
             })
             .ok();
         let census = Census::new(&group, is_quiet);
+        let injector = Injector::new(library.path(), &group.path);
         Self {
+            injector,
             group,
             library,
             keeper,
@@ -82,6 +86,8 @@ impl Watch {
         for line in self.keeper.iter_mut().flat_map(Keeper::lines) {
             warn_line!("{line}");
         }
+        let asks = self.keeper.as_mut().map(Keeper::asks).unwrap_or_default();
+        asks.into_iter().for_each(|ask| self.injector.attend(ask));
         self.census.step(&self.group);
     }
 
@@ -133,6 +139,7 @@ impl Watch {
     pub(crate) fn end(mut self, cmd: i32) {
         // Whether its memory has outlived it.
         self.step(None, Some(Duration::ZERO));
+        self.injector.finish();
         if self.is_over(cmd) {
             self.census.end();
             return self.group.remove_files();

@@ -178,6 +178,40 @@ fn programs_that_load_nothing_are_managed() {
     }
 }
 
+/// A descendant that loads nothing has us put into it: forked, exec'd in place, and spawned (vfork)
+/// by one that loads nothing itself.
+#[test]
+fn descendants_that_load_nothing_are_managed() {
+    if !can_guard() {
+        return;
+    }
+    let place = Place::new("descendants");
+    let program = place.0.join("alone").to_string_lossy().into_owned();
+    let source = |name: &str| format!("{}/tests/programs/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-pthread", "-static", "-o", &program, &source("calls.c")]);
+    let spawner = place.0.join("spawns").to_string_lossy().into_owned();
+    let mut other = Command::new("cc");
+    other.args(["-O2", "-static", "-o", &spawner, &source("spawns.c")]);
+    for mut cc in [cc, other] {
+        if !cc.status().is_ok_and(|status| status.success()) {
+            eprintln!("left out: no static libc");
+            return;
+        }
+    }
+    let json = place.0.join("report.json").to_string_lossy().into_owned();
+    let options = ["--faults", "inline", "--memory-max", "24M", "--stat-json", &json];
+    let script = format!(
+        "{program} 40; echo $?; {spawner} {program} 40; env -i {spawner} /bin/true; /no/such/file; exec {program} 40"
+    );
+    place.is_as_unmanaged(&options, &["/bin/bash", "-c", &script]);
+    let report = fs::read_to_string(&json).expect("its report");
+    let counters: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    assert!(counters["zswpout"].as_u64() > Some(10_000), "{report}");
+    // The one that has none of the environment.
+    assert!(counters["unmanaged_processes"].as_u64() <= Some(1), "{report}");
+}
+
 #[test]
 fn what_loads_nothing_needs_the_guard() {
     if !can_guard() {

@@ -11,9 +11,14 @@ pub const ENV_ALLOW_UNMANAGED: &str = "UZSWAP_ALLOW_UNMANAGED";
 /// Set: the file, made by whoever records ([`record`](crate::record)), that agents append to.
 pub const ENV_RECORD: &str = "UZSWAP_RECORD";
 
+/// The end of a group file's name.
+pub const GROUP_SUFFIX: &[u8] = b".group";
+/// That of the launcher's socket, in its place.
+pub const KEEPER_SUFFIX: &[u8] = b".keep";
+
 /// Where the launcher of the group of this file (a path) keeps descriptors for its processes
 /// (`uzswap_sys::keep`).
 pub fn keeper_path(group: &[u8]) -> Vec<u8> {
-    let stem = group.strip_suffix(b".group").unwrap_or(group);
-    [stem, b".keep"].concat()
+    let stem = group.strip_suffix(GROUP_SUFFIX).unwrap_or(group);
+    [stem, KEEPER_SUFFIX].concat()
 }

@@ -1,10 +1,16 @@
 //! Putting a library into a program that loads none, before its first instruction. The launcher
-//! does this, as the tracer of its child, which needs no privilege.
+//! does this, as the tracer of its child, or of what descends from it, which needs no privilege.
 //!
 //! The child stops when it has become the program. Its tracer writes a system call and a breakpoint
 //! over the first bytes of the program, has the child make the calls that map the library, writes
 //! what the linker would have relocated, calls the library's entry as a function, and puts all back
 //! as it was.
+//!
+//! ```text
+//! a child of the launcher's    PTRACE_TRACEME, execve -> SIGTRAP            [`inject`]
+//! a descendant, which asks     SEIZED -execve-> EXEC -> inject -> DETACHED  [`crate::tracee`]
+//!                                 \-- in vain, or too late -> INTERRUPTED -> DETACHED
+//! ```
 
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -20,12 +26,14 @@ use crate::thread::{self, restore_signals, syscall};
 const PTRACE_TRACEME: usize = 0;
 const PTRACE_PEEKDATA: usize = 2;
 const PTRACE_POKEDATA: usize = 5;
-const PTRACE_CONT: usize = 7;
+pub(crate) const PTRACE_CONT: usize = 7;
 const PTRACE_GETREGS: usize = 12;
 const PTRACE_SETREGS: usize = 13;
 const PTRACE_DETACH: usize = 17;
 const PTRACE_SETOPTIONS: usize = 0x4200;
 const PTRACE_SETSIGMASK: usize = 0x420b;
+/// The event that a stop may tell of, above its signal: it was interrupted.
+pub(crate) const EVENT_STOP: i32 = 128;
 /// The child ends with its tracer.
 const PTRACE_O_EXITKILL: usize = 1 << 20;
 
@@ -104,7 +112,7 @@ struct Registers {
 
 /// # Safety
 /// As ptrace(2) asks for: addresses of this process only where the request reads or writes it.
-unsafe fn ptrace(request: usize, pid: i32, addr: usize, data: usize) -> Result<usize> {
+pub(crate) unsafe fn ptrace(request: usize, pid: i32, addr: usize, data: usize) -> Result<usize> {
     let args = [request, pid as usize, addr, data, 0, 0];
     // SAFETY: the caller's promise.
     unsafe { syscall(raw::__NR_ptrace as usize, args) }
@@ -122,10 +130,10 @@ pub(crate) fn let_trace() -> Result<()> {
 }
 
 /// What the agent begins with unblocked, as it has them for itself, and what tells of a breakpoint.
-const UNBLOCKED: u64 = bit(SIGBUS) | bit(SIGSYS) | bit(raw::SIGTRAP as i32);
+pub(crate) const UNBLOCKED: u64 = bit(SIGBUS) | bit(SIGSYS) | bit(raw::SIGTRAP as i32);
 
 /// A child of this thread, which stands.
-struct Child {
+pub(crate) struct Child {
     pid: i32,
     registers: Registers,
     /// The bytes that [`CALL`] is written over.
@@ -140,24 +148,35 @@ struct Child {
 /// # Errors
 /// What the child's calls answer, or ours. ESRCH: it has ended. It stands then.
 pub fn inject(pid: i32, library: &Library, signals: &Signals) -> Result<()> {
-    let mut child = Child::begin(pid)?;
+    while wait_for_stop(pid)? != raw::SIGTRAP as i32 {
+        // SAFETY: takes no address.
+        unsafe { ptrace(PTRACE_CONT, pid, 0, 0)? };
+    }
+    let mut child = Child::begin(pid, Vec::new())?;
     let base = child.map(library)?;
     child.call_entry(base + library.entry)?;
     child.end(signals.inherited())
 }
 
+pub(crate) fn set_mask(pid: i32, mask: u64) -> Result<()> {
+    // SAFETY: reads a mask of this size.
+    unsafe { ptrace(PTRACE_SETSIGMASK, pid, size_of::<u64>(), (&raw const mask).addr()) }.map(drop)
+}
+
+pub(crate) fn detach(pid: i32) -> Result<()> {
+    // SAFETY: takes no address.
+    unsafe { ptrace(PTRACE_DETACH, pid, 0, 0) }.map(drop)
+}
+
 impl Child {
-    fn begin(pid: i32) -> Result<Self> {
+    /// A program that stands before its first instruction.
+    pub(crate) fn begin(pid: i32, signals: Vec<i32>) -> Result<Self> {
         let mut child = Self {
             pid,
             registers: Registers::default(),
             kept: 0,
-            signals: Vec::new(),
+            signals,
         };
-        while wait_for_stop(pid)? != raw::SIGTRAP as i32 {
-            // SAFETY: takes no address.
-            unsafe { ptrace(PTRACE_CONT, pid, 0, 0)? };
-        }
         // SAFETY: takes no address.
         unsafe { ptrace(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_EXITKILL)? };
         child.registers = child.read_registers()?;
@@ -168,14 +187,20 @@ impl Child {
         Ok(child)
     }
 
-    fn end(self, blocked: u64) -> Result<()> {
+    /// Let it go, with the library, and these signals blocked but for the library's own.
+    pub(crate) fn end(self, blocked: u64) -> Result<()> {
+        self.leave(blocked & !(bit(SIGBUS) | bit(SIGSYS)))
+    }
+
+    /// Let it go as it was, with these signals blocked.
+    pub(crate) fn leave(self, blocked: u64) -> Result<()> {
         self.poke(self.registers.rip, self.kept)?;
-        self.write_registers(&self.registers)?;
-        let mask = blocked & !(bit(SIGBUS) | bit(SIGSYS));
-        // SAFETY: reads a mask of this size.
-        unsafe { ptrace(PTRACE_SETSIGMASK, self.pid, size_of::<u64>(), (&raw const mask).addr())? };
-        // SAFETY: takes no address.
-        unsafe { ptrace(PTRACE_DETACH, self.pid, 0, 0)? };
+        self.write_registers(&Registers {
+            orig_rax: usize::MAX,
+            ..self.registers
+        })?;
+        set_mask(self.pid, blocked)?;
+        detach(self.pid)?;
         for signal in self.signals {
             thread::signal(self.pid, signal);
         }
@@ -232,6 +257,8 @@ impl Child {
             match wait_for_stop(self.pid)? {
                 signal if signal == raw::SIGTRAP as i32 => return Ok(self.read_registers()?.rax),
                 signal if MISTAKES.contains(&signal) => return Err(Errno::FAULT),
+                // It was interrupted before.
+                status if status >> 8 == EVENT_STOP => {}
                 signal => self.signals.push(signal),
             }
         }
@@ -261,7 +288,7 @@ impl Child {
     }
 
     /// Map the library. Returns where it begins.
-    fn map(&mut self, library: &Library) -> Result<usize> {
+    pub(crate) fn map(&mut self, library: &Library) -> Result<usize> {
         let path = self.registers.rsp - BELOW;
         self.write(path, library.path.as_bytes_with_nul())?;
         let (flags, here) = ((raw::O_RDONLY | raw::O_CLOEXEC) as usize, raw::AT_FDCWD as usize);
@@ -301,7 +328,7 @@ impl Child {
     }
 
     /// Call the library's entry with what the kernel has put on the stack.
-    fn call_entry(&mut self, entry: usize) -> Result<()> {
+    pub(crate) fn call_entry(&mut self, entry: usize) -> Result<()> {
         let first = self.registers.rsp;
         let mut count = 0usize;
         // SAFETY: writes one word of ours.
@@ -321,28 +348,38 @@ impl Child {
     }
 }
 
-/// Wait until a child stands: the signal that it stopped at. ESRCH: it has ended, which is left for
-/// others to be told of.
-fn wait_for_stop(pid: i32) -> Result<i32> {
-    const P_PID: usize = 1;
-    const STOPPED: usize = 2;
-    const EXITED: usize = 4;
-    const LEAVE: usize = 0x0100_0000;
+const P_PID: usize = 1;
+pub(crate) const STOPPED: usize = 2;
+pub(crate) const EXITED: usize = 4;
+pub(crate) const AT_ONCE: usize = 1;
+pub(crate) const LEAVE: usize = 0x0100_0000;
+/// Threads as well.
+pub(crate) const ALL: usize = 0x4000_0000;
+/// CLD_EXITED, CLD_KILLED, CLD_DUMPED.
+pub(crate) const ENDED: core::ops::RangeInclusive<i32> = 1..=3;
+
+/// Wait for a child: what has happened to it, and its status. `None`: nothing yet.
+pub(crate) fn wait_once(pid: i32, options: usize) -> Result<Option<(i32, i32)>> {
+    const SIGNAL: usize = 0;
     const CODE: usize = 2;
     const STATUS: usize = 6;
     let mut info = [0i32; 32];
-    let mut wait = |options| loop {
+    loop {
         let args = [P_PID, pid as usize, (&raw mut info).addr(), options, 0, 0];
         // SAFETY: writes one `siginfo_t`, 128 bytes.
         match unsafe { syscall(raw::__NR_waitid as usize, args) } {
             Err(Errno::INTR) => {}
-            result => return result.map(|_| (info[CODE], info[STATUS])),
+            result => return result.map(|_| (info[SIGNAL] != 0).then_some((info[CODE], info[STATUS]))),
         }
-    };
-    /// CLD_EXITED, CLD_KILLED, CLD_DUMPED.
-    const ENDED: core::ops::RangeInclusive<i32> = 1..=3;
-    if ENDED.contains(&wait(STOPPED | EXITED | LEAVE)?.0) {
+    }
+}
+
+/// Wait until a child stands: the signal that it stopped at, and the event above. ESRCH: it has
+/// ended, which is left for others to be told of.
+pub(crate) fn wait_for_stop(pid: i32) -> Result<i32> {
+    let is_over = |(code, _): (i32, i32)| ENDED.contains(&code);
+    if wait_once(pid, STOPPED | EXITED | LEAVE | ALL)?.is_none_or(is_over) {
         return Err(Errno::SRCH);
     }
-    wait(STOPPED).map(|(_, signal)| signal)
+    wait_once(pid, STOPPED | ALL).map(|stop| stop.map_or(0, |(_, status)| status))
 }

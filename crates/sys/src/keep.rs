@@ -33,6 +33,7 @@ use rustix::io::{Errno, IoSlice, IoSliceMut, Result};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg_addr, socket_with,
+    sockopt::set_socket_passcred,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
@@ -42,6 +43,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::PAGE_SIZE;
+use crate::ask::{Ask, asks};
 use crate::thread::pid;
 use crate::time::now_ns;
 use crate::uffd::{Event, Uffd};
@@ -54,7 +56,7 @@ const PAUSE: Timespec = Timespec {
 };
 /// A descriptor, its process, and the lifeline.
 const FDS: usize = 3;
-const ANSWERED_WITHIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+pub(crate) const ANSWERED_WITHIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// How long a process that lost its pager may take to end.
 const GRACE_NS: u64 = 1_000_000_000;
 /// How often it is looked whether anybody has the memory.
@@ -90,7 +92,7 @@ pub fn have_lengthened(path: &CStr, file: BorrowedFd<'_>, len: u64) -> Result<()
 }
 
 /// Send a word and descriptors.
-fn send(path: &CStr, word: u64, fds: &[BorrowedFd<'_>]) -> Result<()> {
+pub(crate) fn send(path: &CStr, word: u64, fds: &[BorrowedFd<'_>]) -> Result<()> {
     let (socket, address) = (socket()?, SocketAddrUnix::new(path)?);
     for _ in 0..TRIES {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
@@ -132,6 +134,15 @@ pub struct Keeper {
     socket: OwnedFd,
     kept: Vec<Kept>,
     lines: Vec<String>,
+    asks: Vec<Ask>,
+}
+
+/// What it is told.
+enum Message {
+    Keep(Kept),
+    Trace(Ask),
+    /// It is done, or nobody knows what it was.
+    Nothing,
 }
 
 /// Of a process that had this id.
@@ -285,10 +296,13 @@ impl Keeper {
     pub fn bind(path: &CStr) -> Result<Self> {
         let socket = socket()?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
+        // Who sends, as this process sees him.
+        set_socket_passcred(&socket, true)?;
         Ok(Self {
             socket,
             kept: Vec::new(),
             lines: Vec::new(),
+            asks: Vec::new(),
         })
     }
 
@@ -315,6 +329,11 @@ impl Keeper {
     /// What is to be said on stderr, a line each.
     pub fn lines(&mut self) -> Vec<String> {
         core::mem::take(&mut self.lines)
+    }
+
+    /// Who asks to be traced.
+    pub fn asks(&mut self) -> Vec<Ask> {
+        core::mem::take(&mut self.asks)
     }
 
     /// The descriptors that it works with.
@@ -363,39 +382,46 @@ impl Keeper {
         }
         self.kept.extend(children);
         self.kept.retain(|kept| !matches!(kept.state, State::Over));
-        while let Some(handed) = self.receive() {
-            self.kept.extend(handed);
+        while let Some(message) = self.receive() {
+            match message {
+                Message::Keep(kept) => self.kept.push(kept),
+                Message::Trace(ask) => self.asks.push(ask),
+                Message::Nothing => {}
+            }
         }
         Ok(())
     }
 
-    /// The next message: `Some(None)` if nothing is to be kept of it.
-    fn receive(&self) -> Option<Option<Kept>> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
+    /// The next message.
+    fn receive(&self) -> Option<Message> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS), ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut word = [0; 8];
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         recvmsg(&self.socket, &mut [IoSliceMut::new(&mut word)], &mut control, flags).ok()?;
         let word = u64::from_ne_bytes(word);
-        let fds: Vec<OwnedFd> = control
-            .drain()
-            .flat_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(fds) => fds.collect(),
-                _ => Vec::new(),
-            })
-            .collect();
-        let fds = match <[OwnedFd; 2]>::try_from(fds) {
-            Ok([file, _done]) => {
-                lengthen(&file, word);
-                return Some(None);
+        let (mut fds, mut sender) = (Vec::new(), 0);
+        for message in control.drain() {
+            match message {
+                RecvAncillaryMessage::ScmRights(rights) => fds.extend(rights),
+                RecvAncillaryMessage::ScmCredentials(who) => sender = who.pid.as_raw_pid(),
+                _ => {}
             }
-            Err(fds) => <[OwnedFd; FDS]>::try_from(fds).ok(),
-        };
-        Some(fds.map(|[memory, process, lifeline]| Kept {
-            pid: word as i32,
-            memory: Uffd::received(memory),
-            state: State::Served { process, lifeline },
-        }))
+        }
+        let mut fds = fds.into_iter();
+        Some(match [fds.next(), fds.next(), fds.next()] {
+            [Some(answer), None, None] => asks(word, sender, answer).map_or(Message::Nothing, Message::Trace),
+            [Some(file), Some(_done), None] => {
+                lengthen(&file, word);
+                Message::Nothing
+            }
+            [Some(memory), Some(process), Some(lifeline)] => Message::Keep(Kept {
+                pid: word as i32,
+                memory: Uffd::received(memory),
+                state: State::Served { process, lifeline },
+            }),
+            _ => Message::Nothing,
+        })
     }
 }
 

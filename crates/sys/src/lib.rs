@@ -45,10 +45,12 @@ extern crate alloc;
 
 pub mod affinity;
 pub mod aio;
+pub mod ask;
 pub mod cell;
 pub mod children;
 pub mod creds;
 pub mod crew;
+pub mod executable;
 pub mod file;
 pub mod futex;
 pub mod gateways;
@@ -85,6 +87,8 @@ pub mod testing;
 pub mod text;
 pub mod thread;
 pub mod time;
+#[cfg(feature = "launcher")]
+pub mod tracee;
 pub mod turn;
 pub mod uffd;
 pub mod words;

@@ -12,6 +12,7 @@
 //! | `holds` | what must stay, and what is on the move |
 //! | `pieces` | calls that move more than may be held |
 //! | `clone` | calls that make threads and processes |
+//! | `exec` | calls that make another program of a process |
 //! | `dispatch` | calls that no jump leads here from |
 //! | `signals`, `altstack` | the program's signals, where faults raise one |
 //!
@@ -22,6 +23,7 @@ mod altstack;
 mod bring;
 mod clone;
 mod dispatch;
+mod exec;
 mod holds;
 mod pieces;
 mod ranges;
@@ -58,8 +60,6 @@ use bring::Reached;
 /// MADV_POPULATE_READ, MADV_POPULATE_WRITE.
 const POPULATING: [usize; 2] = [22, 23];
 const SYS_SIGALTSTACK: usize = 131;
-/// execve, execveat.
-const EXECS: [usize; 2] = [59, 322];
 /// The lower half of the address space.
 const ADDRESSES: usize = 1 << 47;
 /// Calls that have the kernel reach memory later, when nobody knows.
@@ -345,6 +345,9 @@ fn begin(call: &mut Call) -> Verdict {
         SYS_MADVISE => done(call, mmap::madvise(call.args[0], call.args[1], call.args[2] as i32)),
         number => {
             clone::leave_words(call);
+            if exec::CALLS.contains(&number) {
+                exec::before(call);
+            }
             if inline::is_on()
                 && let Some(verdict) = signals::before(call)
             {
@@ -424,12 +427,12 @@ fn finish(call: &mut Call) -> Verdict {
     let (token, again) = (call.token & ((1 << TOKEN_BITS) - 1), call.token >> TOKEN_BITS);
     let is_fault = call.result == -(Errno::FAULT.raw_os_error() as isize);
     if let Some(row) = BY_NUMBER[call.number].filter(|_| is_fault && again < AGAIN_MAX) {
-        if EXECS.contains(&call.number) && inline::is_on() {
+        if exec::CALLS.contains(&call.number) && inline::is_on() {
             // What is brought is brought by it.
             signals::after(call, true);
         }
         let (mut token, brought) = see_to(row, &call.args, token, true);
-        if EXECS.contains(&call.number) {
+        if exec::CALLS.contains(&call.number) {
             // Nobody is back from it to let go: in the memory of a parent that waits (vfork) it
             // would be held for ever.
             release(core::mem::take(&mut token));

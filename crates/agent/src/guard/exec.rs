@@ -1,0 +1,50 @@
+//! Before a process becomes another program: one that loads no library gets us from the launcher.
+
+use core::ffi::CStr;
+
+use uzswap_guard::table::BY_NUMBER;
+use uzswap_sys::ask;
+use uzswap_sys::executable;
+use uzswap_sys::guard::Call;
+
+use super::{release, see_to};
+use crate::{inline, pager};
+
+const SYS_EXECVE: usize = 59;
+const SYS_EXECVEAT: usize = 322;
+pub(super) const CALLS: [usize; 2] = [SYS_EXECVE, SYS_EXECVEAT];
+/// Of the working directory.
+const HERE: usize = -100isize as usize;
+/// Bytes of a socket's name, and the zero behind it.
+const NAME: usize = 108;
+
+/// Before one. Whatever goes wrong here, the call is made: what is not managed is charged.
+///
+/// Nothing is allocated: a child of vfork that is killed in here has its parent's memory.
+pub(super) fn before(call: &Call) {
+    let Some(row) = BY_NUMBER[call.number].filter(|_| inline::is_on() && !inline::is_filtered()) else {
+        return;
+    };
+    let [first, second, .., fifth, _] = call.args;
+    let (dir, path, flags) = match call.number {
+        SYS_EXECVE => (HERE, first, 0),
+        _ => (first, second, fifth),
+    };
+    let (token, _) = see_to(row, &call.args, 0, true);
+    let path = core::ptr::with_exposed_provenance(path);
+    let is_asked = executable::loads_nothing(dir, path, flags) == Ok(true);
+    release(token);
+    let mut name = [0; NAME];
+    if is_asked && let Some(keeper) = keeper(&mut name) {
+        let _ = ask::ask_to_trace(keeper);
+    }
+}
+
+/// The name of the launcher's socket.
+fn keeper(name: &mut [u8; NAME]) -> Option<&CStr> {
+    let path = pager::group_path()?.to_bytes();
+    let stem = path.strip_suffix(uzswap_ctl::GROUP_SUFFIX).unwrap_or(path);
+    let parts = stem.iter().chain(uzswap_ctl::KEEPER_SUFFIX);
+    name.iter_mut().zip(parts).for_each(|(to, from)| *to = *from);
+    CStr::from_bytes_until_nul(name).ok()
+}

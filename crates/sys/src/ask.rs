@@ -1,0 +1,57 @@
+//! Asking the launcher to trace a thread as it becomes another program.
+
+use core::ffi::CStr;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Result;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::keep::{ANSWERED_WITHIN, send};
+use crate::thread::{pid, tid};
+
+/// Have whoever is bound to `path` trace this thread, which is about to become another program.
+/// False: it does not.
+///
+/// # Errors
+/// As for [`hand_over`].
+pub fn ask_to_trace(path: &CStr) -> Result<bool> {
+    let (answer, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+    let who = (tid() as u64) << 32 | pid() as u64;
+    send(path, who, &[theirs.as_fd()])?;
+    drop(theirs);
+    // They close it. A launcher that is stopped does not.
+    let mut polled = [PollFd::new(&answer, PollFlags::IN)];
+    let is_answered = poll(&mut polled, Some(&ANSWERED_WITHIN))? > 0;
+    Ok(is_answered && rustix::io::read(&answer, &mut [0; 1]) == Ok(1))
+}
+
+/// A thread that asks to be traced, as it is about to become another program.
+pub struct Ask {
+    pub thread: i32,
+    pub process: i32,
+    answer: OwnedFd,
+}
+
+impl Ask {
+    /// That it is. Dropped without this, that it is not.
+    pub fn is_traced(self) {
+        // It may have waited for long enough, and goes on.
+        let _ = rustix::io::write(&self.answer, &[0]);
+    }
+}
+
+/// Who asks to be traced says what thread of what process it is. In another namespace of process
+/// ids only `sender` is known of it, here.
+pub(crate) fn asks(who: u64, sender: i32, answer: OwnedFd) -> Option<Ask> {
+    let (thread, process) = ((who >> 32) as i32, who as u32 as i32);
+    let thread = match process == sender {
+        true => thread,
+        false => (thread == process).then_some(sender)?,
+    };
+    Some(Ask {
+        thread,
+        process: sender,
+        answer,
+    })
+}

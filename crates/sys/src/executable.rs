@@ -1,0 +1,187 @@
+//! A look at a file that is about to be executed: does the loader put libraries into it?
+
+use core::ffi::c_char;
+
+use linux_raw_sys::general as raw;
+use rustix::fd::{FromRawFd, OwnedFd};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::io::{Errno, Result};
+
+use crate::thread::syscall;
+
+/// Scripts lead to their interpreter, as deep as the kernel follows them.
+const DEPTH: u32 = 4;
+/// The first bytes of a file: the kernel looks at no more of a script.
+const FIRST: usize = 256;
+/// Offsets in the header of a 64-bit ELF file, and what stands there.
+const MACHINE: usize = 18;
+const X86_64: u16 = 62;
+const HEADERS: usize = 32;
+const HEADER_COUNT: usize = 56;
+/// Those of a program header, and its length.
+const HEADER: usize = 56;
+const OFFSET: usize = 8;
+const LEN: usize = 32;
+const DYNAMIC: u32 = 2;
+const INTERPRETER: u32 = 3;
+/// An entry of the dynamic section, and the one that gives a library its name.
+const ENTRY: usize = 16;
+const SONAME: u64 = 14;
+
+fn open(dir: usize, path: *const c_char, flags: OFlags) -> Result<OwnedFd> {
+    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let args = [dir, path.addr(), flags.bits() as usize, 0, 0, 0];
+    // SAFETY: the kernel reads the path, or says that there is none.
+    let fd = unsafe { syscall(raw::__NR_openat as usize, args)? };
+    // SAFETY: the kernel just made it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Whether execveat(2) with these arguments would make a program of this machine into which no
+/// loader of glibc's puts anything, and that has its maker's rights. An error is none that the call
+/// would have to answer.
+///
+/// # Errors
+/// It cannot be told.
+pub fn loads_nothing(dir: usize, path: *const c_char, flags: usize) -> Result<bool> {
+    let empty = AtFlags::EMPTY_PATH.bits() as usize;
+    let file = open(dir, path, OFlags::empty());
+    let file = match file {
+        // Then it is the descriptor itself.
+        Err(Errno::NOENT) if flags & empty != 0 => {
+            let link = alloc::format!("/proc/self/fd/{dir}\0");
+            open(raw::AT_FDCWD as usize, link.as_ptr().cast(), OFlags::empty())?
+        }
+        file => file?,
+    };
+    look(file, 0)
+}
+
+fn look(file: OwnedFd, depth: u32) -> Result<bool> {
+    let stat = fs::fstat(&file)?;
+    let changes_rights = Mode::SUID | Mode::SGID;
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
+        || mode.intersects(changes_rights)
+        || has_capabilities(&file)
+    {
+        return Ok(false);
+    }
+    let mut first = [0; FIRST];
+    let len = rustix::io::pread(&file, &mut first, 0)?;
+    let first = &first[..len];
+    if let Some(line) = first.strip_prefix(b"#!") {
+        return match interpreter_of(line) {
+            Some((path, len)) if depth < DEPTH => {
+                let mut name = [0; FIRST];
+                name[..len].copy_from_slice(&line[path..path + len]);
+                look(
+                    open(raw::AT_FDCWD as usize, name.as_ptr().cast(), OFlags::empty())?,
+                    depth + 1,
+                )
+            }
+            _ => Ok(false),
+        };
+    }
+    let is_ours = first.starts_with(b"\x7fELF\x02") && half(first, MACHINE) == Some(X86_64);
+    if !is_ours {
+        return Ok(false);
+    }
+    match header_of(&file, first, INTERPRETER)? {
+        Some(header) => {
+            let mut name = [0; FIRST];
+            let len = rustix::io::pread(&file, &mut name, long(&header, OFFSET).unwrap_or(0))?;
+            let name = &name[..len.min(long(&header, LEN).unwrap_or(0) as usize)];
+            Ok(name.windows(4).any(|word| word == b"musl"))
+        }
+        None => is_library(&file, first).map(|is_library| !is_library),
+    }
+}
+
+/// Whether others load it by a name, as a loader, which loads what it is told then.
+fn is_library(file: &OwnedFd, first: &[u8]) -> Result<bool> {
+    let Some(header) = header_of(file, first, DYNAMIC)? else {
+        return Ok(false);
+    };
+    let (start, len) = (long(&header, OFFSET).unwrap_or(0), long(&header, LEN).unwrap_or(0));
+    for at in (0..len).step_by(ENTRY) {
+        let mut entry = [0; ENTRY];
+        if rustix::io::pread(file, &mut entry, start + at)? < ENTRY || entry[..8] == [0; 8] {
+            break;
+        }
+        if entry[..8] == SONAME.to_le_bytes() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether whoever runs this program may get capabilities of the file.
+fn has_capabilities(file: &OwnedFd) -> bool {
+    let mut value = [0u8; 64];
+    fs::fgetxattr(file, c"security.capability", &mut value[..]).is_ok()
+}
+
+/// Where the name of a script's interpreter begins, and how long it is.
+fn interpreter_of(line: &[u8]) -> Option<(usize, usize)> {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let start = line.iter().position(|byte| !is_blank(byte))?;
+    let len = line[start..].iter().position(|byte| is_blank(byte) || *byte == b'\n')?;
+    (len > 0).then_some((start, len))
+}
+
+/// The first program header of a kind.
+fn header_of(file: &OwnedFd, first: &[u8], kind: u32) -> Result<Option<[u8; HEADER]>> {
+    let (Some(at), Some(count)) = (long(first, HEADERS), half(first, HEADER_COUNT)) else {
+        return Err(Errno::NOEXEC);
+    };
+    for n in 0..u64::from(count) {
+        let mut header = [0; HEADER];
+        if rustix::io::pread(file, &mut header, at + n * HEADER as u64)? < HEADER {
+            return Err(Errno::NOEXEC);
+        }
+        if header[..4] == kind.to_le_bytes() {
+            return Ok(Some(header));
+        }
+    }
+    Ok(None)
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_le_bytes)
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes)
+}
+
+#[cfg(all(test, not(miri)))]
+mod test {
+    use core::ffi::CStr;
+
+    use super::*;
+
+    fn at(path: &CStr) -> Result<bool> {
+        loads_nothing(raw::AT_FDCWD as usize, path.as_ptr(), 0)
+    }
+
+    #[test]
+    fn what_glibc_loads_is_told_from_what_loads_nothing() {
+        assert_eq!(at(c"/proc/self/exe"), Ok(false));
+        assert_eq!(at(c"/bin/sh"), Ok(false));
+        assert_eq!(at(c"/no/such/file"), Err(Errno::NOENT));
+        assert_eq!(at(c"/etc/passwd"), Ok(false));
+        assert_eq!(at(c"/tmp"), Ok(false));
+        // It asks for no loader, being one.
+        assert_eq!(at(c"/lib64/ld-linux-x86-64.so.2"), Ok(false));
+    }
+
+    #[test]
+    fn scripts_lead_to_their_interpreter() {
+        assert_eq!(interpreter_of(b" /bin/sh -e\nls\n"), Some((1, 7)));
+        assert_eq!(interpreter_of(b"/bin/sh\n"), Some((0, 7)));
+        assert_eq!(interpreter_of(b"\n"), None);
+        assert_eq!(interpreter_of(b"/bin/cut off"), Some((0, 8)));
+        assert_eq!(interpreter_of(b"/cut/off"), None);
+    }
+}

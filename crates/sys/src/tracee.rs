@@ -1,0 +1,166 @@
+//! Putting a library into a descendant that is about to become a program that loads none, and asks
+//! for it.
+
+use alloc::vec::Vec;
+
+use linux_raw_sys::general as raw;
+use rustix::io::{Errno, Result};
+
+use crate::inject::{
+    ALL, AT_ONCE, Child, ENDED, EVENT_STOP, EXITED, LEAVE, Library, PTRACE_CONT, STOPPED, UNBLOCKED, detach, ptrace,
+    set_mask, wait_for_stop, wait_once,
+};
+use crate::signal::{SIGBUS, SIGSYS, bit};
+use crate::time::now_ns;
+
+const PTRACE_SEIZE: usize = 0x4206;
+const PTRACE_INTERRUPT: usize = 0x4207;
+const PTRACE_LISTEN: usize = 0x4208;
+const PTRACE_GETSIGMASK: usize = 0x420a;
+const PTRACE_O_TRACEEXEC: usize = 1 << 4;
+/// As [`EVENT_STOP`]: it has become another program.
+const EVENT_EXEC: i32 = 4;
+
+/// How it went with a descendant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Injected {
+    /// The library is in it.
+    Done,
+    /// It goes on without.
+    NotNow,
+    /// The library went wrong in it: it stands.
+    Broken,
+}
+
+/// A thread that is about to become another program, traced by this one. Dropped before that it
+/// stays traced until this thread ends.
+pub struct Tracee {
+    thread: i32,
+    process: i32,
+}
+
+/// How long one may take to become another program.
+const BECOMES_WITHIN_NS: u64 = 2_000_000_000;
+/// Between two looks, at first and later.
+const LOOKS_NS: [u64; 2] = [50_000, 1_000_000];
+/// When later begins.
+const LATER_NS: u64 = 10_000_000;
+
+impl Tracee {
+    /// Trace `thread` of `process`, which goes on.
+    ///
+    /// # Errors
+    /// EPERM: it is traced already, or a filter or Yama forbids that, or it is another user's.
+    pub fn seize(thread: i32, process: i32) -> Result<Self> {
+        // SAFETY: takes no address.
+        unsafe { ptrace(PTRACE_SEIZE, thread, 0, PTRACE_O_TRACEEXEC)? };
+        Ok(Self { thread, process })
+    }
+
+    /// Put `library` into the program that it becomes, if `is_wanted` says so of that, and let it
+    /// go.
+    ///
+    /// # Errors
+    /// ESRCH: it has ended.
+    pub fn inject(self, library: &Library, is_wanted: impl FnOnce(i32) -> bool) -> Result<Injected> {
+        if !self.becomes_a_program()? {
+            return Ok(Injected::NotNow);
+        }
+        let pid = self.process;
+        if !is_wanted(pid) {
+            detach(pid)?;
+            return Ok(Injected::NotNow);
+        }
+        let signals = leave_call(pid)?;
+        let mut blocked = 0u64;
+        // SAFETY: writes a mask of this size.
+        unsafe { ptrace(PTRACE_GETSIGMASK, pid, size_of::<u64>(), (&raw mut blocked).addr())? };
+        // What of these is blocked the library is to see.
+        set_mask(pid, !UNBLOCKED | blocked & (bit(SIGBUS) | bit(SIGSYS)))?;
+        let mut child = Child::begin(pid, signals)?;
+        match child.map(library) {
+            Ok(base) => match child.call_entry(base + library.entry) {
+                Ok(()) => child.end(blocked).map(|()| Injected::Done),
+                Err(Errno::SRCH) => Err(Errno::SRCH),
+                Err(_) => Ok(Injected::Broken),
+            },
+            Err(Errno::SRCH) => Err(Errno::SRCH),
+            // Its file is out of reach there, perhaps.
+            Err(_) => child.leave(blocked).map(|()| Injected::NotNow),
+        }
+    }
+
+    /// Wait until it is one. False: it was in vain, or took too long, and it is not traced any
+    /// more.
+    fn becomes_a_program(&self) -> Result<bool> {
+        let began = now_ns();
+        let mut is_interrupted = false;
+        loop {
+            let Some((id, status)) = self.stop()? else {
+                let passed = now_ns() - began;
+                if passed > BECOMES_WITHIN_NS && !is_interrupted {
+                    // SAFETY: takes no address.
+                    unsafe { ptrace(PTRACE_INTERRUPT, self.thread, 0, 0)? };
+                    is_interrupted = true;
+                }
+                let ns = LOOKS_NS[usize::from(passed > LATER_NS)];
+                let pause = rustix::thread::Timespec {
+                    tv_sec: 0,
+                    tv_nsec: ns as _,
+                };
+                let _ = rustix::thread::nanosleep(&pause);
+                continue;
+            };
+            let (signal, event) = (status & 0xff, status >> 8);
+            match event {
+                EVENT_EXEC => return Ok(true),
+                EVENT_STOP if is_interrupted => return detach(id).map(|()| false),
+                // It stands as all of its process do, until that is continued.
+                // SAFETY: takes no address.
+                EVENT_STOP if signal != raw::SIGTRAP as i32 => unsafe { ptrace(PTRACE_LISTEN, id, 0, 0)? },
+                // SAFETY: takes no address.
+                EVENT_STOP => unsafe { ptrace(PTRACE_CONT, id, 0, 0)? },
+                // SAFETY: takes no address.
+                _ => unsafe { ptrace(PTRACE_CONT, id, 0, signal as usize)? },
+            };
+        }
+    }
+
+    /// Who of it stands, and for what, if it does: as the thread, or the process that only this
+    /// thread is left of.
+    fn stop(&self) -> Result<Option<(i32, i32)>> {
+        for id in [self.thread, self.process] {
+            match wait_once(id, STOPPED | EXITED | LEAVE | AT_ONCE | ALL) {
+                Ok(Some((code, _))) if ENDED.contains(&code) && id == self.process => return Err(Errno::SRCH),
+                Ok(Some((code, _))) if ENDED.contains(&code) => {}
+                Ok(Some(_)) => {
+                    if let Some((_, status)) = wait_once(id, STOPPED | AT_ONCE | ALL)? {
+                        return Ok(Some((id, status)));
+                    }
+                }
+                Ok(None) => {}
+                // The thread has become the process, or that is not traced yet.
+                Err(Errno::CHILD) if self.thread != self.process => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Have a program that stands in the middle of execve(2) stand before its first instruction: what
+/// registers say counts from there on. Returns the signals that came meanwhile.
+fn leave_call(pid: i32) -> Result<Vec<i32>> {
+    let mut signals = Vec::new();
+    // SAFETY: takes no address.
+    unsafe { ptrace(PTRACE_INTERRUPT, pid, 0, 0)? };
+    loop {
+        // SAFETY: takes no address.
+        unsafe { ptrace(PTRACE_CONT, pid, 0, 0)? };
+        let status = wait_for_stop(pid)?;
+        match status >> 8 {
+            0 => signals.push(status),
+            _ => return Ok(signals),
+        }
+    }
+}
