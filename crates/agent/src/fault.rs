@@ -217,6 +217,8 @@ fn map_back(pager: &Pager, vpn: Vpn, page: Option<&[u8]>) -> bool {
     match managed.copy(vpn.addr(), page, true).stop {
         None => true,
         Some(Errno::AGAIN | Errno::NOMEM) => false,
+        // It is moving: the kernel looks for its mapping first.
+        Some(Errno::NOENT) if managed.is_changing(pager.mm.machine().nowhere()) => false,
         // It is there by now, or its mapping is not.
         Some(_) => {
             managed.wake(vpn.addr(), PAGE_SIZE);
@@ -257,13 +259,14 @@ fn read_events(
                     });
                 }
                 Event::Fork(child) => {
-                    changes.mark_fork();
+                    // Now: the next message may be a change that is not the child's.
+                    let mut since = changes.logged();
+                    fork::add_wiped(&mut since);
                     if forks.accepts(pager) {
-                        forks.begin(child)
+                        changes.mark_fork();
+                        forks.begin(child, since)
                     } else {
-                        // Now: the next message may be a change that is not the child's.
-                        let mut since = changes.logged();
-                        fork::add_wiped(&mut since);
+                        forks.fill_first(pager, changes, worker);
                         fork::populate(pager, changes, worker, &child, &since);
                     }
                 }

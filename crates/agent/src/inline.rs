@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 
 use uzswap_ctl::{Group, Tunable};
 use uzswap_mm::Fault;
-use uzswap_mm::page::{PAGE_SIZE, Vpn};
+use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::entry::Slot;
 use uzswap_mm::vmstat::Item;
 use uzswap_sys::file::WakeEvent;
@@ -294,16 +294,20 @@ fn is_ours(pager: &Pager, addr: usize) -> bool {
     if !vma.is_private_anonymous() {
         return false;
     }
-    if pager.reclaim.is_freezing() || guard::is_managed(pager, addr) {
-        // Whatever its word says, it is served by that.
+    if pager.reclaim.is_freezing() {
         return true;
     }
     // What has grown is registered before it is under our care, and has zeros. Elsewhere our
     // userfaultfd has no such range. A page without a word has no contents anywhere: this thread
     // alone reads events, and has applied all that it read; while one waits the kernel maps
     // nothing.
-    let is_known = pager.mm.lookup(Vpn::of_addr(addr)) != Slot::None;
-    is_known || pager.mm.machine().map_zeros(addr) != Some(Errno::NOENT)
+    let page = Vpn::of_addr(addr);
+    pager.mm.with_changes(|changes| {
+        // Whatever its word says, it is served by that. Under the lock: nobody takes it under our
+        // care, or has it leave, before there are zeros.
+        let is_managed = changes.gaps(PageRange::new(page, 1)).is_empty();
+        is_managed || pager.mm.lookup(page) != Slot::None || pager.mm.machine().map_zeros(addr) != Some(Errno::NOENT)
+    })
 }
 
 /// Have the fault thread serve it, and wait until it has. `is_doubtful`: it is to look whether the

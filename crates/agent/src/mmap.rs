@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
 use uzswap_sys::procfs::ProcSelf;
-use uzswap_sys::thread::{self, page_align, syscall};
+use uzswap_sys::thread::{page_align, syscall};
 
 use crate::memcg::deferral;
 use crate::order::InOrder;
@@ -19,6 +19,7 @@ pub(crate) const SYS_MMAP: usize = 9;
 pub(crate) const SYS_MUNMAP: usize = 11;
 pub(crate) const SYS_MREMAP: usize = 25;
 pub(crate) const SYS_MADVISE: usize = 28;
+pub(crate) const SYS_PROCESS_MADVISE: usize = 440;
 
 /// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events.
 /// MADV_GUARD_INSTALL should. What a child gets (MADV_WIPEONFORK, MADV_KEEPONFORK) is read after a
@@ -63,24 +64,25 @@ pub(crate) fn mmap(args: [usize; 6]) -> Result<usize, Errno> {
     // After the turn began: while it is waited for, somebody else's join must be able to look at
     // the mappings.
     let stack = is_stack(flags).then(StackChange::begin);
-    if turn.is_some() && stack.is_none() {
-        // Nothing else takes it under our care before the call: that needs a turn as well.
-        StackChange::begin().remove(addr, len);
-    }
+    // Nothing else takes it under our care before the call: that needs a turn as well.
+    let covered = (turn.is_some() && stack.is_none()).then(|| StackChange::begin().lift(addr, len));
     // SAFETY: exactly the call that the program makes; libc's wrapper adds nothing (the kernel
     // checks the offset).
     let result = unsafe { syscall(SYS_MMAP, args) };
+    if let (Err(_), Some(covered)) = (result, &covered) {
+        StackChange::begin().put(covered, addr, page_align(len));
+    }
     if let (Ok(start), Some(turn)) = (result, &turn)
         && stack.is_none()
         && is_ours(len, prot, flags)
     {
-        turn.join(start, start + thread::page_align(len));
+        turn.join(start, start + page_align(len));
     }
     // Ended before kswapd is waited for, which needs a turn of its own to look at mappings.
     drop(turn);
     let start = result?;
     if let Some(change) = &stack {
-        change.add(start, start + thread::page_align(len));
+        change.add(start, start + page_align(len));
     } else if is_ours(len, prot, flags) {
         deferral::note_growth(start, len, prot & PROT_WRITE != 0);
     }
@@ -91,9 +93,13 @@ pub(crate) fn mmap(args: [usize; 6]) -> Result<usize, Errno> {
 pub(crate) fn munmap(start: usize, len: usize) -> Result<usize, Errno> {
     let _turn = InOrder::begin();
     let change = StackChange::begin();
-    change.remove(start, len);
+    let unmapped = change.lift(start, len);
     // SAFETY: exactly the call that the program makes.
-    unsafe { syscall(SYS_MUNMAP, [start, len, 0, 0, 0, 0]) }
+    let result = unsafe { syscall(SYS_MUNMAP, [start, len, 0, 0, 0, 0]) };
+    if result.is_err() {
+        change.put(&unmapped, start, page_align(len));
+    }
+    result
 }
 
 /// The address that is moved from by an mremap which leaves its mapping behind; 0: none is under
@@ -224,9 +230,7 @@ pub(crate) fn mremap(
         }
         let stacks = StackChange::begin();
         let moving = stacks.lift(addr, old_len);
-        if is_fixed {
-            stacks.remove(new_addr, new_len);
-        }
+        let covered = is_fixed.then(|| stacks.lift(new_addr, new_len));
         // The event is read before the call returns.
         KEEPING.store(if keeps { addr } else { 0 }, Ordering::SeqCst);
         let _done = Kept(keeps);
@@ -235,7 +239,11 @@ pub(crate) fn mremap(
         // which take it.
         let result = unsafe { syscall(SYS_MREMAP, args) };
         if let Ok(start) = result {
-            stacks.put(&moving, start, thread::page_align(new_len));
+            // Whatever was recorded of a place where nothing was.
+            stacks.remove(start, new_len);
+            stacks.put(&moving, start, page_align(new_len));
+        } else if let Some(covered) = &covered {
+            stacks.put(covered, new_addr, page_align(new_len));
         }
         if keeps || result.is_err() {
             stacks.put(&moving, addr, old_len);
@@ -250,7 +258,11 @@ pub(crate) fn mremap(
     }
     // From Linux 6.17 on the kernel moves the first of several before it refuses the next.
     let is_far = addr.abs_diff(new_addr) >= old_len.max(new_len);
-    let may_be_several = is_fixed && is_aligned && is_far && new_len > 0 && pager::active().is_some();
+    let is_move = match keeps {
+        true => flags == MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP && old_len == new_len,
+        false => flags == MREMAP_MAYMOVE | MREMAP_FIXED,
+    };
+    let may_be_several = is_move && is_aligned && is_far && new_len > 0 && pager::active().is_some();
     let mut moved = None;
     for _ in 0..if may_be_several { LOOKS } else { 0 } {
         moved = match move_pieces(addr, old_len, new_len, Some(new_addr), keeps) {
@@ -272,7 +284,7 @@ pub(crate) fn mremap(
         result = move_pieces(addr, old_len, new_len, None, false);
     }
     let start = result?;
-    guard::note_grown(start, start + thread::page_align(new_len));
+    guard::note_grown(start, start + page_align(new_len));
     if new_len > old_len {
         deferral::note_growth(start + old_len, new_len - old_len, true);
     }

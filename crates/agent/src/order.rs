@@ -8,7 +8,7 @@
 //! when its event was read. For programs that make these calls without libc the engine puts events
 //! in order (`mm/flight/departing.rs`), as far as that can be known.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use uzswap_sys::thread;
 use uzswap_sys::turn::Turn;
@@ -18,6 +18,9 @@ use crate::pager;
 
 /// Held over a system call that raises events, and over a fork. Reset in forked children.
 static ORDER: Turn = Turn::new();
+
+/// The process that is not the pager's and has waited for the turn in vain.
+static IN_VAIN: AtomicI32 = AtomicI32::new(0);
 
 /// This thread's turn to change mappings.
 ///
@@ -32,18 +35,27 @@ pub(crate) struct InOrder {
 impl InOrder {
     /// Wait for our turn if there is a pager. A process that has our memory waits too: a fork's
     /// child has nothing to do with what that changes after the fork.
+    ///
+    /// That is not told from a child of a fork that nobody saw, which has a copy of the lock, taken
+    /// perhaps: so it waits shortly, and in vain once.
     pub(crate) fn begin() -> Self {
-        if pager::inherited().is_none() {
-            return Self {
-                has_turn: false,
-                mask: None,
-            };
+        const NONE: InOrder = InOrder {
+            has_turn: false,
+            mask: None,
+        };
+        let is_ours = pager::active().is_some();
+        if !is_ours && (pager::inherited().is_none() || IN_VAIN.load(Ordering::Relaxed) == thread::pid()) {
+            return NONE;
         }
         let mask = thread::block_asynchronous_signals();
-        Self {
-            has_turn: ORDER.take(),
-            mask,
+        let has_turn = match is_ours {
+            true => ORDER.take(),
+            false => ORDER.take_soon(),
+        };
+        if !is_ours && !has_turn && !ORDER.is_mine() {
+            IN_VAIN.store(thread::pid(), Ordering::Relaxed);
         }
+        Self { has_turn, mask }
     }
 
     /// Perhaps `[start, end)` was mapped in the middle of a mapping that is registered. The kernel
@@ -87,12 +99,13 @@ static FORK_HAS_TURN: AtomicBool = AtomicBool::new(false);
 /// How often a fork waits as long as others do: a change between its copies is worse than a wait.
 const FORK_WAITS: u32 = 6;
 
-/// Before a fork, in the forking thread.
-pub(crate) fn begin_fork() {
+/// Before a fork, in the forking thread. False: others have had it for all that time.
+pub(crate) fn begin_fork() -> bool {
     // Not from a handler that a call of this very thread raised.
     let waits = || !ORDER.is_mine();
     let has_turn = ORDER.take() || (1..FORK_WAITS).any(|_| waits() && ORDER.take());
     FORK_HAS_TURN.store(has_turn, Ordering::Relaxed);
+    has_turn || ORDER.is_mine()
 }
 
 /// After a fork, in the parent.

@@ -96,6 +96,12 @@ impl StackChange {
     /// Forget what is recorded of the `len` bytes from `start` on, before an mremap moves them:
     /// whoever maps a stack there afterwards records its own.
     pub(crate) fn lift(&self, start: usize, len: usize) -> Moving {
+        // What is not aligned the kernel refuses.
+        let len = if start.is_multiple_of(PAGE_SIZE) {
+            len.min(usize::MAX / 2).next_multiple_of(PAGE_SIZE)
+        } else {
+            0
+        };
         let end = start.saturating_add(len);
         let mut moving = Moving {
             start,

@@ -31,6 +31,7 @@
 //! | `guard::ranges::LEAVES` | kept | what is registered the child registers anew |
 //! | `hook::ERRNO_LOCATION` | kept | libc is where it was |
 //! | `order::ORDER` | reset | whose turn it was is not here, or was the fork's |
+//! | `order::IN_VAIN` | kept | says of which process |
 //! | `order::FORK_HAS_TURN` | reset | only the parent ends the fork's turn |
 //! | `mmap::KEEPING` | kept | 0: a move has the turn, which the fork took |
 //! | `hook::BREAK` | kept | the program break is inherited |

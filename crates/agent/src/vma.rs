@@ -290,12 +290,14 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
         // Refused when something in the hole cannot be registered, or is ours by now; the exact
         // range decides.
         let _ = register_unless_excluded(fds, start, hole_end);
-        if end < hole_end
-            && let Ok(Some(vma)) = fds.proc.vma_at_or_after(end)
+        // Mapped in the hole since, and registered with it.
+        let mut at = end;
+        while at < hole_end
+            && let Ok(Some(vma)) = fds.proc.vma_at_or_after(at)
             && vma.start < hole_end
         {
-            // Mapped in the hole since, and registered with it.
             guard::note_registering(vma.start, vma.end.min(hole_end));
+            at = vma.end;
         }
         match register_unless_excluded(fds, start, end) {
             Some(Ok(())) => {}
@@ -408,6 +410,7 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
                 guard::note_registering(vma.start, vma.end);
                 register_unless_excluded(fds, vma.start, vma.end)
             });
+            let whole = whole.filter(Result::is_ok);
             match whole.or_else(|| register_unless_ours(fds, start, end)) {
                 Some(Ok(())) => {}
                 Some(Err(_)) => return false,

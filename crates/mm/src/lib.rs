@@ -76,6 +76,7 @@ mod test;
 
 pub use config::{Config, SwapOut};
 pub use flight::event::Change;
+pub use flight::freeze_log::destination;
 pub use flight::underway::SERVERS_MAX;
 pub use fork::change::Changes;
 pub use gauges::Gauges;

@@ -49,7 +49,7 @@ use crate::time::now_ns;
 use crate::uffd::{Event, Uffd};
 
 /// How often, and how far apart, a keeper that is busy is tried: a queue holds few messages.
-const TRIES: u32 = 50;
+const TRIES: u32 = 1000;
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000,

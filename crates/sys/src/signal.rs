@@ -10,7 +10,7 @@
 use core::arch::naked_asm;
 
 use linux_raw_sys::general as raw;
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 
 use crate::own_stack::{Own, is_on_own_stack};
 use crate::thread::{self, syscall};
@@ -267,6 +267,16 @@ impl Context {
     /// The number of the call that was stopped.
     pub fn number(&self) -> usize {
         self.registers[13]
+    }
+
+    /// Its first argument.
+    pub fn argument(&self) -> usize {
+        self.registers[8]
+    }
+
+    /// It is not made: this is what it answers.
+    pub fn answer(&mut self, errno: Errno) {
+        self.registers[13] = (-(errno.raw_os_error() as isize)) as usize;
     }
 
     /// A system call was stopped: the thread goes on at `entry`, with `rcx`, which the call would

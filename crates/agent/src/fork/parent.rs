@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use lock_api::RawMutex;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
-use uzswap_mm::{Change, Changes, Worker};
+use uzswap_mm::{Change, Changes, Worker, destination};
 use uzswap_sys::Errno;
 use uzswap_sys::children;
 use uzswap_sys::futex::RawLock;
@@ -22,14 +22,25 @@ use crate::memcg::deferral;
 use crate::pager::{self, Pager, pause};
 use crate::{fault, guard, mmap, order, vma};
 
+/// How often, and how far apart, a page of a child is tried while that changes its mappings, or
+/// memory is short: two seconds.
+const POPULATE_TRIES: u32 = 100_000;
+const POPULATE_PAUSE_NS: u64 = 20_000;
 /// How often, and how long each time, a fork waits for late events.
 const EXPECTING_MAX: u32 = 400;
 const EXPECTING_NS: u64 = 50_000;
 
 /// Before a fork, in the forking thread, after the program's own handlers.
 pub(crate) extern "C" fn prepare() {
+    // Where events tell of a fork, one that is made out of turn is told of too.
+    let _ = prepare_in_order(false);
+}
+
+/// The same; `must_have_turn`: false, and nothing is prepared, if others change mappings and do not
+/// end.
+pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     pager::hold_start();
-    let Some(pager) = pager::active() else { return };
+    let Some(pager) = pager::active() else { return true };
     let handover = &pager.handover;
     if deferral::has_unseen() {
         // What is two mappings only because it is half registered would stay two in the child for
@@ -39,7 +50,12 @@ pub(crate) extern "C" fn prepare() {
     let mask = guard::signals::block_others();
     handover.lock.lock();
     handover.mask.store(mask, Ordering::Relaxed);
-    order::begin_fork();
+    if !order::begin_fork() && must_have_turn {
+        // SAFETY: locked above.
+        unsafe { handover.lock.unlock() };
+        guard::signals::unblock(mask);
+        return false;
+    }
     handover.parent_returned.store(false, Ordering::SeqCst);
     handover.parent.store(thread::pid(), Ordering::SeqCst);
     handover.returned.store(0, Ordering::SeqCst);
@@ -47,6 +63,7 @@ pub(crate) extern "C" fn prepare() {
     pager.mail.post(mail::FREEZE);
     while pager.replies.wait(reply::FROZEN, None) == 0 {}
     handover.is_prepared.store(true, Ordering::SeqCst);
+    true
 }
 
 /// After a fork, in the parent.
@@ -127,6 +144,10 @@ pub(crate) struct ForkServer {
     inbox: Vec<usize>,
     /// What happened to the child's mappings since the freeze, before the fork and after.
     changes: Vec<Change>,
+    /// So many of them were before.
+    described: usize,
+    /// What had happened when its event was read.
+    since: Vec<Change>,
 }
 
 impl ForkServer {
@@ -146,10 +167,28 @@ impl ForkServer {
         pager.reclaim.is_freezing() && self.child.is_none()
     }
 
-    /// The child's userfaultfd arrived.
-    pub(crate) fn begin(&mut self, child: Uffd) {
+    /// The child's userfaultfd arrived. `since`: what happened from the freeze to the fork.
+    pub(crate) fn begin(&mut self, child: Uffd, since: Vec<Change>) {
         self.child = Some(Child::Served(child));
         self.is_new = true;
+        self.since = since;
+        self.changes.clear();
+        self.described = 0;
+    }
+
+    /// Another thread has forked, too, without us. The child that came first may be that one's, who
+    /// knows nothing of us: it gets all it may miss. If not, it finds there what it expects.
+    pub(crate) fn fill_first(
+        &self,
+        pager: &Pager,
+        changes: &mut Changes<'_, RawLock, AgentMachine>,
+        worker: &mut Worker<AgentMachine>,
+    ) {
+        if let Some(Child::Served(child)) = &self.child {
+            let mut since = self.since.clone();
+            since.extend_from_slice(self.changes.get(self.described..).unwrap_or_default());
+            populate(pager, changes, worker, child, &since);
+        }
     }
 
     /// The child is there, and there are no fork events.
@@ -178,6 +217,7 @@ impl ForkServer {
         pager.mm.changes_before_fork(|change| self.changes.push(change));
         add_wiped(&mut self.changes);
         self.changes.iter().for_each(|change| handover.push_change(*change));
+        self.described = self.changes.len();
         // Our own file only if a word names it: or every generation of a family would hand down one
         // more.
         let is_used = pager.mm.gauges().swapped > 0;
@@ -340,19 +380,32 @@ pub(crate) fn populate(
     child: &Uffd,
     since: &[Change],
 ) {
-    changes.for_each_absent(worker, since, |vpn, page| {
-        // Refusals mean that the page is there or its mapping is gone; EAGAIN that the child
-        // changes its mappings.
-        for _ in 0..1000 {
-            let is_done = match page {
-                Some(page) => child.copy(vpn.addr(), page, true).stop != Some(Errno::AGAIN),
-                None => fault::poison(pager, child, vpn.addr()),
+    let mut since = Vec::from(since);
+    changes.for_each_absent(worker, |page, contents| {
+        for _ in 0..POPULATE_TRIES {
+            // It runs already, and may have moved the page, or dropped it.
+            let Some(now) = destination(page, &since) else { return };
+            let is_done = match contents {
+                Some(contents) => {
+                    match child.copy(now.addr(), contents, true).stop {
+                        Some(Errno::AGAIN | Errno::NOMEM) => false,
+                        // It is moving, or its mapping is gone: the kernel looks for that first.
+                        Some(Errno::NOENT) => !child.is_changing(pager.mm.machine().nowhere()),
+                        // It is there.
+                        _ => true,
+                    }
+                }
+                None => fault::poison(pager, child, now.addr()),
             };
             if is_done {
-                break;
+                return;
             }
-            let _ = child.read_events(drop);
-            pause(20_000);
+            let _ = child.read_events(|event| since.extend(fault::change(&event)));
+            pause(POPULATE_PAUSE_NS);
         }
+        // Whoever reads it gets SIGBUS, not zeros.
+        destination(page, &since).into_iter().for_each(|now| {
+            let _ = fault::poison(pager, child, now.addr());
+        });
     });
 }

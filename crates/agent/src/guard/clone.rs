@@ -38,6 +38,18 @@ const CLONE_CLEAR_SIGHAND: usize = 1 << 32;
 /// What a new thread uses of a stack before it makes its first call, at most. Bytes.
 const FIRST_FRAMES: usize = 64 << 10;
 
+/// Why one that cannot be seen to may not be made: in its child all that is out would be zeros.
+/// `first`: its first argument.
+pub(super) fn refuses_unseen(number: usize, first: usize) -> Option<Errno> {
+    match number {
+        SYS_FORK => Some(Errno::AGAIN),
+        SYS_CLONE if first & CLONE_VM == 0 => Some(Errno::AGAIN),
+        // libc makes a clone of it then.
+        SYS_CLONE3 => Some(Errno::NOSYS),
+        _ => None,
+    }
+}
+
 /// Before one.
 pub(super) fn before(call: &mut Call) -> Verdict {
     match call.number {
@@ -249,7 +261,13 @@ fn before_fork(call: &mut Call, flags: usize) -> Verdict {
         // A child that has its parent's memory: what is out would be zeros in a child of its own.
         return refuse(call, Errno::AGAIN);
     }
-    fork::prepare();
+    if !fork::prepare_in_order(true) {
+        return refuse(call, Errno::AGAIN);
+    }
+    if pager::is_of_another_process() {
+        // Its pager has begun meanwhile.
+        return refuse(call, Errno::AGAIN);
+    }
     // Nothing leaves any more. The kernel writes to the child's before that can register it: what
     // is not there would be zeros but for the number.
     bring_numbers(call, flags);

@@ -13,7 +13,7 @@ use uzswap_sys::guard;
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::signal::{Context, SYS_USER_DISPATCH, SignalInfo};
 
-use super::{is_alone, is_of_go, signals};
+use super::{clone, is_alone, is_of_go, signals};
 use crate::{pager, vma};
 
 /// In the constructor, when jumps are where they can be.
@@ -36,6 +36,9 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
         return context.make_call_again();
     }
     let Some(gateway) = Gateway::of(context.ip()) else {
+        if let Some(errno) = clone::refuses_unseen(context.number(), context.argument()) {
+            return context.answer(errno);
+        }
         pager::say("uzswap: too much code makes system calls of its own: some fail where memory is out\n");
         gateways::end_dispatch();
         return context.make_call_again();

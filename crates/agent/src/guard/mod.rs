@@ -49,9 +49,8 @@ use uzswap_sys::populate::{self, Populate};
 use uzswap_sys::text;
 use uzswap_sys::thread::{self, page_align};
 
-use crate::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MREMAP, SYS_MUNMAP};
+use crate::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MREMAP, SYS_MUNMAP, SYS_PROCESS_MADVISE};
 use crate::order::InOrder;
-use crate::pager::Pager;
 use crate::stacks::StackChange;
 use crate::{hook, inline, pager};
 
@@ -215,12 +214,6 @@ pub(crate) fn may_be_registered(addr: usize) -> bool {
     ranges::next(addr, addr + PAGE_SIZE).is_some()
 }
 
-/// Whether the page at `addr` is under our care. In a thread of the pager.
-pub(crate) fn is_managed(pager: &Pager, addr: usize) -> bool {
-    let page = PageRange::of_bytes(addr, addr + PAGE_SIZE);
-    pager.mm.with_changes(|changes| changes.gaps(page).is_empty())
-}
-
 /// Pages of `run` are about to be moved out or protected, under the engine's lock. Returns how many
 /// may be, from the first on: up to the first that a call holds.
 pub(crate) fn begin_moves(run: PageRange) -> u64 {
@@ -342,6 +335,12 @@ fn begin(call: &mut Call) -> Verdict {
             done(call, mmap::mremap(addr, old_len, new_len, flags as i32, new_addr))
         }
         hook::SYS_BRK => done(call, Ok(hook::change_break(call.args[0]))),
+        SYS_PROCESS_MADVISE => {
+            // Of its own memory, perhaps.
+            let _turn = InOrder::begin();
+            // SAFETY: exactly the call that the program makes.
+            done(call, unsafe { make(SYS_PROCESS_MADVISE, call.args) })
+        }
         SYS_MADVISE => done(call, mmap::madvise(call.args[0], call.args[1], call.args[2] as i32)),
         number => {
             clone::leave_words(call);

@@ -305,10 +305,24 @@ static int vfork_killed(int argc, char **argv) {
 static int raw_forks(int argc, char **argv) {
     (void)argc, (void)argv;
     uint64_t *memory = fill(FILL, 1);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         long child = i % 2 ? syscall(SYS_fork) : syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
         must(child >= 0);
         if (child == 0) {
+            // Half of them change what they have at once, the others look first.
+            if (i >= 6) {
+                must(syscall(SYS_madvise, memory, FILL, MADV_DONTNEED) == 0);
+                for (size_t word = 0; word < FILL / 8; word++)
+                    if (memory[word])
+                        _exit(WRONG);
+                _exit(10 + i);
+            }
+            if (i >= 4) {
+                int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+                void *there = mmap(0, FILL, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                memory = (uint64_t *)syscall(SYS_mremap, memory, FILL, FILL, flags, there);
+                must(memory == there);
+            }
             if (!is_intact(memory, FILL, 1))
                 _exit(WRONG);
             fill_at(memory, FILL / 4, 2);

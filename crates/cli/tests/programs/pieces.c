@@ -23,6 +23,20 @@ int main(void) {
     char *r = mremap(q, len + MIB, len / 2, MREMAP_MAYMOVE);
     check(r, len / 2, 1, "shrunk");
 
+    /* What the kernel refuses leaves all as it is. */
+    char *u = map(len), *v = map(2 * len);
+    fill(u, len, 7);
+    fill(v, len, 8);
+    must(madvise(u + len / 3, len / 3, MADV_DONTFORK) == 0);
+    int keep = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+    must(mremap(u, len, len / 2, keep, v) == MAP_FAILED && errno == EINVAL);
+    must(mremap(u, len, 2 * len, keep, v) == MAP_FAILED && errno == EINVAL);
+    must(mremap(u, len, len, MREMAP_FIXED, v) == MAP_FAILED && errno == EINVAL);
+    check(u, len, 7, "not moved");
+    check(v, len, 8, "not covered");
+    munmap(v, 2 * len);
+    munmap(u, len);
+
     /* The same, and the mapping that is moved from stays, empty. */
     char *a = map(len), *b = map(len);
     fill(a, len, 5);

@@ -101,7 +101,7 @@ pub(crate) fn origin(vpn: Vpn, newest_first: impl Iterator<Item = Change> + Clon
 }
 
 /// Follow changes forwards, from the oldest, to where the page is. `None`: it was dropped.
-pub(crate) fn destination(vpn: Vpn, oldest_first: &[Change]) -> Option<Vpn> {
+pub fn destination(vpn: Vpn, oldest_first: &[Change]) -> Option<Vpn> {
     oldest_first.iter().try_fold(vpn, |vpn, change| match *change {
         Change::Remove(range) | Change::Unmap(range) if range.contains(vpn) => None,
         Change::Remap { from, to } if from.contains(vpn) => Some(to.add(vpn.number() - from.start.number())),

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use lock_api::RawMutex;
 
-use crate::flight::freeze_log::{Frozen, Log, Logged, destination, origin};
+use crate::flight::freeze_log::{Frozen, Log, Logged, origin};
 use crate::flight::underway::Underway;
 use crate::fork::change::Changes;
 use crate::machine::{Machine, Stop};
@@ -126,18 +126,11 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     }
 
     /// Call `copy_in` with every page whose contents are not mapped, for a child that cannot be
-    /// managed: at the place where the page is after `changes`; `None` if its contents are lost.
-    pub fn for_each_absent(
-        &mut self,
-        worker: &mut Worker<M>,
-        changes: &[Change],
-        mut copy_in: impl FnMut(Vpn, Option<&[u8]>),
-    ) {
+    /// managed: [`destination`] says where the page is by then. `None`: its contents are lost.
+    pub fn for_each_absent(&mut self, worker: &mut Worker<M>, mut copy_in: impl FnMut(Vpn, Option<&[u8]>)) {
         for vpn in self.absent() {
-            if let Some(now) = destination(vpn, changes) {
-                let found = self.0.contents(worker, vpn);
-                copy_in(now, found.then_some(worker.page()));
-            }
+            let found = self.0.contents(worker, vpn);
+            copy_in(vpn, found.then_some(worker.page()));
         }
     }
 }
