@@ -166,10 +166,12 @@ fn needed() -> Vec<Check> {
             .iter_mut()
             .for_each(|check| check.is_needed &= is_guarded.is_err());
         let how = "any user, without a privilege; io_uring and AIO are refused".to_owned();
+        let faults = is_guarded.is_ok().then_some("the thread that raises one serves it");
         checks.push(need("guarded calls", is_guarded.map(|()| how)));
+        checks.extend(faults.map(|how| need("faults", Ok(how.to_owned()))));
+    } else {
+        checks.push(need("faults", Ok("a thread of the pager's serves them".to_owned())));
     }
-    let faults = "a thread of the pager's serves them; in a static program that which raises one";
-    checks.push(need("faults", Ok(faults.to_owned())));
     checks.push(need("/proc", proc_files()));
     let dir = agent::runtime_dir().map_err(|Failure(line)| line);
     checks.push(need("agent directory", dir.map(|dir| dir.display().to_string())));

@@ -144,8 +144,8 @@ pub(crate) struct RunOptions {
     /// Whether system calls are seen before the kernel: needs no privilege; auto: only without any
     #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Guard::Auto, env = "UZSWAP_GUARD")]
     pub(crate) guard: Guard,
-    /// Who serves faults: the thread that raises one, or another; auto: another, but for programs
-    /// that load no library
+    /// Who serves faults: the thread that raises one, or another; auto: the one that raises it,
+    /// where system calls are guarded
     #[arg(long, value_name = "auto|inline|thread", value_enum, default_value_t = Faults::Auto, env = "UZSWAP_FAULTS")]
     pub(crate) faults: Faults,
     /// Background compression threads of each process [default: the cores beyond the second, 4 at

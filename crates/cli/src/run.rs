@@ -105,8 +105,7 @@ fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: boo
         (_, guard) => guard,
     };
     let is_guarded = crate::doctor::check_machine(options.isolate == Isolate::Copy, guard)?;
-    // Not by default: docs/limits.md, "can lose a page".
-    let is_inline = is_guarded && (options.faults == Faults::Inline || loads_nothing);
+    let is_inline = is_guarded && options.faults != Faults::Thread;
     let group = OpenGroup::create(options.name.as_deref())?;
     configure(&group.group, options, memory_max, swap);
     group.group.set(Tunable::Guard, u64::from(is_guarded));
