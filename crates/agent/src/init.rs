@@ -101,7 +101,7 @@ unsafe fn begin(argv: *const *const c_char, envp: *const *const c_char, with: Wi
     uzswap_sys::string::choose();
     // SAFETY: envp is what the kernel put on the stack.
     let program = unsafe { headers(envp) };
-    match see_to(program, group, with) {
+    match see_to(program, group, path, with) {
         Ok(()) => {}
         Err(errno) => return unmanaged::lacks_hooks(path, errno),
     }
@@ -116,7 +116,7 @@ unsafe fn begin(argv: *const *const c_char, envp: *const *const c_char, with: Wi
 
 /// Have the program's changes of mappings, its forks, and with the guard all its calls come by
 /// here.
-fn see_to(program: Option<Headers>, group: Group, with: With) -> Result<(), Errno> {
+fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Result<(), Errno> {
     // Before there is a pager: a part of them may be replaced when one cannot be, and those must
     // find none.
     let register = match with {
@@ -127,8 +127,8 @@ fn see_to(program: Option<Headers>, group: Group, with: With) -> Result<(), Errn
     let stops_threads = program.is_some_and(stops_threads);
     if group.is_on(Tunable::Guard) {
         let program = program.ok_or(Errno::INVAL)?;
-        let installed =
-            inline::install(group, stops_threads).and_then(|()| guard::install(program, register.is_none()));
+        let installed = inline::install(group, stops_threads)
+            .and_then(|()| guard::install(path.to_bytes(), program, register.is_none()));
         installed.inspect_err(|_| guard::uninstall())?;
     }
     if stops_threads {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -80,10 +81,13 @@ fn see_to(ask: Ask, library: &inject::Library, entry: &[u8]) {
     }
 }
 
-/// Whether a program that has just begun is one of the group, and gets nothing from glibc's loader.
+/// Whether a program that has just begun is one of the group, has no other user's rights, and gets
+/// nothing from glibc's loader.
 fn is_wanted(pid: i32, entry: &[u8]) -> bool {
     let file = |name| fs::read(PathBuf::from(format!("/proc/{pid}/{name}"))).unwrap_or_default();
     let is_member = file("environ").split(|byte| *byte == 0).any(|other| other == entry);
     let is_loaded = file("maps").windows(10).any(|word| word == b"/ld-linux-");
-    is_member && !is_loaded
+    let owner = fs::metadata(format!("/proc/{pid}")).map(|process| process.uid());
+    let is_ours = owner.is_ok_and(|owner| owner == uzswap_sys::thread::effective_user());
+    is_member && is_ours && !is_loaded
 }

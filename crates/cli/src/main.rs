@@ -5,6 +5,7 @@
 mod accel;
 mod again;
 mod agent;
+mod calls;
 mod census;
 mod cgroup;
 mod choices;

@@ -14,6 +14,7 @@ use uzswap_sys::launch::{self, FileSizes, Signal, Signals};
 
 use crate::accel::{self, Devices};
 use crate::agent::{self, Library};
+use crate::calls;
 use crate::census;
 use crate::choices::{Faults, Guard, Isolate, Spin};
 use crate::elf::{self, Found};
@@ -110,6 +111,9 @@ fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: boo
     configure(&group.group, options, memory_max, swap);
     group.group.set(Tunable::Guard, u64::from(is_guarded));
     group.group.set(Tunable::InlineFaults, u64::from(is_inline));
+    if is_guarded {
+        calls::note(&group.path);
+    }
     let made = Devices::begin(options, &group).and_then(|devices| Ok((devices, Library::install(&group.path)?)));
     match made {
         Ok((devices, library)) => {

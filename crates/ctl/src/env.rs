@@ -16,6 +16,19 @@ pub const GROUP_SUFFIX: &[u8] = b".group";
 /// That of the launcher's socket, in its place.
 pub const KEEPER_SUFFIX: &[u8] = b".keep";
 
+/// Where it is noted what calls the image of this build makes, beside the group of this file (a
+/// path).
+pub fn notes_path(group: &[u8], build_id: &[u8]) -> Vec<u8> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let dir = group.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    let digits = build_id
+        .iter()
+        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    let mut path = [&group[..dir], b"calls-"].concat();
+    path.extend(digits);
+    path
+}
+
 /// Where the launcher of the group of this file (a path) keeps descriptors for its processes
 /// (`uzswap_sys::keep`).
 pub fn keeper_path(group: &[u8]) -> Vec<u8> {

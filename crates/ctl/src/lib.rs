@@ -34,7 +34,7 @@ mod layout;
 pub mod record;
 mod relatives;
 
-pub use env::{ENV_ALLOW_UNMANAGED, ENV_GROUP, ENV_RECORD, GROUP_SUFFIX, KEEPER_SUFFIX, keeper_path};
+pub use env::{ENV_ALLOW_UNMANAGED, ENV_GROUP, ENV_RECORD, GROUP_SUFFIX, KEEPER_SUFFIX, keeper_path, notes_path};
 pub use fail_kind::FailKind;
 pub use field::Field;
 pub use group::Group;

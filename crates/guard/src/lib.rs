@@ -7,6 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`site`] | where code makes system calls, and what a jump may take the place of |
+//! | [`notes`] | what was found there, for the next process |
 //! | [`stub`] | the code that such a jump leads to |
 //! | [`frames`] | where functions begin and end |
 //! | [`table`] | what each call reaches, a row a call |
@@ -23,6 +24,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod frames;
+pub mod notes;
 pub mod reach;
 pub mod site;
 pub mod stub;

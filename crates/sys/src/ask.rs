@@ -42,9 +42,10 @@ impl Ask {
 }
 
 /// Who asks to be traced says what thread of what process it is. In another namespace of process
-/// ids only `sender` is known of it, here.
+/// ids only `sender` is known of it, here; 0: nobody that may ask.
 pub(crate) fn asks(who: u64, sender: i32, answer: OwnedFd) -> Option<Ask> {
     let (thread, process) = ((who >> 32) as i32, who as u32 as i32);
+    let sender = (sender != 0).then_some(sender)?;
     let thread = match process == sender {
         true => thread,
         false => (thread == process).then_some(sender)?,

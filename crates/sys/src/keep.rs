@@ -36,7 +36,7 @@ use rustix::net::{
     sockopt::set_socket_passcred,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
+use rustix::process::{PidfdFlags, Resource, Rlimit, geteuid, getpid, getrlimit, pidfd_open, setrlimit};
 use rustix::thread::{Timespec, nanosleep};
 
 use alloc::string::String;
@@ -404,7 +404,8 @@ impl Keeper {
         for message in control.drain() {
             match message {
                 RecvAncillaryMessage::ScmRights(rights) => fds.extend(rights),
-                RecvAncillaryMessage::ScmCredentials(who) => sender = who.pid.as_raw_pid(),
+                // What another user asks for is nothing to us.
+                RecvAncillaryMessage::ScmCredentials(who) if who.uid == geteuid() => sender = who.pid.as_raw_pid(),
                 _ => {}
             }
         }

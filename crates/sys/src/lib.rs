@@ -79,6 +79,7 @@ pub mod robust;
 pub mod shared;
 pub mod shield;
 pub mod signal;
+pub mod small_file;
 pub mod spans;
 pub mod string;
 pub mod sysfs;

@@ -145,6 +145,29 @@ impl Headers {
         })
     }
 
+    /// What its linker has told it by from all others.
+    pub fn build_id(&self) -> Option<&'static [u8]> {
+        const PT_NOTE: u32 = 4;
+        /// Three words, then the name, `GNU` and a zero, then the id.
+        const HEAD: usize = 16;
+        const KIND: u32 = 3;
+        let mut notes = self.iter().filter(|segment| segment.kind == PT_NOTE);
+        let base = self.base()?;
+        notes.find_map(|segment| {
+            // SAFETY: as above.
+            let mut rest = unsafe { bytes(base.wrapping_add(segment.address), segment.bytes_in_file) };
+            loop {
+                let word = |at: usize| Some(u32::from_le_bytes(rest.get(at..at + 4)?.try_into().ok()?));
+                let (name, len, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
+                let start = 12 + name.next_multiple_of(4);
+                if kind == KIND && rest.get(12..HEAD)? == b"GNU\0" {
+                    return rest.get(start..start + len);
+                }
+                rest = rest.get(start + len.next_multiple_of(4)..)?;
+            }
+        })
+    }
+
     /// Whether it is of Go, whose stacks are small: its linker notes that.
     pub fn is_of_go(&self) -> bool {
         const PT_NOTE: u32 = 4;

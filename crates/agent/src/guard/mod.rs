@@ -11,6 +11,7 @@
 //! | `bring` | the memory of one call |
 //! | `holds` | what must stay, and what is on the move |
 //! | `pieces` | calls that move more than may be held |
+//! | `notes` | where calls are, if somebody looked before |
 //! | `clone` | calls that make threads and processes |
 //! | `exec` | calls that make another program of a process |
 //! | `dispatch` | calls that no jump leads here from |
@@ -25,6 +26,7 @@ mod clone;
 mod dispatch;
 mod exec;
 mod holds;
+mod notes;
 mod pieces;
 mod ranges;
 pub(crate) mod signals;
@@ -35,7 +37,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_guard::frames::Frames;
 use uzswap_guard::reach::{Extent, Memory, reach};
-use uzswap_guard::site::{self, SYSCALL};
+use uzswap_guard::site::{self, SYSCALL, Sites};
 use uzswap_guard::stub::Stubs;
 use uzswap_guard::table::{BY_NUMBER, Care, ROWS, Row};
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
@@ -99,7 +101,7 @@ pub(crate) fn is_on() -> bool {
 /// # Errors
 /// EACCES, EPERM: the system forbids changing program text. ENOMEM: no room beside it. EOPNOTSUPP:
 /// the program has no libc that is known, and its calls cannot be dispatched.
-pub(crate) fn install(program: Headers, is_alone: bool) -> Result<(), Errno> {
+pub(crate) fn install(group: &[u8], program: Headers, is_alone: bool) -> Result<(), Errno> {
     let is_of_go = program.is_of_go();
     IS_OF_GO.store(is_of_go, Ordering::Relaxed);
     // Go makes calls of its own beside libc's.
@@ -136,7 +138,7 @@ pub(crate) fn install(program: Headers, is_alone: bool) -> Result<(), Errno> {
                 .as_ptr_range()
                 .contains(&core::ptr::with_exposed_provenance(guard::entry_address()));
             if !is_own {
-                guard_code(code, &frames)?;
+                guard_code(code, &frames, notes::sites(group, image, code))?;
             }
         }
     }
@@ -155,7 +157,8 @@ pub(crate) fn uninstall() {
     guard::end();
 }
 
-fn guard_code(code: &'static [u8], frames: &Frames<'_>) -> Result<(), Errno> {
+/// `noted`: what was found there before.
+fn guard_code(code: &'static [u8], frames: &Frames<'_>, noted: Option<Sites>) -> Result<(), Errno> {
     let at = code.as_ptr() as usize;
     let function_of = |offset: usize| -> Option<Range<usize>> {
         let found = frames.function(at + offset)?;
@@ -163,7 +166,7 @@ fn guard_code(code: &'static [u8], frames: &Frames<'_>) -> Result<(), Errno> {
         // What is left of one that was replaced makes calls that reach no memory, if it is run.
         (!text::is_replaced(code.get(start..)?)).then_some(start..found.end - at)
     };
-    let sites = site::find(code, function_of);
+    let sites = noted.unwrap_or_else(|| site::find(code, function_of));
     if sites.found.is_empty() {
         return Ok(());
     }
