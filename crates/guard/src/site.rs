@@ -235,12 +235,23 @@ fn moves(instruction: &Instruction) -> bool {
     PLAIN.contains(&instruction.opcode()) && !(0..instruction.operand_count()).any(is_relative)
 }
 
+/// Bytes of a piece of code.
+const PIECE: usize = 256;
+
 /// For each of `ranges`, which are in order: whether a jump of `code` may lead into it. `targets`:
 /// those of decoded instructions. Others are looked for at every byte: parts of a function that are
 /// seldom run lie elsewhere, and jump back.
 fn jumps_into(code: &[u8], ranges: &[Range<usize>], targets: &[usize]) -> Vec<bool> {
     let mut entered = alloc::vec![false; ranges.len()];
+    // Which pieces of the code have such a range: of a large program's jumps few lead to one.
+    let mut pieces = alloc::vec![false; code.len() / PIECE + 1];
+    for range in ranges.iter().filter(|range| !range.is_empty()) {
+        pieces[range.start / PIECE..=(range.end - 1) / PIECE].fill(true);
+    }
     let mut note = |target: usize| {
+        if pieces.get(target / PIECE) != Some(&true) {
+            return;
+        }
         let after = ranges.partition_point(|range| range.start <= target);
         if let Some(n) = after.checked_sub(1).filter(|n| ranges[*n].contains(&target)) {
             entered[n] = true;

@@ -226,7 +226,20 @@ impl Child {
 
     /// Write to the child's memory.
     fn write(&self, addr: usize, bytes: &[u8]) -> Result<()> {
-        let (here, there) = ([bytes.as_ptr().addr(), bytes.len()], [addr, bytes.len()]);
+        // SAFETY: reads `bytes`; writes to the child alone.
+        unsafe { self.transfer(raw::__NR_process_vm_writev, addr, bytes.as_ptr().addr(), bytes.len()) }
+    }
+
+    /// Read the child's memory.
+    fn read(&self, addr: usize, bytes: &mut [u8]) -> Result<()> {
+        // SAFETY: writes to `bytes`.
+        unsafe { self.transfer(raw::__NR_process_vm_readv, addr, bytes.as_mut_ptr().addr(), bytes.len()) }
+    }
+
+    /// # Safety
+    /// `here` and `len` are memory that process_vm_readv(2) may write to, or the other call read.
+    unsafe fn transfer(&self, number: u32, there: usize, here: usize, len: usize) -> Result<()> {
+        let (here, there) = ([here, len], [there, len]);
         let args = [
             self.pid as usize,
             (&raw const here).addr(),
@@ -235,13 +248,9 @@ impl Child {
             1,
             0,
         ];
-        // SAFETY: reads `bytes`; writes to the child alone.
-        let written = unsafe { syscall(raw::__NR_process_vm_writev as usize, args)? };
-        if written == bytes.len() {
-            Ok(())
-        } else {
-            Err(Errno::FAULT)
-        }
+        // SAFETY: the caller's promise.
+        let moved = unsafe { syscall(number as usize, args)? };
+        if moved == len { Ok(()) } else { Err(Errno::FAULT) }
     }
 
     /// Have it go on until it comes to the breakpoint. Returns its rax.
@@ -300,13 +309,17 @@ impl Child {
             self.map_part(base, fd, load)?;
         }
         self.call(raw::__NR_close, [fd, 0, 0, 0, 0, 0])?;
-        // In runs of neighbours: most are.
-        let mut relocations = library.relocations.clone();
-        relocations.sort_unstable();
-        for run in relocations.chunk_by(|before, after| before.0 + size_of::<usize>() == after.0) {
-            let bytes: Vec<u8> = run.iter().flat_map(|(_, to)| (base + to).to_ne_bytes()).collect();
-            self.write(base + run[0].0, &bytes)?;
+        // All at once, with what lies between: most are neighbours.
+        let places = library.relocations.iter().map(|(place, _)| *place);
+        let (Some(first), Some(last)) = (places.clone().min(), places.max()) else {
+            return Ok(base);
+        };
+        let mut bytes = alloc::vec![0; last + size_of::<usize>() - first];
+        self.read(base + first, &mut bytes)?;
+        for (place, to) in &library.relocations {
+            bytes[place - first..][..size_of::<usize>()].copy_from_slice(&(base + to).to_ne_bytes());
         }
+        self.write(base + first, &bytes)?;
         Ok(base)
     }
 
