@@ -70,7 +70,7 @@ pub(crate) fn mmap(args: [usize; 6]) -> Result<usize, Errno> {
     // checks the offset).
     let result = unsafe { syscall(SYS_MMAP, args) };
     if let (Err(_), Some(covered)) = (result, &covered) {
-        StackChange::begin().put(covered, addr, page_align(len));
+        StackChange::begin().restore(covered);
     }
     if let (Ok(start), Some(turn)) = (result, &turn)
         && stack.is_none()
@@ -97,7 +97,7 @@ pub(crate) fn munmap(start: usize, len: usize) -> Result<usize, Errno> {
     // SAFETY: exactly the call that the program makes.
     let result = unsafe { syscall(SYS_MUNMAP, [start, len, 0, 0, 0, 0]) };
     if result.is_err() {
-        change.put(&unmapped, start, page_align(len));
+        change.restore(&unmapped);
     }
     result
 }
@@ -243,10 +243,10 @@ pub(crate) fn mremap(
             stacks.remove(start, new_len);
             stacks.put(&moving, start, page_align(new_len));
         } else if let Some(covered) = &covered {
-            stacks.put(covered, new_addr, page_align(new_len));
+            stacks.restore(covered);
         }
         if keeps || result.is_err() {
-            stacks.put(&moving, addr, old_len);
+            stacks.restore(&moving);
         }
         Some(result)
     };

@@ -125,6 +125,13 @@ impl StackChange {
         moving
     }
 
+    /// The call failed: record it where it was.
+    pub(crate) fn restore(&self, moving: &Moving) {
+        for (from, to) in &moving.pieces[..moving.count] {
+            self.add(*from, *to);
+        }
+    }
+
     /// Record it where it is now: `len` bytes from `start` on. What a stack has grown by is the
     /// stack's.
     pub(crate) fn put(&self, moving: &Moving, start: usize, len: usize) {

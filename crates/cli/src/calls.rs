@@ -41,7 +41,8 @@ fn note_image(path: &Path, group: &Path) -> Option<()> {
         group.as_os_str().as_bytes(),
         &id,
     )));
-    if place.exists() {
+    // One of another version, or half of one, is made anew.
+    if fs::read(&place).is_ok_and(|note| notes::is_whole(&note)) {
         return Some(());
     }
     let mut bytes = Vec::new();

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use uzswap_ctl::ENV_GROUP;
 use uzswap_sys::ask::Ask;
@@ -16,6 +17,9 @@ use uzswap_sys::tracee::{Injected, Tracee};
 
 use crate::agent;
 use crate::output::warn_line;
+
+/// Longer than one takes that does not become another program.
+const FINISHED_WITHIN: Duration = Duration::from_secs(4);
 
 /// What is put into programs of a group.
 pub(crate) struct Injector {
@@ -57,10 +61,12 @@ impl Injector {
         self.at_work.extend(thread.spawn(work).ok());
     }
 
-    /// Wait until all are seen to: with the threads their tracees would be left half-way.
+    /// Wait until all are seen to, for some seconds: with its thread a tracee would be left
+    /// half-way.
     pub(crate) fn finish(&mut self) {
-        for thread in self.at_work.drain(..) {
-            let _ = thread.join();
+        let began = Instant::now();
+        while self.at_work.iter().any(|thread| !thread.is_finished()) && began.elapsed() < FINISHED_WITHIN {
+            thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -72,7 +78,10 @@ fn see_to(ask: Ask, library: &inject::Library, entry: &[u8]) {
     let Some(tracee) = is_there.then(|| Tracee::seize(ask.thread, process).ok()).flatten() else {
         return;
     };
-    ask.is_traced();
+    if !ask.is_traced() {
+        // It would be traced for nothing.
+        return tracee.let_go();
+    }
     if let Ok(Injected::Broken) = tracee.inject(library, |pid| is_wanted(pid, entry)) {
         launch::kill(process);
         warn_line!(

@@ -199,8 +199,20 @@ fn descendants_that_load_nothing_are_managed() {
             return;
         }
     }
+    let go = place.0.join("spawns-go").to_string_lossy().into_owned();
+    let mut build = Command::new("go");
+    build
+        .args(["build", "-o", &go, &source("spawns.go")])
+        .env("CGO_ENABLED", "0");
+    let has_go = build.output().is_ok_and(|built| built.status.success());
     let json = place.0.join("report.json").to_string_lossy().into_owned();
     let options = ["--memory-max", "24M", "--stat-json", &json];
+    if has_go {
+        place.is_as_unmanaged(&options, &[&go, &spawner, "/bin/echo", "twelve"]);
+        let report = fs::read_to_string(&json).expect("its report");
+        let counters: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+        assert_eq!(counters["unmanaged_processes"].as_u64(), Some(0), "{report}");
+    }
     let script = format!(
         "{program} 28; echo $?; {spawner} {program} 28; env -i {spawner} /bin/true; /no/such/file; exec {program} 40"
     );

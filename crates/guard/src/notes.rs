@@ -44,13 +44,20 @@ pub fn write(
     Some(note)
 }
 
+/// Whether it is a note of this version, as long as it says.
+pub fn is_whole(note: &[u8]) -> bool {
+    let count = note
+        .get(16..HEAD)
+        .and_then(|word| word.try_into().ok().map(u64::from_le_bytes));
+    let bytes = count.and_then(|count| usize::try_from(count).ok()?.checked_mul(4 * WORDS)?.checked_add(HEAD));
+    note.starts_with(MAGIC) && bytes == Some(note.len())
+}
+
 /// The sites of `code` that a note tells of, but for those in functions of which `is_replaced` says
 /// so, by their code. `None`: it is no note of this code.
 pub fn read(note: &[u8], code: &[u8], is_replaced: impl Fn(&[u8]) -> bool) -> Option<Sites> {
     let word = |at: usize| Some(u64::from_le_bytes(note.get(at..at + 8)?.try_into().ok()?));
-    let is_whole = note.len().checked_sub(HEAD)?.is_multiple_of(4 * WORDS);
-    let count = (note.len() - HEAD) / (4 * WORDS);
-    if !note.starts_with(MAGIC) || !is_whole || word(8)? != code.len() as u64 || word(16)? != count as u64 {
+    if !is_whole(note) || word(8)? != code.len() as u64 {
         return None;
     }
     let mut sites = Sites::default();
@@ -63,7 +70,8 @@ pub fn read(note: &[u8], code: &[u8], is_replaced: impl Fn(&[u8]) -> bool) -> Op
         if is_replaced(code.get(function..)?) {
             continue;
         }
-        let is_call = code.get(call..)?.starts_with(&SYSCALL) && window.contains(&call) && function <= start;
+        let is_inside = start <= call && call + SYSCALL.len() <= stop && stop - start >= JUMP && function <= start;
+        let is_call = is_inside && code.get(call..)?.starts_with(&SYSCALL);
         if !is_call || start < end || hash(code, &window)? != known {
             return None;
         }

@@ -4,11 +4,12 @@ use core::ffi::CStr;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::keep::{ANSWERED_WITHIN, send};
 use crate::thread::{pid, tid};
+use crate::time::now_ns;
 
 /// Have whoever is bound to `path` trace this thread, which is about to become another program.
 /// False: it does not.
@@ -20,10 +21,16 @@ pub fn ask_to_trace(path: &CStr) -> Result<bool> {
     let who = (tid() as u64) << 32 | pid() as u64;
     send(path, who, &[theirs.as_fd()])?;
     drop(theirs);
-    // They close it. A launcher that is stopped does not.
-    let mut polled = [PollFd::new(&answer, PollFlags::IN)];
-    let is_answered = poll(&mut polled, Some(&ANSWERED_WITHIN))? > 0;
-    Ok(is_answered && rustix::io::read(&answer, &mut [0; 1]) == Ok(1))
+    let until = now_ns() + ANSWERED_WITHIN.tv_sec as u64 * 1_000_000_000;
+    loop {
+        // They close it. A launcher that is stopped does not.
+        let mut polled = [PollFd::new(&answer, PollFlags::IN)];
+        match poll(&mut polled, Some(&ANSWERED_WITHIN)) {
+            // By a handler of the program's.
+            Err(Errno::INTR) if now_ns() < until => {}
+            answered => return Ok(answered? > 0 && rustix::io::read(&answer, &mut [0; 1]) == Ok(1)),
+        }
+    }
 }
 
 /// A thread that asks to be traced, as it is about to become another program.
@@ -34,10 +41,10 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// That it is. Dropped without this, that it is not.
-    pub fn is_traced(self) {
-        // It may have waited for long enough, and goes on.
-        let _ = rustix::io::write(&self.answer, &[0]);
+    /// That it is. Dropped without this, that it is not. False: it has waited for long enough, and
+    /// goes on.
+    pub fn is_traced(self) -> bool {
+        rustix::io::write(&self.answer, &[0]) == Ok(1)
     }
 }
 

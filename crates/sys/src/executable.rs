@@ -1,9 +1,9 @@
 //! A look at a file that is about to be executed: does the loader put libraries into it?
 
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char};
 
 use linux_raw_sys::general as raw;
-use rustix::fd::{FromRawFd, OwnedFd};
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, Result};
 
@@ -14,6 +14,9 @@ const DEPTH: u32 = 4;
 /// The first bytes of a file: the kernel looks at no more of a script.
 const FIRST: usize = 256;
 /// Offsets in the header of a 64-bit ELF file, and what stands there.
+const TYPE: usize = 16;
+const EXECUTABLE: u16 = 2;
+const SHARED: u16 = 3;
 const MACHINE: usize = 18;
 const X86_64: u16 = 62;
 const HEADERS: usize = 32;
@@ -49,8 +52,8 @@ pub fn loads_nothing(dir: usize, path: *const c_char, flags: usize) -> Result<bo
     let file = match file {
         // Then it is the descriptor itself.
         Err(Errno::NOENT) if flags & empty != 0 => {
-            let link = alloc::format!("/proc/self/fd/{dir}\0");
-            open(raw::AT_FDCWD as usize, link.as_ptr().cast(), OFlags::empty())?
+            let link = link_of(dir);
+            open(raw::AT_FDCWD as usize, link.as_c_str().as_ptr(), OFlags::empty())?
         }
         file => file?,
     };
@@ -63,6 +66,8 @@ fn look(file: OwnedFd, depth: u32) -> Result<bool> {
     let mode = Mode::from_raw_mode(stat.st_mode);
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
         || mode.intersects(changes_rights)
+        // execve would fail: whoever traced us would wait for nothing.
+        || !may_execute(&file)
         || has_capabilities(&file)
     {
         return Ok(false);
@@ -83,7 +88,8 @@ fn look(file: OwnedFd, depth: u32) -> Result<bool> {
             _ => Ok(false),
         };
     }
-    let is_ours = first.starts_with(b"\x7fELF\x02") && half(first, MACHINE) == Some(X86_64);
+    let is_program = matches!(half(first, TYPE), Some(EXECUTABLE | SHARED));
+    let is_ours = first.starts_with(b"\x7fELF\x02") && half(first, MACHINE) == Some(X86_64) && is_program;
     if !is_ours {
         return Ok(false);
     }
@@ -114,6 +120,37 @@ fn is_library(file: &OwnedFd, first: &[u8]) -> Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Whether this process may run it, as its effective user.
+fn may_execute(file: &OwnedFd) -> bool {
+    let link = link_of(file.as_raw_fd() as usize);
+    fs::accessat(fs::CWD, link.as_c_str(), fs::Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+}
+
+/// The name of a descriptor.
+struct Link([u8; 40]);
+
+impl Link {
+    fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
+    }
+}
+
+/// Nothing is allocated: this may be a vfork child.
+fn link_of(fd: usize) -> Link {
+    let mut link = [0; 40];
+    let prefix = b"/proc/self/fd/";
+    link[..prefix.len()].copy_from_slice(prefix);
+    let (mut digits, mut rest) = (1, fd / 10);
+    while rest > 0 {
+        (digits, rest) = (digits + 1, rest / 10);
+    }
+    let mut rest = fd;
+    for at in (prefix.len()..prefix.len() + digits).rev() {
+        (link[at], rest) = (b'0' + (rest % 10) as u8, rest / 10);
+    }
+    Link(link)
 }
 
 /// Whether whoever runs this program may get capabilities of the file.
@@ -157,8 +194,6 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 
 #[cfg(all(test, not(miri)))]
 mod test {
-    use core::ffi::CStr;
-
     use super::*;
 
     fn at(path: &CStr) -> Result<bool> {
@@ -174,6 +209,14 @@ mod test {
         assert_eq!(at(c"/tmp"), Ok(false));
         // It asks for no loader, being one.
         assert_eq!(at(c"/lib64/ld-linux-x86-64.so.2"), Ok(false));
+    }
+
+    #[test]
+    fn descriptors_have_names() {
+        for fd in [0, 7, 10, 99, 1023, usize::MAX] {
+            let name = alloc::format!("/proc/self/fd/{fd}");
+            assert_eq!(link_of(fd).as_c_str().to_bytes(), name.as_bytes());
+        }
     }
 
     #[test]

@@ -46,6 +46,13 @@ const MISTAKES: [i32; 4] = [
     raw::SIGILL as i32,
     raw::SIGFPE as i32,
 ];
+/// Signals that stop a process.
+const STOPS: [i32; 4] = [
+    raw::SIGSTOP as i32,
+    raw::SIGTSTP as i32,
+    raw::SIGTTIN as i32,
+    raw::SIGTTOU as i32,
+];
 /// Where a function of the child's returns to: the breakpoint.
 const RETURN: usize = 2;
 /// Below the first word of the child's stack, for strings and for the library's entry.
@@ -200,9 +207,13 @@ impl Child {
             ..self.registers
         })?;
         set_mask(self.pid, blocked)?;
-        detach(self.pid)?;
-        for signal in self.signals {
-            thread::signal(self.pid, signal);
+        // One that stops it goes along: sent anew, it would undo what continues it meanwhile.
+        let is_stop = |signal: &&i32| STOPS.contains(*signal);
+        let stop = self.signals.iter().rfind(is_stop).copied().unwrap_or(0);
+        // SAFETY: takes no address.
+        unsafe { ptrace(PTRACE_DETACH, self.pid, 0, stop as usize)? };
+        for signal in self.signals.iter().filter(|signal| !is_stop(signal)) {
+            thread::signal(self.pid, *signal);
         }
         Ok(())
     }
@@ -302,25 +313,37 @@ impl Child {
         self.write(path, library.path.as_bytes_with_nul())?;
         let (flags, here) = ((raw::O_RDONLY | raw::O_CLOEXEC) as usize, raw::AT_FDCWD as usize);
         let fd = self.call(raw::__NR_openat, [here, path, flags, 0, 0, 0])?;
+        let mapped = self.map_file(library, fd);
+        let closed = self.call(raw::__NR_close, [fd, 0, 0, 0, 0, 0]);
+        closed.and(mapped)
+    }
+
+    /// The same, from an open file. What cannot be mapped as a whole leaves nothing behind.
+    fn map_file(&mut self, library: &Library, fd: usize) -> Result<usize> {
         let end = library.loads.iter().map(|load| load.addr + load.len).max().unwrap_or(0);
         let len = end.next_multiple_of(PAGE_SIZE);
         let base = self.mmap(0, len, 0, ANONYMOUS, (usize::MAX, 0))?;
-        for load in &library.loads {
-            self.map_part(base, fd, load)?;
+        let mut loads = library.loads.iter();
+        let filled = loads.try_for_each(|load| self.map_part(base, fd, load));
+        let relocated = filled.and_then(|()| self.relocate(library, base));
+        if relocated.is_err() {
+            let _ = self.call(raw::__NR_munmap, [base, len, 0, 0, 0, 0]);
         }
-        self.call(raw::__NR_close, [fd, 0, 0, 0, 0, 0])?;
+        relocated.map(|()| base)
+    }
+
+    fn relocate(&self, library: &Library, base: usize) -> Result<()> {
         // All at once, with what lies between: most are neighbours.
         let places = library.relocations.iter().map(|(place, _)| *place);
         let (Some(first), Some(last)) = (places.clone().min(), places.max()) else {
-            return Ok(base);
+            return Ok(());
         };
         let mut bytes = alloc::vec![0; last + size_of::<usize>() - first];
         self.read(base + first, &mut bytes)?;
         for (place, to) in &library.relocations {
             bytes[place - first..][..size_of::<usize>()].copy_from_slice(&(base + to).to_ne_bytes());
         }
-        self.write(base + first, &bytes)?;
-        Ok(base)
+        self.write(base + first, &bytes)
     }
 
     fn map_part(&mut self, base: usize, fd: usize, load: &Load) -> Result<()> {

@@ -212,10 +212,14 @@ impl Own {
         Some(self.first() + PAGE_SIZE + (number + 1) * BESIDE)
     }
 
-    /// A child begins that uses these as well: it may end in the middle of a call.
-    pub fn lend_besides(&self) {
+    /// A child begins that uses these as well: it may end in the middle of a call. The call that
+    /// makes it, on the one that `here` lies on, is over by then.
+    pub fn lend_besides(&self, here: usize) {
         for (kept, used) in self.kept.iter().zip(&self.besides) {
             kept.store(used.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        if let Some((own, number)) = Self::beside(here) {
+            own.kept[number].store(0, Ordering::Relaxed);
         }
     }
 

@@ -63,10 +63,10 @@ impl Tracee {
     /// # Errors
     /// ESRCH: it has ended.
     pub fn inject(self, library: &Library, is_wanted: impl FnOnce(i32) -> bool) -> Result<Injected> {
-        if !self.becomes_a_program()? {
+        let pid = self.process;
+        if self.waits_in_vain(false)? {
             return Ok(Injected::NotNow);
         }
-        let pid = self.process;
         if !is_wanted(pid) {
             detach(pid)?;
             return Ok(Injected::NotNow);
@@ -90,11 +90,10 @@ impl Tracee {
         }
     }
 
-    /// Wait until it is one. False: it was in vain, or took too long, and it is not traced any
-    /// more.
-    fn becomes_a_program(&self) -> Result<bool> {
+    /// Wait until it is another program. True: that was in vain, or took too long, and it is not
+    /// traced any more. `is_interrupted`: it is not to be one.
+    fn waits_in_vain(&self, mut is_interrupted: bool) -> Result<bool> {
         let began = now_ns();
-        let mut is_interrupted = false;
         loop {
             let Some((id, status)) = self.stop()? else {
                 let passed = now_ns() - began;
@@ -113,8 +112,8 @@ impl Tracee {
             };
             let (signal, event) = (status & 0xff, status >> 8);
             match event {
-                EVENT_EXEC => return Ok(true),
-                EVENT_STOP if is_interrupted => return detach(id).map(|()| false),
+                EVENT_EXEC => return Ok(false),
+                EVENT_STOP if is_interrupted => return detach(id).map(|()| true),
                 // It stands as all of its process do, until that is continued.
                 // SAFETY: takes no address.
                 EVENT_STOP if signal != raw::SIGTRAP as i32 => unsafe { ptrace(PTRACE_LISTEN, id, 0, 0)? },
@@ -131,20 +130,28 @@ impl Tracee {
     fn stop(&self) -> Result<Option<(i32, i32)>> {
         for id in [self.thread, self.process] {
             match wait_once(id, STOPPED | EXITED | LEAVE | AT_ONCE | ALL) {
-                Ok(Some((code, _))) if ENDED.contains(&code) && id == self.process => return Err(Errno::SRCH),
-                Ok(Some((code, _))) if ENDED.contains(&code) => {}
-                Ok(Some(_)) => {
-                    if let Some((_, status)) = wait_once(id, STOPPED | AT_ONCE | ALL)? {
-                        return Ok(Some((id, status)));
-                    }
-                }
-                Ok(None) => {}
-                // The thread has become the process, or that is not traced yet.
-                Err(Errno::CHILD) if self.thread != self.process => {}
+                // A thread that has ended is kept from going by this one.
+                Ok(Some((code, _))) if ENDED.contains(&code) => return Err(Errno::SRCH),
+                Ok(Some(_)) => return Ok(wait_once(id, STOPPED | AT_ONCE | ALL)?.map(|(_, status)| (id, status))),
+                // As long as there is the thread, the process is none of ours, but a child perhaps.
+                Ok(None) => return Ok(None),
+                // The thread has become the process.
+                Err(Errno::CHILD) if id != self.process => {}
                 Err(errno) => return Err(errno),
             }
         }
         Ok(None)
+    }
+
+    /// Trace it no more.
+    pub fn let_go(self) {
+        // SAFETY: takes no address.
+        if unsafe { ptrace(PTRACE_INTERRUPT, self.thread, 0, 0) }.is_ok() {
+            // It has become one all the same.
+            if self.waits_in_vain(true) == Ok(false) {
+                let _ = detach(self.process);
+            }
+        }
     }
 }
 

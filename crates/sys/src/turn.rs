@@ -18,7 +18,7 @@ const PAUSES: u32 = 200_000;
 const FEW_PAUSES: u32 = 1_000;
 const PAUSE_NS: u64 = 50_000;
 /// Looks between two at whether the holder lives.
-const LOOKS_AT_HOLDER: u32 = 1_000;
+const LOOKS_AT_HOLDER: u32 = 500;
 
 /// The lock.
 pub struct Turn {
@@ -126,7 +126,7 @@ impl Turn {
 /// Whether it is a thread that does not exist any more. Looked up now and then. One of a child that
 /// was killed is there until somebody waits for that, who may be waiting here.
 fn is_gone(holder: u64, looks: u32) -> bool {
-    let is_time = looks > SPINS && looks.is_multiple_of(LOOKS_AT_HOLDER);
+    let is_time = looks > SPINS && (looks - SPINS).is_multiple_of(LOOKS_AT_HOLDER);
     if holder == 0 || !is_time {
         return false;
     }

@@ -13,6 +13,7 @@ use uzswap_sys::children;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::procfs::for_each_wiped_on_fork;
 use uzswap_sys::thread;
+use uzswap_sys::time;
 use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
 use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
@@ -22,9 +23,9 @@ use crate::memcg::deferral;
 use crate::pager::{self, Pager, pause};
 use crate::{fault, guard, mmap, order, vma};
 
-/// How often, and how far apart, a page of a child is tried while that changes its mappings, or
-/// memory is short: two seconds.
-const POPULATE_TRIES: u32 = 100_000;
+/// How long a child is filled while it changes its mappings, or memory is short, and how far apart
+/// a page is tried.
+const POPULATE_WITHIN_NS: u64 = 10_000_000_000;
 const POPULATE_PAUSE_NS: u64 = 20_000;
 /// How often, and how long each time, a fork waits for late events.
 const EXPECTING_MAX: u32 = 400;
@@ -381,31 +382,36 @@ pub(crate) fn populate(
     since: &[Change],
 ) {
     let mut since = Vec::from(since);
+    let until = time::now_ns() + POPULATE_WITHIN_NS;
+    let mut lost = 0;
     changes.for_each_absent(worker, |page, contents| {
-        for _ in 0..POPULATE_TRIES {
+        loop {
             // It runs already, and may have moved the page, or dropped it.
             let Some(now) = destination(page, &since) else { return };
-            let is_done = match contents {
-                Some(contents) => {
-                    match child.copy(now.addr(), contents, true).stop {
-                        Some(Errno::AGAIN | Errno::NOMEM) => false,
-                        // It is moving, or its mapping is gone: the kernel looks for that first.
-                        Some(Errno::NOENT) => !child.is_changing(pager.mm.machine().nowhere()),
-                        // It is there.
-                        _ => true,
-                    }
-                }
-                None => fault::poison(pager, child, now.addr()),
+            let stop = match contents {
+                Some(contents) => child.copy(now.addr(), contents, true).stop,
+                None if fault::poison(pager, child, now.addr()) => return,
+                None => Some(Errno::AGAIN),
             };
-            if is_done {
+            match stop {
+                Some(Errno::AGAIN | Errno::NOMEM) => {}
+                // It is moving, or its mapping is gone: the kernel looks for that first.
+                Some(Errno::NOENT) if child.is_changing(pager.mm.machine().nowhere()) => {}
+                // It is there.
+                _ => return,
+            }
+            if time::now_ns() > until {
+                // Whoever reads it gets SIGBUS, not zeros.
+                lost += u32::from(child.poison(now.addr()).is_ok());
                 return;
             }
             let _ = child.read_events(|event| since.extend(fault::change(&event)));
             pause(POPULATE_PAUSE_NS);
         }
-        // Whoever reads it gets SIGBUS, not zeros.
-        destination(page, &since).into_iter().for_each(|now| {
-            let _ = fault::poison(pager, child, now.addr());
-        });
     });
+    if lost > 0 {
+        pager::say_last(
+            "uzswap: a forked child that is not managed lost pages, as its mappings or its memory stood still: reading them raises SIGBUS\n",
+        );
+    }
 }

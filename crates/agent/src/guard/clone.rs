@@ -97,7 +97,10 @@ fn greeting(call: &mut Call, flags: usize) -> Verdict {
     let token = match flags & CLONE_VFORK {
         0 => mask,
         _ => {
-            Own::current_of_kernel().into_iter().for_each(Own::lend_besides);
+            let here = (&raw const *call).addr();
+            Own::current_of_kernel()
+                .into_iter()
+                .for_each(|own| own.lend_besides(here));
             mask | IS_VFORK
         }
     };

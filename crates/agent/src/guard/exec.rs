@@ -6,9 +6,15 @@ use uzswap_guard::table::BY_NUMBER;
 use uzswap_sys::ask;
 use uzswap_sys::executable;
 use uzswap_sys::guard::Call;
+use uzswap_sys::thread;
 
 use super::{release, see_to};
 use crate::{inline, pager};
+
+/// Whether a filter of system calls, inherited perhaps, decides what there is.
+fn is_filtered() -> bool {
+    inline::is_filtered() || thread::is_filtered()
+}
 
 const SYS_EXECVE: usize = 59;
 const SYS_EXECVEAT: usize = 322;
@@ -22,7 +28,7 @@ const NAME: usize = 108;
 ///
 /// Nothing is allocated: a child of vfork that is killed in here has its parent's memory.
 pub(super) fn before(call: &Call) {
-    let Some(row) = BY_NUMBER[call.number].filter(|_| inline::is_on() && !inline::is_filtered()) else {
+    let Some(row) = BY_NUMBER[call.number].filter(|_| inline::is_on() && !is_filtered()) else {
         return;
     };
     let [first, second, .., fifth, _] = call.args;
