@@ -104,8 +104,11 @@ pub(crate) fn is_on() -> bool {
 pub(crate) fn install(group: &[u8], program: Headers, is_alone: bool) -> Result<(), Errno> {
     let is_of_go = program.is_of_go();
     IS_OF_GO.store(is_of_go, Ordering::Relaxed);
-    // Go makes calls of its own beside libc's.
-    let is_alone = is_alone || is_of_go && inline::is_on();
+    if is_of_go && !inline::is_on() {
+        // It makes calls of its own beside libc's, on stacks that no jump to us has room on.
+        return Err(Errno::OPNOTSUPP);
+    }
+    let is_alone = is_alone || is_of_go;
     IS_ALONE.store(is_alone, Ordering::Relaxed);
     let special = [hook::SYS_BRK, SYS_MMAP, SYS_MUNMAP, SYS_MREMAP, SYS_MADVISE];
     let rows = ROWS.iter().map(|row| row.number);
