@@ -85,6 +85,7 @@ pub fn read(note: &[u8], code: &[u8], is_replaced: impl Fn(&[u8]) -> bool) -> Op
 mod test {
     use super::*;
     use crate::site::find;
+    use crate::stub::Stubs;
 
     /// Two functions: `mov eax, 28; syscall; cmp rax, -4095; ret` and the same of another number.
     fn code() -> Vec<u8> {
@@ -124,15 +125,17 @@ mod test {
         }
         assert!(read(&note, &code[1..], |_| false).is_none());
         assert!(read(&note[..note.len() - 1], &code, |_| false).is_none());
-        for at in 0..note.len() {
+        for (at, bit) in (0..note.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             let mut damaged = note.clone();
-            damaged[at] ^= 0x55;
-            // Nothing is taken for a call that is none.
+            damaged[at] ^= 1 << bit;
+            // Nothing is taken for a call that is none, and a stub can be made of all that is.
+            let mut stubs = Stubs::new(0);
             for site in read(&damaged, &code, |_| false)
                 .into_iter()
                 .flat_map(|sites| sites.found)
             {
                 assert!(sites.found.iter().any(|one| one.call == site.call));
+                let _ = stubs.add(&site, &code, 1 << 20, 1 << 21, 0);
             }
         }
         assert!(read(&[], &code, |_| false).is_none());
