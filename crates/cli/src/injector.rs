@@ -82,7 +82,7 @@ fn see_to(ask: Ask, library: &inject::Library, entry: &[u8]) {
         // It would be traced for nothing.
         return tracee.let_go();
     }
-    if let Ok(Injected::Broken) = tracee.inject(library, |pid| is_wanted(pid, entry)) {
+    if let Ok(Injected::Broken) = tracee.inject(library, || ask.is_taken_back(), |pid| is_wanted(pid, entry)) {
         launch::kill(process);
         warn_line!(
             "uzswap: process {process} was ended, since the agent went wrong in it; run it with --allow-unmanaged"

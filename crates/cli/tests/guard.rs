@@ -193,7 +193,10 @@ fn descendants_that_load_nothing_are_managed() {
     let spawner = place.0.join("spawns").to_string_lossy().into_owned();
     let mut other = Command::new("cc");
     other.args(["-O2", "-static", "-o", &spawner, &source("spawns.c")]);
-    for mut cc in [cc, other] {
+    let fails = place.0.join("fails").to_string_lossy().into_owned();
+    let mut third = Command::new("cc");
+    third.args(["-O2", "-o", &fails, &source("fails_exec.c")]);
+    for mut cc in [cc, other, third] {
         if !cc.status().is_ok_and(|status| status.success()) {
             eprintln!("left out: no static libc");
             return;
@@ -207,6 +210,7 @@ fn descendants_that_load_nothing_are_managed() {
     let has_go = build.output().is_ok_and(|built| built.status.success());
     let json = place.0.join("report.json").to_string_lossy().into_owned();
     let options = ["--memory-max", "24M", "--stat-json", &json];
+    place.is_as_unmanaged(&options, &[&fails, &spawner]);
     if has_go {
         place.is_as_unmanaged(&options, &[&go, &spawner, "/bin/echo", "twelve"]);
         let report = fs::read_to_string(&json).expect("its report");

@@ -58,13 +58,18 @@ impl Tracee {
     }
 
     /// Put `library` into the program that it becomes, if `is_wanted` says so of that, and let it
-    /// go.
+    /// go; or if it `has_failed` to become one.
     ///
     /// # Errors
     /// ESRCH: it has ended.
-    pub fn inject(self, library: &Library, is_wanted: impl FnOnce(i32) -> bool) -> Result<Injected> {
+    pub fn inject(
+        self,
+        library: &Library,
+        has_failed: impl Fn() -> bool,
+        is_wanted: impl FnOnce(i32) -> bool,
+    ) -> Result<Injected> {
         let pid = self.process;
-        if self.waits_in_vain(false)? {
+        if self.waits_in_vain(false, has_failed)? {
             return Ok(Injected::NotNow);
         }
         if !is_wanted(pid) {
@@ -92,12 +97,12 @@ impl Tracee {
 
     /// Wait until it is another program. True: that was in vain, or took too long, and it is not
     /// traced any more. `is_interrupted`: it is not to be one.
-    fn waits_in_vain(&self, mut is_interrupted: bool) -> Result<bool> {
+    fn waits_in_vain(&self, mut is_interrupted: bool, has_failed: impl Fn() -> bool) -> Result<bool> {
         let began = now_ns();
         loop {
             let Some((id, status)) = self.stop()? else {
                 let passed = now_ns() - began;
-                if passed > BECOMES_WITHIN_NS && !is_interrupted {
+                if !is_interrupted && (passed > BECOMES_WITHIN_NS || has_failed()) {
                     // SAFETY: takes no address.
                     unsafe { ptrace(PTRACE_INTERRUPT, self.thread, 0, 0)? };
                     is_interrupted = true;
@@ -148,7 +153,7 @@ impl Tracee {
         // SAFETY: takes no address.
         if unsafe { ptrace(PTRACE_INTERRUPT, self.thread, 0, 0) }.is_ok() {
             // It has become one all the same.
-            if self.waits_in_vain(true) == Ok(false) {
+            if self.waits_in_vain(true, || true) == Ok(false) {
                 let _ = detach(self.process);
             }
         }

@@ -21,13 +21,16 @@ const SYS_EXECVEAT: usize = 322;
 pub(super) const CALLS: [usize; 2] = [SYS_EXECVE, SYS_EXECVEAT];
 /// Of the working directory.
 const HERE: usize = -100isize as usize;
+/// Which word of a call has the number of the descriptor that was asked with, and one more.
+const ASKED: usize = 1;
 /// Bytes of a socket's name, and the zero behind it.
 const NAME: usize = 108;
 
 /// Before one. Whatever goes wrong here, the call is made: what is not managed is charged.
 ///
 /// Nothing is allocated: a child of vfork that is killed in here has its parent's memory.
-pub(super) fn before(call: &Call) {
+pub(super) fn before(call: &mut Call) {
+    call.spare[ASKED] = 0;
     let Some(row) = BY_NUMBER[call.number].filter(|_| inline::is_on() && !is_filtered()) else {
         return;
     };
@@ -42,7 +45,15 @@ pub(super) fn before(call: &Call) {
     release(token);
     let mut name = [0; NAME];
     if is_asked && let Some(keeper) = keeper(&mut name) {
-        let _ = ask::ask_to_trace(keeper);
+        let asked = ask::ask_to_trace(keeper).ok().flatten();
+        call.spare[ASKED] = asked.map_or(0, |number| number as usize + 1);
+    }
+}
+
+/// It has failed: whoever traces us is to do so no more.
+pub(super) fn after(call: &mut Call) {
+    if let Some(number) = core::mem::take(&mut call.spare[ASKED]).checked_sub(1) {
+        ask::take_back(number as i32);
     }
 }
 

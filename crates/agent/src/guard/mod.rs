@@ -454,6 +454,9 @@ fn finish(call: &mut Call) -> Verdict {
 }
 
 fn end(call: &mut Call, verdict: Verdict) -> Verdict {
+    if verdict == Verdict::Done && exec::CALLS.contains(&call.number) {
+        exec::after(call);
+    }
     if inline::is_on() {
         signals::after(call, verdict == Verdict::Done);
     }
