@@ -5,9 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use object::elf::{EM_X86_64, FileHeader64, PT_INTERP};
-use object::read::elf::{Dyn, FileHeader, ProgramHeader};
-use object::{Endianness, elf};
+use uzswap_sys::executable::{Kind, kind};
 use uzswap_sys::file;
 
 /// What stands in the way.
@@ -103,41 +101,24 @@ fn changes_user(meta: &std::fs::Metadata) -> bool {
 /// Look at the bytes of a file that is no script.
 pub(crate) fn inspect_elf(bytes: &[u8], path: &Path) -> Found {
     let name = path.display();
-    let Ok(header) = FileHeader64::<Endianness>::parse(bytes) else {
-        return match bytes.starts_with(b"\x7fELF") {
-            true => Found::Unmanageable(format!(
-                "{name} is not a 64-bit x86-64 executable; only those can be managed"
-            )),
-            // A shell script without #!: the shell runs it.
-            false => Found::Manageable,
-        };
+    let read = |at: u64, piece: &mut [u8]| {
+        let rest = usize::try_from(at)
+            .ok()
+            .and_then(|at| bytes.get(at..))
+            .unwrap_or_default();
+        let len = piece.len().min(rest.len());
+        piece[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
     };
-    let Ok(endian) = header.endian() else {
-        return Found::Manageable;
-    };
-    if header.e_machine(endian) != EM_X86_64 {
-        return Found::Unmanageable(format!(
+    match kind(read) {
+        Ok(Kind::Foreign) => Found::Unmanageable(format!(
             "{name} is not a 64-bit x86-64 executable; only those can be managed"
-        ));
+        )),
+        Ok(Kind::Library) => Found::Unmanageable(format!("{name} is a loader or a library: name the program itself")),
+        Ok(Kind::LoadsNothing) => Found::LoadsNothing,
+        // A shell script without #!, which the shell runs; or it is damaged: the kernel decides.
+        Ok(Kind::Loads | Kind::Other) | Err(_) => Found::Manageable,
     }
-    let segments = header.program_headers(endian, bytes).unwrap_or_default();
-    let interpreter = segments.iter().find(|s| s.p_type(endian) == PT_INTERP);
-    match interpreter.and_then(|segment: &elf::ProgramHeader64<Endianness>| segment.data(endian, bytes).ok()) {
-        None if is_library(endian, segments, bytes) => {
-            Found::Unmanageable(format!("{name} is a loader or a library: name the program itself"))
-        }
-        None => Found::LoadsNothing,
-        // Its constructors are told nothing of the program.
-        Some(loader) if loader.windows(4).any(|w| w == b"musl") => Found::LoadsNothing,
-        Some(_) => Found::Manageable,
-    }
-}
-
-/// Whether others load it by a name.
-fn is_library(endian: Endianness, segments: &[elf::ProgramHeader64<Endianness>], bytes: &[u8]) -> bool {
-    let dynamic = |segment: &elf::ProgramHeader64<Endianness>| segment.dynamic(endian, bytes).ok().flatten();
-    let entries = segments.iter().find_map(dynamic).unwrap_or_default();
-    entries.iter().any(|entry| entry.d_tag(endian) == elf::DT_SONAME)
 }
 
 #[cfg(test)]

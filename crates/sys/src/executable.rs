@@ -1,4 +1,4 @@
-//! A look at a file that is about to be executed: does the loader put libraries into it?
+//! A look at a file that is to be executed: what is it, and does a loader put libraries into it?
 
 use core::ffi::{CStr, c_char};
 
@@ -31,8 +31,53 @@ const INTERPRETER: u32 = 3;
 const ENTRY: usize = 16;
 const SONAME: u64 = 14;
 
-fn open(dir: usize, path: *const c_char, flags: OFlags) -> Result<OwnedFd> {
-    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+/// What a file is, by its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// No ELF file, as a script.
+    Other,
+    /// One that is no program of 64-bit x86.
+    Foreign,
+    /// Others load it by a name; or it is a loader, which loads what it is told.
+    Library,
+    /// glibc's loader puts libraries into it.
+    Loads,
+    /// It is all that there is, or musl's loader, whose constructors are told nothing, does so.
+    LoadsNothing,
+}
+
+/// What a file is that `read` reads, from an offset, as pread(2) does. Nothing is allocated.
+///
+/// # Errors
+/// ENOEXEC: it is damaged. What `read` answers.
+pub fn kind(read: impl Fn(u64, &mut [u8]) -> Result<usize>) -> Result<Kind> {
+    let mut first = [0; FIRST];
+    let len = read(0, &mut first)?;
+    let first = &first[..len.min(FIRST)];
+    if !first.starts_with(b"\x7fELF") {
+        return Ok(Kind::Other);
+    }
+    let is_program = matches!(half(first, TYPE), Some(EXECUTABLE | SHARED));
+    if !first.starts_with(b"\x7fELF\x02\x01") || half(first, MACHINE) != Some(X86_64) || !is_program {
+        return Ok(Kind::Foreign);
+    }
+    if let Some(header) = header_of(&read, first, INTERPRETER)? {
+        let mut name = [0; FIRST];
+        let len = read(long(&header, OFFSET).unwrap_or(0), &mut name)?;
+        let name = &name[..len.min(FIRST).min(long(&header, LEN).unwrap_or(0) as usize)];
+        return Ok(match name.windows(4).any(|word| word == b"musl") {
+            true => Kind::LoadsNothing,
+            false => Kind::Loads,
+        });
+    }
+    Ok(match is_library(&read, first)? {
+        true => Kind::Library,
+        false => Kind::LoadsNothing,
+    })
+}
+
+fn open(dir: usize, path: *const c_char) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let args = [dir, path.addr(), flags.bits() as usize, 0, 0, 0];
     // SAFETY: the kernel reads the path, or says that there is none.
     let fd = unsafe { syscall(raw::__NR_openat as usize, args)? };
@@ -48,12 +93,12 @@ fn open(dir: usize, path: *const c_char, flags: OFlags) -> Result<OwnedFd> {
 /// It cannot be told.
 pub fn loads_nothing(dir: usize, path: *const c_char, flags: usize) -> Result<bool> {
     let empty = AtFlags::EMPTY_PATH.bits() as usize;
-    let file = open(dir, path, OFlags::empty());
+    let file = open(dir, path);
     let file = match file {
         // Then it is the descriptor itself.
         Err(Errno::NOENT) if flags & empty != 0 => {
             let link = link_of(dir);
-            open(raw::AT_FDCWD as usize, link.as_c_str().as_ptr(), OFlags::empty())?
+            open(raw::AT_FDCWD as usize, link.as_c_str().as_ptr())?
         }
         file => file?,
     };
@@ -80,39 +125,23 @@ fn look(file: OwnedFd, depth: u32) -> Result<bool> {
             Some((path, len)) if depth < DEPTH => {
                 let mut name = [0; FIRST];
                 name[..len].copy_from_slice(&line[path..path + len]);
-                look(
-                    open(raw::AT_FDCWD as usize, name.as_ptr().cast(), OFlags::empty())?,
-                    depth + 1,
-                )
+                look(open(raw::AT_FDCWD as usize, name.as_ptr().cast())?, depth + 1)
             }
             _ => Ok(false),
         };
     }
-    let is_program = matches!(half(first, TYPE), Some(EXECUTABLE | SHARED));
-    let is_ours = first.starts_with(b"\x7fELF\x02") && half(first, MACHINE) == Some(X86_64) && is_program;
-    if !is_ours {
-        return Ok(false);
-    }
-    match header_of(&file, first, INTERPRETER)? {
-        Some(header) => {
-            let mut name = [0; FIRST];
-            let len = rustix::io::pread(&file, &mut name, long(&header, OFFSET).unwrap_or(0))?;
-            let name = &name[..len.min(long(&header, LEN).unwrap_or(0) as usize)];
-            Ok(name.windows(4).any(|word| word == b"musl"))
-        }
-        None => is_library(&file, first).map(|is_library| !is_library),
-    }
+    kind(|at, bytes| rustix::io::pread(&file, bytes, at)).map(|kind| kind == Kind::LoadsNothing)
 }
 
-/// Whether others load it by a name, as a loader, which loads what it is told then.
-fn is_library(file: &OwnedFd, first: &[u8]) -> Result<bool> {
-    let Some(header) = header_of(file, first, DYNAMIC)? else {
+/// Whether it has a name that others load it by.
+fn is_library(read: impl Fn(u64, &mut [u8]) -> Result<usize>, first: &[u8]) -> Result<bool> {
+    let Some(header) = header_of(&read, first, DYNAMIC)? else {
         return Ok(false);
     };
     let (start, len) = (long(&header, OFFSET).unwrap_or(0), long(&header, LEN).unwrap_or(0));
     for at in (0..len).step_by(ENTRY) {
         let mut entry = [0; ENTRY];
-        if rustix::io::pread(file, &mut entry, start + at)? < ENTRY || entry[..8] == [0; 8] {
+        if read(start.saturating_add(at), &mut entry)? < ENTRY || entry[..8] == [0; 8] {
             break;
         }
         if entry[..8] == SONAME.to_le_bytes() {
@@ -168,13 +197,13 @@ fn interpreter_of(line: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// The first program header of a kind.
-fn header_of(file: &OwnedFd, first: &[u8], kind: u32) -> Result<Option<[u8; HEADER]>> {
+fn header_of(read: impl Fn(u64, &mut [u8]) -> Result<usize>, first: &[u8], kind: u32) -> Result<Option<[u8; HEADER]>> {
     let (Some(at), Some(count)) = (long(first, HEADERS), half(first, HEADER_COUNT)) else {
         return Err(Errno::NOEXEC);
     };
     for n in 0..u64::from(count) {
         let mut header = [0; HEADER];
-        if rustix::io::pread(file, &mut header, at + n * HEADER as u64)? < HEADER {
+        if read(at.saturating_add(n * HEADER as u64), &mut header)? < HEADER {
             return Err(Errno::NOEXEC);
         }
         if header[..4] == kind.to_le_bytes() {
