@@ -22,6 +22,7 @@ use crate::PAGE_SIZE;
 use crate::launch::Signals;
 use crate::signal::{SIGBUS, SIGSYS, bit};
 use crate::thread::{self, restore_signals, syscall};
+use crate::wait::{ALL, EXITED, LEAVE, STOPPED, wait};
 
 const PTRACE_TRACEME: usize = 0;
 const PTRACE_PEEKDATA: usize = 2;
@@ -384,38 +385,11 @@ impl Child {
     }
 }
 
-const P_PID: usize = 1;
-pub(crate) const STOPPED: usize = 2;
-pub(crate) const EXITED: usize = 4;
-pub(crate) const AT_ONCE: usize = 1;
-pub(crate) const LEAVE: usize = 0x0100_0000;
-/// Threads as well.
-pub(crate) const ALL: usize = 0x4000_0000;
-/// CLD_EXITED, CLD_KILLED, CLD_DUMPED.
-pub(crate) const ENDED: core::ops::RangeInclusive<i32> = 1..=3;
-
-/// Wait for a child: what has happened to it, and its status. `None`: nothing yet.
-pub(crate) fn wait_once(pid: i32, options: usize) -> Result<Option<(i32, i32)>> {
-    const SIGNAL: usize = 0;
-    const CODE: usize = 2;
-    const STATUS: usize = 6;
-    let mut info = [0i32; 32];
-    loop {
-        let args = [P_PID, pid as usize, (&raw mut info).addr(), options, 0, 0];
-        // SAFETY: writes one `siginfo_t`, 128 bytes.
-        match unsafe { syscall(raw::__NR_waitid as usize, args) } {
-            Err(Errno::INTR) => {}
-            result => return result.map(|_| (info[SIGNAL] != 0).then_some((info[CODE], info[STATUS]))),
-        }
-    }
-}
-
 /// Wait until a child stands: the signal that it stopped at, and the event above. ESRCH: it has
 /// ended, which is left for others to be told of.
 pub(crate) fn wait_for_stop(pid: i32) -> Result<i32> {
-    let is_over = |(code, _): (i32, i32)| ENDED.contains(&code);
-    if wait_once(pid, STOPPED | EXITED | LEAVE | ALL)?.is_none_or(is_over) {
+    if wait(Some(pid), STOPPED | EXITED | LEAVE | ALL)?.is_none_or(|found| found.has_ended) {
         return Err(Errno::SRCH);
     }
-    wait_once(pid, STOPPED | ALL).map(|stop| stop.map_or(0, |(_, status)| status))
+    wait(Some(pid), STOPPED | ALL).map(|stop| stop.map_or(0, |stop| stop.status))
 }

@@ -16,6 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::mapping::Mapping;
 use crate::thread::{block_signals, clone, restore_signals, syscall};
+use crate::wait::{AT_ONCE, EXITED, LEAVE, OF_THREAD, wait};
 
 const SIG_DFL: usize = 0;
 const SIG_IGN: usize = 1;
@@ -248,24 +249,12 @@ pub fn leads_session() -> bool {
 /// the others: its stops are that one's to wait for, so they are looked at only. Who traced it
 /// raises SIGCHLD.
 pub fn reap() -> Option<(i32, i32)> {
-    const NO_HANG: usize = 1;
-    const EXITED: usize = 4;
-    const LEAVE: usize = 0x0100_0000;
-    const OF_THREAD: usize = 0x2000_0000;
-    /// CLD_EXITED, CLD_KILLED, CLD_DUMPED.
-    const ENDED: core::ops::RangeInclusive<i32> = 1..=3;
-    const CODE: usize = 2;
-    const PID: usize = 4;
-    let mut info = [0i32; INFO / 4];
-    let options = EXITED | NO_HANG | LEAVE | OF_THREAD;
-    let args = [0, 0, (&raw mut info).addr(), options, 0, 0];
-    // SAFETY: writes one `siginfo_t`, 128 bytes.
-    unsafe { syscall(raw::__NR_waitid as usize, args) }.ok()?;
-    if !ENDED.contains(&info[CODE]) {
+    let found = wait(None, EXITED | AT_ONCE | LEAVE | OF_THREAD).ok()??;
+    if !found.has_ended {
         return None;
     }
     let mut status: c_int = 0;
-    let args = [info[PID] as usize, &raw mut status as usize, NO_HANG, 0, 0, 0];
+    let args = [found.pid as usize, &raw mut status as usize, AT_ONCE as usize, 0, 0, 0];
     // SAFETY: writes one integer.
     let pid = unsafe { syscall(raw::__NR_wait4 as usize, args) };
     pid.ok().filter(|pid| *pid != 0).map(|pid| (pid as i32, status))

@@ -92,6 +92,7 @@ pub mod time;
 pub mod tracee;
 pub mod turn;
 pub mod uffd;
+pub mod wait;
 pub mod words;
 
 pub use rustix::fd::{AsFd, OwnedFd};

@@ -6,12 +6,10 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
 
-use crate::inject::{
-    ALL, AT_ONCE, Child, ENDED, EVENT_STOP, EXITED, LEAVE, Library, PTRACE_CONT, STOPPED, UNBLOCKED, detach, ptrace,
-    set_mask, wait_for_stop, wait_once,
-};
+use crate::inject::{Child, EVENT_STOP, Library, PTRACE_CONT, UNBLOCKED, detach, ptrace, set_mask, wait_for_stop};
 use crate::signal::{SIGBUS, SIGSYS, bit};
 use crate::time::now_ns;
+use crate::wait::{ALL, AT_ONCE, EXITED, LEAVE, STOPPED, wait};
 
 const PTRACE_SEIZE: usize = 0x4206;
 const PTRACE_INTERRUPT: usize = 0x4207;
@@ -134,10 +132,10 @@ impl Tracee {
     /// thread is left of.
     fn stop(&self) -> Result<Option<(i32, i32)>> {
         for id in [self.thread, self.process] {
-            match wait_once(id, STOPPED | EXITED | LEAVE | AT_ONCE | ALL) {
+            match wait(Some(id), STOPPED | EXITED | LEAVE | AT_ONCE | ALL) {
                 // A thread that has ended is kept from going by this one.
-                Ok(Some((code, _))) if ENDED.contains(&code) => return Err(Errno::SRCH),
-                Ok(Some(_)) => return Ok(wait_once(id, STOPPED | AT_ONCE | ALL)?.map(|(_, status)| (id, status))),
+                Ok(Some(found)) if found.has_ended => return Err(Errno::SRCH),
+                Ok(Some(_)) => return Ok(wait(Some(id), STOPPED | AT_ONCE | ALL)?.map(|stop| (id, stop.status))),
                 // As long as there is the thread, the process is none of ours, but a child perhaps.
                 Ok(None) => return Ok(None),
                 // The thread has become the process.
