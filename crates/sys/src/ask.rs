@@ -5,7 +5,7 @@
 //! asks, and waits  ------------->  traces it
 //!                  <-- a byte ---
 //! execve
-//!   it is the program: closed -->  sees it stand
+//!   it has become one: stands -->  puts the library into it, traces it no more
 //!   it failed:       -- a byte ->  traces it no more
 //!                  <--- closed --
 //! ```
