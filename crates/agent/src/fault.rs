@@ -13,8 +13,8 @@ use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};
 use uzswap_sys::procfs::Vma;
-use uzswap_sys::uffd::{BATCH, Event, Uffd, wait_readable};
-use uzswap_sys::{AsFd, Errno, thread, time};
+use uzswap_sys::uffd::{BATCH, Event, Uffd};
+use uzswap_sys::{Errno, thread, time};
 
 use crate::Line;
 use crate::cores::CORES;
@@ -97,7 +97,8 @@ impl FaultThread {
         }
         let fds = pager.fds();
         let is_forking = pager.reclaim.is_freezing();
-        let timeout = match (servers.is_idle(), is_forking || pager.is_bringing_back()) {
+        let is_quiet = servers.is_idle() && !(inline::is_on() && fds.managed.has_events());
+        let timeout = match (is_quiet, is_forking || pager.is_bringing_back()) {
             (false, _) => Some(RETRY_NS),
             (true, true) => Some(FORK_POLL_NS),
             (true, false) => None,
@@ -125,7 +126,7 @@ impl FaultThread {
         // it is.
         let has_arrived = is_forking && guard::is_on() && pager.handover.has_arrived();
         // While there is none, whoever serves a fault goes on.
-        if !inline::is_on() || wait_readable(&[fds.managed.as_fd()], Some(0)) {
+        if !inline::is_on() || fds.managed.has_events() {
             let _closed = inline::close();
             let (worker, inbox) = servers.reading();
             read_events(pager, worker, inbox, forks, |thread| spin.follower.note_fault(thread));

@@ -13,17 +13,16 @@ use uzswap_sys::libc::Function;
 use uzswap_sys::mapping;
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::request::Request;
-use uzswap_sys::thread::syscall;
+use uzswap_sys::thread::{page_align, syscall};
 
+use crate::closed::{SYS_MLOCK, SYS_MLOCKALL};
 use crate::memcg::deferral;
 use crate::order::InOrder;
 use crate::stacks::StackChange;
-use crate::{guard, mapped, mmap, pager};
+use crate::{closed, guard, mapped, mmap, pager};
 
 pub(crate) const SYS_BRK: usize = 12;
 pub(crate) const SYS_IOCTL: usize = 16;
-const SYS_MLOCK: usize = 149;
-pub(crate) const SYS_MLOCKALL: usize = 151;
 
 const MCL_CURRENT: c_int = 1;
 const MCL_FUTURE: c_int = 2;
@@ -204,9 +203,15 @@ pub(crate) extern "C" fn brk(addr: *mut c_void) -> c_int {
 
 /// brk(2): the break, changed or not.
 pub(crate) fn change_break(addr: usize) -> usize {
-    let _turn = (addr < BREAK.load(Ordering::Relaxed)).then(InOrder::begin);
+    let top = BREAK.load(Ordering::Relaxed);
+    let _turn = (addr < top).then(InOrder::begin);
     // SAFETY: exactly the call that the program makes; it answers with the break, changed or not.
-    let now = unsafe { syscall(SYS_BRK, [addr, 0, 0, 0, 0, 0]) }.unwrap_or(0);
+    let call = || unsafe { syscall(SYS_BRK, [addr, 0, 0, 0, 0, 0]) };
+    let now = match addr {
+        0 => call(),
+        _ => closed::unmap(page_align(addr), page_align(top), call),
+    };
+    let now = now.unwrap_or(0);
     let before = BREAK.swap(now, Ordering::Relaxed);
     if now >= addr && before != 0 && now > before {
         deferral::note_growth(before, now - before, true);

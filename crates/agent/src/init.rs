@@ -12,7 +12,7 @@ use uzswap_sys::{Errno, PAGE_SIZE, file, text};
 
 use crate::memcg::deferral;
 use crate::mutexes::Init;
-use crate::{fork, guard, hook, identity, inline, mmap, mutexes, pager, record, unmanaged};
+use crate::{closed, fork, guard, hook, identity, inline, mmap, mutexes, pager, record, unmanaged};
 
 unsafe extern "C" {
     static __dso_handle: *mut c_void;
@@ -125,6 +125,9 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
     };
     // After they were replaced: what was a wrapper makes no call any more.
     let stops_threads = program.is_some_and(stops_threads);
+    if group.is_on(Tunable::Closes) {
+        uzswap_sys::closed::turn_on();
+    }
     if group.is_on(Tunable::Guard) {
         let program = program.ok_or(Errno::INVAL)?;
         let installed = inline::install(group, stops_threads)
@@ -265,7 +268,7 @@ fn replace_wrappers(function: impl Fn(&CStr) -> Result<Function, Errno>) -> Resu
         (c"mremap", mmap::SYS_MREMAP, hook::mremap as *const c_void),
         (c"madvise", mmap::SYS_MADVISE, hook::madvise as *const c_void),
         (c"brk", hook::SYS_BRK, hook::brk as *const c_void),
-        (c"mlockall", hook::SYS_MLOCKALL, hook::mlockall as *const c_void),
+        (c"mlockall", closed::SYS_MLOCKALL, hook::mlockall as *const c_void),
     ];
     for (name, number, replacement) in wrappers {
         // SAFETY: libc's function, no other thread runs yet, and the replacement does the same and

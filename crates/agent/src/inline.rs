@@ -32,7 +32,7 @@ use uzswap_sys::lent::{self, Lent};
 use uzswap_sys::own_stack::{self, Own};
 use uzswap_sys::procfs::Pagemap;
 use uzswap_sys::signal::{BUS_ADRERR, Context, SignalInfo};
-use uzswap_sys::{Errno, futex, thread};
+use uzswap_sys::{Errno, closed, futex, thread};
 
 use crate::fault::Waiting;
 use crate::guard::{self, signals};
@@ -50,7 +50,7 @@ static IS_FILTERED: AtomicBool = AtomicBool::new(false);
 /// Requests at a time; more threads wait for a place.
 const REQUESTS: usize = 64;
 /// So often a page is tried that another thread brings, before the fault thread is asked for it.
-const TRIES: usize = 16;
+pub(crate) const TRIES: usize = 16;
 /// So often in a row a page is asked for before it is looked up whether it is the program's own
 /// memory at all.
 const SUSPICIOUS: usize = 64;
@@ -74,7 +74,11 @@ pub(crate) fn is_on() -> bool {
 pub(crate) fn install(group: Group, stops_threads: bool) -> Result<(), Errno> {
     // Who stops the others, and reads all memory meanwhile, may stop one that is inside.
     if !group.is_on(Tunable::InlineFaults) || stops_threads {
-        return Ok(());
+        // A signal is all there is then.
+        return match closed::is_on() {
+            true => Err(Errno::OPNOTSUPP),
+            false => Ok(()),
+        };
     }
     own_stack::reserve()?;
     let _ = Own::take_on();
@@ -363,7 +367,7 @@ fn ask(pager: &Pager, waiting: Waiting, is_doubtful: bool) -> bool {
 
 /// This process has the memory of another, which has ended with the pager: nobody brings what is
 /// out.
-fn stop_if_alone() {
+pub(crate) fn stop_if_alone() {
     if pager::is_orphan() {
         pager::say_last(
             "uzswap: a process is stopped that shares the memory of one that was killed: what was out is lost\n",
@@ -402,7 +406,7 @@ pub(crate) extern "C" fn on_bus_error(signal: i32, info: &SignalInfo, context: &
 }
 
 /// False: nothing of ours is there.
-fn serve(pager: &Pager, addr: usize, context: &mut Context) -> bool {
+pub(crate) fn serve(pager: &Pager, addr: usize, context: &mut Context) -> bool {
     let (is_write, is_present) = context.access();
     let waiting = Waiting {
         addr,
@@ -430,7 +434,7 @@ fn serve(pager: &Pager, addr: usize, context: &mut Context) -> bool {
 }
 
 /// How often in a row the thread has asked for this page.
-fn count(own: &Own, addr: usize) -> usize {
+pub(crate) fn count(own: &Own, addr: usize) -> usize {
     let [page, count] = &own.asked;
     let again = match page.swap(addr, Ordering::Relaxed) == addr {
         true => count.load(Ordering::Relaxed) + 1,

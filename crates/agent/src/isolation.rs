@@ -11,9 +11,11 @@ use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use uzswap_mm::machine::{Done, Frames, Mapper, Stop, Unwritten};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
+use uzswap_sys::closed;
 use uzswap_sys::file::WakeEvent;
 use uzswap_sys::mapping::{Discard, drop_pages, merges, own, unshare};
-use uzswap_sys::procfs::{ProcMem, ProcSelf, Vma};
+use uzswap_sys::proc_mem::ProcMem;
+use uzswap_sys::procfs::{ProcSelf, Vma};
 use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 use uzswap_sys::uffd::{self, Uffd};
@@ -31,6 +33,8 @@ pub(crate) enum Isolation {
     Move(Uffd, Option<ProcMem>),
     /// Where the program's memory is read.
     Copy(ProcMem),
+    /// The same: what leaves is [`closed`].
+    Close(ProcMem),
 }
 
 /// A userfaultfd for the program's memory, and what goes with it.
@@ -56,6 +60,9 @@ fn open_for_user(more: u64) -> Result<Uffd, Errno> {
 /// # Errors
 /// As [`Uffd::open_for_user`].
 pub(crate) fn open_inline() -> Result<Uffd, Errno> {
+    if closed::is_on() {
+        return Uffd::open_closing();
+    }
     open_for_user(uffd::FEATURE_SIGBUS)
 }
 
@@ -63,6 +70,7 @@ pub(crate) fn open_inline() -> Result<Uffd, Errno> {
 fn open_guarded() -> Result<Opened, (&'static str, Errno)> {
     let (managed, wake, proc) = match lent::borrow() {
         Some(lent) => (Ok(lent.managed), Ok(lent.wake), ProcSelf::open_with(lent.pagemap)),
+        // Only with faults in the threads that raise them is memory closed.
         None => (
             open_for_user(uffd::FEATURE_THREAD_ID),
             WakeEvent::new(),
@@ -73,10 +81,16 @@ fn open_guarded() -> Result<Opened, (&'static str, Errno)> {
         managed: managed.map_err(|e| ("userfaultfd with move", e))?,
         wake: wake.map_err(|e| ("eventfd", e))?,
         proc: proc.map_err(|e| ("/proc/self", e))?,
-        isolation: Isolation::Move(
-            Uffd::open_for_user(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?,
-            ProcMem::open().ok(),
-        ),
+        isolation: match closed::is_on() {
+            true => {
+                closed::begin().map_err(|e| ("address space for what each page is", e))?;
+                Isolation::Close(ProcMem::open().map_err(|e| ("/proc/self/mem", e))?)
+            }
+            false => Isolation::Move(
+                Uffd::open_for_user(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?,
+                ProcMem::open().ok(),
+            ),
+        },
     })
 }
 
@@ -289,6 +303,9 @@ impl AgentMachine {
 
     /// Move pages to the slots from `slot` on.
     pub(crate) fn move_run(&self, vpn: Vpn, slot: u32, pages: u32) -> Done {
+        if let Isolation::Close(memory) = &self.fds().isolation {
+            return self.close_run(memory, vpn, slot, pages);
+        }
         let (to, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
         let filled = self.fds().managed.move_pages(to, vpn.addr(), len, false);
         done(self.in_truth(filled, len, to, true))
@@ -322,7 +339,7 @@ impl AgentMachine {
     /// Where the program's memory can be read without waiting, if it can.
     pub(crate) fn memory(&self) -> Option<&ProcMem> {
         match &self.fds().isolation {
-            Isolation::Copy(memory) | Isolation::Move(_, Some(memory)) => Some(memory),
+            Isolation::Copy(memory) | Isolation::Close(memory) | Isolation::Move(_, Some(memory)) => Some(memory),
             Isolation::Move(_, None) => None,
         }
     }
@@ -332,7 +349,9 @@ impl AgentMachine {
     fn fill_slots(&self, slot: u32, len: usize, addr: usize) -> usize {
         let offset = slot as usize * PAGE_SIZE;
         match &self.fds().isolation {
-            Isolation::Copy(memory) => self.staging().fill(offset, len, memory, addr) / PAGE_SIZE * PAGE_SIZE,
+            Isolation::Copy(memory) | Isolation::Close(memory) => {
+                self.staging().fill(offset, len, memory, addr) / PAGE_SIZE * PAGE_SIZE
+            }
             Isolation::Move(_, Some(memory)) => {
                 // Whoever touched a slot would wait for itself.
                 let mut piece = [0; COPY_PIECE];
@@ -362,7 +381,7 @@ impl AgentMachine {
     /// `move_in` by copying.
     pub(crate) fn copy_back(&self, slot: u32, vpn: Vpn, pages: u32) -> Done {
         let staged = self.staged_bytes(slot, pages);
-        let filled = self.fds().managed.copy(vpn.addr(), staged, true);
+        let filled = self.managed().copy(vpn.addr(), staged, true);
         self.discard_slots(slot, done(filled).pages);
         filled_in(filled)
     }

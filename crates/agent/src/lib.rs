@@ -47,6 +47,7 @@ extern crate alloc;
 mod accel;
 mod arena;
 mod cipher;
+mod closed;
 mod codecs;
 mod config;
 mod cores;

@@ -25,9 +25,9 @@ use uzswap_sys::crew::{Crew, HELPERS_MAX};
 use uzswap_sys::file::AlignedBuf;
 use uzswap_sys::mapping::{Discard, Mapping};
 use uzswap_sys::thread;
-use uzswap_sys::uffd::{Filled, Uffd, wait_readable};
+use uzswap_sys::uffd::{Filled, Uffd};
 use uzswap_sys::words::{discard_words, words};
-use uzswap_sys::{AsFd, Errno, own_stack};
+use uzswap_sys::{Errno, closed, own_stack};
 
 use crate::accel::Accel;
 use crate::arena::PoolArena;
@@ -153,15 +153,17 @@ impl AgentMachine {
     /// # Errors
     /// What the registrations answer.
     pub(crate) fn start(&self, fds: Fds) -> Result<(), Errno> {
-        if let Isolation::Move(trash, _) = &fds.isolation {
-            // What is protected when it moves may stay so, in swap of the kernel's: whoever would
-            // have to let us write is us.
-            fds.managed.register_missing(self.staging.addr(), self.staging.len())?;
-            trash.register(self.trash.addr(), self.trash.len())?;
-        } else {
+        match &fds.isolation {
+            Isolation::Move(trash, _) => {
+                // What is protected when it moves may stay so, in swap of the kernel's: whoever
+                // would have to let us write is us.
+                fds.managed.register_missing(self.staging.addr(), self.staging.len())?;
+                trash.register(self.trash.addr(), self.trash.len())?;
+            }
             // A fork raises an event only if something is registered, and nothing of the program's
             // may be yet.
-            fds.managed.register_missing(self.trash.addr(), PAGE_SIZE)?;
+            Isolation::Copy(_) => fds.managed.register_missing(self.trash.addr(), PAGE_SIZE)?,
+            Isolation::Close(_) => {}
         }
         self.protection.reset();
         self.fds.set(fds);
@@ -270,7 +272,7 @@ impl Mapper for AgentMachine {
 
     fn begin_isolation(&self) -> Option<Option<InOrder>> {
         match self.fds().isolation {
-            Isolation::Move(..) => Some(None),
+            Isolation::Move(..) | Isolation::Close(_) => Some(None),
             Isolation::Copy(_) => self.copy_out.begin().map(Some),
         }
     }
@@ -281,6 +283,13 @@ impl Mapper for AgentMachine {
 
     fn may_have_guards(&self) -> bool {
         mmap::installs_guards()
+    }
+
+    fn unit_order(&self) -> u32 {
+        match self.opened().isolation {
+            Isolation::Close(_) => closed::unit_order(),
+            Isolation::Move(..) | Isolation::Copy(_) => 0,
+        }
     }
 
     fn give_up(&self, _: &Option<InOrder>, run: PageRange) -> Vec<Vpn> {
@@ -317,7 +326,7 @@ impl Mapper for AgentMachine {
         if let Some(done) = self.fail.stop(&[Stop::Busy, Stop::Again, Stop::NoMemory]) {
             return done;
         }
-        if self.copies() {
+        if !matches!(self.opened().isolation, Isolation::Move(..)) {
             return self.copy_back(slot, vpn, pages);
         }
         let (from, len) = (self.slot_addr(slot), pages as usize * PAGE_SIZE);
@@ -452,7 +461,7 @@ impl Threads for AgentMachine {
     }
 
     fn cond_resched(&self, faults_wait: impl Fn() -> bool) {
-        let has_faults = || wait_readable(&[self.fds().managed.as_fd()], Some(0));
+        let has_faults = || self.fds().managed.has_events();
         resched::cond_resched(has_faults, faults_wait);
     }
 }

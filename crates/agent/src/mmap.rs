@@ -13,7 +13,7 @@ use uzswap_sys::thread::{page_align, syscall};
 use crate::memcg::deferral;
 use crate::order::InOrder;
 use crate::stacks::StackChange;
-use crate::{guard, mapped, pager, vma};
+use crate::{closed, guard, mapped, pager, vma};
 
 pub(crate) const SYS_MMAP: usize = 9;
 pub(crate) const SYS_MUNMAP: usize = 11;
@@ -24,16 +24,25 @@ pub(crate) const SYS_PROCESS_MADVISE: usize = 440;
 /// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events.
 /// MADV_GUARD_INSTALL should. What a child gets (MADV_WIPEONFORK, MADV_KEEPONFORK) is read after a
 /// fork.
-const ORDERED_ADVICE: [c_int; 7] = [MADV_DONTNEED, MADV_FREE, 9, 24, MADV_GUARD_INSTALL, MADV_WIPEONFORK, 19];
+const ORDERED_ADVICE: [c_int; 7] = [
+    MADV_DONTNEED,
+    MADV_FREE,
+    9,
+    MADV_DONTNEED_LOCKED,
+    MADV_GUARD_INSTALL,
+    MADV_WIPEONFORK,
+    19,
+];
 const MADV_DONTNEED: c_int = 4;
 const MADV_FREE: c_int = 8;
 const MADV_MERGEABLE: c_int = 12;
+const MADV_DONTNEED_LOCKED: c_int = 24;
 const MADV_WIPEONFORK: c_int = 18;
 const MADV_GUARD_INSTALL: c_int = 102;
 const MAP_FIXED: c_int = 0x10;
-const MREMAP_MAYMOVE: c_int = 1;
-const MREMAP_FIXED: c_int = 2;
-const MREMAP_DONTUNMAP: c_int = 4;
+pub(crate) const MREMAP_MAYMOVE: c_int = 1;
+pub(crate) const MREMAP_FIXED: c_int = 2;
+pub(crate) const MREMAP_DONTUNMAP: c_int = 4;
 
 const MAP_PRIVATE: c_int = 0x02;
 const MAP_ANONYMOUS: c_int = 0x20;
@@ -68,7 +77,11 @@ pub(crate) fn mmap(args: [usize; 6]) -> Result<usize, Errno> {
     let covered = (turn.is_some() && stack.is_none()).then(|| StackChange::begin().lift(addr, len));
     // SAFETY: exactly the call that the program makes; libc's wrapper adds nothing (the kernel
     // checks the offset).
-    let result = unsafe { syscall(SYS_MMAP, args) };
+    let call = || unsafe { syscall(SYS_MMAP, args) };
+    let result = match flags & MAP_FIXED {
+        0 => call(),
+        _ => closed::unmap(addr, addr.saturating_add(page_align(len)), call),
+    };
     if let (Err(_), Some(covered)) = (result, &covered) {
         StackChange::begin().restore(covered);
     }
@@ -95,7 +108,8 @@ pub(crate) fn munmap(start: usize, len: usize) -> Result<usize, Errno> {
     let change = StackChange::begin();
     let unmapped = change.lift(start, len);
     // SAFETY: exactly the call that the program makes.
-    let result = unsafe { syscall(SYS_MUNMAP, [start, len, 0, 0, 0, 0]) };
+    let call = || unsafe { syscall(SYS_MUNMAP, [start, len, 0, 0, 0, 0]) };
+    let result = closed::unmap(start, start.saturating_add(page_align(len)), call);
     if result.is_err() {
         change.restore(&unmapped);
     }
@@ -195,7 +209,7 @@ fn move_pieces(addr: usize, old_len: usize, new_len: usize, to: Option<usize>, k
 }
 
 /// Address space that nothing else is put into.
-fn reserve(len: usize) -> Result<usize, Errno> {
+pub(crate) fn reserve(len: usize) -> Result<usize, Errno> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     // SAFETY: a fresh mapping, at an address of the kernel's choice.
     unsafe { syscall(SYS_MMAP, [0, len, 0, flags as usize, usize::MAX, 0]) }
@@ -237,7 +251,8 @@ pub(crate) fn mremap(
         // SAFETY: exactly the call that the program makes. `new_addr` is whatever the register held
         // if it passed none; the kernel looks at it only with MREMAP_FIXED or MREMAP_DONTUNMAP,
         // which take it.
-        let result = unsafe { syscall(SYS_MREMAP, args) };
+        let make = || unsafe { syscall(SYS_MREMAP, args) };
+        let result = closed::remap(args, make).unwrap_or_else(make);
         if let Ok(start) = result {
             // Whatever was recorded of a place where nothing was.
             stacks.remove(start, new_len);
@@ -262,7 +277,8 @@ pub(crate) fn mremap(
         true => flags == MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP && old_len == new_len,
         false => flags == MREMAP_MAYMOVE | MREMAP_FIXED,
     };
-    let may_be_several = is_move && is_aligned && is_far && new_len > 0 && pager::active().is_some();
+    let may_be_several =
+        is_move && !uzswap_sys::closed::is_on() && is_aligned && is_far && new_len > 0 && pager::active().is_some();
     let mut moved = None;
     for _ in 0..if may_be_several { LOOKS } else { 0 } {
         moved = match move_pieces(addr, old_len, new_len, Some(new_addr), keeps) {
@@ -331,6 +347,19 @@ pub(crate) fn madvise(addr: usize, len: usize, advice: c_int) -> Result<usize, E
     if let Some(populated) = guard::populate(addr, len, advice as usize) {
         return populated.map(|()| 0);
     }
+    match drops(advice as usize) {
+        true => closed::drop(addr, len, || advise(addr, len, advice)),
+        false => advise(addr, len, advice),
+    }
+}
+
+/// Whether pages are gone after that advice.
+pub(crate) fn drops(advice: usize) -> bool {
+    [MADV_DONTNEED, MADV_FREE, MADV_DONTNEED_LOCKED, MADV_GUARD_INSTALL].contains(&(advice as c_int))
+}
+
+/// Make that call, and what has to follow it.
+fn advise(addr: usize, len: usize, advice: c_int) -> Result<usize, Errno> {
     // SAFETY: exactly the call that the program makes.
     let advise = |advice: c_int| unsafe { syscall(SYS_MADVISE, [addr, len, advice as usize, 0, 0, 0]) };
     let result = advise(advice);

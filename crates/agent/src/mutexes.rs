@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
 use uzswap_sys::cell::Leaked;
-use uzswap_sys::procfs::ProcMem;
+use uzswap_sys::proc_mem::ProcMem;
 use uzswap_sys::words::words_wiped_on_fork;
 use uzswap_sys::{Errno, mutex};
 

@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | `HEAP` | kept | nobody allocates while an engine is frozen, and no pager starts meanwhile |
 //! | `arena::RELEASED` | kept | a count that begins anywhere |
+//! | `closed::LOCKS_ALL` | kept | nothing leaves a child either, though it has no locked memory |
 //! | `cores::CORES` | reset | nobody reclaims, no thread is followed; the rest are hints |
 //! | `fault_attr::FAULT_ATTR` | kept | the group is the same, and fails steps as before |
 //! | `follow::THREAD` | replaced | the fault thread says who it is before it waits |
@@ -88,6 +89,12 @@
 //! | `mm::swapin::bring::ZEROS` | kept | always 0 |
 //! | `acomp::dictionary::TAKEN` | kept | with the dictionaries |
 //! | `acomp::dictionary::CONTENTS` | kept | blocks that are inherited were stored with them |
+//! | `sys::closed::IS_ON` | kept | the group is the same |
+//! | `sys::closed::BORDERS` | kept | the mappings are inherited |
+//! | `sys::closed::states::STATES` | kept | the memory is inherited as it is, closed or not |
+//! | `sys::closed::exclusion::FILLS` | reset | who filled is not here |
+//! | `sys::closed::exclusion::CHANGES` | reset | who changed mappings is not here |
+//! | `sys::closed::events::EVENTS` | reset | the same |
 //! | `sys::creds::SEATED` | kept | each says of which process; those of another count for nothing |
 //! | `sys::creds::TAKEN` | kept | a seat goes with a stack, which the child's thread gets |
 //! | `sys::creds::ASKED` | kept | the child's threads are made by one that has taken all on |

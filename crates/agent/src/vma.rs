@@ -15,11 +15,11 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::{Change, Changes};
-use uzswap_sys::Errno;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::mapping::own;
 use uzswap_sys::procfs::Vma;
 use uzswap_sys::thread::page_align;
+use uzswap_sys::{Errno, closed};
 
 use crate::machine::{AgentMachine, Fds};
 use crate::pager::Pager;
@@ -325,13 +325,13 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
 /// of the pager may map something of ours wherever nothing is mapped, at any time. So it is looked
 /// for here, and none is made until this is done.
 fn register_unless_excluded(fds: &Fds, start: usize, end: usize) -> Option<Result<(), Errno>> {
-    own::while_none_is_made(|| (!is_excluded(start, end)).then(|| fds.managed.register(start, end - start)))
+    own::while_none_is_made(|| (!is_excluded(start, end)).then(|| fds.register(start, end)))
 }
 
 /// As [`register_unless_excluded`], for what has contents that are out: only what is ours is passed
 /// over. A stack that is recorded there is a mistake, of the records.
 fn register_unless_ours(fds: &Fds, start: usize, end: usize) -> Option<Result<(), Errno>> {
-    own::while_none_is_made(|| (!is_of_ours(start, end)).then(|| fds.managed.register(start, end - start)))
+    own::while_none_is_made(|| (!is_of_ours(start, end)).then(|| fds.register(start, end)))
 }
 
 /// Have writes to protected pages reported of all that is managed, and of all that will be. False:
@@ -366,6 +366,10 @@ pub(crate) fn watch_writes(pager: &Pager, fds: &Fds) -> bool {
 
 fn present_pages(fds: &Fds, start: usize, end: usize) -> Vec<PageRange> {
     let mut present = Vec::new();
+    if closed::is_on() {
+        closed::for_each_open(start, end, |start, end| present.push(PageRange::of_bytes(start, end)));
+        return present;
+    }
     // Pages that are missed stay unknown until a later scan: they are merely not reclaimed.
     let _ = fds
         .proc
@@ -399,6 +403,7 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
                 pager
                     .mm
                     .change(Change::Unmap(PageRange::of_bytes(gone.start, gone.end)));
+                closed::forget(gone.start, gone.end);
             }
             if is_gone {
                 at = end.max(start);

@@ -25,6 +25,14 @@ pub(crate) enum Faults {
     Thread,
 }
 
+/// What tells that a page is touched which is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    Auto,
+    Userfaultfd,
+    Mprotect,
+}
+
 /// Whether the program's system calls are seen before the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Guard {

@@ -1,10 +1,10 @@
 //! `uzswap doctor`: what this machine allows, and the fix for each thing that is missing.
 
-use uzswap_sys::Errno;
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::uffd::{FEATURE_EVENT_FORK, FEATURE_EVENTS_MM, FEATURE_MOVE, FEATURE_POISON, FEATURE_WP, Uffd};
+use uzswap_sys::{Errno, closed};
 
-use crate::choices::Guard;
+use crate::choices::{Backend, Guard};
 use crate::output::print;
 use crate::{Failure, agent, describe};
 
@@ -44,7 +44,7 @@ impl Userfaultfd {
 
     /// All that is needed, and the fix for what is missing.
     fn needed(&self) -> Result<(), String> {
-        self.opens.map_err(|errno| closed(errno, is_root()))?;
+        self.opens.map_err(|errno| unopened(errno, is_root()))?;
         self.maps.and(self.forks).map_err(|errno| lacking(errno, is_root()))
     }
 }
@@ -54,7 +54,7 @@ fn is_root() -> bool {
 }
 
 /// userfaultfd cannot be opened at all.
-fn closed(errno: Errno, is_root: bool) -> String {
+fn unopened(errno: Errno, is_root: bool) -> String {
     match errno {
         Errno::NOENT | Errno::NXIO => {
             "no /dev/userfaultfd: `modprobe userfaultfd` or a kernel with CONFIG_USERFAULTFD; in a container pass --device /dev/userfaultfd".into()
@@ -140,7 +140,7 @@ fn needed() -> Vec<Check> {
     };
     let found = Userfaultfd::look(false);
     let ok = || "ok".to_owned();
-    let open = found.opens.map(|()| ok()).map_err(|errno| closed(errno, is_root()));
+    let open = found.opens.map(|()| ok()).map_err(|errno| unopened(errno, is_root()));
     let mut checks = vec![need("userfaultfd", open)];
     if found.opens.is_ok() {
         let moves = found.moves.map(|()| ok()).map_err(|errno| match errno {
@@ -161,12 +161,21 @@ fn needed() -> Vec<Check> {
     }
     if found.needed().is_err() {
         // Any user may be managed another way: then none of that is needed.
-        let is_guarded = guarded();
+        let found = guarded();
+        let is_closing = found.is_err_and(is_filtered) && closing().is_ok();
+        let is_guarded = if is_closing {
+            Ok(())
+        } else {
+            found.map_err(lacking_for_user)
+        };
         checks
             .iter_mut()
             .for_each(|check| check.is_needed &= is_guarded.is_err());
         let how = "any user, without a privilege; io_uring and AIO are refused".to_owned();
-        let faults = is_guarded.is_ok().then_some("the thread that raises one serves it");
+        let faults = is_guarded.is_ok().then_some(match is_closing {
+            true => "mprotect and a signal, as userfaultfd is forbidden: each costs more",
+            false => "the thread that raises one serves it",
+        });
         checks.push(need("guarded calls", is_guarded.map(|()| how)));
         checks.extend(faults.map(|how| need("faults", Ok(how.to_owned()))));
     } else {
@@ -179,36 +188,71 @@ fn needed() -> Vec<Check> {
 }
 
 /// What any user may have: faults of the program alone, its system calls being guarded.
-fn guarded() -> Result<(), String> {
-    let features = FEATURE_MOVE | FEATURE_POISON | FEATURE_EVENTS_MM;
-    Uffd::open_for_user(features).map(drop).map_err(|errno| match errno {
-        Errno::PERM | Errno::NOSYS | Errno::ACCESS => {
+fn guarded() -> Result<(), Errno> {
+    Uffd::open_for_user(FEATURE_MOVE | FEATURE_POISON | FEATURE_EVENTS_MM).map(drop)
+}
+
+/// Whether there is no userfaultfd at all, for a filter of system calls.
+fn is_filtered(errno: Errno) -> bool {
+    matches!(errno, Errno::PERM | Errno::NOSYS | Errno::ACCESS)
+}
+
+fn lacking_for_user(errno: Errno) -> String {
+    match errno {
+        errno if is_filtered(errno) => {
             "a filter of system calls forbids userfaultfd: in a container pass --security-opt seccomp=unconfined, or a profile that \
              allows it"
                 .into()
         }
         Errno::INVAL => "an ordinary user needs Linux 6.8 or later: older kernels cannot move pages (UFFDIO_MOVE)".into(),
         errno => format!("userfaultfd: {}", describe(errno)),
+    }
+}
+
+/// Whether memory can be managed without a userfaultfd.
+fn closing() -> Result<(), String> {
+    closed::probe().map_err(|errno| {
+        format!(
+            "/proc/self/mem: {}; it must let a process write to its own memory (proc_mem.force_override)",
+            describe(errno)
+        )
     })
 }
 
+/// How programs are managed.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    /// System calls are seen before the kernel.
+    pub(crate) is_guarded: bool,
+    /// There is no userfaultfd: pages that are out are closed. Only with that.
+    pub(crate) closes: bool,
+}
+
 /// Refuse early and clearly what every process of the group would stumble over. `copies`: pages are
-/// not to be moved. Returns whether system calls are to be guarded.
-pub(crate) fn check_machine(copies: bool, guard: Guard) -> Result<bool, Failure> {
-    let open = || Userfaultfd::look(copies).needed().map(|()| false);
-    let found = match guard {
-        Guard::Off => open(),
-        Guard::On if copies => {
+/// not to be moved.
+pub(crate) fn check_machine(copies: bool, guard: Guard, backend: Backend) -> Result<Way, Failure> {
+    let way = |is_guarded, closes| Way { is_guarded, closes };
+    let open = || Userfaultfd::look(copies).needed().map(|()| way(false, false));
+    let close = || closing().map(|()| way(true, true));
+    let guarded = || match guarded() {
+        Ok(()) => Ok(way(true, false)),
+        Err(errno) if is_filtered(errno) && backend == Backend::Auto => close(),
+        Err(errno) => Err(lacking_for_user(errno)),
+    };
+    let found = match (backend, guard) {
+        (Backend::Mprotect, Guard::Off) => {
+            Err("--backend mprotect: system calls have to be guarded: leave --guard off out".into())
+        }
+        (_, Guard::On) | (Backend::Mprotect, _) if copies => {
             Err("--isolate copy needs a kernel that waits for pages: it goes with --guard off".into())
         }
-        Guard::On => guarded().map(|()| true),
-        Guard::Auto => open().or_else(|fix| match copies {
-            true => Err(fix),
-            false => guarded().map(|()| true),
-        }),
+        (Backend::Mprotect, _) => close(),
+        (_, Guard::Off) => open(),
+        (_, Guard::On) => guarded(),
+        (_, Guard::Auto) => open().or_else(|fix| if copies { Err(fix) } else { guarded() }),
     };
-    let is_guarded = found.and_then(|is_guarded| proc_files().map(|_| is_guarded));
-    is_guarded.map_err(|fix| Failure::new(format!("{fix} (`uzswap doctor` shows everything)")))
+    let way = found.and_then(|way| proc_files().map(|_| way));
+    way.map_err(|fix| Failure::new(format!("{fix} (`uzswap doctor` shows everything)")))
 }
 
 /// Print the findings. Status 1 when something that is needed is missing.
@@ -242,13 +286,13 @@ mod test {
     #[test]
     fn root_is_not_told_to_be_root() {
         for errno in [Errno::PERM, Errno::ACCESS] {
-            assert!(!closed(errno, true).contains("as root") && !lacking(errno, true).contains("run as root"));
+            assert!(!unopened(errno, true).contains("as root") && !lacking(errno, true).contains("run as root"));
         }
         assert!(lacking(Errno::PERM, true).contains("SYS_PTRACE"));
     }
 
     #[test]
     fn few_descriptors_are_called_that() {
-        assert!(closed(Errno::MFILE, false).contains("ulimit -n"));
+        assert!(unopened(Errno::MFILE, false).contains("ulimit -n"));
     }
 }

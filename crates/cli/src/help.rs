@@ -47,6 +47,7 @@ const HEADINGS: [(&str, &[&str]); 5] = [
             "folio_max",
             "page_cluster",
             "isolate",
+            "backend",
             "guard",
             "faults",
             "kcompressd",

@@ -11,7 +11,7 @@ use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
 
 use crate::accel::options::{AccelCommand, AccelOptions};
-use crate::choices::{Faults, Guard, Isolate, Spin};
+use crate::choices::{Backend, Faults, Guard, Isolate, Spin};
 use crate::look_options::{GetOptions, ListOptions, MetricsOptions, StatOptions, TopOptions};
 use crate::memory_max;
 use crate::setting;
@@ -144,6 +144,12 @@ pub(crate) struct RunOptions {
     /// Whether system calls are seen before the kernel: needs no privilege; auto: only without any
     #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Guard::Auto, env = "UZSWAP_GUARD")]
     pub(crate) guard: Guard,
+    /// What tells that a page is touched which is out; auto: a userfaultfd, if one can be had
+    ///
+    /// mprotect: such pages cannot be accessed, and a signal tells. For containers whose filter of
+    /// system calls forbids userfaultfd. Calls are guarded then.
+    #[arg(long, value_name = "auto|userfaultfd|mprotect", value_enum, default_value_t = Backend::Auto, env = "UZSWAP_BACKEND")]
+    pub(crate) backend: Backend,
     /// Who serves faults: the thread that raises one, or another; auto: the one that raises it,
     /// where system calls are guarded
     #[arg(long, value_name = "auto|inline|thread", value_enum, default_value_t = Faults::Auto, env = "UZSWAP_FAULTS")]

@@ -16,7 +16,7 @@ use crate::accel::{self, Devices};
 use crate::agent::{self, Library};
 use crate::calls;
 use crate::census;
-use crate::choices::{Faults, Guard, Isolate, Spin};
+use crate::choices::{Backend, Faults, Guard, Isolate, Spin};
 use crate::elf::{self, Found};
 use crate::group::{OpenGroup, c_path};
 use crate::options::{RunOptions, SwapFormat, SwapPath};
@@ -88,6 +88,11 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
 
 /// All that a managed program needs.
 fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: bool) -> Result<Watch, Failure> {
+    if options.backend == Backend::Mprotect && options.faults == Faults::Thread {
+        return Err(Failure::new(
+            "--backend mprotect: the thread that touches a page gets a signal for it: leave --faults thread out",
+        ));
+    }
     let guard = match (options.faults, options.guard) {
         (faults, guard) if loads_nothing => {
             if faults == Faults::Thread || guard == Guard::Off {
@@ -105,13 +110,20 @@ fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: boo
         (Faults::Inline, _) => Guard::On,
         (_, guard) => guard,
     };
-    let is_guarded = crate::doctor::check_machine(options.isolate == Isolate::Copy, guard)?;
-    let is_inline = is_guarded && options.faults != Faults::Thread;
+    let way = crate::doctor::check_machine(options.isolate == Isolate::Copy, guard, options.backend)?;
+    let is_inline = way.is_guarded && options.faults != Faults::Thread;
+    if way.closes && !is_inline {
+        return Err(Failure::new(
+            "a filter of system calls forbids userfaultfd, and without it the thread that touches a page gets a signal for it: \
+             leave --faults thread out",
+        ));
+    }
     let group = OpenGroup::create(options.name.as_deref())?;
     configure(&group.group, options, memory_max, swap);
-    group.group.set(Tunable::Guard, u64::from(is_guarded));
+    group.group.set(Tunable::Guard, u64::from(way.is_guarded));
+    group.group.set(Tunable::Closes, u64::from(way.closes));
     group.group.set(Tunable::InlineFaults, u64::from(is_inline));
-    if is_guarded {
+    if way.is_guarded {
         calls::note(&group.path);
     }
     let made = Devices::begin(options, &group).and_then(|devices| Ok((devices, Library::install(&group.path)?)));

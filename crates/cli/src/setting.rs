@@ -56,7 +56,7 @@ const ROWS: [Row; 15] = [
 type Fixed = (&'static str, fn(&Group) -> String);
 
 /// They are named as the options of `uzswap run`.
-const FIXED: [Fixed; 13] = [
+const FIXED: [Fixed; 14] = [
     ("folio_max", |group| {
         exact((PAGE_SIZE as u64) << group.get(Tunable::FolioOrder).min(32))
     }),
@@ -66,6 +66,9 @@ const FIXED: [Fixed; 13] = [
     ("fault_threads", |group| number(group.get(Tunable::FaultThreads))),
     ("spin", |group| on_off(group, Tunable::Spin)),
     ("isolate", |group| either(group, Tunable::Copies, "copy", "auto")),
+    ("backend", |group| {
+        either(group, Tunable::Closes, "mprotect", "userfaultfd")
+    }),
     ("guard", |group| on_off(group, Tunable::Guard)),
     ("faults", |group| {
         either(group, Tunable::InlineFaults, "inline", "thread")

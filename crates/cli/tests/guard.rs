@@ -13,6 +13,13 @@ use common::{compile, temp};
 /// What runs longer has hung.
 const PATIENCE_S: &str = "300";
 
+/// How faults are served where calls are guarded.
+const WAYS: [[&str; 2]; 3] = [
+    ["--faults", "inline"],
+    ["--faults", "thread"],
+    ["--backend", "mprotect"],
+];
+
 /// A copy of the launcher, and a directory, that any user can get at.
 struct Place(PathBuf);
 
@@ -89,9 +96,9 @@ fn calls_reach_cold_memory() {
     let (place, program) = (Place::new("calls"), compile("calls"));
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
     let name = program.to_string_lossy().into_owned();
-    for faults in ["inline", "thread"] {
+    for way in WAYS {
         place.is_as_unmanaged(
-            &["--memory-max", "24M", "--guard", "on", "--faults", faults],
+            &[&["--memory-max", "24M", "--guard", "on"], &way[..]].concat(),
             &[&name, "40"],
         );
     }
@@ -106,8 +113,8 @@ fn signals_are_as_without() {
     let (place, program) = (Place::new("signals"), compile("bus"));
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
     let name = program.to_string_lossy().into_owned();
-    for faults in ["inline", "thread"] {
-        place.is_as_unmanaged(&["--memory-max", "24M", "--faults", faults], &[&name]);
+    for way in WAYS {
+        place.is_as_unmanaged(&[&["--memory-max", "24M"], &way[..]].concat(), &[&name]);
     }
     let _ = fs::remove_file(program);
 }
@@ -245,6 +252,33 @@ fn what_loads_nothing_needs_the_guard() {
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(125), "{said}");
         assert!(said.contains("a static executable is managed"), "{said}");
+    }
+}
+
+/// As in a container with Docker's own filter of system calls.
+#[test]
+fn no_userfaultfd_is_needed() {
+    let (place, filter) = (Place::new("filtered"), compile("without_userfaultfd"));
+    fs::set_permissions(&filter, fs::Permissions::from_mode(0o755)).expect("ours");
+    let program = compile("calls");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
+    let json = place.0.join("report.json");
+    let mut twin = place.unprivileged(&program);
+    let twin = twin.arg("40").output().expect("starting it");
+    let mut managed = place.unprivileged(&filter);
+    managed
+        .arg(place.0.join("uzswap"))
+        .args(["run", "--quiet", "--memory-max", "24M", "--stat-json"]);
+    managed.arg(&json).arg("--").arg(&program).arg("40");
+    let managed = managed.output().expect("starting uzswap");
+    let said = String::from_utf8_lossy(&managed.stderr).into_owned();
+    assert_eq!(managed.stdout, twin.stdout, "{said}");
+    assert_eq!((managed.status, said.as_str()), (twin.status, ""));
+    let report = fs::read_to_string(&json).expect("its report");
+    let counters: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    assert!(counters["zswpout"].as_u64() > Some(0), "{report}");
+    for file in [filter, program] {
+        let _ = fs::remove_file(file);
     }
 }
 

@@ -244,8 +244,8 @@ fn what_is_left(group: &str, directory: &Path) -> Vec<String> {
     let list = list.arg("list").env("TMPDIR", directory).output().expect("uzswap list");
     let groups = String::from_utf8_lossy(&list.stdout).into_owned();
     left.extend(groups.lines().filter(|line| line.contains(group)).map(str::to_owned));
-    // The agent and the lock of names stay for the next run.
-    let stays = |name: &String| name.starts_with("agent-") || name == "groups.lock";
+    // The agent, what calls libc makes, and the lock of names stay for the next run.
+    let stays = |name: &String| name.starts_with("agent-") || name.starts_with("calls-") || name == "groups.lock";
     let (ours, theirs): (Vec<_>, Vec<_>) = entries(directory).partition(|name| name.starts_with("uzswap-"));
     for runtime in ours {
         left.extend(entries(&directory.join(runtime)).filter(|name| !stays(name)));

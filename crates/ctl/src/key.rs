@@ -85,6 +85,8 @@ words! {
         Guard,
         /// Threads serve their own faults; only with that.
         InlineFaults,
+        /// There is no userfaultfd: pages that are out are closed (PROT_NONE); only with that.
+        Closes,
         /// What compresses where the compressor is a device: a [`Source`](crate::accel::Source) as
         /// a word.
         Iaa,

@@ -134,6 +134,11 @@ pub trait Mapper {
     fn may_have_guards(&self) -> bool {
         false
     }
+    /// log2 of the pages that a first touch gets at least: where each run of pages is a mapping of
+    /// its own, of which there are few.
+    fn unit_order(&self) -> u32 {
+        0
+    }
     /// Unmap a run of pages that were copied out, all of them, without the engine's lock: this
     /// waits until the thread that applies changes has seen it. Returns which pages refused; they
     /// are as they were before, and not protected any more.

@@ -12,6 +12,7 @@ use linux_raw_sys::general;
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Result;
 
+use crate::closed;
 use crate::file::WakeEvent;
 use crate::procfs::Pagemap;
 use crate::thread::{self, syscall};
@@ -89,7 +90,10 @@ pub fn borrow() -> Option<Lent> {
     };
     let [managed, wake, pagemap] = NUMBERS.each_ref().map(own);
     Some(Lent {
-        managed: Uffd::opened(managed, CAN_PROTECT.load(Ordering::Relaxed)),
+        managed: match closed::is_on() {
+            true => Uffd::closing(managed),
+            false => Uffd::opened(managed, CAN_PROTECT.load(Ordering::Relaxed)),
+        },
         wake: WakeEvent::from_fd(wake),
         pagemap: Pagemap(pagemap),
     })

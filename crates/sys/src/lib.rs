@@ -9,10 +9,12 @@
 //! | module | what it wraps |
 //! |---|---|
 //! | [`uffd`] | userfaultfd: register, copy, move, wake, events |
+//! | [`closed`] | the program's memory where there is none |
 //! | [`mapping`] | anonymous mappings that we own: the staging range, the pool, test memory |
 //! | [`mod@words`] | atomic words that live as long as the process |
 //! | [`mod@file`] | the swap file and other descriptors, positioned I/O |
 //! | [`procfs`] | what `/proc/self` tells: mappings, residency, sizes |
+//! | [`proc_mem`] | the program's memory as a file |
 //! | [`sysfs`] | small files of the kernel's, and directories |
 //! | [`portal`] | work queues of accelerators |
 //! | [`futex`] | locks and mailboxes, private to a process or shared by a group |
@@ -48,6 +50,7 @@ pub mod aio;
 pub mod ask;
 pub mod cell;
 pub mod children;
+pub mod closed;
 pub mod creds;
 pub mod crew;
 pub mod executable;
@@ -71,6 +74,7 @@ pub mod near;
 pub mod own_stack;
 pub mod populate;
 pub mod portal;
+pub mod proc_mem;
 pub mod procfs;
 pub mod random;
 pub mod remains;

@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use rustix::io::{Errno, Result};
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
-use crate::procfs::ProcMem;
+use crate::proc_mem::ProcMem;
 use crate::thread::syscall;
 
 /// Advice that a mapping's owner may give; the discriminants name the `madvise` values.

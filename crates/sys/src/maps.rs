@@ -12,6 +12,7 @@ use crate::futex::RawLock;
 
 const QUERY: Opcode = opcode::read_write::<raw::procmap_query>(b'f', 17);
 
+const VMA_READABLE: u64 = 1;
 const VMA_WRITABLE: u64 = 2;
 const VMA_EXECUTABLE: u64 = 4;
 const VMA_SHARED: u64 = 8;
@@ -24,6 +25,7 @@ pub struct Vma {
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
+    is_readable: bool,
     is_writable: bool,
     is_executable: bool,
     is_shared: bool,
@@ -53,6 +55,11 @@ impl Vma {
             }
     }
 
+    /// Whether the program may read it, write to it, execute it.
+    pub fn access(&self) -> [bool; 3] {
+        [self.is_readable, self.is_writable, self.is_executable]
+    }
+
     /// Memory that may be written to and not executed, as most is.
     pub fn is_plain_data(&self) -> bool {
         self.is_writable && !self.is_executable
@@ -67,6 +74,7 @@ impl Vma {
         Some(Self {
             start: hex(&range[..dash])?,
             end: hex(&range[dash + 1..])?,
+            is_readable: *permissions.first()? == b'r',
             is_writable: *permissions.get(1)? == b'w',
             is_executable: *permissions.get(2)? == b'x',
             is_shared: *permissions.get(3)? != b'p',
@@ -217,6 +225,7 @@ fn query(maps: &OwnedFd, addr: usize) -> Result<Option<Vma>> {
         Ok(()) => Ok(Some(Vma {
             start: query.vma_start as usize,
             end: query.vma_end as usize,
+            is_readable: query.vma_flags & VMA_READABLE != 0,
             is_writable: query.vma_flags & VMA_WRITABLE != 0,
             is_executable: query.vma_flags & VMA_EXECUTABLE != 0,
             is_shared: query.vma_flags & VMA_SHARED != 0,

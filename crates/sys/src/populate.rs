@@ -4,6 +4,7 @@
 use rustix::io::Errno;
 
 use crate::PAGE_SIZE;
+use crate::closed::{self, Access};
 
 /// What becomes of asking for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +20,16 @@ pub enum Populate {
 /// Have whole pages mapped, to be written to if `is_written`, as far as the kernel can without
 /// waiting for anybody who serves faults.
 pub fn populate(addr: usize, len: usize, is_written: bool) -> Populate {
-    let advice = match is_written {
-        true => rustix::mm::Advice::LinuxPopulateWrite,
-        false => rustix::mm::Advice::LinuxPopulateRead,
+    let (advice, access) = match is_written {
+        true => (rustix::mm::Advice::LinuxPopulateWrite, Access::Write),
+        false => (rustix::mm::Advice::LinuxPopulateRead, Access::Read),
     };
     // SAFETY: maps pages, and changes no contents; where nothing is mapped it is refused.
     match unsafe { rustix::mm::madvise(core::ptr::with_exposed_provenance_mut(addr), len, advice) } {
         Ok(()) => Populate::There,
         Err(Errno::FAULT) => Populate::Faults,
+        // What is closed is forbidden, as far as the kernel knows.
+        Err(Errno::INVAL) if closed::meets_closed(addr, len, access) => Populate::Faults,
         Err(errno) => Populate::Refused(errno),
     }
 }

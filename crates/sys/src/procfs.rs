@@ -488,35 +488,6 @@ impl Scheduling {
     }
 }
 
-/// `/proc/thread-self/mem`: memory of the program, read without waiting for anything.
-pub struct ProcMem(OwnedFd);
-
-impl ProcMem {
-    /// Open it.
-    ///
-    /// # Errors
-    /// ENOENT when /proc is not mounted.
-    pub fn open() -> Result<Self> {
-        open(c"/proc/thread-self/mem").map(Self)
-    }
-
-    /// Copy memory from `addr` on. Returns the bytes copied, up to the first page that is not
-    /// there: where a thread of the program would wait for a userfaultfd, this gives up (the kernel
-    /// looks pages up for it without leave to wait).
-    pub fn read(&self, addr: usize, bytes: &mut [u8]) -> usize {
-        let mut read = 0;
-        while read < bytes.len() {
-            match io::pread(&self.0, &mut bytes[read..], (addr + read) as u64) {
-                Ok(0) => break,
-                Ok(n) => read += n,
-                Err(Errno::INTR) => {}
-                Err(_) => break,
-            }
-        }
-        read
-    }
-}
-
 /// Whether two processes have one memory, as a vfork child and its parent have. False also where
 /// that cannot be known.
 pub fn shares_memory(one: i32, other: i32) -> bool {
@@ -610,16 +581,5 @@ mod test {
         let expected = [(0, 2), (255, 258), (599, 600)];
         assert_eq!(present(ProcSelf::open().unwrap()), expected);
         assert_eq!(present(ProcSelf::open_without_queries().unwrap()), expected);
-    }
-
-    #[test]
-    fn memory_is_copied_up_to_where_there_is_none() {
-        let mut mapping = Mapping::reserve(2 * PAGE_SIZE).unwrap();
-        mapping.write(PAGE_SIZE - 1, &[7]);
-        let memory = ProcMem::open().unwrap();
-        let mut bytes = [0; 2];
-        assert_eq!(memory.read(mapping.addr() + PAGE_SIZE - 1, &mut bytes), 2);
-        assert_eq!(bytes, [7, 0]);
-        assert_eq!(memory.read(16, &mut bytes), 0);
     }
 }

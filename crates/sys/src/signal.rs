@@ -12,6 +12,7 @@ use core::arch::naked_asm;
 use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
 
+use crate::closed::{self, Access};
 use crate::own_stack::{Own, is_on_own_stack};
 use crate::thread::{self, syscall};
 
@@ -192,6 +193,8 @@ impl SignalInfo {
     }
 }
 
+/// SEGV_ACCERR: the mapping does not allow that.
+pub const SEGV_ACCERR: i32 = 2;
 /// BUS_ADRERR: nothing can be had at the address.
 pub const BUS_ADRERR: i32 = 2;
 /// SYS_USER_DISPATCH: a call that the kernel was to stop.
@@ -239,6 +242,15 @@ impl Context {
     /// Whether the access was a write, and whether its page was there.
     pub fn access(&self) -> (bool, bool) {
         (self.error & 2 != 0, self.error & 1 != 0)
+    }
+
+    /// What the access was for.
+    pub fn wanted(&self) -> Access {
+        match (self.error & 2 != 0, self.error & 16 != 0) {
+            (true, _) => Access::Write,
+            (_, true) => Access::Execute,
+            _ => Access::Read,
+        }
     }
 
     /// The stack that the thread was on.
@@ -339,7 +351,7 @@ impl Context {
     ///
     /// Where the thread has no stack of ours the frame is there already: the handler is called.
     ///
-    /// The kernel's frame is copied to there with all signals blocked but SIGBUS, which brings what
+    /// The kernel's frame is copied to there with all signals blocked but the one that brings what
     /// is out of that: a frame of ours that waits beneath this one is not written over. Then ours
     /// is made to lead to the handler, and the kernel changes stack, mask and registers at once.
     pub fn deliver(&mut self, signal: i32, action: &Action, top: Option<usize>, bottom: usize, mask: u64) -> bool {
@@ -361,7 +373,8 @@ impl Context {
         if frame < bottom {
             return false;
         }
-        let _ = set_mask(SET, !bit(SIGBUS));
+        let brings = if closed::is_on() { bit(SIGSEGV) } else { bit(SIGBUS) };
+        let _ = set_mask(SET, !brings);
         let to = core::ptr::with_exposed_provenance_mut::<u8>;
         // SAFETY: the kernel's frame, on our stack, and room where the kernel would have made it:
         // below the stack pointer of a thread that is here, or on a stack that it gave for this.

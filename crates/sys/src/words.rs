@@ -1,6 +1,6 @@
 //! Words that all threads of a process read and write, and that live as long as it.
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use rustix::io::Result;
 use rustix::mm::{self, Advice};
@@ -17,6 +17,28 @@ pub fn words(len: usize) -> Result<&'static [AtomicU64]> {
     // SAFETY: aligned to a page, readable and writable, zeroed, never unmapped (leaked), and from
     // now on only used as these atomics.
     Ok(unsafe { core::slice::from_raw_parts(first, len / size_of::<AtomicU64>()) })
+}
+
+/// As [`words`], of bytes.
+///
+/// # Errors
+/// As for [`words`].
+pub fn bytes(len: usize) -> Result<&'static [AtomicU8]> {
+    let mapping = Mapping::reserve_beside_data(len)?.without_huge_pages().leak();
+    let first = core::ptr::with_exposed_provenance(mapping.addr());
+    // SAFETY: readable and writable, zeroed, never unmapped (leaked), and from now on only used as
+    // these atomics.
+    Ok(unsafe { core::slice::from_raw_parts(first, len) })
+}
+
+/// As [`words`], of half their size.
+///
+/// # Errors
+/// As for [`words`].
+pub fn halves(len: usize) -> Result<&'static [AtomicU32]> {
+    let first = bytes(len)?.as_ptr().cast();
+    // SAFETY: as for `bytes`, whose mapping is aligned to a page, and which nobody else has.
+    Ok(unsafe { core::slice::from_raw_parts(first, len / size_of::<AtomicU32>()) })
 }
 
 /// As [`words`], but zeros again in every child that gets a copy, however it is forked.

@@ -10,6 +10,7 @@ use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Changes, Worker, destination};
 use uzswap_sys::Errno;
 use uzswap_sys::children;
+use uzswap_sys::closed;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::procfs::for_each_wiped_on_fork;
 use uzswap_sys::thread;
@@ -63,6 +64,7 @@ pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     pager.replies.take(reply::FROZEN | reply::FORKED);
     pager.mail.post(mail::FREEZE);
     while pager.replies.wait(reply::FROZEN, None) == 0 {}
+    closed::begin_fork();
     handover.is_prepared.store(true, Ordering::SeqCst);
     true
 }
@@ -83,6 +85,7 @@ pub(crate) fn parent_of(returned: i32) {
     if !handover.is_prepared.swap(false, Ordering::SeqCst) {
         return;
     }
+    closed::end_fork();
     handover.returned.store(returned, Ordering::SeqCst);
     handover.parent_returned.store(true, Ordering::SeqCst);
     while pager.replies.wait(reply::FORKED, None) == 0 {}
@@ -155,11 +158,12 @@ impl ForkServer {
     /// Wait for anything to do. False: timed out or interrupted.
     pub(crate) fn wait(&self, fds: &Fds, timeout_ns: Option<u64>) -> bool {
         use uzswap_sys::AsFd;
-        match &self.child {
-            Some(Child::Served(child)) => {
-                wait_readable(&[fds.managed.as_fd(), fds.wake.as_fd(), child.as_fd()], timeout_ns)
+        match (fds.managed.waits_on(), &self.child) {
+            (Some(managed), Some(Child::Served(child))) => {
+                wait_readable(&[managed, fds.wake.as_fd(), child.as_fd()], timeout_ns)
             }
-            Some(Child::Alone) | None => wait_readable(&[fds.managed.as_fd(), fds.wake.as_fd()], timeout_ns),
+            (Some(managed), _) => wait_readable(&[managed, fds.wake.as_fd()], timeout_ns),
+            (None, _) => wait_readable(&[fds.wake.as_fd()], timeout_ns),
         }
     }
 

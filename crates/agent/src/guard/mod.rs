@@ -54,7 +54,7 @@ use uzswap_sys::thread::{self, page_align};
 use crate::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MREMAP, SYS_MUNMAP, SYS_PROCESS_MADVISE};
 use crate::order::InOrder;
 use crate::stacks::StackChange;
-use crate::{hook, inline, pager};
+use crate::{closed, hook, inline, pager};
 
 use bring::Reached;
 
@@ -113,11 +113,13 @@ pub(crate) fn install(group: &[u8], program: Headers, is_alone: bool) -> Result<
     let special = [hook::SYS_BRK, SYS_MMAP, SYS_MUNMAP, SYS_MREMAP, SYS_MADVISE];
     let rows = ROWS.iter().map(|row| row.number);
     let for_signals = signals::CALLS.into_iter().filter(|_| inline::is_on());
+    let for_access = closed::CALLS.into_iter().filter(|_| uzswap_sys::closed::is_on());
     let for_words = clone::ALONE.into_iter().filter(|_| is_alone);
     guard::begin(
         Guard { before, after },
         rows.chain(special)
             .chain(clone::CALLS)
+            .chain(for_access)
             .chain(for_words)
             .chain(LATER)
             .chain(for_signals),
@@ -259,6 +261,7 @@ pub(crate) fn reset_in_child() {
     guard::Vfork::end();
     holds::reset_in_child();
     signals::reset_in_child();
+    uzswap_sys::closed::reset_in_child();
 }
 
 /// A call of the program's that is made here, in its thread: not by its own code, which comes by
@@ -341,6 +344,13 @@ fn begin(call: &mut Call) -> Verdict {
             done(call, mmap::mremap(addr, old_len, new_len, flags as i32, new_addr))
         }
         hook::SYS_BRK => done(call, Ok(hook::change_break(call.args[0]))),
+        number if uzswap_sys::closed::is_on() && closed::CALLS.contains(&number) => {
+            done(call, closed::make(number, call.args))
+        }
+        SYS_PROCESS_MADVISE if uzswap_sys::closed::is_on() && mmap::drops(call.args[3]) => {
+            // As before Linux 6.13.
+            refuse(call, Errno::INVAL)
+        }
         SYS_PROCESS_MADVISE => {
             // Of its own memory, perhaps.
             let _turn = InOrder::begin();

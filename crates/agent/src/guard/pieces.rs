@@ -14,9 +14,10 @@
 use uzswap_ctl::Limit;
 use uzswap_guard::reach::{Extent, Memory};
 use uzswap_mm::page::PAGE_SIZE;
+use uzswap_sys::closed::Access;
 use uzswap_sys::guard::Call;
 use uzswap_sys::populate::{Kind, kind_of};
-use uzswap_sys::{Errno, thread};
+use uzswap_sys::{Errno, closed, thread};
 
 use super::bring::Reached;
 use super::{ADDRESSES, AGAIN_MAX, ranges, release};
@@ -157,9 +158,16 @@ pub(super) fn make(call: &Call) -> Option<isize> {
 /// As madvise.
 pub(super) fn populate(start: usize, len: usize, advice: usize) -> Result<(), Errno> {
     let piece = most().unwrap_or(usize::MAX);
+    let is_written = advice == MADV_POPULATE_WRITE;
+    let access = if is_written { Access::Write } else { Access::Read };
     let advise = |start, len| {
         // SAFETY: a part of what the program's own call does, which changes no contents.
-        unsafe { thread::syscall(SYS_MADVISE, [start, len, advice, 0, 0, 0]) }
+        let advised = unsafe { thread::syscall(SYS_MADVISE, [start, len, advice, 0, 0, 0]) };
+        // What is closed is forbidden, as far as the kernel knows.
+        match advised {
+            Err(Errno::INVAL) if closed::meets_closed(start, len, access) => Err(Errno::FAULT),
+            advised => advised,
+        }
     };
     let end = start.checked_add(len).ok_or(Errno::INVAL)?;
     if !start.is_multiple_of(PAGE_SIZE) || len == 0 {
@@ -170,7 +178,7 @@ pub(super) fn populate(start: usize, len: usize, advice: usize) -> Result<(), Er
         let extent = Extent {
             start: at,
             len,
-            is_written: advice == MADV_POPULATE_WRITE,
+            is_written,
         };
         holding(extent, || advise(at, len))?;
     }

@@ -1,5 +1,5 @@
-//! Signals as the program has them, where SIGBUS is ours ([`crate::inline`]), and SIGSYS
-//! ([`dispatch`](super::dispatch)).
+//! Signals as the program has them, where SIGBUS is ours ([`crate::inline`]), or SIGSEGV
+//! ([`crate::closed`]), and SIGSYS ([`dispatch`](super::dispatch)).
 //!
 //! These two are never blocked for the kernel, whatever the program blocks, and their handlers run
 //! on stacks of ours, which are the threads' alternate stacks for the kernel. What the program
@@ -16,7 +16,7 @@
 //! | seccomp, prctl | a filter: threads only ask the fault thread from now on |
 //! | close, dup2, close_range | pass over what is [`lent`] |
 //!
-//! What is left out: one that another process sends is not seen by sigpending and sigwait.
+//! One that another process sends is not seen by sigpending and sigwait.
 //!
 //! A vfork child has its parent's memory and actions of its own. It changes nothing of what is kept
 //! here for its parent.
@@ -31,11 +31,11 @@ use uzswap_sys::own_stack::Own;
 use uzswap_sys::signal::{self, Action, BLOCK, Context, DEFAULT, IGNORE, SET, SIGBUS, SIGNALS, SIGSEGV, SIGSYS};
 use uzswap_sys::signal::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTORER, SS_DISABLE, SignalInfo};
 use uzswap_sys::signal::{Stack, UNBLOCK, bit};
-use uzswap_sys::{Errno, lent, thread};
+use uzswap_sys::{Errno, closed, lent, thread};
 
 use super::altstack::change_stack;
 use super::bring::{read, write};
-use super::{dispatch, done, is_alone, refuse, word_at};
+use super::{SYS_SIGALTSTACK, dispatch, done, is_alone, refuse, word_at};
 use crate::{inline, pager};
 
 const SYS_CLOSE: usize = 3;
@@ -45,7 +45,6 @@ const SYS_DUP2: usize = 33;
 const SYS_EXECVE: usize = 59;
 const SYS_EXIT: usize = 60;
 const SYS_RT_SIGSUSPEND: usize = 130;
-const SYS_SIGALTSTACK: usize = 131;
 const SYS_PRCTL: usize = 157;
 const SYS_PSELECT6: usize = 270;
 const SYS_PPOLL: usize = 271;
@@ -83,10 +82,13 @@ pub(super) const CALLS: [usize; 18] = [
 ];
 
 /// Signals that are never blocked for the kernel.
-const OURS: u64 = bit(SIGBUS) | bit(SIGSYS);
+fn ours() -> u64 {
+    let closes = if closed::is_on() { bit(SIGSEGV) } else { 0 };
+    bit(SIGBUS) | bit(SIGSYS) | closes
+}
 
-const fn is_ours(signal: i32) -> bool {
-    bit(signal) & OURS != 0
+fn is_ours(signal: i32) -> bool {
+    bit(signal) & ours() != 0
 }
 
 /// Signals that the kernel keeps in a mask: not SIGKILL, nor SIGSTOP.
@@ -123,6 +125,12 @@ fn note(signal: i32, action: &Action) {
 /// SIGBUS and SIGSYS come to us. In the constructor.
 pub(crate) fn begin() -> Result<(), Errno> {
     note(SIGBUS, &signal::handle(SIGBUS, inline::on_bus_error, u64::MAX, 0)?);
+    if closed::is_on() {
+        note(
+            SIGSEGV,
+            &signal::handle(SIGSEGV, crate::closed::on_access_error, u64::MAX, 0)?,
+        );
+    }
     note(SIGSYS, &signal::handle(SIGSYS, dispatch::on_system_call, u64::MAX, 0)?);
     for signal in (1..SIGNALS as i32).filter(|signal| !is_ours(*signal)) {
         // What other libraries have set by now.
@@ -132,7 +140,7 @@ pub(crate) fn begin() -> Result<(), Errno> {
             let _ = change(signal, Some(&action));
         }
     }
-    let blocked = signal::set_mask(UNBLOCK, OURS).unwrap_or(0) & OURS;
+    let blocked = signal::set_mask(UNBLOCK, ours()).unwrap_or(0) & ours();
     if blocked != 0
         && let Some(own) = Own::take_on()
     {
@@ -145,7 +153,7 @@ pub(crate) fn begin() -> Result<(), Errno> {
 /// Block all signals but those that faults and calls raise. Returns the mask for [`unblock`].
 pub(crate) fn block_others() -> u64 {
     match inline::is_on() {
-        true => signal::set_mask(SET, !OURS).unwrap_or(0),
+        true => signal::set_mask(SET, !ours()).unwrap_or(0),
         false => thread::block_signals(),
     }
 }
@@ -164,7 +172,7 @@ fn raise_pending() {
         true => Own::current().map_or(0, |own| own.blocked.load(Ordering::Relaxed)),
         false => 0,
     };
-    for signal in [SIGBUS, SIGSYS]
+    for signal in [SIGBUS, SIGSYS, SIGSEGV]
         .into_iter()
         .filter(|signal| blocked & bit(*signal) == 0)
     {
@@ -275,10 +283,10 @@ fn strip(call: &mut Call) {
     let Some(mask) = place.filter(|place| *place != 0).and_then(word_at) else {
         return;
     };
-    if mask as u64 & OURS == 0 {
+    if mask as u64 & ours() == 0 {
         return;
     }
-    call.spare[0] = (mask as u64 & !OURS) as usize;
+    call.spare[0] = (mask as u64 & !ours()) as usize;
     call.spare[3] = at;
     let stripped = (&raw const call.spare[0]).addr();
     call.args[arg] = match (is_pair, word_at(at.wrapping_add(8))) {
@@ -294,7 +302,7 @@ fn strip(call: &mut Call) {
 fn before_mask(call: &mut Call) {
     let [how, set, ..] = call.args;
     let mask = if set == 0 { None } else { word_at(set) };
-    let wanted = mask.map_or(0, |mask| mask as u64 & OURS);
+    let wanted = mask.map_or(0, |mask| mask as u64 & ours());
     if wanted == 0 && !IS_BLOCKED.load(Ordering::Relaxed) {
         return;
     }
@@ -396,14 +404,14 @@ fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
         .for_each(|new| note(signal, new));
     let before = match new.filter(|_| is_relayed) {
         // With all others blocked: what is suspended on our stack would be written over.
-        Some(new) => signal::handle(signal, relay, !OURS, new.flags),
+        Some(new) => signal::handle(signal, relay, !ours(), new.flags),
         None => {
             let returns = |new: &Action| match new.flags & SA_RESTORER {
                 0 => new.restorer,
                 _ => signal::restorer(),
             };
             let stripped = new.map(|new| Action {
-                mask: new.mask & !OURS,
+                mask: new.mask & !ours(),
                 restorer: returns(new),
                 ..*new
             });
@@ -419,7 +427,7 @@ fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
     before.map(|before| match before.handler == relay as *const () as usize {
         true => kept,
         false => Action {
-            mask: before.mask | kept.mask & OURS,
+            mask: before.mask | kept.mask & ours(),
             restorer: kept.restorer,
             ..before
         },
@@ -440,7 +448,7 @@ fn deliver(signal: i32, action: &Action, context: &mut Context) {
     let is_wanted = |stack: &Stack| stack.flags & SS_DISABLE == 0 && !stack.is_on(context.program_sp());
     let stack = stack.filter(|stack| action.flags & SA_ONSTACK != 0 && is_wanted(stack));
     let deferred = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
-    let mask = (context.mask() | action.mask | deferred) & !OURS;
+    let mask = (context.mask() | action.mask | deferred) & !ours();
     let (top, bottom) = match stack {
         Some(stack) => (Some(stack.start + stack.len), stack.start),
         None => (None, 0),
@@ -468,7 +476,7 @@ pub(crate) fn hand_on(signal: i32, info: &SignalInfo, context: &mut Context) {
     }
     let (action, is_sent) = (noted(signal), info.code() <= 0);
     // Where all others are blocked it is we who did that.
-    let is_blocked = context.mask() == !OURS & KEPT
+    let is_blocked = context.mask() == !ours() & KEPT
         || context
             .own()
             .is_some_and(|own| own.blocked.load(Ordering::Relaxed) & bit(signal) != 0);

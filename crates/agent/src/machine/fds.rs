@@ -9,7 +9,7 @@ use uzswap_sys::futex::RawLock;
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::shared::Leases;
 use uzswap_sys::uffd::Uffd;
-use uzswap_sys::{AsFd, Errno, OwnedFd, keep};
+use uzswap_sys::{AsFd, Errno, OwnedFd, closed, keep};
 
 use crate::isolation::{self, Isolation};
 use crate::record::Recorder;
@@ -43,7 +43,11 @@ impl Fds {
         let spare = WakeEvent::new().ok();
         let opened = isolation::open(copies)?;
         // The launcher may have ended with CMD: then nobody keeps it.
-        let lifeline = keeper(group_path).and_then(|keeper| keep::hand_over(&keeper, opened.managed.as_fd()).ok());
+        // What is closed reads as zeros for nobody.
+        let lifeline = opened.managed.waits_on().and_then(|managed| {
+            let keeper = keeper(group_path)?;
+            keep::hand_over(&keeper, managed).ok()
+        });
         Ok(Self {
             spare: Mutex::new(spare),
             lifeline,
@@ -56,6 +60,17 @@ impl Fds {
             recorder: None,
             inherited: Vec::new(),
         })
+    }
+
+    /// Have missing pages of the program's memory reported, or close them.
+    ///
+    /// # Errors
+    /// As [`Uffd::register`].
+    pub(crate) fn register(&self, start: usize, end: usize) -> Result<(), Errno> {
+        match closed::is_on() {
+            true => closed::register(self.managed.as_fd(), &self.proc, start, end),
+            false => self.managed.register(start, end - start),
+        }
     }
 
     /// All memory is back: the launcher need not keep any of it.

@@ -10,7 +10,7 @@ const LONGER: &[(&str, usize)] = &[
     ("crates/cli/tests/lives.rs", 627),
     ("crates/mm/src/pages/swap_slots.rs", 512),
     ("crates/mm/src/test.rs", 540),
-    ("crates/sys/src/procfs.rs", 631),
+    ("crates/sys/src/procfs.rs", 585),
     ("crates/sys/src/string.rs", 559),
     ("crates/sys/src/thread.rs", 527),
     ("crates/sys/src/uffd.rs", 522),

@@ -4,6 +4,7 @@ use crate::tokens::tokens;
 
 /// Files of the agent's C edge, with what is unsafe there.
 const EDGE: &[(&str, &str)] = &[
+    ("closed.rs", "makes calls of the program's"),
     ("fork/child.rs", "opens locks that threads of the parent held"),
     ("fork/handover.rs", "renews words that two processes see"),
     ("fork/parent.rs", "opens the lock that `prepare` took"),

@@ -103,7 +103,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with_for_fault(|inner| {
             inner.flight.underway.end(worker.server());
             let step = match brought {
-                Brought::Zeros(zeros, done) => Step::Done(inner.publish_zeros(zeros, done)),
+                Brought::Zeros(zeros, done) => inner.publish_zeros(zeros, done),
                 Brought::Load(load, is_read) => inner.publish_load(worker, load, is_read),
             };
             if let Step::Bring(again) = step {
@@ -126,23 +126,29 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    fn publish_zeros(&mut self, zeros: Zeros, done: Done) -> Fault {
+    fn publish_zeros(&mut self, zeros: Zeros, done: Done) -> Step {
         let Zeros { range, wanted } = zeros;
         self.publish_mapped(PageRange::new(range.start, done.pages.into()));
         if range.start.add(done.pages.into()) > wanted {
-            return Fault::Served;
+            return Step::Done(Fault::Served);
         }
         // A window that spans two mappings is refused as a whole, or something is mapped in front
         // of the page that is no longer (or not yet) under our care: next time it is one page.
         self.policy.note(Event::Narrowed(wanted));
+        let is_frozen = self.flight.frozen.is_some();
         match done.stop {
             // What kswapd has found and copied meanwhile (`leaving`) stays protected. Not adopted
             // when it turns out to be mapped: a madvise whose event was applied may be about to
             // drop it.
             Some(stop) if range.pages() == 1 && !self.flight.leaving.contains(wanted) => {
-                self.not_mapped(wanted, stop, false)
+                Step::Done(self.not_mapped(wanted, stop, false))
             }
-            _ => Fault::Retry,
+            // Every window may have so many pages here: now, then.
+            Some(Stop::Present | Stop::Unmovable) if self.mm.machine.unit_order() > 0 && !is_frozen => {
+                let range = PageRange::new(wanted, 1);
+                Step::Bring(Bring::Zeros(Zeros { range, wanted }))
+            }
+            _ => Step::Done(Fault::Retry),
         }
     }
 

@@ -281,7 +281,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         let untouched = |inner: &Self, range: PageRange| {
             inner.pages.managed.covers(range) && range.iter().all(|page| inner.is_untouched(page))
         };
-        let mut order = ahead.folio_order();
+        let mut order = ahead.folio_order().max(mm.machine.unit_order());
         while order > 0 && !untouched(self, Window::around(vpn, order).range()) {
             order -= 1;
         }

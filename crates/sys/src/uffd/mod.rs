@@ -6,16 +6,16 @@
 //! or, for partial work, in the argument, as a byte count or as a negative errno, depending on its
 //! version; both are decoded in one place.
 
-use core::ffi::c_void;
+mod open;
+
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::general as raw;
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::{self, Errno, Result};
 use rustix::ioctl::{self, Opcode, opcode};
 
-use crate::thread::syscall;
+use crate::closed;
 
 const UFFDIO: u8 = 0xAA;
 const API: Opcode = opcode::read_write::<raw::uffdio_api>(UFFDIO, raw::_UFFDIO_API as u8);
@@ -26,7 +26,6 @@ const COPY: Opcode = opcode::read_write::<raw::uffdio_copy>(UFFDIO, raw::_UFFDIO
 const POISON: Opcode = opcode::read_write::<raw::uffdio_poison>(UFFDIO, raw::_UFFDIO_POISON as u8);
 const MOVE: Opcode = opcode::read_write::<raw::uffdio_move>(UFFDIO, raw::_UFFDIO_MOVE as u8);
 const PROTECT: Opcode = opcode::read_write::<raw::uffdio_writeprotect>(UFFDIO, raw::_UFFDIO_WRITEPROTECT as u8);
-const NEW: Opcode = opcode::none(UFFDIO, 0);
 
 const COPY_MODE_DONTWAKE: u64 = 1;
 const COPY_MODE_WP: u64 = 2;
@@ -106,103 +105,19 @@ const MESSAGE: usize = size_of::<raw::uffd_msg>();
 /// Messages read at a time.
 pub const BATCH: usize = 16;
 
-/// A userfaultfd.
+/// A userfaultfd, or what does the same where none can be had ([`closed`]).
 #[derive(Debug)]
 pub struct Uffd {
     fd: OwnedFd,
+    /// It is none: memory is [`closed`], and this its file.
+    closes: bool,
     /// Opened with [`FEATURE_WP`].
     can_protect: bool,
     /// Memory is registered for writes to protected pages as well.
     protects: AtomicBool,
 }
 
-/// `USERFAULTFD_IOC_NEW` on `/dev/userfaultfd`: an integer argument, a descriptor as the result.
-struct NewUffd(usize);
-
-// SAFETY: the request takes flags by value, reads no memory of ours and answers with a descriptor
-// number.
-unsafe impl ioctl::Ioctl for NewUffd {
-    type Output = i32;
-    const IS_MUTATING: bool = false;
-
-    fn opcode(&self) -> Opcode {
-        NEW
-    }
-
-    fn as_ptr(&mut self) -> *mut c_void {
-        core::ptr::without_provenance_mut(self.0)
-    }
-
-    unsafe fn output_from_ptr(out: ioctl::IoctlOutput, _: *mut c_void) -> Result<i32> {
-        Ok(out)
-    }
-}
-
-/// Closed on exec, never blocking in reads.
-const FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::NONBLOCK);
-
-fn new_by_device() -> Result<OwnedFd> {
-    let device = rustix::fs::open(c"/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    // SAFETY: NewUffd describes this request of this device.
-    let fd = unsafe { ioctl::ioctl(&device, NewUffd(FLAGS.bits() as usize))? };
-    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// UFFD_USER_MODE_ONLY (Linux 5.11): the kernel itself gets EFAULT where the program would wait.
-const USER_MODE_ONLY: u32 = 1;
-
-/// Without `USER_MODE_ONLY` among `more` it needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd.
-fn new_by_syscall(more: u32) -> Result<OwnedFd> {
-    let flags = FLAGS.bits() | more;
-    // SAFETY: takes flags, touches no memory of ours.
-    let fd = unsafe { syscall(raw::__NR_userfaultfd as usize, [flags as usize, 0, 0, 0, 0, 0])? };
-    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
-}
-
 impl Uffd {
-    /// Open with exactly `features`, closed on exec, never blocking in reads.
-    ///
-    /// # Errors
-    /// ENOENT: no `/dev/userfaultfd`; EACCES, EPERM: not allowed to open it, or not allowed one of
-    /// the features (EVENT_FORK without CAP_SYS_PTRACE); EINVAL: this kernel lacks one of the
-    /// features.
-    pub fn open(features: u64) -> Result<Self> {
-        let fd = match new_by_device() {
-            // Linux before 6.1, or nobody made the device, or not for us.
-            Err(error @ (Errno::NOENT | Errno::ACCESS | Errno::PERM | Errno::NXIO)) => {
-                new_by_syscall(0).map_err(|errno| match errno {
-                    Errno::PERM | Errno::NOSYS | Errno::ACCESS => error,
-                    errno => errno,
-                })?
-            }
-            fd => fd?,
-        };
-        Self::with_features(fd, features)
-    }
-
-    /// As [`open`](Self::open), for any user: faults of the program are served, and the kernel gets
-    /// EFAULT where it meets one.
-    ///
-    /// # Errors
-    /// EPERM, ENOSYS: a filter of system calls; EINVAL: Linux before 5.11, or this kernel lacks one
-    /// of the features.
-    pub fn open_for_user(features: u64) -> Result<Self> {
-        Self::with_features(new_by_syscall(USER_MODE_ONLY)?, features)
-    }
-
-    fn with_features(fd: OwnedFd, features: u64) -> Result<Self> {
-        let uffd = Self::opened(fd, features & FEATURE_WP != 0);
-        let mut api = raw::uffdio_api {
-            api: u64::from(raw::UFFD_API),
-            features,
-            ioctls: 0,
-        };
-        uffd.update::<API, _>(&mut api)?;
-        Ok(uffd)
-    }
-
     /// One that another process opened, which serves its memory.
     pub fn received(fd: OwnedFd) -> Self {
         Self::opened(fd, false)
@@ -212,8 +127,31 @@ impl Uffd {
     pub(crate) fn opened(fd: OwnedFd, can_protect: bool) -> Self {
         Self {
             fd,
+            closes: false,
             can_protect,
             protects: AtomicBool::new(false),
+        }
+    }
+
+    /// What does the same where memory is [`closed`], with the file of that.
+    pub(crate) fn closing(fd: OwnedFd) -> Self {
+        Self {
+            closes: true,
+            ..Self::opened(fd, false)
+        }
+    }
+
+    /// What becomes readable when there are events. `None`: whoever posts one wakes the fault
+    /// thread.
+    pub fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        (!self.closes).then(|| self.fd.as_fd())
+    }
+
+    /// Whether there are events, or faults, to read.
+    pub fn has_events(&self) -> bool {
+        match self.waits_on() {
+            Some(fd) => wait_readable(&[fd], Some(0)),
+            None => closed::has_events(),
         }
     }
 
@@ -268,6 +206,10 @@ impl Uffd {
     /// # Errors
     /// As for [`register`](Self::register).
     pub fn unregister(&self, addr: usize, len: usize) -> Result<()> {
+        if self.closes {
+            closed::unregister(addr, addr + len);
+            return Ok(());
+        }
         self.update::<UNREGISTER, _>(&mut raw::uffdio_range {
             start: addr as u64,
             len: len as u64,
@@ -287,6 +229,9 @@ impl Uffd {
     /// address that is not registered here, so that the fill this is asked with can never succeed.
     pub fn is_changing(&self, elsewhere: usize) -> bool {
         const PAGE: [u8; crate::PAGE_SIZE] = [0; crate::PAGE_SIZE];
+        if self.closes {
+            return closed::is_changing();
+        }
         self.copy(elsewhere, &PAGE, false).stop == Some(Errno::AGAIN)
     }
 
@@ -346,6 +291,10 @@ impl Uffd {
     /// Wake the threads that wait for pages of the range; they look again. What is protected stays
     /// so.
     pub fn wake(&self, addr: usize, len: usize) {
+        if self.closes {
+            // They look for themselves.
+            return;
+        }
         // Nobody there to wake, or nothing mapped any more: both leave nothing to do.
         let _ = self.update::<WAKE, _>(&mut raw::uffdio_range {
             start: addr as u64,
@@ -369,6 +318,9 @@ impl Uffd {
     }
 
     fn copy_with_mode(&self, addr: usize, bytes: &[u8], mode: u64) -> Filled {
+        if self.closes {
+            return closed::copy(self.fd.as_fd(), addr, bytes);
+        }
         let mut arg = raw::uffdio_copy {
             dst: addr as u64,
             src: bytes.as_ptr() as u64,
@@ -386,6 +338,9 @@ impl Uffd {
     /// # Errors
     /// As the stops of [`copy`](Self::copy).
     pub fn poison(&self, addr: usize) -> Result<()> {
+        if self.closes {
+            return closed::lose(addr);
+        }
         let mut arg = raw::uffdio_poison {
             range: raw::uffdio_range {
                 start: addr as u64,
@@ -430,6 +385,10 @@ impl Uffd {
     /// # Errors
     /// What `read` answers, but for "nothing now".
     pub fn read_events(&self, mut f: impl FnMut(Event)) -> Result<bool> {
+        if self.closes {
+            closed::read_events(f);
+            return Ok(false);
+        }
         let mut messages = [0u8; BATCH * MESSAGE];
         loop {
             match io::read(&self.fd, &mut messages) {
@@ -473,6 +432,7 @@ fn decode(msg: &[u8; MESSAGE], protects: bool) -> Option<Event> {
             // SAFETY: the kernel installed this descriptor in our table when it delivered the
             // message.
             fd: unsafe { OwnedFd::from_raw_fd(word(0) as u32 as i32) },
+            closes: false,
             can_protect: protects,
             protects: AtomicBool::new(protects),
         })),
