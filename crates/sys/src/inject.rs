@@ -16,11 +16,14 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as raw;
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, Mode, OFlags};
 use rustix::io::{Errno, Result};
+use rustix::path::DecInt;
 
 use crate::PAGE_SIZE;
 use crate::launch::Signals;
-use crate::signal::{SIGBUS, SIGSYS, bit};
+use crate::signal::{SIGBUS, SIGSEGV, SIGSYS, bit};
 use crate::thread::{self, restore_signals, syscall};
 use crate::wait::{ALL, EXITED, LEAVE, STOPPED, wait};
 
@@ -32,6 +35,7 @@ const PTRACE_GETREGS: usize = 12;
 const PTRACE_SETREGS: usize = 13;
 const PTRACE_DETACH: usize = 17;
 const PTRACE_SETOPTIONS: usize = 0x4200;
+const PTRACE_GETSIGMASK: usize = 0x420a;
 const PTRACE_SETSIGMASK: usize = 0x420b;
 /// The event that a stop may tell of, above its signal: it was interrupted.
 pub(crate) const EVENT_STOP: i32 = 128;
@@ -127,27 +131,43 @@ pub(crate) unsafe fn ptrace(request: usize, pid: i32, addr: usize, data: usize) 
 }
 
 /// In a child of the launcher: have it stop when it has become another program. Until then nothing
-/// else may stop it, as its tracer waits for that: signals are blocked.
+/// else may stop it, as its tracer waits for that: signals are blocked. `blocked`: that program's.
 ///
 /// # Errors
 /// EPERM: it is traced already, or a filter or Yama forbids that.
-pub(crate) fn let_trace() -> Result<()> {
-    restore_signals(!UNBLOCKED);
+pub(crate) fn let_trace(blocked: u64) -> Result<()> {
+    restore_signals(mask_for_agent(blocked));
     // SAFETY: takes no address.
     unsafe { ptrace(PTRACE_TRACEME, 0, 0, 0) }.map(drop)
 }
 
-/// What the agent begins with unblocked, as it has them for itself, and what tells of a breakpoint.
-pub(crate) const UNBLOCKED: u64 = bit(SIGBUS) | bit(SIGSYS) | bit(raw::SIGTRAP as i32);
+/// Signals that the agent may have for itself. It unblocks them then, and notes what of them the
+/// program has blocked.
+const OF_AGENT: u64 = bit(SIGBUS) | bit(SIGSYS) | bit(SIGSEGV);
+
+/// What is blocked while the agent begins in a program that has these blocked: all but those, and
+/// what tells of a breakpoint.
+pub(crate) fn mask_for_agent(blocked: u64) -> u64 {
+    !(OF_AGENT | bit(raw::SIGTRAP as i32)) | blocked & OF_AGENT
+}
 
 /// A child of this thread, which stands.
 pub(crate) struct Child {
     pid: i32,
+    memory: OwnedFd,
     registers: Registers,
     /// The bytes that [`CALL`] is written over.
     kept: usize,
     /// Signals that came meanwhile.
     signals: Vec<i32>,
+}
+
+/// The file of the memory of a process that stands.
+fn memory_of(pid: i32) -> Result<OwnedFd> {
+    let (proc, flags) = (OFlags::PATH | OFlags::CLOEXEC, OFlags::RDWR | OFlags::CLOEXEC);
+    let proc = fs::open(c"/proc", proc, Mode::empty())?;
+    let process = fs::openat(&proc, DecInt::new(pid), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    fs::openat(&process, c"mem", flags, Mode::empty())
 }
 
 /// Put `library` into `pid`, a child that [`start`](crate::launch::start) had stop, and let it go,
@@ -166,6 +186,14 @@ pub fn inject(pid: i32, library: &Library, signals: &Signals) -> Result<()> {
     child.end(signals.inherited())
 }
 
+/// The signals that a process which stands has blocked.
+pub(crate) fn mask(pid: i32) -> Result<u64> {
+    let mut blocked = 0u64;
+    // SAFETY: writes a mask of this size.
+    unsafe { ptrace(PTRACE_GETSIGMASK, pid, size_of::<u64>(), (&raw mut blocked).addr())? };
+    Ok(blocked)
+}
+
 pub(crate) fn set_mask(pid: i32, mask: u64) -> Result<()> {
     // SAFETY: reads a mask of this size.
     unsafe { ptrace(PTRACE_SETSIGMASK, pid, size_of::<u64>(), (&raw const mask).addr()) }.map(drop)
@@ -181,6 +209,7 @@ impl Child {
     pub(crate) fn begin(pid: i32, signals: Vec<i32>) -> Result<Self> {
         let mut child = Self {
             pid,
+            memory: memory_of(pid)?,
             registers: Registers::default(),
             kept: 0,
             signals,
@@ -197,7 +226,8 @@ impl Child {
 
     /// Let it go, with the library, and these signals blocked but for the library's own.
     pub(crate) fn end(self, blocked: u64) -> Result<()> {
-        self.leave(blocked & !(bit(SIGBUS) | bit(SIGSYS)))
+        let kept = mask(self.pid)? & OF_AGENT;
+        self.leave(blocked & !OF_AGENT | kept)
     }
 
     /// Let it go as it was, with these signals blocked.
@@ -236,33 +266,21 @@ impl Child {
         unsafe { ptrace(PTRACE_POKEDATA, self.pid, addr, word) }.map(drop)
     }
 
-    /// Write to the child's memory.
+    /// Write to the child's memory. Not by process_vm_writev(2), which containers forbid.
     fn write(&self, addr: usize, bytes: &[u8]) -> Result<()> {
-        // SAFETY: reads `bytes`; writes to the child alone.
-        unsafe { self.transfer(raw::__NR_process_vm_writev, addr, bytes.as_ptr().addr(), bytes.len()) }
+        match rustix::io::pwrite(&self.memory, bytes, addr as u64)? == bytes.len() {
+            true => Ok(()),
+            false => Err(Errno::FAULT),
+        }
     }
 
     /// Read the child's memory.
     fn read(&self, addr: usize, bytes: &mut [u8]) -> Result<()> {
-        // SAFETY: writes to `bytes`.
-        unsafe { self.transfer(raw::__NR_process_vm_readv, addr, bytes.as_mut_ptr().addr(), bytes.len()) }
-    }
-
-    /// # Safety
-    /// `here` and `len` are memory that process_vm_readv(2) may write to, or the other call read.
-    unsafe fn transfer(&self, number: u32, there: usize, here: usize, len: usize) -> Result<()> {
-        let (here, there) = ([here, len], [there, len]);
-        let args = [
-            self.pid as usize,
-            (&raw const here).addr(),
-            1,
-            (&raw const there).addr(),
-            1,
-            0,
-        ];
-        // SAFETY: the caller's promise.
-        let moved = unsafe { syscall(number as usize, args)? };
-        if moved == len { Ok(()) } else { Err(Errno::FAULT) }
+        let len = bytes.len();
+        match rustix::io::pread(&self.memory, bytes, addr as u64)? == len {
+            true => Ok(()),
+            false => Err(Errno::FAULT),
+        }
     }
 
     /// Have it go on until it comes to the breakpoint. Returns its rax.

@@ -370,7 +370,7 @@ extern "C" fn become_program(order: *mut c_void) -> ! {
     let mut last = Errno::NOENT;
     let mut paths = order.paths.iter();
     if order.stops
-        && let Err(errno) = crate::inject::let_trace()
+        && let Err(errno) = crate::inject::let_trace(order.signals.inherited)
     {
         (denied, paths) = (Some(errno), [].iter());
     }

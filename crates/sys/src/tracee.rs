@@ -6,15 +6,15 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
 
-use crate::inject::{Child, EVENT_STOP, Library, PTRACE_CONT, UNBLOCKED, detach, ptrace, set_mask, wait_for_stop};
-use crate::signal::{SIGBUS, SIGSYS, bit};
+use crate::inject::{
+    Child, EVENT_STOP, Library, PTRACE_CONT, detach, mask, mask_for_agent, ptrace, set_mask, wait_for_stop,
+};
 use crate::time::now_ns;
 use crate::wait::{ALL, AT_ONCE, EXITED, LEAVE, STOPPED, wait};
 
 const PTRACE_SEIZE: usize = 0x4206;
 const PTRACE_INTERRUPT: usize = 0x4207;
 const PTRACE_LISTEN: usize = 0x4208;
-const PTRACE_GETSIGMASK: usize = 0x420a;
 const PTRACE_O_TRACEEXEC: usize = 1 << 4;
 /// As [`EVENT_STOP`]: it has become another program.
 const EVENT_EXEC: i32 = 4;
@@ -75,11 +75,8 @@ impl Tracee {
             return Ok(Injected::NotNow);
         }
         let signals = leave_call(pid)?;
-        let mut blocked = 0u64;
-        // SAFETY: writes a mask of this size.
-        unsafe { ptrace(PTRACE_GETSIGMASK, pid, size_of::<u64>(), (&raw mut blocked).addr())? };
-        // What of these is blocked the library is to see.
-        set_mask(pid, !UNBLOCKED | blocked & (bit(SIGBUS) | bit(SIGSYS)))?;
+        let blocked = mask(pid)?;
+        set_mask(pid, mask_for_agent(blocked))?;
         let mut child = Child::begin(pid, signals)?;
         match child.map(library) {
             Ok(base) => match child.call_entry(base + library.entry) {
