@@ -1,6 +1,9 @@
 //! Values of options that are one of a few words.
 
 use clap::ValueEnum;
+use uzswap_ctl::defaults;
+
+// The variants have no comments: clap would show them as help.
 
 /// How pages leave the program's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,4 +42,52 @@ pub(crate) enum Guard {
     Auto,
     On,
     Off,
+}
+
+/// A flag that is on unless it is turned off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnOff {
+    On,
+    Off,
+}
+
+impl OnOff {
+    pub(crate) fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
+impl From<bool> for OnOff {
+    fn from(is_on: bool) -> Self {
+        if is_on { Self::On } else { Self::Off }
+    }
+}
+
+/// What the swap file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SwapFormat {
+    Compressed,
+    Plain,
+}
+
+impl SwapFormat {
+    pub(crate) const DEFAULT: Self = if defaults::SWAP_PLAIN {
+        Self::Plain
+    } else {
+        Self::Compressed
+    };
+}
+
+/// What alone is reclaimed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReclaimSource {
+    Zswap,
+}
+
+/// Whose completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
 }

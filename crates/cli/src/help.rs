@@ -9,10 +9,11 @@ pub(crate) const VERSION: &str = env!("UZSWAP_VERSION");
 
 const SIZES: &str = "SIZE is a number of bytes, or one with K, M, G or T behind it, which are powers of 1024: 512M, \
                      1.5G. m, MB and MiB are M as well. max is no limit.";
+const USAGE_OF_RUN: &str = "uzswap run [OPTIONS] [--] <CMD> [ARG]...";
 const RUN: &str = "Examples:
   uzswap run --memory-max 512M -- redis-server
   uzswap run --memory-max 50% --summary -- python3 job.py
-  uzswap run --memory-max 1G --compressor zstd:1 --swap /mnt/disk -- make
+  uzswap run --memory-max 1G --compressor zstd --swap /mnt -- make
 
 The exit status is CMD's own, or 128 and the number of the signal that ended it. 125: uzswap itself failed. 126: CMD \
                    cannot be executed. 127: CMD is not found.";
@@ -78,6 +79,7 @@ pub(crate) fn command() -> Command {
         .after_help(MAIN)
         .mut_subcommand("run", |run| {
             run.mut_args(with_heading)
+                .override_usage(USAGE_OF_RUN)
                 .after_help(SIZES)
                 .after_long_help(format!("{SIZES}\n\n{RUN}"))
         })

@@ -17,6 +17,7 @@ mod figures;
 mod group;
 mod help;
 mod injector;
+mod install;
 mod keeper;
 mod list;
 mod look_options;
@@ -116,6 +117,8 @@ fn main() -> ExitCode {
         Command::Accel(options) => accel::run(&options),
         Command::Sim(options) => sim::sim(&options),
         Command::Bench(options) => bench(&options),
+        Command::Completions(options) => install::completions(&options),
+        Command::Man(options) => install::man(&options),
         Command::Workload(options) => return uzswap_workload::program::run(&options.args),
         Command::DemoChild(options) => demo::child(&options),
     };

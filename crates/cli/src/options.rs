@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueHint};
 use uzswap_acomp::{Algorithm, Compressor};
 use uzswap_ctl::{FailKind, Setting, defaults};
 use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
 
 use crate::accel::options::{AccelCommand, AccelOptions};
-use crate::choices::{Backend, Faults, Guard, Isolate, Spin};
+use crate::choices::{Backend, Faults, Guard, Isolate, OnOff, ReclaimSource, Shell, Spin, SwapFormat};
 use crate::look_options::{GetOptions, ListOptions, MetricsOptions, StatOptions, TopOptions};
 use crate::memory_max;
 use crate::setting;
@@ -58,6 +58,12 @@ pub(crate) enum Command {
     /// Compare with no limit, the kernel's zswap and zram at equal memory: tables, JSON and a page
     /// of plots
     Bench(Box<uzswap_bench::Compare>),
+    /// Print what completes this command line in a shell
+    #[command(hide = true)]
+    Completions(CompletionsOptions),
+    /// Write a manual page for each command into a directory
+    #[command(hide = true)]
+    Man(ManOptions),
     /// What the benchmark runs
     #[command(hide = true, disable_help_flag = true)]
     Workload(WorkloadOptions),
@@ -201,7 +207,7 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     pub(crate) allow_unmanaged: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) cmd: Vec<OsString>,
 }
 
@@ -235,6 +241,19 @@ pub(crate) struct DemoOptions {
 }
 
 #[derive(Args)]
+pub(crate) struct CompletionsOptions {
+    /// The shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Args)]
+pub(crate) struct ManOptions {
+    /// The directory, which is made if need be
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Args)]
 pub(crate) struct WorkloadOptions {
     /// As `uzswap-workload` takes them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -247,48 +266,6 @@ pub(crate) struct DemoChildOptions {
     /// Between writing and reading, wait until this file exists, two minutes at most
     #[arg(long)]
     pub(crate) hold: Option<PathBuf>,
-}
-
-// The variants below have no comments: clap would show them as help.
-
-/// A flag that is on unless it is turned off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnOff {
-    On,
-    Off,
-}
-
-impl OnOff {
-    pub(crate) fn is_on(self) -> bool {
-        self == Self::On
-    }
-}
-
-impl From<bool> for OnOff {
-    fn from(is_on: bool) -> Self {
-        if is_on { Self::On } else { Self::Off }
-    }
-}
-
-/// What the swap file holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SwapFormat {
-    Compressed,
-    Plain,
-}
-
-impl SwapFormat {
-    const DEFAULT: Self = if defaults::SWAP_PLAIN {
-        Self::Plain
-    } else {
-        Self::Compressed
-    };
-}
-
-/// What alone is reclaimed from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReclaimSource {
-    Zswap,
 }
 
 /// Where the swap file is to go.

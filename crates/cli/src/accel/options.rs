@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use uzswap_iaa_model::options::{ClockKind, Options};
 
-use crate::options::OnOff;
+use crate::choices::OnOff;
 
 #[derive(Args, Clone)]
 pub(crate) struct AccelOptions {
