@@ -39,7 +39,9 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     say!("\nuzswap run --memory-max {limit}:");
     let mut command = Command::new(&exe);
     command
-        .args(["run", "--memory-max", &limit.0.to_string(), "--stat-json"])
+        .args(["run", "--no-config", "--memory-max"])
+        .arg(limit.0.to_string())
+        .arg("--stat-json")
         .arg(&json);
     command.arg("--").arg(&exe).args(["demo-child", &data.to_string()]);
     let managed = child_of(&mut command)?;

@@ -9,6 +9,9 @@ pub(crate) const VERSION: &str = env!("UZSWAP_VERSION");
 
 const SIZES: &str = "SIZE is a number of bytes, or one with K, M, G or T behind it, which are powers of 1024: 512M, \
                      1.5G. m, MB and MiB are M as well. max is no limit.";
+const SETTINGS: &str = "Options may be set elsewhere, under their names: below [run] in /etc/uzswap.toml and in uzswap.toml \
+                        in $XDG_CONFIG_HOME or ~/.config (memory-max = \"512M\"), or in the environment \
+                        (UZSWAP_MEMORY_MAX=512M). Each overrules those before, and the command line all.";
 const USAGE_OF_RUN: &str = "uzswap run [OPTIONS] [--] <CMD> [ARG]...";
 const RUN: &str = "Examples:
   uzswap run --memory-max 512M -- redis-server
@@ -58,7 +61,7 @@ const HEADINGS: [(&str, &[&str]); 5] = [
     ),
     (
         "Group and reports",
-        &["name", "stat_json", "summary", "quiet", "allow_unmanaged"],
+        &["name", "stat_json", "summary", "quiet", "allow_unmanaged", "no_config"],
     ),
 ];
 
@@ -81,7 +84,7 @@ pub(crate) fn command() -> Command {
             run.mut_args(with_heading)
                 .override_usage(USAGE_OF_RUN)
                 .after_help(SIZES)
-                .after_long_help(format!("{SIZES}\n\n{RUN}"))
+                .after_long_help(format!("{SIZES}\n\n{SETTINGS}\n\n{RUN}"))
         })
         .mut_subcommand("set", sizes)
         .mut_subcommand("reclaim", sizes)

@@ -1,7 +1,7 @@
 //! What an installation has beside the executable: manual pages, and completions for shells. Both
 //! are made of the declarations that parse the command line, so that nothing is told twice.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Command;
 use clap_complete::Shell as Generator;
@@ -53,18 +53,14 @@ fn shown(command: &Command) -> Command {
 /// Write a page for each command that is shown.
 pub(crate) fn man(options: &ManOptions) -> Result<u8, Failure> {
     let dir = &options.dir;
-    std::fs::create_dir_all(dir).map_err(|e| failed(dir, &e))?;
+    std::fs::create_dir_all(dir).map_err(|e| Failure::of(dir, &e))?;
     let mut command = help::command().disable_help_subcommand(true);
     command.build();
     pages(&command).into_iter().try_for_each(|(name, page)| {
         let path = dir.join(name);
-        std::fs::write(&path, page).map_err(|e| failed(&path, &e))
+        std::fs::write(&path, page).map_err(|e| Failure::of(&path, &e))
     })?;
     Ok(0)
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("{}: {error}", path.display()))
 }
 
 /// The pages of a command and all below, with the names of their files.

@@ -30,6 +30,7 @@ mod reclaim;
 mod report;
 mod run;
 mod setting;
+mod settings;
 mod sim;
 mod sim_options;
 mod size;
@@ -40,12 +41,14 @@ mod watch;
 mod zram;
 mod zram_options;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use uzswap_sys::Errno;
 
-use options::{Cli, Command};
+use options::{Cli, Command, RunOptions};
+use settings::Settings;
 
 /// Exit status when uzswap itself fails.
 const FAILED: u8 = 125;
@@ -59,6 +62,11 @@ pub(crate) struct Failure(String);
 impl Failure {
     pub(crate) fn new(line: impl Into<String>) -> Self {
         Self(line.into())
+    }
+
+    /// What the system answered about a file.
+    pub(crate) fn of(path: &Path, error: &std::io::Error) -> Self {
+        Self(format!("{}: {error}", path.display()))
     }
 }
 
@@ -87,6 +95,13 @@ fn misused() -> u8 {
     }
 }
 
+/// `uzswap run`, as it is told by its command line and by settings.
+fn run(options: RunOptions) -> Result<u8, Failure> {
+    let mut settings = Settings::find(&options)?;
+    let options = settings.under(options, &std::env::args_os().collect::<Vec<_>>())?;
+    run::run(&options).map_err(|failure| settings.explain(failure))
+}
+
 /// `uzswap bench`, with this executable.
 fn bench(options: &uzswap_bench::Compare) -> Result<u8, Failure> {
     let exe = std::env::current_exe().map_err(|e| Failure::new(format!("finding this executable: {e}")))?;
@@ -103,7 +118,7 @@ fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
-        Command::Run(options) => run::run(&options),
+        Command::Run(options) => run(*options),
         Command::Stat(options) => stat::stat(&options),
         Command::List(options) => list::list(&options),
         Command::Top(options) => top::top(&options),

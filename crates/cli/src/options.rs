@@ -145,10 +145,10 @@ pub(crate) struct RunOptions {
     /// How pages leave the program's memory: moved if they can be, or copied
     ///
     /// Linux 6.8 can move them; copying is for Linux 5.7 to 6.7.
-    #[arg(long, value_name = "auto|copy", value_enum, default_value_t = Isolate::Auto, env = "UZSWAP_ISOLATE")]
+    #[arg(long, value_name = "auto|copy", value_enum, default_value_t = Isolate::Auto)]
     pub(crate) isolate: Isolate,
     /// Whether system calls are seen before the kernel: needs no privilege; auto: only without any
-    #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Guard::Auto, env = "UZSWAP_GUARD")]
+    #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Guard::Auto)]
     pub(crate) guard: Guard,
     /// What tells that a page is touched which is out; auto: a userfaultfd, if one can be had
     ///
@@ -158,7 +158,7 @@ pub(crate) struct RunOptions {
     pub(crate) backend: Backend,
     /// Who serves faults: the thread that raises one, or another; auto: the one that raises it,
     /// where system calls are guarded
-    #[arg(long, value_name = "auto|inline|thread", value_enum, default_value_t = Faults::Auto, env = "UZSWAP_FAULTS")]
+    #[arg(long, value_name = "auto|inline|thread", value_enum, default_value_t = Faults::Auto)]
     pub(crate) faults: Faults,
     /// Background compression threads of each process [default: the cores beyond the second, 4 at
     /// most]
@@ -206,6 +206,11 @@ pub(crate) struct RunOptions {
     /// Run CMD even if it cannot be managed
     #[arg(long)]
     pub(crate) allow_unmanaged: bool,
+    /// Read no files of settings
+    ///
+    /// These are /etc/uzswap.toml and uzswap.toml in $XDG_CONFIG_HOME or ~/.config.
+    #[arg(long)]
+    pub(crate) no_config: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) cmd: Vec<OsString>,

@@ -133,7 +133,9 @@ fn create(file: &Path, header: &Header) -> std::io::Result<()> {
 /// One page a fault, as in the replay, so that none comes along unseen with another.
 fn command(options: &Options, uzswap: &Path) -> Command {
     let mut command = Command::new(uzswap);
-    command.arg("run").arg(format!("--memory-max={}M", options.record_mb));
+    command
+        .args(["run", "--no-config"])
+        .arg(format!("--memory-max={}M", options.record_mb));
     command.arg(format!("--compressor={}", options.compressor));
     command.args(["--folio-max=4K", "--page-cluster=0", "--recompress=none"]);
     command.arg("--").args(&options.cmd);

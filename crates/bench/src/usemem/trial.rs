@@ -79,7 +79,7 @@ impl Program {
     fn command(&self, row: &Row, group_name: &str, stat_json: &Path) -> Command {
         let mut command = Command::new(&self.uzswap);
         command
-            .args(["run", "--quiet", "--name", group_name, "--memory-max"])
+            .args(["run", "--no-config", "--quiet", "--name", group_name, "--memory-max"])
             .arg(format!("{}M", self.memory_max_mb))
             .arg("--stat-json")
             .arg(stat_json)

@@ -13,7 +13,7 @@ pub(crate) struct AccelOptions {
     ///
     /// Keys are devices=N,engines=N,wqs=N,faults=PERMILLE,seed=N and others
     /// (docs/accelerators.md). Figures are the model's, not those of hardware.
-    #[arg(long, value_name = "KEY=VALUE,...", env = "UZSWAP_IAA_MODEL", value_parser = model)]
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = model)]
     pub(crate) iaa_model: Option<Model>,
     /// Whether IAA devices read back what they have compressed (verify_compress)
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::On)]

@@ -81,7 +81,7 @@ const MORE_OPTIONS: &str = "UZSWAP_TEST_OPTIONS";
 /// `uzswap run`, with pages copied instead of moved in `older_kernels`.
 pub fn uzswap_run() -> Command {
     let mut command = Command::new(UZSWAP);
-    command.arg("run");
+    command.args(["run", "--no-config"]);
     if module_path!().starts_with("older_kernels") {
         command.args(["--isolate", "copy"]);
     }

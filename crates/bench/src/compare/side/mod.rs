@@ -140,7 +140,7 @@ impl Prepared {
         let name = context.next_group_name();
         let stat_json = context.work.join(format!("{name}.json"));
         let mut prefix: Vec<OsString> = vec![context.uzswap.clone().into()];
-        prefix.extend(["run", "--quiet", "--name", &name, "--swap"].map(OsString::from));
+        prefix.extend(["run", "--no-config", "--quiet", "--name", &name, "--swap"].map(OsString::from));
         prefix.push(context.work.clone().into());
         if limit > 0 {
             prefix.extend(["--memory-max".into(), limit.to_string().into()]);

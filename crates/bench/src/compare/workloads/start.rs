@@ -60,7 +60,8 @@ impl Workload for Start {
     fn run(&self, session: &Session) -> Result<Outcome, Failure> {
         let mut line: Vec<OsString> = Vec::new();
         if session.prepared.side == Side::Uzswap {
-            line.extend([session.context.uzswap.clone().into(), "run".into(), "--".into()]);
+            line.push(session.context.uzswap.clone().into());
+            line.extend(["run", "--no-config", "--"].map(OsString::from));
         }
         line.push("true".into());
         let before = CpuTimes::children()?;

@@ -1,0 +1,190 @@
+use super::*;
+use crate::options::{Cli, Command as Verb};
+use crate::size::Size;
+
+const FILE: &str = "/etc/uzswap.toml";
+
+/// Settings of texts, the later over the earlier, and of an environment.
+fn settings(texts: &[&str], variables: &[(&str, &str)]) -> Result<Settings, String> {
+    let command = help::command();
+    let run = run_of(&command);
+    let mut settings = Settings::default();
+    let line = |Failure(line)| line;
+    for text in texts {
+        settings.overrule(run, file::settings(run, FILE.as_ref(), text).map_err(line)?);
+    }
+    let find = |name: &str| Some(variables.iter().find(|(other, _)| *other == name)?.1.into());
+    settings.overrule(run, environment::of(run, find).map_err(line)?);
+    Ok(settings)
+}
+
+fn words(options: &[&str]) -> Vec<OsString> {
+    let words = [&["uzswap", "run"], options, &["--", "cmd", "--quiet"]].concat();
+    words.into_iter().map(OsString::from).collect()
+}
+
+/// The options that these and a command line come to.
+fn options(texts: &[&str], variables: &[(&str, &str)], options: &[&str]) -> RunOptions {
+    let words = words(options);
+    let Verb::Run(given) = Cli::from_arg_matches(&help::command().get_matches_from(&words))
+        .unwrap()
+        .command
+    else {
+        panic!("not `uzswap run`")
+    };
+    let mut settings = settings(texts, variables).unwrap();
+    settings
+        .under(*given, &words)
+        .unwrap_or_else(|Failure(line)| panic!("{line}"))
+}
+
+#[track_caller]
+fn assert_refused(texts: &[&str], variables: &[(&str, &str)], words: &[&str]) {
+    let line = settings(texts, variables).map(|_| ()).unwrap_err();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    for word in words {
+        assert!(line.contains(word), "no {word}: {line}");
+    }
+}
+
+#[test]
+fn each_place_overrules_those_before() {
+    let machine = "[run]\nmemory-max = \"1G\"\nbatch = 16\npage-cluster = 1\nbalance = false";
+    let user = "run.batch = 32\nrun.page-cluster = 2\n";
+    let run = options(&[machine, user], &[("UZSWAP_PAGE_CLUSTER", "4")], &["--spin", "on"]);
+    assert_eq!(
+        (run.memory_max, run.batch, run.page_cluster),
+        (Some(Size(1 << 30)), 32, 4)
+    );
+    assert!(!run.balance.is_on() && run.swap_cache.is_on());
+    let run = options(
+        &[machine],
+        &[("UZSWAP_PAGE_CLUSTER", "4")],
+        &["--page-cluster=5", "--memory-max", "2G"],
+    );
+    assert_eq!(
+        (run.memory_max, run.batch, run.page_cluster),
+        (Some(Size(2 << 30)), 16, 5)
+    );
+    assert_eq!(run.cmd, ["cmd", "--quiet"]);
+}
+
+#[test]
+fn nothing_is_set_by_nothing() {
+    assert!(
+        settings(
+            &["", "[run]", "# [run]\n"],
+            &[("UZSWAP_BATCH", ""), ("UZSWAP_OTHER", "1")]
+        )
+        .unwrap()
+        .0
+        .is_empty()
+    );
+}
+
+#[test]
+fn flags_are_told_and_taken_back() {
+    let quiet = "run.quiet = true";
+    assert!(options(&[quiet], &[], &[]).quiet);
+    assert!(!options(&[quiet, "run.quiet = false"], &[], &[]).quiet);
+    assert!(!options(&[quiet], &[("UZSWAP_QUIET", "0")], &[]).quiet);
+    assert!(options(&[], &[("UZSWAP_QUIET", "true")], &[]).quiet);
+    // Those that exclude each other, by the later one.
+    for (variables, words) in [(&[("UZSWAP_SUMMARY", "1")][..], &[][..]), (&[], &["--summary"])] {
+        let run = options(&[quiet], variables, words);
+        assert!(run.summary && !run.quiet);
+    }
+    let run = options(&["run.summary = true", quiet], &[], &[]);
+    assert!(run.quiet && !run.summary);
+    let run = options(&["run.summary = true"], &[], &["--quiet"]);
+    assert!(run.quiet && !run.summary);
+}
+
+#[test]
+fn bad_files_are_named_with_line_key_and_rule() {
+    for (text, words) in [
+        (
+            "[run]\nmemory-max = \"12Q\"",
+            &["toml:2: memory-max:", "'12Q'", "K, M, G or T"][..],
+        ),
+        ("[run]\n\nbatch = 513", &["toml:3: batch:", "513", "1..=512"]),
+        ("[run]\nbatch = -1", &["toml:2: batch:", "-1"]),
+        (
+            "[run]\nbatch = 1.5",
+            &["toml:2: batch:", "in quotes, or a whole number"],
+        ),
+        ("[run]\nbatch = 0x10", &["toml:2: batch:", "a whole number"]),
+        ("[run]\nbatch = [1]", &["toml:2: batch:", "a whole number"]),
+        ("[run]\nbatch = true", &["toml:2: batch:", "a whole number"]),
+        ("[run]\nguard = \"yes\"", &["toml:2: guard:", "'yes'", "auto, on, off"]),
+        ("[run]\nquiet = \"yes\"", &["toml:2: quiet:", "true or false"]),
+        ("[run]\nquiet = 1", &["toml:2: quiet:", "true or false"]),
+        (
+            "[run]\nmemory_max = \"1G\"",
+            &["toml:2: memory_max:", "no such option", "nearest is memory-max"],
+        ),
+        (
+            "[run]\nmemroy-max = \"1G\"",
+            &["toml:2: memroy-max:", "nearest is memory-max"],
+        ),
+        ("[run]\nxyzzy = 1", &["toml:2: xyzzy:", "`uzswap run --help`"]),
+        ("[run]\n\"x=1 y\" = 1", &["toml:2: x=1 y:", "no such option"]),
+        ("[run]\n\"\" = 1", &["toml:2: :", "no such option"]),
+        ("[run]\nno-config = true", &["toml:2: no-config:", "no such option"]),
+        (
+            "[run]\nfail-per-mille = 1",
+            &["toml:2: fail-per-mille:", "no such option"],
+        ),
+        ("[run]\nhelp = true", &["toml:2: help:", "no such option"]),
+        ("[run]\nquiet = true\nsummary = true", &["toml:3: summary", "quiet"]),
+        ("batch = 1", &["toml:1: batch:", "[run]"]),
+        ("[top]\ninterval = 1", &["toml:1: top:", "[run]"]),
+        ("run = 1", &["toml:1: run:", "[run]"]),
+        ("[run]\nbatch = ", &["toml:2: "]),
+        ("[run]\nbatch = 1\nbatch = 2", &["toml:3: ", "duplicate"]),
+        ("[run\n", &["toml:1: "]),
+    ] {
+        assert_refused(&[text], &[], &[&[FILE], words].concat());
+    }
+}
+
+#[test]
+fn bad_variables_are_named_with_the_rule() {
+    for (variable, value, word) in [
+        ("UZSWAP_MEMORY_MAX", "12Q", "K, M, G or T"),
+        ("UZSWAP_MEMORY_MAX", "-5", "not a size"),
+        ("UZSWAP_QUIET", "yes", "true or false"),
+        ("UZSWAP_SPIN", "no", "auto, on, off"),
+        ("UZSWAP_BATCH", "x", "invalid digit"),
+    ] {
+        assert_refused(&[], &[(variable, value)], &[variable, word]);
+    }
+}
+
+#[test]
+fn whoever_set_an_option_is_named_with_its_failure() {
+    let settings = settings(&["run.memory-max = \"64K\""], &[("UZSWAP_MEMORY_HIGH", "1G")]).unwrap();
+    let said = |line: &str| settings.explain(Failure::new(line)).0;
+    assert_eq!(
+        said("--memory-max 64K: too little"),
+        "--memory-max 64K: too little (--memory-max is set by /etc/uzswap.toml:1)"
+    );
+    assert_eq!(
+        said("--memory-high: no"),
+        "--memory-high: no (--memory-high is set by UZSWAP_MEMORY_HIGH of the environment)"
+    );
+    assert_eq!(said("--memory-maximum"), "--memory-maximum");
+    assert_eq!(said("memory-max"), "memory-max");
+}
+
+/// All that can be set in a file has a variable of its own, which is none that means something
+/// else.
+#[test]
+fn no_variable_is_taken() {
+    let command = help::command();
+    let names: Vec<_> = settable(run_of(&command)).map(environment::variable).collect();
+    assert!(names.contains(&"UZSWAP_MEMORY_MAX".to_owned()) && names.contains(&"UZSWAP_IAA_MODEL".to_owned()));
+    for taken in [uzswap_ctl::ENV_GROUP, uzswap_ctl::ENV_RECORD] {
+        assert!(!names.contains(&taken.to_owned()));
+    }
+}
