@@ -12,6 +12,8 @@ const SIZES: &str = "SIZE is a number of bytes, or one with K, M, G or T behind 
 const SETTINGS: &str = "Options may be set elsewhere, under their names: below [run] in /etc/uzswap.toml and in uzswap.toml \
                         in $XDG_CONFIG_HOME or ~/.config (memory-max = \"512M\"), or in the environment \
                         (UZSWAP_MEMORY_MAX=512M). Each overrules those before, and the command line all.";
+const INSTALL: &str = "`uzswap completions bash|zsh|fish` prints what completes command lines, `uzswap man DIR` writes manual \
+                       pages.";
 const USAGE_OF_RUN: &str = "uzswap run [OPTIONS] [--] <CMD> [ARG]...";
 const RUN: &str = "Examples:
   uzswap run --memory-max 512M -- redis-server
@@ -65,7 +67,9 @@ const HEADINGS: [(&str, &[&str]); 5] = [
     ),
 ];
 
+/// The name of its value has the words that it takes already.
 fn with_heading(arg: Arg) -> Arg {
+    let arg = arg.hide_possible_values(true);
     let id = arg.get_id().as_str();
     let heading = HEADINGS.iter().find(|(_, ids)| ids.contains(&id));
     match heading {
@@ -80,6 +84,7 @@ pub(crate) fn command() -> Command {
     Cli::command()
         .version(VERSION)
         .after_help(MAIN)
+        .after_long_help(format!("{MAIN}\n\n{INSTALL}"))
         .mut_subcommand("run", |run| {
             run.mut_args(with_heading)
                 .override_usage(USAGE_OF_RUN)
@@ -153,9 +158,22 @@ mod test {
     }
 
     #[test]
-    fn the_short_help_is_shorter() {
+    fn each_option_has_one_line_in_the_short_help() {
         let mut run = command().find_subcommand("run").unwrap().clone().term_width(WIDTH);
-        let lines = [run.render_help(), run.render_long_help()].map(|text| text.to_string().lines().count());
-        assert!(lines[0] * 3 < lines[1] * 2, "{lines:?}");
+        let text = run.render_help().to_string();
+        let options = run.get_opts().filter(|arg| !arg.is_hide_set());
+        for arg in options {
+            let option = format!("      --{}", arg.get_long().unwrap());
+            let line = text
+                .lines()
+                .find(|line| line.split(" <").next() == Some(&option) || line.starts_with(&format!("{option}  ")));
+            let help = arg.get_help().unwrap().to_string();
+            assert!(
+                line.is_some_and(|line| line.contains(&help)),
+                "{option}: {line:?} has no '{help}'"
+            );
+        }
+        let others = text.lines().filter(|line| line.starts_with("        "));
+        assert_eq!(others.count(), 0, "{text}");
     }
 }

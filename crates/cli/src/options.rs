@@ -73,38 +73,48 @@ pub(crate) enum Command {
 
 #[derive(Args, Clone)]
 pub(crate) struct RunOptions {
-    /// Hard limit for the group: resident memory + compressed pool + the agent's own memory
+    /// Hard limit for all memory of the group
     ///
-    /// 50% is half of what this machine or container may use.
+    /// It is for resident memory + compressed pool + the agent's own memory. 50% is half of what
+    /// this machine or container may use.
     #[arg(long, value_name = "SIZE|N%", allow_hyphen_values = true, value_parser = memory_max::parse)]
     pub(crate) memory_max: Option<Size>,
-    /// Reclaim starts here [default: just under memory-max]
+    /// Reclaim starts here
+    ///
+    /// [default: just under memory-max]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_high: Option<Size>,
-    /// Compressor and level: words, lz4, zstd, zstd-dict or deflate
+    /// Compressor and level
     ///
-    /// words is twice as fast as lz4 on pages of heaps, and lz4 for others. zstd-dict has a
-    /// dictionary of the program's own pages. With -parallel behind the name a batch is spread over
-    /// the cores.
+    /// They are words, lz4, zstd, zstd-dict and deflate. words is twice as fast as lz4 on pages of
+    /// heaps, and lz4 for others. zstd-dict has a dictionary of the program's own pages. With
+    /// -parallel behind the name a batch is spread over the cores.
     #[arg(long, value_name = "NAME[:LVL]", default_value_t = defaults::POOL.compressor, value_parser = compressor)]
     pub(crate) compressor: Compressor,
-    /// The denser compressor, or 'none'
+    /// The denser one, or none
     ///
     /// It is for all pages where the memory is worth it, and for those that were not needed for 5
     /// seconds. These are compressed again at 8 % of a core at most.
     #[arg(long, value_name = "NAME[:LVL]|none", default_value_t = Recompress(defaults::RECOMPRESS), value_parser = recompress)]
     pub(crate) recompress: Recompress,
-    /// Pool allocator: zsmalloc, zbud or z3fold
+    /// Pool allocator
+    ///
+    /// They are zsmalloc, zbud and z3fold.
     #[arg(long, value_name = "NAME", default_value_t = defaults::POOL.zpool, value_parser = zpool)]
     pub(crate) zpool: ZpoolType,
-    /// Largest share of memory-max that the compressed pool may take [default: 90; 100 without a
-    /// swap file]
+    /// Most of memory-max that the pool may take
+    ///
+    /// [default: 90; 100 without a swap file]
     #[arg(long, value_name = "N", value_parser = percent)]
     pub(crate) max_pool_percent: Option<u64>,
-    /// Share of the pool limit to which a full pool is drained before it takes more
+    /// Drain a full pool to this
+    ///
+    /// It takes no more before. A share of the pool's limit.
     #[arg(long, value_name = "N", default_value_t = defaults::ACCEPT_THRESHOLD_PERCENT, value_parser = percent)]
     pub(crate) accept_threshold_percent: u64,
-    /// Swap file or directory for one, or 'none' [default: $TMPDIR or /var/tmp if it is on a disk]
+    /// Swap file, directory for one, or none
+    ///
+    /// [default: $TMPDIR or /var/tmp if it is on a disk]
     #[arg(long, value_name = "PATH|none", value_parser = PathBufValueParser::new().map(SwapPath::from))]
     pub(crate) swap: Option<SwapPath>,
     /// Most that the swap file may take
@@ -113,73 +123,91 @@ pub(crate) struct RunOptions {
     /// Most that the compressed pool may take
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) zswap_max: Option<Size>,
-    /// Never write compressed pages back to the swap file
+    /// Write no pages back to the swap file
     #[arg(long)]
     pub(crate) no_writeback: bool,
-    /// What goes into the swap file: pages as they are compressed, or plain
+    /// What it holds
+    ///
+    /// Pages as they are compressed, or plain.
     #[arg(long, value_name = "compressed|plain", value_enum, default_value_t = SwapFormat::DEFAULT)]
     pub(crate) swap_format: SwapFormat,
-    /// Whether what goes into the swap file is encrypted
+    /// Encrypt what goes in
     ///
     /// The key is nowhere but in the processes' memory.
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::SWAP_ENCRYPTED))]
     pub(crate) encrypt: OnOff,
-    /// Write compressed pages that stay cold back under pressure, before the pool is full
+    /// Write cold pages back early
+    ///
+    /// Under pressure, before the pool is full.
     #[arg(long)]
     pub(crate) shrinker: bool,
-    /// Whether the pool gives way to the working set
+    /// Pool gives way to hot pages
     ///
     /// Its coldest goes to the swap file when pages are faulted soon after they were stored.
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::BALANCE))]
     pub(crate) balance: OnOff,
-    /// Whether stored copies are kept of pages that were loaded
+    /// Keep copies of loaded pages
     ///
     /// They are of pages that are expected to leave again, unwritten.
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::from(defaults::SWAP_CACHE))]
     pub(crate) swap_cache: OnOff,
-    /// How large folios leave: whole, split, or direct
+    /// How large folios leave
     ///
     /// split: into pages first. direct: to the swap file, without zswap.
     #[arg(long, value_name = "whole|split|direct", default_value = defaults::SWAP_OUT.name(), value_parser = swap_out)]
     pub(crate) swapout: SwapOut,
-    /// How pages leave the program's memory: moved if they can be, or copied
+    /// Move or copy pages out
     ///
-    /// Linux 6.8 can move them; copying is for Linux 5.7 to 6.7.
+    /// auto: they are moved if they can be. Linux 6.8 can move them; copying is for Linux 5.7 to
+    /// 6.7.
     #[arg(long, value_name = "auto|copy", value_enum, default_value_t = Isolate::Auto)]
     pub(crate) isolate: Isolate,
-    /// Whether system calls are seen before the kernel: needs no privilege; auto: only without any
+    /// See system calls first
+    ///
+    /// It needs no privilege. auto: only without any.
     #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Guard::Auto)]
     pub(crate) guard: Guard,
-    /// What tells that a page is touched which is out; auto: a userfaultfd, if one can be had
+    /// What tells of a touch to a page
     ///
-    /// mprotect: such pages cannot be accessed, and a signal tells. For containers whose filter of
-    /// system calls forbids userfaultfd. Calls are guarded then.
-    #[arg(long, value_name = "auto|userfaultfd|mprotect", value_enum, default_value_t = Backend::Auto, env = "UZSWAP_BACKEND")]
+    /// To one that is out. auto: a userfaultfd, if one can be had. mprotect: such pages cannot be
+    /// accessed, and a signal tells. For containers whose filter of system calls forbids
+    /// userfaultfd; calls are guarded then.
+    #[arg(long, value_name = "auto|userfaultfd|mprotect", value_enum, default_value_t = Backend::Auto)]
     pub(crate) backend: Backend,
-    /// Who serves faults: the thread that raises one, or another; auto: the one that raises it,
-    /// where system calls are guarded
+    /// Which thread serves faults
+    ///
+    /// The one that raises a fault, or another. auto: the one that raises it, where system calls
+    /// are guarded.
     #[arg(long, value_name = "auto|inline|thread", value_enum, default_value_t = Faults::Auto)]
     pub(crate) faults: Faults,
-    /// Background compression threads of each process [default: the cores beyond the second, 4 at
-    /// most]
+    /// Background compression threads
+    ///
+    /// Of each process. [default: the cores beyond the second, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=defaults::KCOMPRESSD_MAX))]
     pub(crate) kcompressd: Option<u64>,
-    /// Threads of each process that serve faults, where several threads of it fault or a fault
-    /// brings much [default: one, and one for every two cores, 4 at most]
+    /// Threads that serve faults
+    ///
+    /// Of each process, where several threads of it fault or a fault brings much. [default: one,
+    /// and one for every two cores, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=defaults::FAULT_THREADS_MAX))]
     pub(crate) fault_threads: Option<u64>,
-    /// Whether threads keep cores awake while faults follow each other closely or the swap file is
-    /// read; auto: unless the container has a processor quota
+    /// Keep cores awake
+    ///
+    /// While faults follow each other closely or the swap file is read. auto: unless the container
+    /// has a processor quota.
     #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Spin::Auto)]
     pub(crate) spin: Spin,
-    /// Largest folio: the most memory that one fault maps [default: a 512th of --memory-max, 512K
-    /// at most]
+    /// Most memory that one fault maps
+    ///
+    /// It is the largest folio. [default: a 512th of --memory-max, 512K at most]
     #[arg(long, value_name = "SIZE", value_parser = folio)]
     pub(crate) folio_max: Option<u64>,
     /// Pages compressed at a time
     #[arg(long, value_name = "N", default_value_t = defaults::STORE_BATCH, value_parser = clap::value_parser!(u64).range(1..=defaults::STORE_BATCH_MAX))]
     pub(crate) batch: u64,
-    /// log2 of the neighbours loaded with a page where faults follow no pattern (0: only the page)
+    /// log2 of the pages read along
+    ///
+    /// With a page, where faults follow no pattern. 0: only the page.
     #[arg(long, value_name = "N", default_value_t = defaults::PAGE_CLUSTER, value_parser = clap::value_parser!(u64).range(0..=defaults::PAGE_CLUSTER_MAX))]
     pub(crate) page_cluster: u64,
     /// For tests: of 1000 steps of the machine under the engine, make so many fail
@@ -194,7 +222,9 @@ pub(crate) struct RunOptions {
     /// Name of the group
     #[arg(long, value_name = "GROUP", value_parser = group_name)]
     pub(crate) name: Option<String>,
-    /// Write the final counters here as one JSON object when CMD ends
+    /// Write the final counters here, as JSON
+    ///
+    /// One object, when CMD ends.
     #[arg(long, value_name = "FILE")]
     pub(crate) stat_json: Option<PathBuf>,
     /// Print a summary on stderr when CMD ends
@@ -401,7 +431,8 @@ mod test {
         let cli = Cli::command();
         let run = cli.find_subcommand("run").unwrap();
         let option = run.get_arguments().find(|arg| arg.get_long() == Some(option));
-        option.unwrap().get_help().unwrap().to_string()
+        let option = option.unwrap();
+        option.get_long_help().or(option.get_help()).unwrap().to_string()
     }
 
     #[test]

@@ -9,13 +9,15 @@ use crate::choices::OnOff;
 
 #[derive(Args, Clone)]
 pub(crate) struct AccelOptions {
-    /// Run a model of IAA devices in the launcher, for the compressor deflate-iaa
+    /// Model of IAA devices, for deflate-iaa
     ///
-    /// Keys are devices=N,engines=N,wqs=N,faults=PERMILLE,seed=N and others
+    /// The launcher runs it. Keys are devices=N,engines=N,wqs=N,faults=PERMILLE,seed=N and others
     /// (docs/accelerators.md). Figures are the model's, not those of hardware.
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = model)]
     pub(crate) iaa_model: Option<Model>,
-    /// Whether IAA devices read back what they have compressed (verify_compress)
+    /// Read back what IAA made
+    ///
+    /// Its devices have just compressed it then (verify_compress).
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::On)]
     pub(crate) iaa_verify: OnOff,
 }
