@@ -17,8 +17,10 @@ mod usemem;
 
 use std::path::Path;
 
+pub use compare::Machine;
 use options::Bench;
 pub use options::{Cli, Compare};
+pub use samples::Samples;
 
 /// Why a benchmark could not be run: one line that names the value and the rule.
 #[derive(Debug)]

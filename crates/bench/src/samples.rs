@@ -2,27 +2,36 @@
 
 /// At least one measurement.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Samples(Vec<f64>);
+pub struct Samples(Vec<f64>);
 
 impl Samples {
-    pub(crate) fn push(&mut self, value: f64) {
+    /// One more.
+    pub fn push(&mut self, value: f64) {
         let at = self.0.partition_point(|other| *other < value);
         self.0.insert(at, value);
     }
 
-    pub(crate) fn min(&self) -> f64 {
+    /// The lowest.
+    #[must_use]
+    pub fn min(&self) -> f64 {
         self.0[0]
     }
 
-    pub(crate) fn max(&self) -> f64 {
+    /// The highest.
+    #[must_use]
+    pub fn max(&self) -> f64 {
         self.0[self.0.len() - 1]
     }
 
-    pub(crate) fn mean(&self) -> f64 {
+    /// Their sum, shared out evenly.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
 
-    pub(crate) fn median(&self) -> f64 {
+    /// The one in the middle.
+    #[must_use]
+    pub fn median(&self) -> f64 {
         let n = self.0.len();
         f64::midpoint(self.0[(n - 1) / 2], self.0[n / 2])
     }
@@ -33,7 +42,8 @@ impl Samples {
     }
 
     /// Of the measurements themselves, not an estimate for all there could be.
-    pub(crate) fn standard_deviation(&self) -> f64 {
+    #[must_use]
+    pub fn standard_deviation(&self) -> f64 {
         let mean = self.mean();
         let squares: f64 = self.0.iter().map(|value| (value - mean).powi(2)).sum();
         (squares / self.0.len() as f64).sqrt()

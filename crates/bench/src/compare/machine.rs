@@ -8,7 +8,7 @@ use super::procfs::{read, size};
 
 /// Facts that a reader needs to judge the figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// `uname -r`.
     pub(crate) kernel: String,
     pub(crate) cpu: String,
@@ -42,7 +42,8 @@ const SETTINGS: [(&str, &str); 12] = [
 
 impl Machine {
     /// As it is before anything is switched.
-    pub(crate) fn look() -> Self {
+    #[must_use]
+    pub fn look() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
         let model = model.map(|rest| rest.trim_start_matches([' ', '\t', ':']));

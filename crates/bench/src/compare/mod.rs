@@ -29,7 +29,7 @@ use crate::options::Compare;
 use crate::{Failure, samples};
 use context::Context;
 use driver::Driver;
-use machine::Machine;
+pub use machine::Machine;
 use results::Results;
 pub(crate) use side::Side;
 
