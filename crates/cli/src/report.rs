@@ -82,18 +82,18 @@ pub(crate) fn percentile(buckets: &[u64; BUCKETS], share: f64) -> u64 {
     buckets.iter().position(reaches).map_or(0, |i| 1 << (i + 6))
 }
 
-/// Whether the counters can be written into `path`, as far as that is known beforehand.
+/// Whether the file that an option names can be written, as far as that is known beforehand.
 ///
 /// # Errors
-/// The value of `--stat-json`, and why not.
-pub(crate) fn check(path: Option<&Path>) -> Result<(), Failure> {
+/// The option with its value, and why not.
+pub(crate) fn check(option: &str, path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     std::fs::OpenOptions::new()
         .append(true)
         .create(true)
         .open(path)
         .map(drop)
-        .map_err(|e| Failure::new(format!("--stat-json {}: {e}", path.display())))
+        .map_err(|e| Failure::new(format!("{option} {}: {e}", path.display())))
 }
 
 /// Write counters as one JSON object; where that cannot be done a line says so.

@@ -1,5 +1,6 @@
 //! `uzswap run`: check everything, set up the group, start CMD, wait, report.
 
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -40,20 +41,16 @@ enum Swap {
 /// Run CMD; the exit status is its own.
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let memory_max = check_limits(options)?;
-    report::check(options.stat_json.as_deref())?;
+    report::check("--stat-json", options.stat_json.as_deref())?;
     accel::check(options)?;
-    let found = elf::inspect(&options.cmd[0]);
+    let found = match look_at(&options.cmd[0]) {
+        Ok(found) => found,
+        Err(status) => return Ok(status),
+    };
     let loads_nothing = found == Found::LoadsNothing;
     let unmanageable = match found {
-        Found::Manageable | Found::LoadsNothing => None,
-        Found::Missing => {
-            return Ok(refuse(
-                NOT_FOUND,
-                &format!("{}: command not found", options.cmd[0].display()),
-            ));
-        }
-        Found::NotExecutable(line) => return Ok(refuse(NOT_EXECUTABLE, &line)),
         Found::Unmanageable(line) => Some(line),
+        _ => None,
     };
     match &unmanageable {
         Some(line) if options.allow_unmanaged => warn_line!("uzswap: running unmanaged: {line}"),
@@ -84,6 +81,15 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     }
     let must_load = unmanageable.is_none() && !options.allow_unmanaged;
     supervise(options, watch, &signals, file_sizes, must_load, loads_nothing)
+}
+
+/// What CMD is, or the exit status where it cannot be executed, which is said.
+pub(crate) fn look_at(cmd: &OsStr) -> Result<Found, u8> {
+    match elf::inspect(cmd) {
+        Found::Missing => Err(refuse(NOT_FOUND, &format!("{}: command not found", cmd.display()))),
+        Found::NotExecutable(line) => Err(refuse(NOT_EXECUTABLE, &line)),
+        found => Ok(found),
+    }
 }
 
 /// All that a managed program needs.
@@ -446,7 +452,7 @@ fn last_words(group: &Group, cmd: &str, status: ExitStatus) {
 }
 
 /// As the shell tells it: the code, or 128 and the signal.
-fn exit_status(status: ExitStatus) -> u8 {
+pub(crate) fn exit_status(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
         (None, Some(signal)) => 128 + signal as u8,

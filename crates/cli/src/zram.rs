@@ -20,7 +20,7 @@ const IN_BYTES: [Counter; 3] = [Counter::OrigDataSize, Counter::ComprDataSize, C
 
 /// Serve a device until a signal ends it.
 pub(crate) fn zram(options: &ZramOptions) -> Result<u8, Failure> {
-    report::check(options.stat_json.as_deref())?;
+    report::check("--stat-json", options.stat_json.as_deref())?;
     // A core file would hold what clients have written.
     let none = Rlimit {
         current: Some(0),
