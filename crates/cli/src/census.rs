@@ -40,6 +40,7 @@ mod thrash;
 use self::discover::{Doubtful, Reapers};
 use self::inner::Outer;
 use self::member::{Claims, Kind, Member, Reason, anon, shares_parents};
+pub(crate) use self::process::below;
 use self::process::{Cursor, Sizes, Stat, Status};
 use self::rule::Rule;
 pub(crate) use self::rule::say as say_killed;

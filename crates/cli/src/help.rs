@@ -22,6 +22,16 @@ const RUN: &str = "Examples:
 
 The exit status is CMD's own, or 128 and the number of the signal that ended it. 125: uzswap itself failed. 126: CMD \
                    cannot be executed. 127: CMD is not found.";
+const TRY: &str = "Examples:
+  uzswap try -- python3 job.py
+  uzswap try --at 80,60,1.5G --runs 5 --slowdown 1.2 -- make -j4
+  uzswap try --input data.txt --export-markdown limits.md --swap none -- sort
+
+A row has the share of the time in which CMD waited for pages, and what it loaded again and wrote to the swap file. \
+                   Whatever CMD leaves behind is ended after each run.
+
+The exit status is 0 if limits were tried, whatever came of it. 125: uzswap itself failed, or CMD fails without a limit. \
+                   126: CMD cannot be executed. 127: CMD is not found. 128 and the number of a signal that ended it.";
 const MAIN: &str = "`uzswap doctor` says what this machine allows, `uzswap demo` shows it, `uzswap COMMAND --help` \
                     says more.";
 
@@ -90,6 +100,12 @@ pub(crate) fn command() -> Command {
                 .override_usage(USAGE_OF_RUN)
                 .after_help(SIZES)
                 .after_long_help(format!("{SIZES}\n\n{SETTINGS}\n\n{RUN}"))
+        })
+        .mut_subcommand("try", |try_limits| {
+            try_limits
+                .mut_args(with_heading)
+                .after_help(SIZES)
+                .after_long_help(format!("{SIZES}\n\n{TRY}"))
         })
         .mut_subcommand("set", sizes)
         .mut_subcommand("reclaim", sizes)

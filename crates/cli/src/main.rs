@@ -37,6 +37,7 @@ mod size;
 mod start;
 mod stat;
 mod top;
+mod trial;
 mod watch;
 mod zram;
 mod zram_options;
@@ -119,6 +120,7 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Run(options) => run(*options),
+        Command::Try(options) => trial::try_limits(&options),
         Command::Stat(options) => stat::stat(&options),
         Command::List(options) => list::list(&options),
         Command::Top(options) => top::top(&options),

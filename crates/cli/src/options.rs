@@ -17,6 +17,7 @@ use crate::memory_max;
 use crate::setting;
 use crate::sim_options::SimOptions;
 use crate::size::Size;
+use crate::trial::options::TryOptions;
 use crate::zram_options::ZramOptions;
 
 /// zswap in user space: run unmodified programs in a fraction of their memory
@@ -31,6 +32,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a program with its anonymous memory paged by uzswap
     Run(Box<RunOptions>),
+    /// Run a program at several limits: what each costs, and the least that costs little
+    Try(Box<TryOptions>),
     /// Show what a running group has and did
     Stat(StatOptions),
     /// List the running groups

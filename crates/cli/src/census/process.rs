@@ -309,6 +309,21 @@ pub(super) fn all() -> Vec<i32> {
         .collect()
 }
 
+/// All that `root` has started, and what that has started.
+pub(crate) fn below(root: i32) -> Vec<i32> {
+    let parent_of = |pid: i32| Some((pid, Stat::of(pid)?.parent));
+    let parents: Vec<(i32, i32)> = all().into_iter().filter_map(parent_of).collect();
+    let mut family = vec![root];
+    let mut at = 0;
+    while let Some(&member) = family.get(at) {
+        let is_child = |(child, parent): &&(i32, i32)| *parent == member && !family.contains(child);
+        let children: Vec<_> = parents.iter().filter(is_child).map(|(child, _)| *child).collect();
+        family.extend(children);
+        at += 1;
+    }
+    family.split_off(1)
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
