@@ -1,10 +1,12 @@
 //! Groups: where their files are, and finding those that run.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use uzswap_ctl::{Field, Group, LAUNCHER, MEMBERSHIP, WORDS};
 use uzswap_sys::shared::{Leases, SharedWords};
@@ -73,7 +75,7 @@ impl OpenGroup {
     pub(crate) fn open(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();
         let c = c_path(path).ok()?;
-        let group = Group::open(SharedWords::open(&c, WORDS).ok()?.words())?;
+        let group = Group::open(map_once(path)?.words())?;
         let leases = Leases::open(&c).ok()?;
         Some(Self {
             name,
@@ -109,6 +111,27 @@ impl OpenGroup {
         let used = |slot: &usize| self.group.field(*slot, Field::Pid) != 0 && self.leases.is_held(*slot);
         (0..self.group.high_water()).filter(used)
     }
+}
+
+/// The words of a file. Nothing unmaps them, so a file that is looked at again and again is mapped
+/// once: a process may have no more than so many mappings.
+fn map_once(path: &Path) -> Option<SharedWords> {
+    static MAPPED: Mutex<BTreeMap<(u64, u64), SharedWords>> = Mutex::new(BTreeMap::new());
+    let number = || {
+        let file = std::fs::metadata(path).ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    let before = number()?;
+    let mut mapped = MAPPED.lock().ok()?;
+    if let Some(words) = mapped.get(&before) {
+        return Some(*words);
+    }
+    let words = SharedWords::open(&c_path(path).ok()?, WORDS).ok()?;
+    // Another file may have got the name meanwhile. No other gets the number while this is mapped.
+    if number() == Some(before) {
+        mapped.insert(before, words);
+    }
+    Some(words)
 }
 
 /// Whether the group of that file has ended without removing it, whatever version of uzswap ran it.
@@ -174,5 +197,32 @@ pub(crate) fn find(name: Option<&str>) -> Result<OpenGroup, Failure> {
             "no group named '{name}' is running; `uzswap list` shows those that are"
         ))),
         (None, None) => Err(Failure::new("no group is running")),
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_file_is_mapped_once_however_often_it_is_looked_at() {
+        let path = std::env::temp_dir().join(format!("uzswap-group-{}{SUFFIX}", std::process::id()));
+        let make = |limit| {
+            let words = SharedWords::create(&c_path(&path).unwrap(), WORDS).unwrap();
+            Group::create(words.words()).set(uzswap_ctl::Limit::MemoryMax, limit);
+        };
+        let limit = || OpenGroup::open(&path).unwrap().group.get(uzswap_ctl::Limit::MemoryMax);
+        make(1);
+        assert!((0..5).all(|_| limit() == 1));
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mapped = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
+        // The other is that of who made it.
+        assert_eq!(mapped.count(), 2);
+        // A later group of that name is another.
+        std::fs::remove_file(&path).unwrap();
+        make(2);
+        assert_eq!(limit(), 2);
+        std::fs::remove_file(&path).unwrap();
+        assert!(OpenGroup::open(&path).is_none());
     }
 }
