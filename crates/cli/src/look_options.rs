@@ -52,9 +52,12 @@ pub(crate) struct TopOptions {
     /// Seconds between two looks
     #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     pub(crate) interval: f64,
-    /// Looks, the first of which has no rates [default: until stopped]
+    /// So many tables as lines, the first of which has no rates [default: until stopped]
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
+    /// Tables as lines, one below the other, as where there is no terminal
+    #[arg(long, short = 'b')]
+    pub(crate) plain: bool,
 }
 
 #[derive(Args)]

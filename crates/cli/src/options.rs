@@ -38,7 +38,8 @@ pub(crate) enum Command {
     Stat(StatOptions),
     /// List the running groups
     List(ListOptions),
-    /// Show the running groups and their processes again and again
+    /// Show the running groups and their processes on a screen with keys, of which `h` lists all;
+    /// without a terminal, as tables again and again
     Top(TopOptions),
     /// Reclaim memory of a running group now (memory.reclaim)
     Reclaim(ReclaimOptions),

@@ -54,3 +54,10 @@ pub(crate) fn reclaim(options: &ReclaimOptions) -> Result<u8, Failure> {
         }
     }
 }
+
+/// End what is asked of a group: whoever asked for it will not be there to do so.
+pub(crate) fn give_up(group: &str) {
+    if let Ok(open) = group::find(Some(group)) {
+        open.group.tell(Notice::ReclaimAsked, 0);
+    }
+}

@@ -117,6 +117,29 @@ impl Size {
             n => n.to_string(),
         }
     }
+
+    /// For narrow columns: at most five characters.
+    pub(crate) fn short(self) -> String {
+        match self.0 {
+            u64::MAX => "max".to_owned(),
+            n => three_digits(n as f64, 1024.0),
+        }
+    }
+}
+
+/// About three digits of a number, and the power of `base` behind it: at most five characters.
+pub(crate) fn three_digits(number: f64, base: f64) -> String {
+    let units = ["", "K", "M", "G", "T", "P", "E"];
+    let is_long = |power: &i32| number / base.powi(*power) >= 999.5;
+    let power = (0..units.len() as i32 - 1).find(|power| !is_long(power));
+    let power = power.unwrap_or(units.len() as i32 - 1);
+    let (number, unit) = (number / base.powi(power), units[power as usize]);
+    match number {
+        _ if power == 0 => format!("{number:.0}"),
+        n if n < 9.995 => format!("{number:.2}{unit}"),
+        n if n < 99.95 => format!("{number:.1}{unit}"),
+        _ => format!("{number:.0}{unit}"),
+    }
 }
 
 impl std::fmt::Display for Size {
@@ -235,6 +258,27 @@ mod test {
         for n in numbers().chain([0, 1, 1023, 1024, 4 << 30, u64::MAX]) {
             assert_eq!(Size(n).exact().parse(), Ok(Size(n)));
         }
+    }
+
+    #[test]
+    fn a_short_size_has_five_characters() {
+        for (bytes, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "0.98K"),
+            (4096, "4.00K"),
+            (64 << 20, "64.0M"),
+            (999 << 20, "999M"),
+            (1000 << 20, "0.98G"),
+            (3 << 29, "1.50G"),
+            (u64::MAX, "max"),
+        ] {
+            assert_eq!(Size(bytes).short(), text);
+        }
+        assert!(numbers().all(|n| Size(n).short().len() <= 5));
+        let counts = [0.4, 999.4, 999.6, 12_345.0, 99_950.0].map(|n| three_digits(n, 1000.0));
+        assert_eq!(counts, ["0", "999", "1.00K", "12.3K", "100K"]);
+        assert!(numbers().all(|n| three_digits(n as f64, 1000.0).len() <= 5));
     }
 
     #[test]
