@@ -200,6 +200,7 @@ fn nobody_waits_for_a_reader_that_has_gone() {
     let held = Held::start("gone", &["--memory-max", "64M"], 8);
     for args in [
         &["list", "--watch", "0.1"][..],
+        &["top", "--interval", "0.1"],
         &["stat", &held.group, "--watch", "0.1"],
         &["stat", &held.group, "--all", "--watch", "0.1"],
         &["metrics"],
@@ -264,6 +265,7 @@ fn bad_input_is_named_and_ends_with_2() {
         (&["frobnicate"][..], &["frobnicate"][..]),
         (&[], &["Usage"]),
         (&["list", "--watch", "0"], &["'0'", "--watch", "0.1 to 3600"]),
+        (&["top", "--interval", "0"], &["'0'", "--interval", "0.1 to 3600"]),
         (&["stat", "--watch", "web"], &["'web'", "number of seconds"]),
         (&["stat", "--count", "0"], &["0", "--count"]),
         (&["stat", "--all", "--json"], &["--all", "--json"]),
