@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Shows: programs are managed in containers as Docker makes them by default, whose filter of system calls forbids userfaultfd: as root and as an
-# ordinary user, with a read-only root and a /tmp that nothing can be executed from. Each program's output is compared with an unmanaged run in the
+# ordinary user, with a read-only root, a /tmp that nothing can be executed from and a volume for swap files. Each program's output is compared with an unmanaged run in the
 # same container, and pages went out. A program that is not there is left out.
 # Usage: accept/docker.sh [path-to-uzswap]
 # Takes: 6 minutes; needs a Docker daemon (DOCKER_HOST names it), gcc. The container has this machine's /usr, read-only.
@@ -74,7 +74,10 @@ in_container() {
     timeout 300 docker run --rm --network none -v /usr:/usr:ro -v /etc:/etc:ro -v "$work/it:/it:ro" "${options[@]}" uzswap-accept "$@"
 }
 
-for options in "" "--user 1000" "--read-only --tmpfs /tmp" "--user 1000 --read-only --tmpfs /tmp"; do
+mkdir -m 1777 "$work/swap"
+read_only="--read-only --tmpfs /tmp -v $work/swap:/var/tmp"
+
+for options in "" "--user 1000" "$read_only" "--user 1000 $read_only"; do
     read -ra words <<<"$options"
     while read -r limit program cmd; do
         [[ -x /usr/bin/$program || -x $work/it/$program ]] || continue

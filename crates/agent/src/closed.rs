@@ -36,9 +36,16 @@ pub(crate) const SYS_MLOCKALL: usize = 151;
 const SYS_MUNLOCKALL: usize = 152;
 const SYS_MLOCK2: usize = 325;
 const SYS_PKEY_MPROTECT: usize = 329;
+const SYS_MSEAL: usize = 462;
+
+/// PROT_READ, PROT_WRITE and PROT_EXEC; PROT_SEM, which says nothing.
+const PROT_ALL: usize = 7;
+const PROT_SEM: usize = 8;
+/// Bytes of addresses that a program has.
+const ADDRESSES: usize = 1 << 47;
 
 /// Calls that are seen for this.
-pub(crate) const CALLS: [usize; 7] = [
+pub(crate) const CALLS: [usize; 8] = [
     SYS_MPROTECT,
     SYS_PKEY_MPROTECT,
     SYS_MLOCK,
@@ -46,6 +53,7 @@ pub(crate) const CALLS: [usize; 7] = [
     SYS_MUNLOCK,
     SYS_MLOCKALL,
     SYS_MUNLOCKALL,
+    SYS_MSEAL,
 ];
 
 /// How long a thread sleeps that waits for its event to be read, before it has kswapd wake the
@@ -116,9 +124,15 @@ fn is_back(addr: usize, context: &Context) -> bool {
         || closed::touched(addr, access) != Touched::Open
 }
 
+/// All memory is locked, by libc's function of that name.
+pub(crate) fn note_all_locked() {
+    LOCKS_ALL.store(true, Ordering::Relaxed);
+}
+
 /// The pager that has any of `[start, end)` under its care.
 fn holder(start: usize, end: usize) -> Option<&'static Pager> {
-    let may_hold = closed::is_on() && start < end && end <= 1 << 47;
+    let end = end.min(ADDRESSES);
+    let may_hold = closed::is_on() && start < end;
     pager::inherited().filter(|_| may_hold && closed::holds_any(start & !(PAGE_SIZE - 1), end))
 }
 
@@ -141,6 +155,7 @@ pub(crate) fn unmap(start: usize, end: usize, call: impl FnOnce() -> Result<usiz
     let Some(pager) = holder(start, end).filter(|_| start.is_multiple_of(PAGE_SIZE)) else {
         return call();
     };
+    let _stack = guard::hold_stack();
     let changing = Changing::begin();
     let result = call()?;
     closed::forget(start, end);
@@ -153,10 +168,11 @@ pub(crate) fn unmap(start: usize, end: usize, call: impl FnOnce() -> Result<usiz
 /// # Errors
 /// What it answers. ENOMEM: what is mapped there was dropped.
 pub(crate) fn drop(start: usize, len: usize, call: impl FnOnce() -> Result<usize, Errno>) -> Result<usize, Errno> {
-    let end = start.saturating_add(page_align(len));
+    let end = start.saturating_add(page_align(len)).min(ADDRESSES);
     let Some(pager) = holder(start, end).filter(|_| start.is_multiple_of(PAGE_SIZE)) else {
         return call();
     };
+    let _stack = guard::hold_stack();
     let changing = Changing::begin();
     closed::begin_drop(&changing, start, end);
     let result = call();
@@ -173,6 +189,8 @@ pub(crate) fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
     let [start, len, ..] = args;
     match number {
         SYS_MPROTECT | SYS_PKEY_MPROTECT => protect(number, args),
+        // As before Linux 6.10: what is closed could never be opened.
+        SYS_MSEAL => Err(Errno::NOSYS),
         SYS_MLOCKALL | SYS_MUNLOCKALL => {
             // SAFETY: exactly the call that the program makes.
             let locked = unsafe { syscall(number, args) };
@@ -191,6 +209,7 @@ pub(crate) fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
             let end = page_align(start.saturating_add(len)).max(start);
             if locked.is_ok() && holder(start, end).is_some() {
                 let _turn = InOrder::begin();
+                let _stack = guard::hold_stack();
                 closed::note_locked(&Changing::begin(), start, end, number != SYS_MUNLOCK);
             }
             locked
@@ -199,7 +218,7 @@ pub(crate) fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
 }
 
 fn unlock_all() {
-    let _turn = InOrder::begin();
+    let (_turn, _stack) = (InOrder::begin(), guard::hold_stack());
     let changing = Changing::begin();
     if let Ok(proc) = ProcSelf::open() {
         let _ = proc.for_each_vma(|vma| match holder(vma.start, vma.end) {
@@ -213,16 +232,16 @@ fn unlock_all() {
 fn protect(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
     let [start, len, prot, key, ..] = args;
     // SAFETY: the call that the program makes, or a part of it.
-    let call = |start, len| unsafe { syscall(number, [start, len, prot, key, 0, 0]) };
-    let end = start.saturating_add(page_align(len));
-    let is_plain = prot & !7 == 0 && start.is_multiple_of(PAGE_SIZE);
+    let call = |start, len, prot| unsafe { syscall(number, [start, len, prot, key, 0, 0]) };
+    let end = start.saturating_add(page_align(len)).min(ADDRESSES);
+    let is_plain = prot & !(PROT_ALL | PROT_SEM) == 0 && start.is_multiple_of(PAGE_SIZE);
     if !is_plain || holder(start, end).is_none() {
-        return call(start, len);
+        return call(start, len, prot);
     }
-    let _turn = InOrder::begin();
+    let (_turn, _stack) = (InOrder::begin(), guard::hold_stack());
     let changing = Changing::begin();
-    closed::change_access(&changing, start, end, prot, |from, to| {
-        call(from, to - from).map(drop_value)
+    closed::change_access(&changing, start, end, prot, |from, to, prot| {
+        call(from, to - from, prot).map(drop_value)
     })?;
     Ok(0)
 }
@@ -239,11 +258,19 @@ pub(crate) fn remap(args: [usize; 6], call: impl Fn() -> Result<usize, Errno>) -
         return covered.map(|(start, end)| unmap(start, end, call));
     };
     let is_sound = from.is_multiple_of(PAGE_SIZE) && old > 0 && new > 0;
-    let proc = ProcSelf::open().ok().filter(|_| is_sound)?;
+    let Some(proc) = ProcSelf::open().ok().filter(|_| is_sound) else {
+        // Without /proc, or a descriptor, it cannot be told what is one mapping.
+        return is_sound.then_some(Err(Errno::NOMEM));
+    };
     let keeps = flags & MREMAP_DONTUNMAP as usize != 0;
+    let _stack = guard::hold_stack();
     let changing = Changing::begin();
-    if closed::join(&changing, &proc, from, from + old).is_err() {
-        // More than one mapping, of which some are not memory: the kernel says what is wrong.
+    // What is one stays as it is, as calls under way may use it; but not what stays behind, empty:
+    // whoever touches that has to be seen.
+    let vma = proc.vma_at_or_after(from).ok().flatten();
+    let is_joined = keeps || !vma.is_some_and(|vma| vma.start <= from && from + old <= vma.end);
+    if is_joined && closed::join(&changing, &proc, from, from + old).is_err() {
+        // Some of it is no memory: the kernel says what is wrong.
         return None;
     }
     // What a fork has copied in parts stays so for the kernel.
@@ -254,7 +281,9 @@ pub(crate) fn remap(args: [usize; 6], call: impl Fn() -> Result<usize, Errno>) -
     let to = match made {
         Ok(to) => to,
         Err(errno) => {
-            closed::part(from, from + old);
+            if is_joined {
+                closed::part(from, from + old);
+            }
             return Some(Err(errno));
         }
     };
@@ -262,7 +291,7 @@ pub(crate) fn remap(args: [usize; 6], call: impl Fn() -> Result<usize, Errno>) -
         closed::forget(start, end);
         wait_until_read(pager, &closed::post_unmap(&changing, start, end));
     }
-    closed::moved(&changing, from, old, to, new, keeps);
+    closed::moved(&changing, (from, old), (to, new), keeps, is_joined);
     if to != from {
         wait_until_read(pager, &closed::post_remap(&changing, from, to, old.min(new)));
         if !keeps {

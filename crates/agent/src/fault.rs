@@ -14,7 +14,7 @@ use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};
 use uzswap_sys::procfs::Vma;
 use uzswap_sys::uffd::{BATCH, Event, Uffd};
-use uzswap_sys::{Errno, thread, time};
+use uzswap_sys::{Errno, closed, thread, time};
 
 use crate::Line;
 use crate::cores::CORES;
@@ -343,7 +343,13 @@ fn serve_page(pager: &Pager, worker: &mut Worker<AgentMachine>, waiting: Waiting
             }
             true
         }
-        Fault::Retry => false,
+        Fault::Retry => {
+            if closed::were_too_many() {
+                // Whatever the limit says: what leaves joins mappings.
+                pager.shrink_directly(worker, DIRECT_BATCH);
+            }
+            false
+        }
         Fault::Lost => poison(pager, &pager.fds().managed, addr),
     }
 }

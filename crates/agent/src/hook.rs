@@ -121,6 +121,9 @@ pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
         Some(_) => lock_all_but_ours(flags),
         None => lock_all(flags),
     };
+    if result.is_ok() {
+        closed::note_all_locked();
+    }
     status(result.map(|()| 0))
 }
 
@@ -207,9 +210,14 @@ pub(crate) fn change_break(addr: usize) -> usize {
     let _turn = (addr < top).then(InOrder::begin);
     // SAFETY: exactly the call that the program makes; it answers with the break, changed or not.
     let call = || unsafe { syscall(SYS_BRK, [addr, 0, 0, 0, 0, 0]) };
-    let now = match addr {
-        0 => call(),
-        _ => closed::unmap(page_align(addr), page_align(top), call),
+    let now = match addr < top {
+        false => call(),
+        // What is refused answers with the break as it was.
+        true => closed::unmap(page_align(addr), page_align(top), || match call() {
+            Ok(now) if now > addr => Err(Errno::NOMEM),
+            now => now,
+        })
+        .or(Ok(top)),
     };
     let now = now.unwrap_or(0);
     let before = BREAK.swap(now, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use uzswap_ctl::Field;
 use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::{Effort, Mm, Scan, Worker};
+use uzswap_sys::closed;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::time;
 
@@ -145,7 +146,7 @@ impl Pager {
     /// Bytes that one fault maps at most.
     fn window(&self) -> u64 {
         let order = self.mm.portions_expected().folio_order;
-        (PAGE_SIZE as u64) << order.max(self.mm.config().page_cluster)
+        (PAGE_SIZE as u64) << order.max(self.mm.config().page_cluster).max(closed::unit_order())
     }
 
     /// What must be free before a page is mapped: room for what each server maps, for the folio

@@ -114,7 +114,8 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether the process has so many mappings that they may become too many.
 pub(crate) fn are_many() -> bool {
-    COUNT.load(Ordering::Relaxed) >= MANY
+    // Where memory is closed most of them are ours.
+    COUNT.load(Ordering::Relaxed) >= MANY && !closed::is_on()
 }
 
 /// Go through all mappings and take those under our care that should be and are not. Returns what
@@ -185,11 +186,19 @@ pub(crate) fn settle_in(pager: &Pager, changes: &mut Changes<'_, RawLock, AgentM
 
 /// Whether `[start, end)` lies in one mapping and may be managed.
 fn is_still_manageable(fds: &Fds, start: usize, end: usize) -> bool {
-    let Ok(Some(vma)) = fds.proc.vma_at_or_after(start) else {
-        return false;
-    };
-    let covers = vma.start <= start && end <= vma.end && vma.is_private_anonymous_data();
-    covers && !stacks::is_changing() && !is_excluded(start, end)
+    let mut at = start;
+    while at < end {
+        let Ok(Some(vma)) = fds.proc.vma_at_or_after(at) else {
+            return false;
+        };
+        // What is closed in parts is several for the kernel.
+        let is_one = vma.end >= end || closed::is_on();
+        if vma.start > at || !is_one || !vma.is_private_anonymous_data() {
+            return false;
+        }
+        at = vma.end;
+    }
+    !stacks::is_changing() && !is_excluded(start, end)
 }
 
 fn is_excluded(start: usize, end: usize) -> bool {
@@ -287,6 +296,12 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
         if changes.gaps(range).is_empty() {
             return true;
         }
+        if closed::is_on() {
+            // A call that begins waits until it is closed, and finds what it reaches; what others
+            // hold is mapped by now.
+            guard::begin_moves(range);
+            guard::note_registering(start, end);
+        }
         // Refused when something in the hole cannot be registered, or is ours by now; the exact
         // range decides.
         let _ = register_unless_excluded(fds, start, hole_end);
@@ -301,6 +316,8 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
         }
         match register_unless_excluded(fds, start, end) {
             Some(Ok(())) => {}
+            // Too many mappings.
+            Some(Err(Errno::NOMEM)) if closed::is_on() => return false,
             // It is no such memory.
             Some(Err(_)) => return true,
             None => return false,

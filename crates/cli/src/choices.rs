@@ -32,7 +32,7 @@ pub(crate) enum Faults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
     Auto,
-    Userfaultfd,
+    Uffd,
     Mprotect,
 }
 

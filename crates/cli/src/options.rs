@@ -171,12 +171,12 @@ pub(crate) struct RunOptions {
     /// It needs no privilege. auto: only without any.
     #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Guard::Auto)]
     pub(crate) guard: Guard,
-    /// What tells of a touch to a page
+    /// What tells of a touch
     ///
-    /// To one that is out. auto: a userfaultfd, if one can be had. mprotect: such pages cannot be
-    /// accessed, and a signal tells. For containers whose filter of system calls forbids
-    /// userfaultfd; calls are guarded then.
-    #[arg(long, value_name = "auto|userfaultfd|mprotect", value_enum, default_value_t = Backend::Auto)]
+    /// To a page that is out. uffd: a userfaultfd; auto: that, if it can be had. mprotect: such
+    /// pages cannot be accessed, and a signal tells. For containers whose filter of system calls
+    /// forbids userfaultfd; calls are guarded then.
+    #[arg(long, value_name = "auto|uffd|mprotect", value_enum, default_value_t = Backend::Auto)]
     pub(crate) backend: Backend,
     /// Which thread serves faults
     ///

@@ -66,9 +66,7 @@ const FIXED: [Fixed; 14] = [
     ("fault_threads", |group| number(group.get(Tunable::FaultThreads))),
     ("spin", |group| on_off(group, Tunable::Spin)),
     ("isolate", |group| either(group, Tunable::Copies, "copy", "auto")),
-    ("backend", |group| {
-        either(group, Tunable::Closes, "mprotect", "userfaultfd")
-    }),
+    ("backend", |group| either(group, Tunable::Closes, "mprotect", "uffd")),
     ("guard", |group| on_off(group, Tunable::Guard)),
     ("faults", |group| {
         either(group, Tunable::InlineFaults, "inline", "thread")

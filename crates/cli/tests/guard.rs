@@ -119,6 +119,23 @@ fn signals_are_as_without() {
     let _ = fs::remove_file(program);
 }
 
+#[test]
+fn mappings_change_as_without() {
+    if !can_guard() {
+        return;
+    }
+    let (place, program) = (Place::new("edges"), compile("edges"));
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
+    let name = program.to_string_lossy().into_owned();
+    for way in WAYS {
+        place.is_as_unmanaged(
+            &[&["--memory-max", "24M", "--guard", "on"], &way[..]].concat(),
+            &[&name],
+        );
+    }
+    let _ = fs::remove_file(program);
+}
+
 /// Code that is made at run time, or loaded later, has calls that no jump leads to the guard from.
 #[test]
 fn calls_of_any_code_are_seen() {

@@ -134,8 +134,8 @@ pub trait Mapper {
     fn may_have_guards(&self) -> bool {
         false
     }
-    /// log2 of the pages that a first touch gets at least: where each run of pages is a mapping of
-    /// its own, of which there are few.
+    /// log2 of the pages that a fault brings at least, where each run of pages is a mapping of its
+    /// own, of which there are few.
     fn unit_order(&self) -> u32 {
         0
     }

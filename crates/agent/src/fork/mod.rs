@@ -37,5 +37,6 @@ mod parent;
 pub(crate) use child::{child, unlock_inherited};
 pub(crate) use handover::Handover;
 pub(crate) use parent::{
-    ForkServer, add_wiped, freeze_until_forked, parent, parent_of, populate, prepare, prepare_in_order, release_pins,
+    ForkServer, add_wiped, begin, freeze_until_forked, parent, parent_of, populate, prepare, prepare_in_order,
+    release_pins,
 };

@@ -64,9 +64,15 @@ pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     pager.replies.take(reply::FROZEN | reply::FORKED);
     pager.mail.post(mail::FREEZE);
     while pager.replies.wait(reply::FROZEN, None) == 0 {}
-    closed::begin_fork();
     handover.is_prepared.store(true, Ordering::SeqCst);
     true
+}
+
+/// All that the fork reaches is there: it is made next.
+pub(crate) fn begin() {
+    if pager::active().is_some_and(|pager| pager.handover.is_prepared.load(Ordering::SeqCst)) {
+        closed::begin_fork();
+    }
 }
 
 /// After a fork, in the parent.

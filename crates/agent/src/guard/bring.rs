@@ -136,6 +136,35 @@ impl Memory for Reached {
     }
 }
 
+/// So much of the stack below a call, and above it, is used until it is over. Bytes.
+const STACK_BELOW: usize = 32 << 10;
+const STACK_ABOVE: usize = 4 << 10;
+
+/// The stack of this thread, which is brought and stays.
+pub(crate) struct StackHeld(usize);
+
+/// Hold the stack, in case that is managed, while nothing of it could be brought.
+pub(crate) fn hold_stack() -> StackHeld {
+    let here = 0usize;
+    let near = (&raw const here).addr();
+    if ranges::next(near - STACK_BELOW, near + STACK_ABOVE).is_none() {
+        return StackHeld(0);
+    }
+    let mut reached = Reached::new(0, near, false);
+    reached.reach(Extent {
+        start: near - STACK_BELOW,
+        len: STACK_BELOW + STACK_ABOVE,
+        is_written: true,
+    });
+    StackHeld(reached.token())
+}
+
+impl Drop for StackHeld {
+    fn drop(&mut self) {
+        Hold::of(self.0).into_iter().for_each(Hold::release);
+    }
+}
+
 /// A value of the program's, which is brought.
 pub(super) fn read<T: Plain>(at: usize) -> Option<T> {
     signal::read(|bytes| {

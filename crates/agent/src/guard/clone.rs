@@ -274,6 +274,7 @@ fn before_fork(call: &mut Call, flags: usize) -> Verdict {
     // Nothing leaves any more. The kernel writes to the child's before that can register it: what
     // is not there would be zeros but for the number.
     bring_numbers(call, flags);
+    fork::begin();
     Verdict::Make
 }
 

@@ -56,6 +56,8 @@ use crate::order::InOrder;
 use crate::stacks::StackChange;
 use crate::{closed, hook, inline, pager};
 
+pub(crate) use bring::hold_stack;
+
 use bring::Reached;
 
 /// MADV_POPULATE_READ, MADV_POPULATE_WRITE.

@@ -370,7 +370,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         let slot = self.pages.table.lookup(vpn);
         let is_swapped = matches!(slot, Slot::Swap(_));
         let fetch = self.decide(vpn, is_swapped);
-        let mapped = fetch.mapped(vpn);
+        let mapped = self.widened(vpn, fetch.mapped(vpn));
         let (window, along) = match fetch.way {
             Way::Map => (mapped, None),
             Way::ReadAlong => (fetch.window, Some(self.pool_codec())),
@@ -403,6 +403,15 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             wanted: vpn,
             is_last: false,
         }))
+    }
+
+    /// As many pages as the machine wants to be brought at a time, and a worker has room for.
+    fn widened(&self, vpn: Vpn, window: Window) -> Window {
+        let order = self.mm.machine.unit_order().min(self.mm.load_order_max());
+        match window.pages() < 1 << order {
+            true => Window::around(vpn, order),
+            false => window,
+        }
     }
 
     /// What comes with a stored page.

@@ -31,6 +31,7 @@ use rustix::io::{self, Errno, Result};
 use rustix::mm::{self, Advice, MprotectFlags};
 
 use crate::PAGE_SIZE;
+use crate::populate::{Populate, populate};
 use crate::proc_mem::ProcMem;
 use crate::procfs::{ProcSelf, Vma};
 use crate::uffd::Filled;
@@ -129,7 +130,14 @@ pub fn probe() -> Result<()> {
     let mapping = crate::mapping::Mapping::reserve(PAGE_SIZE)?;
     // SAFETY: a mapping of our own that nobody reads or writes but by the file.
     unsafe { mm::mprotect(mapping.addr() as *mut c_void, PAGE_SIZE, MprotectFlags::empty())? };
-    write(memory.as_fd(), mapping.addr(), &[1])
+    write(memory.as_fd(), mapping.addr(), &[1])?;
+    // SAFETY: as above.
+    unsafe { mm::mprotect(mapping.addr() as *mut c_void, PAGE_SIZE, MprotectFlags::READ)? };
+    // Linux 5.14 has that.
+    match populate(mapping.addr(), PAGE_SIZE, false) {
+        Populate::There => Ok(()),
+        Populate::Faults | Populate::Refused(_) => Err(Errno::NOSYS),
+    }
 }
 
 /// Call `f` with each run of pages that are alike in the bits of `mask`, up to the first error.
@@ -176,12 +184,20 @@ fn drop_frames(start: usize, end: usize) -> Result<()> {
     unsafe { mm::madvise(start as *mut c_void, end - start, Advice::LinuxDontNeed) }
 }
 
+/// The kernel has refused to make another mapping.
+static WERE_TOO_MANY: AtomicBool = AtomicBool::new(false);
+
+/// Whether it has, since this was asked last: what is closed then makes fewer of them.
+pub fn were_too_many() -> bool {
+    WERE_TOO_MANY.load(Ordering::Relaxed) && WERE_TOO_MANY.swap(false, Ordering::Relaxed)
+}
+
 /// Let the program have the pages of `[start, end)` that are closed. Returns how far that came.
 fn open(start: usize, end: usize) -> (usize, Result<()>) {
     let mut opened = start;
     let result = runs(start, end, CLOSED | ACCESS, |from, to, bits| {
         if bits & CLOSED != 0 {
-            protect(from, to, bits & ACCESS)?;
+            protect(from, to, bits & ACCESS).inspect_err(|_| WERE_TOO_MANY.store(true, Ordering::Relaxed))?;
             count_borders(from, to);
             states::update(from, to, |state| state & !CLOSED);
         }
@@ -214,7 +230,8 @@ pub fn register(memory: BorrowedFd<'_>, proc: &ProcSelf, start: usize, end: usiz
             states::update(from, to, |state| if state & CLOSED == 0 { state } else { 0 });
         }
         runs(from, to, REGISTERED, |from, to, bits| match bits {
-            0 => close_new(memory, proc, &vma, from, to),
+            // Or what is found open would be taken for touched.
+            0 => close_new(memory, proc, &vma, from, to).inspect_err(|_| unregister(from, to)),
             _ => Ok(()),
         })?;
         at = to;
@@ -279,7 +296,7 @@ fn for_each_unit(proc: &ProcSelf, start: usize, end: usize, mut f: impl FnMut(us
 
 /// Nothing of `[start, end)` is under our care any more: what is closed has zeros.
 pub fn unregister(start: usize, end: usize) {
-    let _ = open(start, end);
+    open_again(start, end);
     forget(start, end);
 }
 
@@ -368,9 +385,19 @@ pub fn close(_: &Filling, addr: usize, len: usize) -> Result<usize> {
     Ok(open)
 }
 
+/// Undo a close. Where mappings are too many for the moment it is tried until they are not: another
+/// thread has taken the room that the close had made.
 fn open_again(start: usize, end: usize) {
-    if let (_, Err(errno)) = open(start, end) {
-        panic!("memory that was closed cannot be opened: {errno}");
+    until_there_is_room(|| open(start, end).1);
+}
+
+fn until_there_is_room(open: impl Fn() -> Result<()>) {
+    loop {
+        match open() {
+            Ok(()) => return,
+            Err(Errno::NOMEM) => rustix::thread::sched_yield(),
+            Err(errno) => panic!("memory that was closed cannot be opened: {errno}"),
+        }
     }
 }
 

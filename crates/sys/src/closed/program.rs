@@ -4,12 +4,13 @@ use rustix::io::{Errno, Result};
 
 use super::{
     ACCESS, CLOSED, Changing, DROPPING, LOCKED, LOST, READ, REGISTERED, access_of, count_borders, forget, open_again,
-    protect, replace, runs, states,
+    protect, replace, runs, states, until_there_is_room,
 };
 use crate::PAGE_SIZE;
 use crate::procfs::{ProcSelf, Vma};
 
-/// As mprotect, of memory that may be closed: `call` makes it for what is open.
+/// As mprotect, of memory that may be closed: `call` makes it, for what is closed without any
+/// access.
 ///
 /// # Errors
 /// What it answers; as for the kernel, what lies before that is changed.
@@ -18,17 +19,14 @@ pub fn change_access(
     start: usize,
     end: usize,
     prot: usize,
-    mut call: impl FnMut(usize, usize) -> Result<()>,
+    mut call: impl FnMut(usize, usize, usize) -> Result<()>,
 ) -> Result<()> {
     let access = prot as u8 & 7;
     // PROT_READ, PROT_WRITE, PROT_EXEC, in that order.
     let access = access * READ;
     runs(start, end, REGISTERED | CLOSED, |from, to, bits| {
-        match bits & CLOSED {
-            // Whether it is mapped.
-            CLOSED => protect(from, to, 0)?,
-            _ => call(from, to)?,
-        }
+        // Whether it is mapped, and what else is wrong.
+        call(from, to, if bits & CLOSED != 0 { 0 } else { prot })?;
         if bits & REGISTERED != 0 {
             states::update(from, to, |state| state & !ACCESS | access);
         }
@@ -38,14 +36,14 @@ pub fn change_access(
 
 /// What is under our care of `[start, end)` is about to be dropped: it is closed.
 pub fn begin_drop(_: &Changing, start: usize, end: usize) {
-    let _ = runs(start, end, REGISTERED | CLOSED, |from, to, bits| {
-        if bits == REGISTERED {
+    let _ = runs(start, end, REGISTERED | CLOSED | ACCESS, |from, to, bits| {
+        if bits & (REGISTERED | CLOSED) == REGISTERED {
             count_borders(from, to);
             states::update(from, to, |state| state | CLOSED | DROPPING);
             if protect(from, to, 0).is_err() {
                 // Too many mappings: it stays open, and is nobody's to reclaim.
-                let _ = protect(from, to, states::get(from) & ACCESS);
-                states::update(from, to, |state| state & !(CLOSED | DROPPING));
+                states::update(from, to, |state| state & !DROPPING);
+                open_again(from, to);
             }
         }
         Ok(())
@@ -101,21 +99,26 @@ pub fn join(_: &Changing, proc: &ProcSelf, start: usize, end: usize) -> Result<(
 
 /// What is open of `[start, end)` can be accessed again.
 pub fn part(start: usize, end: usize) {
-    let parted = runs(start, end, REGISTERED | CLOSED | ACCESS, |from, to, bits| {
-        match bits & (REGISTERED | CLOSED) {
-            REGISTERED => protect(from, to, bits & ACCESS),
-            _ => Ok(()),
-        }
+    until_there_is_room(|| {
+        runs(start, end, REGISTERED | CLOSED | ACCESS, |from, to, bits| {
+            match bits & (REGISTERED | CLOSED) {
+                REGISTERED => protect(from, to, bits & ACCESS),
+                _ => Ok(()),
+            }
+        })
     });
-    if let Err(errno) = parted {
-        panic!("memory that was closed cannot be opened: {errno}");
-    }
 }
 
-/// What was joined at `from` lies at `to` now, and has `new` bytes instead of `old`. Where it
-/// `stays` mapped at `from` as well, nothing is there any more.
-pub fn moved(_: &Changing, from: usize, old: usize, to: usize, new: usize, stays: bool) {
-    let grown = states::get(from + old - PAGE_SIZE) & !(LOST | DROPPING) | REGISTERED | CLOSED;
+/// What was at `from`, joined or not, lies at `to` now, and has `new` bytes instead of `old`. Where
+/// it `stays` mapped at `from` as well, for which it has to be joined, nothing is there any more.
+/// What has grown is as its end was.
+pub fn moved(_: &Changing, (from, old): (usize, usize), (to, new): (usize, usize), stays: bool, is_joined: bool) {
+    let last = states::get(from + old - PAGE_SIZE) & !(LOST | DROPPING);
+    let grown = match is_joined || last & CLOSED != 0 {
+        true => last | REGISTERED | CLOSED,
+        // It can be accessed, and is looked at as what is new.
+        false => 0,
+    };
     if to != from {
         // Apart, as the kernel wants it.
         replace(to, to + new, || {

@@ -52,12 +52,13 @@ static STATES: Leaked<States> = Leaked::new();
 /// ENOMEM: the address space (RLIMIT_AS) does not hold them.
 pub(super) fn begin() -> Result<()> {
     if STATES.get().is_none() {
-        STATES.set(States {
+        let states = States {
             regions: bytes(ADDRESSES / REGION)?,
             blocks: halves(ADDRESSES / BLOCK * size_of::<AtomicU32>())?,
             slabs: bytes(SLABS * SLAB)?,
             used: AtomicU32::new(0),
-        });
+        };
+        STATES.get_or_set(|| states);
     }
     Ok(())
 }
