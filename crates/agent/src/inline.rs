@@ -32,6 +32,7 @@ use uzswap_sys::lent::{self, Lent};
 use uzswap_sys::own_stack::{self, Own};
 use uzswap_sys::procfs::Pagemap;
 use uzswap_sys::signal::{BUS_ADRERR, Context, SignalInfo};
+use uzswap_sys::time::now_ns;
 use uzswap_sys::{Errno, closed, futex, thread};
 
 use crate::fault::Waiting;
@@ -151,41 +152,55 @@ pub(crate) fn reset_in_child() {
 struct Gate {
     serving: AtomicU32,
     is_closed: AtomicU32,
+    /// When the first of those came who are inside. Nanoseconds.
+    since: AtomicU64,
 }
 
 static GATE: Gate = Gate {
     serving: AtomicU32::new(0),
     is_closed: AtomicU32::new(0),
+    since: AtomicU64::new(0),
 };
 
-/// A thread of the program is inside.
-struct Inside(());
+/// A thread of the program is inside, and so waits for a page.
+struct Inside<'a>(&'a Pager);
 
 impl Gate {
     /// Go in, when it is open.
-    fn enter(&self) -> Inside {
+    fn enter<'a>(&self, pager: &'a Pager) -> Inside<'a> {
         loop {
             // SeqCst, as in `close`: either that sees us, or we see it.
-            self.serving.fetch_add(1, Ordering::SeqCst);
+            let before = self.serving.fetch_add(1, Ordering::SeqCst);
             if self.is_closed.load(Ordering::SeqCst) == 0 {
-                return Inside(());
+                if before == 0 {
+                    self.since.store(now_ns(), Ordering::Relaxed);
+                }
+                return Inside(pager);
             }
             self.leave();
             futex::wait(&self.is_closed, 1, Some(GATE_NS), false);
         }
     }
 
-    fn leave(&self) {
+    /// True: nobody else is inside.
+    fn leave(&self) -> bool {
         let before = self.serving.fetch_sub(1, Ordering::SeqCst);
         if before == 1 && self.is_closed.load(Ordering::SeqCst) != 0 {
             futex::wake(&self.serving, 1, false);
         }
+        before == 1
     }
 }
 
-impl Drop for Inside {
+impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        GATE.leave();
+        let since = GATE.since.load(Ordering::Relaxed);
+        if GATE.leave() {
+            // Roughly: another may have come, and been the first, since.
+            let waited = now_ns().saturating_sub(since);
+            self.0.memcg.note_waited(waited);
+            self.0.mm.stat().add(Item::WaitedNs, waited);
+        }
     }
 }
 
@@ -446,7 +461,7 @@ pub(crate) fn count(own: &Own, addr: usize) -> usize {
 
 /// False: the fault thread is to do it.
 fn serve_here(pager: &Pager, waiting: Waiting) -> bool {
-    let _inside = GATE.enter();
+    let _inside = GATE.enter(pager);
     if only_asks() {
         return false;
     }
