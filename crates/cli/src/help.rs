@@ -79,7 +79,12 @@ const HEADINGS: [(&str, &[&str]); 5] = [
 
 /// The name of its value has the words that it takes already.
 fn with_heading(arg: Arg) -> Arg {
-    let arg = arg.hide_possible_values(true);
+    let takes_value = arg.get_action().takes_values();
+    let arg = if takes_value {
+        arg.hide_possible_values(true)
+    } else {
+        arg
+    };
     let id = arg.get_id().as_str();
     let heading = HEADINGS.iter().find(|(_, ids)| ids.contains(&id));
     match heading {
