@@ -28,6 +28,10 @@ mod setting;
 mod sim_options;
 #[path = "../../crates/cli/src/size.rs"]
 mod size;
+#[path = "../../crates/cli/src/trial"]
+mod trial {
+    pub(crate) mod options;
+}
 #[path = "../../crates/cli/src/zram_options.rs"]
 mod zram_options;
 
