@@ -6,7 +6,7 @@
 //! turn to change mappings -> Changing: nothing is filled -> the call -> bytes of pages
 //!                         -> an event, read by the fault thread -> goes on
 //! ```
-//! All of it in the thread of the program that makes the call, which takes no lock of the pager's.
+//! That is in the thread of the program that makes the call, which takes no lock of the pager's.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,7 +37,6 @@ const SYS_MUNLOCKALL: usize = 152;
 const SYS_MLOCK2: usize = 325;
 const SYS_PKEY_MPROTECT: usize = 329;
 const SYS_MSEAL: usize = 462;
-
 /// PROT_READ, PROT_WRITE and PROT_EXEC; PROT_SEM, which says nothing.
 const PROT_ALL: usize = 7;
 const PROT_SEM: usize = 8;

@@ -97,7 +97,9 @@ impl FaultThread {
         }
         let fds = pager.fds();
         let is_forking = pager.reclaim.is_freezing();
-        let is_quiet = servers.is_idle() && !(inline::is_on() && fds.managed.has_events());
+        // Posted since the event was cleared that woke us.
+        let is_told = fds.managed.waits_on().is_none() && fds.managed.has_events();
+        let is_quiet = servers.is_idle() && !is_told;
         let timeout = match (is_quiet, is_forking || pager.is_bringing_back()) {
             (false, _) => Some(RETRY_NS),
             (true, true) => Some(FORK_POLL_NS),

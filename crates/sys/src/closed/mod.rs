@@ -16,7 +16,8 @@
 //!    set before mprotect takes access away, and cleared after it gave access back. So who gets a
 //!    signal at a page that is not closed may look again.
 //! 2. A closed page has no frame, but while a [`Filling`] is at it.
-//! 3. Only who fills or changes mappings alters bytes: never both at a time.
+//! 3. Only who fills or changes mappings alters bytes, never both at a time. To register is a
+//!    change.
 
 mod events;
 mod exclusion;
@@ -65,11 +66,11 @@ const UNIT: usize = 64 << 10;
 /// neighbours may change at the same time.
 static BORDERS: AtomicIsize = AtomicIsize::new(0);
 
-/// So many borders from where first touches open so many pages, log2: a page each costs least
-/// memory, as long as there are few.
+/// So many borders from where a fault opens so many pages, log2: a page each costs least memory, as
+/// long as there are few.
 const FEWER: [(isize, u32); 2] = [(32_000, 6), (12_000, 4)];
 
-/// log2 of the pages that a first touch opens at least.
+/// log2 of the pages that a fault opens at least.
 pub fn unit_order() -> u32 {
     let borders = BORDERS.load(Ordering::Relaxed);
     let order = FEWER.into_iter().find(|(from, _)| borders >= *from);
@@ -102,6 +103,7 @@ fn replace(start: usize, end: usize, change: impl FnOnce()) {
 }
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
+
 /// This process has no userfaultfd: its memory is managed this way. In the constructor.
 pub fn turn_on() {
     IS_ON.store(true, Ordering::Relaxed);
@@ -120,8 +122,8 @@ pub fn begin() -> Result<()> {
     states::begin()
 }
 
-/// Whether the system lets this process write to what it has closed: `proc_mem.force_override` may
-/// forbid it.
+/// Whether the system lets this process write to what it has closed, which
+/// `proc_mem.force_override` may forbid, and populate memory (Linux 5.14).
 ///
 /// # Errors
 /// What the system answers.
@@ -133,7 +135,6 @@ pub fn probe() -> Result<()> {
     write(memory.as_fd(), mapping.addr(), &[1])?;
     // SAFETY: as above.
     unsafe { mm::mprotect(mapping.addr() as *mut c_void, PAGE_SIZE, MprotectFlags::READ)? };
-    // Linux 5.14 has that.
     match populate(mapping.addr(), PAGE_SIZE, false) {
         Populate::There => Ok(()),
         Populate::Faults | Populate::Refused(_) => Err(Errno::NOSYS),
