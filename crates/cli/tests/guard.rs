@@ -136,6 +136,22 @@ fn mappings_change_as_without() {
     let _ = fs::remove_file(program);
 }
 
+/// The kernel writes frames of its signals there, and waits for no page.
+#[test]
+fn a_process_with_our_memory_has_its_stack() {
+    if !can_guard() {
+        return;
+    }
+    let (place, program) = (Place::new("beside"), compile("births"));
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
+    let name = program.to_string_lossy().into_owned();
+    for way in WAYS {
+        let options = [&["--memory-max", "24M", "--guard", "on"], &way[..]].concat();
+        place.is_as_unmanaged(&options, &[&name, "clone-vm", "stay"]);
+    }
+    let _ = fs::remove_file(program);
+}
+
 /// Code that is made at run time, or loaded later, has calls that no jump leads to the guard from.
 #[test]
 fn calls_of_any_code_are_seen() {

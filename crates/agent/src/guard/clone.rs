@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering;
 use uzswap_guard::reach::{Extent, Memory};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
+use uzswap_sys::closed;
 use uzswap_sys::gateways;
 use uzswap_sys::guard::{Call, Verdict, Vfork};
 use uzswap_sys::own_stack::Own;
@@ -231,11 +232,16 @@ fn before_thread(call: &Call) {
     if call.number == SYS_CLONE {
         // How deep it is nobody says: what lies beneath its mapping is another's.
         let top = end - PAGE_SIZE;
+        let is_closed = closed::is_on() && closed::holds_any(top, end);
         let vma = ProcSelf::open()
             .and_then(|proc| proc.vma_at_or_after(top))
             .ok()
             .flatten();
-        start = vma.map_or(start, |vma| start.max(vma.start.min(top)));
+        start = match is_closed {
+            // In parts, which are mappings for the kernel.
+            true => closed::beginning(start, end),
+            false => vma.map_or(start, |vma| start.max(vma.start.min(top))),
+        };
     }
     if ranges::next(start, end).is_some() {
         leave_to_kernel(start, end);

@@ -312,6 +312,13 @@ pub fn holds_any(start: usize, end: usize) -> bool {
     bits != 0 || limit < end
 }
 
+/// Where what is under our care begins that goes on up to `end`: at `start`, or above it.
+pub fn beginning(start: usize, end: usize) -> usize {
+    let is_ours = |at: &usize| states::get(*at) & REGISTERED != 0;
+    let pages = (start..end).step_by(PAGE_SIZE).rev();
+    pages.take_while(is_ours).last().unwrap_or(end)
+}
+
 /// Call `f` with each run of pages of `[start, end)` that are under our care and open.
 pub fn for_each_open(start: usize, end: usize, mut f: impl FnMut(usize, usize)) {
     let _ = runs(start, end, REGISTERED | CLOSED, |from, to, bits| {
