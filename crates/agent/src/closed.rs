@@ -220,9 +220,10 @@ fn unlock_all() {
     let (_turn, _stack) = (InOrder::begin(), guard::hold_stack());
     let changing = Changing::begin();
     if let Ok(proc) = ProcSelf::open() {
-        let _ = proc.for_each_vma(|vma| match holder(vma.start, vma.end) {
-            Some(_) => closed::note_locked(&changing, vma.start, vma.end, false),
-            None => {}
+        let _ = proc.for_each_vma(|vma| {
+            if holder(vma.start, vma.end).is_some() {
+                closed::note_locked(&changing, vma.start, vma.end, false);
+            }
         });
     }
 }
