@@ -210,7 +210,8 @@ pub(crate) fn change_break(addr: usize) -> usize {
     let _turn = (addr < top).then(InOrder::begin);
     // SAFETY: exactly the call that the program makes; it answers with the break, changed or not.
     let call = || unsafe { syscall(SYS_BRK, [addr, 0, 0, 0, 0, 0]) };
-    let now = match addr < top {
+    // 0 only asks.
+    let now = match addr != 0 && addr < top {
         false => call(),
         // What is refused answers with the break as it was.
         true => closed::unmap(page_align(addr), page_align(top), || match call() {
