@@ -88,68 +88,40 @@ fn can_guard() -> bool {
     can
 }
 
-#[test]
-fn calls_reach_cold_memory() {
+/// A program of ours, however its faults are served.
+fn is_as_unmanaged_in_all_ways(name: &str, args: &[&str]) {
     if !can_guard() {
         return;
     }
-    let (place, program) = (Place::new("calls"), compile("calls"));
+    let (place, program) = (Place::new(name), compile(name));
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
-    let name = program.to_string_lossy().into_owned();
+    let path = program.to_string_lossy().into_owned();
     for way in WAYS {
-        place.is_as_unmanaged(
-            &[&["--memory-max", "24M", "--guard", "on"], &way[..]].concat(),
-            &[&name, "40"],
-        );
+        let options = [&["--memory-max", "24M", "--guard", "on"], &way[..]].concat();
+        place.is_as_unmanaged(&options, &[&[path.as_str()], args].concat());
     }
     let _ = fs::remove_file(program);
+}
+
+#[test]
+fn calls_reach_cold_memory() {
+    is_as_unmanaged_in_all_ways("calls", &["40"]);
 }
 
 #[test]
 fn signals_are_as_without() {
-    if !can_guard() {
-        return;
-    }
-    let (place, program) = (Place::new("signals"), compile("bus"));
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
-    let name = program.to_string_lossy().into_owned();
-    for way in WAYS {
-        place.is_as_unmanaged(&[&["--memory-max", "24M"], &way[..]].concat(), &[&name]);
-    }
-    let _ = fs::remove_file(program);
+    is_as_unmanaged_in_all_ways("bus", &[]);
 }
 
 #[test]
 fn mappings_change_as_without() {
-    if !can_guard() {
-        return;
-    }
-    let (place, program) = (Place::new("edges"), compile("edges"));
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
-    let name = program.to_string_lossy().into_owned();
-    for way in WAYS {
-        place.is_as_unmanaged(
-            &[&["--memory-max", "24M", "--guard", "on"], &way[..]].concat(),
-            &[&name],
-        );
-    }
-    let _ = fs::remove_file(program);
+    is_as_unmanaged_in_all_ways("edges", &[]);
 }
 
 /// The kernel writes frames of its signals there, and waits for no page.
 #[test]
 fn a_process_with_our_memory_has_its_stack() {
-    if !can_guard() {
-        return;
-    }
-    let (place, program) = (Place::new("beside"), compile("births"));
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
-    let name = program.to_string_lossy().into_owned();
-    for way in WAYS {
-        let options = [&["--memory-max", "24M", "--guard", "on"], &way[..]].concat();
-        place.is_as_unmanaged(&options, &[&name, "clone-vm", "stay"]);
-    }
-    let _ = fs::remove_file(program);
+    is_as_unmanaged_in_all_ways("births", &["clone-vm", "stay"]);
 }
 
 /// Code that is made at run time, or loaded later, has calls that no jump leads to the guard from.
