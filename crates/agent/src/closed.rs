@@ -20,7 +20,7 @@ use uzswap_sys::signal::{Context, SEGV_ACCERR, SIGBUS, SignalInfo};
 use uzswap_sys::thread::{page_align, syscall};
 use uzswap_sys::{AsFd, Errno};
 
-use crate::guard::signals;
+use crate::guard::{ADDRESSES, signals};
 use crate::inline::TRIES;
 use crate::machine::{AgentMachine, stop};
 use crate::mailbox::mail;
@@ -40,8 +40,6 @@ const SYS_MSEAL: usize = 462;
 /// PROT_READ, PROT_WRITE and PROT_EXEC; PROT_SEM, which says nothing.
 const PROT_ALL: usize = 7;
 const PROT_SEM: usize = 8;
-/// Bytes of addresses that a program has.
-const ADDRESSES: usize = 1 << 47;
 
 /// Calls that are seen for this.
 pub(crate) const CALLS: [usize; 8] = [

@@ -17,7 +17,7 @@ use crate::accel::{self, Devices};
 use crate::agent::{self, Library};
 use crate::calls;
 use crate::census;
-use crate::choices::{Backend, Faults, Guard, Isolate, Spin, SwapFormat};
+use crate::choices::{Faults, Guard, Isolate, Spin, SwapFormat};
 use crate::elf::{self, Found};
 use crate::group::{OpenGroup, c_path};
 use crate::options::{RunOptions, SwapPath};
@@ -94,11 +94,6 @@ pub(crate) fn look_at(cmd: &OsStr) -> Result<Found, u8> {
 
 /// All that a managed program needs.
 fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: bool) -> Result<Watch, Failure> {
-    if options.backend == Backend::Mprotect && options.faults == Faults::Thread {
-        return Err(Failure::new(
-            "--backend mprotect: the thread that touches a page gets a signal for it: leave --faults thread out",
-        ));
-    }
     let guard = match (options.faults, options.guard) {
         (faults, guard) if loads_nothing => {
             if faults == Faults::Thread || guard == Guard::Off {
@@ -120,8 +115,7 @@ fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: boo
     let is_inline = way.is_guarded && options.faults != Faults::Thread;
     if way.closes && !is_inline {
         return Err(Failure::new(
-            "a filter of system calls forbids userfaultfd, and without it the thread that touches a page gets a signal for it: \
-             leave --faults thread out",
+            "without userfaultfd the thread that touches a page gets a signal for it: leave --faults thread out",
         ));
     }
     let group = OpenGroup::create(options.name.as_deref())?;

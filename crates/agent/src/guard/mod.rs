@@ -64,7 +64,7 @@ use bring::Reached;
 const POPULATING: [usize; 2] = [22, 23];
 const SYS_SIGALTSTACK: usize = 131;
 /// The lower half of the address space.
-const ADDRESSES: usize = 1 << 47;
+pub(crate) const ADDRESSES: usize = 1 << 47;
 /// Calls that have the kernel reach memory later, when nobody knows.
 const LATER: [usize; 2] = [SYS_IO_SETUP, SYS_IO_URING_SETUP];
 const SYS_IO_SETUP: usize = 206;
