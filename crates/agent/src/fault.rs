@@ -14,7 +14,7 @@ use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};
 use uzswap_sys::procfs::Vma;
 use uzswap_sys::uffd::{BATCH, Event, Uffd};
-use uzswap_sys::{Errno, closed, thread, time};
+use uzswap_sys::{Errno, closed, lent, thread, time};
 
 use crate::Line;
 use crate::cores::CORES;
@@ -242,7 +242,7 @@ fn read_events(
     pager.mm.with_changes(|changes| {
         vma::settle_in(pager, changes);
         while changes.has_room() && inbox.len() + BATCH < INBOX {
-            let more = fds.managed.read_events(|event| match event {
+            let mut read = |event: Event| match event {
                 Event::Fault {
                     addr,
                     is_protected,
@@ -280,12 +280,14 @@ fn read_events(
                     change(&event).into_iter().for_each(|change| changes.apply(change));
                 }
                 event => change(&event).into_iter().for_each(|change| changes.apply(change)),
-            });
-            match more {
+            };
+            match fds.managed.read_events(&mut read) {
                 Ok(true) => {}
                 Ok(false) => return,
                 // For a forked child's; the event stays until it can be had.
                 Err(Errno::MFILE | Errno::NFILE) if fds.give_spare() => {}
+                // The program allows itself none.
+                Err(Errno::MFILE) if lent::with_most_descriptors(|| fds.managed.read_events(&mut read)).is_ok() => {}
                 Err(errno) => panic!("reading the userfaultfd: {errno}"),
             }
         }

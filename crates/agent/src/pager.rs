@@ -308,7 +308,7 @@ pub(crate) fn lose() {
 
 /// Whether this process runs in the memory of the one that has the pager: a vfork child, say.
 pub(crate) fn is_of_another_process() -> bool {
-    PAGER.get().is_some() && PID.load(Ordering::Relaxed) != thread::pid()
+    inherited().is_some() && PID.load(Ordering::Relaxed) != thread::pid()
 }
 
 /// Whether this process is another than the one that began here, and has its memory.
@@ -322,9 +322,10 @@ pub(crate) fn is_orphan() -> bool {
     is_vfork_child() && !thread::has_process(PID.load(Ordering::Relaxed))
 }
 
-/// The pager, whatever the state: for the child of a fork.
+/// The pager, active or not yet: for the child of a fork. None where nothing is out: it did not
+/// start, or was lost.
 pub(crate) fn inherited() -> Option<&'static Pager> {
-    PAGER.get()
+    PAGER.get().filter(|_| STATE.load(Ordering::Acquire) != FAILED)
 }
 
 fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {

@@ -52,7 +52,7 @@ fn for_each_of_ours(mut f: impl FnMut(usize, usize)) {
     f(start, end);
 }
 
-fn is_of_ours(start: usize, end: usize) -> bool {
+pub(crate) fn is_of_ours(start: usize, end: usize) -> bool {
     let mut overlaps = false;
     for_each_of_ours(|s, e| overlaps |= s < end && start < e);
     overlaps

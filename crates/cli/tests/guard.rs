@@ -34,10 +34,9 @@ impl Place {
 
     /// A command as a user without any privilege, if we are root; else as we are.
     fn unprivileged(&self, program: &Path) -> Command {
-        let is_root = fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
         let mut command = Command::new("timeout");
         command.args(["-s", "KILL", PATIENCE_S]);
-        if is_root {
+        if is_root() {
             command.args(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]);
             command.args(["--bounding-set", "-all", "--inh-caps", "-all"]);
         }
@@ -78,6 +77,10 @@ impl Drop for Place {
     }
 }
 
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0)
+}
+
 /// Whether any user may have what the guard needs here.
 fn can_guard() -> bool {
     let features = uzswap_sys::uffd::FEATURE_MOVE | uzswap_sys::uffd::FEATURE_POISON;
@@ -116,6 +119,35 @@ fn signals_are_as_without() {
 #[test]
 fn mappings_change_as_without() {
     is_as_unmanaged_in_all_ways("edges", &[]);
+}
+
+#[test]
+fn a_child_that_may_open_no_file_has_a_pager() {
+    is_as_unmanaged_in_all_ways("lonely", &[]);
+}
+
+/// It has changed its user, and nobody serves its faults: its parent tells it what is out.
+#[test]
+fn a_child_without_a_pager_has_its_memory() {
+    if !is_root() || !can_guard() {
+        return;
+    }
+    let (place, program) = (Place::new("another-user"), compile("lonely"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let twin = Command::new(&program).output().expect("starting it");
+    let guarded = WAYS.map(|way| [&["--guard", "on"], &way[..]].concat());
+    for way in guarded.into_iter().chain([vec!["--guard", "off"]]) {
+        let mut managed = Command::new("timeout");
+        managed.args(["-s", "KILL", PATIENCE_S]).arg(place.0.join("uzswap"));
+        managed.args(["run", "--quiet", "--memory-max", "24M"]);
+        let managed = managed.args(&way).arg("--").arg(&program).output();
+        let managed = managed.expect("starting uzswap");
+        let said = text(&managed.stderr);
+        assert_eq!(text(&managed.stdout), text(&twin.stdout), "{way:?}: {said}");
+        assert_eq!(managed.status, twin.status, "{way:?}: {said}");
+        assert_eq!(said.matches("is not managed and counts").count(), 3, "{way:?}: {said}");
+    }
+    let _ = fs::remove_file(program);
 }
 
 /// The kernel writes frames of its signals there, and waits for no page.

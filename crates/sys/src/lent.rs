@@ -10,7 +10,9 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use linux_raw_sys::general;
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
-use rustix::io::Result;
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 
 use crate::closed;
 use crate::file::WakeEvent;
@@ -52,12 +54,27 @@ pub fn is_lent(number: usize) -> bool {
     numbers().is_some_and(|numbers| numbers.contains(&(number as i32)))
 }
 
+/// Do something with as many descriptors as the program might have, whatever it allows itself.
+/// Other threads may see that meanwhile; the only thread of a forked child has none.
+pub fn with_most_descriptors<T>(body: impl FnOnce() -> T) -> T {
+    let limit = getrlimit(Resource::Nofile);
+    let (current, maximum) = (limit.maximum, limit.maximum);
+    let is_lower = limit.current != maximum && !thread::is_filtered();
+    let is_raised = is_lower && setrlimit(Resource::Nofile, Rlimit { current, maximum }).is_ok();
+    let done = body();
+    if is_raised {
+        // To lower it is forbidden to nobody.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+    done
+}
+
 /// Lend the program's threads these. In one of them.
 ///
 /// # Errors
 /// EMFILE.
-pub fn lend(lent: Lent) -> Result<()> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+pub fn lend(lent: Lent) -> Result<(), Errno> {
+    let limit = getrlimit(Resource::Nofile).current;
     let first = limit.unwrap_or(BELOW).min(BELOW).saturating_sub(BEFORE) as i32;
     let place = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(&fd, first).or(Ok(fd));
     CAN_PROTECT.store(lent.managed.can_protect(), Ordering::Relaxed);
@@ -113,7 +130,7 @@ pub fn close_all_others() {
 ///
 /// # Errors
 /// What the system answers.
-pub fn close_range(first: usize, last: usize, flags: usize) -> Result<usize> {
+pub fn close_range(first: usize, last: usize, flags: usize) -> Result<usize, Errno> {
     let (first, last) = (first as u32 as usize, last as u32 as usize);
     let close = |first: usize, last: usize| {
         // SAFETY: takes integers; whose descriptors they are is the caller's to know.

@@ -6,17 +6,17 @@ use core::sync::atomic::Ordering;
 use lock_api::{Mutex, RawMutex};
 use uzswap_mm::machine::Mapper;
 use uzswap_mm::zpool::Unlock;
-use uzswap_sys::Errno;
 use uzswap_sys::file::File;
 use uzswap_sys::futex::RawLock;
-use uzswap_sys::thread;
+use uzswap_sys::{Errno, lent, thread};
 
-use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
+use super::fill;
+use super::handover::{DESCRIBED, ORPHAN, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
 use crate::machine::Fds;
 use crate::pager::{self, Pager};
 use crate::record::Recorder;
 use crate::swap_file::SwapFile;
-use crate::{accel, guard, inline, statics, unmanaged, vma};
+use crate::{Line, accel, guard, inline, statics, unmanaged, vma};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
@@ -56,34 +56,58 @@ pub(crate) fn unlock_inherited(pager: &Pager) -> bool {
 
 /// The child's part.
 fn attach(pager: &Pager) {
-    let Err((what, errno)) = inline::open().and_then(|()| pager::start_in_child(take_over)) else {
-        return;
-    };
-    // The parent has seen to the memory of a child that asked to be left unmanaged; any other
-    // failure is fatal.
-    if pager.handover.state() != RELEASED_UNMANAGED || guard::is_on() {
-        pager::say("uzswap: a forked child lost its pager before it had its own and is stopped\n");
-        thread::kill_self();
+    lent::with_most_descriptors(|| {
+        let Err((what, errno)) = inline::open().and_then(|()| pager::start_in_child(take_over)) else {
+            return;
+        };
+        if let Err((lacked, errno)) = do_without(pager) {
+            pager::say(
+                Line::of(format_args!(
+                    "uzswap: a forked child lost its pager before it had its own and is stopped: it lacked {lacked} ({errno})\n"
+                ))
+                .as_str(),
+            );
+            thread::kill_self();
+        }
+        pager::lose();
+        unmanaged::lacks_pager(Some(pager.group_path), what, errno);
+    });
+}
+
+/// There is no pager for this child: have all that is out mapped, by the parent where that has the
+/// child's userfaultfd, else by this thread.
+///
+/// # Errors
+/// What was missing. Too late: the parent has let go of a child that said it was ready.
+fn do_without(pager: &Pager) -> Result<(), (&'static str, Errno)> {
+    const TOO_LATE: (&str, Errno) = ("a part of it, as its parent had let go of it", Errno::AGAIN);
+    let handover = &pager.handover;
+    if !handover.wait_for_parent(pager, DESCRIBED) {
+        return Err(ORPHAN);
     }
-    unmanaged::lacks_pager(Some(pager.group_path), what, errno);
+    if handover.state() != DESCRIBED {
+        return Err(TOO_LATE);
+    }
+    handover.set_state(UNMANAGED);
+    if guard::is_on() {
+        lent::close();
+        return fill::take(pager);
+    }
+    match handover.wait_for_parent(pager, RELEASED_UNMANAGED) {
+        true => Ok(()),
+        false => Err(ORPHAN),
+    }
 }
 
 /// The child's new fault thread: everything up to serving.
 fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
-    const ORPHAN: (&str, Errno) = ("a parent that lived until the fork was complete", Errno::SRCH);
     let pager = pager::inherited().ok_or(("the parent's pager", Errno::INVAL))?;
     let handover = &pager.handover;
     if !handover.wait_for_parent(pager, DESCRIBED) {
         return Err(ORPHAN);
     }
-    let (fds, slot) = match equip(pager) {
-        Ok(equipped) => equipped,
-        Err(missing) => {
-            handover.set_state(UNMANAGED);
-            handover.wait_for_parent(pager, RELEASED);
-            return Err(missing);
-        }
-    };
+    // Where that fails, the thread that forked sees to it.
+    let (fds, slot) = equip(pager)?;
     let device = fds.inherited.len() as u8;
     handover.set_state(READY);
     if !handover.wait_for_parent(pager, RELEASED) {

@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use lock_api::RawMutex;
 use uzswap_mm::Change;
-use uzswap_mm::page::{PageRange, Vpn};
+use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
+use uzswap_sys::Errno;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::shared::{FamilyWords, Leases};
 use uzswap_sys::thread;
@@ -38,12 +39,26 @@ const CHANGES: usize = 1;
 const ARRIVED: usize = 2;
 const PARENT_TID: usize = 3;
 const FILES: usize = 4;
+/// Batches of pages that the parent has sent a child without a pager, and those that it has taken;
+/// pages of the last.
+const SENT: usize = 5;
+const TAKEN: usize = 6;
+const PAGES: usize = 7;
 /// Pairs: number of a descriptor of the parent's fault thread, byte that a lease on it locks.
 const FIRST_FILE: usize = 8;
 const FILES_MAX: usize = 254;
 /// Four words each: kind, start, end, target.
 const FIRST_CHANGE: usize = FIRST_FILE + 2 * FILES_MAX;
 const CHANGES_MAX: usize = 64 * 1024;
+/// A page each, in the place of changes, which only a child with a pager reads: its number, or
+/// [`LOST`], and its contents.
+const PAGE_WORDS: usize = 1 + PAGE_SIZE / size_of::<u64>();
+const LOST: u64 = u64::MAX;
+/// Pages of a batch, at most.
+pub(super) const BATCH: usize = 4 * CHANGES_MAX / PAGE_WORDS;
+
+/// What a child lacks whose parent was killed.
+pub(super) const ORPHAN: (&str, Errno) = ("a parent that lived until the fork was complete", Errno::SRCH);
 
 /// Values of [`STATE`], in order; fresh words say 0. READY is answered by RELEASED, UNMANAGED by
 /// RELEASED_UNMANAGED. The parent describes the fork when it has read the event, and the child runs
@@ -111,7 +126,12 @@ impl Handover {
     /// In the child: wait until the parent has come so far. False: it died before; its descriptors
     /// were closed by then.
     pub(super) fn wait_for_parent(&self, pager: &Pager, state: u64) -> bool {
-        while self.get(STATE) < state {
+        self.wait_until(pager, || self.get(STATE) >= state)
+    }
+
+    /// In the child: wait for what the parent does. False: it died before.
+    fn wait_until(&self, pager: &Pager, is_done: impl Fn() -> bool) -> bool {
+        while !is_done() {
             let parent_lives = match thread::parent_pid() {
                 // In another PID namespace. The slot is still the parent's, and so is the lease on
                 // it.
@@ -119,11 +139,58 @@ impl Handover {
                 pid => pid == self.parent.load(Ordering::SeqCst),
             };
             if !parent_lives {
-                return self.get(STATE) >= state;
+                return is_done();
             }
             pause(20_000);
         }
         true
+    }
+
+    /// In the parent: page `n` of the next batch is `page`, with `contents`; `None`: they are lost.
+    pub(super) fn write_page(&self, n: usize, page: Vpn, contents: Option<&[u8]>) {
+        let first = FIRST_CHANGE + n * PAGE_WORDS;
+        self.set(first, contents.map_or(LOST, |_| page.number()));
+        let words = contents.unwrap_or_default().chunks_exact(size_of::<u64>());
+        for (at, word) in (first + 1..).zip(words) {
+            // Eight bytes each, by the line above.
+            self.set(at, word.try_into().map_or(0, u64::from_ne_bytes));
+        }
+    }
+
+    /// In the parent: the batch has so many pages. Returns its number, which [`Handover::taken`]
+    /// answers once the child has them.
+    pub(super) fn send_batch(&self, pages: usize) -> u64 {
+        let batch = self.get(SENT) + 1;
+        self.set(PAGES, pages as u64);
+        self.set(SENT, batch);
+        batch
+    }
+
+    /// Batches that the child has taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.get(TAKEN)
+    }
+
+    /// In the child: wait for batch number `batch`. How many pages it has; none: there is no such
+    /// batch, as that was all. `None`: the parent died before.
+    pub(super) fn wait_for_batch(&self, pager: &Pager, batch: u64) -> Option<usize> {
+        let is_sent = || self.get(SENT) >= batch;
+        let has_come = self.wait_until(pager, || is_sent() || self.state() >= RELEASED_UNMANAGED);
+        has_come.then(|| if is_sent() { (self.get(PAGES) as usize).min(BATCH) } else { 0 })
+    }
+
+    /// In the child: page `n` of the batch, and its contents. `None`: they are lost.
+    pub(super) fn read_page(&self, n: usize, contents: &mut [u8; PAGE_SIZE]) -> Option<Vpn> {
+        let first = FIRST_CHANGE + n * PAGE_WORDS;
+        for (at, word) in (first + 1..).zip(contents.chunks_exact_mut(size_of::<u64>())) {
+            word.copy_from_slice(&self.get(at).to_ne_bytes());
+        }
+        Some(self.get(first)).filter(|page| *page != LOST).map(Vpn::new)
+    }
+
+    /// In the child: it has the batch.
+    pub(super) fn take_batch(&self, batch: u64) {
+        self.set(TAKEN, batch);
     }
 
     /// The parent's swap files, by their descriptors in the calling thread, and the byte that a

@@ -23,14 +23,15 @@
 //! have met missing pages that nobody served: it is stopped.
 //!
 //! A child that cannot have a pager says UNMANAGED instead of READY; the parent then maps all that
-//! is swapped out into it ([`populate`]), and it runs on unmanaged. The same goes for a fork that
-//! did not come through libc, which has no `prepare`.
+//! is swapped out into it ([`populate`]), or tells it that ([`fill`]), and it runs on unmanaged. A
+//! fork that did not come through libc, which has no `prepare`, is populated.
 //!
 //! `prepare` also takes the program's turn to change mappings (`order::InOrder`): every change made
 //! before the fork has had its event read, so the words that the child inherits are those of the
 //! memory that it inherits. Only raw system calls of other threads can still fall in between.
 
 mod child;
+mod fill;
 mod handover;
 mod parent;
 

@@ -17,6 +17,7 @@ use uzswap_sys::thread;
 use uzswap_sys::time;
 use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
+use super::fill;
 use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
 use crate::machine::{AgentMachine, Fds};
 use crate::mailbox::{mail, reply};
@@ -264,15 +265,9 @@ impl ForkServer {
         if let Child::Served(child) = child {
             serve_child(pager, worker, child, &mut self.inbox, &mut self.changes);
         }
-        let state = pager.handover.state();
-        if let (UNMANAGED, Child::Served(child)) = (state, child) {
-            pager
-                .mm
-                .with_changes(|changes| populate(pager, changes, worker, child, &self.changes));
-        }
-        let answer = match state {
+        let answer = match pager.handover.state() {
             READY => RELEASED,
-            UNMANAGED => RELEASED_UNMANAGED,
+            UNMANAGED if self.see_to_unmanaged(pager, worker, child) => RELEASED_UNMANAGED,
             _ if is_gone(pager, child) => {
                 self.child = None;
                 return self.finish(pager, false);
@@ -284,6 +279,17 @@ impl ForkServer {
         pager.handover.set_state(answer);
         pager.mm.stat().add(Item::Forks, 1);
         self.finish(pager, true);
+    }
+
+    /// The child cannot have a pager: it gets all that is out. False: it is gone.
+    fn see_to_unmanaged(&self, pager: &Pager, worker: &mut Worker<AgentMachine>, child: &Child) -> bool {
+        pager.mm.with_changes(|changes| match child {
+            Child::Served(child) => {
+                populate(pager, changes, worker, child, &self.changes);
+                true
+            }
+            Child::Alone => fill::send(pager, changes, worker, &self.changes, || has_ended(pager)),
+        })
     }
 
     /// The fork is over. A child that holds no lease on our swap file keeps no slots: the next look

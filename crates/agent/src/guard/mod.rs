@@ -195,6 +195,11 @@ fn guard_code(code: &'static [u8], frames: &Frames<'_>, noted: Option<Sites>) ->
     unsafe { write_jumps(code, &jumps) }
 }
 
+/// Nothing is registered any more. In the only thread of a forked child that has no pager.
+pub(crate) fn forget_registered() {
+    ranges::forget();
+}
+
 /// Memory is about to be registered. In a thread of the pager.
 ///
 /// Who makes a call from now on finds that, and brings what it reaches. What calls under way hold

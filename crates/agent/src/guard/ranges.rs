@@ -1,8 +1,8 @@
 //! Which parts of the address space may be registered, in units of 64 KiB: a bit each.
 //!
-//! Set before anything is registered there, and never cleared. Where a bit says too much, a call
-//! only takes longer. Most calls reach nothing but stacks and the data of libraries, which are not
-//! registered.
+//! Set before anything is registered there, and cleared only where nothing is any more. Where a bit
+//! says too much, a call only takes longer. Most calls reach nothing but stacks and the data of
+//! libraries, which are not registered.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -53,6 +53,13 @@ pub(super) fn note(start: usize, end: usize) {
 pub(super) fn note_grown(start: usize, end: usize) {
     for unit in units(start, end) {
         leaf(unit).get().into_iter().for_each(|leaf| set(leaf, unit));
+    }
+}
+
+/// Nothing is registered any more. In the only thread of a forked child.
+pub(super) fn forget() {
+    for leaf in LEAVES.iter().filter_map(Leaked::get) {
+        leaf.iter().for_each(|word| word.store(0, Ordering::SeqCst));
     }
 }
 

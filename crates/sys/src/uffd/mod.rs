@@ -11,7 +11,7 @@ mod open;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::general as raw;
-use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{self, Errno, Result};
 use rustix::ioctl::{self, Opcode, opcode};
 
@@ -464,7 +464,24 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: Option<u64>) -> bool {
     });
     let mut polled: [PollFd<'_>; WAIT_MAX] =
         core::array::from_fn(|i| PollFd::from_borrowed_fd(fds[i.min(fds.len() - 1)], PollFlags::IN));
-    poll(&mut polled[..fds.len()], timeout.as_ref()).is_ok_and(|n| n > 0)
+    let ready = match poll(&mut polled[..fds.len()], timeout.as_ref()) {
+        // The program allows itself fewer descriptors than these.
+        Err(Errno::INVAL) => select_readable(fds, timeout.as_ref()),
+        ready => ready.map(|n| n as i32),
+    };
+    ready.is_ok_and(|n| n > 0)
+}
+
+/// The same, whatever RLIMIT_NOFILE says.
+fn select_readable(fds: &[BorrowedFd<'_>], timeout: Option<&rustix::event::Timespec>) -> Result<i32> {
+    use rustix::event::{FdSetElement, fd_set_insert, select};
+    /// Numbers that it can wait for.
+    const NUMBERS: i32 = 1024;
+    let mut set = [FdSetElement::default(); NUMBERS as usize / 8 / size_of::<FdSetElement>()];
+    let numbers = fds.iter().map(|fd| fd.as_raw_fd()).filter(|number| *number < NUMBERS);
+    numbers.for_each(|number| fd_set_insert(&mut set, number));
+    // SAFETY: each number is of a descriptor that is borrowed, and lies in the set.
+    unsafe { select(NUMBERS, Some(&mut set), None, None, timeout) }
 }
 
 /// The most descriptors that [`wait_readable`] takes: ours, the wake-up event, a child's.
