@@ -4,7 +4,7 @@ use uzswap_ctl::{Group, Limit, Tunable, defaults};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::{Config, Portions, Tunables};
 
-use crate::swap_file::SwapFile;
+use crate::machine::swap_file::SwapFile;
 
 /// Pages that a swap file may have.
 pub(crate) fn swap_pages(group: Group) -> u64 {

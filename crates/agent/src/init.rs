@@ -10,9 +10,12 @@ use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread::page_align;
 use uzswap_sys::{Errno, PAGE_SIZE, file, text};
 
+use crate::fault::inline;
+use crate::guest::mutexes::{self, Init};
+use crate::guest::{closed, hook, identity, mmap, unmanaged};
 use crate::memcg::deferral;
-use crate::mutexes::Init;
-use crate::{closed, fork, guard, hook, identity, inline, mmap, mutexes, pager, record, unmanaged};
+use crate::pager::{self, record};
+use crate::{fork, guard};
 
 unsafe extern "C" {
     static __dso_handle: *mut c_void;
@@ -135,7 +138,7 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
         installed.inspect_err(|_| guard::uninstall())?;
     }
     if stops_threads {
-        pager::note_stopping();
+        pager::threads::note_stopping();
     }
     match register {
         // SAFETY: the three handlers are extern "C" functions of this library, which is never

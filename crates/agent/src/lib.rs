@@ -6,36 +6,27 @@
 //! process that stays small nothing but the replacement of a few libc wrappers. Only when a process
 //! has mapped `memcg::deferral::ACTIVATE_BYTES` does it start its threads.
 //!
-//! | file | what |
+//! | folder or file | what |
 //! |---|---|
-//! | `init` | the constructor: reads the environment, replaces libc's functions |
-//! | `image` | the names that its code and the compilers call, bound here |
-//! | `hook` | the replacements of libc's functions |
-//! | `mmap`, `order` | what is done around a call that changes mappings, one at a time |
+//! | `init`, `image` | the constructor; names that its code and the compilers call, bound here |
+//! | `guest` | in the program's threads: replaced functions of libc, changes of mappings in order |
 //! | `guard` | the program's system calls, where the kernel cannot wait for a page |
-//! | `identity` | what the program does to its credentials, and its end |
-//! | `unmanaged` | what becomes of a process that cannot be managed |
-//! | `pager` | the state of an active agent: engine, descriptors, mailboxes |
-//! | `machine` | the engine's machine: userfaultfd, staging range, swap file |
-//! | `fault` | the fault thread: events and faults |
-//! | `servers` | the threads that help it where several threads fault |
-//! | `accel` | devices that compress: hardware, or the launcher's model |
-//! | `codecs` | what may be stored with, since those can read it |
-//! | `spin`, `follow`, `vigil`, `cores` | how and where the fault thread waits for a fault |
+//! | `pager` | the state of an active agent, its threads, mailboxes, what a trace is told |
+//! | `fault` | events and faults: by the fault thread and its servers, or by who raises them |
+//! | `cpu` | how and where the fault thread waits for a fault |
 //! | `kswapd` | the reclaim thread: background reclaim, finding mappings, accounting |
-//! | `vma` | which mappings are ours to manage |
-//! | `record` | what a recorded trace is told |
-//! | `mapped` | what was mapped since the last look |
-//! | `mutexes` | which pages stay since the kernel writes to mutexes in them |
 //! | `memcg` | charging the group and enforcing its limit |
+//! | `machine` | the engine's machine: userfaultfd, staging range, pool's range, swap file |
+//! | `codec` | what may be stored with: compressors, devices, background compression |
 //! | `fork` | handing a forked child its own pager |
 //! | `statics` | what becomes of each global in a forked child |
 //!
 //! # Threads and locks
-//! The program's threads take no lock of the engine, ever: their stacks may lie in managed memory,
-//! and a thread that faults while it holds what the fault thread needs would wait for itself. They
-//! talk to the pager's threads through mailboxes (futex words). Lock order among the pager's
-//! threads: engine lock, then the heap's lock.
+//! The program's stacks may lie in managed memory, and a thread that faults while it holds what the
+//! pager needs would wait for itself. So the program's threads take a lock of the engine in one
+//! place alone: the handler that serves their own fault (`fault::inline`), on a stack of ours, with
+//! all signals blocked. Else they talk to the pager's threads through mailboxes (futex words). Lock
+//! order: engine lock, then the heap's lock.
 
 // The library that is embedded stands alone. In a build of the whole workspace std is there anyway,
 // since what features the launcher needs of a dependency the agent gets as well, and brings what a
@@ -44,52 +35,19 @@
 
 extern crate alloc;
 
-mod accel;
-mod arena;
-mod cipher;
-mod closed;
-mod codecs;
+mod codec;
 mod config;
-mod cores;
-mod dictionary;
+mod cpu;
 mod fault;
-mod fault_attr;
-mod follow;
 mod fork;
 mod guard;
-mod hook;
-mod identity;
+mod guest;
 mod init;
-mod inline;
-mod io_poll;
-mod isolation;
-mod kcompressd;
 mod kswapd;
 mod machine;
-mod mailbox;
-mod mapped;
 mod memcg;
-mod mmap;
-mod mutexes;
-mod oldest;
-mod order;
 mod pager;
-mod reclaim;
-mod record;
-mod resched;
-mod seal;
-mod servers;
-mod spin;
-mod stacks;
 mod statics;
-mod swap_file;
-mod tickets;
-mod unmanaged;
-mod unsharing;
-mod vigil;
-mod vma;
-mod waits;
-mod wake;
 
 #[cfg(uzswap_image)]
 mod image;

@@ -9,13 +9,13 @@
 //! | static | in a child | why |
 //! |---|---|---|
 //! | `HEAP` | kept | nobody allocates while an engine is frozen, and no pager starts meanwhile |
-//! | `arena::RELEASED` | kept | a count that begins anywhere |
-//! | `closed::LOCKS_ALL` | kept | nothing leaves a child either, though it has no locked memory |
-//! | `cores::CORES` | reset | nobody reclaims, no thread is followed; the rest are hints |
-//! | `fault_attr::FAULT_ATTR` | kept | the group is the same, and fails steps as before |
-//! | `follow::THREAD` | replaced | the fault thread says who it is before it waits |
-//! | `follow::SLEEPS` | kept | the vigil looks only whether it changes |
-//! | `follow::FREED` | replaced | cleared as the fault thread begins |
+//! | `machine::arena::RELEASED` | kept | a count that begins anywhere |
+//! | `guest::closed::LOCKS_ALL` | kept | nothing leaves a child either |
+//! | `cpu::cores::CORES` | reset | nobody reclaims, no thread is followed; the rest are hints |
+//! | `machine::fault_attr::FAULT_ATTR` | kept | the group is the same, and fails steps as before |
+//! | `cpu::follow::THREAD` | replaced | the fault thread says who it is before it waits |
+//! | `cpu::follow::SLEEPS` | kept | the vigil looks only whether it changes |
+//! | `cpu::follow::FREED` | replaced | cleared as the fault thread begins |
 //! | `guard::IS_ON` | kept | the code is inherited, with the jumps in it |
 //! | `guard::IS_ALONE` | kept | the program is the same |
 //! | `guard::IS_OF_GO` | kept | the same |
@@ -30,35 +30,35 @@
 //! | `guard::signals::IS_BLOCKED` | kept | what the thread that forked has blocked is inherited |
 //! | `guard::signals::PENDING` | reset | what waits for the parent does not for a child |
 //! | `guard::ranges::LEAVES` | kept | what is registered the child registers anew |
-//! | `hook::ERRNO_LOCATION` | kept | libc is where it was |
-//! | `order::ORDER` | reset | whose turn it was is not here, or was the fork's |
-//! | `order::IN_VAIN` | kept | says of which process |
-//! | `order::FORK_HAS_TURN` | reset | only the parent ends the fork's turn |
-//! | `mmap::KEEPING` | kept | 0: a move has the turn, which the fork took |
-//! | `hook::BREAK` | kept | the program break is inherited |
-//! | `mmap::WIPES_ON_FORK` | kept | the advice is inherited |
-//! | `mmap::MERGES` | kept | the same |
-//! | `mmap::INSTALLS_GUARDS` | kept | the guards are inherited |
-//! | `identity::$original` | kept | libc is where it was; one for each function that is diverted |
-//! | `inline::IS_ON` | kept | the handler is inherited |
-//! | `inline::ONLY_ASK` | kept | filters of system calls are inherited |
-//! | `inline::IS_FILTERED` | kept | the same |
-//! | `inline::GATE` | reset | nobody is inside |
-//! | `inline::ASKED` | reset | nobody waits |
-//! | `inline::TAKEN` | reset | the same |
-//! | `inline::POSTED` | reset | the same |
+//! | `guest::hook::ERRNO_LOCATION` | kept | libc is where it was |
+//! | `guest::order::ORDER` | reset | whose turn it was is not here, or was the fork's |
+//! | `guest::order::IN_VAIN` | kept | says of which process |
+//! | `guest::order::FORK_HAS_TURN` | reset | only the parent ends the fork's turn |
+//! | `guest::mmap::KEEPING` | kept | 0: a move has the turn, which the fork took |
+//! | `guest::hook::BREAK` | kept | the program break is inherited |
+//! | `guest::mmap::WIPES_ON_FORK` | kept | the advice is inherited |
+//! | `guest::mmap::MERGES` | kept | the same |
+//! | `guest::mmap::INSTALLS_GUARDS` | kept | the guards are inherited |
+//! | `guest::identity::$original` | kept | libc is where it was; one a function |
+//! | `fault::inline::IS_ON` | kept | the handler is inherited |
+//! | `fault::inline::ONLY_ASK` | kept | filters of system calls are inherited |
+//! | `fault::inline::IS_FILTERED` | kept | the same |
+//! | `fault::inline::GATE` | reset | nobody is inside |
+//! | `fault::inline::ASKED` | reset | nobody waits |
+//! | `fault::inline::TAKEN` | reset | the same |
+//! | `fault::inline::POSTED` | reset | the same |
 //! | `init::MAIN_STACK` | kept | the mapping is inherited |
 //! | `init::MAIN_LIST` | kept | the same |
-//! | `mutexes::IS_ANY` | kept | the mutexes are inherited |
-//! | `mutexes::NOTES` | kept | the same |
-//! | `mutexes::IS_FULL` | kept | with the notes |
-//! | `mutexes::TAKING` | kept | where it leads to, the kernel has cleared |
+//! | `guest::mutexes::IS_ANY` | kept | the mutexes are inherited |
+//! | `guest::mutexes::NOTES` | kept | the same |
+//! | `guest::mutexes::IS_FULL` | kept | with the notes |
+//! | `guest::mutexes::TAKING` | kept | where it leads to, the kernel has cleared |
 //! | `init::CONSTRUCTOR` | kept | read by the loader alone |
-//! | `io_poll::IO_POLL` | reset | the context was the parent's, and nobody reads with it |
+//! | `cpu::io_poll::IO_POLL` | reset | the context was the parent's, and nobody reads with it |
 //! | `machine::CREW` | reset | its helpers, and who they worked for, are not here |
-//! | `mapped::RECORDS` | reset | whoever was writing one is not here |
-//! | `mapped::NEXT` | kept | where to look first, which may be anywhere |
-//! | `mapped::IS_MISSED` | reset | set: records were lost, so all mappings are gone through |
+//! | `guest::mapped::RECORDS` | reset | whoever was writing one is not here |
+//! | `guest::mapped::NEXT` | kept | where to look first, which may be anywhere |
+//! | `guest::mapped::IS_MISSED` | reset | set: all mappings are gone through |
 //! | `memcg::deferral::MAPPED` | kept | the mappings are inherited |
 //! | `memcg::deferral::IS_DEFERRED` | kept | what the parent managed the child manages |
 //! | `memcg::deferral::IS_BIG` | kept | the mapping is inherited |
@@ -68,24 +68,24 @@
 //! | `pager::PAGER` | kept | the child goes on with its copy of the engine |
 //! | `pager::IDLE_GROUP` | kept | a child is of its parent's group |
 //! | `pager::HAS_NEW_IDENTITY` | kept | the child has the identity of the thread that forked |
-//! | `pager::FAULT_THREAD` | kept | a stack knows whose thread runs on it; the child's does next |
-//! | `pager::KSWAPD_THREAD` | kept | the same |
-//! | `pager::WATCHDOG_THREAD` | kept | the same |
-//! | `pager::KCOMPRESSD_THREADS` | kept | the same |
-//! | `pager::IS_STOPPED_BY_PROGRAM` | kept | the program's image is inherited |
-//! | `pager::FAILURE` | replaced | written before anybody may read it |
+//! | `pager::threads::FAULT_THREAD` | kept | a stack knows whose thread runs on it |
+//! | `pager::threads::KSWAPD_THREAD` | kept | the same |
+//! | `pager::threads::WATCHDOG_THREAD` | kept | the same |
+//! | `pager::threads::KCOMPRESSD_THREADS` | kept | the same |
+//! | `pager::threads::IS_STOPPED_BY_PROGRAM` | kept | the program's image is inherited |
+//! | `pager::threads::FAILURE` | replaced | written before anybody may read it |
 //! | `pager::NEVER` | kept | always 0 |
-//! | `record::PATH` | kept | the environment is inherited; the child opens a file of its own |
-//! | `resched::NOT_BEFORE` | kept | a hint, in a time that both have |
-//! | `servers::HELPERS` | reset | they are not here |
-//! | `stacks::RANGES` | kept | the stacks are inherited, and each step leaves the records usable |
-//! | `stacks::USED` | kept | the same |
-//! | `stacks::LOCK` | reset | whoever held it is not here |
-//! | `stacks::CHANGES_IN_FLIGHT` | reset | whoever was between two steps is not here |
-//! | `unmanaged::IS_ALLOWED` | kept | the launcher said it to all |
-//! | `vigil::THREAD` | kept | as the stacks in `pager` |
-//! | `vigil::VIGIL` | reset | nobody is there, and its errands were the parent's |
-//! | `vma::COUNT` | kept | the mappings are inherited, and counted at the next walk |
+//! | `pager::record::PATH` | kept | the environment is inherited |
+//! | `cpu::resched::NOT_BEFORE` | kept | a hint, in a time that both have |
+//! | `fault::servers::HELPERS` | reset | they are not here |
+//! | `guest::stacks::RANGES` | kept | the stacks are inherited; each step leaves them usable |
+//! | `guest::stacks::USED` | kept | the same |
+//! | `guest::stacks::LOCK` | reset | whoever held it is not here |
+//! | `guest::stacks::CHANGES_IN_FLIGHT` | reset | whoever was between two steps is not here |
+//! | `guest::unmanaged::IS_ALLOWED` | kept | the launcher said it to all |
+//! | `cpu::vigil::THREAD` | kept | as the stacks in `pager` |
+//! | `cpu::vigil::VIGIL` | reset | nobody is there, and its errands were the parent's |
+//! | `guest::vma::COUNT` | kept | the mappings are inherited, and counted at the next walk |
 //! | `mm::swapin::bring::ZEROS` | kept | always 0 |
 //! | `acomp::dictionary::TAKEN` | kept | with the dictionaries |
 //! | `acomp::dictionary::CONTENTS` | kept | blocks that are inherited were stored with them |
@@ -133,15 +133,16 @@
 use uzswap_sys::creds;
 use uzswap_sys::mapping::own;
 
-use crate::cores::CORES;
-use crate::fork;
-use crate::io_poll::IO_POLL;
+use crate::cpu::cores::CORES;
+use crate::cpu::io_poll::IO_POLL;
+use crate::cpu::vigil::VIGIL;
+use crate::fault::inline;
+use crate::fault::servers::HELPERS;
+use crate::guest::{mapped, order, stacks};
 use crate::machine::CREW;
 use crate::memcg::deferral;
 use crate::pager::{self, Pager};
-use crate::servers::HELPERS;
-use crate::vigil::VIGIL;
-use crate::{guard, inline, mapped, order, stacks};
+use crate::{fork, guard};
 
 /// In a forked child, first of all, in its only thread: before its pager starts. Returns the
 /// parent's pager, reset, if the child is to have one.

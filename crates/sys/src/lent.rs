@@ -13,7 +13,6 @@ use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-
 use crate::closed;
 use crate::file::WakeEvent;
 use crate::procfs::Pagemap;

@@ -12,11 +12,14 @@ use uzswap_sys::{Errno, lent, thread};
 
 use super::fill;
 use super::handover::{DESCRIBED, ORPHAN, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
+use crate::codec::accel;
+use crate::fault::inline;
+use crate::guest::{unmanaged, vma};
 use crate::machine::Fds;
+use crate::machine::swap_file::SwapFile;
+use crate::pager::record::Recorder;
 use crate::pager::{self, Pager};
-use crate::record::Recorder;
-use crate::swap_file::SwapFile;
-use crate::{Line, accel, guard, inline, statics, unmanaged, vma};
+use crate::{Line, guard, statics};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
@@ -57,7 +60,7 @@ pub(crate) fn unlock_inherited(pager: &Pager) -> bool {
 /// The child's part.
 fn attach(pager: &Pager) {
     lent::with_most_descriptors(|| {
-        let Err((what, errno)) = inline::open().and_then(|()| pager::start_in_child(take_over)) else {
+        let Err((what, errno)) = inline::open().and_then(|()| pager::threads::start_in_child(take_over)) else {
             return;
         };
         if let Err((lacked, errno)) = do_without(pager) {

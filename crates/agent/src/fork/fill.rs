@@ -22,10 +22,10 @@ use uzswap_sys::futex::RawLock;
 use uzswap_sys::uffd::Uffd;
 
 use super::handover::{BATCH, Handover, ORPHAN};
-use crate::isolation;
-use crate::machine::AgentMachine;
+use crate::guard;
+use crate::guest::vma;
+use crate::machine::{AgentMachine, isolation};
 use crate::pager::{Pager, pause};
-use crate::{guard, vma};
 
 /// How often each looks whether the other has come on.
 const LOOK_NS: u64 = 20_000;
@@ -43,7 +43,9 @@ pub(super) fn send(
     let mut pages = 0;
     let mut goes_on = true;
     changes.for_each_absent(worker, |page, contents| {
-        let Some(now) = destination(page, since).filter(|_| goes_on) else { return };
+        let Some(now) = destination(page, since).filter(|_| goes_on) else {
+            return;
+        };
         handover.write_page(pages, now, contents);
         pages += 1;
         if pages == BATCH {

@@ -176,7 +176,13 @@ impl Handover {
     pub(super) fn wait_for_batch(&self, pager: &Pager, batch: u64) -> Option<usize> {
         let is_sent = || self.get(SENT) >= batch;
         let has_come = self.wait_until(pager, || is_sent() || self.state() >= RELEASED_UNMANAGED);
-        has_come.then(|| if is_sent() { (self.get(PAGES) as usize).min(BATCH) } else { 0 })
+        has_come.then(|| {
+            if is_sent() {
+                (self.get(PAGES) as usize).min(BATCH)
+            } else {
+                0
+            }
+        })
     }
 
     /// In the child: page `n` of the batch, and its contents. `None`: they are lost.

@@ -19,11 +19,12 @@ use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
 use super::fill;
 use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
+use crate::guest::{mmap, order, vma};
 use crate::machine::{AgentMachine, Fds};
-use crate::mailbox::{mail, reply};
 use crate::memcg::deferral;
+use crate::pager::mailbox::{mail, reply};
 use crate::pager::{self, Pager, pause};
-use crate::{fault, guard, mmap, order, vma};
+use crate::{fault, guard};
 
 /// How long a child is filled while it changes its mappings, or memory is short, and how far apart
 /// a page is tried.

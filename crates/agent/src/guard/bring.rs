@@ -10,7 +10,8 @@ use uzswap_sys::thread::page_align;
 
 use super::holds::Hold;
 use super::{ADDRESSES, ranges};
-use crate::{mmap, pager};
+use crate::guest::mmap;
+use crate::pager;
 
 /// How often a page is tried that leaves again before it can be held: never twice, once it is held.
 const TRIES: u32 = 1000;

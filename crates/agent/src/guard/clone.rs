@@ -17,7 +17,8 @@ use uzswap_sys::thread::{self, page_align};
 
 use super::bring::{self, Reached};
 use super::{ADDRESSES, is_alone, leave_to_kernel, ranges, refuse, release, signals, word_at};
-use crate::{fork, inline, pager};
+use crate::fault::inline;
+use crate::{fork, pager};
 
 const SYS_CLONE: usize = 56;
 const SYS_FORK: usize = 57;

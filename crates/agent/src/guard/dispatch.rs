@@ -14,7 +14,8 @@ use uzswap_sys::own_stack::Own;
 use uzswap_sys::signal::{Context, SYS_USER_DISPATCH, SignalInfo};
 
 use super::{clone, is_alone, is_of_go, signals};
-use crate::{pager, vma};
+use crate::guest::vma;
+use crate::pager;
 
 /// In the constructor, when jumps are where they can be.
 ///

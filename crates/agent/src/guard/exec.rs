@@ -9,7 +9,8 @@ use uzswap_sys::guard::Call;
 use uzswap_sys::thread;
 
 use super::{release, see_to};
-use crate::{inline, pager};
+use crate::fault::inline;
+use crate::pager;
 
 /// Whether a filter of system calls, inherited perhaps, decides what there is.
 fn is_filtered() -> bool {

@@ -51,10 +51,12 @@ use uzswap_sys::populate::{self, Populate};
 use uzswap_sys::text;
 use uzswap_sys::thread::{self, page_align};
 
-use crate::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MREMAP, SYS_MUNMAP, SYS_PROCESS_MADVISE};
-use crate::order::InOrder;
-use crate::stacks::StackChange;
-use crate::{closed, hook, inline, pager};
+use crate::fault::inline;
+use crate::guest::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MREMAP, SYS_MUNMAP, SYS_PROCESS_MADVISE};
+use crate::guest::order::InOrder;
+use crate::guest::stacks::StackChange;
+use crate::guest::{closed, hook};
+use crate::pager;
 
 pub(crate) use bring::hold_stack;
 

@@ -1,5 +1,5 @@
-//! Signals as the program has them, where SIGBUS is ours ([`crate::inline`]), or SIGSEGV
-//! ([`crate::closed`]), and SIGSYS ([`dispatch`](super::dispatch)).
+//! Signals as the program has them, where SIGBUS is ours ([`crate::fault::inline`]), or SIGSEGV
+//! ([`crate::guest::closed`]), and SIGSYS ([`dispatch`](super::dispatch)).
 //!
 //! These two are never blocked for the kernel, whatever the program blocks, and their handlers run
 //! on stacks of ours, which are the threads' alternate stacks for the kernel. What the program
@@ -36,7 +36,7 @@ use uzswap_sys::{Errno, closed, lent, thread};
 use super::altstack::change_stack;
 use super::bring::{read, write};
 use super::{SYS_SIGALTSTACK, dispatch, done, is_alone, refuse, word_at};
-use crate::{inline, pager};
+use crate::{fault::inline, pager};
 
 const SYS_CLOSE: usize = 3;
 const SYS_RT_SIGACTION: usize = 13;
@@ -128,7 +128,7 @@ pub(crate) fn begin() -> Result<(), Errno> {
     if closed::is_on() {
         note(
             SIGSEGV,
-            &signal::handle(SIGSEGV, crate::closed::on_access_error, u64::MAX, 0)?,
+            &signal::handle(SIGSEGV, crate::guest::closed::on_access_error, u64::MAX, 0)?,
         );
     }
     note(SIGSYS, &signal::handle(SIGSYS, dispatch::on_system_call, u64::MAX, 0)?);

@@ -13,9 +13,9 @@ use uzswap_sys::time;
 
 use super::Kswapd;
 use crate::guard;
-use crate::mutexes::{self, Taking};
+use crate::guest::mutexes::{self, Taking};
+use crate::guest::vma;
 use crate::pager::pause;
-use crate::vma;
 
 /// How long a page of what is resident keeps the gate open: a copy takes some 50 times as long.
 /// Nanoseconds.

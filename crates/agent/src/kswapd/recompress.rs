@@ -6,7 +6,7 @@ use uzswap_mm::Idle;
 use uzswap_sys::time;
 
 use super::Kswapd;
-use crate::mailbox::mail;
+use crate::pager::mailbox::mail;
 
 /// Pages that were stored so long ago are idle, and are compressed again.
 const RECOMPRESS_IDLE_NS: u64 = 5_000_000_000;

@@ -7,10 +7,10 @@ use uzswap_sys::procfs::Sizes;
 use uzswap_sys::time;
 
 use super::Kswapd;
-use crate::mailbox::mail;
+use crate::guest::{mapped, vma};
 use crate::memcg::deferral;
+use crate::pager::mailbox::mail;
 use crate::pager::{Pager, pause};
-use crate::{mapped, vma};
 
 /// How often a thread that maps memory looks whether to wait on: for ten seconds, as for a turn to
 /// change mappings.

@@ -34,7 +34,7 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::{thread, time};
 
 use super::Kswapd;
-use crate::arena;
+use crate::machine::arena;
 use crate::memcg::{CHILD_OWN, deferral};
 use crate::pager::Pager;
 

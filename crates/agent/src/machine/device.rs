@@ -5,8 +5,8 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::file::AlignedBuf;
 
 use super::AgentMachine;
+use super::swap_file::SwapBuffer;
 use crate::pager;
-use crate::swap_file::SwapBuffer;
 
 impl Device for AgentMachine {
     type Io = SwapBuffer;

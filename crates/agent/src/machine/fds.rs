@@ -11,9 +11,9 @@ use uzswap_sys::shared::Leases;
 use uzswap_sys::uffd::Uffd;
 use uzswap_sys::{AsFd, Errno, OwnedFd, closed, keep};
 
-use crate::isolation::{self, Isolation};
-use crate::record::Recorder;
-use crate::swap_file::SwapFile;
+use super::isolation::{self, Isolation};
+use super::swap_file::SwapFile;
+use crate::pager::record::Recorder;
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
 pub(crate) struct Fds {

@@ -22,8 +22,8 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use uzswap_ctl::Field;
 
 use super::Memcg;
+use crate::guest::{mapped, vma};
 use crate::pager::{self, Pager};
-use crate::{mapped, vma};
 
 /// Mappings in total, of memory that may come under our care, at which a process gets its pager.
 pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;

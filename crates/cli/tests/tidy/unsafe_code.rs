@@ -4,25 +4,25 @@ use crate::tokens::tokens;
 
 /// Files of the agent's C edge, with what is unsafe there.
 const EDGE: &[(&str, &str)] = &[
-    ("closed.rs", "makes calls of the program's"),
+    ("guest/closed.rs", "makes calls of the program's"),
     ("fork/child.rs", "opens locks that threads of the parent held"),
     ("fork/handover.rs", "renews words that two processes see"),
     ("fork/parent.rs", "opens the lock that `prepare` took"),
     ("guard/mod.rs", "puts jumps into code, and makes the program's calls"),
     ("guard/pieces.rs", "makes them in pieces"),
     ("guard/signals.rs", "has handlers called as the program asked"),
-    ("hook.rs", "calls in place of libc, with what the program passed"),
-    ("identity.rs", "the same"),
+    ("guest/hook.rs", "calls in place of libc, with what the program passed"),
+    ("guest/identity.rs", "the same"),
     ("init.rs", "reads what the kernel and glibc passed"),
-    ("io_poll.rs", "opens a lock that a thread of the parent held"),
-    ("pager.rs", "opens locks that threads of the parent held"),
-    ("mmap.rs", "makes calls of the program's"),
+    ("cpu/io_poll.rs", "opens a lock that a thread of the parent held"),
+    ("pager/mod.rs", "opens locks that threads of the parent held"),
+    ("guest/mmap.rs", "makes calls of the program's"),
     (
-        "mutexes.rs",
+        "guest/mutexes.rs",
         "reads the attributes of the program's mutexes, and makes them",
     ),
-    ("servers.rs", "opens locks that threads of the parent held"),
-    ("vma.rs", "takes the bounds of the agent's own image"),
+    ("fault/servers.rs", "opens locks that threads of the parent held"),
+    ("guest/vma.rs", "takes the bounds of the agent's own image"),
 ];
 /// Roots of crates without any: the compiler sees to all below.
 const SAFE: [&str; 14] = [
@@ -71,13 +71,13 @@ pub fn misplaced(files: impl Iterator<Item = (String, String)>) -> Vec<String> {
 fn unsafe_code_elsewhere_is_complained_of() {
     let files = [
         ("crates/sys/src/uffd.rs", "unsafe {}"),
-        ("crates/agent/src/hook.rs", "fn f() {}"),
-        ("crates/agent/src/kswapd.rs", "// unsafe\n\"unsafe\"; unsafe {}"),
+        ("crates/agent/src/guest/hook.rs", "fn f() {}"),
+        ("crates/agent/src/kswapd/mod.rs", "// unsafe\n\"unsafe\"; unsafe {}"),
         ("crates/mm/src/lib.rs", "#![deny(unsafe_code)]"),
     ];
     let found = misplaced(files.into_iter().map(|(path, text)| (path.into(), text.into())));
     assert_eq!(found.len(), 3, "{found:?}");
-    assert!(found[0].starts_with("crates/agent/src/hook.rs has no"));
-    assert!(found[1].starts_with("crates/agent/src/kswapd.rs:2:"));
+    assert!(found[0].starts_with("crates/agent/src/guest/hook.rs has no"));
+    assert!(found[1].starts_with("crates/agent/src/kswapd/mod.rs:2:"));
     assert!(found[2].starts_with("crates/mm/src/lib.rs does not"));
 }

@@ -1,0 +1,494 @@
+//! Faults served by the threads that raise them.
+//!
+//! The userfaultfd gives SIGBUS to who meets a page that is missing or protected. Its handler, on a
+//! stack of our own, brings the page as the fault thread would: no thread is woken and none waits.
+//!
+//! ```text
+//! program's thread   SIGBUS -> gate -> a seat -> begin | bring | publish -> goes on
+//!                                   \-> else asks the fault thread, and waits
+//! fault thread       an event, a request, a fork: closes the gate -> nobody is inside
+//!                    -> reads, applies -> opens it
+//! ```
+//! The fault thread serves what needs descriptors that the program does not have (the device), or
+//! may take long: room has to be made, a fork is under way, contents are lost.
+//!
+//! The gate is why a change of mappings is never applied while a fault is being served
+//! ([`Mm::fault`](uzswap_mm::Mm::fault)). Who is inside waits for the engine's locks alone, with
+//! all signals blocked, so it comes out.
+//!
+//! A thread of the program has none of the pager's descriptors but three
+//! ([`lent`](uzswap_sys::lent)): other numbers are files of the program's there.
+//! [`AgentMachine::fds`](crate::machine::AgentMachine::fds) panics before one is used.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use uzswap_ctl::{Group, Tunable};
+use uzswap_mm::Fault;
+use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
+use uzswap_mm::swap_table::entry::Slot;
+use uzswap_mm::vmstat::Item;
+use uzswap_sys::file::WakeEvent;
+use uzswap_sys::lent::{self, Lent};
+use uzswap_sys::own_stack::{self, Own};
+use uzswap_sys::procfs::Pagemap;
+use uzswap_sys::signal::{BUS_ADRERR, Context, SignalInfo};
+use uzswap_sys::time::now_ns;
+use uzswap_sys::{Errno, closed, futex, thread};
+
+use super::Waiting;
+use crate::fault;
+use crate::guard::{self, signals};
+use crate::machine::isolation;
+use crate::pager::mailbox::mail;
+use crate::pager::{self, Pager, record};
+
+/// Threads serve their own faults.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+/// A filter of system calls may forbid them what that takes: they only ask the fault thread.
+static ONLY_ASK: AtomicBool = AtomicBool::new(false);
+/// There is one: those who wait make no calls.
+static IS_FILTERED: AtomicBool = AtomicBool::new(false);
+
+/// Requests at a time; more threads wait for a place.
+const REQUESTS: usize = 64;
+/// So often a page is tried that another thread brings, before the fault thread is asked for it.
+pub(crate) const TRIES: usize = 16;
+/// So often in a row a page is asked for before it is looked up whether it is the program's own
+/// memory at all.
+const SUSPICIOUS: usize = 64;
+/// How long a thread sleeps that waits for the fault thread before it has kswapd wake that.
+const SLICE_NS: u64 = 10_000_000;
+/// Looks before that.
+const SPINS: u32 = 200;
+/// Looks at who is inside before the fault thread sleeps.
+const GATE_SPINS: u32 = 2_000;
+const GATE_NS: u64 = 1_000_000;
+
+/// Whether they do.
+pub(crate) fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
+/// In the constructor: have SIGBUS come here.
+///
+/// # Errors
+/// What the system answers.
+pub(crate) fn install(group: Group, stops_threads: bool) -> Result<(), Errno> {
+    // Who stops the others, and reads all memory meanwhile, may stop one that is inside.
+    if !group.is_on(Tunable::InlineFaults) || stops_threads {
+        // A signal is all there is then.
+        return match closed::is_on() {
+            true => Err(Errno::OPNOTSUPP),
+            false => Ok(()),
+        };
+    }
+    own_stack::reserve()?;
+    let _ = Own::take_on();
+    signals::begin()?;
+    IS_ON.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Before the pager starts, in a thread of the program: open what both need.
+///
+/// # Errors
+/// What was missing.
+pub(crate) fn open() -> Result<(), (&'static str, Errno)> {
+    if !is_on() {
+        return Ok(());
+    }
+    lent::close();
+    if record::is_on() {
+        // The fault thread notes what it serves.
+        note_only_asking();
+    }
+    let managed = isolation::open_inline().map_err(|e| ("userfaultfd with move", e))?;
+    let wake = WakeEvent::new().map_err(|e| ("eventfd", e))?;
+    let pagemap = Pagemap::open().map_err(|e| ("/proc/self", e))?;
+    let lent = Lent { managed, wake, pagemap };
+    lent::lend(lent).map_err(|e| ("descriptors", e))?;
+    // The thread that starts it faults next, perhaps on a stack that is managed.
+    let _ = Own::current().or_else(Own::take_on);
+    Ok(())
+}
+
+/// From now on the fault thread serves all. Nobody else does when this returns. In a thread of the
+/// program, outside.
+pub(crate) fn only_ask() {
+    note_only_asking();
+    while GATE.serving.load(Ordering::SeqCst) != 0 {
+        pager::pause(GATE_NS / 100);
+    }
+}
+
+/// The same, as the thread is about to have its calls filtered.
+pub(crate) fn begin_filtering() {
+    IS_FILTERED.store(true, Ordering::Relaxed);
+    only_ask();
+}
+
+/// The same; whoever is inside may still be at it.
+pub(crate) fn note_only_asking() {
+    ONLY_ASK.store(true, Ordering::SeqCst);
+}
+
+/// Whether it does.
+pub(crate) fn only_asks() -> bool {
+    ONLY_ASK.load(Ordering::Relaxed)
+}
+
+/// In a forked child.
+pub(crate) fn reset_in_child() {
+    if !is_on() {
+        return;
+    }
+    GATE.serving.store(0, Ordering::Relaxed);
+    GATE.is_closed.store(0, Ordering::Relaxed);
+    POSTED.store(0, Ordering::Relaxed);
+    TAKEN.store(0, Ordering::Relaxed);
+    Own::keep_alone(Own::current());
+}
+
+/// Who is serving, and whether anybody may begin.
+struct Gate {
+    serving: AtomicU32,
+    is_closed: AtomicU32,
+    /// When the first of those came who are inside. Nanoseconds.
+    since: AtomicU64,
+}
+
+static GATE: Gate = Gate {
+    serving: AtomicU32::new(0),
+    is_closed: AtomicU32::new(0),
+    since: AtomicU64::new(0),
+};
+
+/// A thread of the program is inside, and so waits for a page.
+struct Inside<'a>(&'a Pager);
+
+impl Gate {
+    /// Go in, when it is open.
+    fn enter<'a>(&self, pager: &'a Pager) -> Inside<'a> {
+        loop {
+            // SeqCst, as in `close`: either that sees us, or we see it.
+            let before = self.serving.fetch_add(1, Ordering::SeqCst);
+            if self.is_closed.load(Ordering::SeqCst) == 0 {
+                if before == 0 {
+                    self.since.store(now_ns(), Ordering::Relaxed);
+                }
+                return Inside(pager);
+            }
+            self.leave();
+            futex::wait(&self.is_closed, 1, Some(GATE_NS), false);
+        }
+    }
+
+    /// True: nobody else is inside.
+    fn leave(&self) -> bool {
+        let before = self.serving.fetch_sub(1, Ordering::SeqCst);
+        if before == 1 && self.is_closed.load(Ordering::SeqCst) != 0 {
+            futex::wake(&self.serving, 1, false);
+        }
+        before == 1
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        let since = GATE.since.load(Ordering::Relaxed);
+        if GATE.leave() {
+            // Roughly: another may have come, and been the first, since.
+            let waited = now_ns().saturating_sub(since);
+            self.0.memcg.note_waited(waited);
+            self.0.mm.stat().add(Item::WaitedNs, waited);
+        }
+    }
+}
+
+/// Nobody is inside.
+pub(crate) struct Closed(bool);
+
+/// Have nobody inside until what is returned is dropped. In the fault thread.
+pub(crate) fn close() -> Closed {
+    if !is_on() {
+        return Closed(false);
+    }
+    GATE.is_closed.store(1, Ordering::SeqCst);
+    let mut looks = 0;
+    loop {
+        let serving = GATE.serving.load(Ordering::SeqCst);
+        if serving == 0 {
+            return Closed(true);
+        }
+        looks += 1;
+        if looks < GATE_SPINS {
+            core::hint::spin_loop();
+        } else {
+            futex::wait(&GATE.serving, serving, Some(GATE_NS), false);
+        }
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        if self.0 {
+            GATE.is_closed.store(0, Ordering::SeqCst);
+            futex::wake(&GATE.is_closed, u32::MAX >> 1, false);
+        }
+    }
+}
+
+/// What a thread waits for.
+struct Request {
+    /// [`WAITS`] until it is served, or found to be none of ours.
+    state: AtomicU32,
+    addr: AtomicUsize,
+    /// As in [`Waiting`]: is it a write, is the page there. And is it in doubt whose it is.
+    access: AtomicU32,
+}
+
+const SERVED: u32 = 0;
+const WAITS: u32 = 1;
+const NOT_OURS: u32 = 2;
+/// The bit of a request that is in doubt.
+const DOUBTFUL: u32 = 4;
+
+static ASKED: [Request; REQUESTS] = [const {
+    Request {
+        state: AtomicU32::new(0),
+        addr: AtomicUsize::new(0),
+        access: AtomicU32::new(0),
+    }
+}; REQUESTS];
+/// Requests that somebody has, a bit each; and those that the fault thread has not taken.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+static POSTED: AtomicU64 = AtomicU64::new(0);
+
+/// A request that the fault thread has taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Ticket(u8);
+
+impl Ticket {
+    /// It is served: the thread goes on.
+    pub(crate) fn done(self) {
+        self.answer(SERVED);
+    }
+
+    fn answer(self, answer: u32) {
+        let state = &ASKED[usize::from(self.0)].state;
+        state.store(answer, Ordering::Release);
+        futex::wake(state, 1, false);
+    }
+}
+
+/// In the fault thread, after its event was cleared: what was asked for since.
+pub(crate) fn take_requests(pager: &Pager, mut take: impl FnMut(Waiting)) {
+    let mut posted = POSTED.swap(0, Ordering::Acquire);
+    while posted != 0 {
+        let n = posted.trailing_zeros();
+        posted &= posted - 1;
+        let request = &ASKED[n as usize];
+        let access = request.access.load(Ordering::Relaxed);
+        let addr = request.addr.load(Ordering::Relaxed);
+        if access & DOUBTFUL != 0 && !is_ours(pager, addr) {
+            Ticket(n as u8).answer(NOT_OURS);
+            continue;
+        }
+        take(Waiting {
+            addr,
+            is_write: access & 1 != 0,
+            is_protected: access & 2 != 0,
+            ticket: Some(Ticket(n as u8)),
+        });
+    }
+}
+
+/// Whether the page is the program's memory as we serve it: a file may have been mapped where some
+/// was, and end before, or the program has a userfaultfd of its own. In the fault thread.
+fn is_ours(pager: &Pager, addr: usize) -> bool {
+    let vma = pager.fds().proc.vma_at_or_after(addr).ok().flatten();
+    let Some(vma) = vma.filter(|vma| vma.start <= addr) else {
+        // Nothing is there any more: it looks again.
+        return true;
+    };
+    if !vma.is_private_anonymous() {
+        return false;
+    }
+    if pager.reclaim.is_freezing() {
+        return true;
+    }
+    // What has grown is registered before it is under our care, and has zeros. Elsewhere our
+    // userfaultfd has no such range. A page without a word has no contents anywhere: this thread
+    // alone reads events, and has applied all that it read; while one waits the kernel maps
+    // nothing.
+    let page = Vpn::of_addr(addr);
+    pager.mm.with_changes(|changes| {
+        // Whatever its word says, it is served by that. Under the lock: nobody takes it under our
+        // care, or has it leave, before there are zeros.
+        let is_managed = changes.gaps(PageRange::new(page, 1)).is_empty();
+        is_managed || pager.mm.lookup(page) != Slot::None || pager.mm.machine().map_zeros(addr) != Some(Errno::NOENT)
+    })
+}
+
+/// Have the fault thread serve it, and wait until it has. `is_doubtful`: it is to look whether the
+/// page is ours. False: it is not.
+fn ask(pager: &Pager, waiting: Waiting, is_doubtful: bool) -> bool {
+    let n = loop {
+        let taken = TAKEN.load(Ordering::Relaxed);
+        let free = taken.trailing_ones();
+        if free as usize == REQUESTS {
+            pause();
+            continue;
+        }
+        let next = taken | 1 << free;
+        if TAKEN
+            .compare_exchange_weak(taken, next, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+        {
+            break free as usize;
+        }
+    };
+    let request = &ASKED[n];
+    request.addr.store(waiting.addr, Ordering::Relaxed);
+    let access = [waiting.is_write, waiting.is_protected, is_doubtful];
+    let access = (0..).zip(access).map(|(n, is_set)| u32::from(is_set) << n).sum();
+    request.access.store(access, Ordering::Relaxed);
+    request.state.store(WAITS, Ordering::Relaxed);
+    POSTED.fetch_or(1 << n, Ordering::Release);
+    pager.mm.machine().ring();
+    let mut looks = 0;
+    while request.state.load(Ordering::Acquire) == WAITS {
+        if pager.has_let_go() {
+            // The process whose memory this one has ends, and has answered nobody since: what it
+            // wants is back.
+            break;
+        }
+        looks += 1;
+        if looks < SPINS || is_filtered() {
+            // Perhaps it may not even sleep.
+            core::hint::spin_loop();
+        } else {
+            futex::wait(&request.state, WAITS, Some(SLICE_NS), false);
+            // Should the program have closed the event.
+            if request.state.load(Ordering::Acquire) == WAITS {
+                pager.mail.post(mail::RING);
+                stop_if_alone();
+            }
+        }
+    }
+    let is_ours = request.state.load(Ordering::Relaxed) != NOT_OURS;
+    TAKEN.fetch_and(!(1 << n), Ordering::Release);
+    is_ours
+}
+
+/// This process has the memory of another, which has ended with the pager: nobody brings what is
+/// out.
+pub(crate) fn stop_if_alone() {
+    if pager::is_orphan() {
+        pager::say_last(
+            "uzswap: a process is stopped that shares the memory of one that was killed: what was out is lost\n",
+        );
+        thread::kill_self();
+    }
+}
+
+/// kswapd's part of it: wake the fault thread, if its mail says so.
+pub(crate) fn pass_on(pager: &Pager, bits: u32) {
+    if bits & mail::RING != 0 {
+        pager.fds().wake.set();
+    }
+}
+
+/// Whether a filter forbids threads what it takes to be told of anything.
+pub(crate) fn is_filtered() -> bool {
+    IS_FILTERED.load(Ordering::Relaxed)
+}
+
+fn pause() {
+    match is_filtered() {
+        true => core::hint::spin_loop(),
+        false => pager::pause(GATE_NS),
+    }
+}
+
+/// SIGBUS. In a thread of the program, all signals blocked.
+pub(crate) extern "C" fn on_bus_error(signal: i32, info: &SignalInfo, context: &mut Context) {
+    let addr = info.address() & !(PAGE_SIZE - 1);
+    let is_missing = info.code() == BUS_ADRERR;
+    let pager = if is_missing { pager::inherited() } else { None };
+    if !pager.is_some_and(|pager| serve(pager, addr, context)) {
+        signals::hand_on(signal, info, context);
+    }
+}
+
+/// False: nothing of ours is there.
+pub(crate) fn serve(pager: &Pager, addr: usize, context: &mut Context) -> bool {
+    let (is_write, is_present) = context.access();
+    let waiting = Waiting {
+        addr,
+        is_write,
+        is_protected: is_write && is_present,
+        ticket: None,
+    };
+    let Some(own) = context.own() else {
+        // One that others have set and that the thread is on cannot be changed. And a filter may
+        // forbid what it takes to have one.
+        let may_take = !only_asks() && !context.has_other();
+        return match may_take.then(Own::take).flatten() {
+            // It comes again, on that.
+            Some(own) => {
+                context.give(own);
+                true
+            }
+            None => ask(pager, waiting, true),
+        };
+    };
+    let again = count(own, addr) % SUSPICIOUS;
+    let is_known = guard::may_be_registered(addr);
+    let is_served = is_known && again < TRIES && !only_asks() && serve_here(pager, waiting);
+    is_served || ask(pager, waiting, !is_known || again == SUSPICIOUS - 1)
+}
+
+/// How often in a row the thread has asked for this page.
+pub(crate) fn count(own: &Own, addr: usize) -> usize {
+    let [page, count] = &own.asked;
+    let again = match page.swap(addr, Ordering::Relaxed) == addr {
+        true => count.load(Ordering::Relaxed) + 1,
+        false => 0,
+    };
+    count.store(again, Ordering::Relaxed);
+    again
+}
+
+/// False: the fault thread is to do it.
+fn serve_here(pager: &Pager, waiting: Waiting) -> bool {
+    let _inside = GATE.enter(pager);
+    if only_asks() {
+        return false;
+    }
+    let Some(mut seat) = pager.seats.try_sit(pager) else {
+        return false;
+    };
+    let page = Vpn::of_addr(waiting.addr);
+    if waiting.is_protected {
+        return !pager.memcg.shares() && pager.mm.write_fault(page, false) == Fault::Served;
+    }
+    if !fault::has_room(pager, waiting.addr) {
+        return false;
+    }
+    match pager.mm.fault_without_device(seat.worker(), page) {
+        Some(Fault::Served) => {
+            pager.mm.stat().add(Item::PgFaultInline, 1);
+            if pager.memcg.headroom(pager) == 0 {
+                pager.mail.post(mail::RECLAIM);
+            }
+            true
+        }
+        // Another thread brings it: it comes again.
+        Some(Fault::Retry) if !pager.mm.machine().is_changing() => {
+            (0..SPINS).for_each(|_| core::hint::spin_loop());
+            true
+        }
+        _ => false,
+    }
+}

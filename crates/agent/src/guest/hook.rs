@@ -1,0 +1,230 @@
+//! libc's `mmap`, `munmap`, `mremap`, `madvise`, `brk` and `mlockall`, replaced: the same system
+//! call, plus what the pager needs.
+//!
+//! They run in the program's threads, perhaps inside its malloc, perhaps on a stack in managed
+//! memory, perhaps in a vfork child; so they take no lock of the pager's, allocate nothing, and
+//! touch little but atomics.
+
+use core::ffi::{c_int, c_long, c_ulong, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use uzswap_sys::Errno;
+use uzswap_sys::libc::Function;
+use uzswap_sys::mapping;
+use uzswap_sys::procfs::ProcSelf;
+use uzswap_sys::request::Request;
+use uzswap_sys::thread::{page_align, syscall};
+
+use super::closed::{SYS_MLOCK, SYS_MLOCKALL};
+use super::order::InOrder;
+use super::stacks::StackChange;
+use super::{closed, mapped, mmap};
+use crate::memcg::deferral;
+use crate::{guard, pager};
+
+pub(crate) const SYS_BRK: usize = 12;
+pub(crate) const SYS_IOCTL: usize = 16;
+
+const MCL_CURRENT: c_int = 1;
+const MCL_FUTURE: c_int = 2;
+const MCL_ONFAULT: c_int = 4;
+
+/// libc's `__errno_location`, which a program may define, too.
+static ERRNO_LOCATION: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Before any wrapper is replaced.
+pub(crate) fn find_errno(location: &Function) {
+    ERRNO_LOCATION.store(location.entry, Ordering::Relaxed);
+}
+
+fn set_errno(errno: Errno) {
+    // SAFETY: set before any of the replacements could run, to libc's function of this type.
+    let location: extern "C" fn() -> *mut c_int =
+        unsafe { core::mem::transmute(ERRNO_LOCATION.load(Ordering::Relaxed)) };
+    // SAFETY: libc's errno of the calling thread, which is one of the program's.
+    unsafe { *location() = errno.raw_os_error() };
+}
+
+/// libc's record of the program break, where libc itself takes it from: `sbrk` computes from it. A
+/// weak symbol, so that a libc without it can load this library, and refuse it in words.
+#[unsafe(naked)]
+extern "C" fn current_break() -> *mut *mut c_void {
+    core::arch::naked_asm!(".weak __curbrk", "mov rax, [rip + __curbrk@GOTPCREL]", "ret")
+}
+
+/// What a function of libc that failed returns.
+pub(crate) fn fail(errno: Errno) -> c_int {
+    set_errno(errno);
+    -1
+}
+
+/// Whether the libc of this process is glibc, as far as can be told before anything else is known
+/// of it.
+pub(crate) fn is_glibc() -> bool {
+    !current_break().is_null()
+}
+
+/// What a function of libc returns that tells of a failure by -1.
+fn status(result: Result<usize, Errno>) -> c_int {
+    result.map_or_else(fail, |value| value as c_int)
+}
+
+/// What one returns that tells of it by an address.
+fn address(result: Result<usize, Errno>) -> *mut c_void {
+    match result {
+        Ok(start) => core::ptr::with_exposed_provenance_mut(start),
+        Err(errno) => {
+            set_errno(errno);
+            core::ptr::without_provenance_mut(usize::MAX)
+        }
+    }
+}
+
+pub(crate) extern "C" fn mmap(
+    addr: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    let (addr, offset) = (addr as usize, offset as usize);
+    address(mmap::mmap([
+        addr,
+        len,
+        prot as usize,
+        flags as usize,
+        fd as usize,
+        offset,
+    ]))
+}
+
+pub(crate) extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
+    status(mmap::munmap(addr as usize, len))
+}
+
+pub(crate) extern "C" fn mremap(
+    addr: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new_addr: *mut c_void,
+) -> *mut c_void {
+    address(mmap::mremap(addr as usize, old_len, new_len, flags, new_addr as usize))
+}
+
+pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+    status(mmap::madvise(addr as usize, len, advice))
+}
+
+pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
+    let result = match pager::active() {
+        Some(_) => lock_all_but_ours(flags),
+        None => lock_all(flags),
+    };
+    if result.is_ok() {
+        closed::note_all_locked();
+    }
+    status(result.map(|()| 0))
+}
+
+fn lock_all(flags: c_int) -> Result<(), Errno> {
+    // SAFETY: locking changes no contents.
+    unsafe { syscall(SYS_MLOCKALL, [flags as usize, 0, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// Lock the memory of the program, as it wants, but not ours: the kernel would fill the staging
+/// range, waiting for pages that nobody gives.
+fn lock_all_but_ours(flags: c_int) -> Result<(), Errno> {
+    // Without filling anything at first.
+    lock_all(flags | MCL_ONFAULT)?;
+    mapping::own::unlock();
+    if flags & MCL_ONFAULT != 0 {
+        return Ok(());
+    }
+    if flags & MCL_CURRENT != 0
+        && let Ok(proc) = ProcSelf::open()
+    {
+        let mut at = 0;
+        while let Ok(Some(vma)) = proc.vma_at_or_after(at) {
+            at = vma.end;
+            if !mapping::own::overlaps(vma.start, vma.end) {
+                // As mlockall does, which passes over what cannot be locked or filled.
+                // SAFETY: fills the program's memory, changes no contents.
+                let _ = unsafe { syscall(SYS_MLOCK, [vma.start, vma.end - vma.start, 0, 0, 0, 0]) };
+            }
+        }
+    }
+    match flags & MCL_FUTURE {
+        0 => Ok(()),
+        future => lock_all(future),
+    }
+}
+
+/// The break that the kernel reported last.
+static BREAK: AtomicUsize = AtomicUsize::new(0);
+
+/// Variadic for the program; a wrapper takes the third argument from its register, whether it was
+/// passed or not.
+pub(crate) extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    let wanted = match Request::may_be(request as u32) {
+        // SAFETY: what the program passes.
+        true => unsafe { Request::decode(request as u32, argument) },
+        false => None,
+    };
+    let _turn = wanted.map(|_| InOrder::begin());
+    if let Some(Request::Register(start, end)) = wanted {
+        // A mapping has one userfaultfd: the program's. From now on it is left alone, as a stack
+        // is.
+        StackChange::begin().add(start, end);
+        if let Some(pager) = pager::active() {
+            pager.request_release(start, end);
+        }
+    }
+    // SAFETY: exactly the call that the program makes.
+    let result = unsafe { guard::make(SYS_IOCTL, [fd as usize, request as usize, argument, 0, 0, 0]) };
+    match (wanted, &result) {
+        (Some(Request::Register(start, end)), Err(_)) | (Some(Request::Unregister(start, end)), Ok(_)) => {
+            StackChange::begin().remove(start, end - start);
+            mapped::note(start, end);
+        }
+        _ => {}
+    }
+    status(result)
+}
+
+pub(crate) extern "C" fn brk(addr: *mut c_void) -> c_int {
+    let now = change_break(addr as usize);
+    // SAFETY: libc's own variable, set as its wrapper sets it; libc serialises changes of the
+    // break.
+    unsafe { *current_break() = core::ptr::with_exposed_provenance_mut(now) };
+    if now < addr as usize {
+        set_errno(Errno::NOMEM);
+        return -1;
+    }
+    0
+}
+
+/// brk(2): the break, changed or not.
+pub(crate) fn change_break(addr: usize) -> usize {
+    let top = BREAK.load(Ordering::Relaxed);
+    let _turn = (addr < top).then(InOrder::begin);
+    // SAFETY: exactly the call that the program makes; it answers with the break, changed or not.
+    let call = || unsafe { syscall(SYS_BRK, [addr, 0, 0, 0, 0, 0]) };
+    // 0 only asks.
+    let now = match addr != 0 && addr < top {
+        false => call(),
+        // What is refused answers with the break as it was.
+        true => closed::unmap(page_align(addr), page_align(top), || match call() {
+            Ok(now) if now > addr => Err(Errno::NOMEM),
+            now => now,
+        })
+        .or(Ok(top)),
+    };
+    let now = now.unwrap_or(0);
+    let before = BREAK.swap(now, Ordering::Relaxed);
+    if now >= addr && before != 0 && now > before {
+        deferral::note_growth(before, now - before, true);
+    }
+    now
+}

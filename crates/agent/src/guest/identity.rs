@@ -1,0 +1,117 @@
+//! The program changes who it is, or ends: libc's functions for that, diverted, in the program's
+//! threads.
+//!
+//! What the program gives up the pager's threads give up as well (`uzswap_sys::creds`), before the
+//! call returns: the program may forbid such calls next. Calls that do not come through libc are
+//! seen by kswapd within a tick.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use uzswap_sys::libc::Function;
+use uzswap_sys::text::{self, Moved};
+use uzswap_sys::{Errno, thread};
+
+use super::hook;
+use crate::pager::mailbox::mail;
+use crate::{guard, pager};
+
+const SYS_CAPSET: usize = 126;
+
+type Call = unsafe extern "C" fn(usize, usize, usize) -> c_int;
+
+fn follow() {
+    if let Some(pager) = pager::active() {
+        pager.ask(mail::FOLLOW);
+    }
+}
+
+/// Functions that take integers, three at most.
+macro_rules! diverted {
+    ($($name:ident $original:ident,)*) => {
+        $(
+            static $original: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+            extern "C" fn $name(first: usize, second: usize, third: usize) -> c_int {
+                // SAFETY: the original's entry, stored before anything can come here, called with
+                // what was passed to it.
+                let result = unsafe {
+                    let original: Call = core::mem::transmute($original.load(Ordering::Acquire));
+                    original(first, second, third)
+                };
+                if result == 0 {
+                    follow();
+                }
+                result
+            }
+        )*
+
+        const DIVERTED: &[(&CStr, Call, &AtomicPtr<c_void>)] = &[$((
+            // SAFETY: ends with the only null byte.
+            unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
+            $name,
+            &$original,
+        ),)*];
+    };
+}
+
+diverted! {
+    setuid SETUID,
+    setgid SETGID,
+    seteuid SETEUID,
+    setegid SETEGID,
+    setreuid SETREUID,
+    setregid SETREGID,
+    setresuid SETRESUID,
+    setresgid SETRESGID,
+    setgroups SETGROUPS,
+}
+
+extern "C" fn capset(header: usize, data: usize) -> c_int {
+    // SAFETY: exactly the call that the program makes.
+    match unsafe { guard::make(SYS_CAPSET, [header, data, 0, 0, 0, 0]) } {
+        Ok(_) => {
+            follow();
+            0
+        }
+        Err(errno) => hook::fail(errno),
+    }
+}
+
+/// `_exit`, which `exit` and the end of the last thread that libc knows come to as well.
+extern "C" fn exit(status: c_int) -> ! {
+    if let Some(pager) = pager::active() {
+        pager.leave();
+    }
+    thread::end_process(status as u8)
+}
+
+/// Divert them. Without one of them its calls are seen later, and what outlives this process in its
+/// memory may be stopped.
+///
+/// # Safety
+/// `find` finds functions of libc, which nobody runs now.
+pub(crate) unsafe fn divert(find: impl Fn(&CStr) -> Result<Function, Errno>) {
+    if let Ok(mut moved) = Moved::new() {
+        for (name, _, original) in DIVERTED {
+            // SAFETY: the caller's promise.
+            let entry = find(name).ok().and_then(|function| unsafe { moved.add(&function) });
+            original.store(entry.unwrap_or(core::ptr::null_mut()), Ordering::Release);
+        }
+        if moved.seal().is_ok() {
+            let known = DIVERTED
+                .iter()
+                .filter(|(.., original)| !original.load(Ordering::Acquire).is_null());
+            for (name, replacement, _) in known {
+                // SAFETY: see above; the replacement calls the original.
+                let _ = find(name)
+                    .and_then(|function| unsafe { text::replace_any(&function, *replacement as *const c_void) });
+            }
+        }
+    }
+    // SAFETY: see above; the replacement makes the same call.
+    let _ = find(c"capset")
+        .and_then(|function| unsafe { text::replace(&function, SYS_CAPSET as u8, capset as *const c_void) });
+    // SAFETY: see above; the replacement ends the process as well.
+    let _ = find(c"_exit").and_then(|function| unsafe { text::replace_any(&function, exit as *const c_void) });
+}

@@ -1,0 +1,89 @@
+//! Charges of processes that have ended: when, and by whom, they are returned.
+
+use uzswap_ctl::{Field, Notice};
+use uzswap_sys::time::now_ns;
+use uzswap_sys::{remains, robust};
+
+use super::{CHARGES, Life, Memcg, is_charged};
+use crate::pager::Pager;
+
+/// How long a process whose pager is gone is expected to give back its memory.
+const LINGERS_NS: u64 = 10_000_000_000;
+
+impl Memcg {
+    /// What the dead were charged is nobody's, where all who inherited from them are charged for
+    /// it.
+    pub(crate) fn return_charges(&self, pager: &Pager) {
+        for slot in self.charged(pager, Life::Dead) {
+            if self.group.is_inherited(slot, now_ns()) {
+                self.with_slot_of_dead(pager, slot, || {
+                    let told = [Field::LookedAt, Field::DeadAt, Field::LingersSince, Field::Twice];
+                    for field in CHARGES.iter().chain(&told) {
+                        self.group.set_field(slot, *field, 0);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Whether anybody is dead and charged still.
+    pub(crate) fn has_dead(&self, pager: &Pager) -> bool {
+        self.charged(pager, Life::Dead).next().is_some()
+    }
+
+    /// Change the slot of a process that is dead, unless another has it by now. Nobody takes it
+    /// meanwhile.
+    pub(super) fn with_slot_of_dead(&self, pager: &Pager, slot: usize, change: impl FnOnce()) {
+        let (pid, leases) = (self.group.field(slot, Field::Pid), &pager.fds().leases);
+        if !leases.try_take(slot) {
+            return;
+        }
+        // The number was read before the lease was ours: who came and went between has another.
+        if self.group.field(slot, Field::Pid) == pid {
+            change();
+        }
+        leases.give_back(slot);
+    }
+
+    /// Whether the process in this slot, whose pager is gone, has its memory still. All who share
+    /// it are to look, once it has not.
+    pub(super) fn lingers(&self, pager: &Pager, slot: usize) -> bool {
+        let (group, now) = (self.group, now_ns());
+        if group.field(slot, Field::DeadAt) != 0 {
+            return false;
+        }
+        let (pid, image) = (group.field(slot, Field::Pid) as u32, group.field(slot, Field::Image));
+        let since = group.field(slot, Field::LingersSince);
+        let is_late = since != 0 && now.saturating_sub(since) > LINGERS_NS;
+        let holds = !is_late && remains::may_hold_memory(pid, image);
+        self.with_slot_of_dead(pager, slot, || match holds {
+            true if since == 0 => group.set_field(slot, Field::LingersSince, now),
+            true => {}
+            false => {
+                group.note_death(slot, now_ns());
+                group.add(Notice::Unshared, 1);
+            }
+        });
+        group.field(slot, Field::DeadAt) == 0
+    }
+
+    /// Whether another process of the group, which is charged still, is giving back its memory for
+    /// good.
+    pub(crate) fn is_one_ending(&self, pager: &Pager) -> bool {
+        self.charged(pager, Life::Ending).next().is_some()
+    }
+
+    /// The slots of others that are charged anything. Only leases tell who lives.
+    pub(super) fn charged(&self, pager: &Pager, life: Life) -> impl Iterator<Item = usize> {
+        let (group, own) = (self.group, self.slot());
+        let is_leased = |slot: &usize| pager.fds().leases.is_held(*slot);
+        (0..group.high_water())
+            .filter(move |slot| *slot != own && group.field(*slot, Field::Pid) != 0)
+            .filter(move |slot| is_charged(group, *slot))
+            .filter(move |slot| match life {
+                Life::Ending if is_leased(slot) => robust::has_ended(group.field(*slot, Field::Teller)),
+                Life::Ending => self.lingers(pager, *slot),
+                Life::Dead => !is_leased(slot) && !self.lingers(pager, *slot),
+            })
+    }
+}

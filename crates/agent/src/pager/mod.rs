@@ -1,0 +1,481 @@
+//! The state of the agent in one process: idle at first, then active for good.
+//!
+//! ```text
+//! IDLE --activate--> STARTING --fault thread is ready--> ACTIVE
+//!                            \--something is missing---> FAILED   (the process ends, or runs on:
+//!                                                                  `unmanaged` says which)
+//! ACTIVE --fork, in the child--> STARTING --child has its own pager--> ACTIVE
+//!                                         \--it cannot have one------> FAILED   (the parent mapped
+//!                                                                               all that was out)
+//! IDLE --fork--> HELD --fork is over, in both--> IDLE
+//! ```
+
+pub(crate) mod mailbox;
+pub(crate) mod record;
+pub(crate) mod threads;
+pub(crate) mod tickets;
+
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+
+use lock_api::Mutex;
+use uzswap_ctl::{Field, Group, Limit, Notice, PROCESSES, Tunable};
+use uzswap_mm::page::PageRange;
+use uzswap_mm::{Mm, PinId, Worker};
+use uzswap_sys::cell::Leaked;
+use uzswap_sys::futex::{self, Mailbox, RawLock};
+use uzswap_sys::shield;
+use uzswap_sys::thread::{self};
+use uzswap_sys::time::now_ns;
+use uzswap_sys::{Errno, children};
+
+use self::mailbox::{mail, reply};
+use self::record::Recorder;
+use self::tickets::Tickets;
+use crate::codec::codecs::Codecs;
+use crate::codec::kcompressd;
+use crate::config::{config, swap_pages};
+use crate::cpu::vigil::VIGIL;
+use crate::fault::inline;
+use crate::fault::servers::{self, HELPERS, Seats};
+use crate::fork::Handover;
+use crate::guest::{unmanaged, vma};
+use crate::kswapd::reclaim::Reclaim;
+use crate::kswapd::unsharing::Unsharing;
+use crate::machine::arena::PoolArena;
+use crate::machine::swap_file::SwapFile;
+use crate::machine::{AgentMachine, CREW, Fds};
+use crate::memcg::{self, Memcg};
+
+const IDLE: u32 = 0;
+const STARTING: u32 = 1;
+const ACTIVE: u32 = 2;
+const FAILED: u32 = 3;
+/// As IDLE, but no pager may start now: a thread is forking, and a child must not inherit half a
+/// pager.
+const HELD: u32 = 4;
+
+static STATE: AtomicU32 = AtomicU32::new(IDLE);
+/// The process that STATE is about. A vfork child runs in its parent's memory under another process
+/// id: it must neither start threads nor wait for them.
+static PID: AtomicI32 = AtomicI32::new(0);
+static PAGER: Leaked<Pager> = Leaked::new();
+static IDLE_GROUP: Leaked<(Group, &'static CStr)> = Leaked::new();
+
+/// The pager works as usual.
+const KEEPS: u32 = 0;
+/// All that is stored is to be brought back, however much, for processes that outlive this one in
+/// its memory.
+const LETS_GO: u32 = 1;
+/// It is back. Nothing leaves any more.
+const HAS_LET_GO: u32 = 2;
+
+/// An active agent.
+pub(crate) struct Pager {
+    pub(crate) mm: Mm<RawLock, AgentMachine>,
+    pub(crate) memcg: Memcg,
+    pub(crate) group_path: &'static CStr,
+    pub(crate) mail: Mailbox,
+    pub(crate) replies: Mailbox,
+    /// Looks at the mappings, and all else, that threads of the program wait for.
+    pub(crate) scans: Tickets,
+    pub(crate) requests: Tickets,
+    /// How far the pager is with giving all memory back: [`KEEPS`], [`LETS_GO`], [`HAS_LET_GO`].
+    letting_go: AtomicU32,
+    /// What [`mail::JOIN`] is about.
+    joining: [AtomicUsize; 2],
+    /// Not 0: the fault thread is to give up the range that [`mail::RELEASE`] is about.
+    releasing: AtomicU32,
+    pub(crate) reclaim: Reclaim,
+    /// Where kswapd is breaking copy-on-write sharing.
+    pub(crate) unsharing: Unsharing,
+    pub(crate) handover: Handover,
+    pub(crate) seats: Seats,
+    /// Working memory of kswapd, locked by it for good. Made before it runs.
+    pub(crate) kswapd_worker: Mutex<RawLock, Worker<AgentMachine>>,
+    /// Working memory of the background compression threads.
+    pub(crate) kcompressd_workers: Vec<Mutex<RawLock, Worker<AgentMachine>>>,
+    /// Work for the background compression threads.
+    pub(crate) kcompressd_mail: Mailbox,
+    pub(crate) codecs: Codecs,
+    /// Swap slots that forked relatives read, each with the byte of the swap file that their leases
+    /// lock.
+    pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
+}
+
+/// The program, or who forked it, has changed what it holds since its pager started.
+static HAS_NEW_IDENTITY: AtomicBool = AtomicBool::new(false);
+
+/// Note that it has.
+pub(crate) fn note_identity() {
+    HAS_NEW_IDENTITY.store(true, Ordering::Relaxed);
+}
+
+/// Whether it has.
+pub(crate) fn has_new_identity() -> bool {
+    HAS_NEW_IDENTITY.load(Ordering::Relaxed)
+}
+
+/// Say one line on the stderr that the program was started with. What the program has at its number
+/// by now may be a file of its own, and a thread of the pager has there what is the pager's: then
+/// the launcher says it, when CMD has ended.
+pub(crate) fn say(line: &str) {
+    if !uzswap_sys::file::write_stderr(line)
+        && let Some(group) = group()
+    {
+        group.set_last_words(line);
+    }
+}
+
+/// The group, once the constructor has joined it.
+pub(crate) fn group() -> Option<Group> {
+    IDLE_GROUP.get().map(|(group, _)| *group)
+}
+
+/// The path of its file.
+pub(crate) fn group_path() -> Option<&'static CStr> {
+    IDLE_GROUP.get().map(|(_, path)| *path)
+}
+
+/// Last words, from any thread: to the launcher, and to stderr if this thread has one.
+pub(crate) fn say_last(line: &str) {
+    group().into_iter().for_each(|group| group.set_last_words(line));
+    say(line);
+}
+
+/// The constructor ran: the process belongs to a group, but has no pager yet.
+pub(crate) fn start_idle(group: Group, path: &CStr) {
+    PID.store(thread::pid(), Ordering::Relaxed);
+    // Copied: programs that set their title write over the environment.
+    IDLE_GROUP.set((group, alloc::boxed::Box::leak(CString::from(path).into_boxed_c_str())));
+}
+
+/// The pager of this process, if it is active.
+pub(crate) fn active() -> Option<&'static Pager> {
+    let is_active = STATE.load(Ordering::Acquire) == ACTIVE && PID.load(Ordering::Relaxed) == thread::pid();
+    PAGER.get().filter(|_| is_active)
+}
+
+/// Start the pager. Called in the program's thread, which waits until it stands; other threads go
+/// on meanwhile.
+pub(crate) fn activate() {
+    if IDLE_GROUP.get().is_none() || PID.load(Ordering::Relaxed) != thread::pid() {
+        return;
+    }
+    if STATE
+        .compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok()
+        && let Err((what, errno)) = open_and_start()
+    {
+        unmanaged::lacks_pager(group_path(), what, errno);
+    }
+}
+
+fn open_and_start() -> Result<(), (&'static str, Errno)> {
+    if let Err(missing) = inline::open() {
+        settle(FAILED);
+        return Err(missing);
+    }
+    threads::start(start_fresh)
+}
+
+/// Before a fork: have no pager start, and let one that is starting stand, until [`release_start`].
+pub(crate) fn hold_start() {
+    loop {
+        match STATE.load(Ordering::Acquire) {
+            IDLE => {
+                let held = STATE.compare_exchange(IDLE, HELD, Ordering::AcqRel, Ordering::Relaxed);
+                if held.is_ok() {
+                    return;
+                }
+            }
+            state @ (STARTING | HELD) => futex::wait(&STATE, state, Some(10_000_000), false),
+            _ => return,
+        }
+    }
+}
+
+/// After a fork, in parent and child: pagers may start again. True: it was this fork that held
+/// them.
+pub(crate) fn release_start() -> bool {
+    let is_held = STATE.load(Ordering::Acquire) == HELD;
+    if is_held {
+        settle(IDLE);
+    }
+    is_held
+}
+
+fn settle(state: u32) {
+    STATE.store(state, Ordering::Release);
+    futex::wake(&STATE, u32::MAX >> 1, false);
+}
+
+/// In any forked child: the process id is new. An idle agent stays idle, an active one is not until
+/// it was restarted.
+pub(crate) fn note_child() {
+    PID.store(thread::pid(), Ordering::Relaxed);
+}
+
+/// In a forked child that gets no pager: its parent's threads are not here to be waited for.
+pub(crate) fn lose() {
+    STATE.store(FAILED, Ordering::Release);
+}
+
+/// Whether this process runs in the memory of the one that has the pager: a vfork child, say.
+pub(crate) fn is_of_another_process() -> bool {
+    inherited().is_some() && PID.load(Ordering::Relaxed) != thread::pid()
+}
+
+/// Whether this process is another than the one that began here, and has its memory.
+pub(crate) fn is_vfork_child() -> bool {
+    let pid = PID.load(Ordering::Relaxed);
+    pid != 0 && pid != thread::pid()
+}
+
+/// Whether this process is such a one, and that which began here is gone.
+pub(crate) fn is_orphan() -> bool {
+    is_vfork_child() && !thread::has_process(PID.load(Ordering::Relaxed))
+}
+
+/// The pager, active or not yet: for the child of a fork. None where nothing is out: it did not
+/// start, or was lost.
+pub(crate) fn inherited() -> Option<&'static Pager> {
+    PAGER.get().filter(|_| STATE.load(Ordering::Acquire) != FAILED)
+}
+
+fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
+    let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
+    let mut fds = Fds::open(path, group.is_on(Tunable::Copies))?;
+    let slot = take_slot(&fds, group)?;
+    fds.swap = SwapFile::of_group(group, path, swap_pages(group));
+    fds.recorder = Recorder::of_environment();
+    let config = config(group, fds.swap.as_ref());
+    let pool = (group.get(Limit::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
+    let machine = AgentMachine::new(fds, config.staging_slots, pool, group).map_err(|e| ("the staging range", e))?;
+    let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
+    machine.look_for_devices(group, slot);
+    let worker = || Mutex::new(Worker::for_reclaim(&config, &machine));
+    let (seats, kswapd_worker) = (Seats::new(Worker::new(&config, &machine)), worker());
+    let kcompressd = (group.get(Tunable::Kcompressd) as usize).min(kcompressd::THREADS_MAX);
+    let kcompressd_workers = (0..kcompressd).map(|_| worker()).collect();
+    let pager = PAGER.set(Pager {
+        mm: Mm::new(machine, arena, config, group.vmstat()),
+        memcg: Memcg::new(group, slot),
+        group_path: path,
+        mail: Mailbox::new(),
+        replies: Mailbox::new(),
+        scans: Tickets::default(),
+        requests: Tickets::default(),
+        letting_go: AtomicU32::new(KEEPS),
+        joining: [const { AtomicUsize::new(0) }; 2],
+        releasing: AtomicU32::new(0),
+        reclaim: Reclaim::default(),
+        unsharing: Unsharing::default(),
+        handover: Handover::new(),
+        seats,
+        kswapd_worker,
+        kcompressd_workers,
+        kcompressd_mail: Mailbox::new(),
+        codecs: Codecs::new(config.pool.compressor.algorithm),
+        pins: Mutex::new(Vec::new()),
+    });
+    // The program faults next.
+    servers::provide(pager);
+    pager.start_kswapd()?;
+    Ok(pager)
+}
+
+/// Lease a process slot of the group: if there is any, one that nobody is charged in, as what a
+/// dead process was charged may have heirs.
+pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str, Errno)> {
+    let slot = (0..PROCESSES)
+        .find(|slot| !memcg::is_charged(group, *slot) && fds.leases.try_take(*slot))
+        .or_else(|| (0..PROCESSES).find(|slot| fds.leases.try_take(*slot)))
+        .ok_or(("a process slot of the group", Errno::NOSPC))?;
+    if memcg::is_charged(group, slot) {
+        // Whoever shared memory with its last owner has that alone now.
+        group.add(Notice::Unshared, 1);
+    }
+    group.take_slot(slot, thread::pid());
+    group.set_field(slot, Field::CameBy, now_ns());
+    group.set_field(slot, Field::Family, now_ns());
+    Ok(slot)
+}
+
+impl Pager {
+    /// The program's last thread has ended by the exit system call, which ends no other: so do the
+    /// pager's, each by itself, as before Linux 5.17 the status is that of the first thread if they
+    /// do.
+    pub(crate) fn end(&self, status: i32) {
+        thread::end_all(status);
+        self.ring();
+    }
+
+    /// Have all the pager's threads look what is asked of them: [`thread::is_over`].
+    pub(crate) fn ring(&self) {
+        thread::ring();
+        self.kcompressd_mail.post(kcompressd::WORK);
+        CREW.dismiss();
+        HELPERS.dismiss();
+        VIGIL.dismiss();
+        self.fds().wake.set();
+    }
+
+    /// The descriptors.
+    #[track_caller]
+    pub(crate) fn fds(&self) -> &'static Fds {
+        self.mm.machine().fds()
+    }
+
+    /// In a forked child: the threads of the pager do not exist here. Called by
+    /// [`crate::statics`].
+    pub(crate) fn reset_in_child(&self) {
+        self.reclaim.reset_in_child();
+        self.unsharing.end();
+        self.seats.reset();
+        for worker in [&self.kswapd_worker].into_iter().chain(&self.kcompressd_workers) {
+            // SAFETY: locked by a thread that does not exist here. What it was doing with its
+            // worker it will never finish; whoever takes it next starts over.
+            unsafe { worker.force_unlock() };
+        }
+        self.mail.reset();
+        self.kcompressd_mail.reset();
+        self.replies.reset();
+        self.scans.reset();
+        self.requests.reset();
+        self.letting_go.store(KEEPS, Ordering::SeqCst);
+        self.releasing.store(0, Ordering::SeqCst);
+    }
+
+    /// This process is about to end. If others go on with its memory, all of it is mapped before
+    /// that; what is recorded of it is written. In a thread of the program.
+    pub(crate) fn leave(&self) {
+        if children::has_children() {
+            self.ask(mail::LEAVE);
+        } else if self.fds().recorder.is_some() {
+            self.ask(mail::RECORD);
+        }
+    }
+
+    /// Have kswapd do something for the program's thread that calls this, and wait until it is
+    /// done. Not for a fork to be over which may be this thread's own.
+    pub(crate) fn ask(&self, what: u32) {
+        // In this order: kswapd takes the bits after it has read the tickets.
+        self.mail.post(what);
+        let ticket = self.requests.ask();
+        let mut patience = 100;
+        self.requests.wait(ticket, || {
+            patience -= u32::from(self.reclaim.is_freezing());
+            patience > 0
+        });
+    }
+
+    /// Whether all is back, for who goes on with it, and nobody serves its faults.
+    pub(crate) fn has_let_go(&self) -> bool {
+        self.letting_go.load(Ordering::SeqCst) == HAS_LET_GO
+    }
+
+    /// Whether nothing may leave any more, whatever the limit.
+    pub(crate) fn is_letting_go(&self) -> bool {
+        self.letting_go.load(Ordering::SeqCst) != KEEPS
+    }
+
+    /// Whether all is to be brought back and is not yet.
+    pub(crate) fn is_bringing_back(&self) -> bool {
+        self.letting_go.load(Ordering::SeqCst) == LETS_GO || self.releasing.load(Ordering::SeqCst) != 0
+    }
+
+    /// Have the fault thread bring all back if another process has our memory, and wait until it
+    /// has. Called by kswapd, so nothing leaves meanwhile.
+    pub(crate) fn let_go_if_shared(&self) {
+        // Whatever stops threads has done so. It would be taken for one that goes on with the
+        // memory.
+        shield::lower();
+        if self.is_letting_go() || !self.fds().proc.shares_memory() {
+            return;
+        }
+        self.letting_go.store(LETS_GO, Ordering::SeqCst);
+        self.fds().wake.set();
+        while self.letting_go.load(Ordering::SeqCst) != HAS_LET_GO {
+            futex::wait(&self.letting_go, LETS_GO, Some(10_000_000), false);
+        }
+        self.fds().let_go();
+    }
+
+    /// The fault thread's part: `bring_back` all, if it is asked for. It is tried again where that
+    /// says that it could not.
+    pub(crate) fn let_go(&self, bring_back: impl FnOnce() -> bool) {
+        if self.letting_go.load(Ordering::SeqCst) == LETS_GO && bring_back() {
+            self.letting_go.store(HAS_LET_GO, Ordering::SeqCst);
+            futex::wake(&self.letting_go, u32::MAX >> 1, false);
+        }
+    }
+
+    /// Have `[start, end)` mapped as it would be without us, and left alone, before the program has
+    /// a userfaultfd of its own for it. In the program's thread, whose turn it is to change
+    /// mappings.
+    pub(crate) fn request_release(&self, start: usize, end: usize) {
+        self.joining[0].store(start, Ordering::Relaxed);
+        self.joining[1].store(end, Ordering::Relaxed);
+        // Release and acquire: `post` and `take`.
+        self.ask(mail::RELEASE);
+    }
+
+    /// kswapd's part of it: nothing leaves meanwhile.
+    pub(crate) fn release(&self) {
+        self.releasing.store(1, Ordering::SeqCst);
+        self.fds().wake.set();
+        while self.releasing.load(Ordering::SeqCst) != 0 {
+            futex::wait(&self.releasing, 1, Some(10_000_000), false);
+        }
+    }
+
+    /// The fault thread's part: give up what `give_up` is called with, if that is asked for. It is
+    /// tried again where that says that it could not.
+    pub(crate) fn give_up_released(&self, give_up: impl FnOnce(PageRange) -> bool) {
+        if self.releasing.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let [start, end] = [0, 1].map(|i| self.joining[i].load(Ordering::Relaxed));
+        if give_up(PageRange::of_bytes(start, end)) {
+            self.releasing.store(0, Ordering::SeqCst);
+            futex::wake(&self.releasing, u32::MAX >> 1, false);
+        }
+    }
+
+    /// Have kswapd take `[start, end)` under our care at once if it lies beside what is, and wait
+    /// until it did, a tenth of a second at most. In the program's thread, whose turn it is to
+    /// change mappings.
+    pub(crate) fn request_join(&self, start: usize, end: usize) {
+        self.replies.take(reply::JOINED);
+        self.joining[0].store(start, Ordering::Relaxed);
+        self.joining[1].store(end, Ordering::Relaxed);
+        // Release and acquire: `post` and `wait`.
+        self.mail.post(mail::JOIN);
+        for _ in 0..10 {
+            if self.replies.wait(reply::JOINED, Some(10_000_000)) != 0 {
+                return;
+            }
+        }
+    }
+
+    /// kswapd's part of it.
+    pub(crate) fn join(&self) {
+        let [start, end] = [0, 1].map(|i| self.joining[i].load(Ordering::Relaxed));
+        for _ in 0..8 {
+            if vma::join(self, self.fds(), start, end) {
+                break;
+            }
+            pause(50_000);
+        }
+        self.replies.post(reply::JOINED);
+    }
+}
+
+/// Sleep for `ns` nanoseconds.
+pub(crate) fn pause(ns: u64) {
+    static NEVER: AtomicU32 = AtomicU32::new(0);
+    futex::wait(&NEVER, 0, Some(ns), false);
+}
