@@ -93,13 +93,17 @@ fn can_guard() -> bool {
 
 /// A program of ours, however its faults are served.
 fn is_as_unmanaged_in_all_ways(name: &str, args: &[&str]) {
+    is_as_unmanaged(name, args, WAYS);
+}
+
+fn is_as_unmanaged(name: &str, args: &[&str], ways: impl IntoIterator<Item = [&'static str; 2]>) {
     if !can_guard() {
         return;
     }
     let (place, program) = (Place::new(name), compile(name));
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
     let path = program.to_string_lossy().into_owned();
-    for way in WAYS {
+    for way in ways {
         let options = [&["--memory-max", "24M", "--guard", "on"], &way[..]].concat();
         place.is_as_unmanaged(&options, &[&[path.as_str()], args].concat());
     }
@@ -114,6 +118,13 @@ fn calls_reach_cold_memory() {
 #[test]
 fn signals_are_as_without() {
     is_as_unmanaged_in_all_ways("bus", &[]);
+}
+
+#[test]
+fn handlers_fault_as_without() {
+    // With a fault thread the kernel waits for no page of a handler's stack.
+    let ways = WAYS.into_iter().filter(|way| *way != ["--faults", "thread"]);
+    is_as_unmanaged("fault_in_handler", &[], ways);
 }
 
 #[test]

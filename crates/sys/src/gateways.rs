@@ -107,12 +107,11 @@ pub fn begin_dispatch(start: usize, end: usize) -> Result<()> {
     Ok(())
 }
 
-/// The same in a thread that begins, until it ends or calls execve. No child inherits it.
-pub fn dispatch() {
+/// The same in a thread that begins, until it ends or calls execve. No child inherits it. False:
+/// its calls pass.
+pub fn dispatch() -> bool {
     let [start, end] = [0, 1].map(|n| PASSING[n].load(Ordering::Relaxed));
-    if start < end {
-        let _ = change_dispatch(1, start, end);
-    }
+    start < end && change_dispatch(1, start, end).is_ok()
 }
 
 /// All calls of this thread pass from now on.

@@ -3,7 +3,7 @@
 //! A stack is found by asking the kernel which alternate stack the thread has: no thread-local
 //! storage is needed, and a vfork child, which has its parent's, is no special case.
 
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::io::Result;
 
@@ -31,6 +31,8 @@ pub struct Own {
     flags: AtomicI32,
     /// Signals that the program thinks are blocked, and are not.
     pub blocked: AtomicU64,
+    /// Its calls are stopped, but for ours.
+    pub is_dispatched: AtomicBool,
     /// The page that was asked for last, and how often in a row.
     pub asked: [AtomicUsize; 2],
     /// Not 0: that stack for calls is in use.
@@ -142,7 +144,12 @@ impl Own {
         self.blocked.store(0, Ordering::Relaxed);
         self.asked[1].store(0, Ordering::Relaxed);
         self.besides.iter().for_each(|used| used.store(0, Ordering::Relaxed));
-        gateways::dispatch();
+        self.dispatch();
+    }
+
+    /// Have the calls of the calling thread stopped, whose this is.
+    pub fn dispatch(&self) {
+        self.is_dispatched.store(gateways::dispatch(), Ordering::Relaxed);
     }
 
     /// As [`take_on`](Self::take_on), in a thread that begins: its number may have been that of
@@ -186,9 +193,7 @@ impl Own {
             let owner = if kept == Some(n) { me() } else { 0 };
             thread.store(owner, Ordering::Relaxed);
         }
-        if own.is_some() {
-            gateways::dispatch();
-        }
+        own.into_iter().for_each(Own::dispatch);
     }
 
     /// Where what belongs to it begins.

@@ -354,7 +354,19 @@ impl Context {
     /// The kernel's frame is copied to there with all signals blocked but the one that brings what
     /// is out of that: a frame of ours that waits beneath this one is not written over. Then ours
     /// is made to lead to the handler, and the kernel changes stack, mask and registers at once.
-    pub fn deliver(&mut self, signal: i32, action: &Action, top: Option<usize>, bottom: usize, mask: u64) -> bool {
+    ///
+    /// `blocked`: signals that the program thinks are blocked, and finds in the mask that its
+    /// handler returns to. The handler then returns by the program's own call, which is stopped
+    /// ([`leave`](Self::leave)).
+    pub fn deliver(
+        &mut self,
+        signal: i32,
+        action: &Action,
+        top: Option<usize>,
+        bottom: usize,
+        mask: u64,
+        blocked: Option<u64>,
+    ) -> bool {
         const FLAGS_CLEARED: usize = 1 << 8 | 1 << 10 | 1 << 16;
         let from = (&raw const *self).addr() - core::mem::offset_of!(Frame, context);
         if !is_on_own_stack() {
@@ -373,8 +385,7 @@ impl Context {
         if frame < bottom {
             return false;
         }
-        let brings = if closed::is_on() { bit(SIGSEGV) } else { bit(SIGBUS) };
-        let _ = set_mask(SET, !brings);
+        let _ = set_mask(SET, !brings());
         let to = core::ptr::with_exposed_provenance_mut::<u8>;
         // SAFETY: the kernel's frame, on our stack, and room where the kernel would have made it:
         // below the stack pointer of a thread that is here, or on a stack that it gave for this.
@@ -383,7 +394,10 @@ impl Context {
             core::ptr::copy_nonoverlapping(to(from).cast_const(), to(frame), size_of::<Frame>());
             let copied = &mut *to(frame).cast::<Frame>();
             copied.context.extended = if len > 0 { extended } else { 0 };
-            if action.flags & SA_RESTORER != 0 {
+            if let Some(blocked) = blocked {
+                copied.context.mask |= blocked;
+                copied.restorer = action.restorer;
+            } else if action.flags & SA_RESTORER != 0 {
                 copied.restorer = restorer();
             }
         }
@@ -399,6 +413,28 @@ impl Context {
         self.mask = mask;
         true
     }
+}
+
+impl Context {
+    /// A handler that was [delivered](Self::deliver) with signals `blocked` returns, by a call that
+    /// was stopped: it is made in our code. Returns what the mask that it returns to has of `ours`.
+    pub fn leave(&mut self, ours: u64) -> u64 {
+        let _ = set_mask(SET, !brings());
+        // SAFETY: where the call finds what it returns to, which is the program's and was there a
+        // moment ago; what is out of it by now is brought.
+        let context = unsafe { &mut *core::ptr::with_exposed_provenance_mut::<Self>(self.sp) };
+        let blocked = context.mask & ours;
+        context.mask &= !ours;
+        // What is raised from here on comes when this handler has returned.
+        let _ = set_mask(SET, u64::MAX);
+        self.ip = restorer();
+        blocked
+    }
+}
+
+/// The signal that brings what is out, of a stack of the program's.
+fn brings() -> u64 {
+    if closed::is_on() { bit(SIGSEGV) } else { bit(SIGBUS) }
 }
 
 /// Read a value of the program's that is there ([`crate::populate::read_populated`]).

@@ -37,7 +37,7 @@ use uzswap_sys::{Errno, closed, futex, thread};
 
 use super::Waiting;
 use crate::fault;
-use crate::guard::{self, signals};
+use crate::guard::{self, deliver, signals};
 use crate::machine::isolation;
 use crate::pager::mailbox::mail;
 use crate::pager::{self, Pager, record};
@@ -417,7 +417,7 @@ pub(crate) extern "C" fn on_bus_error(signal: i32, info: &SignalInfo, context: &
     let is_missing = info.code() == BUS_ADRERR;
     let pager = if is_missing { pager::inherited() } else { None };
     if !pager.is_some_and(|pager| serve(pager, addr, context)) {
-        signals::hand_on(signal, info, context);
+        deliver::hand_on(signal, info, context);
     }
 }
 

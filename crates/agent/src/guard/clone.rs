@@ -9,7 +9,6 @@ use uzswap_guard::reach::{Extent, Memory};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
 use uzswap_sys::closed;
-use uzswap_sys::gateways;
 use uzswap_sys::guard::{Call, Verdict, Vfork};
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::procfs::ProcSelf;
@@ -67,8 +66,8 @@ pub(super) fn born(call: &mut Call) -> Verdict {
     let (token, is_child) = (call.token, call.result == 0);
     // A child of vfork has its parent's stack for handlers, as that waits.
     let own = Own::current_of_kernel();
-    if is_child && own.or_else(Own::take_on_at_first).is_some() {
-        gateways::dispatch();
+    if is_child {
+        own.or_else(Own::take_on_at_first).into_iter().for_each(Own::dispatch);
     }
     if !is_child && token & IS_VFORK != 0 {
         own.into_iter().for_each(Own::take_besides_back);

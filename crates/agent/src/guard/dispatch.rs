@@ -7,15 +7,19 @@
 //!
 //! Threads have this from when they have a stack for handlers ([`Own`]). A vfork child has not.
 
+use core::sync::atomic::Ordering;
+
 use uzswap_sys::Errno;
 use uzswap_sys::gateways::{self, Gateway};
 use uzswap_sys::guard;
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::signal::{Context, SYS_USER_DISPATCH, SignalInfo};
 
-use super::{clone, is_alone, is_of_go, signals};
+use super::{clone, deliver, is_alone, is_of_go};
 use crate::guest::vma;
 use crate::pager;
+
+const SYS_RT_SIGRETURN: usize = 15;
 
 /// In the constructor, when jumps are where they can be.
 ///
@@ -29,19 +33,22 @@ pub(super) fn begin() -> Result<(), Errno> {
 /// SIGSYS. In a thread of the program, all signals blocked.
 pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context: &mut Context) {
     if info.code() != SYS_USER_DISPATCH {
-        return signals::hand_on(signal, info, context);
+        return deliver::hand_on(signal, info, context);
     }
     if !info.is_of_x86_64() {
         // Other numbers, and other arguments. Such code is made by nobody but for old programs.
-        gateways::end_dispatch();
+        end(context);
         return context.make_call_again();
+    }
+    if context.number() == SYS_RT_SIGRETURN {
+        return deliver::leave_handler(context);
     }
     let Some(gateway) = Gateway::of(context.ip()) else {
         if let Some(errno) = clone::refuses_unseen(context.number(), context.argument()) {
             return context.answer(errno);
         }
         pager::say("uzswap: too much code makes system calls of its own: some fail where memory is out\n");
-        gateways::end_dispatch();
+        end(context);
         return context.make_call_again();
     };
     let gateway = gateway.addr();
@@ -56,4 +63,13 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
         None => return context.go_on_at(guard::entry_address(), gateway, None),
     }
     context.go_on_at(gateway, gateway, None);
+}
+
+/// The calls of this thread pass from now on.
+fn end(context: &Context) {
+    gateways::end_dispatch();
+    context
+        .own()
+        .into_iter()
+        .for_each(|own| own.is_dispatched.store(false, Ordering::Relaxed));
 }

@@ -28,15 +28,16 @@ use uzswap_sys::futex::RawLock;
 use uzswap_sys::gateways::SET_SYSCALL_USER_DISPATCH;
 use uzswap_sys::guard::{Call, Verdict};
 use uzswap_sys::own_stack::Own;
-use uzswap_sys::signal::{self, Action, BLOCK, Context, DEFAULT, IGNORE, SET, SIGBUS, SIGNALS, SIGSEGV, SIGSYS};
-use uzswap_sys::signal::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTORER, SS_DISABLE, SignalInfo};
-use uzswap_sys::signal::{Stack, UNBLOCK, bit};
+use uzswap_sys::signal::{self, Action, BLOCK, IGNORE, SA_ONSTACK, SA_RESTORER, SET, SIGBUS, SIGNALS, SIGSEGV, SIGSYS};
+use uzswap_sys::signal::{UNBLOCK, bit};
 use uzswap_sys::{Errno, closed, lent, thread};
 
 use super::altstack::change_stack;
 use super::bring::{read, write};
+use super::deliver::relay;
 use super::{SYS_SIGALTSTACK, dispatch, done, is_alone, refuse, word_at};
-use crate::{fault::inline, pager};
+use crate::fault::inline;
+use crate::pager;
 
 const SYS_CLOSE: usize = 3;
 const SYS_RT_SIGACTION: usize = 13;
@@ -82,7 +83,7 @@ pub(super) const CALLS: [usize; 18] = [
 ];
 
 /// Signals that are never blocked for the kernel.
-fn ours() -> u64 {
+pub(super) fn ours() -> u64 {
     let closes = if closed::is_on() { bit(SIGSEGV) } else { 0 };
     bit(SIGBUS) | bit(SIGSYS) | closes
 }
@@ -92,7 +93,7 @@ fn is_ours(signal: i32) -> bool {
 }
 
 /// Signals that the kernel keeps in a mask: not SIGKILL, nor SIGSTOP.
-const KEPT: u64 = !(bit(9) | bit(19));
+pub(super) const KEPT: u64 = !(bit(9) | bit(19));
 
 /// What the program has set: the words of an [`Action`]. Of signals that are not relayed only the
 /// mask counts.
@@ -100,10 +101,10 @@ static ACTIONS: [[AtomicUsize; 4]; SIGNALS] = [const { [const { AtomicUsize::new
 /// Held while they change, with all signals blocked.
 static LOCK: RawLock = RawLock::INIT;
 /// Some thread has had one of ours blocked; those that came while it had.
-static IS_BLOCKED: AtomicBool = AtomicBool::new(false);
-static PENDING: AtomicU64 = AtomicU64::new(0);
+pub(super) static IS_BLOCKED: AtomicBool = AtomicBool::new(false);
+pub(super) static PENDING: AtomicU64 = AtomicU64::new(0);
 
-fn noted(signal: i32) -> Action {
+pub(super) fn noted(signal: i32) -> Action {
     let [handler, flags, restorer, mask] = &ACTIONS[signal as usize];
     Action {
         handler: handler.load(Ordering::Acquire),
@@ -113,7 +114,7 @@ fn noted(signal: i32) -> Action {
     }
 }
 
-fn note(signal: i32, action: &Action) {
+pub(super) fn note(signal: i32, action: &Action) {
     let [handler, flags, restorer, mask] = &ACTIONS[signal as usize];
     flags.store(action.flags, Ordering::Relaxed);
     restorer.store(action.restorer, Ordering::Relaxed);
@@ -167,7 +168,7 @@ pub(crate) fn unblock(mask: u64) {
 }
 
 /// What came while it was blocked comes now, unless it still is.
-fn raise_pending() {
+pub(super) fn raise_pending() {
     let blocked = match IS_BLOCKED.load(Ordering::Relaxed) {
         true => Own::current().map_or(0, |own| own.blocked.load(Ordering::Relaxed)),
         false => 0,
@@ -432,69 +433,4 @@ fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
             ..before
         },
     })
-}
-
-/// A signal whose handler is to run on the program's alternate stack: the kernel has ours.
-extern "C" fn relay(signal: i32, _: &SignalInfo, context: &mut Context) {
-    let action = noted(signal);
-    if action.handler > IGNORE {
-        deliver(signal, &action, context);
-    }
-}
-
-/// The program's handler is called, as the kernel would, when ours returns.
-fn deliver(signal: i32, action: &Action, context: &mut Context) {
-    let stack = context.own().map(Own::program_stack);
-    let is_wanted = |stack: &Stack| stack.flags & SS_DISABLE == 0 && !stack.is_on(context.program_sp());
-    let stack = stack.filter(|stack| action.flags & SA_ONSTACK != 0 && is_wanted(stack));
-    let deferred = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
-    let mask = (context.mask() | action.mask | deferred) & !ours();
-    let (top, bottom) = match stack {
-        Some(stack) => (Some(stack.start + stack.len), stack.start),
-        None => (None, 0),
-    };
-    if !context.deliver(signal, action, top, bottom, mask) {
-        end_by(SIGSEGV);
-    }
-}
-
-/// The process ends by a signal, when the handler returns.
-fn end_by(signal: i32) {
-    let none = Action {
-        handler: DEFAULT,
-        ..Action::default()
-    };
-    // SAFETY: no handler.
-    let _ = unsafe { signal::action(signal, Some(&none)) };
-    signal::raise(signal);
-}
-
-/// One of ours that is the program's after all.
-pub(crate) fn hand_on(signal: i32, info: &SignalInfo, context: &mut Context) {
-    if context.own().is_none() && !inline::only_asks() {
-        Own::take().into_iter().for_each(|own| context.give(own));
-    }
-    let (action, is_sent) = (noted(signal), info.code() <= 0);
-    // Where all others are blocked it is we who did that.
-    let is_blocked = context.mask() == !ours() & KEPT
-        || context
-            .own()
-            .is_some_and(|own| own.blocked.load(Ordering::Relaxed) & bit(signal) != 0);
-    match action.handler {
-        _ if is_blocked && is_sent => drop(PENDING.fetch_or(bit(signal), Ordering::Relaxed)),
-        IGNORE if is_sent => {}
-        handler if handler <= IGNORE || is_blocked => end_by(signal),
-        _ => {
-            if action.flags & SA_RESETHAND != 0 {
-                note(
-                    signal,
-                    &Action {
-                        handler: DEFAULT,
-                        ..action
-                    },
-                );
-            }
-            deliver(signal, &action, context)
-        }
-    }
 }

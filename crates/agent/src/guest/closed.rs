@@ -24,7 +24,7 @@ use super::mmap::{self, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, SYS_MREM
 use super::order::InOrder;
 use crate::fault::inline::{self, TRIES};
 use crate::guard;
-use crate::guard::{ADDRESSES, signals};
+use crate::guard::{ADDRESSES, deliver};
 use crate::machine::{AgentMachine, stop};
 use crate::pager::mailbox::mail;
 use crate::pager::{self, Pager};
@@ -98,12 +98,12 @@ pub(crate) extern "C" fn on_access_error(signal: i32, info: &SignalInfo, context
     };
     let is_ours = match touched {
         Touched::Other => false,
-        Touched::Lost => return signals::hand_on(SIGBUS, info, context),
+        Touched::Lost => return deliver::hand_on(SIGBUS, info, context),
         Touched::Closed => pager::inherited().is_some_and(|pager| inline::serve(pager, addr, context)),
         Touched::Open => is_back(addr, context),
     };
     if !is_ours {
-        signals::hand_on(signal, info, context);
+        deliver::hand_on(signal, info, context);
     }
 }
 

@@ -8,6 +8,7 @@ const EDGE: &[(&str, &str)] = &[
     ("fork/child.rs", "opens locks that threads of the parent held"),
     ("fork/handover.rs", "renews words that two processes see"),
     ("fork/parent.rs", "opens the lock that `prepare` took"),
+    ("guard/deliver.rs", "ends the process by a signal"),
     ("guard/mod.rs", "puts jumps into code, and makes the program's calls"),
     ("guard/pieces.rs", "makes them in pieces"),
     ("guard/signals.rs", "has handlers called as the program asked"),
