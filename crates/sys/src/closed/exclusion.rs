@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::{Errno, Result};
+use rustix::thread::{Timespec, nanosleep, sched_yield};
 
 use super::is_on;
 
@@ -34,8 +35,14 @@ impl Drop for Filling {
     }
 }
 
-/// Looks at fills before the core is given to another thread.
+/// Looks at fills before the core is given to another thread, and before this one sleeps: the other
+/// may have less priority.
 const SPINS: u32 = 200;
+const YIELDS: u32 = 400;
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000,
+};
 
 /// A thread of the program changes mappings: nothing is filled meanwhile.
 pub struct Changing(());
@@ -48,9 +55,10 @@ impl Changing {
         let mut looks = 0;
         while FILLS.load(Ordering::SeqCst) != 0 {
             looks += 1;
-            match looks < SPINS {
-                true => core::hint::spin_loop(),
-                false => rustix::thread::sched_yield(),
+            match looks {
+                ..SPINS => core::hint::spin_loop(),
+                ..YIELDS => sched_yield(),
+                _ => drop(nanosleep(&PAUSE)),
             }
         }
         Self(())
