@@ -30,6 +30,7 @@
 //! | `guard::signals::IS_BLOCKED` | kept | what the thread that forked has blocked is inherited |
 //! | `guard::signals::PENDING` | reset | what waits for the parent does not for a child |
 //! | `guard::ranges::LEAVES` | kept | what is registered the child registers anew |
+//! | `guard::ranges::WHOLE` | kept | the same |
 //! | `guest::hook::ERRNO_LOCATION` | kept | libc is where it was |
 //! | `guest::order::ORDER` | reset | whose turn it was is not here, or was the fork's |
 //! | `guest::order::IN_VAIN` | kept | says of which process |

@@ -26,6 +26,8 @@ pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
 pub const JUMP: usize = 5;
 /// Instructions before or behind a call that may move with it.
 const NEIGHBOURS: usize = 4;
+/// An instruction has 15 bytes at most: so far from a call is what moves with it, or does not.
+const NEAR: usize = 15 * (NEIGHBOURS + 1);
 /// `jmp` to a near address, and what others with two bytes begin with.
 const JUMP_NEAR: u8 = 0xe9;
 const TWO_BYTES: u8 = 0x0f;
@@ -118,8 +120,16 @@ fn next_call(code: &[u8], from: usize) -> Option<usize> {
     memchr::memmem::find(code.get(from..)?, &SYSCALL).map(|at| from + at)
 }
 
-/// Those of one function. `targets`: where its instructions jump to.
+/// Those of one function. `targets`: where its instructions jump to, as far as that is near a call.
+///
+/// A function may be megabytes: what lies between two entries of a table that has few. So no more
+/// is kept of it than lies around a call.
 fn find_in(code: &[u8], function: Range<usize>, sites: &mut Sites, targets: &mut Vec<usize>) {
+    let calls = calls_in(code, &function);
+    let is_near = |target: usize| {
+        let after = calls.partition_point(|call| call + NEAR < target);
+        calls.get(after).is_some_and(|call| *call < target + NEAR)
+    };
     let decoder = InstDecoder::default();
     let mut reader = U8Reader::new(&code[function.clone()]);
     let mut instruction = Instruction::default();
@@ -127,14 +137,16 @@ fn find_in(code: &[u8], function: Range<usize>, sites: &mut Sites, targets: &mut
     while at < function.end && decoder.decode_into(&mut instruction, &mut reader).is_ok() {
         let len = instruction.len().to_const() as usize;
         if let Some(offset) = may_branch(&code[at..]).then(|| branch(&instruction)).flatten() {
-            targets.push((at + len).wrapping_add_signed(offset));
+            targets.extend(Some((at + len).wrapping_add_signed(offset)).filter(|target| is_near(*target)));
         }
-        steps.push(Step {
-            at,
-            len,
-            moves: moves(&instruction),
-            is_call: instruction.opcode() == Opcode::SYSCALL,
-        });
+        if is_near(at) {
+            steps.push(Step {
+                at,
+                len,
+                moves: moves(&instruction),
+                is_call: instruction.opcode() == Opcode::SYSCALL,
+            });
+        }
         at += len;
     }
     // What follows bytes that are no instruction is not known.
@@ -163,7 +175,16 @@ fn find_in(code: &[u8], function: Range<usize>, sites: &mut Sites, targets: &mut
     }
 }
 
-/// What moves with the call that `steps` has at `n`.
+/// Where `code` may have calls in a function, in order.
+fn calls_in(code: &[u8], function: &Range<usize>) -> Vec<usize> {
+    let code = &code[..function.end];
+    core::iter::successors(next_call(code, function.start), |call| {
+        next_call(code, call + SYSCALL.len())
+    })
+    .collect()
+}
+
+/// What moves with the call that `steps` has at `n`. Those around it follow one another.
 fn window(steps: &[Step], n: usize) -> Option<Range<usize>> {
     let call = &steps[n];
     let end = call.at + call.len;
