@@ -8,7 +8,7 @@ use uzswap_sys::libc::{Function, Headers, Image};
 use uzswap_sys::robust::list_head;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread::page_align;
-use uzswap_sys::{Errno, PAGE_SIZE, file, text};
+use uzswap_sys::{Errno, PAGE_SIZE, creds, file, text};
 
 use crate::fault::inline;
 use crate::guest::mutexes::{self, Init};
@@ -131,9 +131,11 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
     if group.is_on(Tunable::Closes) {
         uzswap_sys::closed::turn_on();
     }
-    if group.is_on(Tunable::Guard) {
+    let is_guarded = group.is_on(Tunable::Guard);
+    if is_guarded || group.is_on(Tunable::GuardUnprivileged) && !creds::may_trace() {
         let program = program.ok_or(Errno::INVAL)?;
-        let installed = inline::install(group, stops_threads)
+        let is_inline = !is_guarded || group.is_on(Tunable::InlineFaults);
+        let installed = inline::install(is_inline && !stops_threads)
             .and_then(|()| guard::install(path.to_bytes(), program, register.is_none()));
         installed.inspect_err(|_| guard::uninstall())?;
     }

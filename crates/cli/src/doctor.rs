@@ -192,6 +192,11 @@ fn guarded() -> Result<(), Errno> {
     Uffd::open_for_user(FEATURE_MOVE | FEATURE_POISON | FEATURE_EVENTS_MM).map(drop)
 }
 
+/// Whether system calls can be guarded here.
+pub(crate) fn can_guard() -> bool {
+    guarded().is_ok()
+}
+
 /// Whether there is no userfaultfd at all, for a filter of system calls.
 fn is_filtered(errno: Errno) -> bool {
     matches!(errno, Errno::PERM | Errno::NOSYS | Errno::ACCESS)

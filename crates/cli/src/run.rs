@@ -123,7 +123,12 @@ fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: boo
     group.group.set(Tunable::Guard, u64::from(way.is_guarded));
     group.group.set(Tunable::Closes, u64::from(way.closes));
     group.group.set(Tunable::InlineFaults, u64::from(is_inline));
-    if way.is_guarded {
+    let may_guard = guard == Guard::Auto && options.faults == Faults::Auto && options.isolate != Isolate::Copy;
+    let guards_unprivileged = !way.is_guarded && may_guard && crate::doctor::can_guard();
+    group
+        .group
+        .set(Tunable::GuardUnprivileged, u64::from(guards_unprivileged));
+    if way.is_guarded || guards_unprivileged {
         calls::note(&group.path);
     }
     let made = Devices::begin(options, &group).and_then(|devices| Ok((devices, Library::install(&group.path)?)));

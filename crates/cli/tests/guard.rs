@@ -189,6 +189,50 @@ fn calls_of_any_code_are_seen() {
     let _ = fs::remove_file(program);
 }
 
+/// Go's stacks have no room for the guard, though a linker of C made the program.
+#[test]
+fn calls_of_go_beside_c_are_seen() {
+    if !can_guard() {
+        return;
+    }
+    let place = Place::new("dials");
+    let program = place.0.join("dials").to_string_lossy().into_owned();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/dials.go");
+    let mut go = Command::new("go");
+    go.args(["build", "-o", &program]).arg(source).env("CGO_ENABLED", "1");
+    match go.output() {
+        Ok(built) if built.status.success() => {}
+        failed => return eprintln!("left out: {failed:?}"),
+    }
+    for way in [["--faults", "inline"], ["--backend", "mprotect"]] {
+        place.is_as_unmanaged(&[&["--memory-max", "48M"], &way[..]].concat(), &[&program]);
+    }
+}
+
+/// What has given up what fork events take is guarded, though the run is not.
+#[test]
+fn who_gives_up_capabilities_is_managed() {
+    if !is_root() || !can_guard() {
+        return;
+    }
+    let (place, program) = (Place::new("given-up"), compile("calls"));
+    let json = place.0.join("report.json");
+    let mut run = Command::new("timeout");
+    run.args(["-s", "KILL", PATIENCE_S]).arg(place.0.join("uzswap"));
+    run.args(["run", "--quiet", "--memory-max", "24M", "--stat-json"])
+        .arg(&json)
+        .arg("--");
+    run.args(["setpriv", "--inh-caps=-all", "--bounding-set=-all"])
+        .arg(&program)
+        .arg("40");
+    let run = run.output().expect("starting uzswap");
+    assert!(run.status.success() && run.stderr.is_empty(), "{run:?}");
+    let report = fs::read_to_string(&json).expect("its report");
+    let counters: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    assert!(counters["zswpout"].as_u64() > Some(0), "{report}");
+    let _ = fs::remove_file(program);
+}
+
 /// Programs into which the launcher has to put the agent. A compiler that is not there is left out.
 #[test]
 fn programs_that_load_nothing_are_managed() {

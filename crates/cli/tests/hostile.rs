@@ -84,6 +84,17 @@ fn a_child_inherits_what_lies_between_more_stacks_than_can_be_recorded() {
     assert!(run.count("zswpout") > 5_000, "{:#}", run.counters);
 }
 
+/// The kernel would fill it before anybody could register it.
+#[test]
+fn populated_mappings_keep_to_the_limit() {
+    if !can_manage() {
+        return;
+    }
+    let run = sees_what_is_right("populated", &["--memory-max", "24M"], &[]);
+    let peak = run.count("memory.peak");
+    assert!(peak < 26 << 20, "{:#}", run.counters);
+}
+
 /// The device is full: what it does not take goes to the pool, and when that is full too, the limit
 /// holds.
 #[test]

@@ -87,6 +87,9 @@ words! {
         InlineFaults,
         /// There is no userfaultfd: pages that are out are closed (PROT_NONE); only with that.
         Closes,
+        /// Without that: a process that may have no fork events, as it has given up a capability,
+        /// has its calls guarded all the same, and serves its own faults.
+        GuardUnprivileged,
         /// What compresses where the compressor is a device: a [`Source`](crate::accel::Source) as
         /// a word.
         Iaa,

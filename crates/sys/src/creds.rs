@@ -68,6 +68,13 @@ fn capabilities() -> Halves {
     halves
 }
 
+/// Whether the calling thread has CAP_SYS_PTRACE, which fork events of a userfaultfd take.
+pub fn may_trace() -> bool {
+    const CAP_SYS_PTRACE: u32 = 19;
+    let [[effective, ..], _] = capabilities();
+    effective & 1 << CAP_SYS_PTRACE != 0
+}
+
 fn set_capabilities(halves: &Halves) {
     let header = [HEADER_VERSION, 0];
     // SAFETY: as above. Refused where it would be more than there is.

@@ -22,7 +22,6 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use uzswap_ctl::{Group, Tunable};
 use uzswap_mm::Fault;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::entry::Slot;
@@ -69,13 +68,13 @@ pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
 }
 
-/// In the constructor: have SIGBUS come here.
+/// In the constructor: have SIGBUS come here, if it is `wanted`. Who stops the other threads, and
+/// reads all memory meanwhile, may stop one that is inside: not there.
 ///
 /// # Errors
 /// What the system answers.
-pub(crate) fn install(group: Group, stops_threads: bool) -> Result<(), Errno> {
-    // Who stops the others, and reads all memory meanwhile, may stop one that is inside.
-    if !group.is_on(Tunable::InlineFaults) || stops_threads {
+pub(crate) fn install(wanted: bool) -> Result<(), Errno> {
+    if !wanted {
         // A signal is all there is then.
         return match closed::is_on() {
             true => Err(Errno::OPNOTSUPP),

@@ -136,8 +136,8 @@ pub(crate) fn install(group: &[u8], program: Headers, is_alone: bool) -> Result<
     if images.is_empty() {
         images.push(program);
     }
-    // Go's code makes its calls on stacks that no jump to us has room on: all of them are dispatched.
-    // Its table, if a linker of C made it, has one entry for all of that.
+    // Go's code makes its calls on stacks that no jump to us has room on: all are dispatched. Its
+    // table, if a linker of C made it, has one entry for all of that.
     for image in images.into_iter().filter(|image| !image.is_of_go()) {
         let Some(table) = image.unwind_table() else {
             continue;

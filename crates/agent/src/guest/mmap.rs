@@ -39,6 +39,8 @@ const MADV_FREE: c_int = 8;
 const MADV_MERGEABLE: c_int = 12;
 const MADV_DONTNEED_LOCKED: c_int = 24;
 const MADV_WIPEONFORK: c_int = 18;
+const MADV_POPULATE_READ: c_int = 22;
+const MADV_POPULATE_WRITE: c_int = 23;
 const MADV_GUARD_INSTALL: c_int = 102;
 const MAP_FIXED: c_int = 0x10;
 pub(crate) const MREMAP_MAYMOVE: c_int = 1;
@@ -49,6 +51,7 @@ const MAP_PRIVATE: c_int = 0x02;
 const MAP_ANONYMOUS: c_int = 0x20;
 const MAP_NORESERVE: c_int = 0x4000;
 const MAP_GROWSDOWN: c_int = 0x100;
+const MAP_POPULATE: c_int = 0x8000;
 const MAP_STACK: c_int = 0x20000;
 const MAP_HUGETLB: c_int = 0x40000;
 const PROT_WRITE: c_int = 2;
@@ -67,9 +70,14 @@ fn is_ours(len: usize, prot: c_int, flags: c_int) -> bool {
 }
 
 /// mmap(2).
-pub(crate) fn mmap(args: [usize; 6]) -> Result<usize, Errno> {
+pub(crate) fn mmap(mut args: [usize; 6]) -> Result<usize, Errno> {
     let [addr, len, prot, flags, ..] = args;
     let (prot, flags) = (prot as c_int, flags as c_int);
+    // The kernel would fill it before anybody could register it, whatever the limit.
+    let is_populated = flags & MAP_POPULATE != 0 && is_ours(len, prot, flags);
+    if is_populated {
+        args[3] &= !(MAP_POPULATE as usize);
+    }
     let turn = (flags & MAP_FIXED != 0).then(InOrder::begin);
     // After the turn began: while it is waited for, somebody else's join must be able to look at
     // the mappings.
@@ -100,7 +108,25 @@ pub(crate) fn mmap(args: [usize; 6]) -> Result<usize, Errno> {
     } else if is_ours(len, prot, flags) {
         deferral::note_growth(start, len, prot & PROT_WRITE != 0);
     }
+    if is_populated {
+        populate(start, page_align(len), prot & PROT_WRITE != 0);
+    }
     Ok(start)
+}
+
+/// MAP_POPULATE of memory that may come under our care, as far as there is room: what lies beyond
+/// would have to leave for it. It is no error that a part is not populated.
+fn populate(start: usize, len: usize, is_written: bool) {
+    let room = pager::active().map_or(len as u64, |pager| pager.memcg.headroom(pager));
+    let len = len.min(room as usize) & !(PAGE_SIZE - 1);
+    if len > 0 {
+        let advice = if is_written {
+            MADV_POPULATE_WRITE
+        } else {
+            MADV_POPULATE_READ
+        };
+        let _ = madvise(start, len, advice);
+    }
 }
 
 /// munmap(2).

@@ -8,9 +8,9 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_ctl::Tunable;
-use uzswap_sys::{Errno, file, thread};
+use uzswap_sys::{Errno, creds, file, thread};
 
-use crate::{Line, pager};
+use crate::{Line, guard, pager};
 
 /// As the launcher's, when it cannot do what was asked for.
 const STATUS: u8 = 125;
@@ -83,6 +83,8 @@ enum Away {
     User(u32, u32),
     /// It has another root directory than it began with.
     Root,
+    /// Its /proc shows the processes of another namespace than its own.
+    Processes,
 }
 
 fn away(path: &CStr, has_begun: bool, error: Option<Errno>) -> Option<Away> {
@@ -91,6 +93,7 @@ fn away(path: &CStr, has_begun: bool, error: Option<Errno>) -> Option<Away> {
         (Errno::ACCESS | Errno::PERM, Ok(owner)) if owner != me => Some(Away::User(me, owner)),
         // It is a member, so the file is there for those who can see it.
         (Errno::NOENT, Err(Errno::NOENT)) if has_begun => Some(Away::Root),
+        (Errno::SRCH, _) => Some(Away::Processes),
         _ => None,
     }
 }
@@ -118,12 +121,22 @@ fn run_on_or_end(path: Option<&CStr>, cause: &str, error: Option<Errno>, fix: &s
                 .as_str(),
             );
         }
+        Some(Away::Processes) => {
+            return pager::say(
+                Line::of(format_args!(
+                    "uzswap: process {pid} is not managed and counts as it is: its /proc is of another namespace of processes than it is; mount \
+                     one there\n"
+                ))
+                .as_str(),
+            );
+        }
         None => {}
     }
-    if pager::has_new_identity() && matches!(error, Some(Errno::ACCESS | Errno::PERM)) {
+    let has_given_up = || pager::has_new_identity() || !guard::is_on() && !creds::may_trace();
+    if matches!(error, Some(Errno::ACCESS | Errno::PERM)) && has_given_up() {
         return pager::say(
             Line::of(format_args!(
-                "uzswap: process {pid} is not managed and counts as it is: it was forked by one that has given up what a pager needs \
+                "uzswap: process {pid} is not managed and counts as it is: it, or who forked it, has given up what a pager needs \
                  (CAP_SYS_PTRACE): {cause}\n"
             ))
             .as_str(),
