@@ -65,7 +65,7 @@ items! {
     SwapFull "memcg_swap_fail" "swap slot allocations refused: swap-max reached or no space left",
     ReclaimBusy "reclaim_busy" "pages passed over because they are shared after a fork or pinned",
     ReclaimUnmovable "reclaim_unmovable" "pages passed over because their mapping is read-only or locked",
-    ReclaimNeeded "reclaim_needed" "pages passed over because a mutex lies in them whose word the kernel writes to",
+    ReclaimNeeded "reclaim_needed" "pages passed over because the kernel writes to them: a mutex of the program lies there, or a call holds them",
     Unshared "cow_unshared" "pages whose copy-on-write sharing reclaim had to break",
     PagesCompacted "pages_compacted" "pool pages that compaction gave back to the system",
     ZswpOutDense "zswpout_dense" "pages stored with the denser compressor at once, as frames were worth it",
