@@ -16,6 +16,7 @@ fn main() {
         "crates/acomp",
         "crates/acomp-iaa",
         "crates/agent",
+        "crates/backing",
         "crates/ctl",
         "crates/guard",
         "crates/iaa",

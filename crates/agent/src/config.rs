@@ -1,10 +1,9 @@
 //! From the group's words to what is fixed when an engine starts.
 
+use uzswap_backing::SwapFile;
 use uzswap_ctl::{Group, Limit, Tunable, defaults};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::{Config, Portions, Tunables};
-
-use crate::machine::swap_file::SwapFile;
 
 /// Pages that a swap file may have.
 pub(crate) fn swap_pages(group: Group) -> u64 {

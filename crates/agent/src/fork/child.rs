@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use lock_api::{Mutex, RawMutex};
+use uzswap_backing::SwapFile;
 use uzswap_mm::machine::Mapper;
 use uzswap_mm::zpool::Unlock;
 use uzswap_sys::file::File;
@@ -16,7 +17,7 @@ use crate::codec::accel;
 use crate::fault::inline;
 use crate::guest::{unmanaged, vma};
 use crate::machine::Fds;
-use crate::machine::swap_file::SwapFile;
+use crate::machine::swap_file;
 use crate::pager::record::Recorder;
 use crate::pager::{self, Pager};
 use crate::{Line, guard, statics};
@@ -141,7 +142,7 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     let mut fds = Fds::open(pager.group_path, pager.mm.machine().copies())?;
     fds.inherited = inherit_files(pager)?;
     // As many as the parent's: the engine goes on with what it was made for.
-    fds.swap = SwapFile::of_group(group, pager.group_path, pager.mm.config().swap_pages);
+    fds.swap = swap_file::of_group(group, pager.group_path, pager.mm.config().swap_pages);
     fds.recorder = Recorder::of_environment();
     let slot = pager::take_slot(&fds, group)?;
     // Before our parent goes on, which then looks at what we share.

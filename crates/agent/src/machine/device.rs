@@ -1,21 +1,17 @@
 //! Swap devices, as the engine meets them.
 
+use uzswap_backing::SwapBuffer;
 use uzswap_mm::machine::{Device, IoError};
 use uzswap_mm::page::PAGE_SIZE;
-use uzswap_sys::file::AlignedBuf;
 
-use super::AgentMachine;
-use super::swap_file::SwapBuffer;
+use super::{AgentMachine, swap_file};
 use crate::pager;
 
 impl Device for AgentMachine {
     type Io = SwapBuffer;
 
     fn io_buffer(&self, pages: usize) -> SwapBuffer {
-        match AlignedBuf::new(pages) {
-            Ok(buffer) => SwapBuffer::new(buffer),
-            Err(errno) => panic!("no address space for an I/O buffer: {errno}"),
-        }
+        SwapBuffer::new(pages)
     }
 
     fn write_swap(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
@@ -28,10 +24,11 @@ impl Device for AgentMachine {
 
     fn read_swap(&self, device: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
         self.settle_errand();
-        self.swap_file(device)
+        let swap = self
+            .swap_file(device)
             .filter(|_| !self.fail.read_fails(slot, (bytes.len() / PAGE_SIZE) as u32))
-            .ok_or(IoError::Failed)?
-            .read(slot, bytes)?;
+            .ok_or(IoError::Failed)?;
+        swap_file::read(swap, slot, bytes)?;
         self.fail.tear(bytes);
         Ok(())
     }

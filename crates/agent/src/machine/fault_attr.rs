@@ -7,12 +7,11 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use uzswap_backing::SwapFile;
 use uzswap_ctl::{FailKind, Group, Test};
 use uzswap_mm::machine::{Done, IoError, Stop};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::cell::Leaked;
-
-use super::swap_file::SwapFile;
 
 /// How steps fail.
 pub(crate) struct FaultAttr {

@@ -4,6 +4,7 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 
 use lock_api::Mutex;
+use uzswap_backing::SwapFile;
 use uzswap_sys::file::WakeEvent;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::procfs::ProcSelf;
@@ -12,7 +13,6 @@ use uzswap_sys::uffd::Uffd;
 use uzswap_sys::{AsFd, Errno, OwnedFd, closed, keep};
 
 use super::isolation::{self, Isolation};
-use super::swap_file::SwapFile;
 use crate::pager::record::Recorder;
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.

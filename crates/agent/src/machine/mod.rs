@@ -12,17 +12,16 @@
 //! range, registered with the other userfaultfd, and dropped there.
 
 pub(crate) mod arena;
-pub(crate) mod cipher;
 mod device;
 pub(crate) mod fault_attr;
 mod fds;
 pub(crate) mod isolation;
-pub(crate) mod seal;
 pub(crate) mod swap_file;
 pub(crate) mod wake;
 
 use alloc::vec::Vec;
 
+use uzswap_backing::{SwapFile, table_memory};
 use uzswap_ctl::{FailKind, Group};
 use uzswap_mm::machine::{Clock, Done, Frames, Mapper, Memory, SCATTER_MAX, Stop, StoredPage, Threads, Unwritten};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
@@ -33,13 +32,11 @@ use uzswap_sys::file::AlignedBuf;
 use uzswap_sys::mapping::{Discard, Mapping};
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Filled, Uffd};
-use uzswap_sys::words::{discard_words, words};
 use uzswap_sys::{Errno, closed, own_stack};
 
 use self::arena::PoolArena;
 use self::fault_attr::{FAULT_ATTR, FaultAttr};
 use self::isolation::{CopyOut, Isolation, Protection};
-use self::swap_file::SwapFile;
 use crate::codec::accel::Accel;
 use crate::cpu::resched;
 use crate::cpu::vigil::VIGIL;
@@ -62,8 +59,6 @@ pub(crate) struct AgentMachine {
     pub(crate) trash: &'static Mapping,
     /// Bytes that a pool's range is reserved with.
     pool_bytes: usize,
-    /// Bytes that the swap table's range is reserved with, if the address space holds them.
-    table_bytes: usize,
     pub(crate) fail: &'static FaultAttr,
     /// Cores that a parallel compressor spreads a batch over.
     lanes: usize,
@@ -80,11 +75,6 @@ pub(crate) struct AgentMachine {
 /// What an errno of a fill or move means to the engine.
 pub(crate) fn stop(errno: Errno) -> Stop {
     match errno {
-        Errno::EXIST => Stop::Present,
-        Errno::AGAIN => Stop::Again,
-        Errno::BUSY => Stop::Busy,
-        Errno::NOENT => Stop::Missing,
-        Errno::NOMEM => Stop::NoMemory,
         // The program has closed what its threads serve faults with: the fault thread has it.
         Errno::BADF if own_stack::is_on_own_stack() => {
             inline::note_only_asking();
@@ -93,34 +83,18 @@ pub(crate) fn stop(errno: Errno) -> Stop {
         // No answer of the kernel's: a system call filter of the program. Nobody could be served
         // any more.
         Errno::PERM | Errno::ACCESS | Errno::NOSYS => panic!("the program forbids its pager to map pages: {errno}"),
-        _ => Stop::Unmovable,
+        errno => uzswap_backing::stop(errno),
     }
 }
 
 pub(crate) fn done(filled: Filled) -> Done {
-    Done {
-        pages: (filled.bytes / PAGE_SIZE) as u32,
-        stop: filled.stop.map(stop),
-    }
+    uzswap_backing::done(filled, stop)
 }
 
-/// As [`done`], for the program's side of a fill: no such range there means that nothing can be
-/// mapped.
+/// As [`done`], for the program's side of a fill.
 pub(crate) fn filled_in(filled: Filled) -> Done {
-    let done = done(filled);
-    match done.stop {
-        Some(Stop::Missing) => Done {
-            stop: Some(Stop::Unmovable),
-            ..done
-        },
-        _ => done,
-    }
+    uzswap_backing::filled_in(done(filled))
 }
-
-/// The swap table's range: of 120 GiB of memory or a million pages that lie alone at least, of 16
-/// times as much at most.
-const TABLE_MIN: usize = 256 << 20;
-const TABLE_MAX: usize = 4 << 30;
 
 impl AgentMachine {
     /// Reserve staging and trash ranges of `slots` pages and register them. Pools get `pool_bytes`
@@ -142,7 +116,6 @@ impl AgentMachine {
             staging: reserve()?,
             trash: reserve()?,
             pool_bytes,
-            table_bytes: (pool_bytes / 8).clamp(TABLE_MIN, TABLE_MAX).next_power_of_two(),
             fail: &FAULT_ATTR,
             lanes: thread::cores().min(HELPERS_MAX + 1),
             servers: servers::threads(group),
@@ -222,23 +195,10 @@ impl AgentMachine {
         }
     }
 
-    /// What a move came to that may have done more than the kernel says (`Uffd::move_pages`).
-    /// `ours`: our end of it, in the staging or the trash range, whose pages only we move, so what
-    /// is there is certain; `arrived`: whether a page that was moved is there now, or is no longer.
+    /// What a move came to that may have done more than the kernel says
+    /// ([`in_truth`](uzswap_backing::in_truth)).
     pub(crate) fn in_truth(&self, filled: Filled, len: usize, ours: usize, arrived: bool) -> Filled {
-        let is_certain = filled.bytes == len || !matches!(filled.stop, None | Some(Errno::EXIST | Errno::NOENT));
-        if is_certain {
-            return filled;
-        }
-        let (at, rest) = (ours + filled.bytes, len - filled.bytes);
-        match self.opened().proc.leading_run(at, rest) {
-            Ok((more, populated)) if populated == arrived => {
-                let bytes = filled.bytes + more;
-                Filled { bytes, stop: None }
-            }
-            Ok(_) => filled,
-            Err(errno) => panic!("reading /proc/self/pagemap: {errno}"),
-        }
+        uzswap_backing::in_truth(&self.opened().proc, filled, len, ours, arrived)
     }
 
     pub(crate) fn staging(&self) -> &'static Mapping {
@@ -432,14 +392,7 @@ impl Memory for AgentMachine {
     type Arena = PoolArena;
 
     fn table_memory(&self) -> TableMemory {
-        let sizes = (0..8).map(|i| self.table_bytes >> i);
-        match sizes.into_iter().find_map(|len| words(len).ok()) {
-            Some(words) => TableMemory {
-                words,
-                release: discard_words,
-            },
-            None => panic!("no address space for the swap table"),
-        }
+        table_memory(self.pool_bytes)
     }
 
     fn arena(&self) -> Option<PoolArena> {

@@ -45,8 +45,7 @@ use crate::guest::{unmanaged, vma};
 use crate::kswapd::reclaim::Reclaim;
 use crate::kswapd::unsharing::Unsharing;
 use crate::machine::arena::PoolArena;
-use crate::machine::swap_file::SwapFile;
-use crate::machine::{AgentMachine, CREW, Fds};
+use crate::machine::{AgentMachine, CREW, Fds, swap_file};
 use crate::memcg::{self, Memcg};
 
 const IDLE: u32 = 0;
@@ -249,7 +248,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
     let mut fds = Fds::open(path, group.is_on(Tunable::Copies))?;
     let slot = take_slot(&fds, group)?;
-    fds.swap = SwapFile::of_group(group, path, swap_pages(group));
+    fds.swap = swap_file::of_group(group, path, swap_pages(group));
     fds.recorder = Recorder::of_environment();
     let config = config(group, fds.swap.as_ref());
     let pool = (group.get(Limit::MemoryMax) as usize).saturating_mul(8).min(1 << 38);

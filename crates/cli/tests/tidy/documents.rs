@@ -12,7 +12,9 @@ const ENDINGS: [&str; 12] = [
     "rs", "md", "sh", "py", "c", "h", "toml", "java", "mjs", "sql", "txt", "json",
 ];
 /// Crates that paths are short for: `mm/pages/` is `crates/mm/src/pages/`.
-const CRATES: [&str; 8] = ["mm", "agent", "ctl", "sys", "acomp", "cli", "bench", "workload"];
+const CRATES: [&str; 10] = [
+    "mm", "agent", "backing", "region", "ctl", "sys", "acomp", "cli", "bench", "workload",
+];
 
 /// The lines of a document that are no drawings and no code, numbered from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {

@@ -17,7 +17,7 @@ mod unsafe_code;
 use source::{Source, all, read};
 
 /// Crates whose statics live in the agent's process.
-const IN_AGENT: [&str; 5] = ["agent", "sys", "acomp", "ctl", "mm"];
+const IN_AGENT: [&str; 6] = ["agent", "backing", "sys", "acomp", "ctl", "mm"];
 const TUNABLES: &str = "crates/mm/src/policy/tunables.rs";
 const EXPERIMENTS: &str = "docs/experiments.md";
 

@@ -28,7 +28,7 @@ pub(crate) fn room(slots: u64, each: usize) -> Result<&'static [AtomicU64], Errn
 
 /// The seals of a swap file's slots. Kept for ever.
 #[derive(Clone, Copy)]
-pub(crate) enum Seal {
+pub enum Seal {
     Cipher(&'static Cipher),
     /// A word a slot; 0: never written.
     Fingerprints(&'static [AtomicU64]),
@@ -39,7 +39,7 @@ impl Seal {
     ///
     /// # Errors
     /// As [`Cipher::new`].
-    pub(crate) fn new(is_encrypted: bool, slots: u64) -> Result<Self, Errno> {
+    pub fn new(is_encrypted: bool, slots: u64) -> Result<Self, Errno> {
         Ok(match is_encrypted {
             true => Self::Cipher(Box::leak(Box::new(Cipher::new(slots)?))),
             false => Self::Fingerprints(room(slots, 1)?),
@@ -47,7 +47,7 @@ impl Seal {
     }
 
     /// Slots that it has room for.
-    pub(crate) fn slots(self) -> u64 {
+    pub fn slots(self) -> u64 {
         match self {
             Self::Cipher(cipher) => cipher.slots(),
             Self::Fingerprints(words) => words.len() as u64,
@@ -55,7 +55,7 @@ impl Seal {
     }
 
     /// Seal what goes into a slot. False: there is no room for its seal.
-    pub(crate) fn seal(self, slot: u32, page: &mut [u8]) -> bool {
+    pub fn seal(self, slot: u32, page: &mut [u8]) -> bool {
         match self {
             Self::Cipher(cipher) => cipher.seal(slot, page),
             // Relaxed: a slot is written by one thread, and read after the engine's lock was handed
@@ -69,7 +69,7 @@ impl Seal {
 
     /// Make what was read from a slot what was sealed. False: it is not what was written there
     /// last.
-    pub(crate) fn open(self, slot: u32, page: &mut [u8]) -> bool {
+    pub fn open(self, slot: u32, page: &mut [u8]) -> bool {
         match self {
             Self::Cipher(cipher) => cipher.open(slot, page),
             Self::Fingerprints(words) => words

@@ -18,7 +18,7 @@ use super::seal::room;
 const SEAL: usize = 3;
 
 /// The key of a swap file and the seals of its slots.
-pub(crate) struct Cipher {
+pub struct Cipher {
     key: LessSafeKey,
     seals: &'static [AtomicU64],
     sealed: AtomicU64,
@@ -29,7 +29,7 @@ impl Cipher {
     ///
     /// # Errors
     /// ENOMEM; ENOSYS: the system gives no random numbers.
-    pub(crate) fn new(slots: u64) -> Result<Self, Errno> {
+    pub fn new(slots: u64) -> Result<Self, Errno> {
         let mut key = [0; 32];
         random::fill(&mut key)?;
         let key = UnboundKey::new(&AES_256_GCM, &key).map_err(|_| Errno::INVAL)?;
@@ -41,7 +41,7 @@ impl Cipher {
     }
 
     /// Slots that it has room for.
-    pub(crate) fn slots(&self) -> u64 {
+    pub fn slots(&self) -> u64 {
         (self.seals.len() / SEAL) as u64
     }
 
@@ -50,7 +50,7 @@ impl Cipher {
     }
 
     /// Encrypt what goes into a slot. False: there is no room for its seal.
-    pub(crate) fn seal(&self, slot: u32, page: &mut [u8]) -> bool {
+    pub fn seal(&self, slot: u32, page: &mut [u8]) -> bool {
         let Some([number, low, high]) = self.seal_of(slot) else {
             return false;
         };
@@ -70,7 +70,7 @@ impl Cipher {
 
     /// Decrypt what was read from a slot. False: it is not what was written there last, and is
     /// nothing any more.
-    pub(crate) fn open(&self, slot: u32, page: &mut [u8]) -> bool {
+    pub fn open(&self, slot: u32, page: &mut [u8]) -> bool {
         let Some([number, low, high]) = self.seal_of(slot) else {
             return false;
         };
