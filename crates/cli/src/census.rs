@@ -423,14 +423,14 @@ impl Census {
             lines.push(format!(
                 "not managed: {} processes, at most {} together: {}",
                 group.get(Statistic::UnmanagedProcesses),
-                crate::size::Size(group.get(Statistic::UnmanagedPeak)),
+                uzswap_ctl::size::Size(group.get(Statistic::UnmanagedPeak)),
                 names.join(", ")
             ));
         }
         if group.get(Statistic::ShmemPeak) > 0 {
             lines.push(format!(
                 "shared memory, which is not charged: at most {}",
-                crate::size::Size(group.get(Statistic::ShmemPeak))
+                uzswap_ctl::size::Size(group.get(Statistic::ShmemPeak))
             ));
         }
         lines

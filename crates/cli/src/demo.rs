@@ -12,7 +12,7 @@ use uzswap_workload::heap::{PAGE_SIZE, Rng, fill_page, page_matches, prepare};
 use crate::Failure;
 use crate::options::{DemoChildOptions, DemoOptions};
 use crate::output::say;
-use crate::size::Size;
+use uzswap_ctl::size::Size;
 
 const SEED: u64 = 42;
 const MIB: u64 = 1 << 20;

@@ -33,7 +33,6 @@ mod setting;
 mod settings;
 mod sim;
 mod sim_options;
-mod size;
 mod start;
 mod stat;
 mod top;

@@ -3,7 +3,7 @@
 use uzswap_ctl::defaults::MEMORY_MAX_LEAST;
 
 use crate::cgroup::{self, Named};
-use crate::size::{Decimal, Size};
+use uzswap_ctl::size::{Decimal, Size};
 
 /// The memory that this process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,9 +16,9 @@ use crate::look_options::{GetOptions, ListOptions, MetricsOptions, StatOptions, 
 use crate::memory_max;
 use crate::setting;
 use crate::sim_options::SimOptions;
-use crate::size::Size;
 use crate::trial::options::TryOptions;
 use crate::zram_options::ZramOptions;
+use uzswap_ctl::size::Size;
 
 /// zswap in user space: run unmodified programs in a fraction of their memory
 #[derive(Parser)]

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use uzswap_ctl::Notice;
 
 use crate::options::ReclaimOptions;
-use crate::size::Size;
 use crate::{Failure, group};
+use uzswap_ctl::size::Size;
 
 const POLL: Duration = Duration::from_millis(10);
 /// Reclaim threads look at least every 20 ms; one that waits for a fork or a disk may take longer.

@@ -10,8 +10,8 @@ use uzswap_mm::vmstat::{BUCKETS, Item, OrderItem};
 use crate::group::OpenGroup;
 use crate::options::{Recompress, RunOptions};
 use crate::output::warn_line;
-use crate::size::Size;
 use crate::{Failure, accel, figures};
+use uzswap_ctl::size::Size;
 
 /// A limit: a number, or "max".
 fn limit(bytes: u64) -> Value {

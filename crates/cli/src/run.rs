@@ -22,10 +22,10 @@ use crate::elf::{self, Found};
 use crate::group::{OpenGroup, c_path};
 use crate::options::{RunOptions, SwapPath};
 use crate::output::warn_line;
-use crate::size::Size;
 use crate::start::start;
 use crate::watch::{self, Watch};
 use crate::{FAILED, Failure, describe, memory_max, quota, report};
+use uzswap_ctl::size::Size;
 
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;

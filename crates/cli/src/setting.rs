@@ -8,7 +8,7 @@ use uzswap_mm::zpool::ZpoolType;
 
 use crate::memory_max;
 use crate::options::{self, Recompress};
-use crate::size::Size;
+use uzswap_ctl::size::Size;
 
 /// A setting that can be changed in a running group.
 struct Row {

@@ -9,9 +9,9 @@ use uzswap_sys::launch::{self, Signals};
 use uzswap_zram::{Config, Counter, Device, MakeError, Server};
 
 use crate::output::warn_line;
-use crate::size::Size;
 use crate::zram_options::ZramOptions;
 use crate::{Failure, describe, report};
+use uzswap_ctl::size::Size;
 
 /// Those that end it; all others are of no interest.
 const ENDS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];

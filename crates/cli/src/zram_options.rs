@@ -8,7 +8,7 @@ use uzswap_ctl::defaults;
 use uzswap_mm::zpool::ZpoolType;
 
 use crate::options::{compressor, zpool};
-use crate::size::Size;
+use uzswap_ctl::size::Size;
 
 /// A compressor that this processor runs.
 fn software(text: &str) -> Result<Compressor, String> {

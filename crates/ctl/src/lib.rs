@@ -33,6 +33,7 @@ mod key;
 mod layout;
 pub mod record;
 mod relatives;
+pub mod size;
 
 pub use env::{ENV_ALLOW_UNMANAGED, ENV_GROUP, ENV_RECORD, GROUP_SUFFIX, KEEPER_SUFFIX, keeper_path, notes_path};
 pub use fail_kind::FailKind;

@@ -17,7 +17,7 @@ use super::member::{Claims, Kind, Member};
 use super::process::{Stat, is_ending, oom_score_adj};
 use crate::group::OpenGroup;
 use crate::output::warn_line;
-use crate::size::Size;
+use uzswap_ctl::size::Size;
 
 /// How long members without a pager may exceed the limit before the rule is applied: the managed
 /// ones are giving way.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use crate::size::Size;
+use uzswap_ctl::size::Size;
 
 /// So long is looked at.
 const WINDOW: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::options::{Cli, Command as Verb};
-use crate::size::Size;
+use uzswap_ctl::size::Size;
 
 const FILE: &str = "/etc/uzswap.toml";
 

@@ -1,7 +1,7 @@
 //! The columns of the table: which there are, which fit, what is in them.
 
 use super::rows::Row;
-use crate::size::{Size, three_digits};
+use uzswap_ctl::size::{Size, three_digits};
 
 /// How a value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

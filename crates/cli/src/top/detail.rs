@@ -12,7 +12,7 @@ use super::model::Model;
 use super::palette::Palette;
 use super::rows::Branch;
 use super::text;
-use crate::size::{Size, three_digits};
+use uzswap_ctl::size::{Size, three_digits};
 
 /// Before a curve: what it is of, and how much its full height is.
 const LABEL: u16 = 9;

@@ -1,8 +1,8 @@
 //! What is done to groups: the same that `uzswap set` and `uzswap reclaim` do, with the same words.
 
 use crate::options::{ReclaimOptions, SetOptions};
-use crate::size::Size;
 use crate::{Failure, configure, reclaim, setting};
+use uzswap_ctl::size::Size;
 
 /// A reclaim that can be begun.
 pub(super) struct Reclaim(ReclaimOptions);

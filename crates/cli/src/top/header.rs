@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use super::palette::Palette;
 use super::rows::Branch;
 use super::text;
-use crate::size::Size;
+use uzswap_ctl::size::Size;
 
 /// Signs of the layers of the bar, which stand before their names as well.
 const RESIDENT: char = '|';

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use super::Tried;
 use super::row::Row;
-use crate::size::Size;
+use uzswap_ctl::size::Size;
 
 impl Tried<'_> {
     /// The least limit at which CMD does what it does without one, in hardly more time than it

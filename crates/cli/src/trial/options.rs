@@ -9,7 +9,7 @@ use uzswap_ctl::defaults::MEMORY_MAX_LEAST;
 
 use crate::memory_max;
 use crate::options::RunOptions;
-use crate::size::{Decimal, Size};
+use uzswap_ctl::size::{Decimal, Size};
 
 #[derive(Args)]
 pub(crate) struct TryOptions {

@@ -12,8 +12,8 @@ use super::interrupt::Interrupt;
 use super::options::TryOptions;
 use super::process::{End, Ended, Nursery, Terms};
 use crate::output::write;
-use crate::size::Size;
 use crate::{Failure, agent};
+use uzswap_ctl::size::Size;
 
 /// Why there are no more runs.
 pub(crate) enum Stop {

@@ -4,7 +4,7 @@ use uzswap_bench::Samples;
 
 use super::row::{Baseline, Outcome, Row};
 use super::{Tried, knee, told};
-use crate::size::Size;
+use uzswap_ctl::size::Size;
 
 /// Times that differ by less are the same.
 const STEADY: f64 = 1.05;

@@ -1,10 +1,14 @@
 //! Sizes as people write them: a number of bytes, or with a unit that is a power of 1024, or `max`.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+
 /// A number of bytes; `u64::MAX` is `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size(pub(crate) u64);
+pub struct Size(pub u64);
 
-impl std::str::FromStr for Size {
+impl core::str::FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -47,7 +51,7 @@ fn unit(text: &str) -> Option<u64> {
 
 /// A number with digits behind its point, kept exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Decimal {
+pub struct Decimal {
     /// All digits, as one number.
     digits: u128,
     /// How much of it is one.
@@ -56,13 +60,13 @@ pub(crate) struct Decimal {
 
 /// It is none, or has more digits than anybody needs.
 #[derive(Debug)]
-pub(crate) struct NotDecimal;
+pub struct NotDecimal;
 
 /// A number of 64 bits has twenty, and as many may follow the point as tell bytes of a T apart.
 const DIGITS_MAX: usize = 20;
 const FRACTION_MAX: usize = 12;
 
-impl std::str::FromStr for Decimal {
+impl core::str::FromStr for Decimal {
     type Err = NotDecimal;
 
     fn from_str(text: &str) -> Result<Self, NotDecimal> {
@@ -88,18 +92,18 @@ impl Decimal {
     }
 
     /// Whether it is more than `number`.
-    pub(crate) fn exceeds(self, number: u64) -> bool {
+    pub fn exceeds(self, number: u64) -> bool {
         self.digits > self.one * u128::from(number)
     }
 
     /// So many times `unit`, rounded down. `None`: too large.
-    pub(crate) fn of(self, unit: u64) -> Option<u64> {
+    pub fn of(self, unit: u64) -> Option<u64> {
         let product = self.digits.checked_mul(u128::from(unit))?;
         u64::try_from(product / self.one).ok()
     }
 
     /// So many hundredths of `whole`, rounded down.
-    pub(crate) fn percent_of(self, whole: u64) -> u64 {
+    pub fn percent_of(self, whole: u64) -> u64 {
         let product = self.digits.saturating_mul(u128::from(whole));
         u64::try_from(product / self.one / 100).unwrap_or(u64::MAX)
     }
@@ -107,7 +111,7 @@ impl Decimal {
 
 impl Size {
     /// Nothing rounded: [`parse`](str::parse) makes the same size of it.
-    pub(crate) fn exact(self) -> String {
+    pub fn exact(self) -> String {
         match self.0 {
             u64::MAX => "max".to_owned(),
             0 => "0".to_owned(),
@@ -119,7 +123,7 @@ impl Size {
     }
 
     /// For narrow columns: at most five characters.
-    pub(crate) fn short(self) -> String {
+    pub fn short(self) -> String {
         match self.0 {
             u64::MAX => "max".to_owned(),
             n => three_digits(n as f64, 1024.0),
@@ -128,12 +132,14 @@ impl Size {
 }
 
 /// About three digits of a number, and the power of `base` behind it: at most five characters.
-pub(crate) fn three_digits(number: f64, base: f64) -> String {
+pub fn three_digits(number: f64, base: f64) -> String {
     let units = ["", "K", "M", "G", "T", "P", "E"];
-    let is_long = |power: &i32| number / base.powi(*power) >= 999.5;
-    let power = (0..units.len() as i32 - 1).find(|power| !is_long(power));
-    let power = power.unwrap_or(units.len() as i32 - 1);
-    let (number, unit) = (number / base.powi(power), units[power as usize]);
+    // As powers of it: no_std has none.
+    let of = |power: &usize| (0..*power).fold(1.0, |product, _| product * base);
+    let is_long = |power: &usize| number / of(power) >= 999.5;
+    let power = (0..units.len() - 1).find(|power| !is_long(power));
+    let power = power.unwrap_or(units.len() - 1);
+    let (number, unit) = (number / of(&power), units[power]);
     match number {
         _ if power == 0 => format!("{number:.0}"),
         n if n < 9.995 => format!("{number:.2}{unit}"),
@@ -142,8 +148,8 @@ pub(crate) fn three_digits(number: f64, base: f64) -> String {
     }
 }
 
-impl std::fmt::Display for Size {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl core::fmt::Display for Size {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self.0 {
             u64::MAX => write!(f, "max"),
             n if n >= 1 << 20 && n.is_multiple_of(1 << 20) => write!(f, "{}M", n >> 20),
@@ -156,6 +162,10 @@ impl std::fmt::Display for Size {
 
 #[cfg(test)]
 mod test {
+    extern crate std;
+
+    use std::prelude::v1::*;
+
     use super::*;
 
     #[test]
