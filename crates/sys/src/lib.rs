@@ -30,6 +30,7 @@
 //! | [`signal`] | actions, masks, and what a handler of a signal is given |
 //! | [`own_stack`] | stacks of our own for handlers |
 //! | [`heap`] | the agent's allocator over one reserved range |
+//! | [`region`] | memory that the library gives a program, and threads of its own |
 //! | [`request`] | what the program asks of a userfaultfd of its own |
 //! | [`shared`] | a file of 64-bit words that all processes of a group map |
 //! | [`shield`] | a tracer for the pager's threads, so that nobody else stops them |
@@ -77,6 +78,7 @@ pub mod portal;
 pub mod proc_mem;
 pub mod procfs;
 pub mod random;
+pub mod region;
 pub mod remains;
 pub mod request;
 pub mod robust;

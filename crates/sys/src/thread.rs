@@ -308,7 +308,7 @@ pub fn restore_signals(mask: u64) {
 }
 
 /// Block the signals of `mask`, and no others. Returns those that were blocked.
-fn set_mask(mask: u64) -> Result<u64> {
+pub(crate) fn set_mask(mask: u64) -> Result<u64> {
     let mut old = 0u64;
     let (new, place) = (&raw const mask as usize, &raw mut old as usize);
     // SAFETY: both masks are 8 bytes, as the last argument says.

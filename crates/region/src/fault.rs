@@ -1,0 +1,147 @@
+//! The fault thread: reads faults, makes room, gives pages back.
+
+use uzswap_mm::page::{PAGE_SIZE, Vpn};
+use uzswap_mm::vmstat::Item;
+use uzswap_mm::{Effort, Fault, Worker};
+use uzswap_sys::file::write_stderr;
+use uzswap_sys::uffd::{BATCH, Event, wait_readable};
+use uzswap_sys::{AsFd, Errno, thread, time};
+
+use crate::kswapd::mail;
+use crate::machine::RegionMachine;
+use crate::pager::Pager;
+
+/// Faults that are read before they are served; more wait in the kernel.
+const INBOX: usize = 1024;
+/// When a fault that could not be served is tried again.
+const RETRY_NS: u64 = 50_000;
+/// Pages that direct reclaim takes in one round.
+const DIRECT_BATCH: u32 = 32;
+/// How long a fault waits for room while nobody reclaims anything, and for how long where another
+/// has done so in vain.
+const HOPELESS_NS: u64 = 100_000_000;
+const HOPELESS_AGAIN_NS: u64 = 5_000_000;
+/// How much less nice it is than others, if it may be: who it works for waits.
+const NICE: i32 = 10;
+
+pub(crate) struct FaultThread {
+    pager: &'static Pager,
+    worker: Worker<RegionMachine>,
+    /// Pages that somebody waits for.
+    inbox: Vec<usize>,
+}
+
+impl FaultThread {
+    pub(crate) fn new(pager: &'static Pager, worker: Worker<RegionMachine>) -> Self {
+        Self {
+            pager,
+            worker,
+            inbox: Vec::with_capacity(INBOX),
+        }
+    }
+
+    pub(crate) fn run(mut self) -> ! {
+        thread::go_before_others(NICE);
+        loop {
+            self.round();
+        }
+    }
+
+    fn round(&mut self) {
+        let managed = &self.pager.mm.machine().fds.managed;
+        let timeout = (!self.inbox.is_empty()).then_some(RETRY_NS);
+        wait_readable(&[managed.as_fd()], timeout);
+        self.read();
+        self.pager.give_way();
+        let pager = self.pager;
+        let _serving = pager.serving.lock();
+        let mut waiting = core::mem::take(&mut self.inbox);
+        waiting.retain(|addr| !self.serve(*addr));
+        self.inbox = waiting;
+    }
+
+    fn read(&mut self) {
+        let managed = &self.pager.mm.machine().fds.managed;
+        while self.inbox.len() + BATCH < INBOX {
+            let more = managed.read_events(|event| {
+                if let Event::Fault { addr, .. } = event {
+                    self.inbox.push(addr & !(PAGE_SIZE - 1));
+                }
+            });
+            match more {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(errno) => panic!("reading the userfaultfd: {errno}"),
+            }
+        }
+    }
+
+    /// False: not now.
+    fn serve(&mut self, addr: usize) -> bool {
+        let pager = self.pager;
+        assert!(
+            !pager.mm.machine().is_staging(addr),
+            "an empty staging slot was read at {addr:#x}"
+        );
+        self.make_room();
+        match pager.mm.fault(&mut self.worker, Vpn::of_addr(addr)) {
+            Fault::Served => {
+                if pager.charge.current(&pager.mm) > pager.charge.high(&pager.mm) {
+                    pager.mail.post(mail::RECLAIM);
+                }
+                true
+            }
+            Fault::Retry => false,
+            Fault::Lost => self.poison(addr),
+        }
+    }
+
+    /// Reclaim until there is room for a fault. Where nothing can be reclaimed the limit gives way:
+    /// the alternative would be to end the process.
+    fn make_room(&mut self) {
+        let (mm, charge) = (&self.pager.mm, &self.pager.charge);
+        if charge.has_room(mm) {
+            return;
+        }
+        mm.stat().add(Item::AllocStall, 1);
+        let reclaimed = || mm.stat().get(Item::PgSteal) + mm.stat().get(Item::ZswpWb);
+        let patience = if charge.has_given_way() {
+            HOPELESS_AGAIN_NS
+        } else {
+            HOPELESS_NS
+        };
+        let (mut since, mut before) = (time::now_ns(), reclaimed());
+        while !charge.has_room(mm) {
+            self.pager.mail.post(mail::RECLAIM);
+            let scan = mm.shrink(&mut self.worker, DIRECT_BATCH, Effort::Urgent);
+            let (now, until_now) = (time::now_ns(), reclaimed());
+            if until_now > before {
+                (since, before) = (now, until_now);
+            } else if now - since > patience {
+                charge.give_way();
+            } else if scan.again || scan.is_dry {
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// The contents of a page are lost: whoever reads it gets SIGBUS. False: not now.
+    fn poison(&self, addr: usize) -> bool {
+        let pager = self.pager;
+        match pager.mm.machine().fds.managed.poison(addr) {
+            Err(Errno::AGAIN | Errno::NOMEM) => false,
+            Ok(()) => {
+                pager.mm.stat().add(Item::Poisoned, 1);
+                // Not through std: whoever waits for the page may have its lock.
+                write_stderr(&format!(
+                    "uzswap: the page at {addr:#x} is lost: its stored copy is damaged or cannot be read\n"
+                ));
+                true
+            }
+            Err(_) => {
+                pager.mm.machine().fds.managed.wake(addr, PAGE_SIZE);
+                true
+            }
+        }
+    }
+}
