@@ -1,5 +1,7 @@
 //! The fault thread: reads faults, makes room, gives pages back.
 
+use std::time::Duration;
+
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Effort, Fault, Worker};
@@ -17,10 +19,13 @@ const INBOX: usize = 1024;
 const RETRY_NS: u64 = 50_000;
 /// Pages that direct reclaim takes in one round.
 const DIRECT_BATCH: u32 = 32;
-/// How long a fault waits for room while nobody reclaims anything, and for how long where another
-/// has done so in vain.
+/// The limit gives way once reclaim was fruitless for so long, and where it has given way already;
+/// in so many rounds, as many of kswapd among them: it may lack a core, or wait for the disk.
 const HOPELESS_NS: u64 = 100_000_000;
 const HOPELESS_AGAIN_NS: u64 = 5_000_000;
+const HOPELESS_ROUNDS: u64 = 8;
+/// Between two rounds that came to nothing.
+const PAUSE: Duration = Duration::from_micros(50);
 /// How much less nice it is than others, if it may be: who it works for waits.
 const NICE: i32 = 10;
 
@@ -104,23 +109,25 @@ impl FaultThread {
             return;
         }
         mm.stat().add(Item::AllocStall, 1);
-        let reclaimed = || mm.stat().get(Item::PgSteal) + mm.stat().get(Item::ZswpWb);
         let patience = if charge.has_given_way() {
             HOPELESS_AGAIN_NS
         } else {
             HOPELESS_NS
         };
-        let (mut since, mut before) = (time::now_ns(), reclaimed());
+        let (mut since, mut before, mut rounds) = (time::now_ns(), self.pager.progress(), 0);
         while !charge.has_room(mm) {
             self.pager.mail.post(mail::RECLAIM);
-            let scan = mm.shrink(&mut self.worker, DIRECT_BATCH, Effort::Urgent);
-            let (now, until_now) = (time::now_ns(), reclaimed());
-            if until_now > before {
-                (since, before) = (now, until_now);
-            } else if now - since > patience {
-                charge.give_way();
-            } else if scan.again || scan.is_dry {
-                thread::yield_now();
+            mm.shrink(&mut self.worker, DIRECT_BATCH, Effort::Urgent);
+            let (now, progress) = (time::now_ns(), self.pager.progress());
+            if progress.reclaimed > before.reclaimed {
+                (since, before, rounds) = (now, progress, 0);
+                continue;
+            }
+            rounds += 1;
+            let least = rounds.min(progress.rounds - before.rounds);
+            match now - since > patience && least >= HOPELESS_ROUNDS {
+                true => charge.give_way(),
+                false => std::thread::sleep(PAUSE),
             }
         }
     }

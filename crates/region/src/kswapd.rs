@@ -69,6 +69,7 @@ impl Kswapd {
             if bits & mail::ADOPT != 0 {
                 self.pager.register();
             }
+            self.pager.come_by();
             self.tick();
             self.reclaim();
         }
@@ -128,6 +129,7 @@ impl Kswapd {
                 pager.register();
             }
             rounds += 1;
+            pager.come_by();
             if rounds.is_multiple_of(SWAP_CLUSTER_MAX) {
                 self.tick();
             }

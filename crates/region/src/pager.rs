@@ -11,7 +11,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use lock_api::Mutex;
@@ -19,7 +19,7 @@ use uzswap_backing::{PoolArena, SwapFile};
 use uzswap_ctl::{ENV_GROUP, defaults};
 use uzswap_mm::machine::Memory;
 use uzswap_mm::page::PageRange;
-use uzswap_mm::vmstat::{self, Vmstat};
+use uzswap_mm::vmstat::{self, Item, Vmstat};
 use uzswap_mm::{Change, Mm, Worker};
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::file::{File, note_stderr};
@@ -63,8 +63,19 @@ pub(crate) struct Pager {
     /// One region at a time is registered.
     asking: Mutex<RawLock, ()>,
     request: Request,
+    /// How often kswapd has come by.
+    rounds: AtomicU64,
     regions: AtomicUsize,
     bytes: AtomicUsize,
+}
+
+/// What has been done, ever.
+#[derive(Clone, Copy)]
+pub(crate) struct Progress {
+    /// Pages that left, to the pool or to the swap file.
+    pub(crate) reclaimed: u64,
+    /// Rounds of kswapd.
+    pub(crate) rounds: u64,
 }
 
 /// What kswapd is to register.
@@ -238,6 +249,7 @@ fn open(plan: Plan, swap: Option<&Path>) -> Result<(&'static Pager, Worker<Regio
         changing: AtomicU32::new(0),
         asking: Mutex::new(()),
         request: Request::default(),
+        rounds: AtomicU64::new(0),
         regions: AtomicUsize::new(0),
         bytes: AtomicUsize::new(0),
     });
@@ -266,6 +278,18 @@ impl Pager {
     /// Whether it is that of this process, and not of the one that forked it.
     pub(crate) fn is_ours(&self) -> bool {
         self.process == thread::pid()
+    }
+
+    /// kswapd comes by, or goes on.
+    pub(crate) fn come_by(&self) {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        Progress {
+            reclaimed: self.mm.stat().get(Item::PgSteal) + self.mm.stat().get(Item::ZswpWb),
+            rounds: self.rounds.load(Ordering::Relaxed),
+        }
     }
 
     /// Have the pages of a new region paged.
