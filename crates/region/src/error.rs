@@ -40,6 +40,6 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Errors of the part that says which descriptor could not be opened.
+/// What every region needs, and where it can be had.
 pub(crate) const USERFAULTFD: &str =
     "userfaultfd with move (Linux 6.8 or later, where no filter of system calls forbids it)";
