@@ -38,7 +38,7 @@ impl Seal {
     /// For a new file.
     ///
     /// # Errors
-    /// As [`Cipher::new`].
+    /// ENOMEM; ENOSYS: the system gives no random numbers.
     pub fn new(is_encrypted: bool, slots: u64) -> Result<Self, Errno> {
         Ok(match is_encrypted {
             true => Self::Cipher(Box::leak(Box::new(Cipher::new(slots)?))),
