@@ -121,7 +121,7 @@ fn what_is_dropped_leaves_nothing_behind() {
         std::thread::scope(|scope| {
             for thread in 0..3 {
                 scope.spawn(move || {
-                    for round in 0..12 {
+                    for round in 0..5 {
                         let mut region = Region::new((1 + (thread + round) % 4) * MIB).unwrap();
                         assert!(is_empty(&region), "a new region is not empty");
                         fill(&mut region);
@@ -139,9 +139,9 @@ fn what_is_dropped_leaves_nothing_behind() {
 #[test]
 fn what_is_discarded_is_zeros() {
     alone("what_is_discarded_is_zeros", || {
-        let mut region = cold(16 * MIB);
-        region.discard(3 * MIB + 1..9 * MIB - 1).unwrap();
-        let (first, last) = (3 * MIB + 4096, 9 * MIB - 4096);
+        let mut region = cold(8 * MIB);
+        region.discard(3 * MIB + 1..7 * MIB - 1).unwrap();
+        let (first, last) = (3 * MIB + 4096, 7 * MIB - 4096);
         assert!(is_empty(&region[first..last]));
         assert!(is_filled(&region[..first]));
         let behind = region[last..].chunks(PAGE).zip(last / PAGE..);
@@ -152,8 +152,8 @@ fn what_is_discarded_is_zeros() {
 #[test]
 fn a_child_that_touches_a_region_ends() {
     alone("a_child_that_touches_a_region_ends", || {
-        let region = cold(16 * MIB);
-        let [hot, cold] = [16 * MIB - 1, 0].map(|at| {
+        let region = cold(8 * MIB);
+        let [hot, cold] = [8 * MIB - 1, 0].map(|at| {
             let child = fork_and(|| region[at]).unwrap();
             reap(child, true)
         });
@@ -165,12 +165,12 @@ fn a_child_that_touches_a_region_ends() {
 #[test]
 fn a_child_has_regions_of_its_own() {
     alone("a_child_has_regions_of_its_own", || {
-        let region = cold(16 * MIB);
+        let region = cold(8 * MIB);
         let child = fork_and(move || {
             // What the parent had there is not unmapped, as something else may be by now.
             drop(region);
             limit(5 << 20).unwrap();
-            let mut own = Region::new(16 * MIB).unwrap();
+            let mut own = Region::new(8 * MIB).unwrap();
             fill(&mut own);
             assert!(is_filled(&own));
             u8::from(stat("memory.max") != 5 << 20 || stat("pgsteal_anon") == 0)
@@ -183,10 +183,10 @@ fn a_child_has_regions_of_its_own() {
 #[test]
 fn who_closes_all_descriptors_closes_none_of_ours() {
     alone("who_closes_all_descriptors_closes_none_of_ours", || {
-        let mut region = cold(16 * MIB);
+        let mut region = cold(8 * MIB);
         let child = fork_and(|| {
             limit(4 << 20).unwrap();
-            let mut region = Region::new(16 * MIB).unwrap();
+            let mut region = Region::new(8 * MIB).unwrap();
             thread::close_all_descriptors();
             fill(&mut region);
             u8::from(!is_filled(&region))
@@ -199,7 +199,7 @@ fn who_closes_all_descriptors_closes_none_of_ours() {
 
 /// Read and write a region by system calls, of which some part is cold.
 fn use_system_calls() {
-    let mut region = cold(16 * MIB);
+    let mut region = cold(8 * MIB);
     let cold_part = MIB..MIB + 64 * 4096;
     let write = |region: &Region| tempfile().write_all(&region[cold_part.clone()]);
     let written = write(&region);
