@@ -109,6 +109,7 @@
 //! | `sys::guard::AFTER` | kept | the same |
 //! | `sys::gateways::BACKS` | kept | the code is inherited |
 //! | `sys::gateways::ORIGINS` | kept | the same |
+//! | `sys::gateways::ROOMS` | kept | the same |
 //! | `sys::gateways::USED` | kept | the same |
 //! | `sys::gateways::PASSING` | kept | the agent is where it was |
 //! | `sys::guard::IS_USED` | kept | nobody reads it |

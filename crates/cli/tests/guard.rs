@@ -196,16 +196,24 @@ fn calls_of_go_beside_c_are_seen() {
         return;
     }
     let place = Place::new("dials");
-    let program = place.0.join("dials").to_string_lossy().into_owned();
+    let file = |name: &str| place.0.join(name).to_string_lossy().into_owned();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/dials.go");
-    let mut go = Command::new("go");
-    go.args(["build", "-o", &program]).arg(source).env("CGO_ENABLED", "1");
-    match go.output() {
-        Ok(built) if built.status.success() => {}
-        failed => return eprintln!("left out: {failed:?}"),
+    let (program, library) = (file("dials"), file("dials.so"));
+    for (mode, made) in [("exe", &program), ("c-shared", &library)] {
+        let mut go = Command::new("go");
+        go.args(["build", "-buildmode", mode, "-o", made]).arg(&source);
+        match go.env("CGO_ENABLED", "1").output() {
+            Ok(built) if built.status.success() => {}
+            failed => return eprintln!("left out: {failed:?}"),
+        }
     }
+    let loads = format!("import ctypes; kept = bytearray(b'ab' * (30 << 20)); ctypes.CDLL('{library}').dial_all()");
     for way in [["--faults", "inline"], ["--backend", "mprotect"]] {
-        place.is_as_unmanaged(&[&["--memory-max", "48M"], &way[..]].concat(), &[&program]);
+        let options = [&["--memory-max", "48M"], &way[..]].concat();
+        place.is_as_unmanaged(&options, &[&program]);
+        if Path::new("/usr/bin/python3").exists() {
+            place.is_as_unmanaged(&options, &["/usr/bin/python3", "-c", &loads]);
+        }
     }
 }
 

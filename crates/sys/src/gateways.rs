@@ -15,7 +15,7 @@
 //! sleeping in one.
 
 use core::arch::naked_asm;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use rustix::io::Result;
 
@@ -32,6 +32,8 @@ const ALL: usize = PATCHED + DISPATCHED;
 static BACKS: [AtomicUsize; ALL] = [const { AtomicUsize::new(0) }; ALL];
 /// The address behind the call in the program's code.
 pub(crate) static ORIGINS: [AtomicUsize; ALL] = [const { AtomicUsize::new(0) }; ALL];
+/// Of dispatched ones: not 0, it is known what stack its calls are made on ([`Room`]).
+static ROOMS: [AtomicU8; DISPATCHED] = [const { AtomicU8::new(0) }; DISPATCHED];
 /// Gateways of patched sites that are taken.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
@@ -50,6 +52,15 @@ pub(crate) unsafe extern "C" fn gateways() {
         all = const ALL,
         backs = sym BACKS,
     )
+}
+
+/// What room there is on the stacks that calls of a site are made on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// As C code expects it.
+    Enough = 1,
+    /// For little more than the call: a goroutine's.
+    Little,
 }
 
 /// A gateway, by its number.
@@ -78,6 +89,20 @@ impl Gateway {
             return Some(gateway);
         }
         None
+    }
+
+    /// What room there is for its calls, which are dispatched; it is found out once.
+    pub fn room(self, find_out: impl FnOnce() -> Room) -> Room {
+        let known = &ROOMS[self.0 - PATCHED];
+        match known.load(Ordering::Relaxed) {
+            0 => {
+                let room = find_out();
+                known.store(room as u8, Ordering::Relaxed);
+                room
+            }
+            room if room == Room::Little as u8 => Room::Little,
+            _ => Room::Enough,
+        }
     }
 
     /// It leads to `back`, for the call in front of `origin`. Before anybody can be there.

@@ -6,6 +6,8 @@
 
 use core::ffi::{CStr, c_char, c_void};
 
+use crate::maps::Maps;
+
 const PT_DYNAMIC: u32 = 2;
 const PT_LOAD: u32 = 1;
 
@@ -97,6 +99,35 @@ pub struct Headers {
     count: usize,
 }
 
+/// Whether the code at `addr`, which the calling thread runs, is [of Go](Headers::is_of_go). Reads
+/// all mappings.
+pub fn is_code_of_go(addr: usize) -> bool {
+    let Ok(maps) = Maps::open(true) else { return false };
+    // Mappings of files that touch, up to the one that holds it: the nearest that begins as an
+    // image is its.
+    let mut touching: [Option<usize>; 8] = [None; 8];
+    let mut end = 0;
+    let listed = maps.for_each(|vma| {
+        if vma.start > addr {
+            return;
+        }
+        if vma.start != end || !vma.is_file() {
+            touching = [None; 8];
+        }
+        touching.rotate_right(1);
+        touching[0] = (vma.is_file() && vma.access()[0]).then_some(vma.start);
+        end = vma.end;
+    });
+    // SAFETY: mappings of files that may be read. Who runs in an image keeps it there.
+    let image = || {
+        touching
+            .into_iter()
+            .flatten()
+            .find_map(|start| unsafe { Headers::at(start) })
+    };
+    listed.is_ok() && end > addr && image().is_some_and(|image| image.is_of_go())
+}
+
 impl Headers {
     /// # Safety
     /// `first` and `count` are what the kernel passed, and the image is mapped for good.
@@ -183,6 +214,19 @@ impl Headers {
                 .step_by(4)
                 .any(|note| note[..4] == [4, 0, 0, 0] && &note[NAME] == b"Go\0\0")
         })
+    }
+
+    /// Those of the image that is loaded from `base` on. `None`: none is.
+    ///
+    /// # Safety
+    /// What the dynamic linker has mapped, or another part of a file: a page at least.
+    unsafe fn at(base: usize) -> Option<Self> {
+        const MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
+        let head: *const Head = core::ptr::with_exposed_provenance(base);
+        // SAFETY: the caller's promise.
+        let head = unsafe { head.as_ref()? };
+        // SAFETY: what the dynamic linker has mapped by.
+        (head.magic == MAGIC).then(|| unsafe { Self::new(base + head.segments, head.count.into()) })?
     }
 
     /// Its table for unwinders, and where that is.
@@ -295,16 +339,11 @@ impl Image {
 
     /// Its headers. `None`: they are not where a linker puts them.
     pub fn headers(&self, program: Headers) -> Option<Headers> {
-        const MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
         if program.base() == Some(self.base) {
             return Some(program);
         }
-        let head: *const Head = core::ptr::with_exposed_provenance(self.base);
         // SAFETY: a library begins with its file's head; others are not at their base.
-        let head = unsafe { head.as_ref()? };
-        let first = self.base + head.segments;
-        // SAFETY: what the dynamic linker has mapped by.
-        (head.magic == MAGIC).then(|| unsafe { Headers::new(first, head.count.into()) })?
+        unsafe { Headers::at(self.base) }
     }
 
     /// Whether the image leaves this name open.
@@ -373,6 +412,7 @@ fn gnu_hash(name: &[u8]) -> u32 {
 #[cfg(all(test, not(miri)))]
 mod test {
     use super::*;
+    use crate::maps::Maps;
     use crate::procfs::ProcSelf;
 
     unsafe extern "C" {

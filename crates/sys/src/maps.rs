@@ -55,6 +55,11 @@ impl Vma {
             }
     }
 
+    /// Whether it is of a file.
+    pub(crate) fn is_file(&self) -> bool {
+        self.is_file
+    }
+
     /// Whether the program may read it, write to it, execute it.
     pub fn access(&self) -> [bool; 3] {
         [self.is_readable, self.is_writable, self.is_executable]

@@ -10,8 +10,9 @@
 use core::sync::atomic::Ordering;
 
 use uzswap_sys::Errno;
-use uzswap_sys::gateways::{self, Gateway};
+use uzswap_sys::gateways::{self, Gateway, Room};
 use uzswap_sys::guard;
+use uzswap_sys::libc::is_code_of_go;
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::signal::{Context, SYS_USER_DISPATCH, SignalInfo};
 
@@ -51,15 +52,24 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
         end(context);
         return context.make_call_again();
     };
+    let room = match (is_of_go(), is_alone()) {
+        (true, _) => Room::Little,
+        (false, true) => Room::Enough,
+        // A library of Go's, perhaps.
+        (false, false) => gateway.room(|| match is_code_of_go(context.ip()) {
+            true => Room::Little,
+            false => Room::Enough,
+        }),
+    };
     let gateway = gateway.addr();
     if !guard::sees(context.number()) {
         return context.go_on_at(gateway, gateway, None);
     }
-    let own = context.own().filter(|_| is_alone());
+    let own = context.own().filter(|_| is_alone() || room == Room::Little);
     match own.and_then(Own::take_beside) {
         stack @ Some(_) => return context.go_on_at(guard::entry_beside_address(), gateway, stack),
         // It would write over what lies below a small stack.
-        None if is_of_go() => {}
+        None if room == Room::Little => {}
         None => return context.go_on_at(guard::entry_address(), gateway, None),
     }
     context.go_on_at(gateway, gateway, None);

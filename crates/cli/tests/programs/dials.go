@@ -1,4 +1,4 @@
-// Goroutines that talk to each other by sockets, linked with C: Go's own calls are made on small stacks.
+// Goroutines that talk to each other by sockets, linked with C, or a library for C: Go's own calls are made on small stacks.
 package main
 
 // #include <stdlib.h>
@@ -21,7 +21,8 @@ func answer(c net.Conn) {
 	}
 }
 
-func main() {
+//export dial_all
+func dial_all() {
 	C.free(nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -55,4 +56,8 @@ func main() {
 	}
 	w.Wait()
 	fmt.Println("all have dialled")
+}
+
+func main() {
+	dial_all()
 }
