@@ -4,9 +4,10 @@ mod svg;
 
 use std::fmt::Write as _;
 
+use uzswap_page::{document, escape};
+
 use crate::report::{BAR, Body, Row, Section};
 use crate::{Report, text};
-use svg::escape;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -14,15 +15,14 @@ const STYLE: &str = include_str!("style.css");
 pub(crate) fn page(report: &Report) -> String {
     let (judged, met) = report.tally();
     let cards: String = report.sections.iter().map(card).collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>uzswap sim</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>The seeds' machines, simulated</h1>\n\
+    let main = format!(
+        "<h1>The seeds' machines, simulated</h1>\n\
          <p>Nothing here was measured: the engine ran on a virtual clock, seed {}. Costs are chosen by columns before \
          and by microbenchmarks. {met} of {judged} predicted changes are within {BAR:.0} percentage points of those \
-         published.</p>\n{cards}</main>\n</body>\n</html>\n",
+         published.</p>\n{cards}",
         report.seed
-    )
+    );
+    document("uzswap sim", STYLE, &main)
 }
 
 fn table(head: &[String], rows: impl Iterator<Item = String>) -> String {
@@ -113,7 +113,8 @@ mod test {
         let html = page(&report);
         assert!(html.contains("seed 7") && html.contains("0 of 1 predicted changes"));
         assert!(html.contains("class=\"not-met\"") && html.contains("a &amp; b"));
-        for markup in ["<throughput>", "<note>", "http:", "<script"] {
+        assert_eq!(uzswap_page::foreign(&html), None);
+        for markup in ["<throughput>", "<note>"] {
             assert!(!html.contains(markup), "{markup}");
         }
     }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use uzswap_page::escape;
+
 use crate::report::{Plot, Row};
 
 const WIDTH: f64 = 900.0;
@@ -14,14 +16,6 @@ const TOP: f64 = 12.0;
 const GRID: usize = 4;
 /// Colours that the style sheet has.
 const COLOURS: usize = 4;
-
-/// What means something in HTML, written so that it does not.
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-}
 
 /// A number on an axis.
 fn short(value: f64) -> String {

@@ -1,9 +1,11 @@
 //! A bar for each side: the median, a line from the lowest to the highest, and how uzswap compares.
 
+use uzswap_page::{Anchor, Svg, escape};
+
 use super::super::results::{Metric, WorkloadResult};
 use super::super::side::Side;
 use super::super::text::number;
-use super::svg::{Anchor, Svg, escape, side_class};
+use super::side_class;
 
 const WIDTH: f64 = 430.0;
 const NAME: f64 = 92.0;

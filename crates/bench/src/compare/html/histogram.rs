@@ -1,10 +1,11 @@
 //! How long faults took: for each side, the share of them in every power of two of nanoseconds.
 
+use uzswap_page::{Anchor, Svg, escape};
 use uzswap_workload::latency::Histogram;
 
 use super::super::results::WorkloadResult;
 use super::super::side::Side;
-use super::svg::{Anchor, Svg, escape, side_class};
+use super::side_class;
 
 const WIDTH: f64 = 430.0;
 const LEFT: f64 = 92.0;

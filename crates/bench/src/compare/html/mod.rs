@@ -3,29 +3,36 @@
 
 mod bars;
 mod histogram;
-mod svg;
 mod tables;
 mod timeline;
 
+use uzswap_page::{document, escape};
+
 use super::promises;
 use super::results::{Results, WorkloadResult};
+use super::side::Side;
 use super::text::mib;
-use svg::escape;
 
 const STYLE: &str = include_str!("style.css");
 
 /// All of it.
 pub(super) fn page(results: &Results) -> String {
     let cards: String = results.workloads.iter().map(workload).collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>uzswap bench, {date}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{heading}{bar}{cards}{footer}</main>\n</body>\n</html>\n",
-        date = escape(&results.date),
-        heading = heading(results),
-        bar = bar(results),
-        footer = footer(results)
+    document(
+        &format!("uzswap bench, {}", results.date),
+        STYLE,
+        &format!("{}{}{cards}{}", heading(results), bar(results), footer(results)),
     )
+}
+
+/// The class that has a side's colour.
+fn side_class(side: Side) -> &'static str {
+    match side {
+        Side::NoLimit => "side-none",
+        Side::Zswap => "side-zswap",
+        Side::Zram => "side-zram",
+        Side::Uzswap => "side-uzswap",
+    }
 }
 
 fn heading(results: &Results) -> String {
@@ -136,9 +143,7 @@ mod test {
             workloads: vec![test::workload()],
         };
         let html = page(&results);
-        for outside in ["http://", "https://", "<script", "<link", "@import", "url("] {
-            assert!(!html.contains(outside), "{outside}");
-        }
+        assert_eq!(uzswap_page::foreign(&html), None);
         assert!(html.contains("It &lt;writes&gt;.") && html.contains("&lt;commit&gt;") && html.contains("&lt;why&gt;"));
         assert_eq!(html.matches("<section").count(), html.matches("</section>").count());
     }

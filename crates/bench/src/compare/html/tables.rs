@@ -1,10 +1,11 @@
 //! The tables of the page.
 
+use uzswap_page::escape;
+
 use super::super::promises::Row;
 use super::super::results::{MemoryUse, WorkloadResult};
 use super::super::side::Side;
 use super::super::text::{COUNTERS, mib, number};
-use super::svg::escape;
 
 /// The bar, with a meter each: the mark in its middle is the target.
 pub(super) fn promises(rows: &[Row]) -> String {

@@ -1,11 +1,13 @@
 //! What a run held, from its start to its end: resident memory, the pool and the swap device, one
 //! above the other; and its faults a second.
 
+use uzswap_page::{Anchor, Svg, round_up};
+
 use super::super::results::{Run, WorkloadResult};
 use super::super::sampler::Sample;
 use super::super::side::Side;
 use super::super::text::{mib, number};
-use super::svg::{Anchor, Svg, round_up, side_class};
+use super::side_class;
 
 const WIDTH: f64 = 880.0;
 const LEFT: f64 = 100.0;

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::super::side::Side;
+use crate::escape;
 
 /// A drawing of a fixed size, in CSS pixels.
-pub(super) struct Svg {
+pub struct Svg {
     width: f64,
     height: f64,
     shapes: String,
@@ -13,40 +13,14 @@ pub(super) struct Svg {
 
 /// Where a text's position lies in it.
 #[derive(Clone, Copy)]
-pub(super) enum Anchor {
+pub enum Anchor {
     Start,
     Middle,
     End,
 }
 
-/// What means something in HTML, written so that it does not.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            _ => escaped.push(c),
-        }
-    }
-    escaped
-}
-
-/// The class that has a side's colour.
-pub(super) fn side_class(side: Side) -> &'static str {
-    match side {
-        Side::NoLimit => "side-none",
-        Side::Zswap => "side-zswap",
-        Side::Zram => "side-zram",
-        Side::Uzswap => "side-uzswap",
-    }
-}
-
 impl Svg {
-    pub(super) fn new(width: f64, height: f64) -> Self {
+    pub fn new(width: f64, height: f64) -> Self {
         Self {
             width,
             height,
@@ -55,7 +29,7 @@ impl Svg {
     }
 
     /// A filled rectangle, with a text that is shown when the pointer is over it.
-    pub(super) fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64), hint: &str) {
+    pub fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64), hint: &str) {
         let hint = escape(hint);
         let _ = write!(
             self.shapes,
@@ -64,7 +38,7 @@ impl Svg {
         );
     }
 
-    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+    pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let _ = write!(
             self.shapes,
             "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
@@ -72,7 +46,7 @@ impl Svg {
         );
     }
 
-    pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
+    pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -86,20 +60,20 @@ impl Svg {
     }
 
     /// A line through points.
-    pub(super) fn path(&mut self, class: &str, points: &[(f64, f64)]) {
+    pub fn path(&mut self, class: &str, points: &[(f64, f64)]) {
         let _ = write!(self.shapes, "<path class=\"{class}\" d=\"{}\"/>", through(points));
     }
 
     /// The area between a line of points and another, which have the same places from left to
     /// right.
-    pub(super) fn area(&mut self, class: &str, above: &[(f64, f64)], below: &[(f64, f64)]) {
+    pub fn area(&mut self, class: &str, above: &[(f64, f64)], below: &[(f64, f64)]) {
         let back: Vec<(f64, f64)> = below.iter().rev().copied().collect();
         let back = through(&back).replacen('M', "L", 1);
         let _ = write!(self.shapes, "<path class=\"{class}\" d=\"{}{back}Z\"/>", through(above));
     }
 
     /// The element, with what it shows for those who do not see it.
-    pub(super) fn finish(self, label: &str) -> String {
+    pub fn finish(self, label: &str) -> String {
         let Self { width, height, shapes } = self;
         let label = escape(label);
         format!(
@@ -120,7 +94,7 @@ fn through(points: &[(f64, f64)]) -> String {
 
 /// A round number that is not less than `value`, for the end of an axis: 1, 1.2, 1.5, 2, 2.5, 3, 4,
 /// 5, 6 or 8 times a power of ten.
-pub(super) fn round_up(value: f64) -> f64 {
+pub fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
@@ -136,10 +110,6 @@ mod test {
 
     #[test]
     fn nothing_of_a_text_is_markup() {
-        assert_eq!(
-            escape("<b>\"x\" & 'y'</b>"),
-            "&lt;b&gt;&quot;x&quot; &amp; &#39;y&#39;&lt;/b&gt;"
-        );
         let mut svg = Svg::new(10.0, 10.0);
         svg.text("a", (0.0, 0.0), Anchor::Start, "<script>");
         assert!(!svg.finish("</svg>").contains("<script>"));
