@@ -17,7 +17,7 @@ mod usemem;
 
 use std::path::Path;
 
-pub use compare::Machine;
+pub use compare::{Machine, utc};
 use options::Bench;
 pub use options::{Cli, Compare};
 pub use samples::Samples;

@@ -19,15 +19,16 @@
 //! Nothing that a program sees is changed: no subreaper, no tracing. Who was seen once stays known,
 //! whoever its parent is by now.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use uzswap_ctl::{ENV_GROUP, Field, Group, Notice, Statistic, Tunable};
 use uzswap_sys::time::now_ns;
 
 use crate::group::OpenGroup;
-use crate::output::warn_line;
+use crate::log::{self, Event};
 
 mod discover;
 mod inner;
@@ -70,6 +71,14 @@ const IDLE_MOST: u64 = 8 << 20;
 /// Less is not worth a line.
 const WORTH_A_LINE: u64 = 1 << 20;
 
+/// Processes of one name that were not managed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unmanaged {
+    pub(crate) process: String,
+    pub(crate) reason: &'static str,
+    pub(crate) count: u64,
+}
+
 /// The members of a group.
 pub(crate) struct Census {
     group: Group,
@@ -93,7 +102,8 @@ pub(crate) struct Census {
     next_shmem: Instant,
     names: HashMap<(String, Reason), u64>,
     is_quiet: bool,
-    has_said: bool,
+    /// Names that were told of.
+    said: HashSet<String>,
     outer: Option<Outer>,
     rule: Rule,
     thrash: Thrash,
@@ -124,7 +134,7 @@ impl Census {
             next_shmem: now + SHMEM,
             names: HashMap::new(),
             is_quiet,
-            has_said: false,
+            said: HashSet::new(),
             outer,
             rule: Rule::default(),
             thrash: Thrash::default(),
@@ -313,23 +323,25 @@ impl Census {
         true
     }
 
-    /// One line for the first that matters, where there is a limit that it escapes.
+    /// One line for the first that matters, where there is a limit that it escapes; programs are
+    /// told of each name.
     fn say(&mut self, pid: i32, member: &Member) {
-        if self.has_said || self.is_quiet || self.group().memory_max() == u64::MAX {
+        let name = &member.stat.name;
+        let is_told = self.said.contains(name) || !(self.said.is_empty() || log::is_json());
+        if is_told || self.is_quiet || self.group().memory_max() == u64::MAX {
             return;
         }
-        self.has_said = true;
-        let of_name = |((name, reason), _): (&(String, Reason), _)| (*name == member.stat.name).then_some(*reason);
+        self.said.insert(name.clone());
+        let of_name = |((name, reason), _): (&(String, Reason), _)| (name == &member.stat.name).then_some(*reason);
         let reason = self.names.iter().find_map(of_name).unwrap_or(Reason::WithoutPager);
         let what = match self.allows_unmanaged() {
             true => "it runs beside the limit",
             false => "what it has is charged to the limit, but cannot be taken out",
         };
-        warn_line!(
-            "uzswap: process {pid} ({}) is not managed ({}): {what}",
-            member.stat.name,
-            reason.text()
-        );
+        let reason = reason.text();
+        let line = format!("uzswap: process {pid} ({name}) is not managed ({reason}): {what}");
+        let fields = json!({ "pid": pid, "process": name, "reason": reason });
+        log::tell(Event::of(log::Kind::Unmanaged, Some(line), fields));
     }
 
     fn allows_unmanaged(&self) -> bool {
@@ -366,21 +378,20 @@ impl Census {
             })
         };
         for thrashing in self.thrash.look(Duration::from_nanos(now_ns()), processes) {
-            let name = self.name_of(thrashing.who.1);
-            warn_line!("{}", thrashing.line(&name, group.memory_max()));
+            let process = self.process_of(thrashing.who.1);
+            log::tell(thrashing.event(process, group.memory_max()));
         }
     }
 
-    /// What the process is called here that has this number where it lives, if that can be nobody
+    /// The process that has this number where it lives, as it is known here, if that can be nobody
     /// else.
-    fn name_of(&self, inner_pid: i32) -> String {
+    fn process_of(&self, inner_pid: i32) -> Option<(i32, String)> {
         let is_its = |(_, member): &(&i32, &Member)| member.inner_pid == inner_pid && member.under.is_none();
         let mut its = self.members.iter().filter(is_its);
         match (its.next(), its.next()) {
-            (Some((pid, _)), None) => Stat::of(*pid).map(|stat| format!("{} ({pid})", stat.name)),
+            (Some((pid, _)), None) => Stat::of(*pid).map(|stat| (*pid, stat.name)),
             _ => None,
         }
-        .unwrap_or_else(|| "a process".to_owned())
     }
 
     /// What the group has: of processes that live.
@@ -408,18 +419,29 @@ impl Census {
         self.next_shmem = began + SHMEM.max((processor_time() - spent) * SHMEM_SHARE);
     }
 
+    /// Programs that were not managed, by name.
+    pub(crate) fn unmanaged(&self) -> Vec<Unmanaged> {
+        let mut names: Vec<_> = self.names.iter().collect();
+        names.sort();
+        let unmanaged = |((name, reason), count): (&(String, Reason), &u64)| Unmanaged {
+            process: name.clone(),
+            reason: reason.text(),
+            count: *count,
+        };
+        names.into_iter().map(unmanaged).collect()
+    }
+
     /// Lines for the summary.
     pub(crate) fn summary(&self) -> Vec<String> {
         let group = self.group();
         let mut lines = Vec::new();
-        let mut names: Vec<_> = self.names.iter().collect();
-        names.sort();
-        if !names.is_empty() {
-            let name = |((name, reason), count): &(&(String, Reason), &u64)| match count {
-                1 => format!("{name} ({})", reason.text()),
-                _ => format!("{count} times {name} ({})", reason.text()),
+        let unmanaged = self.unmanaged();
+        if !unmanaged.is_empty() {
+            let name = |Unmanaged { process, reason, count }: &Unmanaged| match count {
+                1 => format!("{process} ({reason})"),
+                _ => format!("{count} times {process} ({reason})"),
             };
-            let names: Vec<String> = names.iter().map(name).collect();
+            let names: Vec<String> = unmanaged.iter().map(name).collect();
             lines.push(format!(
                 "not managed: {} processes, at most {} together: {}",
                 group.get(Statistic::UnmanagedProcesses),

@@ -1,6 +1,6 @@
 //! `uzswap set` and `uzswap get`: the settings of a running group.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use uzswap_ctl::{Setting, Tunable};
 
 use crate::look_options::GetOptions;
@@ -32,13 +32,7 @@ pub(crate) fn get(options: &GetOptions) -> Result<u8, Failure> {
     let is_wanted = |key: &str| options.keys.is_empty() || options.keys.iter().any(|wanted| wanted == key);
     let wanted: Vec<_> = all.into_iter().filter(|(key, _)| is_wanted(key)).collect();
     let text = match options.json {
-        true => {
-            let map: Map<String, Value> = wanted
-                .iter()
-                .map(|(key, value)| ((*key).to_owned(), json!(value)))
-                .collect();
-            format!("{:#}\n", Value::Object(map))
-        }
+        true => format!("{:#}\n", Value::Object(setting::object(wanted))),
         false => wanted.iter().map(|(key, value)| format!("{key}={value}\n")).collect(),
     };
     print(&text)?;

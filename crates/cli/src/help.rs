@@ -73,7 +73,15 @@ const HEADINGS: [(&str, &[&str]); 5] = [
     ),
     (
         "Group and reports",
-        &["name", "stat_json", "summary", "quiet", "allow_unmanaged", "no_config"],
+        &[
+            "name",
+            "stat_json",
+            "log",
+            "summary",
+            "quiet",
+            "allow_unmanaged",
+            "no_config",
+        ],
     ),
 ];
 

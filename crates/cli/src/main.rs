@@ -20,6 +20,7 @@ mod injector;
 mod install;
 mod keeper;
 mod list;
+mod log;
 mod look_options;
 mod memory_max;
 mod metrics;
@@ -140,7 +141,7 @@ fn main() -> ExitCode {
     };
     result.map_or_else(
         |Failure(line)| {
-            output::warn_line!("uzswap: {line}");
+            log::tell(log::Event::error(&format!("uzswap: {line}")));
             ExitCode::from(FAILED)
         },
         ExitCode::from,

@@ -1,8 +1,10 @@
 //! `--memory-max` and `memory.max`: a size, or a part of the memory that this process may use.
 
+use serde_json::json;
 use uzswap_ctl::defaults::MEMORY_MAX_LEAST;
 
 use crate::cgroup::{self, Named};
+use crate::log::{Event, Kind};
 use uzswap_ctl::size::{Decimal, Size};
 
 /// The memory that this process may use.
@@ -41,7 +43,7 @@ impl Available {
     }
 
     /// What is to be said of a limit that can never be reached.
-    pub(crate) fn warning(self, memory_max: u64) -> Option<String> {
+    fn warning(self, memory_max: u64) -> Option<String> {
         let what = match self.is_limited {
             true => "this container may use",
             false => "this machine has",
@@ -103,11 +105,20 @@ pub(crate) fn parse_word(text: &str) -> Result<u64, String> {
 }
 
 /// What is to be said of a limit that is missing, or beyond what there is.
-pub(crate) fn notice(memory_max: Option<Size>) -> Option<String> {
+pub(crate) fn notice(memory_max: Option<Size>) -> Option<Event> {
+    let event = |kind, line: &str, fields| Event::of(kind, Some(format!("uzswap: {line}")), fields);
     match memory_max {
-        None => Some("nothing is limited: there is no --memory-max".into()),
+        None => {
+            let line = "nothing is limited: there is no --memory-max";
+            Some(event(Kind::NoLimit, line, json!({})))
+        }
         Some(Size(u64::MAX)) => None,
-        Some(Size(bytes)) => Available::look()?.warning(bytes),
+        Some(Size(bytes)) => {
+            let available = Available::look()?;
+            let fields = json!({ "memory_max": bytes, "available": available.bytes });
+            let line = available.warning(bytes)?;
+            Some(event(Kind::UselessLimit, &line, fields))
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::accel::options::{AccelCommand, AccelOptions};
 use crate::choices::{Backend, Faults, Guard, Isolate, OnOff, ReclaimSource, Shell, Spin, SwapFormat};
 use crate::look_options::{GetOptions, ListOptions, MetricsOptions, StatOptions, TopOptions};
 use crate::memory_max;
+use crate::report::ReportOptions;
 use crate::setting;
 use crate::sim_options::SimOptions;
 use crate::trial::options::TryOptions;
@@ -226,17 +227,8 @@ pub(crate) struct RunOptions {
     /// Name of the group
     #[arg(long, value_name = "GROUP", value_parser = group_name)]
     pub(crate) name: Option<String>,
-    /// Write the final counters here, as JSON
-    ///
-    /// One object, when CMD ends.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) stat_json: Option<PathBuf>,
-    /// Print a summary on stderr when CMD ends
-    #[arg(long, conflicts_with = "quiet")]
-    pub(crate) summary: bool,
-    /// Print nothing but errors
-    #[arg(long)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportOptions,
     /// Run CMD even if it cannot be managed
     #[arg(long)]
     pub(crate) allow_unmanaged: bool,

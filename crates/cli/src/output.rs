@@ -3,11 +3,16 @@
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 
-use crate::Failure;
+use crate::{Failure, log};
 
 /// One line on stderr, in one write. Where it goes nowhere that is so.
-pub(crate) fn warn(line: Arguments<'_>) {
+pub(crate) fn print_error(line: &str) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// A line for whoever listens to the log.
+pub(crate) fn warn(line: Arguments<'_>) {
+    log::tell(log::Event::message(&line.to_string()));
 }
 
 /// What was asked for, on stdout.
@@ -31,7 +36,7 @@ pub(crate) fn write(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// A line on stderr: `eprintln!` panics where stderr is a pipe that nobody reads.
+/// A line of the log, which is stderr: `eprintln!` panics where that is a pipe that nobody reads.
 macro_rules! warn_line {
     ($($arg:tt)*) => { $crate::output::warn(format_args!($($arg)*)) };
 }

@@ -1,5 +1,7 @@
 //! `uzswap run`: check everything, set up the group, start CMD, wait, report.
 
+mod told;
+
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use uzswap_ctl::{Group, Limit, Notice, Statistic, Test, Tunable, defaults};
+use uzswap_ctl::{Group, Limit, Notice, Test, Tunable, defaults};
 use uzswap_sys::Errno;
 use uzswap_sys::file::{File, is_memory_backed};
 use uzswap_sys::launch::{self, FileSizes, Signal, Signals};
@@ -16,15 +18,15 @@ use uzswap_sys::launch::{self, FileSizes, Signal, Signals};
 use crate::accel::{self, Devices};
 use crate::agent::{self, Library};
 use crate::calls;
-use crate::census;
 use crate::choices::{Faults, Guard, Isolate, Spin, SwapFormat};
 use crate::elf::{self, Found};
 use crate::group::{OpenGroup, c_path};
+use crate::log::Event;
 use crate::options::{RunOptions, SwapPath};
 use crate::output::warn_line;
 use crate::start::start;
 use crate::watch::{self, Watch};
-use crate::{FAILED, Failure, describe, memory_max, quota, report};
+use crate::{FAILED, Failure, describe, log, memory_max, quota, report};
 use uzswap_ctl::size::Size;
 
 const NOT_EXECUTABLE: u8 = 126;
@@ -40,8 +42,9 @@ enum Swap {
 
 /// Run CMD; the exit status is its own.
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
+    log::begin(&options.report.log)?;
     let memory_max = check_limits(options)?;
-    report::check("--stat-json", options.stat_json.as_deref())?;
+    report::check("--stat-json", options.report.stat_json.as_deref())?;
     accel::check(options)?;
     let found = match look_at(&options.cmd[0]) {
         Ok(found) => found,
@@ -53,7 +56,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
         _ => None,
     };
     match &unmanageable {
-        Some(line) if options.allow_unmanaged => warn_line!("uzswap: running unmanaged: {line}"),
+        Some(line) if options.allow_unmanaged => told::tell_unmanaged(options, line),
         Some(line) => {
             return Err(Failure::new(format!(
                 "cannot manage this program: {line}, or run it with --allow-unmanaged"
@@ -69,15 +72,13 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let watch = match set_up(options, memory_max, &swap, loads_nothing) {
         Ok(watch) => Some(watch),
         Err(Failure(line)) if options.allow_unmanaged => {
-            warn_line!("uzswap: running unmanaged: {line}");
+            told::tell_unmanaged(options, &line);
             None
         }
         Err(Failure(line)) => return Err(Failure(format!("{line}, or run it with --allow-unmanaged"))),
     };
-    if !options.quiet {
-        memory_max::notice(options.memory_max)
-            .iter()
-            .for_each(|line| warn_line!("uzswap: {line}"));
+    if !options.report.quiet {
+        memory_max::notice(options.memory_max).into_iter().for_each(log::tell);
     }
     let must_load = unmanageable.is_none() && !options.allow_unmanaged;
     supervise(options, watch, &signals, file_sizes, must_load, loads_nothing)
@@ -119,6 +120,7 @@ fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: boo
         ));
     }
     let group = OpenGroup::create(options.name.as_deref())?;
+    log::name_group(&group.name);
     configure(&group.group, options, memory_max, swap);
     group.group.set(Tunable::Guard, u64::from(way.is_guarded));
     group.group.set(Tunable::Closes, u64::from(way.closes));
@@ -137,7 +139,7 @@ fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: boo
             if let Some(devices) = &devices {
                 devices.tell(&group.group);
             }
-            Ok(Watch::begin(group, library, devices, options.quiet))
+            Ok(Watch::begin(group, library, devices, &options.report))
         }
         Err(failure) => {
             group.remove_files();
@@ -156,6 +158,7 @@ fn supervise(
     loads_nothing: bool,
 ) -> Result<u8, Failure> {
     let name = options.cmd[0].to_string_lossy();
+    let began = Instant::now();
     let cmd = match start(options, watch.as_ref(), signals, file_sizes, loads_nothing) {
         Ok(Ok(cmd)) => cmd,
         failed => {
@@ -170,15 +173,15 @@ fn supervise(
         watch.make_room();
         watch.follow(cmd);
     }
+    told::tell_started(options, cmd, watch.as_ref());
     let ended = wait(cmd, signals, watch.as_mut(), must_load);
-    let Some(mut watch) = watch else {
+    if let Some(status) = ended {
+        let past = told::past(options, watch.as_mut(), began, status);
+        report::finish(&past, &options.report);
+    }
+    let Some(watch) = watch else {
         return Ok(ended.map_or(FAILED, exit_status));
     };
-    if let Some(status) = ended {
-        last_words(&watch.group.group, &name, status);
-        let others = watch.look_once_more();
-        report::finish(&watch.group, options, &others);
-    }
     watch.end(cmd);
     Ok(match ended {
         Some(status) => exit_status(status),
@@ -193,7 +196,7 @@ fn supervise(
 }
 
 fn refuse(status: u8, line: &str) -> u8 {
-    warn_line!("uzswap: {line}");
+    log::tell(Event::error(&format!("uzswap: {line}")));
     status
 }
 
@@ -234,7 +237,6 @@ fn max_as_given(bytes: u64) -> String {
     }
 }
 
-/// The report is written when CMD ends; that it can be is checked before CMD starts.
 fn choose_swap(options: &RunOptions) -> Result<Swap, Failure> {
     let path = match &options.swap {
         _ if options.no_writeback => return Ok(Swap::None),
@@ -428,25 +430,6 @@ fn is_for_cmd(signal: Signal, cmd: i32, leads_session: bool) -> bool {
         _ if signal.number == launch::SIGCHLD => false,
         launch::SI_KERNEL => signal.number == launch::SIGHUP && leads_session,
         _ => !is_own,
-    }
-}
-
-/// Say what pagers had to say when they stopped their processes, and why CMD ended if that is not
-/// for itself to say.
-fn last_words(group: &Group, cmd: &str, status: ExitStatus) {
-    let last_words = group.last_words();
-    if !last_words.is_empty() {
-        warn_line!("{}", String::from_utf8_lossy(&last_words).trim_end());
-    }
-    if status.signal() == Some(launch::SIGSYS) {
-        warn_line!(
-            "uzswap: {cmd} was ended by a filter of system calls; if that lets it run without uzswap, allow userfaultfd's and the \
-             others that docs/compatibility.md lists"
-        );
-    }
-    if group.get(Statistic::OomPid) != 0 {
-        let pid = group.get(Statistic::OomPid).to_string();
-        census::say_killed(*group, &pid, None, group.get(Statistic::OomUsage));
     }
 }
 

@@ -1,5 +1,6 @@
 //! KEY=VALUE, as `uzswap set` takes it and `uzswap get` shows it.
 
+use serde_json::{Map, Value, json};
 use uzswap_acomp::{Algorithm, Compressor};
 use uzswap_ctl::{Group, Limit, Setting, Tunable};
 use uzswap_mm::SwapOut;
@@ -150,6 +151,14 @@ pub(crate) fn all(group: &Group) -> Vec<(&'static str, String)> {
     let changeable = ROWS.iter().map(|row| (row.key, (row.value)(group.get(row.setting))));
     let fixed = FIXED.iter().map(|(key, value)| (*key, value(group)));
     changeable.chain(fixed).collect()
+}
+
+/// As programs are shown them.
+pub(crate) fn object(settings: impl IntoIterator<Item = (&'static str, String)>) -> Map<String, Value> {
+    settings
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), json!(value)))
+        .collect()
 }
 
 /// A setting by its name.

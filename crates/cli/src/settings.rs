@@ -121,7 +121,7 @@ impl Settings {
         for found in files {
             match found {
                 File::Text(path, text) => settings.overrule(run, file::settings(run, &path, &text)?),
-                File::Untrusted(line) if !options.quiet => warn_line!("uzswap: {line}"),
+                File::Untrusted(line) if !options.report.quiet => warn_line!("uzswap: {line}"),
                 File::Untrusted(_) => {}
             }
         }

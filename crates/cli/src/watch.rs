@@ -18,8 +18,9 @@ use crate::agent::Library;
 use crate::census::Census;
 use crate::group::OpenGroup;
 use crate::injector::Injector;
-use crate::keeper;
 use crate::output::warn_line;
+use crate::report::ReportOptions;
+use crate::{keeper, log};
 
 /// How soon, and how often at least, the copy in the background looks whether anybody is left.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
@@ -37,10 +38,10 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Look after `group`, whose programs load `library`.
-    pub(crate) fn begin(group: OpenGroup, library: Library, devices: Option<Devices>, is_quiet: bool) -> Self {
+    pub(crate) fn begin(group: OpenGroup, library: Library, devices: Option<Devices>, options: &ReportOptions) -> Self {
         let keeper = keeper::bind(&group.path)
             .inspect_err(|failure| {
-                if !is_quiet {
+                if !options.quiet {
                     let line = &failure.0;
                     warn_line!(
                         "uzswap: what a process is writing when it is killed may end in zeros: {line}; set TMPDIR to a short path on a disk"
@@ -48,7 +49,7 @@ impl Watch {
                 }
             })
             .ok();
-        let census = Census::new(&group, is_quiet);
+        let census = Census::new(&group, options.quiet);
         let injector = Injector::new(library.path(), &group.path);
         Self {
             injector,
@@ -96,10 +97,13 @@ impl Watch {
         self.census.begin(cmd);
     }
 
-    /// Look once more at who belongs to the group; lines for the summary.
-    pub(crate) fn look_once_more(&mut self) -> Vec<String> {
+    /// Look once more at who belongs to the group, for what is told of it afterwards.
+    pub(crate) fn look_once_more(&mut self) {
         self.census.look_once_more(&self.group);
-        self.census.summary()
+    }
+
+    pub(crate) fn census(&self) -> &Census {
+        &self.census
     }
 
     /// Whether nobody of the group lives. `cmd` has ended.
@@ -163,6 +167,7 @@ impl Watch {
         let kept = self.keeper.iter().flat_map(Keeper::descriptors);
         kept.chain(self.library.memory().map(AsFd::as_fd))
             .chain([self.group.leases.as_fd()])
+            .chain(log::descriptor())
     }
 
     /// The copy in the background.

@@ -32,6 +32,7 @@ use driver::Driver;
 pub use machine::Machine;
 use results::Results;
 pub(crate) use side::Side;
+pub use time::utc;
 
 /// Pairs of a full and of a quick run.
 const PAIRS: (u32, u32) = (5, 3);

@@ -11,7 +11,8 @@ pub(super) fn utc_now() -> String {
 
 /// Seconds since 1970 as a date of the Gregorian calendar (the days' arithmetic counts years from
 /// March on, so that a leap day is a year's last).
-fn utc(seconds: u64) -> String {
+#[must_use]
+pub fn utc(seconds: u64) -> String {
     let (days, of_day) = (seconds / 86400, seconds % 86400);
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

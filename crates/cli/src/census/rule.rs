@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, test_kill_process};
+use serde_json::json;
 use uzswap_ctl::{Field, Group, Limit, Notice, Tunable};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
@@ -16,7 +17,7 @@ use super::leaving::{ABSENT, ABSENT_MOST, Leaving, Look, Verdict, Victim};
 use super::member::{Claims, Kind, Member};
 use super::process::{Stat, is_ending, oom_score_adj};
 use crate::group::OpenGroup;
-use crate::output::warn_line;
+use crate::log::{self, Event};
 use uzswap_ctl::size::Size;
 
 /// How long members without a pager may exceed the limit before the rule is applied: the managed
@@ -163,11 +164,13 @@ impl Census {
                 continue;
             }
             let state = Stat::of(victim.pid).map_or('?', |stat| stat.state);
-            warn_line!(
-                "uzswap: waits for process {} ({}) to end, which was killed (its state is {state}): who lacks memory waits until then",
-                victim.pid,
-                victim.name,
+            let Victim { pid, name, .. } = victim;
+            let line = format!(
+                "uzswap: waits for process {pid} ({name}) to end, which was killed (its state is {state}): who lacks memory waits until \
+                 then"
             );
+            let fields = json!({ "pid": pid, "process": name, "state": state });
+            log::tell(Event::of(log::Kind::WaitsForKilled, Some(line), fields));
         }
     }
 
@@ -178,7 +181,7 @@ impl Census {
             return;
         };
         // Said before it is done: the launcher may end with it.
-        say(group, &format!("{pid} ({})", stat.name), Some(size), usage);
+        say(group, i64::from(pid), Some((&stat.name, size)), usage);
         self.rule.leaving.killed(now);
         self.rule.victims.push(Victim {
             pid,
@@ -272,17 +275,22 @@ fn open(pid: i32, start: u64) -> Option<(OwnedFd, Stat)> {
     (is_ours && !is_ending(pid)).then_some((victim, stat))
 }
 
-/// One line: who is killed, why, and what helps.
-pub(crate) fn say(group: Group, who: &str, size: Option<u64>, usage: u64) {
-    let size = size.map_or(String::new(), |size| {
-        format!(", the largest of the group with {},", Size(size))
+/// Who is killed, why, and what helps. `largest`: its name, and what it had, if others were looked
+/// at.
+pub(crate) fn say(group: Group, pid: i64, largest: Option<(&str, u64)>, usage: u64) {
+    let who = largest.map_or(pid.to_string(), |(name, size)| {
+        format!("{pid} ({name}), the largest of the group with {},", Size(size))
     });
-    warn_line!(
-        "uzswap: process {who}{size} is killed: the group outgrew --memory-max {} with nothing left to reclaim (it used {}); raise the limit{}",
-        Size(group.get(Limit::MemoryMax)),
+    let memory_max = group.get(Limit::MemoryMax);
+    let line = format!(
+        "uzswap: process {who} is killed: the group outgrew --memory-max {} with nothing left to reclaim (it used {}); raise the limit{}",
+        Size(memory_max),
         Size(usage),
         advice(group.is_on(Tunable::Swap), group.get(Limit::SwapMax) != u64::MAX),
     );
+    let (process, size) = largest.unzip();
+    let fields = json!({ "pid": pid, "process": process, "size": size, "usage": usage, "memory_max": memory_max });
+    log::tell(Event::of(log::Kind::Killed, Some(line), fields));
 }
 
 /// What helps besides a higher limit.

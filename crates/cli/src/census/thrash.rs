@@ -3,6 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use serde_json::json;
+
+use crate::log::{Event, Kind};
 use uzswap_ctl::size::Size;
 
 /// So long is looked at.
@@ -33,8 +36,26 @@ pub(super) struct Thrashing {
 }
 
 impl Thrashing {
+    /// Of `process`, its number and name here, if they are known.
+    pub(super) fn event(&self, process: Option<(i32, String)>, memory_max: u64) -> Event {
+        let name = match &process {
+            Some((pid, name)) => format!("{name} ({pid})"),
+            None => "a process".to_owned(),
+        };
+        let (pid, name_alone) = process.unzip();
+        let fields = json!({
+            "pid": pid,
+            "process": name_alone,
+            "waited_percent": self.percent,
+            "seconds": WINDOW.as_secs(),
+            "shortfall": self.shortfall,
+            "memory_max": memory_max,
+        });
+        Event::of(Kind::Thrashing, Some(self.line(&name, memory_max)), fields)
+    }
+
     /// The line that says so of the process that is called `name` here.
-    pub(super) fn line(&self, name: &str, memory_max: u64) -> String {
+    fn line(&self, name: &str, memory_max: u64) -> String {
         format!(
             "uzswap: {name} waited for pages {} % of the last {} s; about {} more would end that (--memory-max {})",
             self.percent,

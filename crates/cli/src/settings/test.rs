@@ -85,19 +85,19 @@ fn nothing_is_set_by_nothing() {
 #[test]
 fn flags_are_told_and_taken_back() {
     let quiet = "run.quiet = true";
-    assert!(options(&[quiet], &[], &[]).quiet);
-    assert!(!options(&[quiet, "run.quiet = false"], &[], &[]).quiet);
-    assert!(!options(&[quiet], &[("UZSWAP_QUIET", "0")], &[]).quiet);
-    assert!(options(&[], &[("UZSWAP_QUIET", "true")], &[]).quiet);
+    assert!(options(&[quiet], &[], &[]).report.quiet);
+    assert!(!options(&[quiet, "run.quiet = false"], &[], &[]).report.quiet);
+    assert!(!options(&[quiet], &[("UZSWAP_QUIET", "0")], &[]).report.quiet);
+    assert!(options(&[], &[("UZSWAP_QUIET", "true")], &[]).report.quiet);
     // Those that exclude each other, by the later one.
     for (variables, words) in [(&[("UZSWAP_SUMMARY", "1")][..], &[][..]), (&[], &["--summary"])] {
         let run = options(&[quiet], variables, words);
-        assert!(run.summary && !run.quiet);
+        assert!(run.report.summary && !run.report.quiet);
     }
     let run = options(&["run.summary = true", quiet], &[], &[]);
-    assert!(run.quiet && !run.summary);
+    assert!(run.report.quiet && !run.report.summary);
     let run = options(&["run.summary = true"], &[], &["--quiet"]);
-    assert!(run.quiet && !run.summary);
+    assert!(run.report.quiet && !run.report.summary);
 }
 
 #[test]

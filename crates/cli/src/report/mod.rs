@@ -1,17 +1,35 @@
 //! What a group did: its counters as one object, `--stat-json`, `--summary`.
 
+mod options;
+mod summary;
+
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use uzswap_ctl::{FailKind, Group, Limit, Statistic, Test, Tunable};
-use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE};
-use uzswap_mm::vmstat::{BUCKETS, Item, OrderItem};
+use uzswap_ctl::{FailKind, Group, Statistic, Test, Tunable};
+use uzswap_mm::page::MAX_ORDER;
+use uzswap_mm::vmstat::{BUCKETS, OrderItem};
 
-use crate::group::OpenGroup;
-use crate::options::{Recompress, RunOptions};
+pub(crate) use self::options::ReportOptions;
+use crate::census::Unmanaged;
+use crate::log::{self, Event, Kind};
+use crate::options::Recompress;
 use crate::output::warn_line;
-use crate::{Failure, accel, figures};
-use uzswap_ctl::size::Size;
+use crate::{Failure, accel, figures, output};
+
+/// A run that is over.
+pub(crate) struct Past<'a> {
+    /// `None`: it was not managed.
+    pub(crate) group: Option<&'a Group>,
+    pub(crate) name: &'a str,
+    /// As the shell tells it.
+    pub(crate) status: u8,
+    pub(crate) signal: Option<i32>,
+    pub(crate) seconds: f64,
+    pub(crate) unmanaged: Vec<Unmanaged>,
+    /// For the summary.
+    pub(crate) lines: Vec<String>,
+}
 
 /// A limit: a number, or "max".
 fn limit(bytes: u64) -> Value {
@@ -106,61 +124,43 @@ pub(crate) fn write(path: &Path, counters: Map<String, Value>) {
 
 /// CMD has ended: write what was asked for. Where that cannot be done a line says so: the exit
 /// status is CMD's.
-pub(crate) fn finish(group: &OpenGroup, options: &RunOptions, others: &[String]) {
-    if let Some(path) = &options.stat_json {
-        write(path, counters(&group.name, &group.group));
+pub(crate) fn finish(past: &Past<'_>, options: &ReportOptions) {
+    if let Some(group) = past.group {
+        finish_group(past, group, options);
     }
-    let swap_error = group.group.get(Statistic::SwapError);
+    if log::is_json() && !options.quiet {
+        log::tell(ended(past));
+    }
+}
+
+fn finish_group(past: &Past<'_>, group: &Group, options: &ReportOptions) {
+    if let Some(path) = &options.stat_json {
+        write(path, counters(past.name, group));
+    }
+    let swap_error = group.get(Statistic::SwapError);
     if swap_error != 0 && !options.quiet {
         let error = std::io::Error::from_raw_os_error(swap_error as i32 - 1);
         warn_line!("uzswap: a process of the group ran without a swap file: {error}");
     }
-    if options.summary {
-        summary(&group.name, &group.group);
-        others.iter().for_each(|line| warn_line!("  {line}"));
+    // Programs have it with the last event.
+    if options.summary && !log::is_json() {
+        let others = past.lines.iter().map(|line| format!("  {line}"));
+        let lines = summary::lines(past.name, group).into_iter().chain(others);
+        lines.for_each(|line| output::print_error(&line));
     }
 }
 
-fn summary(name: &str, group: &Group) {
-    let stat = group.vmstat();
-    let [load, store] = stat.histograms();
-    let get = |item| stat.get(item);
-    let mib = |pages: u64| pages * PAGE_SIZE as u64 / (1 << 20);
-    warn_line!(
-        "uzswap: group {name}: peak {} of {}",
-        Size(group.get(Statistic::MemoryPeak)),
-        Size(group.get(Limit::MemoryMax))
-    );
-    warn_line!(
-        "  out: {} MiB to zswap ({}), {} MiB zeros, {} MiB written back",
-        mib(get(Item::ZswpOut)),
-        group.pool().compressor,
-        mib(get(Item::SwpOutZero)),
-        mib(get(Item::ZswpWb)),
-    );
-    warn_line!(
-        "  in:  {} MiB from zswap, {} MiB zeros, {} MiB from swap, {} MiB second chances",
-        mib(get(Item::ZswpIn)),
-        mib(get(Item::SwpInZero)),
-        mib(get(Item::PswpIn)),
-        mib(get(Item::RestoreAnon)),
-    );
-    warn_line!(
-        "  faults: {} (p50 < {} us, p99 < {} us), {} had to reclaim; a page stored in p50 < {} us",
-        get(Item::PgFault),
-        percentile(&load, 0.5) / 1000,
-        percentile(&load, 0.99) / 1000,
-        get(Item::AllocStall),
-        percentile(&store, 0.5) / 1000,
-    );
-    if let Some(line) = accel::summary(group) {
-        warn_line!("{line}");
-    }
-    let (needed, peak) = (group.get(Statistic::NeededPeak), group.get(Statistic::MemoryPeak));
-    warn_line!(
-        "  lost: {:.1} s to waiting for pages; saved: {} of {}",
-        get(Item::WaitedNs) as f64 / 1e9,
-        Size(needed.saturating_sub(peak)),
-        Size(needed),
-    );
+/// The last event of a run.
+fn ended(past: &Past<'_>) -> Event {
+    let of = |Unmanaged { process, reason, count }: &Unmanaged| json!({ "process": process, "reason": reason, "count": count });
+    let unmanaged: Vec<Value> = past.unmanaged.iter().map(of).collect();
+    let fields = json!({
+        "status": past.status,
+        "signal": past.signal,
+        "seconds": past.seconds,
+        "is_managed": past.group.is_some(),
+        "unmanaged": unmanaged,
+        "counters": past.group.map(|group| counters(past.name, group)),
+    });
+    Event::of(Kind::Ended, None, fields)
 }

@@ -1,0 +1,123 @@
+//! What `uzswap run` says while it runs: lines for people, or events for programs (`--log`), on
+//! stderr or in a file of their own. There is one log, as there is one stderr.
+
+mod event;
+mod options;
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+
+pub(crate) use self::event::{Event, Kind};
+pub(crate) use self::options::{LogTo, log_to};
+use crate::{Failure, output};
+
+const OPTION: &str = "--log";
+/// Since it was begun.
+static LOG: OnceLock<Log> = OnceLock::new();
+
+struct Log {
+    /// `None`: lines for people.
+    json: Option<Json>,
+    /// The name of the run's group, once it has one.
+    group: OnceLock<String>,
+}
+
+/// Where events go: a file, or stderr.
+struct Json(Option<File>);
+
+/// From now on all is said as `to` says.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn begin(to: &LogTo) -> Result<(), Failure> {
+    let open = |path: &std::path::PathBuf| {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        file.map_err(|e| Failure::new(format!("{OPTION} json:{}: {e}", path.display())))
+    };
+    let json = match to {
+        LogTo::Text => None,
+        LogTo::Json(path) => Some(Json(path.as_ref().map(open).transpose()?)),
+    };
+    let _ = LOG.set(Log {
+        json,
+        group: OnceLock::new(),
+    });
+    Ok(())
+}
+
+/// Events are of this group from now on.
+pub(crate) fn name_group(name: &str) {
+    let _ = LOG.get().map(|log| log.group.set(name.to_owned()));
+}
+
+/// An event happened.
+pub(crate) fn tell(event: Event) {
+    let Some(log) = LOG.get() else {
+        return event.line.iter().for_each(|line| output::print_error(line));
+    };
+    match (&log.json, &event.line) {
+        (Some(json), _) => json.write(&object(&event, log.group.get(), SystemTime::now())),
+        (None, Some(line)) => output::print_error(line),
+        (None, None) => {}
+    }
+}
+
+/// Whether events are written that people are not told of.
+pub(crate) fn is_json() -> bool {
+    LOG.get().is_some_and(|log| log.json.is_some())
+}
+
+/// What a copy of this process needs to write to the log.
+pub(crate) fn descriptor() -> Option<BorrowedFd<'static>> {
+    Some(LOG.get()?.json.as_ref()?.0.as_ref()?.as_fd())
+}
+
+impl Json {
+    /// One object in one write: others write there, too. Where it goes nowhere that is so.
+    fn write(&self, object: &Value) {
+        let line = format!("{object}\n");
+        match &self.0 {
+            Some(file) => drop((&mut &*file).write_all(line.as_bytes())),
+            None => drop(std::io::stderr().write_all(line.as_bytes())),
+        }
+    }
+}
+
+fn object(event: &Event, group: Option<&String>, now: SystemTime) -> Value {
+    let mut map = Map::new();
+    map.insert("time".to_owned(), json!(timestamp(now)));
+    map.insert("event".to_owned(), json!(event.kind.name()));
+    map.insert("group".to_owned(), json!(group));
+    map.extend(event.fields.clone());
+    Value::Object(map)
+}
+
+/// As RFC 3339 has it, to the millisecond.
+fn timestamp(now: SystemTime) -> String {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = uzswap_bench::utc(since.as_secs());
+    format!("{}.{:03}Z", seconds.trim_end_matches('Z'), since.subsec_millis())
+}
+
+#[cfg(test)]
+mod test {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_with_its_time() {
+        let event = Event::message("a\n\"b\"");
+        let at = UNIX_EPOCH + Duration::from_millis(951_782_400_042);
+        let line = object(&event, None, at).to_string();
+        assert_eq!(
+            line,
+            r#"{"event":"message","group":null,"message":"a\n\"b\"","time":"2000-02-29T00:00:00.042Z"}"#
+        );
+    }
+}

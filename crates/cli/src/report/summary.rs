@@ -1,0 +1,54 @@
+//! `--summary`: a run in a few lines.
+
+use uzswap_ctl::{Group, Limit, Statistic};
+use uzswap_mm::page::PAGE_SIZE;
+use uzswap_mm::vmstat::Item;
+
+use super::percentile;
+use crate::accel;
+use uzswap_ctl::size::Size;
+
+pub(super) fn lines(name: &str, group: &Group) -> Vec<String> {
+    let stat = group.vmstat();
+    let [load, store] = stat.histograms();
+    let get = |item| stat.get(item);
+    let mib = |pages: u64| pages * PAGE_SIZE as u64 / (1 << 20);
+    let (needed, peak) = (group.get(Statistic::NeededPeak), group.get(Statistic::MemoryPeak));
+    let mut lines = vec![
+        format!(
+            "uzswap: group {name}: peak {} of {}",
+            Size(peak),
+            Size(group.get(Limit::MemoryMax))
+        ),
+        format!(
+            "  out: {} MiB to zswap ({}), {} MiB zeros, {} MiB written back",
+            mib(get(Item::ZswpOut)),
+            group.pool().compressor,
+            mib(get(Item::SwpOutZero)),
+            mib(get(Item::ZswpWb)),
+        ),
+        format!(
+            "  in:  {} MiB from zswap, {} MiB zeros, {} MiB from swap, {} MiB second chances",
+            mib(get(Item::ZswpIn)),
+            mib(get(Item::SwpInZero)),
+            mib(get(Item::PswpIn)),
+            mib(get(Item::RestoreAnon)),
+        ),
+        format!(
+            "  faults: {} (p50 < {} us, p99 < {} us), {} had to reclaim; a page stored in p50 < {} us",
+            get(Item::PgFault),
+            percentile(&load, 0.5) / 1000,
+            percentile(&load, 0.99) / 1000,
+            get(Item::AllocStall),
+            percentile(&store, 0.5) / 1000,
+        ),
+    ];
+    lines.extend(accel::summary(group));
+    lines.push(format!(
+        "  lost: {:.1} s to waiting for pages; saved: {} of {}",
+        get(Item::WaitedNs) as f64 / 1e9,
+        Size(needed.saturating_sub(peak)),
+        Size(needed),
+    ));
+    lines
+}
