@@ -45,6 +45,7 @@ pub(crate) use self::process::below;
 use self::process::{Cursor, Sizes, Stat, Status};
 use self::rule::Rule;
 pub(crate) use self::rule::say as say_killed;
+pub(crate) use self::thrash::{PART, WINDOW};
 use self::thrash::{Thrash, Waits};
 
 /// Between two looks at who is new where there is a limit: what a process fills meanwhile is

@@ -76,6 +76,7 @@ const HEADINGS: [(&str, &[&str]); 5] = [
         &[
             "name",
             "stat_json",
+            "report",
             "log",
             "summary",
             "quiet",

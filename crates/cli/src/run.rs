@@ -44,7 +44,7 @@ enum Swap {
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     log::begin(&options.report.log)?;
     let memory_max = check_limits(options)?;
-    report::check("--stat-json", options.report.stat_json.as_deref())?;
+    report::check_all(&options.report)?;
     accel::check(options)?;
     let found = match look_at(&options.cmd[0]) {
         Ok(found) => found,

@@ -19,7 +19,7 @@ use crate::census::Census;
 use crate::group::OpenGroup;
 use crate::injector::Injector;
 use crate::output::warn_line;
-use crate::report::ReportOptions;
+use crate::report::{ReportOptions, Timeline};
 use crate::{keeper, log};
 
 /// How soon, and how often at least, the copy in the background looks whether anybody is left.
@@ -34,6 +34,8 @@ pub(crate) struct Watch {
     census: Census,
     devices: Option<Devices>,
     injector: Injector,
+    /// For a report.
+    timeline: Option<Timeline>,
 }
 
 impl Watch {
@@ -58,6 +60,7 @@ impl Watch {
             keeper,
             census,
             devices,
+            timeline: options.report.is_some().then(Timeline::begin),
         }
     }
 
@@ -74,7 +77,8 @@ impl Watch {
     /// Sleep until something happens, to `also` perhaps, for `time` at most, and do what there is
     /// to do.
     pub(crate) fn step(&mut self, also: Option<BorrowedFd<'_>>, time: Option<Duration>) {
-        let until = self.census.due_in();
+        let looks = self.timeline.iter().map(Timeline::due_in);
+        let until = looks.fold(self.census.due_in(), Duration::min);
         let time = Some(time.unwrap_or(until).min(until).as_nanos() as u64);
         let is_done = self
             .keeper
@@ -90,6 +94,9 @@ impl Watch {
         let asks = self.keeper.as_mut().map(Keeper::asks).unwrap_or_default();
         asks.into_iter().for_each(|ask| self.injector.attend(ask));
         self.census.step(&self.group);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.step(&self.group);
+        }
     }
 
     /// CMD has been started.
@@ -100,10 +107,18 @@ impl Watch {
     /// Look once more at who belongs to the group, for what is told of it afterwards.
     pub(crate) fn look_once_more(&mut self) {
         self.census.look_once_more(&self.group);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.end(&self.group);
+        }
     }
 
     pub(crate) fn census(&self) -> &Census {
         &self.census
+    }
+
+    /// What was seen over time, once.
+    pub(crate) fn take_timeline(&mut self) -> Option<Timeline> {
+        self.timeline.take()
     }
 
     /// Whether nobody of the group lives. `cmd` has ended.

@@ -1,10 +1,11 @@
-//! What is told of a run: the events of `--log json`.
+//! What is told of a run: the page of `--report`, the events of `--log json`.
 
 mod common;
 
 use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use common::{UZSWAP, can_manage, temp, uzswap_run};
 use serde_json::Value;
@@ -43,6 +44,108 @@ impl Drop for File {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
+}
+
+#[track_caller]
+fn assert_page(html: &str, texts: &[&str]) {
+    assert_eq!(uzswap_page::foreign(html), None);
+    assert!(
+        html.starts_with("<!doctype html>") && html.ends_with("</html>\n"),
+        "{html}"
+    );
+    for text in texts {
+        assert!(html.contains(text), "no {text}: {html}");
+    }
+}
+
+#[test]
+fn a_page_shows_what_a_run_had() {
+    if !can_manage() {
+        return;
+    }
+    let page = File::new("page.html");
+    let options = ["--memory-max", "24M", "--report", page.path()];
+    let run = output(&options, &[UZSWAP, "demo-child", "64"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    let html = page.text();
+    assert_page(
+        &html,
+        &[
+            "demo-child 64</h1>",
+            "limit 24M",
+            ">resident<",
+            ">pool<",
+            "Waiting for pages",
+            "Pages moved",
+            "page_cluster",
+        ],
+    );
+    assert!(html.matches("<svg").count() >= 3 && !html.contains("NaN"), "{html}");
+    assert!(!html.contains("What happened"), "nothing did: {html}");
+}
+
+#[test]
+fn a_page_is_written_however_cmd_ends() {
+    if !can_manage() {
+        return;
+    }
+    for (script, code, status) in [
+        ("exit 7", Some(7), "status 7"),
+        ("kill -9 $$", Some(137), "status 137"),
+        (":", Some(0), "status 0"),
+    ] {
+        let page = File::new("end.html");
+        let run = output(&["--memory-max", "64M", "--report", page.path()], &["sh", "-c", script]);
+        assert_eq!(run.status.code(), code, "{}", stderr(&run));
+        assert_page(&page.text(), &[status]);
+    }
+    // The launcher is told to end, and passes it on.
+    let page = File::new("told.html");
+    let child = uzswap_run()
+        .args([
+            "--memory-max",
+            "64M",
+            "--report",
+            page.path(),
+            "--",
+            "sh",
+            "-c",
+            "echo; exec sleep 100",
+        ])
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = child.expect("starting uzswap");
+    let mut line = [0];
+    let stdout = child.stdout.as_mut().expect("its stdout");
+    std::io::Read::read_exact(stdout, &mut line).expect("a line");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("SIGTERM");
+    let ended = child.wait().expect("its end");
+    assert_eq!((ended.code(), ended.signal()), (Some(143), None));
+    assert_page(&page.text(), &["status 143"]);
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_no_end_of_a_run_that_began() {
+    if !can_manage() {
+        return;
+    }
+    for path in ["/nonexistent/page.html", "/"] {
+        let run = output(&["--report", path], &["echo", "began"]);
+        assert_eq!((run.status.code(), &*run.stdout), (Some(125), &b""[..]));
+        let said = stderr(&run);
+        assert!(
+            said.starts_with(&format!("uzswap: --report {path}: ")) && said.lines().count() == 1,
+            "{said}"
+        );
+    }
+    let run = output(&["--quiet", "--report", "/dev/full"], &["sh", "-c", "exit 3"]);
+    assert_eq!(run.status.code(), Some(3));
+    assert!(
+        stderr(&run).contains("no report: --report /dev/full: No space left"),
+        "{}",
+        stderr(&run)
+    );
 }
 
 /// Events of a text that has nothing else.

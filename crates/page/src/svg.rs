@@ -74,12 +74,20 @@ impl Svg {
 
     /// The element, with what it shows for those who do not see it.
     pub fn finish(self, label: &str) -> String {
+        let (width, height) = (self.width, self.height);
+        self.element(label, &format!("width=\"{width:.0}\" height=\"{height:.0}\""))
+    }
+
+    /// The same, as wide and high as there is room: texts would be stretched, too.
+    #[must_use]
+    pub fn finish_stretched(self, label: &str) -> String {
+        self.element(label, "preserveAspectRatio=\"none\"")
+    }
+
+    fn element(self, label: &str, size: &str) -> String {
         let Self { width, height, shapes } = self;
         let label = escape(label);
-        format!(
-            "<svg viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\" \
-             aria-label=\"{label}\">{shapes}</svg>"
-        )
+        format!("<svg viewBox=\"0 0 {width:.0} {height:.0}\" {size} role=\"img\" aria-label=\"{label}\">{shapes}</svg>")
     }
 }
 

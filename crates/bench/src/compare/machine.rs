@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::procfs::{read, size};
+use super::text::mib;
 
 /// Facts that a reader needs to judge the figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -60,6 +61,20 @@ impl Machine {
             memory: size(&read("/proc/meminfo"), "MemTotal"),
             settings,
         }
+    }
+}
+
+impl Machine {
+    /// Name and value of each.
+    #[must_use]
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let hardware = [
+            ("kernel", self.kernel.clone()),
+            ("processors", format!("{} × {}", self.cpus, self.cpu)),
+            ("memory", mib(self.memory)),
+        ];
+        let hardware = hardware.into_iter().map(|(name, value)| (name.to_owned(), value));
+        hardware.chain(self.settings.iter().cloned()).collect()
     }
 }
 

@@ -9,9 +9,9 @@ use crate::log::{Event, Kind};
 use uzswap_ctl::size::Size;
 
 /// So long is looked at.
-const WINDOW: Duration = Duration::from_secs(10);
+pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 /// More than this part of it is waiting: one in so many.
-const PART: u32 = 2;
+pub(crate) const PART: u32 = 2;
 
 /// A slot of the group, and the number that its process has where it lives: others may have the
 /// same elsewhere, and the slot another time.

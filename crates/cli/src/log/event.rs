@@ -47,10 +47,7 @@ pub(crate) struct Event {
 impl Event {
     /// `fields`: an object.
     pub(crate) fn of(kind: Kind, line: Option<String>, fields: Value) -> Self {
-        let fields = match fields {
-            Value::Object(map) => map,
-            other => Map::from_iter([("value".to_owned(), other)]),
-        };
+        let fields = fields.as_object().cloned().unwrap_or_default();
         Self { kind, line, fields }
     }
 

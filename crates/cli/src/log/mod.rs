@@ -7,8 +7,8 @@ mod options;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
@@ -17,18 +17,31 @@ pub(crate) use self::options::{LogTo, log_to};
 use crate::{Failure, output};
 
 const OPTION: &str = "--log";
+/// A run in which more happens has told enough for a report.
+const KEPT: usize = 200;
+
 /// Since it was begun.
 static LOG: OnceLock<Log> = OnceLock::new();
 
 struct Log {
+    began: Instant,
     /// `None`: lines for people.
     json: Option<Json>,
+    /// What the report will have.
+    kept: Mutex<Vec<Told>>,
     /// The name of the run's group, once it has one.
     group: OnceLock<String>,
 }
 
 /// Where events go: a file, or stderr.
 struct Json(Option<File>);
+
+/// An event for people, and when it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) after: Duration,
+    pub(crate) line: String,
+}
 
 /// From now on all is said as `to` says.
 ///
@@ -44,7 +57,9 @@ pub(crate) fn begin(to: &LogTo) -> Result<(), Failure> {
         LogTo::Json(path) => Some(Json(path.as_ref().map(open).transpose()?)),
     };
     let _ = LOG.set(Log {
+        began: Instant::now(),
         json,
+        kept: Mutex::default(),
         group: OnceLock::new(),
     });
     Ok(())
@@ -65,6 +80,7 @@ pub(crate) fn tell(event: Event) {
         (None, Some(line)) => output::print_error(line),
         (None, None) => {}
     }
+    log.keep(event);
 }
 
 /// Whether events are written that people are not told of.
@@ -72,9 +88,29 @@ pub(crate) fn is_json() -> bool {
     LOG.get().is_some_and(|log| log.json.is_some())
 }
 
+/// What was told so far.
+pub(crate) fn told() -> Vec<Told> {
+    let kept = LOG
+        .get()
+        .map(|log| log.kept.lock().unwrap_or_else(PoisonError::into_inner).clone());
+    kept.unwrap_or_default()
+}
+
 /// What a copy of this process needs to write to the log.
 pub(crate) fn descriptor() -> Option<BorrowedFd<'static>> {
     Some(LOG.get()?.json.as_ref()?.0.as_ref()?.as_fd())
+}
+
+impl Log {
+    fn keep(&self, event: Event) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = event.line
+            && kept.len() < KEPT
+        {
+            let after = self.began.elapsed();
+            kept.push(Told { after, line });
+        }
+    }
 }
 
 impl Json {
@@ -98,7 +134,7 @@ fn object(event: &Event, group: Option<&String>, now: SystemTime) -> Value {
 }
 
 /// As RFC 3339 has it, to the millisecond.
-fn timestamp(now: SystemTime) -> String {
+pub(crate) fn timestamp(now: SystemTime) -> String {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = uzswap_bench::utc(since.as_secs());
     format!("{}.{:03}Z", seconds.trim_end_matches('Z'), since.subsec_millis())
@@ -106,8 +142,6 @@ fn timestamp(now: SystemTime) -> String {
 
 #[cfg(test)]
 mod test {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -119,5 +153,18 @@ mod test {
             line,
             r#"{"event":"message","group":null,"message":"a\n\"b\"","time":"2000-02-29T00:00:00.042Z"}"#
         );
+    }
+
+    #[test]
+    fn only_so_much_is_kept() {
+        let log = Log {
+            began: Instant::now(),
+            json: None,
+            kept: Mutex::default(),
+            group: OnceLock::new(),
+        };
+        log.keep(Event::of(Kind::NoLimit, None, json!({})));
+        (0..KEPT + 5).for_each(|_| log.keep(Event::message("x")));
+        assert_eq!(log.kept.lock().unwrap().len(), KEPT);
     }
 }

@@ -1,8 +1,12 @@
-//! What a group did: its counters as one object, `--stat-json`, `--summary`.
+//! What a group did: its counters as one object, `--stat-json`, `--summary`, `--report`.
 
+mod findings;
 mod options;
+mod page;
 mod summary;
+mod timeline;
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -11,6 +15,7 @@ use uzswap_mm::page::MAX_ORDER;
 use uzswap_mm::vmstat::{BUCKETS, OrderItem};
 
 pub(crate) use self::options::ReportOptions;
+pub(crate) use self::timeline::Timeline;
 use crate::census::Unmanaged;
 use crate::log::{self, Event, Kind};
 use crate::options::Recompress;
@@ -19,6 +24,7 @@ use crate::{Failure, accel, figures, output};
 
 /// A run that is over.
 pub(crate) struct Past<'a> {
+    pub(crate) cmd: &'a [OsString],
     /// `None`: it was not managed.
     pub(crate) group: Option<&'a Group>,
     pub(crate) name: &'a str,
@@ -29,6 +35,21 @@ pub(crate) struct Past<'a> {
     pub(crate) unmanaged: Vec<Unmanaged>,
     /// For the summary.
     pub(crate) lines: Vec<String>,
+    pub(crate) timeline: Option<Timeline>,
+}
+
+impl Past<'_> {
+    /// As a shell would take it.
+    fn command(&self) -> String {
+        let words = self.cmd.iter().map(|word| word.to_string_lossy());
+        let quoted =
+            words.map(|word| shlex::try_quote(&word).map_or_else(|_| word.to_string(), |quoted| quoted.to_string()));
+        quoted.collect::<Vec<_>>().join(" ")
+    }
+
+    fn moments(&self) -> &[timeline::Moment] {
+        self.timeline.as_ref().map_or(&[], Timeline::moments)
+    }
 }
 
 /// A limit: a number, or "max".
@@ -100,6 +121,14 @@ pub(crate) fn percentile(buckets: &[u64; BUCKETS], share: f64) -> u64 {
     buckets.iter().position(reaches).map_or(0, |i| 1 << (i + 6))
 }
 
+/// Nanoseconds that half of the loads between two looks, and all but a hundredth, took less than.
+/// `None`: there were none.
+pub(crate) fn latencies(before: &[u64; BUCKETS], now: &[u64; BUCKETS]) -> Option<[u64; 2]> {
+    let new = std::array::from_fn(|i| now[i].saturating_sub(before[i]));
+    let is_any = new.iter().any(|count| *count > 0);
+    is_any.then(|| [0.5, 0.99].map(|share| percentile(&new, share)))
+}
+
 /// Whether the file that an option names can be written, as far as that is known beforehand.
 ///
 /// # Errors
@@ -112,6 +141,15 @@ pub(crate) fn check(option: &str, path: Option<&Path>) -> Result<(), Failure> {
         .open(path)
         .map(drop)
         .map_err(|e| Failure::new(format!("{option} {}: {e}", path.display())))
+}
+
+/// Whether all that was asked for can be written.
+///
+/// # Errors
+/// As of [`check`].
+pub(crate) fn check_all(options: &ReportOptions) -> Result<(), Failure> {
+    check("--stat-json", options.stat_json.as_deref())?;
+    check("--report", options.report.as_deref())
 }
 
 /// Write counters as one JSON object; where that cannot be done a line says so.
@@ -130,6 +168,9 @@ pub(crate) fn finish(past: &Past<'_>, options: &ReportOptions) {
     }
     if log::is_json() && !options.quiet {
         log::tell(ended(past));
+    }
+    if let Some(path) = &options.report {
+        page::write(path, past);
     }
 }
 

@@ -13,6 +13,12 @@ pub(crate) struct ReportOptions {
     /// One object, when CMD ends.
     #[arg(long, value_name = "FILE")]
     pub(crate) stat_json: Option<PathBuf>,
+    /// Write a page on the run here, as HTML
+    ///
+    /// When CMD ends: memory, waiting and faults over time, what happened, and better settings. A
+    /// browser needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
     /// Lines, or events for programs
     ///
     /// text: lines on stderr. json: each event is a JSON object in a line of its own, on stderr or

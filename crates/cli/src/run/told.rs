@@ -35,6 +35,7 @@ pub(super) fn past<'a>(
     status: ExitStatus,
 ) -> Past<'a> {
     let past = Past {
+        cmd: &options.cmd,
         group: None,
         name: "",
         status: exit_status(status),
@@ -42,11 +43,13 @@ pub(super) fn past<'a>(
         seconds: began.elapsed().as_secs_f64(),
         unmanaged: Vec::new(),
         lines: Vec::new(),
+        timeline: None,
     };
     let Some(watch) = watch else { return past };
     last_words(&watch.group.group, &options.cmd[0].to_string_lossy(), status);
     watch.look_once_more();
     Past {
+        timeline: watch.take_timeline(),
         group: Some(&watch.group.group),
         name: &watch.group.name,
         unmanaged: watch.census().unmanaged(),

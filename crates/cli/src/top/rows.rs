@@ -1,9 +1,7 @@
 //! Rows of the table: of each group and its processes, with what happened since the look before.
 
-use uzswap_mm::vmstat::BUCKETS;
-
 use super::look::{RATES, SeenGroup, SeenProcess, Sizes};
-use crate::report::percentile;
+use crate::report::latencies;
 
 /// What a row is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,13 +87,6 @@ fn of_process(group: &str, before: Option<&SeenProcess>, now: &SeenProcess, seco
         wait: before.map(|before| now.waited.saturating_sub(before.waited) as f64 / 1e7 / seconds),
         latencies: None,
     }
-}
-
-/// Of the loads between two looks. `None`: there were none.
-fn latencies(before: &[u64; BUCKETS], now: &[u64; BUCKETS]) -> Option<[u64; 2]> {
-    let new = std::array::from_fn(|i| now[i].saturating_sub(before[i]));
-    let is_any = new.iter().any(|count| *count > 0);
-    is_any.then(|| [0.5, 0.99].map(|share| percentile(&new, share)))
 }
 
 #[cfg(test)]

@@ -113,11 +113,12 @@ fn times(text: &str) -> Result<f64, String> {
 pub(crate) struct Passed(pub(crate) Vec<OsString>);
 
 /// Those that `uzswap try` gives it itself, or has no use for.
-const NOT_PASSED: [&str; 8] = [
+const NOT_PASSED: [&str; 9] = [
     "memory_max",
     "memory_high",
     "name",
     "stat_json",
+    "report",
     "log",
     "summary",
     "quiet",

@@ -66,7 +66,7 @@ impl<'a> Stage<'a> {
         let limit = Size(memory_max).exact();
         let mut command = Command::new("/proc/self/exe");
         command
-            .args(["run", "--quiet", "--memory-max", &limit, "--stat-json"])
+            .args(["run", "--quiet", "--log", "text", "--memory-max", &limit, "--stat-json"])
             .arg(&self.counters)
             .args(&self.options.passed.0)
             .arg("--")

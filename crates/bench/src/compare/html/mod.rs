@@ -11,7 +11,6 @@ use uzswap_page::{document, escape};
 use super::promises;
 use super::results::{Results, WorkloadResult};
 use super::side::Side;
-use super::text::mib;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -36,15 +35,10 @@ fn side_class(side: Side) -> &'static str {
 }
 
 fn heading(results: &Results) -> String {
-    let machine = &results.machine;
-    let facts = [
-        ("kernel".to_owned(), machine.kernel.clone()),
-        ("processors".to_owned(), format!("{} × {}", machine.cpus, machine.cpu)),
-        ("memory".to_owned(), mib(machine.memory)),
-    ];
-    let facts: String = facts
+    let facts: String = results
+        .machine
+        .facts()
         .iter()
-        .chain(&machine.settings)
         .map(|(name, value)| format!("<li>{} <b>{}</b></li>", escape(name), escape(value)))
         .collect();
     let notes = results
