@@ -17,7 +17,7 @@ const CRATES: [&str; 10] = [
 ];
 
 /// The lines of a document that are no drawings and no code, numbered from 1.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_fenced = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
         let is_fence = line.trim_start().starts_with("```");
@@ -60,7 +60,7 @@ pub fn unlinked(map: &str, pages: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// What stands between `open` and `close`, in each place of one line.
-fn between<'a>(line: &'a str, open: &str, close: &str) -> Vec<&'a str> {
+pub fn between<'a>(line: &'a str, open: &str, close: &str) -> Vec<&'a str> {
     let parts = line.split(open).skip(1);
     parts
         .filter_map(|part| part.split_once(close).map(|(inner, _)| inner))
@@ -141,7 +141,7 @@ pub fn dead_paths(path: &str, text: &str, tree: &[String]) -> Vec<String> {
 }
 
 /// `link` from `folder` on.
-fn join(folder: &str, link: &str) -> String {
+pub fn join(folder: &str, link: &str) -> String {
     let mut parts: Vec<_> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in link.split('/') {
         match part {

@@ -8,6 +8,7 @@ mod comments;
 mod constants;
 mod documents;
 mod imports;
+mod site;
 mod sizes;
 mod source;
 mod statics;
@@ -156,6 +157,16 @@ fn paths_in_documents_exist() {
             .iter()
             .flat_map(|file| documents::dead_paths(&file.path, &file.text, &tree)),
     );
+}
+
+#[test]
+fn links_lead_to_headings() {
+    none(site::dead_headings(&documents()));
+}
+
+#[test]
+fn the_site_has_every_document() {
+    none(site::not_once(&documents()));
 }
 
 #[test]
