@@ -79,5 +79,10 @@ pub use request::{Error, Op, Request, SCATTER_MAX};
 #[doc = include_str!("../../../docs/accelerators.md")]
 struct Accelerators;
 
+/// The example of docs/adding-a-compressor.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adding-a-compressor.md")]
+struct AddingACompressor;
+
 #[cfg(test)]
 mod test;

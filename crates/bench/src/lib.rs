@@ -22,6 +22,16 @@ use options::Bench;
 pub use options::{Cli, Compare};
 pub use samples::Samples;
 
+/// What policies of `uzswap-bench policy` are made of.
+pub mod replacement {
+    pub use crate::policy::{Policy, Trace, misses};
+}
+
+/// The example of docs/adding-a-policy.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adding-a-policy.md")]
+struct AddingAPolicy;
+
 /// Why a benchmark could not be run: one line that names the value and the rule.
 #[derive(Debug)]
 pub struct Failure(String);

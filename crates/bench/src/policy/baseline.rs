@@ -8,7 +8,7 @@ use super::swept::Swept;
 use super::trace::Trace;
 
 /// A policy at work on one trace.
-pub(crate) trait Policy {
+pub trait Policy {
     /// The next touch of the trace is of this page. Whether it had to be brought in.
     fn touch(&mut self, page: u32) -> bool;
 }
@@ -59,11 +59,15 @@ pub(crate) const BASELINES: [Baseline; 8] = [
 impl Baseline {
     /// How often it brings a page of `trace` in again, with room for `capacity` pages.
     pub(crate) fn misses(&self, trace: &Trace, capacity: usize) -> usize {
-        let mut policy = (self.start)(trace, capacity);
-        let loads = trace.touches().iter().filter(|page| policy.touch(**page)).count();
-        // Whoever brings pages in when they are touched does so at the first touch.
-        loads - trace.pages()
+        misses(&mut *(self.start)(trace, capacity), trace)
     }
+}
+
+/// How often a policy that has seen nothing yet brings a page of `trace` in again.
+pub fn misses(policy: &mut dyn Policy, trace: &Trace) -> usize {
+    let loads = trace.touches().iter().filter(|page| policy.touch(**page)).count();
+    // Whoever brings pages in when they are touched does so at the first touch.
+    loads - trace.pages()
 }
 
 /// The page that was touched longest ago leaves.

@@ -19,9 +19,10 @@ use crate::Failure;
 use crate::options::Policy as Options;
 use crate::table::{Table, grouped};
 use baseline::BASELINES;
+pub use baseline::{Policy, misses};
 use engine::{CAPACITY_MIN, Layout, Outcome, Space};
 use record::Summary;
-use trace::Trace;
+pub use trace::Trace;
 
 /// What one share of a trace's pages in memory came to.
 struct Row {

@@ -16,7 +16,7 @@ const PAGES_MAX: usize = 1 << 16;
 const NUMBER_BITS: u32 = 35;
 
 /// A string of touches.
-pub(crate) struct Trace {
+pub struct Trace {
     /// What it is called in the table.
     pub(crate) name: String,
     /// The number of each page that is touched, in the order of the first touches.
@@ -27,7 +27,7 @@ pub(crate) struct Trace {
 
 impl Trace {
     /// Touches of the pages with these numbers.
-    pub(crate) fn new(name: impl Into<String>, numbers: impl IntoIterator<Item = u64>) -> Self {
+    pub fn new(name: impl Into<String>, numbers: impl IntoIterator<Item = u64>) -> Self {
         let (mut trace, mut indexes) = (Self::empty(name), HashMap::new());
         numbers.into_iter().for_each(|number| trace.push(&mut indexes, number));
         trace
@@ -88,7 +88,7 @@ impl Trace {
     }
 
     /// How many pages are touched.
-    pub(crate) fn pages(&self) -> usize {
+    pub fn pages(&self) -> usize {
         self.numbers.len()
     }
 
@@ -98,7 +98,7 @@ impl Trace {
     }
 
     /// The index of the page of each touch.
-    pub(crate) fn touches(&self) -> &[u32] {
+    pub fn touches(&self) -> &[u32] {
         &self.touches
     }
 
