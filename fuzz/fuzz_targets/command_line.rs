@@ -22,6 +22,8 @@ mod look_options;
 mod memory_max;
 #[path = "../../crates/cli/src/options.rs"]
 mod options;
+#[path = "../../crates/cli/src/recompress.rs"]
+mod recompress;
 #[path = "../../crates/cli/src/setting.rs"]
 mod setting;
 #[path = "../../crates/cli/src/sim_options.rs"]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
-use uzswap_acomp::{Algorithm, Compressor};
+use uzswap_acomp::Compressor;
 use uzswap_ctl::{FailKind, Setting, defaults};
 use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
@@ -15,6 +15,7 @@ use crate::choices::{Backend, Faults, Guard, Isolate, OnOff, ReclaimSource, Shel
 use crate::look_options::{GetOptions, ListOptions, MetricsOptions, StatOptions, TopOptions};
 use crate::memory_max;
 use crate::report::ReportOptions;
+use crate::recompress::{Recompress, recompress};
 use crate::setting;
 use crate::sim_options::SimOptions;
 use crate::trial::options::TryOptions;
@@ -313,41 +314,6 @@ impl From<PathBuf> for SwapPath {
         } else {
             Self::At(path)
         }
-    }
-}
-
-/// What idle pages are compressed with again, if anything.
-#[derive(Clone, Copy)]
-pub(crate) struct Recompress(pub(crate) Option<Algorithm>);
-
-impl Recompress {
-    /// A word for the group file.
-    pub(crate) fn to_word(self) -> u64 {
-        self.0.map_or(0, Algorithm::to_word)
-    }
-}
-
-impl std::fmt::Display for Recompress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(algorithm) => algorithm.fmt(f),
-            None => f.write_str("none"),
-        }
-    }
-}
-
-pub(crate) fn recompress(text: &str) -> Result<Recompress, String> {
-    match text {
-        "none" => Ok(Recompress(None)),
-        _ => match compressor(text)? {
-            Compressor {
-                algorithm,
-                is_parallel: false,
-            } => Ok(Recompress(Some(algorithm))),
-            _ => Err(format!(
-                "'{text}': idle pages are compressed one by one, without -parallel"
-            )),
-        },
     }
 }
 

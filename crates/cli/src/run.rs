@@ -26,7 +26,7 @@ use crate::options::{RunOptions, SwapPath};
 use crate::output::warn_line;
 use crate::start::start;
 use crate::watch::{self, Watch};
-use crate::{FAILED, Failure, describe, log, memory_max, quota, report};
+use crate::{FAILED, Failure, describe, limits, log, memory_max, quota, report};
 use uzswap_ctl::size::Size;
 
 const NOT_EXECUTABLE: u8 = 126;
@@ -43,7 +43,7 @@ enum Swap {
 /// Run CMD; the exit status is its own.
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     log::begin(&options.report.log)?;
-    let memory_max = check_limits(options)?;
+    let memory_max = limits::check(options)?;
     report::check_all(&options.report)?;
     accel::check(options)?;
     let found = match look_at(&options.cmd[0]) {
@@ -207,34 +207,6 @@ fn refuse_exec(error: Errno, cmd: &str) -> u8 {
         NOT_EXECUTABLE
     };
     refuse(status, &format!("{cmd}: {}", describe(error)))
-}
-
-fn check_limits(options: &RunOptions) -> Result<u64, Failure> {
-    let Size(max) = options.memory_max.unwrap_or(Size(u64::MAX));
-    if max < defaults::MEMORY_MAX_LEAST {
-        let least = Size(defaults::MEMORY_MAX_LEAST);
-        return Err(Failure::new(format!(
-            "--memory-max {}: the least that a program can start with is {least}",
-            max_as_given(max)
-        )));
-    }
-    if let Some(Size(high)) = options.memory_high.filter(|high| high.0 > max) {
-        return Err(Failure::new(format!(
-            "--memory-high {}: must not be above --memory-max {}",
-            Size(high),
-            Size(max)
-        )));
-    }
-    Ok(max)
-}
-
-/// A small size the way people write it.
-fn max_as_given(bytes: u64) -> String {
-    if bytes.is_multiple_of(1024) {
-        format!("{}K", bytes >> 10)
-    } else {
-        bytes.to_string()
-    }
 }
 
 fn choose_swap(options: &RunOptions) -> Result<Swap, Failure> {

@@ -8,7 +8,8 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::zpool::ZpoolType;
 
 use crate::memory_max;
-use crate::options::{self, Recompress};
+use crate::options;
+use crate::recompress::{self, Recompress};
 use uzswap_ctl::size::Size;
 
 /// A setting that can be changed in a running group.
@@ -122,7 +123,7 @@ fn zpool(text: &str) -> Result<u64, String> {
 }
 
 fn recompress(text: &str) -> Result<u64, String> {
-    options::recompress(text).map(Recompress::to_word)
+    recompress::recompress(text).map(Recompress::to_word)
 }
 
 fn swapout(text: &str) -> Result<u64, String> {

@@ -12,8 +12,8 @@ use crate::again::{changes, json_text};
 use crate::figures::{self, Figure, Unit};
 use crate::group::{self, OpenGroup};
 use crate::look_options::StatOptions;
-use crate::options::Recompress;
 use crate::output::warn_line;
+use crate::recompress::Recompress;
 use crate::report::{counters, percentile};
 
 const MIB: f64 = (1 << 20) as f64;

@@ -18,8 +18,8 @@ pub(crate) use self::options::ReportOptions;
 pub(crate) use self::timeline::Timeline;
 use crate::census::Unmanaged;
 use crate::log::{self, Event, Kind};
-use crate::options::Recompress;
 use crate::output::warn_line;
+use crate::recompress::Recompress;
 use crate::{Failure, accel, figures, output};
 
 /// A run that is over.

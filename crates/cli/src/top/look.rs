@@ -7,7 +7,7 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::{BUCKETS, Item};
 
 use crate::group::OpenGroup;
-use crate::options::Recompress;
+use crate::recompress::Recompress;
 
 /// What rates are of.
 pub(super) const RATES: [Item; 5] = [Item::PgFault, Item::ZswpIn, Item::ZswpOut, Item::PswpIn, Item::PswpOut];
