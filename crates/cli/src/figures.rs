@@ -135,7 +135,7 @@ pub(crate) fn of(group: &Group) -> Vec<Figure> {
 fn unit(item: Item) -> Unit {
     match item {
         Item::SwapWriteBytes | Item::SwapReadBytes => Unit::Bytes,
-        Item::WaitedNs => Unit::Nanoseconds,
+        Item::WaitedNs | Item::StalledNs => Unit::Nanoseconds,
         Item::PgFault
         | Item::PgMajFault
         | Item::PgFaultHelped

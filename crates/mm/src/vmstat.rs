@@ -77,6 +77,7 @@ items! {
     PoolSwitch "pool_switch" "changes of the compressor or the allocator",
     Poisoned "poisoned" "lost pages whose readers get SIGBUS",
     WaitedNs "waited_ns" "nanoseconds in which some thread of a process waited for a page, at least; of all processes",
+    StalledNs "stalled_ns" "nanoseconds in which threads waited for pages that were taken out; each by itself",
     Forks "forks" "forks whose child was handed its own pager",
     OomKill "oom_kill" "processes killed because nothing was left to reclaim",
 }

@@ -441,6 +441,13 @@ tunables! {
         remembered: u64 = 256, "pages";
     }
 
+    /// Waiting for pages that were taken out.
+    stall: Stall {
+        /// What a thread waits besides the service: until its fault is known, and until it runs.
+        /// Experiment: none.
+        outside_ns: u64 = 3_000, "ns";
+    }
+
     /// Pages that are copied before they are dropped, where they cannot move.
     copied: Copied {
         /// They are resident twice meanwhile. Experiment: none.

@@ -22,6 +22,8 @@ use crate::{Held, Inner, Mm, SwapOut, UNIT};
 pub enum Effort {
     /// Some staged frames keep waiting for their second chance.
     Background,
+    /// So many do, and nothing else gives way: memory is not short.
+    Cold { waits: u64 },
     /// Every staged frame may be stored.
     Requested,
     /// As that, and when nothing is left to take, the pool's oldest pages are written back.
@@ -63,6 +65,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let has_looked = self.isolate(want.clamp(self.tunables().scan.cluster_max, UNIT * 32), &mut scan);
         let target = match effort {
             Effort::Background => self.with(|inner| inner.staged_target(self.config.staged_target)),
+            Effort::Cold { waits } => waits,
             Effort::Requested | Effort::Urgent => 0,
         };
         let mut spent = Spent::default();
@@ -81,7 +84,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             scan.reclaimed += stored;
             // In the background as many as are isolated, as a rule, or many more, where fewer are
             // to wait than did.
-            let most = if effort == Effort::Background { want * 2 } else { want };
+            let most = match effort {
+                Effort::Background | Effort::Cold { .. } => want * 2,
+                Effort::Requested | Effort::Urgent => want,
+            };
             let is_enough = scan.reclaimed >= u64::from(most);
             // Nothing stored, and no frame given up either: what was refused now would be refused
             // again.
@@ -106,7 +112,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Store the run that has been staged longest, if more frames are staged than wait for a second
     /// chance and zswap takes any. Returns how many pages were stored.
     pub fn store_staged(&self, worker: &mut Worker<M>) -> u64 {
-        let waits = self.with(|inner| inner.pages.staging.frames() > inner.staged_target(self.config.staged_target));
+        let waits = self.with(|inner| inner.staged_target(self.config.staged_target));
+        self.store_staged_beyond(worker, waits)
+    }
+
+    /// As [`store_staged`](Self::store_staged), where so many frames wait.
+    pub fn store_staged_beyond(&self, worker: &mut Worker<M>, waits: u64) -> u64 {
+        let waits = self.with(|inner| inner.pages.staging.frames() > waits);
         let takes = !self.bypasses_zswap() && self.is_enabled() && !self.is_pool_full();
         let mut spent = Spent::default();
         let stored = (waits && takes)

@@ -55,7 +55,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// ([`Worker::for_server`]), but changes of the mappings are applied only while none does: a
     /// page that is brought without the lock would land on what is there by then.
     pub fn fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Fault {
-        let started = self.machine.now_ns();
+        let (started, was_out) = (self.machine.now_ns(), self.is_out(vpn));
         let mut step = self.begin_fault(worker, vpn);
         let outcome = loop {
             match step {
@@ -66,7 +66,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 }
             }
         };
-        self.stat.record_load(self.machine.now_ns().saturating_sub(started));
+        self.note_served(was_out, started);
         outcome
     }
 
@@ -74,7 +74,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// it takes the device, or a fork is under way, or the contents are lost. Somebody else is to
     /// serve it then.
     pub fn fault_without_device(&self, worker: &mut Worker<M>, vpn: Vpn) -> Option<Fault> {
-        let started = self.machine.now_ns();
+        let (started, was_out) = (self.machine.now_ns(), self.is_out(vpn));
         let mut step = self.with_for_fault(|inner| {
             let needs_device = matches!(inner.pages.table.lookup(vpn), Slot::Swap(_) | Slot::Bad);
             if needs_device || inner.flight.frozen.is_some() {
@@ -102,8 +102,23 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             }
         };
         self.stat.add(Item::PgFault, 1);
-        self.stat.record_load(self.machine.now_ns().saturating_sub(started));
+        self.note_served(was_out, started);
         Some(outcome)
+    }
+
+    /// Whether a page was taken out, so that a thread stalls for it that would not have otherwise.
+    fn is_out(&self, vpn: Vpn) -> bool {
+        let slot = self.lookup(vpn);
+        !matches!(slot, Slot::None | Slot::Resident { .. } | Slot::Cached(_))
+    }
+
+    /// A fault that came at `started` is served.
+    fn note_served(&self, was_out: bool, started: u64) {
+        let took = self.machine.now_ns().saturating_sub(started);
+        self.stat.record_load(took);
+        if was_out {
+            self.stat.add(Item::StalledNs, took + self.tunables().stall.outside_ns);
+        }
     }
 
     /// The first step of a fault.
@@ -429,5 +444,31 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         policy.bring(fault, &view, |page| {
             place(&pages.table, &flight.underway, page, is_on_device)
         })
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::Effort;
+    use crate::sim::{ARENA_PAGES, BASE, World};
+
+    #[test]
+    fn a_first_touch_is_no_stall_and_a_page_that_was_out_is() {
+        let mut world = World::<parking_lot::RawMutex>::new(0, ARENA_PAGES);
+        (0..16).for_each(|page| world.write(Vpn::new(BASE + page), 5));
+        let stalled = |world: &World<_>| world.mm.stat().get(Item::StalledNs);
+        assert_eq!(stalled(&world), 0);
+        // It waits for its second chance as long as so many may.
+        world.mm.shrink(&mut world.worker, 16, Effort::Cold { waits: 16 });
+        assert_eq!((world.mm.gauges().staged, world.mm.gauges().stored), (16, 0));
+        assert_eq!(world.mm.store_staged_beyond(&mut world.worker, 16), 0);
+        world.check(Vpn::new(BASE + 3));
+        let restored = stalled(&world);
+        assert!(restored > 0);
+        while world.mm.store_staged_beyond(&mut world.worker, 0) > 0 {}
+        assert_eq!((world.mm.gauges().staged, world.mm.gauges().stored), (0, 15));
+        world.check(Vpn::new(BASE + 4));
+        assert!(stalled(&world) > restored);
     }
 }
