@@ -28,6 +28,9 @@ words! {
         ZswapMax,
         /// `memory.zswap.writeback`: 0: compressed pages are never written back.
         ZswapWriteback,
+        /// `stall`: the limit is automatic, and so large a share of the time may be spent waiting
+        /// for pages that it took out; millionths. 0: it is what `memory.max` says.
+        Stall,
     }
 }
 
@@ -143,6 +146,10 @@ words! {
         /// Processes: when one would have been killed for what stays free while relatives share
         /// pages.
         NeedsAllAt,
+        /// The automatic limit: bytes that are to be given back, and that nobody has taken on.
+        ColdAsked,
+        /// Processes: bytes that they took out for it, ever (wrapping).
+        ColdTaken,
     }
 }
 
@@ -153,6 +160,8 @@ words! {
         MemoryPeak,
         /// The most that would have been resident without a pool and a device, bytes.
         NeededPeak,
+        /// The most that an automatic limit had given back at a time, bytes.
+        SavedPeak,
         /// Process that killed itself because nothing was left to reclaim; 0: none.
         OomPid,
         /// What the group used then, bytes.

@@ -6,6 +6,7 @@
 //! mappings gone through, and not while that is deferred (`memcg::deferral`).
 
 mod balance;
+mod cold;
 mod gate;
 pub(crate) mod reclaim;
 mod recompress;
@@ -29,6 +30,7 @@ use uzswap_sys::robust::confess_end;
 use uzswap_sys::shield;
 use uzswap_sys::{thread, time};
 
+use self::cold::Lately;
 use self::gate::Gate;
 use self::scan::Search;
 use self::shares::Shares;
@@ -96,6 +98,8 @@ struct Kswapd {
     /// Ticks until the first look at what a new child shares.
     look_in: u32,
     quiet: u32,
+    /// What the automatic limit took out.
+    lately: Lately,
     /// Nothing came of the last rounds of reclaim.
     is_barren: bool,
     /// The program's first thread was seen to have ended before another.
@@ -132,6 +136,7 @@ pub(crate) fn run(pager: &'static Pager) {
         look_in: 0,
         ticks: 0,
         quiet: 0,
+        lately: Lately::default(),
         is_barren: false,
         is_leaderless: false,
         credentials: pager.fds().proc.own_credentials(),
@@ -262,6 +267,7 @@ impl Kswapd {
         self.reclaim();
         self.drain_pool();
         self.reclaim_on_request();
+        self.give_back_cold();
         self.train();
         self.recompress();
         self.tell();

@@ -132,7 +132,16 @@ impl Pager {
     /// Store pages that wait for it, if there are more than have to. Returns how many, 0 also while
     /// a fork is under way.
     pub(crate) fn store_staged(&self, worker: &mut Worker<AgentMachine>) -> u64 {
-        let stored = self.unless_freezing(|mm| mm.store_staged(worker)).unwrap_or(0);
+        self.count_stored(|mm| mm.store_staged(worker))
+    }
+
+    /// The same, where so many have to.
+    pub(crate) fn store_staged_beyond(&self, worker: &mut Worker<AgentMachine>, waits: u64) -> u64 {
+        self.count_stored(|mm| mm.store_staged_beyond(worker, waits))
+    }
+
+    fn count_stored(&self, store: impl FnOnce(&Mm<RawLock, AgentMachine>) -> u64) -> u64 {
+        let stored = self.unless_freezing(store).unwrap_or(0);
         self.reclaim.count(stored);
         stored
     }
