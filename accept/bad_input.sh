@@ -57,6 +57,10 @@ check_values() {
         refused "SIZE '$value'" "$value" memory-max 'size|number|K.*M.*G' : --memory-max "$value"
     done
     refused "limit that no program starts in" 64K memory-max 'least|below|less|minimum|need|small' : --memory-max 64K
+    for value in 0 200% 1 -1%; do
+        refused "--stall $value" "$value" stall 'above 0%' : --stall="$value"
+    done
+    refused "--stall beside a size" 2% stall auto : --memory-max 512M --stall 2%
     refused "--swap-max '8 M'" '8 M' swap-max 'size|number|K.*M.*G' : --swap-max '8 M'
     refused "--max-pool-percent 101" 101 max-pool-percent 100 : --max-pool-percent 101
     refused "--accept-threshold-percent x" x accept-threshold-percent 100 : --accept-threshold-percent x

@@ -30,6 +30,8 @@ mod setting;
 mod sim_options;
 #[path = "../../crates/cli/src/size.rs"]
 mod size;
+#[path = "../../crates/cli/src/stall.rs"]
+mod stall;
 #[path = "../../crates/cli/src/trial"]
 mod trial {
     pub(crate) mod options;

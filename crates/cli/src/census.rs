@@ -15,6 +15,7 @@
 //!       rule      somebody asked (Notice::OomAsked), or members without a pager exceed the limit
 //!                 -> the largest is killed, unless memory is on its way back (`leaving`)
 //!       thrash    somebody waits for pages most of the time -> a line
+//!       auto      the limit is automatic -> what is cold (Notice::ColdAsked)
 //! ```
 //! Nothing that a program sees is changed: no subreaper, no tracing. Who was seen once stays known,
 //! whoever its parent is by now.
@@ -30,6 +31,7 @@ use uzswap_sys::time::now_ns;
 use crate::group::OpenGroup;
 use crate::log::{self, Event};
 
+mod auto;
 mod discover;
 mod inner;
 mod leaving;
@@ -38,6 +40,7 @@ mod process;
 mod rule;
 mod thrash;
 
+use self::auto::Auto;
 use self::discover::{Doubtful, Reapers};
 use self::inner::Outer;
 use self::member::{Claims, Kind, Member, Reason, anon, shares_parents};
@@ -108,6 +111,7 @@ pub(crate) struct Census {
     outer: Option<Outer>,
     rule: Rule,
     thrash: Thrash,
+    auto: Auto,
 }
 
 impl Census {
@@ -139,6 +143,7 @@ impl Census {
             outer,
             rule: Rule::default(),
             thrash: Thrash::default(),
+            auto: Auto::default(),
         }
     }
 
@@ -203,6 +208,7 @@ impl Census {
         group.tell(Notice::CensusAt, now_ns());
         self.apply_rule(open);
         self.say_who_thrashes(open);
+        self.auto.step(group, self.members.keys().copied());
         let look = match group.memory_max() {
             u64::MAX => LOOK_UNLIMITED,
             _ if self.moved.elapsed() > CALM_AFTER => LOOK_CALM,

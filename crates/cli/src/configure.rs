@@ -19,9 +19,7 @@ pub(crate) fn set(options: &SetOptions) -> Result<u8, Failure> {
             accel::check_set(&open.group, *value)?;
         }
     }
-    for (key, value) in &options.settings {
-        open.group.set(*key, *value);
-    }
+    setting::set_all(open.group, &options.settings).map_err(Failure)?;
     Ok(0)
 }
 

@@ -1,6 +1,6 @@
 //! The figures of a group: what each counts, in which unit, and its value now.
 
-use uzswap_ctl::{Field, Group, Limit, Statistic};
+use uzswap_ctl::{Field, Group, Limit, Notice, Statistic};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
 
@@ -76,6 +76,12 @@ pub(crate) fn of(group: &Group) -> Vec<Figure> {
             "shortfall",
             Field::Shortfall,
             "memory more with which processes would hardly wait",
+        ),
+        counter(
+            "cold_taken",
+            Unit::Bytes,
+            group.get(Notice::ColdTaken),
+            "memory that an automatic limit had taken out",
         ),
         counter(
             "unmanaged_processes",

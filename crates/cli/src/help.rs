@@ -41,6 +41,7 @@ const HEADINGS: [(&str, &[&str]); 5] = [
         "Limits",
         &[
             "memory_max",
+            "stall",
             "memory_high",
             "swap_max",
             "zswap_max",

@@ -3,15 +3,25 @@
 use uzswap_ctl::defaults;
 
 use crate::Failure;
+use crate::memory_max::{self, MemoryMax};
 use crate::options::RunOptions;
 use uzswap_ctl::size::Size;
 
-/// Bytes of memory that the group may have.
+/// The word of `memory.max`.
 ///
 /// # Errors
 /// The option with its value, and the rule.
 pub(crate) fn check(options: &RunOptions) -> Result<u64, Failure> {
-    let Size(max) = options.memory_max.unwrap_or(Size(u64::MAX));
+    let max = match options.memory_max {
+        None | Some(MemoryMax::Auto) => return Ok(memory_max::AUTO_WORD),
+        Some(MemoryMax::Size(Size(max))) => max,
+    };
+    if let Some(stall) = options.stall {
+        return Err(Failure::new(format!(
+            "--stall {stall}: goes with --memory-max auto, and --memory-max is {}",
+            Size(max)
+        )));
+    }
     if max < defaults::MEMORY_MAX_LEAST {
         let least = Size(defaults::MEMORY_MAX_LEAST);
         return Err(Failure::new(format!(

@@ -1,16 +1,18 @@
 //! `uzswap list`: the running groups, a line each.
 
 use serde_json::{Value, json};
-use uzswap_ctl::{Field, Limit};
+use uzswap_ctl::Field;
 use uzswap_mm::page::PAGE_SIZE;
 
 use crate::Failure;
 use crate::again::json_text;
 use crate::group::{self, OpenGroup};
 use crate::look_options::ListOptions;
+use crate::{memory_max, report};
 
 const MIB: f64 = (1 << 20) as f64;
-const COLUMNS: [&str; 6] = ["CURRENT", "MAX", "RESIDENT", "POOL", "STORED", "SWAP"];
+const MAX: &str = "MAX";
+const COLUMNS: [&str; 6] = ["CURRENT", MAX, "RESIDENT", "POOL", "STORED", "SWAP"];
 /// A longer name has a line of its own.
 const NAME_WIDTH: usize = 20;
 
@@ -44,14 +46,10 @@ pub(crate) fn list(options: &ListOptions) -> Result<u8, Failure> {
 /// What `uzswap stat --json` says of the most important, under the same names.
 fn object(open: &OpenGroup, has_processes: bool) -> Value {
     let group = &open.group;
-    let max = match group.get(Limit::MemoryMax) {
-        u64::MAX => json!("max"),
-        max => json!(max),
-    };
     let mut object = json!({
         "group": open.name,
         "memory.current": group.current(),
-        "memory.max": max,
+        "memory.max": report::memory_max(group),
         "anon_resident": group.sum(Field::Resident),
         "pool_total_size": group.sum(Field::Pool),
         "zswapped": pages(group.sum(Field::Stored)),
@@ -87,7 +85,7 @@ fn rows(open: &OpenGroup, has_processes: bool) -> Vec<Row> {
     let mut rows = vec![Row {
         name: open.name.clone(),
         processes: Some(open.processes().count()),
-        sizes: sizes(Some(group.current()), Some(group.get(Limit::MemoryMax)), sum),
+        sizes: sizes(Some(group.current()), Some(memory_max::word_of(*group)), sum),
     }];
     let process = |slot| {
         let field = |field| group.field(slot, field);
@@ -128,7 +126,11 @@ fn table(rows: &[Row], before: Option<&[Row]>) -> String {
         text += &format!(" {processes:>5}");
         let old = before.and_then(|before| before.iter().find(|old| old.name == *name));
         for (i, size) in row.sizes.iter().enumerate() {
-            let cell = size.map_or_else(String::new, |size| cell(size, old.and_then(|old| old.sizes[i])));
+            let cell = match size {
+                None => String::new(),
+                Some(memory_max::AUTO_WORD) if COLUMNS[i] == MAX => memory_max::AUTO.to_owned(),
+                Some(size) => cell(*size, old.and_then(|old| old.sizes[i])),
+            };
             text += &format!(" {cell:>8}");
         }
         text.truncate(text.trim_end().len());
@@ -182,6 +184,9 @@ mod test {
         assert_eq!(words[1], ["web", "2", "64.5", "999999.0", "3.0", "0.5", "3.0", "0.0"]);
         assert_eq!(words[2], [long]);
         assert_eq!(words[3], ["2", "0.0", "max", "3.0", "0.5", "3.0", "0.0"]);
+        let text = table(&[row("job", MIB, memory_max::AUTO_WORD)], None);
+        let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(words, ["job", "2", "1.0", "auto", "3.0", "0.5", "3.0", "0.0"]);
         assert!(table(&[], None).ends_with("no group is running\n"));
     }
 

@@ -36,6 +36,7 @@ mod setting;
 mod settings;
 mod sim;
 mod sim_options;
+mod stall;
 mod start;
 mod stat;
 mod top;

@@ -2,10 +2,47 @@
 
 use serde_json::json;
 use uzswap_ctl::defaults::MEMORY_MAX_LEAST;
+use uzswap_ctl::size::{Decimal, Size};
+use uzswap_ctl::{Group, Limit};
 
 use crate::cgroup::{self, Named};
 use crate::log::{Event, Kind};
-use uzswap_ctl::size::{Decimal, Size};
+use crate::stall::Stall;
+
+/// Instead of a size: as much is left to the program as it wants now and then (`census/auto.rs`).
+pub(crate) const AUTO: &str = "auto";
+/// Stands for that where limits are words: no limit is as small.
+pub(crate) const AUTO_WORD: u64 = 0;
+/// Of what may be used an automatic limit leaves so much free, one part in so many: others have
+/// memory too, and files.
+const FREE_SHARE: u64 = 16;
+
+/// What `--memory-max` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryMax {
+    Auto,
+    /// `u64::MAX`: there is none.
+    Size(Size),
+}
+
+impl std::str::FromStr for MemoryMax {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            AUTO => Ok(Self::Auto),
+            "none" => Ok(Self::Size(Size(u64::MAX))),
+            _ => parse(text).map(Self::Size).map_err(with_auto),
+        }
+    }
+}
+
+fn with_auto(rule: String) -> String {
+    match rule.contains("is not a size") {
+        true => format!("{rule}, or {AUTO}"),
+        false => rule,
+    }
+}
 
 /// The memory that this process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +77,11 @@ impl Available {
             is_limited: false,
         });
         total.into_iter().chain(limits).min_by_key(|available| available.bytes)
+    }
+
+    /// What one program may have of it where others are to have something too.
+    fn most_of(self) -> u64 {
+        self.bytes - self.bytes / FREE_SHARE
     }
 
     /// What is to be said of a limit that can never be reached.
@@ -104,16 +146,53 @@ pub(crate) fn parse_word(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// The word of `memory.max=TEXT`.
+pub(crate) fn setting_word(text: &str) -> Result<u64, String> {
+    match text.parse()? {
+        MemoryMax::Auto => Ok(AUTO_WORD),
+        MemoryMax::Size(Size(u64::MAX)) => Ok(u64::MAX),
+        MemoryMax::Size(_) => parse_word(text),
+    }
+}
+
+/// The inverse of [`setting_word`].
+pub(crate) fn value(word: u64) -> String {
+    match word {
+        AUTO_WORD => AUTO.to_owned(),
+        bytes => Size(bytes).exact(),
+    }
+}
+
+/// The limit of a group as its setting has it.
+pub(crate) fn word_of(group: Group) -> u64 {
+    Stall::of(group).map_or_else(|| group.get(Limit::MemoryMax), |_| AUTO_WORD)
+}
+
+/// Set it.
+pub(crate) fn set_word(group: Group, word: u64) {
+    if word != AUTO_WORD {
+        group.set(Limit::Stall, 0);
+        return group.set(Limit::MemoryMax, word);
+    }
+    let Stall(millionths) = Stall::of(group).unwrap_or(Stall::DEFAULT);
+    group.set(Limit::MemoryMax, u64::MAX);
+    let high = Available::look().map_or(u64::MAX, Available::most_of);
+    group.set(Limit::MemoryHigh, group.get(Limit::MemoryHigh).min(high));
+    group.set(Limit::Stall, millionths);
+}
+
 /// What is to be said of a limit that is missing, or beyond what there is.
-pub(crate) fn notice(memory_max: Option<Size>) -> Option<Event> {
+pub(crate) fn notice(memory_max: Option<MemoryMax>) -> Option<Event> {
     let event = |kind, line: &str, fields| Event::of(kind, Some(format!("uzswap: {line}")), fields);
     match memory_max {
         None => {
-            let line = "nothing is limited: there is no --memory-max";
-            Some(event(Kind::NoLimit, line, json!({})))
+            let line = format!(
+                "nothing is limited, but cold memory is given back: there is no --memory-max, which is {AUTO} then"
+            );
+            Some(event(Kind::NoLimit, &line, json!({})))
         }
-        Some(Size(u64::MAX)) => None,
-        Some(Size(bytes)) => {
+        Some(MemoryMax::Auto | MemoryMax::Size(Size(u64::MAX))) => None,
+        Some(MemoryMax::Size(Size(bytes))) => {
             let available = Available::look()?;
             let fields = json!({ "memory_max": bytes, "available": available.bytes });
             let line = available.warning(bytes)?;

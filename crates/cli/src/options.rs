@@ -13,11 +13,12 @@ use uzswap_mm::zpool::ZpoolType;
 use crate::accel::options::{AccelCommand, AccelOptions};
 use crate::choices::{Backend, Faults, Guard, Isolate, OnOff, ReclaimSource, Shell, Spin, SwapFormat};
 use crate::look_options::{GetOptions, ListOptions, MetricsOptions, StatOptions, TopOptions};
-use crate::memory_max;
-use crate::report::ReportOptions;
+use crate::memory_max::{self, MemoryMax};
 use crate::recompress::{Recompress, recompress};
+use crate::report::ReportOptions;
 use crate::setting;
 use crate::sim_options::SimOptions;
+use crate::stall::Stall;
 use crate::trial::options::TryOptions;
 use crate::zram_options::ZramOptions;
 use uzswap_ctl::size::Size;
@@ -79,12 +80,19 @@ pub(crate) enum Command {
 
 #[derive(Args, Clone)]
 pub(crate) struct RunOptions {
-    /// Hard limit for all memory of the group
+    /// Limit for all memory
     ///
     /// It is for resident memory + compressed pool + the agent's own memory. 50% is half of what
-    /// this machine or container may use.
-    #[arg(long, value_name = "SIZE|N%", allow_hyphen_values = true, value_parser = memory_max::parse)]
-    pub(crate) memory_max: Option<Size>,
+    /// this machine or container may use. auto, which it is without this option: nothing is
+    /// limited, but cold memory is given back (--stall). none: it is not.
+    #[arg(long, value_name = "SIZE|N%|auto", allow_hyphen_values = true)]
+    pub(crate) memory_max: Option<MemoryMax>,
+    /// What auto may cost in waiting
+    ///
+    /// The part of the time in which threads may wait for memory that --memory-max auto gave back.
+    /// [default: 1%]
+    #[arg(long, value_name = "N%", allow_hyphen_values = true)]
+    pub(crate) stall: Option<Stall>,
     /// Reclaim starts here
     ///
     /// [default: just under memory-max]

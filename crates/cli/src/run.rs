@@ -24,6 +24,7 @@ use crate::group::{OpenGroup, c_path};
 use crate::log::Event;
 use crate::options::{RunOptions, SwapPath};
 use crate::output::warn_line;
+use crate::stall::Stall;
 use crate::start::start;
 use crate::watch::{self, Watch};
 use crate::{FAILED, Failure, describe, limits, log, memory_max, quota, report};
@@ -264,12 +265,16 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
     let has_swap = !matches!(swap, Swap::None);
     let cores = uzswap_sys::thread::cores();
     let pool_percent = (options.max_pool_percent).unwrap_or(defaults::max_pool_percent(has_swap));
-    let folio_order = options.folio_max.unwrap_or(defaults::folio_order(memory_max));
+    let most = match memory_max {
+        memory_max::AUTO_WORD => u64::MAX,
+        most => most,
+    };
+    let folio_order = options.folio_max.unwrap_or(defaults::folio_order(most));
     let kcompressd = options.kcompressd.unwrap_or(defaults::kcompressd(cores));
     let fault_threads = options.fault_threads.unwrap_or(defaults::fault_threads(cores));
     let limits = [
-        (Limit::MemoryMax, memory_max),
         (Limit::MemoryHigh, size(options.memory_high)),
+        (Limit::Stall, options.stall.map_or(0, |Stall(millionths)| millionths)),
         (Limit::SwapMax, size(options.swap_max)),
         (Limit::ZswapMax, size(options.zswap_max)),
         (Limit::ZswapWriteback, u64::from(!options.no_writeback)),
@@ -305,6 +310,7 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
     for (limit, value) in limits {
         group.set(limit, value);
     }
+    memory_max::set_word(*group, memory_max);
     for (tunable, value) in tunables {
         group.set(tunable, value);
     }

@@ -10,6 +10,7 @@ use uzswap_mm::zpool::ZpoolType;
 use crate::memory_max;
 use crate::options;
 use crate::recompress::{self, Recompress};
+use crate::stall;
 use uzswap_ctl::size::Size;
 
 /// A setting that can be changed in a running group.
@@ -23,8 +24,14 @@ struct Row {
 }
 
 /// All that can, as help and errors list it.
-const ROWS: [Row; 15] = [
-    limit("memory.max", Limit::MemoryMax, memory_max::parse_word, exact),
+const ROWS: [Row; 16] = [
+    limit(
+        "memory.max",
+        Limit::MemoryMax,
+        memory_max::setting_word,
+        memory_max::value,
+    ),
+    limit("stall", Limit::Stall, stall::word, stall::value),
     limit("memory.high", Limit::MemoryHigh, size, exact),
     limit("memory.swap.max", Limit::SwapMax, size, exact),
     limit("memory.zswap.max", Limit::ZswapMax, size, exact),
@@ -149,7 +156,7 @@ fn either(group: &Group, tunable: Tunable, yes: &str, no: &str) -> String {
 
 /// Every setting of a group and its value: first those that can be changed.
 pub(crate) fn all(group: &Group) -> Vec<(&'static str, String)> {
-    let changeable = ROWS.iter().map(|row| (row.key, (row.value)(group.get(row.setting))));
+    let changeable = ROWS.iter().map(|row| (row.key, (row.value)(get(group, row.setting))));
     let fixed = FIXED.iter().map(|(key, value)| (*key, value(group)));
     changeable.chain(fixed).collect()
 }
@@ -196,6 +203,41 @@ pub(crate) fn parse(text: &str) -> Result<(Setting, u64), String> {
     };
     let word = (row.word)(value).map_err(|rule| format!("{key}: {rule}"))?;
     Ok((row.setting, word))
+}
+
+/// The word of a setting of a group, as it is read.
+fn get(group: &Group, setting: Setting) -> u64 {
+    match setting {
+        Setting::Limit(Limit::MemoryMax) => memory_max::word_of(*group),
+        _ => group.get(setting),
+    }
+}
+
+/// Change settings of a group: all, or none where one does not go with the others.
+///
+/// # Errors
+/// The key, the value and the rule.
+pub(crate) fn set_all(group: Group, settings: &[(Setting, u64)]) -> Result<(), String> {
+    let is_of = |limit: Limit| move |(setting, _): &&(Setting, u64)| *setting == limit.into();
+    let last = |limit| settings.iter().rfind(is_of(limit)).map(|(_, word)| *word);
+    let memory_max = last(Limit::MemoryMax).unwrap_or(memory_max::word_of(group));
+    if let Some(stall) = last(Limit::Stall).filter(|stall| *stall > 0)
+        && memory_max != memory_max::AUTO_WORD
+    {
+        let (stall, memory_max) = (stall::value(stall), memory_max::value(memory_max));
+        return Err(format!(
+            "stall: '{stall}' goes with memory.max=auto, and memory.max is {memory_max}"
+        ));
+    }
+    // The budget of a limit that is not automatic yet comes behind it.
+    let (stalls, others): (Vec<_>, Vec<_>) = settings.iter().copied().partition(|one| is_of(Limit::Stall)(&one));
+    for (setting, word) in others.into_iter().chain(stalls) {
+        match setting {
+            Setting::Limit(Limit::MemoryMax) => memory_max::set_word(group, word),
+            setting => group.set(setting, word),
+        }
+    }
+    Ok(())
 }
 
 /// What the help says of KEY=VALUE.
@@ -247,6 +289,7 @@ mod test {
         let group = Group::create(words.collect::<Vec<_>>().leak());
         for text in [
             "memory.max=4097K",
+            "stall=0.5%",
             "memory.high=max",
             "memory.swap.max=0",
             "memory.zswap.max=4194305",
@@ -301,7 +344,7 @@ mod test {
             ),
             (
                 "spim=1",
-                "spim: unknown key; the keys are memory.max, memory.high, memory.swap.max, memory.zswap.max, \
+                "spim: unknown key; the keys are memory.max, stall, memory.high, memory.swap.max, memory.zswap.max, \
                  memory.zswap.writeback, enabled, compressor, zpool, recompress, shrinker_enabled, balance, \
                  swap_cache, swapout, max_pool_percent and accept_threshold_percent",
             ),

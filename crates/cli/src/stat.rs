@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
+use uzswap_ctl::size::Size;
 use uzswap_ctl::{Field, Group};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
@@ -12,9 +13,11 @@ use crate::again::{changes, json_text};
 use crate::figures::{self, Figure, Unit};
 use crate::group::{self, OpenGroup};
 use crate::look_options::StatOptions;
+use crate::memory_max;
 use crate::output::warn_line;
 use crate::recompress::Recompress;
 use crate::report::{counters, percentile};
+use crate::stall::Stall;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -55,6 +58,7 @@ const SECTIONS: [Section; 4] = [
             ("pswpout", "written to the swap file"),
             ("pswpin", "read from the swap file"),
             ("workingset_restore_anon", "taken back before it was stored"),
+            ("cold_taken", "taken out for memory.max=auto"),
         ],
     ),
     (
@@ -64,6 +68,7 @@ const SECTIONS: [Section; 4] = [
             ("pgmajfault", "of them, of pages taken out before"),
             ("allocstall", "had to reclaim first"),
             ("waited_ns", "seconds in which a thread waited"),
+            ("stalled_ns", "seconds waited for what was out"),
         ],
     ),
 ];
@@ -176,7 +181,10 @@ fn page(open: &OpenGroup, figures: &[Figure]) -> String {
         let _ = writeln!(text, "{title}");
         let named = |name| figures.iter().find(|figure| figure.name == name);
         for (figure, what) in rows.iter().filter_map(|(name, what)| Some((named(*name)?, what))) {
-            row(&mut text, figure.name, &shown(figure.unit, figure.value), what);
+            match (figure.name, Stall::of(*group)) {
+                ("memory.max", Some(stall)) => limit(&mut text, group, stall),
+                _ => row(&mut text, figure.name, &shown(figure.unit, figure.value), what),
+            }
         }
         match title {
             "stored, MiB" => ratio(&mut text, group),
@@ -196,6 +204,12 @@ fn page(open: &OpenGroup, figures: &[Figure]) -> String {
         open.name
     );
     text
+}
+
+/// One that is automatic.
+fn limit(text: &mut String, group: &Group, stall: Stall) {
+    let what = format!("now {}, as long as {stall} is waited", Size(group.current()));
+    row(text, "memory.max", memory_max::AUTO, &what);
 }
 
 pub(crate) fn processes(count: usize) -> String {

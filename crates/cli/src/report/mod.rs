@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use uzswap_ctl::{FailKind, Group, Statistic, Test, Tunable};
+use uzswap_ctl::{FailKind, Group, Limit, Statistic, Test, Tunable};
 use uzswap_mm::page::MAX_ORDER;
 use uzswap_mm::vmstat::{BUCKETS, OrderItem};
 
@@ -20,7 +20,7 @@ use crate::census::Unmanaged;
 use crate::log::{self, Event, Kind};
 use crate::output::warn_line;
 use crate::recompress::Recompress;
-use crate::{Failure, accel, figures, output};
+use crate::{Failure, accel, figures, memory_max, output, stall};
 
 /// A run that is over.
 pub(crate) struct Past<'a> {
@@ -52,9 +52,12 @@ impl Past<'_> {
     }
 }
 
-/// A limit: a number, or "max".
-fn limit(bytes: u64) -> Value {
-    if bytes == u64::MAX { json!("max") } else { json!(bytes) }
+/// The limit: a number, or "max" or "auto".
+pub(crate) fn memory_max(group: &Group) -> Value {
+    match memory_max::word_of(*group) {
+        word @ (memory_max::AUTO_WORD | u64::MAX) => json!(memory_max::value(word)),
+        bytes => json!(bytes),
+    }
 }
 
 /// One flat object: the counters under the kernel's names, sizes, and the histograms.
@@ -71,9 +74,10 @@ pub(crate) fn counters(name: &str, group: &Group) -> Map<String, Value> {
     put("shrinker_enabled", json!(group.get(Tunable::ShrinkerEnabled)));
     put("balance", json!(group.get(Tunable::Balance)));
     put("swap_cache", json!(group.get(Tunable::SwapCache)));
+    put("stall", json!(stall::value(group.get(Limit::Stall))));
     for figure in figures::of(group) {
         let value = match figure.name {
-            "memory.max" => limit(figure.value),
+            "memory.max" => memory_max(group),
             _ => json!(figure.value),
         };
         put(figure.name, value);

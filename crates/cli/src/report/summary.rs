@@ -1,11 +1,11 @@
 //! `--summary`: a run in a few lines.
 
-use uzswap_ctl::{Group, Limit, Statistic};
+use uzswap_ctl::{Group, Statistic};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
 
 use super::percentile;
-use crate::accel;
+use crate::{accel, memory_max};
 use uzswap_ctl::size::Size;
 
 pub(super) fn lines(name: &str, group: &Group) -> Vec<String> {
@@ -14,12 +14,13 @@ pub(super) fn lines(name: &str, group: &Group) -> Vec<String> {
     let get = |item| stat.get(item);
     let mib = |pages: u64| pages * PAGE_SIZE as u64 / (1 << 20);
     let (needed, peak) = (group.get(Statistic::NeededPeak), group.get(Statistic::MemoryPeak));
+    let max = memory_max::word_of(*group);
+    let of = match max {
+        memory_max::AUTO_WORD => memory_max::AUTO.to_owned(),
+        bytes => Size(bytes).to_string(),
+    };
     let mut lines = vec![
-        format!(
-            "uzswap: group {name}: peak {} of {}",
-            Size(peak),
-            Size(group.get(Limit::MemoryMax))
-        ),
+        format!("uzswap: group {name}: peak {} of {of}", Size(peak)),
         format!(
             "  out: {} MiB to zswap ({}), {} MiB zeros, {} MiB written back",
             mib(get(Item::ZswpOut)),
@@ -50,5 +51,12 @@ pub(super) fn lines(name: &str, group: &Group) -> Vec<String> {
         Size(needed.saturating_sub(peak)),
         Size(needed),
     ));
+    if max == memory_max::AUTO_WORD {
+        lines.push(format!(
+            "  auto: at most {} given back at a time; {:.1} s waited for that",
+            Size(group.get(Statistic::SavedPeak)),
+            get(Item::StalledNs) as f64 / 1e9,
+        ));
+    }
     lines
 }

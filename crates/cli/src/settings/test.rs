@@ -1,4 +1,5 @@
 use super::*;
+use crate::memory_max::MemoryMax;
 use crate::options::{Cli, Command as Verb};
 use uzswap_ctl::size::Size;
 
@@ -54,7 +55,7 @@ fn each_place_overrules_those_before() {
     let run = options(&[machine, user], &[("UZSWAP_PAGE_CLUSTER", "4")], &["--spin", "on"]);
     assert_eq!(
         (run.memory_max, run.batch, run.page_cluster),
-        (Some(Size(1 << 30)), 32, 4)
+        (Some(MemoryMax::Size(Size(1 << 30))), 32, 4)
     );
     assert!(!run.balance.is_on() && run.swap_cache.is_on());
     let run = options(
@@ -64,7 +65,7 @@ fn each_place_overrules_those_before() {
     );
     assert_eq!(
         (run.memory_max, run.batch, run.page_cluster),
-        (Some(Size(2 << 30)), 16, 5)
+        (Some(MemoryMax::Size(Size(2 << 30))), 16, 5)
     );
     assert_eq!(run.cmd, ["cmd", "--quiet"]);
 }

@@ -1,6 +1,7 @@
 //! The columns of the table: which there are, which fit, what is in them.
 
 use super::rows::Row;
+use crate::memory_max;
 use uzswap_ctl::size::{Size, three_digits};
 
 /// How a value is shown.
@@ -8,6 +9,8 @@ use uzswap_ctl::size::{Size, three_digits};
 pub(super) enum Unit {
     Id,
     Bytes,
+    /// Bytes, or a word.
+    Limit,
     Ratio,
     PerSecond,
     Percent,
@@ -56,7 +59,7 @@ pub(super) const ALL: [Column; 20] = [
         "process; of a group - or, folded, +",
     ),
     size!("MEM", charge, "charged to the limit"),
-    column("MAX", Unit::Bytes, |row| Some(row.max? as f64), "the limit, memory.max"),
+    column("MAX", Unit::Limit, |row| Some(row.max? as f64), "the limit, memory.max"),
     size!("RES", resident, "resident, managed"),
     size!("POOL", pool, "the compressed pool"),
     size!("DISK", swapped, "in the swap file"),
@@ -138,7 +141,8 @@ impl Column {
             (_, None) if row.key.pid.is_some() || self.unit == Unit::Id => String::new(),
             (_, None) => "-".to_owned(),
             (Unit::Id, Some(id)) => id.to_string(),
-            (Unit::Bytes, Some(bytes)) => Size(bytes as u64).short(),
+            (Unit::Limit, Some(0.0)) => memory_max::AUTO.to_owned(),
+            (Unit::Bytes | Unit::Limit, Some(bytes)) => Size(bytes as u64).short(),
             (Unit::Ratio, Some(ratio)) => format!("{:.2}", ratio.min(99.99)),
             (Unit::PerSecond, Some(rate)) => three_digits(rate, 1000.0),
             (Unit::Percent, Some(percent)) => format!("{percent:.0}"),

@@ -36,7 +36,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
     let Some(history) = model.history(&branch.heading.key.group) else {
         return;
     };
-    let limit = branch.heading.max.filter(|max| *max < u64::MAX);
+    let limit = branch.heading.limit();
     let count = |faults: u64| three_digits(faults as f64, 1000.0);
     curve(frame, faults, "FLT/S", &history.faults, None, count, palette.other());
     let size = |bytes| Size(bytes).short();

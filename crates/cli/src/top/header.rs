@@ -38,7 +38,7 @@ impl Totals {
         for branch in branches {
             let sizes = branch.heading.sizes;
             totals.charge += sizes.charge;
-            totals.max = totals.max.saturating_add(branch.heading.max.unwrap_or(0));
+            totals.max = totals.max.saturating_add(branch.heading.limit().unwrap_or(u64::MAX));
             totals.resident += sizes.resident;
             totals.pool += sizes.pool;
             totals.stored += sizes.stored;

@@ -2,12 +2,14 @@
 
 use std::io::Read;
 
-use uzswap_ctl::{Field, Limit};
+use uzswap_ctl::Field;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::{BUCKETS, Item};
 
 use crate::group::OpenGroup;
+use crate::memory_max;
 use crate::recompress::Recompress;
+use crate::stall::Stall;
 
 /// What rates are of.
 pub(super) const RATES: [Item; 5] = [Item::PgFault, Item::ZswpIn, Item::ZswpOut, Item::PswpIn, Item::PswpOut];
@@ -73,13 +75,14 @@ impl SeenGroup {
         let group = &open.group;
         Self {
             name: open.name.clone(),
-            max: group.get(Limit::MemoryMax),
+            max: memory_max::word_of(*group),
             sizes: Sizes::of(group.current(), |field| group.sum(field)),
             saved: group.needed().saturating_sub(group.sum(Field::Charge)),
             counts: RATES.map(|item| group.vmstat().get(item)),
             loads: group.vmstat().histograms()[0],
             means: format!(
-                "compressor {}, {}, recompress {}",
+                "{}compressor {}, {}, recompress {}",
+                Stall::of(*group).map_or_else(String::new, |stall| format!("stall {stall}, ")),
                 group.pool().compressor,
                 group.pool().zpool.name(),
                 Recompress(group.recompress())

@@ -1,6 +1,7 @@
 //! Rows of the table: of each group and its processes, with what happened since the look before.
 
 use super::look::{RATES, SeenGroup, SeenProcess, Sizes};
+use crate::memory_max;
 use crate::report::latencies;
 
 /// What a row is about.
@@ -16,7 +17,7 @@ pub(super) struct Row {
     pub(super) key: Key,
     pub(super) label: String,
     pub(super) sizes: Sizes,
-    /// Of a group; `u64::MAX`: there is no limit.
+    /// Of a group, as its setting has it.
     pub(super) max: Option<u64>,
     /// In a second; of a group that was there at the look before.
     pub(super) rates: Option<[f64; RATES.len()]>,
@@ -25,6 +26,13 @@ pub(super) struct Row {
     pub(super) wait: Option<f64>,
     /// Nanoseconds that half of the loads, and all but a hundredth, took less than.
     pub(super) latencies: Option<[u64; 2]>,
+}
+
+impl Row {
+    /// Bytes that the group can never exceed, if there are any.
+    pub(super) fn limit(&self) -> Option<u64> {
+        self.max.filter(|max| ![memory_max::AUTO_WORD, u64::MAX].contains(max))
+    }
 }
 
 /// A group with its processes.

@@ -113,8 +113,9 @@ fn times(text: &str) -> Result<f64, String> {
 pub(crate) struct Passed(pub(crate) Vec<OsString>);
 
 /// Those that `uzswap try` gives it itself, or has no use for.
-const NOT_PASSED: [&str; 9] = [
+const NOT_PASSED: [&str; 10] = [
     "memory_max",
+    "stall",
     "memory_high",
     "name",
     "stat_json",
