@@ -110,8 +110,13 @@ const ZSWAP_SEGMENTS: u64 = 512;
 const ZSWAP_SEGMENT_MIN: u64 = 1 << 10;
 const ZSWAP_SEGMENT_MAX: u64 = 1 << 16;
 
-/// Stored pages between which refault distances are not told apart, of a limit of so many pages.
+/// Stored pages between which refault distances are not told apart, of a limit of so many pages. As
+/// few as can be where there is no limit: nothing of a segment is known to be idle before it is
+/// full.
 pub fn zswap_segment(pages: u64) -> u64 {
+    if pages >= u64::MAX / PAGE_SIZE as u64 {
+        return ZSWAP_SEGMENT_MIN;
+    }
     let segment = (pages / ZSWAP_SEGMENTS).saturating_mul(ZSWAP_REACH);
     segment.clamp(ZSWAP_SEGMENT_MIN, ZSWAP_SEGMENT_MAX)
 }
@@ -145,6 +150,7 @@ mod test {
         };
         assert_eq!(of(0), (64, 2176, 1 << 10));
         assert_eq!(of(1 << 16), (2048, 6144, 1 << 10));
-        assert_eq!(of(u64::MAX), (4096, 10_240, 1 << 16));
+        assert_eq!(of(1 << 40), (4096, 10_240, 1 << 16));
+        assert_eq!(of(u64::MAX), (4096, 10_240, 1 << 10));
     }
 }
