@@ -18,18 +18,26 @@ mod cgroup;
 mod choices;
 #[path = "../../crates/cli/src/look_options.rs"]
 mod look_options;
+#[path = "../../crates/cli/src/log"]
+mod log {
+    pub(crate) mod options;
+    pub(crate) use self::options::{LogTo, log_to};
+}
 #[path = "../../crates/cli/src/memory_max.rs"]
 mod memory_max;
 #[path = "../../crates/cli/src/options.rs"]
 mod options;
 #[path = "../../crates/cli/src/recompress.rs"]
 mod recompress;
+#[path = "../../crates/cli/src/report"]
+mod report {
+    pub(crate) mod options;
+    pub(crate) use self::options::ReportOptions;
+}
 #[path = "../../crates/cli/src/setting.rs"]
 mod setting;
 #[path = "../../crates/cli/src/sim_options.rs"]
 mod sim_options;
-#[path = "../../crates/cli/src/size.rs"]
-mod size;
 #[path = "../../crates/cli/src/stall.rs"]
 mod stall;
 #[path = "../../crates/cli/src/trial"]

@@ -4,12 +4,10 @@
 #![allow(dead_code, reason = "modules of the launcher, of which a part is under test")]
 
 use libfuzzer_sys::fuzz_target;
-use size::Size;
+use uzswap_ctl::size::Size;
 use uzswap_acomp::Algorithm;
 use uzswap_mm::zpool::ZpoolType;
 
-#[path = "../../crates/cli/src/size.rs"]
-mod size;
 
 fuzz_target!(|text: &str| {
     match Algorithm::parse(text) {

@@ -1,12 +1,10 @@
 //! `--memory-max` and `memory.max`: a size, or a part of the memory that this process may use.
 
-use serde_json::json;
 use uzswap_ctl::defaults::MEMORY_MAX_LEAST;
 use uzswap_ctl::size::{Decimal, Size};
 use uzswap_ctl::{Group, Limit};
 
 use crate::cgroup::{self, Named};
-use crate::log::{Event, Kind};
 use crate::stall::Stall;
 
 /// Instead of a size: as much is left to the program as it wants now and then (`census/auto.rs`).
@@ -85,7 +83,7 @@ impl Available {
     }
 
     /// What is to be said of a limit that can never be reached.
-    fn warning(self, memory_max: u64) -> Option<String> {
+    pub(crate) fn warning(self, memory_max: u64) -> Option<String> {
         let what = match self.is_limited {
             true => "this container may use",
             false => "this machine has",
@@ -179,26 +177,6 @@ pub(crate) fn set_word(group: Group, word: u64) {
     let high = Available::look().map_or(u64::MAX, Available::most_of);
     group.set(Limit::MemoryHigh, group.get(Limit::MemoryHigh).min(high));
     group.set(Limit::Stall, millionths);
-}
-
-/// What is to be said of a limit that is missing, or beyond what there is.
-pub(crate) fn notice(memory_max: Option<MemoryMax>) -> Option<Event> {
-    let event = |kind, line: &str, fields| Event::of(kind, Some(format!("uzswap: {line}")), fields);
-    match memory_max {
-        None => {
-            let line = format!(
-                "nothing is limited, but cold memory is given back: there is no --memory-max, which is {AUTO} then"
-            );
-            Some(event(Kind::NoLimit, &line, json!({})))
-        }
-        Some(MemoryMax::Auto | MemoryMax::Size(Size(u64::MAX))) => None,
-        Some(MemoryMax::Size(Size(bytes))) => {
-            let available = Available::look()?;
-            let fields = json!({ "memory_max": bytes, "available": available.bytes });
-            let line = available.warning(bytes)?;
-            Some(event(Kind::UselessLimit, &line, fields))
-        }
-    }
 }
 
 #[cfg(test)]

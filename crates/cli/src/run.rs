@@ -79,7 +79,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
         Err(Failure(line)) => return Err(Failure(format!("{line}, or run it with --allow-unmanaged"))),
     };
     if !options.report.quiet {
-        memory_max::notice(options.memory_max).into_iter().for_each(log::tell);
+        limits::notice(options.memory_max).into_iter().for_each(log::tell);
     }
     let must_load = unmanageable.is_none() && !options.allow_unmanaged;
     supervise(options, watch, &signals, file_sizes, must_load, loads_nothing)
