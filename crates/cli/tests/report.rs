@@ -202,12 +202,12 @@ fn events_are_lines_of_json() {
     assert_eq!(names(&found), ["no_limit", "started", "ended"]);
     assert!(found.iter().all(|event| event["group"] == "logged"), "{found:#?}");
     assert_eq!(found[1]["command"], serde_json::json!(["sh", "-c", "exit 7"]));
-    assert_eq!(found[1]["settings"]["memory.max"], "max");
+    assert_eq!(found[1]["settings"]["memory.max"], "auto");
     assert_eq!(
         (&found[2]["status"], &found[2]["signal"]),
         (&Value::from(7), &Value::Null)
     );
-    assert_eq!(found[2]["counters"]["memory.max"], "max");
+    assert_eq!(found[2]["counters"]["memory.max"], "auto");
 
     let run = output(&["--log", "json", "--memory-max", "1000T"], &["sh", "-c", "kill -9 $$"]);
     let found = events(&stderr(&run));
@@ -245,7 +245,13 @@ fn trouble_is_told_in_a_file() {
     let run = output(&options, &["sh", "-c", &script]);
     assert!(run.status.success() && run.stdout.ends_with(b"137\n"), "{run:?}");
     assert!(!stderr(&run).contains("uzswap: "), "{}", stderr(&run));
-    let found = events(&log.text());
+    let of_trouble = || {
+        // A busy machine takes long for it.
+        let mut found = events(&log.text());
+        found.retain(|event| event["event"] != "thrashing");
+        found
+    };
+    let found = of_trouble();
     assert_eq!(names(&found), ["started", "unmanaged", "killed", "ended"], "{found:#?}");
     assert_eq!(
         (&found[1]["process"], &found[1]["reason"]),
@@ -257,7 +263,7 @@ fn trouble_is_told_in_a_file() {
     // Another run appends, and a quiet one has nothing to say.
     let run = output(&["--memory-max=64M", "--quiet", "--log", &to], &["true"]);
     assert!(run.status.success());
-    assert_eq!(events(&log.text()).len(), 4);
+    assert_eq!(of_trouble().len(), 4);
 }
 
 #[test]

@@ -65,10 +65,10 @@ struct Step {
 /// begins and ends: code can be told apart from its beginning only.
 pub fn find(code: &[u8], mut function_of: impl FnMut(usize) -> Option<Range<usize>>) -> Sites {
     let mut sites = Sites::default();
+    let calls = calls_of(code);
     let (mut at, mut targets) = (0, Vec::new());
-    while let Some(call) = next_call(code, at) {
-        at = call + SYSCALL.len();
-        if is_return(&code[..call]) {
+    for &call in &calls {
+        if call < at || is_return(&code[..call]) {
             continue;
         }
         let Some(function) =
@@ -78,8 +78,8 @@ pub fn find(code: &[u8], mut function_of: impl FnMut(usize) -> Option<Range<usiz
             sites.missed.push(call);
             continue;
         };
-        find_in(code, function.clone(), &mut sites, &mut targets);
-        at = at.max(function.end);
+        find_in(code, function.clone(), &calls, &mut sites, &mut targets);
+        at = function.end;
     }
     // What one moved the other must not write over.
     let Sites { found, missed } = &mut sites;
@@ -120,12 +120,12 @@ fn next_call(code: &[u8], from: usize) -> Option<usize> {
     memchr::memmem::find(code.get(from..)?, &SYSCALL).map(|at| from + at)
 }
 
-/// Those of one function. `targets`: where its instructions jump to, as far as that is near a call.
+/// Those of one function. `calls`: where the code may have some, in order. `targets`: where the
+/// function's instructions jump to, as far as that is near a call.
 ///
 /// A function may be megabytes: what lies between two entries of a table that has few. So no more
 /// is kept of it than lies around a call.
-fn find_in(code: &[u8], function: Range<usize>, sites: &mut Sites, targets: &mut Vec<usize>) {
-    let calls = calls_in(code, &function);
+fn find_in(code: &[u8], function: Range<usize>, calls: &[usize], sites: &mut Sites, targets: &mut Vec<usize>) {
     let is_near = |target: usize| {
         let after = calls.partition_point(|call| call + NEAR < target);
         calls.get(after).is_some_and(|call| *call < target + NEAR)
@@ -175,13 +175,9 @@ fn find_in(code: &[u8], function: Range<usize>, sites: &mut Sites, targets: &mut
     }
 }
 
-/// Where `code` may have calls in a function, in order.
-fn calls_in(code: &[u8], function: &Range<usize>) -> Vec<usize> {
-    let code = &code[..function.end];
-    core::iter::successors(next_call(code, function.start), |call| {
-        next_call(code, call + SYSCALL.len())
-    })
-    .collect()
+/// Where `code` may have calls, in order.
+fn calls_of(code: &[u8]) -> Vec<usize> {
+    memchr::memmem::find_iter(code, &SYSCALL).collect()
 }
 
 /// What moves with the call that `steps` has at `n`. Those around it follow one another.

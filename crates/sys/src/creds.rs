@@ -68,11 +68,15 @@ fn capabilities() -> Halves {
     halves
 }
 
-/// Whether the calling thread has CAP_SYS_PTRACE, which fork events of a userfaultfd take.
+/// Whether the calling thread has CAP_SYS_PTRACE, which fork events of a userfaultfd take, in the
+/// first namespace of users: root of another has less.
 pub fn may_trace() -> bool {
     const CAP_SYS_PTRACE: u32 = 19;
+    /// The first namespace's, in every kernel (`PROC_USER_INIT_INO`).
+    const FIRST: u64 = 0xefff_fffd;
     let [[effective, ..], _] = capabilities();
-    effective & 1 << CAP_SYS_PTRACE != 0
+    let namespace = rustix::fs::stat(c"/proc/self/ns/user");
+    effective & 1 << CAP_SYS_PTRACE != 0 && namespace.is_ok_and(|namespace| namespace.st_ino == FIRST)
 }
 
 fn set_capabilities(halves: &Halves) {

@@ -54,15 +54,15 @@ pub fn is_lent(number: usize) -> bool {
 }
 
 /// Do something with as many descriptors as the program might have, whatever it allows itself.
-/// Other threads may see that meanwhile; the only thread of a forked child has none.
+/// Other threads, and who they start, may see that meanwhile; a forked child has none yet.
 pub fn with_most_descriptors<T>(body: impl FnOnce() -> T) -> T {
     let limit = getrlimit(Resource::Nofile);
     let (current, maximum) = (limit.maximum, limit.maximum);
     let is_lower = limit.current != maximum && !thread::is_filtered();
     let is_raised = is_lower && setrlimit(Resource::Nofile, Rlimit { current, maximum }).is_ok();
     let done = body();
-    if is_raised {
-        // To lower it is forbidden to nobody.
+    // What another thread has set meanwhile stays. To lower it is forbidden to nobody.
+    if is_raised && getrlimit(Resource::Nofile).current == current {
         let _ = setrlimit(Resource::Nofile, limit);
     }
     done

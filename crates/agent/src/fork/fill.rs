@@ -89,26 +89,46 @@ impl Memory {
         Ok(Self::Registered(uffd))
     }
 
-    /// Fill a page, if it was out, and the child has it: not what its parent keeps for itself
-    /// (MADV_DONTFORK), where something of ours may lie by now.
+    /// Fill a page, if it was out, and the child has it.
     fn fill(&self, page: Vpn, contents: &[u8; PAGE_SIZE]) -> Result<(), Errno> {
         let addr = page.addr();
-        if vma::is_of_ours(addr, addr + PAGE_SIZE) || !closed::is_mapped(addr) {
-            return Ok(());
+        match self {
+            _ if !is_inherited(addr) => Ok(()),
+            Self::Closed => closed::fill_alone(addr, contents),
+            Self::Registered(uffd) => when_registered(uffd, addr, || match uffd.copy(addr, contents, false).stop {
+                None | Some(Errno::EXIST) => Ok(()),
+                Some(errno) => Err(errno),
+            }),
         }
-        let Self::Registered(uffd) = self else {
-            return closed::fill_alone(addr, contents);
-        };
-        let copy = || match uffd.copy(addr, contents, false).stop {
-            None | Some(Errno::EXIST) => Ok(()),
-            Some(errno) => Err(errno),
-        };
-        copy().or_else(|_| {
-            // It has moved since its words were written.
-            uffd.register_missing(addr, PAGE_SIZE)?;
-            copy()
-        })
     }
+
+    /// Its contents are lost: who touches the page gets a signal.
+    fn lose(&self, page: Vpn) -> Result<(), Errno> {
+        let addr = page.addr();
+        match self {
+            _ if !is_inherited(addr) => Ok(()),
+            Self::Closed => closed::lose_alone(addr),
+            Self::Registered(uffd) => when_registered(uffd, addr, || match uffd.poison(addr) {
+                Ok(()) | Err(Errno::EXIST) => Ok(()),
+                Err(errno) => Err(errno),
+            }),
+        }
+    }
+}
+
+/// Whether the child has a page of its parent's: not what that keeps for itself (MADV_DONTFORK),
+/// where something of ours may lie by now.
+fn is_inherited(addr: usize) -> bool {
+    !vma::is_of_ours(addr, addr + PAGE_SIZE) && closed::is_mapped(addr)
+}
+
+/// Do something to a page that has to be registered. It may have moved since its words were
+/// written.
+fn when_registered(uffd: &Uffd, addr: usize, act: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+    act().or_else(|_| {
+        uffd.register_missing(addr, PAGE_SIZE)?;
+        act()
+    })
 }
 
 /// The child's part, in its only thread: take what is sent until that was all.
@@ -125,9 +145,11 @@ pub(super) fn take(pager: &Pager) -> Result<(), (&'static str, Errno)> {
             Some(0) => break,
             Some(pages) => {
                 for n in 0..pages {
-                    let page = handover.read_page(n, &mut contents);
-                    let page = page.ok_or(("contents that are lost", Errno::IO))?;
-                    memory.fill(page, &contents).map_err(|e| ("its memory", e))?;
+                    let filled = match handover.read_page(n, &mut contents) {
+                        (page, true) => memory.fill(page, &contents),
+                        (page, false) => memory.lose(page),
+                    };
+                    filled.map_err(|e| ("its memory", e))?;
                 }
             }
         }

@@ -50,10 +50,10 @@ const FILES_MAX: usize = 254;
 /// Four words each: kind, start, end, target.
 const FIRST_CHANGE: usize = FIRST_FILE + 2 * FILES_MAX;
 const CHANGES_MAX: usize = 64 * 1024;
-/// A page each, in the place of changes, which only a child with a pager reads: its number, or
-/// [`LOST`], and its contents.
+/// A page each, in the place of changes, which only a child with a pager reads: its number, with
+/// [`LOST`] if its contents are, and those.
 const PAGE_WORDS: usize = 1 + PAGE_SIZE / size_of::<u64>();
-const LOST: u64 = u64::MAX;
+const LOST: u64 = 1 << 63;
 /// Pages of a batch, at most.
 pub(super) const BATCH: usize = 4 * CHANGES_MAX / PAGE_WORDS;
 
@@ -149,7 +149,7 @@ impl Handover {
     /// In the parent: page `n` of the next batch is `page`, with `contents`; `None`: they are lost.
     pub(super) fn write_page(&self, n: usize, page: Vpn, contents: Option<&[u8]>) {
         let first = FIRST_CHANGE + n * PAGE_WORDS;
-        self.set(first, contents.map_or(LOST, |_| page.number()));
+        self.set(first, page.number() | contents.map_or(LOST, |_| 0));
         let words = contents.unwrap_or_default().chunks_exact(size_of::<u64>());
         for (at, word) in (first + 1..).zip(words) {
             // Eight bytes each, by the line above.
@@ -185,13 +185,14 @@ impl Handover {
         })
     }
 
-    /// In the child: page `n` of the batch, and its contents. `None`: they are lost.
-    pub(super) fn read_page(&self, n: usize, contents: &mut [u8; PAGE_SIZE]) -> Option<Vpn> {
+    /// In the child: page `n` of the batch, and its contents. True: they are there, and not lost.
+    pub(super) fn read_page(&self, n: usize, contents: &mut [u8; PAGE_SIZE]) -> (Vpn, bool) {
         let first = FIRST_CHANGE + n * PAGE_WORDS;
         for (at, word) in (first + 1..).zip(contents.chunks_exact_mut(size_of::<u64>())) {
             word.copy_from_slice(&self.get(at).to_ne_bytes());
         }
-        Some(self.get(first)).filter(|page| *page != LOST).map(Vpn::new)
+        let page = self.get(first);
+        (Vpn::new(page & !LOST), page & LOST == 0)
     }
 
     /// In the child: it has the batch.

@@ -9,7 +9,7 @@
 
 use core::sync::atomic::Ordering;
 
-use uzswap_sys::own_stack::Own;
+use uzswap_sys::own_stack::{Own, is_on_own_stack};
 use uzswap_sys::signal::{self, Action, Context, DEFAULT, IGNORE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTORER};
 use uzswap_sys::signal::{SIGSEGV, SS_DISABLE, SignalInfo, Stack, bit};
 
@@ -46,7 +46,8 @@ fn deliver(signal: i32, action: &Action, context: &mut Context) {
 /// The program thinks that these of ours are blocked while its handler runs: who causes one then
 /// ends. Returns what it thought was blocked before. `None`: nobody would see the handler return.
 fn block_for_handler(own: &Own, action: &Action, blocks: u64) -> Option<u64> {
-    let is_seen = own.is_dispatched.load(Ordering::Relaxed) && action.flags & SA_RESTORER != 0;
+    // On another stack the handler is called by ours, and returns to it.
+    let is_seen = own.is_dispatched.load(Ordering::Relaxed) && action.flags & SA_RESTORER != 0 && is_on_own_stack();
     if !is_seen || blocks == 0 || pager::is_vfork_child() {
         return None;
     }
@@ -84,7 +85,7 @@ pub(crate) fn hand_on(signal: i32, info: &SignalInfo, context: &mut Context) {
     }
     let (action, is_sent) = (noted(signal), info.code() <= 0);
     // Where all others are blocked it is we who did that.
-    let is_blocked = context.mask() == !ours() & KEPT
+    let is_blocked = (context.mask() | ours()) & KEPT == KEPT
         || context
             .own()
             .is_some_and(|own| own.blocked.load(Ordering::Relaxed) & bit(signal) != 0);

@@ -28,7 +28,12 @@ const SYS_RT_SIGRETURN: usize = 15;
 /// The kernel cannot.
 pub(super) fn begin() -> Result<(), Errno> {
     let (start, end) = vma::agent_image();
-    gateways::begin_dispatch(start, end)
+    gateways::begin_dispatch(start, end)?;
+    // This thread has had its stack from before.
+    let own = Own::current_of_kernel();
+    own.into_iter()
+        .for_each(|own| own.is_dispatched.store(true, Ordering::Relaxed));
+    Ok(())
 }
 
 /// SIGSYS. In a thread of the program, all signals blocked.

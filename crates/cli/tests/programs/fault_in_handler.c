@@ -158,7 +158,8 @@ static void is_sent(int signal) {
     touch_all();
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argv;
     struct rlimit stack = {1 << 20, 1 << 20}, core = {0, 0};
     setrlimit(RLIMIT_CORE, &core);
     setrlimit(RLIMIT_STACK, &stack);
@@ -167,6 +168,11 @@ int main(void) {
     memory = mmap(0, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (unsigned long i = 0; i < PAGES * PAGE; i += 64)
         *(unsigned long *)(memory + i) = i / PAGE * 0x9e3779b97f4a7c15UL;
+    // In the first thread of the program, which no fork has gone before.
+    if (argc > 1) {
+        alarm(30);
+        faults_itself(SIGBUS);
+    }
     void (*lives[])(int) = {faults_itself, is_nested, has_no_stack, has_a_stack, says_what_is_blocked, leaves_it_blocked, fills_its_mask, is_sent};
     const char *names[] = {"faults itself", "nested", "no stack", "a stack", "what is blocked", "left blocked", "fills its mask", "sent"};
     int signals[] = {SIGSEGV, SIGBUS};

@@ -64,6 +64,17 @@ pub fn fill_alone(addr: usize, page: &[u8; PAGE_SIZE]) -> Result<()> {
     }
 }
 
+/// The contents of the page at `addr` are lost, if it was closed: it stays so.
+///
+/// # Errors
+/// What mprotect answers.
+pub fn lose_alone(addr: usize) -> Result<()> {
+    match states::get(addr) & CLOSED {
+        0 => Ok(()),
+        _ => protect(addr, addr + PAGE_SIZE, 0),
+    }
+}
+
 /// Nothing is under our care any more.
 pub fn forget_alone() {
     states::update(0, ALL, |_| 0);

@@ -38,7 +38,7 @@ use crate::proc_mem::ProcMem;
 use crate::procfs::{ProcSelf, Vma};
 use crate::uffd::Filled;
 
-pub use alone::{fill_alone, forget_alone, is_mapped, open_alone};
+pub use alone::{fill_alone, forget_alone, is_mapped, lose_alone, open_alone};
 pub use events::{Posted, post_remap, post_remove, post_unmap};
 pub(crate) use events::{has_events, read_events};
 pub use exclusion::{Changing, Filling, begin_fork, end_fork, is_changing};

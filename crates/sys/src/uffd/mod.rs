@@ -474,12 +474,24 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: Option<u64>) -> bool {
 
 /// The same, whatever RLIMIT_NOFILE says.
 fn select_readable(fds: &[BorrowedFd<'_>], timeout: Option<&rustix::event::Timespec>) -> Result<i32> {
-    use rustix::event::{FdSetElement, fd_set_insert, select};
+    use rustix::event::{FdSetElement, Timespec, fd_set_insert, select};
+    /// How often what cannot be waited for is looked at.
+    const PAUSE: Timespec = Timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000,
+    };
     /// Numbers that it can wait for.
     const NUMBERS: i32 = 1024;
     let mut set = [FdSetElement::default(); NUMBERS as usize / 8 / size_of::<FdSetElement>()];
-    let numbers = fds.iter().map(|fd| fd.as_raw_fd()).filter(|number| *number < NUMBERS);
-    numbers.for_each(|number| fd_set_insert(&mut set, number));
+    let numbers = fds.iter().map(|fd| fd.as_raw_fd());
+    for number in numbers {
+        if number >= NUMBERS {
+            // It may be readable: whoever reads it finds out.
+            let _ = rustix::thread::nanosleep(&PAUSE);
+            return Ok(1);
+        }
+        fd_set_insert(&mut set, number);
+    }
     // SAFETY: each number is of a descriptor that is borrowed, and lies in the set.
     unsafe { select(NUMBERS, Some(&mut set), None, None, timeout) }
 }
