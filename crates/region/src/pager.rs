@@ -11,23 +11,24 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use lock_api::Mutex;
 use uzswap_backing::{PoolArena, SwapFile};
 use uzswap_ctl::{ENV_GROUP, defaults};
 use uzswap_mm::machine::Memory;
-use uzswap_mm::page::PageRange;
+use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::vmstat::{self, Item, Vmstat};
 use uzswap_mm::{Change, Mm, Worker};
+use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::file::{File, note_stderr};
 use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::region::{self, Pages, without_signals};
 use uzswap_sys::uffd::{FEATURE_MOVE, FEATURE_POISON, Uffd};
-use uzswap_sys::{Errno, thread};
+use uzswap_sys::words::words_wiped_on_fork;
 
 use crate::charge::Charge;
 use crate::error::{Error, USERFAULTFD};
@@ -44,13 +45,16 @@ const ANSWER_NS: u64 = 10_000_000;
 const PINNED_SHARE: u64 = 2;
 
 static PAGER: Leaked<Pager> = Leaked::new();
-/// The process of which a thread is starting a pager; 0: none. In a child it is the parent's.
-static STARTING: AtomicI32 = AtomicI32::new(0);
+/// Of this process: the number of its pager, and 1 while a thread starts one. Both are 0 again in a
+/// child, whose process id may be that of its parent (in a namespace of its own, or reused).
+static OWN: Leaked<&[AtomicU64]> = Leaked::new();
+const NUMBER: usize = 0;
+const STARTING: usize = 1;
 
 /// What one process has.
 pub(crate) struct Pager {
-    /// Which.
-    process: i32,
+    /// As no pager that the process, or those it was forked from, had before.
+    number: u64,
     /// Both threads run.
     is_ready: AtomicBool,
     pub(crate) mm: Mm<RawLock, RegionMachine>,
@@ -158,17 +162,24 @@ fn note_agent(limit: u64) {
 /// Start a pager, unless another thread does so first.
 fn start_once(settings: &Settings) -> Result<&'static Pager, Error> {
     let plan = settings.plan()?;
-    let me = thread::pid();
-    while let Err(_other) = STARTING.fetch_update(Ordering::Acquire, Ordering::Relaxed, |who| (who != me).then_some(me))
-    {
+    let starting = &own_words().map_err(Error::system("memory that no child gets"))?[STARTING];
+    while starting.swap(1, Ordering::Acquire) == 1 {
         std::thread::yield_now();
     }
     let pager = match started() {
         Some(pager) => Ok(pager),
         None => start_threads(plan, settings.swap.clone()),
     };
-    STARTING.store(0, Ordering::Release);
+    starting.store(0, Ordering::Release);
     pager
+}
+
+/// [`OWN`], of whoever comes first.
+fn own_words() -> Result<&'static [AtomicU64], Errno> {
+    match OWN.get() {
+        Some(words) => Ok(words),
+        None => words_wiped_on_fork(PAGE_SIZE).map(|words| *OWN.get_or_set(|| words)),
+    }
 }
 
 fn start_threads(plan: Plan, swap: Option<PathBuf>) -> Result<&'static Pager, Error> {
@@ -239,8 +250,9 @@ fn open(plan: Plan, swap: Option<&Path>) -> Result<(&'static Pager, Worker<Regio
         .map_err(Error::system("a range for the pool"))?;
     let worker = Worker::new(&config, &machine);
     let words = Vec::leak((0..vmstat::WORDS).map(|_| Default::default()).collect());
+    let number = PAGER.get().map_or(0, |before| before.number) + 1;
     let pager = PAGER.set(Pager {
-        process: thread::pid(),
+        number,
         is_ready: AtomicBool::new(false),
         mm: Mm::new(machine, arena, config, Vmstat::new(words)),
         charge: Charge::new(plan.limit),
@@ -253,6 +265,8 @@ fn open(plan: Plan, swap: Option<&Path>) -> Result<(&'static Pager, Worker<Regio
         regions: AtomicUsize::new(0),
         bytes: AtomicUsize::new(0),
     });
+    let own = own_words().map_err(Error::system("memory that no child gets"))?;
+    own[NUMBER].store(number, Ordering::Release);
     Ok((pager, worker))
 }
 
@@ -277,7 +291,8 @@ fn open_swap(path: &Path, plan: &Plan) -> Result<SwapFile, Errno> {
 impl Pager {
     /// Whether it is that of this process, and not of the one that forked it.
     pub(crate) fn is_ours(&self) -> bool {
-        self.process == thread::pid()
+        OWN.get()
+            .is_some_and(|own| own[NUMBER].load(Ordering::Acquire) == self.number)
     }
 
     /// kswapd comes by, or goes on.
@@ -371,7 +386,7 @@ impl Pager {
     /// # Errors
     /// They and what is pinned already are too many for the limit.
     pub(crate) fn pin(&'static self, range: PageRange) -> Result<u64, Error> {
-        let page = uzswap_mm::page::PAGE_SIZE as u64;
+        let page = PAGE_SIZE as u64;
         let most = self.charge.limit() / page / PINNED_SHARE;
         let added = without_signals(|| self.mm.machine().pins.lock().add(range, most));
         added.map_err(|pinned| {

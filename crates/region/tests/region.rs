@@ -165,13 +165,15 @@ fn a_child_that_touches_a_region_ends() {
 #[test]
 fn a_child_has_regions_of_its_own() {
     alone("a_child_has_regions_of_its_own", || {
-        let region = cold(8 * MIB);
+        let (first, last) = (cold(8 * MIB), Region::new(MIB).unwrap());
         let child = fork_and(move || {
             // What the parent had there is not unmapped, as something else may be by now.
-            drop(region);
+            drop(first);
             limit(5 << 20).unwrap();
             let mut own = Region::new(8 * MIB).unwrap();
             fill(&mut own);
+            drop(last);
+            assert_eq!(stat("regions"), 1);
             assert!(is_filled(&own));
             u8::from(stat("memory.max") != 5 << 20 || stat("pgsteal_anon") == 0)
         });
