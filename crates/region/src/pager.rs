@@ -9,6 +9,7 @@
 //! ```
 //! The program's threads hold no lock of ours while a signal handler of theirs may run.
 
+use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -23,7 +24,7 @@ use uzswap_mm::vmstat::{self, Item, Vmstat};
 use uzswap_mm::{Change, Mm, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::cell::Leaked;
-use uzswap_sys::file::{File, note_stderr};
+use uzswap_sys::file::{File, note_stderr, write_stderr};
 use uzswap_sys::futex::{self, Mailbox, RawLock};
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::region::{self, Pages, without_signals};
@@ -351,25 +352,43 @@ impl Pager {
         futex::wake(&self.request.answer, 1, false);
     }
 
-    /// A region ends: nothing is known of its pages any more when they are unmapped, and nobody can
-    /// have that address before.
+    /// A region ends. Whoever gets that address next has it registered under the same lock later.
     pub(crate) fn release(&self, pages: Pages) {
         let (range, len) = (range_of(&pages), pages.len());
-        self.change(Change::Unmap(range), || drop(pages));
-        self.regions.fetch_sub(1, Ordering::Relaxed);
-        self.bytes.fetch_sub(len, Ordering::Relaxed);
+        match self.change(Change::Unmap(range), || pages.unmap()) {
+            Ok(()) => {
+                self.regions.fetch_sub(1, Ordering::Relaxed);
+                self.bytes.fetch_sub(len, Ordering::Relaxed);
+            }
+            Err((pages, errno)) => self.keep_empty(pages, errno),
+        }
     }
 
-    /// Make a change of regions together with `make`, which has the kernel make it. No fault is
-    /// served meanwhile, and nothing moves.
-    pub(crate) fn change<T>(&self, change: Change, make: impl FnOnce() -> T) -> T {
+    /// A region that the kernel does not unmap (ENOMEM: too many mappings; EPERM: a sealed one)
+    /// stays one for ever, but takes no memory if that can be had.
+    fn keep_empty(&self, pages: Pages, errno: Errno) {
+        let mut pages = ManuallyDrop::new(pages);
+        let (range, len) = (range_of(&pages), pages.len());
+        let _ = self.change(Change::Remove(range), || pages.discard(0, len));
+        write_stderr(&format!(
+            "uzswap: a region of {len} bytes cannot be unmapped: {errno}\n"
+        ));
+    }
+
+    /// Have the kernel make a change of regions, and the engine know of it if that succeeds. No
+    /// fault is served meanwhile, and nothing moves.
+    ///
+    /// # Errors
+    /// What `make` answers.
+    pub(crate) fn change<E>(&self, change: Change, make: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         without_signals(|| {
             self.changing.fetch_add(1, Ordering::Relaxed);
             let _serving = self.serving.lock();
             self.changing.fetch_sub(1, Ordering::Relaxed);
             self.mm.with_changes(|changes| {
+                make()?;
                 changes.apply(change);
-                make()
+                Ok(())
             })
         })
     }

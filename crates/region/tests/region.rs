@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::{child, has_userfaultfd, succeeds, task};
 use uzswap_region::{Error, Region, Settings, limit, stats};
-use uzswap_sys::testing::{fork_and, reap};
+use uzswap_sys::testing::{fork_and, lock, reap};
 use uzswap_sys::thread;
 
 const PAGE: usize = 4096;
@@ -146,6 +146,21 @@ fn what_is_discarded_is_zeros() {
         assert!(is_filled(&region[..first]));
         let behind = region[last..].chunks(PAGE).zip(last / PAGE..);
         behind.for_each(|(page, n)| assert_eq!(page, pattern(n)));
+    });
+}
+
+#[test]
+fn what_cannot_be_discarded_stays() {
+    alone("what_cannot_be_discarded_stays", || {
+        let mut region = cold(8 * MIB);
+        assert_eq!(region[..PAGE], pattern(0));
+        lock(&region[..PAGE]).unwrap();
+        let refused = region.discard(..).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("discarding a part of a region: Invalid argument"),
+            "{refused}"
+        );
+        assert!(is_filled(&region));
     });
 }
 

@@ -1,9 +1,10 @@
 //! Memory that a program asks the library for, and threads of the library's.
 
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 use linux_raw_sys::general as raw;
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use crate::PAGE_SIZE;
@@ -40,7 +41,7 @@ impl Pages {
         );
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
         let base = unsafe { mm::mmap_anonymous(core::ptr::null_mut(), len, prot, flags)? };
-        let base = NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?;
+        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         let pages = Self { base, len };
         if !is_forked {
             // SAFETY: advice on our own mapping that changes nothing in this process.
@@ -98,6 +99,19 @@ impl Pages {
         );
         // SAFETY: in bounds, and exclusive by `&mut self`.
         unsafe { mm::madvise(self.base.as_ptr().add(offset).cast(), len, Advice::LinuxDontNeed) }
+    }
+
+    /// Unmap it, as drop does.
+    ///
+    /// # Errors
+    /// What `munmap` answers, with the memory, which is as it was.
+    pub fn unmap(self) -> core::result::Result<(), (Self, Errno)> {
+        let pages = ManuallyDrop::new(self);
+        // SAFETY: owned by this value, which nobody has any more if it succeeds.
+        match unsafe { mm::munmap(pages.base.as_ptr().cast(), pages.len) } {
+            Ok(()) => Ok(()),
+            Err(errno) => Err((ManuallyDrop::into_inner(pages), errno)),
+        }
     }
 }
 

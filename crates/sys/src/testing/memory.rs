@@ -293,3 +293,12 @@ pub fn shared_words(count: usize) -> Result<&'static [AtomicU64]> {
         Ok(core::slice::from_raw_parts(pointer(addr).cast(), count))
     }
 }
+
+/// Lock memory until it is unmapped.
+///
+/// # Errors
+/// What `mlock` answers.
+pub fn lock(bytes: &[u8]) -> Result<()> {
+    // SAFETY: mapped, as it is borrowed; changes no contents.
+    done(unsafe { mlock(pointer(bytes.as_ptr() as usize), bytes.len()) })
+}

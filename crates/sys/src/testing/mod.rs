@@ -8,7 +8,7 @@ mod process;
 
 pub use calls::{call, resident_pages};
 pub use lodger::{Lodger, Pattern};
-pub use memory::{Access, Kind, Memory, shared_words};
+pub use memory::{Access, Kind, Memory, lock, shared_words};
 pub use process::{adopt_orphans, fork_and, reap, reap_any};
 
 use core::ffi::c_int;
