@@ -9,6 +9,7 @@ use uzswap_sys::file::write_stderr;
 use uzswap_sys::uffd::{BATCH, Event, wait_readable};
 use uzswap_sys::{AsFd, Errno, thread, time};
 
+use crate::charge::Charge;
 use crate::kswapd::mail;
 use crate::machine::RegionMachine;
 use crate::pager::Pager;
@@ -109,11 +110,6 @@ impl FaultThread {
             return;
         }
         mm.stat().add(Item::AllocStall, 1);
-        let patience = if charge.has_given_way() {
-            HOPELESS_AGAIN_NS
-        } else {
-            HOPELESS_NS
-        };
         let (mut since, mut before, mut rounds) = (time::now_ns(), self.pager.progress(), 0);
         while !charge.has_room(mm) {
             self.pager.mail.post(mail::RECLAIM);
@@ -125,8 +121,11 @@ impl FaultThread {
             }
             rounds += 1;
             let least = rounds.min(progress.rounds - before.rounds);
-            match now - since > patience && least >= HOPELESS_ROUNDS {
-                true => charge.give_way(),
+            match now - since > patience(charge) && least >= HOPELESS_ROUNDS {
+                true => {
+                    charge.give_way();
+                    (since, before, rounds) = (now, progress, 0);
+                }
                 false => std::thread::sleep(PAUSE),
             }
         }
@@ -150,5 +149,14 @@ impl FaultThread {
                 true
             }
         }
+    }
+}
+
+/// How long reclaim is to be fruitless before the limit gives way.
+fn patience(charge: &Charge) -> u64 {
+    if charge.has_given_way() {
+        HOPELESS_AGAIN_NS
+    } else {
+        HOPELESS_NS
     }
 }
