@@ -89,7 +89,9 @@ impl FaultThread {
             !pager.mm.machine().is_staging(addr),
             "an empty staging slot was read at {addr:#x}"
         );
-        self.make_room();
+        if !self.make_room() {
+            return false;
+        }
         match pager.mm.fault(&mut self.worker, Vpn::of_addr(addr)) {
             Fault::Served => {
                 if pager.charge.current(&pager.mm) > pager.charge.high(&pager.mm) {
@@ -103,15 +105,19 @@ impl FaultThread {
     }
 
     /// Reclaim until there is room for a fault. Where nothing can be reclaimed the limit gives way:
-    /// the alternative would be to end the process.
-    fn make_room(&mut self) {
+    /// the alternative would be to end the process. False: not now, as somebody waits to make a
+    /// change of regions, which may be what makes room.
+    fn make_room(&mut self) -> bool {
         let (mm, charge) = (&self.pager.mm, &self.pager.charge);
         if charge.has_room(mm) {
-            return;
+            return true;
         }
         mm.stat().add(Item::AllocStall, 1);
         let (mut since, mut before, mut rounds) = (time::now_ns(), self.pager.progress(), 0);
         while !charge.has_room(mm) {
+            if self.pager.is_to_change() {
+                return false;
+            }
             self.pager.mail.post(mail::RECLAIM);
             mm.shrink(&mut self.worker, DIRECT_BATCH, Effort::Urgent);
             let (now, progress) = (time::now_ns(), self.pager.progress());
@@ -129,6 +135,7 @@ impl FaultThread {
                 false => std::thread::sleep(PAUSE),
             }
         }
+        true
     }
 
     /// The contents of a page are lost: whoever reads it gets SIGBUS. False: not now.

@@ -393,9 +393,14 @@ impl Pager {
         })
     }
 
+    /// Whether somebody waits to make a change.
+    pub(crate) fn is_to_change(&self) -> bool {
+        self.changing.load(Ordering::Relaxed) > 0
+    }
+
     /// In the fault thread, before it serves: let changes be made first.
     pub(crate) fn give_way(&self) {
-        while self.changing.load(Ordering::Relaxed) > 0 {
+        while self.is_to_change() {
             std::thread::yield_now();
         }
     }
