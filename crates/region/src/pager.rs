@@ -113,7 +113,7 @@ pub(crate) fn started() -> Option<&'static Pager> {
 pub(crate) fn running() -> Result<&'static Pager, Error> {
     match started() {
         Some(pager) => Ok(pager),
-        None => start_once(&Settings::default()),
+        None => start_once(&Settings::default()).map(|(pager, _)| pager),
     }
 }
 
@@ -124,14 +124,12 @@ pub(crate) fn start(settings: &Settings) -> Result<(), Error> {
         note_agent(plan.limit);
         return Ok(());
     }
-    let before = started();
-    let pager = start_once(settings)?;
-    match before {
-        Some(before) if core::ptr::eq(before, pager) => Err(Error::Value(
+    match start_once(settings)? {
+        (_, Begun::Now) => Ok(()),
+        (_, Begun::Before) => Err(Error::Value(
             "settings: they are chosen before the first region and limit of a process; only the limit changes later"
                 .into(),
         )),
-        _ => Ok(()),
     }
 }
 
@@ -144,7 +142,7 @@ pub(crate) fn limit(bytes: u64) -> Result<(), Error> {
     }
     let pager = match started() {
         Some(pager) => pager,
-        None => start_once(&Settings::default().limit(bytes))?,
+        None => start_once(&Settings::default().limit(bytes))?.0,
     };
     pager.charge.set_limit(bytes);
     pager.mail.post(mail::RECLAIM);
@@ -160,16 +158,22 @@ fn note_agent(limit: u64) {
     }
 }
 
+/// Whether a pager has the settings of who asked for it, or those of another thread.
+enum Begun {
+    Now,
+    Before,
+}
+
 /// Start a pager, unless another thread does so first.
-fn start_once(settings: &Settings) -> Result<&'static Pager, Error> {
+fn start_once(settings: &Settings) -> Result<(&'static Pager, Begun), Error> {
     let plan = settings.plan()?;
     let starting = &own_words().map_err(Error::system("memory that no child gets"))?[STARTING];
     while starting.swap(1, Ordering::Acquire) == 1 {
         std::thread::yield_now();
     }
     let pager = match started() {
-        Some(pager) => Ok(pager),
-        None => start_threads(plan, settings.swap.clone()),
+        Some(pager) => Ok((pager, Begun::Before)),
+        None => start_threads(plan, settings.swap.clone()).map(|pager| (pager, Begun::Now)),
     };
     starting.store(0, Ordering::Release);
     pager

@@ -165,6 +165,25 @@ fn what_cannot_be_discarded_stays() {
 }
 
 #[test]
+fn the_settings_of_one_thread_hold() {
+    alone("the_settings_of_one_thread_hold", || {
+        let start = |mib: u64| {
+            Settings::default()
+                .limit(mib << 20)
+                .start()
+                .is_ok()
+                .then_some(mib << 20)
+        };
+        let begun: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (4..8).map(|mib| scope.spawn(move || start(mib))).collect();
+            let all = threads.into_iter().map(|thread| thread.join().unwrap());
+            all.flatten().collect()
+        });
+        assert_eq!(begun, [stat("memory.max")]);
+    });
+}
+
+#[test]
 fn a_child_that_touches_a_region_ends() {
     alone("a_child_that_touches_a_region_ends", || {
         let region = cold(8 * MIB);
