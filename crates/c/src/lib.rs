@@ -19,7 +19,8 @@ const FAILED: c_int = -1;
 
 fn note(line: &str) {
     let line = CString::new(line.replace('\0', "")).unwrap_or_default();
-    ERROR.with(|error| *error.borrow_mut() = line);
+    // In a destructor of the thread's that runs later than ours there is no place for it any more.
+    let _ = ERROR.try_with(|error| *error.borrow_mut() = line);
 }
 
 fn status(result: Result<(), Error>) -> c_int {
@@ -185,5 +186,5 @@ pub unsafe extern "C" fn uzswap_stat(name: *const c_char, value: *mut u64) -> c_
 /// The line of the last error.
 #[unsafe(no_mangle)]
 pub extern "C" fn uzswap_error() -> *const c_char {
-    ERROR.with(|error| error.borrow().as_ptr())
+    ERROR.try_with(|error| error.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
