@@ -237,16 +237,8 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> 
 
 /// In the fault thread: open what both threads need, and make an engine.
 fn open(plan: Plan, swap: Option<&Path>) -> Result<(&'static Pager, Worker<RegionMachine>), Error> {
-    region::take_own_descriptors().map_err(Error::system("descriptors of its own"))?;
-    note_stderr();
-    let (managed, serves_system_calls) = open_userfaultfd().map_err(Error::system(USERFAULTFD))?;
-    let swap = swap.map(|path| open_swap(path, &plan)).transpose();
-    let fds = Fds {
-        managed,
-        serves_system_calls,
-        proc: ProcSelf::open().map_err(Error::system("/proc/self"))?,
-        swap: swap.map_err(Error::system("the swap file"))?,
-    };
+    let opened = region::with_own_descriptors(|| open_fds(&plan, swap));
+    let fds = opened.map_err(Error::system("descriptors of its own"))??;
     let config = plan.config(fds.swap.as_ref().map_or(0, SwapFile::slots));
     let machine = RegionMachine::new(fds, &plan, config.staging_slots)?;
     let arena: PoolArena = machine
@@ -273,6 +265,18 @@ fn open(plan: Plan, swap: Option<&Path>) -> Result<(&'static Pager, Worker<Regio
     let own = own_words().map_err(Error::system("memory that no child gets"))?;
     own[NUMBER].store(number, Ordering::Release);
     Ok((pager, worker))
+}
+
+fn open_fds(plan: &Plan, swap: Option<&Path>) -> Result<Fds, Error> {
+    note_stderr();
+    let (managed, serves_system_calls) = open_userfaultfd().map_err(Error::system(USERFAULTFD))?;
+    let swap = swap.map(|path| open_swap(path, plan)).transpose();
+    Ok(Fds {
+        managed,
+        serves_system_calls,
+        proc: ProcSelf::open().map_err(Error::system("/proc/self"))?,
+        swap: swap.map_err(Error::system("the swap file"))?,
+    })
 }
 
 /// A userfaultfd, and whether the kernel waits for pages too.

@@ -4,8 +4,11 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 use linux_raw_sys::general as raw;
+use rustix::fd::{IntoRawFd, OwnedFd};
+use rustix::fs::{self, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
 use crate::PAGE_SIZE;
 use crate::thread::{self, syscall};
@@ -122,12 +125,15 @@ impl Drop for Pages {
     }
 }
 
-/// Give the calling thread a descriptor table of its own with nothing in it but stderr. What it
-/// opens from now on no other thread can close, nor do threads that it does not make have it.
+/// Give the calling thread a descriptor table of its own, in which there is stderr and what `open`
+/// opens. No other thread can close that, nor do threads that it does not make have it.
+///
+/// Where the standard numbers are free they lead nowhere, and what is opened has high ones: a
+/// tracer that has our threads write to a number of the program's must not write to a file of ours.
 ///
 /// # Errors
-/// EPERM: a filter of system calls. The thread has the table that it had then.
-pub fn take_own_descriptors() -> Result<()> {
+/// EPERM: a filter of system calls; EMFILE. The thread has the table that it had then.
+pub fn with_own_descriptors<T>(open: impl FnOnce() -> T) -> Result<T> {
     const STDERR: usize = 2;
     let close = |first: usize, last: usize| {
         // SAFETY: the table is a private copy, so nobody else loses a descriptor, and no owner
@@ -139,7 +145,23 @@ pub fn take_own_descriptors() -> Result<()> {
     unsafe { syscall(raw::__NR_unshare as usize, [flags, 0, 0, 0, 0, 0])? };
     close(0, STDERR - 1)?;
     close(STDERR + 1, u32::MAX as usize)?;
-    Ok(())
+    let first = first_of_ours();
+    while open_nothing()?.into_raw_fd() as usize + 1 < first {}
+    let opened = open();
+    close(STDERR + 1, first - 1)?;
+    Ok(opened)
+}
+
+/// The least number of what is ours: above those that programs use, below the limit.
+fn first_of_ours() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (limit / 2).clamp(4, 256) as usize
+}
+
+/// What can be written to without effect, or where there is no /dev not at all.
+fn open_nothing() -> Result<OwnedFd> {
+    fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .or_else(|_| fs::open(c"/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()))
 }
 
 /// Have a thread that `spawn` makes get no signals of the program's: their handlers would run in
@@ -176,5 +198,20 @@ mod test {
     #[should_panic(expected = "outside the region")]
     fn nothing_behind_a_region_is_touched() {
         Pages::map(PAGE_SIZE, false).unwrap().touch(PAGE_SIZE - 1, 2);
+    }
+
+    #[test]
+    fn what_is_opened_is_far_from_the_standard_numbers() {
+        extern crate std;
+        use rustix::fd::AsRawFd;
+        let opened = std::thread::spawn(|| {
+            let file = with_own_descriptors(|| fs::open(c"/", OFlags::PATH, Mode::empty())).unwrap();
+            let nothing = fs::stat(c"/dev/null").unwrap();
+            // SAFETY: open in this thread's table until it ends.
+            let out = fs::fstat(unsafe { rustix::stdio::stdout() }).unwrap();
+            let is_nowhere = (out.st_ino, out.st_rdev) == (nothing.st_ino, nothing.st_rdev);
+            (file.unwrap().as_raw_fd() as usize, is_nowhere)
+        });
+        assert_eq!(opened.join().unwrap(), (first_of_ours(), true));
     }
 }
