@@ -1,6 +1,8 @@
 //! The engine's machine: a userfaultfd without events, as nobody but us changes the mappings of
 //! regions.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use uzswap_acomp::NoDevice;
 use uzswap_backing::{PoolArena, SwapBuffer, SwapFile, done, filled_in, in_truth, place, stop, table_memory};
 use uzswap_mm::machine::{
@@ -36,6 +38,9 @@ pub(crate) struct RegionMachine {
     staging: &'static Mapping,
     pool_bytes: usize,
     pub(crate) pins: Pins,
+    /// An empty slot was ever refused, so those that are to be filled may be poisoned. Changed and
+    /// looked at with the pins' lock.
+    has_refused: AtomicBool,
 }
 
 impl RegionMachine {
@@ -54,12 +59,29 @@ impl RegionMachine {
             staging: reserve().map_err(Error::system("a staging range"))?,
             pool_bytes: plan.pool_bytes(),
             pins: Pins::default(),
+            has_refused: AtomicBool::new(false),
             fds,
         })
     }
 
     fn slot_addr(&self, slot: u32) -> usize {
         self.staging.addr() + slot as usize * PAGE_SIZE
+    }
+
+    /// Somebody reads all memory (a debugger, mlockall), and an empty slot at `addr` with it: an
+    /// error is what they get. False: not now.
+    pub(crate) fn refuse(&self, addr: usize) -> bool {
+        let _none_is_filled = self.pins.lock();
+        self.has_refused.store(true, Ordering::Relaxed);
+        match self.fds.managed.poison(addr) {
+            Err(Errno::AGAIN | Errno::NOMEM) => false,
+            Ok(()) => true,
+            // It was filled meanwhile.
+            Err(_) => {
+                self.fds.managed.wake(addr, PAGE_SIZE);
+                true
+            }
+        }
     }
 
     /// Whether `addr` is in the staging range.
@@ -92,6 +114,9 @@ impl Mapper for RegionMachine {
         let behind = (free < pages).then_some(Stop::Needed);
         if free == 0 {
             return Done { pages: 0, stop: behind };
+        }
+        if self.has_refused.load(Ordering::Relaxed) {
+            self.drop_staged(&[(slot, free)]);
         }
         let (to, len) = (self.slot_addr(slot), free as usize * PAGE_SIZE);
         let filled = self.fds.managed.move_pages(to, vpn.addr(), len, false);
@@ -230,5 +255,31 @@ impl Accelerators for RegionMachine {
 impl Clock for RegionMachine {
     fn now_ns(&self) -> u64 {
         time::now_ns()
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use std::io::Write;
+
+    use super::*;
+    use crate::{Region, limit, pager};
+
+    #[test]
+    fn who_reads_empty_slots_gets_an_error_and_they_are_filled_later() {
+        if let Err(error) = limit(4 << 20) {
+            return eprintln!("not tested: {error}");
+        }
+        let mut region = Region::new(16 << 20).unwrap();
+        let pager = pager::started().unwrap();
+        let staging = pager.mm.machine().staging;
+        let (_kept, mut pipe) = std::io::pipe().unwrap();
+        for at in (0..staging.len()).step_by(PAGE_SIZE) {
+            assert!(pipe.write(staging.bytes(at, PAGE_SIZE)).is_err());
+        }
+        let byte = |n: usize| (n / PAGE_SIZE % 251) as u8;
+        region.iter_mut().enumerate().for_each(|(n, to)| *to = byte(n));
+        assert!(region.iter().enumerate().all(|(n, of)| *of == byte(n)));
+        assert!(pager.progress().reclaimed > 0);
     }
 }
