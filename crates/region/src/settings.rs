@@ -12,6 +12,9 @@ use uzswap_mm::{Config, Portions, Tunables};
 use crate::Error;
 use crate::pager;
 
+/// Address space of a pool, in bytes: at least, at most.
+const POOL_RANGE: [usize; 2] = [64 << 30, 256 << 30];
+
 /// What can be chosen before the first region is made. What is not set is as `uzswap run` has it;
 /// without a limit nothing leaves.
 ///
@@ -136,9 +139,10 @@ pub(crate) fn check_limit(limit: u64) -> Result<(), Error> {
 }
 
 impl Plan {
-    /// Address space of a pool.
+    /// Address space of a pool, for a limit that is raised later as well.
     pub(crate) fn pool_bytes(&self) -> usize {
-        (self.pages as usize).saturating_mul(8 * PAGE_SIZE).min(1 << 38)
+        let [least, most] = POOL_RANGE;
+        (self.pages as usize).saturating_mul(8 * PAGE_SIZE).clamp(least, most)
     }
 
     /// With a swap file of so many slots.
@@ -186,9 +190,15 @@ mod test {
     }
 
     #[test]
+    fn a_low_limit_can_be_raised() {
+        let plan = Settings::default().limit(4 << 20).plan().unwrap();
+        assert_eq!(plan.pool_bytes(), 64 << 30);
+    }
+
+    #[test]
     fn without_a_limit_everything_has_a_size() {
         let plan = Settings::default().plan().unwrap();
-        assert_eq!((plan.limit, plan.pool_bytes()), (u64::MAX, 1 << 38));
+        assert_eq!((plan.limit, plan.pool_bytes()), (u64::MAX, 256 << 30));
         assert!(plan.config(0).staging_slots < 1 << 20);
     }
 }
