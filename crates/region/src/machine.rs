@@ -36,6 +36,7 @@ pub(crate) struct Fds {
 pub(crate) struct RegionMachine {
     pub(crate) fds: Fds,
     staging: &'static Mapping,
+    table: TableMemory,
     pool_bytes: usize,
     pub(crate) pins: Pins,
     /// An empty slot was ever refused, so those that are to be filled may be poisoned. Changed and
@@ -57,6 +58,7 @@ impl RegionMachine {
         };
         Ok(Self {
             staging: reserve().map_err(Error::system("a staging range"))?,
+            table: table_memory(plan.pool_bytes()).map_err(Error::system("a range for the swap table"))?,
             pool_bytes: plan.pool_bytes(),
             pins: Pins::default(),
             has_refused: AtomicBool::new(false),
@@ -215,7 +217,7 @@ impl Memory for RegionMachine {
     type Arena = PoolArena;
 
     fn table_memory(&self) -> TableMemory {
-        table_memory(self.pool_bytes)
+        self.table
     }
 
     fn arena(&self) -> Option<PoolArena> {

@@ -392,7 +392,7 @@ impl Memory for AgentMachine {
     type Arena = PoolArena;
 
     fn table_memory(&self) -> TableMemory {
-        table_memory(self.pool_bytes)
+        table_memory(self.pool_bytes).expect("address space for the swap table")
     }
 
     fn arena(&self) -> Option<PoolArena> {
