@@ -118,14 +118,13 @@ pub fn is_code_of_go(addr: usize) -> bool {
         touching[0] = (vma.is_file() && vma.access()[0]).then_some(vma.start);
         end = vma.end;
     });
+    if listed.is_err() || end <= addr {
+        return false;
+    }
     // SAFETY: mappings of files that may be read. Who runs in an image keeps it there.
-    let image = || {
-        touching
-            .into_iter()
-            .flatten()
-            .find_map(|start| unsafe { Headers::at(start) })
-    };
-    listed.is_ok() && end > addr && image().is_some_and(|image| image.is_of_go())
+    let at = |start| unsafe { Headers::at(start) };
+    let image = touching.into_iter().flatten().find_map(at);
+    image.is_some_and(|image| image.is_of_go())
 }
 
 impl Headers {
@@ -412,7 +411,6 @@ fn gnu_hash(name: &[u8]) -> u32 {
 #[cfg(all(test, not(miri)))]
 mod test {
     use super::*;
-    use crate::maps::Maps;
     use crate::procfs::ProcSelf;
 
     unsafe extern "C" {

@@ -208,6 +208,7 @@ mod test {
             let file = with_own_descriptors(|| fs::open(c"/", OFlags::PATH, Mode::empty())).unwrap();
             let nothing = fs::stat(c"/dev/null").unwrap();
             // SAFETY: open in this thread's table until it ends.
+            #[allow(unused_unsafe, reason = "with std it is none")]
             let out = fs::fstat(unsafe { rustix::stdio::stdout() }).unwrap();
             let is_nowhere = (out.st_ino, out.st_rdev) == (nothing.st_ino, nothing.st_rdev);
             (file.unwrap().as_raw_fd() as usize, is_nowhere)

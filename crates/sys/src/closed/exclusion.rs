@@ -57,7 +57,7 @@ impl Changing {
             looks += 1;
             match looks {
                 ..SPINS => core::hint::spin_loop(),
-                ..YIELDS => sched_yield(),
+                SPINS..YIELDS => sched_yield(),
                 _ => drop(nanosleep(&PAUSE)),
             }
         }
