@@ -15,6 +15,7 @@ use uzswap_sys::signal::{SIGSEGV, SS_DISABLE, SignalInfo, Stack, bit};
 
 use super::signals::{IS_BLOCKED, KEPT, PENDING, note, noted, ours, raise_pending};
 use crate::fault::inline;
+use crate::guest::vma;
 use crate::pager;
 
 /// A signal whose handler is to run on the program's alternate stack: the kernel has ours.
@@ -84,8 +85,10 @@ pub(crate) fn hand_on(signal: i32, info: &SignalInfo, context: &mut Context) {
         Own::take().into_iter().for_each(|own| context.give(own));
     }
     let (action, is_sent) = (noted(signal), info.code() <= 0);
-    // Where all others are blocked it is we who did that.
-    let is_blocked = (context.mask() | ours()) & KEPT == KEPT
+    // Where all others are blocked it is we who did that, or the program, whose code goes on.
+    let (start, end) = vma::agent_image();
+    let is_of_us = is_sent || (start..end).contains(&context.ip());
+    let is_blocked = is_of_us && (context.mask() | ours()) & KEPT == KEPT
         || context
             .own()
             .is_some_and(|own| own.blocked.load(Ordering::Relaxed) & bit(signal) != 0);

@@ -158,6 +158,21 @@ static void is_sent(int signal) {
     touch_all();
 }
 
+// All others are blocked, as in threads of runtimes.
+static void is_the_only_one(int signal) {
+    sigset_t others;
+    sigfillset(&others);
+    sigdelset(&others, SIGSEGV);
+    sigdelset(&others, SIGBUS);
+    sigprocmask(SIG_SETMASK, &others, 0);
+    install(signal, come_back, 0);
+    for (int n = 0; n < 2; n++)
+        if (sigsetjmp(back, 1) == 0)
+            fault(signal);
+    printf("came back %d times\n", depth);
+    touch_all();
+}
+
 int main(void) {
     struct rlimit stack = {1 << 20, 1 << 20}, core = {0, 0};
     setrlimit(RLIMIT_CORE, &core);
@@ -171,8 +186,8 @@ int main(void) {
     says_what_is_blocked(SIGBUS);
     is_sent(SIGBUS);
     ran = 0;
-    void (*lives[])(int) = {faults_itself, is_nested, has_no_stack, has_a_stack, says_what_is_blocked, leaves_it_blocked, fills_its_mask, is_sent};
-    const char *names[] = {"faults itself", "nested", "no stack", "a stack", "what is blocked", "left blocked", "fills its mask", "sent"};
+    void (*lives[])(int) = {faults_itself, is_nested, has_no_stack, has_a_stack, says_what_is_blocked, leaves_it_blocked, fills_its_mask, is_sent, is_the_only_one};
+    const char *names[] = {"faults itself", "nested", "no stack", "a stack", "what is blocked", "left blocked", "fills its mask", "sent", "all others blocked"};
     int signals[] = {SIGSEGV, SIGBUS};
     for (unsigned long n = 0; n < sizeof lives / sizeof *lives; n++)
         for (int i = 0; i < 2; i++) {
