@@ -26,6 +26,7 @@ const STRUCTURAL: &[(&str, &[&str], &str)] = &[
         &["PIECE_MIN"],
         "each machine has its own: that of the simulation is smaller",
     ),
+    ("policy/costs.rs", &["PARTS"], "fraction of a logarithm"),
     ("policy/shortfall.rs", &["STEPS", "BUCKETS"], "places of a histogram"),
     ("page.rs", &["PAGE_SIZE", "MAX_ORDER", "VPN_BITS"], "the processor's"),
     ("pages/block.rs", &["LEN_BITS"], "a field of a word"),

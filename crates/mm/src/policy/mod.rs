@@ -14,6 +14,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod bring;
+mod costs;
 pub(crate) mod density;
 pub(crate) mod locality;
 pub(crate) mod portions;
@@ -80,6 +81,8 @@ pub(crate) enum Event {
     Loaded(Depth),
     /// A page is waited for that so many pages were stored after; `None`: it was out for long.
     Refaulted(Option<u64>),
+    /// A load, from the device or from the pool, took so long.
+    Took { is_read: bool, ns: u64 },
     /// A page is read from the device, which has so many slots in use.
     Read { on_device: u64 },
     /// So many staged pages had their second chance; whether the pool could give way to them.
@@ -136,6 +139,7 @@ impl Policy {
         let tunables = self.tunables;
         match event {
             Event::Loaded(load) => self.balance.note_load(load),
+            Event::Took { is_read, ns } => self.balance.note_took(is_read, ns, tunables.stall.outside_ns),
             Event::Refaulted(distance) => self.shortfall.note(distance),
             Event::Read { on_device } => self.balance.note_read(on_device * tunables.balance.pages_per_slot),
             Event::Restored { pages, may_give_way } => {

@@ -223,12 +223,13 @@ tunables! {
         /// What a fault that would have been spared is good for: about twice as many as a page of
         /// the pool holds. E-087, E-088.
         entries_per_refault: i64 = 8, "entries";
-        /// What a read from the device costs. E-087, E-088.
+        /// What a read from the device costs at least, and while no time is known. E-087, E-088.
         read_cost: i64 = 6, "loads from the pool";
+        /// And at most, however slow it is. E-192.
+        read_cost_most: i64 = 64, "loads from the pool";
         /// How many loads that is seen by. Experiment: none.
         remembered: i64 = 1024, "loads";
-        /// Pages on the device are counted in parts, as chances are taken of them.
-        /// Experiment: none.
+        /// Pages on the device are counted in parts, as chances are. Experiment: none.
         sent_part: u64 = 256, "parts of a page";
         /// Of the device's slots, each, at most: what is stored there is a guess. Experiment: none.
         pages_per_slot: u64 = 2, "pages";
@@ -236,8 +237,7 @@ tunables! {
         round: i64 = 32, "entries";
         /// The balance stays within this: what was long ago counts little. Experiment: none.
         most: i64 = 1024, "entries";
-        /// As far below, since a working set that grew too far costs more than a pool that did.
-        /// Experiment: none.
+        /// As far below: a working set that grew too far costs more. Experiment: none.
         least: i64 = -4096, "entries";
     }
 

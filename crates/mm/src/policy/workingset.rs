@@ -5,10 +5,9 @@
 //! pages. Each load from the pool says which part of the pool would have had to go for that
 //! ([`Depth`]): how many eighths of it, as resident memory, would have kept the page, and with how
 //! many, oldest first, it would have gone to the device. A load that is spared is a gain. One from
-//! the device costs as much as many from the pool ([`read_cost`](tunables::Balance)). So of each
-//! number of eighths is known what it would be worth, and the best one decides: loads that it
-//! spares let reclaim send on a few entries instead of taking resident pages, and those that it
-//! sends to the device take many back.
+//! the device costs as many as it takes as long ([`Costs`]). So of each number of eighths is known
+//! what it would be worth, and the best one decides: loads that it spares let reclaim send on a few
+//! entries instead of taking resident pages, and those that it sends to the device take many back.
 //!
 //! All numbers are weighed, not the first eighth alone. What a program needs may lie just beyond
 //! it: then the pool stays as it is for ever, full of what nobody needs, though half of it gone
@@ -23,6 +22,7 @@
 //! well. And what came from the device without a fault ([`crate::swapin::read_along`]) has as many
 //! of the oldest go there.
 
+use crate::policy::costs::Costs;
 use crate::policy::tunables::{self, PARTS};
 
 /// A page of the pool that is faulted: with how many parts of the pool gone, from one on, what?
@@ -49,6 +49,9 @@ impl Depth {
 /// Entries that may be sent on.
 pub(crate) struct Balance {
     tunables: &'static tunables::Balance,
+    costs: Costs,
+    /// What a load from the device costs, in loads from the pool.
+    read_cost: i64,
     owed: i64,
     /// Entries that came from the device and were no faults ([`crate::swapin::read_along`]): as
     /// many of the oldest go there in their place.
@@ -74,6 +77,8 @@ impl Balance {
     pub(crate) fn new(tunables: &'static tunables::Balance) -> Self {
         Self {
             tunables,
+            costs: Costs::default(),
+            read_cost: tunables.read_cost,
             owed: 0,
             exchanged: 0,
             worth: [0; PARTS],
@@ -85,9 +90,17 @@ impl Balance {
         }
     }
 
+    /// A load took so long; a fault takes `outside_ns` besides.
+    pub(crate) fn note_took(&mut self, is_read: bool, ns: u64, outside_ns: u64) {
+        self.costs.note(is_read, ns, self.tunables.remembered as u64);
+        if let Some(cost) = self.costs.of_read(outside_ns) {
+            self.read_cost = cost.clamp(self.tunables.read_cost, self.tunables.read_cost_most);
+        }
+    }
+
     /// A page of the pool is faulted.
     pub(crate) fn note_load(&mut self, load: Depth) {
-        let read_cost = self.tunables.read_cost;
+        let read_cost = self.read_cost;
         let entries = self.tunables.entries_per_refault * load.worth(self.best(), read_cost);
         self.owed = (self.owed + entries).clamp(self.tunables.least, self.tunables.most);
         self.loads += 1;
@@ -118,11 +131,11 @@ impl Balance {
         let tunables = self.tunables;
         let all = (on_device * tunables.sent_part).max(self.sent).max(1);
         let part = self.sent * tunables.sent_part / all;
-        let cost = tunables.entries_per_refault * tunables.read_cost;
+        let cost = tunables.entries_per_refault * self.read_cost;
         let loss = cost * part as i64 / tunables.sent_part as i64;
         self.owed = (self.owed - loss).max(tunables.least);
         let loads = loss / tunables.entries_per_refault;
-        let least = -tunables.read_cost * tunables.remembered;
+        let least = -self.read_cost * tunables.remembered;
         self.worth
             .iter_mut()
             .for_each(|worth| *worth = (*worth - loads).max(least));

@@ -59,15 +59,14 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             self.policy.note(Event::Emptied(1));
         }
         let looks = self.policy.tunables.victims.age_looks;
-        let Some(lost_with) = self.pages.stored.part_of(entry.tag, looks) else {
+        let Some(lost_with) = self.pages.stored.part_of(entry, looks) else {
             return;
         };
         let frames = (self.pages.pool.pages() / PARTS as u64).max(1);
         let parts = |distance: u64| distance.div_ceil(frames).clamp(1, PARTS as u64 + 1) as usize;
         self.policy.note(Event::Loaded(Depth {
             spared_with: self.refault_distance(slot).map_or(PARTS + 1, parts),
-            // One whose neighbour was loaded would have been passed over.
-            lost_with: if entry.referenced { PARTS + 1 } else { lost_with },
+            lost_with,
         }));
     }
 }

@@ -31,8 +31,9 @@ use crate::{Held, Inner, Mm};
 pub(crate) enum Brought {
     /// So many were mapped, from the first page on.
     Zeros(Zeros, Done),
-    /// The worker says what was mapped, if all could be read.
-    Load(Load, bool),
+    /// The worker says what was mapped, if all could be read. And how long that took, in
+    /// nanoseconds.
+    Load(Load, bool, u64),
 }
 
 /// Zeros to map for first touches, one staging unit of them.
@@ -43,7 +44,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub(crate) fn bring(&self, worker: &mut Worker<M>, bring: Bring) -> Brought {
         match bring {
             Bring::Zeros(zeros) => Brought::Zeros(zeros, self.map_zeros(zeros.range)),
-            Bring::Load(load) => Brought::Load(load, self.load(worker, load)),
+            Bring::Load(load) => {
+                let began = self.machine.now_ns();
+                let is_read = self.load(worker, load);
+                Brought::Load(load, is_read, self.machine.now_ns().saturating_sub(began))
+            }
         }
     }
 
@@ -104,7 +109,14 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             inner.flight.underway.end(worker.server());
             let step = match brought {
                 Brought::Zeros(zeros, done) => inner.publish_zeros(zeros, done),
-                Brought::Load(load, is_read) => inner.publish_load(worker, load, is_read),
+                Brought::Load(load, is_read, ns) => {
+                    let is_from_device = load.read.is_some();
+                    inner.policy.note(Event::Took {
+                        is_read: is_from_device,
+                        ns,
+                    });
+                    inner.publish_load(worker, load, is_read)
+                }
             };
             if let Step::Bring(again) = step {
                 inner.flight.underway.begin(worker.server(), again);
