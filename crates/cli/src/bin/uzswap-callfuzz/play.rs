@@ -148,12 +148,14 @@ impl Play {
             2 => page,
             _ => (self.next + 2 * MARGIN) & !7,
         };
-        let at = if at + len + MARGIN > end {
-            ROUGH + 2 * MARGIN + self.below(PAGE)
+        let (at, from) = if at + len + MARGIN > end {
+            // What is left at the end stays unused.
+            self.used += end - self.next.min(end);
+            (ROUGH + 2 * MARGIN + self.below(PAGE), ROUGH)
         } else {
-            at
+            (at, self.next)
         };
-        self.used += (at + len).saturating_sub(self.next);
+        self.used += at + len - from;
         self.next = at + len + 2 * MARGIN;
         at
     }
@@ -287,10 +289,11 @@ impl Play {
         self.input(&bytes)
     }
 
-    /// A length of much, little or nothing.
+    /// A length of much, little or nothing: places of a batch have room beside each other.
     pub(crate) fn length(&mut self) -> usize {
+        let room = ((self.arenas.len() - ROUGH) / 4).saturating_sub(self.used / 4);
         match self.below(200) {
-            0 => self.below(6 << 20),
+            0 => self.below((6 << 20).min(room.max(PAGE))),
             1..10 => 0,
             10..20 => self.below(200 << 10),
             20..80 => self.below(3 * PAGE),
