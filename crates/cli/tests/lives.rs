@@ -398,6 +398,7 @@ lives! {
     clone_vm_that_outlives_its_maker: |life: Life| life.cmd("births clone-vm go").may_say("is not managed (without a pager)"),
     #[ignore = "the survivor of a killed maker is stopped, with a line: docs/limits.md"]
     vfork_whose_parent_is_killed: cmd("births vfork-killed"),
+    chains_of_forks_by_system_calls: |life: Life| life.cmd("births raw-generations").may_say("is not managed (without a pager)"),
     forks_by_system_calls: |life: Life| life.cmd("births raw-forks").may_say("is not managed (without a pager)"),
     exec_of_itself: cmd("births exec-self 50"),
     job_control: cmd("births job-control"),
@@ -405,9 +406,7 @@ lives! {
 
     // How much moves at a time, and through how many hands, is bounded by the limit.
     large_folios: |life: Life| life.cmd("births work 48 3").with("--folio-max 2M --fault-threads 4"),
-    large_folios_directly: |life: Life| life
-        .cmd("births work 48 3")
-        .with("--folio-max 2M --fault-threads 4 --swapout direct"),
+    large_folios_directly: |life: Life| life.cmd("births work 48 3").with("--folio-max 2M --fault-threads 4 --swapout direct"),
 
     // Thread groups.
     the_leader_ends_first: cmd("threads leader-ends pthread 9"),

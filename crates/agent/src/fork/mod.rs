@@ -34,10 +34,11 @@ mod child;
 mod fill;
 mod handover;
 mod parent;
+mod populate;
 
 pub(crate) use child::{child, unlock_inherited};
 pub(crate) use handover::Handover;
 pub(crate) use parent::{
-    ForkServer, add_wiped, begin, freeze_until_forked, parent, parent_of, populate, prepare, prepare_in_order,
-    release_pins,
+    ForkServer, add_wiped, begin, freeze_until_forked, parent, parent_of, prepare, prepare_in_order, release_pins,
 };
+pub(crate) use populate::populate;

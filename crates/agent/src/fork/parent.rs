@@ -7,18 +7,18 @@ use core::sync::atomic::Ordering;
 use lock_api::RawMutex;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
-use uzswap_mm::{Change, Changes, Worker, destination};
+use uzswap_mm::{Change, Changes, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::children;
 use uzswap_sys::closed;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::procfs::for_each_wiped_on_fork;
 use uzswap_sys::thread;
-use uzswap_sys::time;
 use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
 use super::fill;
 use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
+use super::populate::populate;
 use crate::guest::{mmap, order, vma};
 use crate::machine::{AgentMachine, Fds};
 use crate::memcg::deferral;
@@ -26,10 +26,6 @@ use crate::pager::mailbox::{mail, reply};
 use crate::pager::{self, Pager, pause};
 use crate::{fault, guard};
 
-/// How long a child is filled while it changes its mappings, or memory is short, and how far apart
-/// a page is tried.
-const POPULATE_WITHIN_NS: u64 = 10_000_000_000;
-const POPULATE_PAUSE_NS: u64 = 20_000;
 /// How often, and how long each time, a fork waits for late events.
 const EXPECTING_MAX: u32 = 400;
 const EXPECTING_NS: u64 = 50_000;
@@ -387,48 +383,4 @@ fn is_gone(pager: &Pager, child: &Child) -> bool {
         return has_ended(pager);
     };
     child.copy(pager.mm.machine().nowhere(), &[0; PAGE_SIZE], false).stop == Some(Errno::SRCH)
-}
-
-/// A child that cannot have a pager: map all that is swapped out. `since`: what happened to its
-/// mappings since its copy of the words was made.
-pub(crate) fn populate(
-    pager: &Pager,
-    changes: &mut Changes<'_, RawLock, AgentMachine>,
-    worker: &mut Worker<AgentMachine>,
-    child: &Uffd,
-    since: &[Change],
-) {
-    let mut since = Vec::from(since);
-    let until = time::now_ns() + POPULATE_WITHIN_NS;
-    let mut lost = 0;
-    changes.for_each_absent(worker, |page, contents| {
-        loop {
-            // It runs already, and may have moved the page, or dropped it.
-            let Some(now) = destination(page, &since) else { return };
-            let stop = match contents {
-                Some(contents) => child.copy(now.addr(), contents, true).stop,
-                None if fault::poison(pager, child, now.addr()) => return,
-                None => Some(Errno::AGAIN),
-            };
-            match stop {
-                Some(Errno::AGAIN | Errno::NOMEM) => {}
-                // It is moving, or its mapping is gone: the kernel looks for that first.
-                Some(Errno::NOENT) if child.is_changing(pager.mm.machine().nowhere()) => {}
-                // It is there.
-                _ => return,
-            }
-            if time::now_ns() > until {
-                // Whoever reads it gets SIGBUS, not zeros.
-                lost += u32::from(child.poison(now.addr()).is_ok());
-                return;
-            }
-            let _ = child.read_events(|event| since.extend(fault::change(&event)));
-            pause(POPULATE_PAUSE_NS);
-        }
-    });
-    if lost > 0 {
-        pager::say_last(
-            "uzswap: a forked child that is not managed lost pages, as its mappings or its memory stood still: reading them raises SIGBUS\n",
-        );
-    }
 }

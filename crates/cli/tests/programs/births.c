@@ -334,6 +334,27 @@ static int raw_forks(int argc, char **argv) {
     return 0;
 }
 
+// The same, in a chain: each child forks before anything else, and looks at its memory then.
+static int raw_generations(int argc, char **argv) {
+    (void)argc, (void)argv;
+    uint64_t *memory = fill(FILL, 1);
+    for (int i = 0; i < 6; i++) {
+        long child;
+        int depth = 0;
+        while (depth < 4 && (child = syscall(SYS_fork)) == 0)
+            depth++;
+        if (depth > 0) {
+            int is_well = is_intact(memory, FILL, 1);
+            if (depth < 4)
+                is_well &= strcmp(end_of(child), "exit 10") == 0;
+            _exit(is_well ? 10 : WRONG);
+        }
+        say("chain %d: %s\n", i, end_of(child));
+        check(memory, FILL, 1, "parent");
+    }
+    return 0;
+}
+
 // The process images that follow each other: exec-self N.
 static int exec_self(int argc, char **argv) {
     must(argc == 2);
@@ -430,6 +451,7 @@ int main(int argc, char **argv) {
         {"clone-vm", clone_vm},
         {"vfork-killed", vfork_killed},
         {"raw-forks", raw_forks},
+        {"raw-generations", raw_generations},
         {"exec-self", exec_self},
         {"job-control", job_control},
         {"children-ignored", children_ignored},
