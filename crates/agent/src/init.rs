@@ -58,6 +58,7 @@ extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *
 
 /// The library's entry, which the launcher calls in a program that loads none, before the first of
 /// its instructions.
+#[cfg_attr(not(uzswap_image), expect(dead_code, reason = "only the image has that entry"))]
 pub(crate) extern "C" fn construct_alone(_argc: usize, argv: *const *const c_char, envp: *const *const c_char) {
     // SAFETY: what the kernel put on the stack.
     unsafe { begin(argv, envp, With::Nothing) };
