@@ -370,7 +370,7 @@ fn ask(pager: &Pager, waiting: Waiting, is_doubtful: bool) -> bool {
             futex::wait(&request.state, WAITS, Some(SLICE_NS), false);
             // Should the program have closed the event.
             if request.state.load(Ordering::Acquire) == WAITS {
-                pager.mail.post(mail::RING);
+                pager.post.mail.post(mail::RING);
                 stop_if_alone();
             }
         }
@@ -479,7 +479,7 @@ fn serve_here(pager: &Pager, waiting: Waiting) -> bool {
         Some(Fault::Served) => {
             pager.mm.stat().add(Item::PgFaultInline, 1);
             if pager.memcg.headroom(pager) == 0 {
-                pager.mail.post(mail::RECLAIM);
+                pager.post.mail.post(mail::RECLAIM);
             }
             true
         }

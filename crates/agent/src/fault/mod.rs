@@ -127,10 +127,10 @@ impl FaultThread {
         }
         pager.prepare_codecs(servers.workers());
         // Read before the events are: a fork that has returned has had its event read.
-        let parent_returned = pager.handover.parent_returned();
+        let parent_returned = pager.fork.handover.parent_returned();
         // As well: what is read after the child is there is not younger than the fork, whose turn
         // it is.
-        let has_arrived = is_forking && guard::is_on() && pager.handover.has_arrived();
+        let has_arrived = is_forking && guard::is_on() && pager.fork.handover.has_arrived();
         // While there is none, whoever serves a fault goes on.
         if !inline::is_on() || fds.managed.has_events() {
             let _closed = inline::close();
@@ -347,7 +347,7 @@ fn serve_page(pager: &Pager, worker: &mut Worker<AgentMachine>, waiting: Waiting
         Fault::Served => {
             touch.into_iter().for_each(Touch::note);
             if pager.memcg.headroom(pager) == 0 {
-                pager.mail.post(mail::RECLAIM);
+                pager.post.mail.post(mail::RECLAIM);
             }
             true
         }
@@ -386,7 +386,7 @@ fn serve_write(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize) ->
         false => memcg.note_fault(),
     }
     if is_gated && is_copied && memcg.headroom(pager) == 0 {
-        pager.mail.post(mail::RECLAIM);
+        pager.post.mail.post(mail::RECLAIM);
     }
     true
 }
@@ -400,7 +400,7 @@ fn make_room_for_copy(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: us
         return true;
     }
     pager.mm.stat().add(Item::AllocStall, 1);
-    pager.mail.post(mail::RECLAIM);
+    pager.post.mail.post(mail::RECLAIM);
     let scan = CORES.in_direct_reclaim(|| pager.shrink_directly(worker, DIRECT_BATCH));
     if pager.memcg.excess(pager, room) == 0 {
         return true;
@@ -446,7 +446,7 @@ pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
 /// Whether a fault waits for no room: a fork waits for it, or the end of the pager, or kswapd,
 /// which frees memory.
 fn must_be_served(pager: &Pager, addr: usize) -> bool {
-    pager.reclaim.is_freezing() || pager.is_letting_go() || pager.unsharing.holds(addr)
+    pager.reclaim.is_freezing() || pager.is_letting_go() || pager.reclaim.unsharing.holds(addr)
 }
 
 /// Whether the page at `addr` can be mapped without making room for it.
@@ -467,7 +467,7 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stal
     }
     pager.mm.stat().add(Item::AllocStall, 1);
     pager.memcg.note_stall(pager, time::now_ns());
-    pager.mail.post(mail::RECLAIM);
+    pager.post.mail.post(mail::RECLAIM);
     while pager.memcg.excess(pager, room) > 0 {
         pager.mm.machine().settle_errand();
         let scan = CORES.in_direct_reclaim(|| pager.shrink_directly(worker, DIRECT_BATCH));

@@ -27,8 +27,8 @@ pub(crate) extern "C" fn child() {
     let Some(pager) = statics::reset_in_child() else { return };
     // Signals are blocked since `prepare`: no handler of the program may touch memory before its
     // pager stands.
-    let mask = pager.handover.mask.load(Ordering::Relaxed);
-    pager.handover.arrive();
+    let mask = pager.fork.handover.mask.load(Ordering::Relaxed);
+    pager.fork.handover.arrive();
     attach(pager);
     guard::signals::unblock(mask);
 }
@@ -49,11 +49,11 @@ impl Unlock<RawLock> for Orphaned {
 /// Open the locks of the pager that were held when the child was copied. False, and nothing is
 /// done: the fork had no `prepare`, or it was that of another process.
 pub(crate) fn unlock_inherited(pager: &Pager) -> bool {
-    if !pager.handover.is_prepared.swap(false, Ordering::SeqCst) {
+    if !pager.fork.handover.is_prepared.swap(false, Ordering::SeqCst) {
         return false;
     }
     // SAFETY: locked in `prepare` by the thread that this one is the copy of.
-    unsafe { pager.handover.lock.unlock() };
+    unsafe { pager.fork.handover.lock.unlock() };
     pager.mm.unlock_all(&Orphaned);
     true
 }
@@ -74,7 +74,7 @@ fn attach(pager: &Pager) {
             thread::kill_self();
         }
         pager::lose();
-        unmanaged::lacks_pager(Some(pager.group_path), what, errno);
+        unmanaged::lacks_pager(Some(pager.memcg.path()), what, errno);
     });
 }
 
@@ -85,7 +85,7 @@ fn attach(pager: &Pager) {
 /// What was missing. Too late: the parent has let go of a child that said it was ready.
 fn do_without(pager: &Pager) -> Result<(), (&'static str, Errno)> {
     const TOO_LATE: (&str, Errno) = ("a part of it, as its parent had let go of it", Errno::AGAIN);
-    let handover = &pager.handover;
+    let handover = &pager.fork.handover;
     if !handover.wait_for_parent(pager, DESCRIBED) {
         return Err(ORPHAN);
     }
@@ -106,7 +106,7 @@ fn do_without(pager: &Pager) -> Result<(), (&'static str, Errno)> {
 /// The child's new fault thread: everything up to serving.
 fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     let pager = pager::inherited().ok_or(("the parent's pager", Errno::INVAL))?;
-    let handover = &pager.handover;
+    let handover = &pager.fork.handover;
     if !handover.wait_for_parent(pager, DESCRIBED) {
         return Err(ORPHAN);
     }
@@ -119,7 +119,7 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     }
     pager.memcg.set_slot(slot);
     pager.memcg.assume_shared(pager);
-    pager.pins.lock().clear();
+    pager.fork.pins.lock().clear();
     pager.mm.machine().start(fds).map_err(|e| ("the staging range", e))?;
     pager.mm.start_child(device);
     accel::renew(pager);
@@ -139,10 +139,10 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
 /// All that the child's pager needs and may fail to get.
 fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     let group = pager.memcg.group();
-    let mut fds = Fds::open(pager.group_path, pager.mm.machine().copies())?;
+    let mut fds = Fds::open(pager.memcg.path(), pager.mm.machine().copies())?;
     fds.inherited = inherit_files(pager)?;
     // As many as the parent's: the engine goes on with what it was made for.
-    fds.swap = swap_file::of_group(group, pager.group_path, pager.mm.config().swap_pages);
+    fds.swap = swap_file::of_group(group, pager.memcg.path(), pager.mm.config().swap_pages);
     fds.recorder = Recorder::of_environment();
     let slot = pager::take_slot(&fds, group)?;
     // Before our parent goes on, which then looks at what we share.
@@ -154,7 +154,7 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
 /// seals are those of our copy of the parent's memory: all the files that it inherited, then its
 /// own.
 fn inherit_files(pager: &Pager) -> Result<Vec<(SwapFile, u64)>, (&'static str, Errno)> {
-    let (handover, parent) = (&pager.handover, pager.fds());
+    let (handover, parent) = (&pager.fork.handover, pager.fds());
     let inherited = parent.inherited.iter().map(|(swap, _)| swap);
     let seals: Vec<_> = inherited.chain(&parent.swap).map(|swap| swap.seal).collect();
     let pid = handover.parent.load(Ordering::SeqCst);

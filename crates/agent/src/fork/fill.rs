@@ -39,7 +39,7 @@ pub(super) fn send(
     since: &[Change],
     is_gone: impl Fn() -> bool,
 ) -> bool {
-    let handover = &pager.handover;
+    let handover = &pager.fork.handover;
     let mut pages = 0;
     let mut goes_on = true;
     changes.for_each_absent(worker, |page, contents| {
@@ -136,7 +136,7 @@ fn when_registered(uffd: &Uffd, addr: usize, act: impl Fn() -> Result<(), Errno>
 /// # Errors
 /// What was missing. The child has holes then, which nobody serves.
 pub(super) fn take(pager: &Pager) -> Result<(), (&'static str, Errno)> {
-    let handover = &pager.handover;
+    let handover = &pager.fork.handover;
     let memory = Memory::open(pager)?;
     let mut contents = [0; PAGE_SIZE];
     for batch in 1.. {

@@ -135,7 +135,7 @@ impl Handover {
             let parent_lives = match thread::parent_pid() {
                 // In another PID namespace. The slot is still the parent's, and so is the lease on
                 // it.
-                0 => Leases::open(pager.group_path).map_or(true, |leases| leases.is_held(pager.memcg.slot())),
+                0 => Leases::open(pager.memcg.path()).map_or(true, |leases| leases.is_held(pager.memcg.slot())),
                 pid => pid == self.parent.load(Ordering::SeqCst),
             };
             if !parent_lives {

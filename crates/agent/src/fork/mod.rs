@@ -36,9 +36,32 @@ mod handover;
 mod parent;
 mod populate;
 
+use alloc::vec::Vec;
+
+use lock_api::Mutex;
+use uzswap_mm::PinId;
+use uzswap_sys::futex::RawLock;
+
 pub(crate) use child::{child, unlock_inherited};
 pub(crate) use handover::Handover;
 pub(crate) use parent::{
     ForkServer, add_wiped, begin, freeze_until_forked, parent, parent_of, prepare, prepare_in_order, release_pins,
 };
 pub(crate) use populate::populate;
+
+/// What forks leave in a pager.
+pub(crate) struct Fork {
+    pub(crate) handover: Handover,
+    /// Swap slots that forked relatives read, each with the byte of the swap file that their leases
+    /// lock.
+    pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
+}
+
+impl Default for Fork {
+    fn default() -> Self {
+        Self {
+            handover: Handover::new(),
+            pins: Mutex::new(Vec::new()),
+        }
+    }
+}

@@ -41,7 +41,7 @@ pub(crate) extern "C" fn prepare() {
 pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     pager::hold_start();
     let Some(pager) = pager::active() else { return true };
-    let handover = &pager.handover;
+    let handover = &pager.fork.handover;
     if deferral::has_unseen() {
         // What is two mappings only because it is half registered would stay two in the child for
         // ever.
@@ -59,16 +59,16 @@ pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     handover.parent_returned.store(false, Ordering::SeqCst);
     handover.parent.store(thread::pid(), Ordering::SeqCst);
     handover.returned.store(0, Ordering::SeqCst);
-    pager.replies.take(reply::FROZEN | reply::FORKED);
-    pager.mail.post(mail::FREEZE);
-    while pager.replies.wait(reply::FROZEN, None) == 0 {}
+    pager.post.replies.take(reply::FROZEN | reply::FORKED);
+    pager.post.mail.post(mail::FREEZE);
+    while pager.post.replies.wait(reply::FROZEN, None) == 0 {}
     handover.is_prepared.store(true, Ordering::SeqCst);
     true
 }
 
 /// All that the fork reaches is there: it is made next.
 pub(crate) fn begin() {
-    if pager::active().is_some_and(|pager| pager.handover.is_prepared.load(Ordering::SeqCst)) {
+    if pager::active().is_some_and(|pager| pager.fork.handover.is_prepared.load(Ordering::SeqCst)) {
         closed::begin_fork();
     }
 }
@@ -85,14 +85,14 @@ pub(crate) fn parent_of(returned: i32) {
         return;
     }
     let Some(pager) = pager::active() else { return };
-    let handover = &pager.handover;
+    let handover = &pager.fork.handover;
     if !handover.is_prepared.swap(false, Ordering::SeqCst) {
         return;
     }
     closed::end_fork();
     handover.returned.store(returned, Ordering::SeqCst);
     handover.parent_returned.store(true, Ordering::SeqCst);
-    while pager.replies.wait(reply::FORKED, None) == 0 {}
+    while pager.post.replies.wait(reply::FORKED, None) == 0 {}
     order::end_fork();
     let mask = handover.mask.load(Ordering::Relaxed);
     // SAFETY: locked in `prepare` by this very thread.
@@ -102,7 +102,7 @@ pub(crate) fn parent_of(returned: i32) {
 
 /// kswapd's part: come to rest and stay there until the fork is over.
 pub(crate) fn freeze_until_forked(pager: &Pager) {
-    pager.handover.renew();
+    pager.fork.handover.renew();
     pager.reclaim.freeze();
     // While the engine is frozen it cannot tell what is late. It is the turn of the thread that
     // forks: only raw system calls of other threads can keep something expected.
@@ -113,17 +113,17 @@ pub(crate) fn freeze_until_forked(pager: &Pager) {
         pause(EXPECTING_NS);
     }
     let pin = pager.mm.freeze();
-    pager.pins.lock().push((pin, 0));
+    pager.fork.pins.lock().push((pin, 0));
     // The fault thread may be waiting without a timeout: have it see that a fork is under way.
     pager.fds().wake.set();
-    pager.replies.post(reply::FROZEN);
-    while pager.mail.wait(mail::THAWED, None) == 0 {}
+    pager.post.replies.post(reply::FROZEN);
+    while pager.post.mail.wait(mail::THAWED, None) == 0 {}
 }
 
 /// Swap slots that no relative reads any more may be written again.
 pub(crate) fn release_pins(pager: &Pager) {
     let swap = &pager.fds().swap;
-    let mut pins = pager.pins.lock();
+    let mut pins = pager.fork.pins.lock();
     pins.retain(|(pin, byte)| {
         let is_held = *byte == 0 || swap.as_ref().is_some_and(|swap| swap.file.is_locked(*byte));
         if !is_held {
@@ -221,7 +221,7 @@ impl ForkServer {
     pub(crate) fn describe(&mut self, pager: &Pager) {
         self.is_new = false;
         self.lease += 1;
-        let (handover, fds) = (&pager.handover, pager.fds());
+        let (handover, fds) = (&pager.fork.handover, pager.fds());
         self.changes.clear();
         pager.mm.changes_before_fork(|change| self.changes.push(change));
         add_wiped(&mut self.changes);
@@ -262,7 +262,7 @@ impl ForkServer {
         if let Child::Served(child) = child {
             serve_child(pager, worker, child, &mut self.inbox, &mut self.changes);
         }
-        let answer = match pager.handover.state() {
+        let answer = match pager.fork.handover.state() {
             READY => RELEASED,
             UNMANAGED if self.see_to_unmanaged(pager, worker, child) => RELEASED_UNMANAGED,
             _ if is_gone(pager, child) => {
@@ -273,7 +273,7 @@ impl ForkServer {
         };
         // Closed, so that the child may register its memory anew.
         self.child = None;
-        pager.handover.set_state(answer);
+        pager.fork.handover.set_state(answer);
         pager.mm.stat().add(Item::Forks, 1);
         self.finish(pager, true);
     }
@@ -292,14 +292,14 @@ impl ForkServer {
     /// The fork is over. A child that holds no lease on our swap file keeps no slots: the next look
     /// at the pins shows.
     fn finish(&mut self, pager: &Pager, has_child: bool) {
-        if let Some((pin, byte)) = pager.pins.lock().last_mut() {
+        if let Some((pin, byte)) = pager.fork.pins.lock().last_mut() {
             *byte = self.lease;
             if !has_child {
                 pager.mm.unpin(*pin);
             }
         }
         if !has_child {
-            pager.pins.lock().pop();
+            pager.fork.pins.lock().pop();
             pager.memcg.has_no_child();
         }
         if has_child {
@@ -309,9 +309,9 @@ impl ForkServer {
         }
         pager.mm.thaw();
         pager.reclaim.thaw();
-        pager.handover.parent_returned.store(false, Ordering::SeqCst);
-        pager.mail.post(mail::THAWED);
-        pager.replies.post(reply::FORKED);
+        pager.fork.handover.parent_returned.store(false, Ordering::SeqCst);
+        pager.post.mail.post(mail::THAWED);
+        pager.post.replies.post(reply::FORKED);
     }
 }
 
@@ -344,7 +344,7 @@ fn serve_child(
         other => {
             if let Some(change) = fault::change(other) {
                 changes.push(change);
-                pager.handover.push_change(change);
+                pager.fork.handover.push_change(change);
             }
         }
     };
@@ -370,7 +370,7 @@ fn serve_child(
 
 /// Whether there is no child, or it has ended, as far as is known.
 fn has_ended(pager: &Pager) -> bool {
-    match pager.handover.returned.load(Ordering::SeqCst) {
+    match pager.fork.handover.returned.load(Ordering::SeqCst) {
         0 => false,
         child => child < 0 || children::has_ended(child),
     }

@@ -139,7 +139,7 @@ fn wait_until_read(pager: &Pager, posted: &Posted) {
         if pager.has_let_go() {
             return;
         }
-        pager.mail.post(mail::RING);
+        pager.post.mail.post(mail::RING);
         inline::stop_if_alone();
     }
 }

@@ -249,7 +249,7 @@ fn note_first() {
         && let Some(pager) = pager::inherited()
     {
         // The gate has to be opened.
-        pager.mail.post(mail::RECLAIM);
+        pager.post.mail.post(mail::RECLAIM);
     }
 }
 

@@ -70,8 +70,8 @@ impl Kswapd {
                 self.look_if_due();
                 pager.memcg.fit(pager);
             }
-            if !pager.kcompressd_workers.is_empty() {
-                pager.kcompressd_mail.post(kcompressd::WORK);
+            if !pager.kcompressd.workers.is_empty() {
+                pager.kcompressd.mail.post(kcompressd::WORK);
             }
             self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
             self.protect_if_wanted();

@@ -126,7 +126,7 @@ pub(crate) fn run(pager: &'static Pager) {
     thread::take_short_turns(SLICE_NS);
     let mut kswapd = Kswapd {
         pager,
-        worker: pager.kswapd_worker.lock(),
+        worker: pager.reclaim.worker.lock(),
         sizes: Sizes::default(),
         pool: pager.mm.pool().0,
         unknown: 0,
@@ -220,7 +220,7 @@ impl Kswapd {
         };
         let gate = self.gate_due_in().filter(|due| *due > 0);
         let tick = gate.map_or(tick, |due| due.clamp(GATE_TICK_NS, tick));
-        let bits = pager.mail.wait(mail::RECLAIM | WAITED_FOR, Some(tick));
+        let bits = pager.post.mail.wait(mail::RECLAIM | WAITED_FOR, Some(tick));
         if bits & mail::JOIN != 0 {
             pager.join();
         }
@@ -235,9 +235,9 @@ impl Kswapd {
             self.quiet = 0;
         }
         inline::pass_on(pager, bits);
-        let ticket = pager.requests.newest();
+        let ticket = pager.post.requests.newest();
         // Those that were posted before that: the bit comes first, then the ticket.
-        let bits = bits | pager.mail.take(mail::LEAVE | mail::FOLLOW | mail::RELEASE);
+        let bits = bits | pager.post.mail.take(mail::LEAVE | mail::FOLLOW | mail::RELEASE);
         if let Some(recorder) = &pager.fds().recorder {
             recorder.flush();
         }
@@ -255,10 +255,10 @@ impl Kswapd {
         if bits & mail::LEAVE != 0 {
             pager.let_go_if_shared();
         }
-        pager.requests.answer(ticket);
+        pager.post.requests.answer(ticket);
         if pager.is_letting_go() {
             self.gate.leave_open();
-            return pager.scans.answer(pager.scans.newest());
+            return pager.post.scans.answer(pager.post.scans.newest());
         }
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
         self.mind_gate();
@@ -334,7 +334,7 @@ impl Kswapd {
         vma::settle(pager);
         let before = pager.mm.usage_pages();
         let Ok(sizes) = pager.fds().proc.sizes() else {
-            return pager.scans.answer(pager.scans.newest());
+            return pager.post.scans.answer(pager.post.scans.newest());
         };
         // Both sides of the read: what was counted at either moment is not unknown.
         let counted = before.max(pager.mm.usage_pages()) as usize * PAGE_SIZE;
@@ -411,10 +411,11 @@ impl Kswapd {
     /// microseconds, and programs that map over memory again and again must not keep us from
     /// reclaim.
     fn is_waited_for(&self) -> bool {
-        if self.pager.mail.take(mail::JOIN) != 0 {
+        if self.pager.post.mail.take(mail::JOIN) != 0 {
             self.pager.join();
         }
         self.pager
+            .post
             .mail
             .peek(mail::SCAN | mail::FREEZE | mail::LEAVE | mail::FOLLOW | mail::RELEASE)
             != 0

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use lock_api::Mutex;
 use uzswap_ctl::Field;
 use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::PAGE_SIZE;
@@ -12,12 +13,16 @@ use uzswap_sys::closed;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::time;
 
+use super::unsharing::Unsharing;
 use crate::machine::AgentMachine;
 use crate::pager::{Pager, pause};
 
 /// Who may reclaim, and what came of it.
-#[derive(Default)]
 pub(crate) struct Reclaim {
+    /// Working memory of kswapd, locked by it for good. Made before it runs.
+    pub(crate) worker: Mutex<RawLock, Worker<AgentMachine>>,
+    /// Where kswapd is breaking copy-on-write sharing.
+    pub(crate) unsharing: Unsharing,
     /// Set before the engine is frozen: no new reclaim begins.
     is_freezing: AtomicBool,
     /// Pieces of reclaim that are under way.
@@ -27,6 +32,21 @@ pub(crate) struct Reclaim {
     reclaimed: AtomicU32,
     /// How often kswapd has come by (wrapping).
     rounds: AtomicU32,
+}
+
+impl Reclaim {
+    /// With kswapd's working memory.
+    pub(crate) fn new(worker: Mutex<RawLock, Worker<AgentMachine>>) -> Self {
+        Self {
+            worker,
+            unsharing: Unsharing::default(),
+            is_freezing: AtomicBool::new(false),
+            running: AtomicU32::new(0),
+            isolated: AtomicU32::new(0),
+            reclaimed: AtomicU32::new(0),
+            rounds: AtomicU32::new(0),
+        }
+    }
 }
 
 /// What reclaim had done at one moment.
@@ -117,7 +137,7 @@ impl Pager {
     /// what it has just made our own would be taken before it is done, and brought back for it,
     /// again and again.
     pub(crate) fn shrink_directly(&self, worker: &mut Worker<AgentMachine>, want: u32) -> Scan {
-        if self.unsharing.is_active() {
+        if self.reclaim.unsharing.is_active() {
             return self.reclaim.count_scan(None);
         }
         self.memcg.share_limits(self);
@@ -177,7 +197,7 @@ impl Pager {
 
     /// Threads that may be storing at the same time.
     fn storing_threads(&self) -> u64 {
-        1 + self.seats.servers() + self.kcompressd_workers.len() as u64
+        1 + self.seats.servers() + self.kcompressd.workers.len() as u64
     }
 
     /// Run a piece of reclaim. `None`: a fork is under way, and none may begin.

@@ -49,7 +49,7 @@ impl Kswapd {
             algorithm,
             since_ns: now - RECOMPRESS_IDLE_NS,
         };
-        while self.allowance > 0 && pager.mail.peek(mail::RECLAIM) == 0 && !self.is_waited_for() {
+        while self.allowance > 0 && pager.post.mail.peek(mail::RECLAIM) == 0 && !self.is_waited_for() {
             let started = time::now_ns();
             let looked_at = pager.mm.recompress(&mut self.worker, idle);
             self.allowance = self.allowance.saturating_sub(time::now_ns() - started);

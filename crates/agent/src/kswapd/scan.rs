@@ -30,11 +30,12 @@ impl Pager {
     /// beyond the limit. kswapd tries for [`ASKED_NS`] at most, but it may have to wait for a core
     /// first.
     pub(crate) fn request_scan(&self) {
-        let ticket = self.scans.ask();
-        self.mail.post(mail::SCAN);
+        let ticket = self.post.scans.ask();
+        self.post.mail.post(mail::SCAN);
         let mut looks = 0..LOOKS;
         // During a fork nobody scans, and the forking thread may wait for the lock we hold.
-        self.scans
+        self.post
+            .scans
             .wait(ticket, || looks.next().is_some() && !self.reclaim.is_freezing());
     }
 }
@@ -45,12 +46,12 @@ impl Kswapd {
         let pager = self.pager;
         // All of it, at first.
         let is_asked = is_asked || deferral::is_deferred();
-        let ticket = pager.scans.newest();
+        let ticket = pager.post.scans.newest();
         if !(deferral::is_deferred() && self.defers(sizes)) {
             return self.scan(is_asked);
         }
         self.unknown = sizes.anon;
-        pager.scans.answer(ticket);
+        pager.post.scans.answer(ticket);
     }
 
     /// Whether there is room for all that the program may touch unseen.
@@ -77,12 +78,12 @@ impl Kswapd {
         let pager = self.pager;
         let mut is_complete = false;
         for _ in 0..LOOKS_AT_ONCE {
-            let ticket = pager.scans.newest();
+            let ticket = pager.post.scans.newest();
             deferral::begin_scan();
             is_complete = self.search.look(pager, is_asked);
             if is_complete {
                 self.search.asked = None;
-                pager.scans.answer(ticket);
+                pager.post.scans.answer(ticket);
                 break;
             }
             // Whoever has the turn may be waiting for us.
@@ -95,7 +96,7 @@ impl Kswapd {
         }
         self.search.looks_again = !is_complete && is_asked && self.search.may_look_again();
         if !is_complete && is_asked && !self.search.looks_again {
-            pager.scans.answer(pager.scans.newest());
+            pager.post.scans.answer(pager.post.scans.newest());
         }
         let anon = pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon);
         self.unknown = anon.saturating_sub(pager.mm.usage_pages() as usize * PAGE_SIZE);

@@ -48,7 +48,7 @@ impl Kswapd {
     pub(super) fn unshare(&mut self, shared: &[PageRange]) {
         let pager = self.pager;
         for range in shared {
-            pager.unsharing.begin(*range);
+            pager.reclaim.unsharing.begin(*range);
             // To break the sharing is a write to the kernel.
             pager.mm.unprotect(*range);
             let is_unshared = unshare(range.start.addr(), range.pages() as usize * PAGE_SIZE).is_ok();
@@ -59,7 +59,7 @@ impl Kswapd {
                 self.copy_out(&[*range]);
             }
         }
-        pager.unsharing.end();
+        pager.reclaim.unsharing.end();
         if !shared.is_empty() {
             // The copies are ours alone.
             self.sample();

@@ -16,6 +16,7 @@ mod oom;
 mod sharing;
 mod watermarks;
 
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
 use uzswap_ctl::{Field, Group, Limit};
@@ -65,6 +66,8 @@ pub(crate) fn is_charged(group: Group, slot: usize) -> bool {
 /// One process's account.
 pub(crate) struct Memcg {
     group: Group,
+    /// Of the group's file.
+    path: &'static CStr,
     slot: AtomicUsize,
     /// `RssAnon` beyond what the engine counts, less what is shared with relatives; bytes.
     beyond: AtomicI64,
@@ -90,9 +93,10 @@ pub(crate) struct Memcg {
 }
 
 impl Memcg {
-    pub(crate) fn new(group: Group, slot: usize) -> Self {
+    pub(crate) fn new(group: Group, slot: usize, path: &'static CStr) -> Self {
         Self {
             group,
+            path,
             slot: AtomicUsize::new(slot),
             beyond: AtomicI64::new(0),
             touched: AtomicUsize::new(0),
@@ -109,6 +113,11 @@ impl Memcg {
 
     pub(crate) fn group(&self) -> Group {
         self.group
+    }
+
+    /// The path of its file.
+    pub(crate) fn path(&self) -> &'static CStr {
+        self.path
     }
 
     pub(crate) fn slot(&self) -> usize {

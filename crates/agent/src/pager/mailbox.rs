@@ -1,6 +1,36 @@
-//! What kswapd and the program's threads tell each other, a bit each.
+//! What the pager's threads and the program's tell each other.
 
-/// Bits of [`Pager::mail`](crate::pager::Pager), read by kswapd.
+use core::sync::atomic::{AtomicU32, AtomicUsize};
+
+use uzswap_sys::futex::Mailbox;
+
+use super::tickets::Tickets;
+
+/// The pager works as usual.
+pub(super) const KEEPS: u32 = 0;
+/// All that is stored is to be brought back, however much, for processes that outlive this one in
+/// its memory.
+pub(super) const LETS_GO: u32 = 1;
+/// It is back. Nothing leaves any more.
+pub(super) const HAS_LET_GO: u32 = 2;
+
+/// What is asked of the pager's threads, and what they answer.
+#[derive(Default)]
+pub(crate) struct Post {
+    pub(crate) mail: Mailbox,
+    pub(crate) replies: Mailbox,
+    /// Looks at the mappings, and all else, that threads of the program wait for.
+    pub(crate) scans: Tickets,
+    pub(crate) requests: Tickets,
+    /// How far the pager is with giving all memory back: [`KEEPS`], [`LETS_GO`], [`HAS_LET_GO`].
+    pub(super) letting_go: AtomicU32,
+    /// What [`mail::JOIN`] is about.
+    pub(super) joining: [AtomicUsize; 2],
+    /// Not 0: the fault thread is to give up the range that [`mail::RELEASE`] is about.
+    pub(super) releasing: AtomicU32,
+}
+
+/// Bits of [`Post::mail`], read by kswapd.
 pub(crate) mod mail {
     /// Memory is short.
     pub(crate) const RECLAIM: u32 = 1;
@@ -24,7 +54,7 @@ pub(crate) mod mail {
     pub(crate) const RING: u32 = 512;
 }
 
-/// Bits of [`Pager::replies`](crate::pager::Pager), read by the thread whose turn it is to change
+/// Bits of [`Post::replies`], read by the thread whose turn it is to change
 /// mappings: it forks, or waits for a join.
 pub(crate) mod reply {
     /// The engine is at rest.

@@ -16,34 +16,31 @@ pub(crate) mod threads;
 pub(crate) mod tickets;
 
 use alloc::ffi::CString;
-use alloc::vec::Vec;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use lock_api::Mutex;
 use uzswap_ctl::{Field, Group, Limit, Notice, PROCESSES, Tunable};
 use uzswap_mm::page::PageRange;
-use uzswap_mm::{Mm, PinId, Worker};
+use uzswap_mm::{Mm, Worker};
 use uzswap_sys::cell::Leaked;
-use uzswap_sys::futex::{self, Mailbox, RawLock};
+use uzswap_sys::futex::{self, RawLock};
 use uzswap_sys::shield;
 use uzswap_sys::thread::{self};
 use uzswap_sys::time::now_ns;
 use uzswap_sys::{Errno, children};
 
-use self::mailbox::{mail, reply};
+use self::mailbox::{HAS_LET_GO, KEEPS, LETS_GO, Post, mail, reply};
 use self::record::Recorder;
-use self::tickets::Tickets;
 use crate::codec::codecs::Codecs;
-use crate::codec::kcompressd;
+use crate::codec::kcompressd::{self, Kcompressd};
 use crate::config::{config, swap_pages};
 use crate::cpu::vigil::VIGIL;
 use crate::fault::inline;
 use crate::fault::servers::{self, HELPERS, Seats};
-use crate::fork::Handover;
+use crate::fork::Fork;
 use crate::guest::{unmanaged, vma};
 use crate::kswapd::reclaim::Reclaim;
-use crate::kswapd::unsharing::Unsharing;
 use crate::machine::arena::PoolArena;
 use crate::machine::{AgentMachine, CREW, Fds, swap_file};
 use crate::memcg::{self, Memcg};
@@ -63,45 +60,16 @@ static PID: AtomicI32 = AtomicI32::new(0);
 static PAGER: Leaked<Pager> = Leaked::new();
 static IDLE_GROUP: Leaked<(Group, &'static CStr)> = Leaked::new();
 
-/// The pager works as usual.
-const KEEPS: u32 = 0;
-/// All that is stored is to be brought back, however much, for processes that outlive this one in
-/// its memory.
-const LETS_GO: u32 = 1;
-/// It is back. Nothing leaves any more.
-const HAS_LET_GO: u32 = 2;
-
 /// An active agent.
 pub(crate) struct Pager {
     pub(crate) mm: Mm<RawLock, AgentMachine>,
     pub(crate) memcg: Memcg,
-    pub(crate) group_path: &'static CStr,
-    pub(crate) mail: Mailbox,
-    pub(crate) replies: Mailbox,
-    /// Looks at the mappings, and all else, that threads of the program wait for.
-    pub(crate) scans: Tickets,
-    pub(crate) requests: Tickets,
-    /// How far the pager is with giving all memory back: [`KEEPS`], [`LETS_GO`], [`HAS_LET_GO`].
-    letting_go: AtomicU32,
-    /// What [`mail::JOIN`] is about.
-    joining: [AtomicUsize; 2],
-    /// Not 0: the fault thread is to give up the range that [`mail::RELEASE`] is about.
-    releasing: AtomicU32,
-    pub(crate) reclaim: Reclaim,
-    /// Where kswapd is breaking copy-on-write sharing.
-    pub(crate) unsharing: Unsharing,
-    pub(crate) handover: Handover,
+    pub(crate) post: Post,
     pub(crate) seats: Seats,
-    /// Working memory of kswapd, locked by it for good. Made before it runs.
-    pub(crate) kswapd_worker: Mutex<RawLock, Worker<AgentMachine>>,
-    /// Working memory of the background compression threads.
-    pub(crate) kcompressd_workers: Vec<Mutex<RawLock, Worker<AgentMachine>>>,
-    /// Work for the background compression threads.
-    pub(crate) kcompressd_mail: Mailbox,
+    pub(crate) reclaim: Reclaim,
+    pub(crate) kcompressd: Kcompressd,
     pub(crate) codecs: Codecs,
-    /// Swap slots that forked relatives read, each with the byte of the swap file that their leases
-    /// lock.
-    pub(crate) pins: Mutex<RawLock, Vec<(PinId, u64)>>,
+    pub(crate) fork: Fork,
 }
 
 /// The program, or who forked it, has changed what it holds since its pager started.
@@ -256,29 +224,18 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
     machine.look_for_devices(group, slot);
     let worker = || Mutex::new(Worker::for_reclaim(&config, &machine));
-    let (seats, kswapd_worker) = (Seats::new(Worker::new(&config, &machine)), worker());
-    let kcompressd = (group.get(Tunable::Kcompressd) as usize).min(kcompressd::THREADS_MAX);
-    let kcompressd_workers = (0..kcompressd).map(|_| worker()).collect();
+    let (seats, reclaim) = (Seats::new(Worker::new(&config, &machine)), Reclaim::new(worker()));
+    let threads = (group.get(Tunable::Kcompressd) as usize).min(kcompressd::THREADS_MAX);
+    let kcompressd = Kcompressd::new((0..threads).map(|_| worker()).collect());
     let pager = PAGER.set(Pager {
         mm: Mm::new(machine, arena, config, group.vmstat()),
-        memcg: Memcg::new(group, slot),
-        group_path: path,
-        mail: Mailbox::new(),
-        replies: Mailbox::new(),
-        scans: Tickets::default(),
-        requests: Tickets::default(),
-        letting_go: AtomicU32::new(KEEPS),
-        joining: [const { AtomicUsize::new(0) }; 2],
-        releasing: AtomicU32::new(0),
-        reclaim: Reclaim::default(),
-        unsharing: Unsharing::default(),
-        handover: Handover::new(),
+        memcg: Memcg::new(group, slot, path),
+        post: Post::default(),
         seats,
-        kswapd_worker,
-        kcompressd_workers,
-        kcompressd_mail: Mailbox::new(),
+        reclaim,
+        kcompressd,
         codecs: Codecs::new(config.pool.compressor.algorithm),
-        pins: Mutex::new(Vec::new()),
+        fork: Fork::default(),
     });
     // The program faults next.
     servers::provide(pager);
@@ -315,7 +272,7 @@ impl Pager {
     /// Have all the pager's threads look what is asked of them: [`thread::is_over`].
     pub(crate) fn ring(&self) {
         thread::ring();
-        self.kcompressd_mail.post(kcompressd::WORK);
+        self.kcompressd.mail.post(kcompressd::WORK);
         CREW.dismiss();
         HELPERS.dismiss();
         VIGIL.dismiss();
@@ -332,20 +289,20 @@ impl Pager {
     /// [`crate::statics`].
     pub(crate) fn reset_in_child(&self) {
         self.reclaim.reset_in_child();
-        self.unsharing.end();
+        self.reclaim.unsharing.end();
         self.seats.reset();
-        for worker in [&self.kswapd_worker].into_iter().chain(&self.kcompressd_workers) {
+        for worker in [&self.reclaim.worker].into_iter().chain(&self.kcompressd.workers) {
             // SAFETY: locked by a thread that does not exist here. What it was doing with its
             // worker it will never finish; whoever takes it next starts over.
             unsafe { worker.force_unlock() };
         }
-        self.mail.reset();
-        self.kcompressd_mail.reset();
-        self.replies.reset();
-        self.scans.reset();
-        self.requests.reset();
-        self.letting_go.store(KEEPS, Ordering::SeqCst);
-        self.releasing.store(0, Ordering::SeqCst);
+        self.post.mail.reset();
+        self.kcompressd.mail.reset();
+        self.post.replies.reset();
+        self.post.scans.reset();
+        self.post.requests.reset();
+        self.post.letting_go.store(KEEPS, Ordering::SeqCst);
+        self.post.releasing.store(0, Ordering::SeqCst);
     }
 
     /// This process is about to end. If others go on with its memory, all of it is mapped before
@@ -362,10 +319,10 @@ impl Pager {
     /// done. Not for a fork to be over which may be this thread's own.
     pub(crate) fn ask(&self, what: u32) {
         // In this order: kswapd takes the bits after it has read the tickets.
-        self.mail.post(what);
-        let ticket = self.requests.ask();
+        self.post.mail.post(what);
+        let ticket = self.post.requests.ask();
         let mut patience = 100;
-        self.requests.wait(ticket, || {
+        self.post.requests.wait(ticket, || {
             patience -= u32::from(self.reclaim.is_freezing());
             patience > 0
         });
@@ -373,17 +330,17 @@ impl Pager {
 
     /// Whether all is back, for who goes on with it, and nobody serves its faults.
     pub(crate) fn has_let_go(&self) -> bool {
-        self.letting_go.load(Ordering::SeqCst) == HAS_LET_GO
+        self.post.letting_go.load(Ordering::SeqCst) == HAS_LET_GO
     }
 
     /// Whether nothing may leave any more, whatever the limit.
     pub(crate) fn is_letting_go(&self) -> bool {
-        self.letting_go.load(Ordering::SeqCst) != KEEPS
+        self.post.letting_go.load(Ordering::SeqCst) != KEEPS
     }
 
     /// Whether all is to be brought back and is not yet.
     pub(crate) fn is_bringing_back(&self) -> bool {
-        self.letting_go.load(Ordering::SeqCst) == LETS_GO || self.releasing.load(Ordering::SeqCst) != 0
+        self.post.letting_go.load(Ordering::SeqCst) == LETS_GO || self.post.releasing.load(Ordering::SeqCst) != 0
     }
 
     /// Have the fault thread bring all back if another process has our memory, and wait until it
@@ -395,10 +352,10 @@ impl Pager {
         if self.is_letting_go() || !self.fds().proc.shares_memory() {
             return;
         }
-        self.letting_go.store(LETS_GO, Ordering::SeqCst);
+        self.post.letting_go.store(LETS_GO, Ordering::SeqCst);
         self.fds().wake.set();
-        while self.letting_go.load(Ordering::SeqCst) != HAS_LET_GO {
-            futex::wait(&self.letting_go, LETS_GO, Some(10_000_000), false);
+        while self.post.letting_go.load(Ordering::SeqCst) != HAS_LET_GO {
+            futex::wait(&self.post.letting_go, LETS_GO, Some(10_000_000), false);
         }
         self.fds().let_go();
     }
@@ -406,9 +363,9 @@ impl Pager {
     /// The fault thread's part: `bring_back` all, if it is asked for. It is tried again where that
     /// says that it could not.
     pub(crate) fn let_go(&self, bring_back: impl FnOnce() -> bool) {
-        if self.letting_go.load(Ordering::SeqCst) == LETS_GO && bring_back() {
-            self.letting_go.store(HAS_LET_GO, Ordering::SeqCst);
-            futex::wake(&self.letting_go, u32::MAX >> 1, false);
+        if self.post.letting_go.load(Ordering::SeqCst) == LETS_GO && bring_back() {
+            self.post.letting_go.store(HAS_LET_GO, Ordering::SeqCst);
+            futex::wake(&self.post.letting_go, u32::MAX >> 1, false);
         }
     }
 
@@ -416,31 +373,31 @@ impl Pager {
     /// a userfaultfd of its own for it. In the program's thread, whose turn it is to change
     /// mappings.
     pub(crate) fn request_release(&self, start: usize, end: usize) {
-        self.joining[0].store(start, Ordering::Relaxed);
-        self.joining[1].store(end, Ordering::Relaxed);
+        self.post.joining[0].store(start, Ordering::Relaxed);
+        self.post.joining[1].store(end, Ordering::Relaxed);
         // Release and acquire: `post` and `take`.
         self.ask(mail::RELEASE);
     }
 
     /// kswapd's part of it: nothing leaves meanwhile.
     pub(crate) fn release(&self) {
-        self.releasing.store(1, Ordering::SeqCst);
+        self.post.releasing.store(1, Ordering::SeqCst);
         self.fds().wake.set();
-        while self.releasing.load(Ordering::SeqCst) != 0 {
-            futex::wait(&self.releasing, 1, Some(10_000_000), false);
+        while self.post.releasing.load(Ordering::SeqCst) != 0 {
+            futex::wait(&self.post.releasing, 1, Some(10_000_000), false);
         }
     }
 
     /// The fault thread's part: give up what `give_up` is called with, if that is asked for. It is
     /// tried again where that says that it could not.
     pub(crate) fn give_up_released(&self, give_up: impl FnOnce(PageRange) -> bool) {
-        if self.releasing.load(Ordering::SeqCst) == 0 {
+        if self.post.releasing.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let [start, end] = [0, 1].map(|i| self.joining[i].load(Ordering::Relaxed));
+        let [start, end] = [0, 1].map(|i| self.post.joining[i].load(Ordering::Relaxed));
         if give_up(PageRange::of_bytes(start, end)) {
-            self.releasing.store(0, Ordering::SeqCst);
-            futex::wake(&self.releasing, u32::MAX >> 1, false);
+            self.post.releasing.store(0, Ordering::SeqCst);
+            futex::wake(&self.post.releasing, u32::MAX >> 1, false);
         }
     }
 
@@ -448,13 +405,13 @@ impl Pager {
     /// until it did, a tenth of a second at most. In the program's thread, whose turn it is to
     /// change mappings.
     pub(crate) fn request_join(&self, start: usize, end: usize) {
-        self.replies.take(reply::JOINED);
-        self.joining[0].store(start, Ordering::Relaxed);
-        self.joining[1].store(end, Ordering::Relaxed);
+        self.post.replies.take(reply::JOINED);
+        self.post.joining[0].store(start, Ordering::Relaxed);
+        self.post.joining[1].store(end, Ordering::Relaxed);
         // Release and acquire: `post` and `wait`.
-        self.mail.post(mail::JOIN);
+        self.post.mail.post(mail::JOIN);
         for _ in 0..10 {
-            if self.replies.wait(reply::JOINED, Some(10_000_000)) != 0 {
+            if self.post.replies.wait(reply::JOINED, Some(10_000_000)) != 0 {
                 return;
             }
         }
@@ -462,14 +419,14 @@ impl Pager {
 
     /// kswapd's part of it.
     pub(crate) fn join(&self) {
-        let [start, end] = [0, 1].map(|i| self.joining[i].load(Ordering::Relaxed));
+        let [start, end] = [0, 1].map(|i| self.post.joining[i].load(Ordering::Relaxed));
         for _ in 0..8 {
             if vma::join(self, self.fds(), start, end) {
                 break;
             }
             pause(50_000);
         }
-        self.replies.post(reply::JOINED);
+        self.post.replies.post(reply::JOINED);
     }
 }
 

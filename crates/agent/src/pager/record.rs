@@ -105,7 +105,7 @@ impl Recorder {
     /// The page of a fault that the server of this number is about to serve. `None`: nothing is
     /// recorded any more, or it is kswapd who touches it, to break the sharing of it.
     pub(crate) fn touch(&self, pager: &Pager, server: usize, page: Vpn, is_write: bool) -> Option<Touch<'_>> {
-        if pager.unsharing.holds(page.addr()) {
+        if pager.reclaim.unsharing.holds(page.addr()) {
             return None;
         }
         let at = match pager.mm.slot(page) {
@@ -121,7 +121,7 @@ impl Recorder {
 
     /// As [`touch`](Self::touch), of a page that is mapped, and protected from writing.
     pub(crate) fn write(&self, pager: &Pager, server: usize, page: Vpn) -> Option<Touch<'_>> {
-        if pager.unsharing.holds(page.addr()) {
+        if pager.reclaim.unsharing.holds(page.addr()) {
             return None;
         }
         let at = Place::Protected;

@@ -112,7 +112,7 @@ impl Pager {
             .spawn(c"uzswap-watchdog", Descriptors::Shared, watch)
             .map_err(|e| ("a thread", e))?;
         CORES.note_unbound(watchdog);
-        for (thread, worker) in KCOMPRESSD_THREADS.iter().zip(&self.kcompressd_workers) {
+        for (thread, worker) in KCOMPRESSD_THREADS.iter().zip(&self.kcompressd.workers) {
             // One fewer is slower, nothing else.
             let _ = thread.spawn(c"uzswap-kcompressd", Descriptors::Shared, move || {
                 kcompressd::run(self, worker)

@@ -281,7 +281,7 @@ pub(crate) fn renew(pager: &Pager) {
     let machine = pager.mm.machine();
     machine.look_for_devices(pager.memcg.group(), pager.memcg.slot());
     pager.seats.renew_devices(machine);
-    for worker in [&pager.kswapd_worker].into_iter().chain(&pager.kcompressd_workers) {
+    for worker in [&pager.reclaim.worker].into_iter().chain(&pager.kcompressd.workers) {
         worker.lock().renew_devices(machine);
     }
 }
