@@ -19,6 +19,7 @@
 //! | `guard::IS_ON` | kept | the code is inherited, with the jumps in it |
 //! | `guard::IS_ALONE` | kept | the program is the same |
 //! | `guard::IS_OF_GO` | kept | the same |
+//! | `guard::dispatch::IS_TRYING_CLOCK` | kept | false: the constructor is over |
 //! | `guard::holds::IS_TAKEN` | reset | the calls of other threads are not here |
 //! | `guard::holds::HELD` | reset | the same |
 //! | `guard::holds::GENERATION` | reset | counted on: the parent's calls hold nothing here |
@@ -131,6 +132,7 @@
 //! | `sys::thread::THREADS` | kept | says of which process; another's count for nothing |
 //! | `sys::thread::IS_OVER` | kept | false: the thread that forked is one of the program's |
 //! | `sys::thread::STATUS` | kept | read when that is true |
+//! | `sys::time::IS_CALLED` | kept | the clock is the same |
 
 use uzswap_sys::creds;
 use uzswap_sys::mapping::own;

@@ -7,7 +7,7 @@
 //!
 //! Threads have this from when they have a stack for handlers ([`Own`]). A vfork child has not.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_sys::Errno;
 use uzswap_sys::gateways::{self, Gateway, Room};
@@ -15,12 +15,17 @@ use uzswap_sys::guard;
 use uzswap_sys::libc::is_code_of_go;
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::signal::{Context, SYS_USER_DISPATCH, SignalInfo};
+use uzswap_sys::time;
 
 use super::{clone, deliver, is_alone, is_of_go};
 use crate::guest::vma;
 use crate::pager;
 
 const SYS_RT_SIGRETURN: usize = 15;
+const SYS_CLOCK_GETTIME: usize = 228;
+
+/// The clock is read, to see whether that takes a call.
+static IS_TRYING_CLOCK: AtomicBool = AtomicBool::new(false);
 
 /// In the constructor, when jumps are where they can be.
 ///
@@ -33,7 +38,16 @@ pub(super) fn begin() -> Result<(), Errno> {
     let own = Own::current_of_kernel();
     own.into_iter()
         .for_each(|own| own.is_dispatched.store(true, Ordering::Relaxed));
+    try_clock();
     Ok(())
+}
+
+/// Where the machine's clock cannot be read by the program itself (hpet, acpi_pm), the vDSO makes a
+/// call. In our handlers SIGSYS is blocked, so it would end the process there.
+fn try_clock() {
+    IS_TRYING_CLOCK.store(true, Ordering::Relaxed);
+    let _ = time::now_ns();
+    IS_TRYING_CLOCK.store(false, Ordering::Relaxed);
 }
 
 /// SIGSYS. In a thread of the program, all signals blocked.
@@ -48,6 +62,9 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
     }
     if context.number() == SYS_RT_SIGRETURN {
         return deliver::leave_handler(context);
+    }
+    if context.number() == SYS_CLOCK_GETTIME && IS_TRYING_CLOCK.load(Ordering::Relaxed) {
+        time::read_by_calls();
     }
     let Some(gateway) = Gateway::of(context.ip()) else {
         if let Some(errno) = clone::refuses_unseen(context.number(), context.argument()) {
