@@ -162,7 +162,7 @@ fn needed() -> Vec<Check> {
     if found.needed().is_err() {
         // Any user may be managed another way: then none of that is needed.
         let found = guarded();
-        let is_closing = found.is_err_and(is_filtered) && closing().is_ok();
+        let is_closing = found.is_err_and(can_do_without) && closing().is_ok();
         let is_guarded = if is_closing {
             Ok(())
         } else {
@@ -173,7 +173,7 @@ fn needed() -> Vec<Check> {
             .for_each(|check| check.is_needed &= is_guarded.is_err());
         let how = "any user, without a privilege; io_uring and AIO are refused".to_owned();
         let faults = is_guarded.is_ok().then_some(match is_closing {
-            true => "mprotect and a signal, as userfaultfd is forbidden: each costs more",
+            true => "mprotect and a signal, as userfaultfd is forbidden, or cannot move pages: each costs more",
             false => "the thread that raises one serves it",
         });
         checks.push(need("guarded calls", is_guarded.map(|()| how)));
@@ -209,16 +209,21 @@ fn lacking_for_user(errno: Errno) -> String {
              allows it"
                 .into()
         }
-        Errno::INVAL => "an ordinary user needs Linux 6.8 or later: older kernels cannot move pages (UFFDIO_MOVE)".into(),
+        Errno::INVAL => "--backend uffd: an ordinary user needs Linux 6.8 or later, as older kernels cannot move pages (UFFDIO_MOVE)".into(),
         errno => format!("userfaultfd: {}", describe(errno)),
     }
+}
+
+/// Whether it can be done without, then: a filter forbids it, or Linux before 6.8 cannot move pages.
+fn can_do_without(errno: Errno) -> bool {
+    is_filtered(errno) || errno == Errno::INVAL
 }
 
 /// Whether memory can be managed without a userfaultfd.
 fn closing() -> Result<(), String> {
     closed::probe().map_err(|errno| {
         format!(
-            "/proc/self/mem: {}; it must let a process write to its own memory (proc_mem.force_override)",
+            "/proc/self/mem: {}; it must let a process write to its own memory (proc_mem.force_override), on Linux 5.14 or later",
             describe(errno)
         )
     })
@@ -241,7 +246,7 @@ pub(crate) fn check_machine(copies: bool, guard: Guard, backend: Backend) -> Res
     let close = || closing().map(|()| way(true, true));
     let guarded = || match guarded() {
         Ok(()) => Ok(way(true, false)),
-        Err(errno) if is_filtered(errno) && backend == Backend::Auto => close(),
+        Err(errno) if can_do_without(errno) && backend == Backend::Auto => close(),
         Err(errno) => Err(lacking_for_user(errno)),
     };
     let found = match (backend, guard) {
