@@ -93,7 +93,7 @@ impl Kswapd {
             pager.charge.come_back();
         }
         if self.ticks.is_multiple_of(COMPACT_TICK) {
-            mm.compact((mm.gauges().pool / COMPACT_SHARE).max(COMPACT_MIN));
+            mm.compact((mm.gauges().pool / COMPACT_SHARE).max(COMPACT_MIN), || false);
         }
     }
 

@@ -379,9 +379,8 @@ impl Kswapd {
         pager.mm.settle_sharing();
         pager.mm.forget_unmovable();
         if self.ticks.is_multiple_of(COMPACT_TICK) {
-            pager
-                .mm
-                .compact((pager.mm.gauges().pool / COMPACT_SHARE).max(COMPACT_MIN));
+            let worthwhile = (pager.mm.gauges().pool / COMPACT_SHARE).max(COMPACT_MIN);
+            pager.mm.compact(worthwhile, || pager.post.mail.peek(mail::FREEZE) != 0);
         }
         fork::release_pins(pager);
         pager.mm.discard_swap();

@@ -22,7 +22,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             _ => Ok(inner.plan(is_background, bypasses)),
         });
         let mut plan = plan.unwrap_or_else(|worthwhile| {
-            self.compact(worthwhile);
+            self.compact(worthwhile, || false);
             self.with(|inner| inner.plan(is_background, bypasses))
         });
         if let Plan::Drain(entries) = plan {

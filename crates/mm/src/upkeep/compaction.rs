@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use lock_api::RawMutex;
 
 use crate::machine::Machine;
-use crate::page::{PageRange, Vpn};
+use crate::page::PageRange;
 use crate::pages::block::BlockRef;
 use crate::policy::Event;
 use crate::vmstat::Item;
@@ -20,9 +20,9 @@ use crate::zpool::{Arena, PoolRef};
 use crate::{Inner, Mm};
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Compact the pools if that frees at least `worthwhile` pages. Returns how many were freed. To
-    /// be called by one thread.
-    pub fn compact(&self, worthwhile: u64) -> u64 {
+    /// Compact the pools if that frees at least `worthwhile` pages, unless something else has to be
+    /// done (`is_over`) before it is. Returns how many were freed. To be called by one thread.
+    pub fn compact(&self, worthwhile: u64, is_over: impl Fn() -> bool) -> u64 {
         let (pools, before, ranges) = self.with(|inner| {
             let ranges: Vec<PageRange> = inner.pages.managed.iter().collect();
             inner.policy.note(Event::Compacted);
@@ -30,7 +30,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         });
         // Class by class, under its lock alone.
         let gain: u64 = pools.iter().map(PoolRef::begin_compaction).sum();
-        if gain >= worthwhile.max(1) && !ranges.into_iter().any(|range| self.compact_range(range)) {
+        if gain >= worthwhile.max(1) && !ranges.into_iter().any(|range| self.compact_range(range, &is_over)) {
             self.with(|inner| inner.relocate_kept());
         }
         // A freeze finds nothing half-way: victims are only passed over by stores, of which a
@@ -47,19 +47,26 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         })
     }
 
-    /// True: a freeze began.
-    fn compact_range(&self, range: PageRange) -> bool {
-        let pieces = (range.start.number()..range.end.number()).step_by(self.tunables().hold.compacted as usize);
-        pieces.into_iter().any(|start| {
-            let end = (start + self.tunables().hold.compacted).min(range.end.number());
-            self.with_for_reclaim(|inner| {
-                inner.relocate(PageRange {
-                    start: Vpn::new(start),
-                    end: Vpn::new(end),
-                });
+    /// True: a freeze began, or it is over. Of terabytes that are reserved only what was touched is
+    /// gone through.
+    fn compact_range(&self, range: PageRange, is_over: &impl Fn() -> bool) -> bool {
+        let most = self.tunables().hold.compacted;
+        let mut rest = range;
+        loop {
+            let is_frozen = self.with_for_reclaim(|inner| {
+                let start = inner.pages.table.first_near(rest).unwrap_or(rest.end);
+                let end = start.add(most).min(rest.end);
+                inner.relocate(PageRange { start, end });
+                rest.start = end;
                 inner.flight.frozen.is_some()
-            })
-        })
+            });
+            if is_frozen || is_over() {
+                return true;
+            }
+            if rest.start >= rest.end {
+                return false;
+            }
+        }
     }
 }
 

@@ -82,6 +82,12 @@ fn place(vpn: Vpn) -> (Key, usize) {
     ((number >> UNIT_ORDER) as Key, number as usize % UNIT)
 }
 
+/// The first page behind `vpn` that may have a leaf, where the tree has none for so many digits.
+fn beyond(vpn: Vpn, digits: u32, end: Vpn) -> Vpn {
+    let others = ((UNIT as u64) << (UNIT_ORDER * digits)) - 1;
+    Vpn::new(((vpn.number() | others) + 1).min(end.number()))
+}
+
 /// Replace a word under its lock. Release: pairs with `lookup`, see above.
 fn replace(word: &AtomicU64, bits: u64) -> u64 {
     // Two plain moves, where one locked instruction would wait for the cache line. To the model
@@ -151,13 +157,22 @@ impl SwapTable {
                     f(self, vpn, Word::from_bits(bits).into());
                     vpn = vpn.add(1);
                 }
-                Err(digits) => {
-                    let others = ((UNIT as u64) << (UNIT_ORDER * digits)) - 1;
-                    let beyond = (vpn.number() | others) + 1;
-                    vpn = Vpn::new(beyond.min(range.end.number()));
-                }
+                Err(digits) => vpn = beyond(vpn, digits, range.end),
             }
         }
+    }
+
+    /// The first page of `range` that lies beside one with a word, or has one. What has none is
+    /// passed over as fast as the tree is wide.
+    pub fn first_near(&self, range: PageRange) -> Option<Vpn> {
+        let mut vpn = range.start;
+        while vpn < range.end {
+            match self.bits(vpn) {
+                Ok(_) => return Some(vpn),
+                Err(digits) => vpn = beyond(vpn, digits, range.end),
+            }
+        }
+        None
     }
 
     /// Bytes of metadata: the leaves and the tree that leads to them.
@@ -206,9 +221,13 @@ mod test {
             let mut seen = Vec::new();
             table.for_each(PageRange::ALL, |_, vpn, slot| { seen.push((vpn, slot)); });
             prop_assert_eq!(seen, map.iter().map(|(vpn, slot)| (*vpn, *slot)).collect::<Vec<_>>());
+            let first = table.first_near(PageRange::ALL).map(|vpn| vpn.number() >> UNIT_ORDER);
+            prop_assert_eq!(first, map.keys().next().map(|vpn| vpn.number() >> UNIT_ORDER));
+            for vpn in map.keys() { prop_assert_eq!(table.first_near(PageRange::new(*vpn, 1)), Some(*vpn)); }
             for vpn in map.keys() { table.publish(*vpn, Slot::None); }
             prop_assert_eq!(table.bytes(), 0);
             table.for_each(PageRange::ALL, |_, vpn, _| panic!("{vpn:?}"));
+            prop_assert_eq!(table.first_near(PageRange::ALL), None);
         }
     }
 

@@ -54,7 +54,7 @@ impl<R: RawMutex> World<R> {
             }
             15 if seed.is_multiple_of(3) => self.mm.set_pool_limit(u64::MAX, u64::MAX),
             15 => self.mm.set_pool_limit(seed % 12, seed % 10),
-            16 => drop(self.mm.compact(seed % 4)),
+            16 => drop(self.mm.compact(seed % 4, || false)),
             17 => self.mm.set_writeback(seed.is_multiple_of(2)),
             18 if seed.is_multiple_of(2) => drop(self.mm.isolate_range(PageRange::new(vpn, len))),
             18 => {
