@@ -214,7 +214,7 @@ fn lacking_for_user(errno: Errno) -> String {
     }
 }
 
-/// Whether it can be done without, then: a filter forbids it, or Linux before 6.8 cannot move pages.
+/// Whether it can be done without: a filter forbids it, or Linux before 6.8 cannot move pages.
 fn can_do_without(errno: Errno) -> bool {
     is_filtered(errno) || errno == Errno::INVAL
 }

@@ -6,11 +6,14 @@
 //! Changes of records are made one at a time: what is not forgotten when it should be would be
 //! taken for a stack for ever.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use uzswap_mm::page::PAGE_SIZE;
-use uzswap_sys::thread;
 use uzswap_sys::turn::Turn;
+use uzswap_sys::{futex, thread};
+
+use crate::fault::inline;
+use crate::pager;
 
 const RECORDS: usize = 16 * 1024;
 
@@ -22,14 +25,29 @@ static LOCK: Turn = Turn::new();
 /// Threads between making (or removing) a stack mapping and its record. While there are any, a
 /// mapping that the scan sees may be an unrecorded stack.
 static CHANGES_IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
+/// 1: what is mapped now may be registered at once, whatever it is.
+static IS_REGISTERING: AtomicU32 = AtomicU32::new(0);
+/// How long somebody who is about to map a stack sleeps until that is looked at again.
+const REGISTERING_NS: u64 = 1_000_000;
 
 /// A change of the stack records that surrounds the system call it records.
 pub(crate) struct StackChange(());
 
 impl StackChange {
     pub(crate) fn begin() -> Self {
-        CHANGES_IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
-        Self(())
+        loop {
+            // SeqCst, as in `while_none_changes`: either that sees us, or we see it.
+            CHANGES_IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
+            // A child whose pager is not there is waited for by nobody.
+            if IS_REGISTERING.load(Ordering::SeqCst) == 0 || pager::active().is_none() {
+                return Self(());
+            }
+            CHANGES_IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
+            match inline::is_filtered() {
+                true => core::hint::spin_loop(),
+                false => futex::wait(&IS_REGISTERING, 1, Some(REGISTERING_NS), false),
+            }
+        }
     }
 
     /// Record `[start, end)`. Beside another stack it lengthens that one's record; when all records
@@ -227,9 +245,20 @@ pub(crate) fn is_changing() -> bool {
     CHANGES_IN_FLIGHT.load(Ordering::SeqCst) != 0
 }
 
+/// Register memory that others may map meanwhile: no stack. `None`: one may be on its way. Waits
+/// for nobody, as whoever changes stacks may wait for the caller.
+pub(crate) fn while_none_changes<T>(register: impl FnOnce() -> T) -> Option<T> {
+    IS_REGISTERING.store(1, Ordering::SeqCst);
+    let registered = (!is_changing()).then(register);
+    IS_REGISTERING.store(0, Ordering::SeqCst);
+    futex::wake(&IS_REGISTERING, u32::MAX >> 1, false);
+    registered
+}
+
 /// In a forked child: the threads that were between two steps do not exist here.
 pub(crate) fn reset_in_child() {
     CHANGES_IN_FLIGHT.store(0, Ordering::SeqCst);
+    IS_REGISTERING.store(0, Ordering::SeqCst);
     // Each step of a change leaves the records usable.
     LOCK.reset_in_child();
 }

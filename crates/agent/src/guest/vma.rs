@@ -304,8 +304,12 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
             guard::note_registering(start, end);
         }
         // Refused when something in the hole cannot be registered, or is ours by now; the exact
-        // range decides.
-        let _ = register_unless_excluded(fds, start, hole_end);
+        // range decides. No stack may be among it: a thread begins on its own with no other to take
+        // a signal on.
+        let is_hole = hole_end > end;
+        if is_hole && stacks::while_none_changes(|| register_unless_excluded(fds, start, hole_end)).is_none() {
+            return false;
+        }
         // Mapped in the hole since, and registered with it.
         let mut at = end;
         while at < hole_end
