@@ -8,7 +8,7 @@ use uzswap_sys::libc::{Function, Headers, Image};
 use uzswap_sys::robust::list_head;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread::page_align;
-use uzswap_sys::{Errno, PAGE_SIZE, creds, file, text};
+use uzswap_sys::{Errno, PAGE_SIZE, creds, file, text, vdso};
 
 use crate::fault::inline;
 use crate::guest::mutexes::{self, Init};
@@ -94,6 +94,10 @@ unsafe fn begin(argv: *const *const c_char, envp: *const *const c_char, with: Wi
         record::note_path(path);
     }
     file::note_stderr();
+    // SAFETY: as above.
+    if unsafe { is_of_valgrind(envp) } {
+        return;
+    }
     let group = match SharedWords::join(path, WORDS, MEMBERSHIP) {
         Ok(file) => Group::open(file.words()).ok_or(None),
         Err(errno) => Err(Some(errno)),
@@ -116,6 +120,18 @@ unsafe fn begin(argv: *const *const c_char, envp: *const *const c_char, with: Wi
         false => 0,
     };
     deferral::note_image(program.map_or(0, |program| program.zero_bytes()) + unseen);
+}
+
+/// Whether this is valgrind, which runs a program in memory that may be executed and keeps books on
+/// all others, or the program in it. Neither is managed, and the launcher says so.
+///
+/// # Safety
+/// As for [`find_env`].
+unsafe fn is_of_valgrind(envp: *const *const c_char) -> bool {
+    // SAFETY: the caller's promise.
+    let [preloaded, launcher] = ["LD_PRELOAD", "VALGRIND_LAUNCHER"].map(|name| unsafe { find_env(envp, name) });
+    let own = b"/vgpreload_";
+    launcher.is_some() || preloaded.is_some_and(|list| list.to_bytes().windows(own.len()).any(|part| part == own))
 }
 
 /// Have the program's changes of mappings, its forks, and with the guard all its calls come by
@@ -217,7 +233,9 @@ unsafe fn replace_mutex_init(program: Option<Headers>) -> Result<(), Errno> {
 const AT_PHDR: usize = 3;
 const AT_PHNUM: usize = 5;
 
-/// Where the kernel says that the program's headers are.
+const AT_SYSINFO_EHDR: usize = 33;
+
+/// Where the kernel says that the program's headers are. Notes where its own library is.
 ///
 /// # Safety
 /// `envp` must be what the kernel put on the stack: the environment up to a null pointer, and the
@@ -236,6 +254,7 @@ unsafe fn headers(envp: *const *const c_char) -> Option<Headers> {
             [0, _] => break,
             [AT_PHDR, value] => first = value,
             [AT_PHNUM, value] => count = value,
+            [AT_SYSINFO_EHDR, value] => vdso::note(value),
             _ => {}
         }
         aux = aux.wrapping_add(1);

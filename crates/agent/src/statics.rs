@@ -133,7 +133,8 @@
 //! | `sys::thread::THREADS` | kept | says of which process; another's count for nothing |
 //! | `sys::thread::IS_OVER` | kept | false: the thread that forked is one of the program's |
 //! | `sys::thread::STATUS` | kept | read when that is true |
-//! | `sys::time::IS_CALLED` | kept | the clock is the same |
+//! | `sys::vdso::START` | kept | the kernel maps it where it was |
+//! | `sys::vdso::IS_LEFT_OUT` | kept | what the parent has unmapped is not here |
 
 use uzswap_sys::creds;
 use uzswap_sys::mapping::own;

@@ -3,11 +3,20 @@
 use rustix::io::Result;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-use crate::thread::is_filtered;
+use linux_raw_sys::general as raw;
+
+use crate::thread::{is_filtered, syscall};
+use crate::vdso;
 
 /// The core that the calling thread runs on, at this moment.
 pub fn current_core() -> usize {
-    sched_getcpu()
+    if !vdso::is_left_out() {
+        return sched_getcpu();
+    }
+    let mut core = 0u32;
+    // SAFETY: the kernel writes the number of a core, and of no node.
+    let _ = unsafe { syscall(raw::__NR_getcpu as usize, [(&raw mut core) as usize, 0, 0, 0, 0, 0]) };
+    core as usize
 }
 
 /// Of the cores that a thread may use, those where it is to be.

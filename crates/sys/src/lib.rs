@@ -98,6 +98,7 @@ pub mod time;
 pub mod tracee;
 pub mod turn;
 pub mod uffd;
+pub mod vdso;
 pub mod wait;
 pub mod words;
 

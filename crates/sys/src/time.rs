@@ -1,23 +1,14 @@
 //! The monotonic clock.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use linux_raw_sys::general as raw;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::thread::syscall;
-
-/// The vDSO cannot read the clock, and would make a system call of its own.
-static IS_CALLED: AtomicBool = AtomicBool::new(false);
-
-/// Have the clock be read by system calls that are made here.
-pub fn read_by_calls() {
-    IS_CALLED.store(true, Ordering::Relaxed);
-}
+use crate::vdso;
 
 /// Nanoseconds on the monotonic clock; only differences mean anything.
 pub fn now_ns() -> u64 {
-    let t = match IS_CALLED.load(Ordering::Relaxed) {
+    let t = match vdso::is_left_out() {
         true => call(),
         false => clock_gettime(ClockId::Monotonic),
     };

@@ -15,7 +15,7 @@ use uzswap_sys::guard;
 use uzswap_sys::libc::is_code_of_go;
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::signal::{Context, SYS_USER_DISPATCH, SignalInfo};
-use uzswap_sys::time;
+use uzswap_sys::{time, vdso};
 
 use super::{clone, deliver, is_alone, is_of_go};
 use crate::guest::vma;
@@ -64,7 +64,7 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
         return deliver::leave_handler(context);
     }
     if context.number() == SYS_CLOCK_GETTIME && IS_TRYING_CLOCK.load(Ordering::Relaxed) {
-        time::read_by_calls();
+        vdso::leave_out();
     }
     let Some(gateway) = Gateway::of(context.ip()) else {
         if let Some(errno) = clone::refuses_unseen(context.number(), context.argument()) {

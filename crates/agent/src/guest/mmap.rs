@@ -6,9 +6,9 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use uzswap_mm::page::PAGE_SIZE;
-use uzswap_sys::Errno;
 use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::thread::{page_align, syscall};
+use uzswap_sys::{Errno, vdso};
 
 use super::order::InOrder;
 use super::stacks::StackChange;
@@ -133,6 +133,7 @@ fn populate(start: usize, len: usize, is_written: bool) {
 pub(crate) fn munmap(start: usize, len: usize) -> Result<usize, Errno> {
     let _turn = InOrder::begin();
     let change = StackChange::begin();
+    vdso::note_unmapped(start, len);
     let unmapped = change.lift(start, len);
     // SAFETY: exactly the call that the program makes.
     let call = || unsafe { syscall(SYS_MUNMAP, [start, len, 0, 0, 0, 0]) };
@@ -250,6 +251,7 @@ pub(crate) fn mremap(
     flags: c_int,
     new_addr: usize,
 ) -> Result<usize, Errno> {
+    vdso::note_unmapped(addr, old_len);
     // Before Linux 6.15 the event of a move that shrinks says the length from before, so the tail
     // goes first, as in the kernel. Only if nothing else is wrong with the call.
     let is_aligned = (addr | new_addr | old_len | new_len).is_multiple_of(PAGE_SIZE);

@@ -67,7 +67,8 @@ pub(crate) fn lacks_hooks(path: &CStr, errno: Errno) {
         ),
         Errno::OPNOTSUPP => (
             "its system calls cannot be seen",
-            "it takes Linux 5.11 and --faults inline, and a program that does not look for leaks",
+            "it takes Linux 5.11 and --faults inline; without userfaultfd no program can be managed that is built with AddressSanitizer or \
+             LeakSanitizer",
         ),
         _ => (
             "the system lets no code of libc be replaced",
