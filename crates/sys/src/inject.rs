@@ -23,7 +23,7 @@ use rustix::path::DecInt;
 
 use crate::PAGE_SIZE;
 use crate::launch::Signals;
-use crate::signal::{SIGBUS, SIGSEGV, SIGSYS, bit};
+use crate::signal::{SIGBUS, SIGSEGV, SIGSYS, SYS_USER_DISPATCH, bit};
 use crate::thread::{self, restore_signals, syscall};
 use crate::wait::{ALL, EXITED, LEAVE, STOPPED, wait};
 
@@ -35,6 +35,7 @@ const PTRACE_GETREGS: usize = 12;
 const PTRACE_SETREGS: usize = 13;
 const PTRACE_DETACH: usize = 17;
 const PTRACE_SETOPTIONS: usize = 0x4200;
+const PTRACE_GETSIGINFO: usize = 0x4202;
 const PTRACE_GETSIGMASK: usize = 0x420a;
 const PTRACE_SETSIGMASK: usize = 0x420b;
 /// The event that a stop may tell of, above its signal: it was interrupted.
@@ -290,17 +291,30 @@ impl Child {
             orig_rax: usize::MAX,
             ..*registers
         })?;
+        let mut handled = 0;
         loop {
             // SAFETY: takes no address.
-            unsafe { ptrace(PTRACE_CONT, self.pid, 0, 0)? };
+            unsafe { ptrace(PTRACE_CONT, self.pid, 0, handled)? };
+            handled = 0;
             match wait_for_stop(self.pid)? {
                 signal if signal == raw::SIGTRAP as i32 => return Ok(self.read_registers()?.rax),
+                // A call that the agent sees to, which has a handler for that by now.
+                SIGSYS if self.is_dispatched()? => handled = SIGSYS as usize,
                 signal if MISTAKES.contains(&signal) => return Err(Errno::FAULT),
                 // It was interrupted before.
                 status if status >> 8 == EVENT_STOP => {}
                 signal => self.signals.push(signal),
             }
         }
+    }
+
+    /// Whether the signal that it stopped at is that of a system call (Syscall User Dispatch).
+    fn is_dispatched(&self) -> Result<bool> {
+        // Its third word is `si_code`.
+        let mut info = [0i32; 32];
+        // SAFETY: the kernel writes a siginfo_t, which is as long.
+        unsafe { ptrace(PTRACE_GETSIGINFO, self.pid, 0, (&raw mut info).addr())? };
+        Ok(info[2] == SYS_USER_DISPATCH)
     }
 
     fn call(&mut self, number: u32, args: [usize; 6]) -> Result<usize> {
