@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Shows: on the kernel of Debian 12 (6.1, which cannot move pages) programs end as without uzswap, as root and as an ordinary user: a dict of
-# CPython twice its limit and a child that reads it, a hash of Perl, a shell with pipes, daemons, generations and forks by system calls, the
+# CPython twice its limit and a child that reads it, a hash of Perl, a shell with pipes, an orphan, forks by system calls, the
 # torture. The clock there is one that takes a system call. Each program runs on both sides, in QEMU without KVM.
 # Usage: accept/old_kernel.sh [path-to-uzswap]
 # Takes: 6 minutes; needs qemu-system-x86, busybox-static, cpio, gcc, a mirror of Debian, and uzswap-torture beside uzswap.
@@ -17,7 +17,7 @@ dpkg -x "$package"*.deb kernel
 
 mkdir -p root/{bin,dev,proc,sys,tmp,etc,usr/lib} && cd root
 cp "$(command -v busybox)" bin/busybox
-for name in sh mount uname poweroff chmod su sort seq tr cksum cmp timeout head; do ln -s busybox "bin/$name"; done
+for name in sh mount uname poweroff chmod su sort seq tr md5sum cmp timeout head; do ln -s busybox "bin/$name"; done
 cp "$uzswap" bin/uzswap && cp "$(dirname "$uzswap")/uzswap-torture" bin/torture
 system_python=$(readlink -f /usr/bin/python3)
 cp "$system_python" bin/python3 && cp "$(command -v perl)" bin/perl
@@ -51,12 +51,12 @@ compare() {
 }
 compare python3 /dict.py
 compare perl -e 'my %h; $h{$_} = "text of $_" for 1..80000; my $s = 0; $s += length $h{$_} for keys %h; print "$s\n"; exit 3'
-compare sh -c 'seq 1 100000 | tr 0-9 5-90-4 | sort | cksum'
-compare births daemon
-compare births generations
+compare sh -c 'seq 1 100000 | tr 0-9 5-90-4 | sort | md5sum'
+compare births parent-exits 20 0
 compare births raw-forks
+compare births raw-generations
 compare births work 48 5
-compare torture --seconds 5 --threads 2
+compare torture --seconds 3 --threads 2
 SHELL
 cat >init <<'SHELL'
 #!/bin/sh

@@ -379,8 +379,13 @@ fn group_is_empty(group: Option<Group>) -> bool {
     group.is_some_and(|group| group.get(Notice::Joined) == 0)
 }
 
-/// Whether the program of this process has its libc, but not the agent, which comes first.
+/// Whether the program of this process has its libc, but not the agent, which comes first. Not
+/// while it has our memory still: execve has us go on a moment before it takes that from the child.
 fn lacks_agent(pid: i32) -> bool {
+    let exe = |of: &str| std::fs::read_link(format!("/proc/{of}/exe")).ok();
+    if exe(&pid.to_string()) == exe("self") {
+        return false;
+    }
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     maps.contains("/libc.so.6") && !maps.contains(agent::NAME)
 }
