@@ -18,6 +18,7 @@ mod group;
 mod help;
 mod injector;
 mod install;
+mod jupyter;
 mod keeper;
 mod limits;
 mod list;
@@ -135,6 +136,7 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::demo(&options),
         Command::Zram(options) => zram::zram(&options),
         Command::Accel(options) => accel::run(&options),
+        Command::Jupyter(options) => jupyter::jupyter(&options.verb),
         Command::Sim(options) => sim::sim(&options),
         Command::Bench(options) => bench(&options),
         Command::Completions(options) => install::completions(&options),

@@ -12,6 +12,7 @@ use uzswap_mm::zpool::ZpoolType;
 
 use crate::accel::options::{AccelCommand, AccelOptions};
 use crate::choices::{Backend, Faults, Guard, Isolate, OnOff, ReclaimSource, Shell, Spin, SwapFormat};
+use crate::jupyter::options::JupyterCommand;
 use crate::look_options::{GetOptions, ListOptions, MetricsOptions, StatOptions, TopOptions};
 use crate::memory_max::{self, MemoryMax};
 use crate::recompress::{Recompress, recompress};
@@ -60,6 +61,8 @@ pub(crate) enum Command {
     Zram(ZramOptions),
     /// Devices that compress: list and configure them, test them, show what they did
     Accel(AccelCommand),
+    /// Kernels of Jupyter that run under a limit: write one, remove it
+    Jupyter(JupyterCommand),
     /// Simulate the seeds' machines: published figures, simulated ones, and what they leave open
     Sim(SimOptions),
     /// Compare with no limit, the kernel's zswap and zram at equal memory: tables, JSON and a page

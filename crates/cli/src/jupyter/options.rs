@@ -1,0 +1,74 @@
+//! What `uzswap jupyter` is told.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::NAME_PREFIX;
+use crate::memory_max::{AUTO, MemoryMax};
+
+/// `uzswap jupyter`
+#[derive(Args)]
+pub(crate) struct JupyterCommand {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Write a kernelspec that runs another kernel under `uzswap run`
+    Install(InstallOptions),
+    /// Remove a kernelspec that `install` wrote
+    Remove(RemoveOptions),
+}
+
+#[derive(Args)]
+pub(crate) struct InstallOptions {
+    /// Kernel to run: its name, or the directory of its kernel.json
+    #[arg(long, value_name = "KERNEL", default_value = "python3")]
+    pub(crate) from: String,
+    /// Name of the new kernel [default: uzswap- and the other's name]
+    #[arg(long, value_name = "NAME", value_parser = kernel_name)]
+    pub(crate) name: Option<String>,
+    /// Limit of each kernel, as for `uzswap run`
+    #[arg(long, value_name = "SIZE|N%|auto", default_value = AUTO, allow_hyphen_values = true, value_parser = memory_max)]
+    pub(crate) memory_max: String,
+    #[command(flatten)]
+    pub(crate) place: PlaceOptions,
+}
+
+#[derive(Args)]
+pub(crate) struct RemoveOptions {
+    /// Name of the kernel
+    #[arg(value_parser = kernel_name, default_value_t = format!("{NAME_PREFIX}python3"))]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) place: PlaceOptions,
+}
+
+/// Where kernelspecs are written.
+#[derive(Args)]
+pub(crate) struct PlaceOptions {
+    /// For this user, which it is without --prefix
+    #[arg(long, conflicts_with = "prefix")]
+    pub(crate) user: bool,
+    /// Below DIR/share/jupyter: of a virtual environment, or /usr/local for all users
+    #[arg(long, value_name = "DIR")]
+    pub(crate) prefix: Option<PathBuf>,
+}
+
+/// A name that Jupyter takes. It looks for names in lower case.
+fn kernel_name(text: &str) -> Result<String, String> {
+    let may = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
+    if text.is_empty() || text.starts_with('.') || !text.chars().all(may) {
+        return Err(format!(
+            "'{text}' is not a name of a kernel: small letters, digits, '-', '_' or '.', not '.' first"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// As it is written: a percentage is of the machine that the kernel runs on.
+fn memory_max(text: &str) -> Result<String, String> {
+    text.parse::<MemoryMax>().map(|_| text.to_owned())
+}
