@@ -7,17 +7,9 @@
 # systemd-analyze where they are there.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
+source "$accept_dir/debian.sh"
 begin "$@"
 need debootstrap chroot dpkg-deb dpkg-shlibdeps
-
-# there CMD...: CMD in the new root; as_user CMD...: the same as an ordinary user.
-there() {
-    chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"
-}
-
-as_user() {
-    chroot --userspec=someone:someone "$root" env -i PATH=/usr/bin:/bin HOME=/home/someone "$@"
-}
 
 # The files of the root, but for those that dpkg keeps of any change.
 files_there() {
@@ -44,10 +36,9 @@ unit_is_sound() {
     ! systemd-analyze verify --man=no "$work/uzswap@x.service" 2>&1 | grep .
 }
 
-deb=$("$accept_dir/../contrib/deb/build.sh" "$work/out" "$uzswap" | sed -n "s/.* in '\(.*\)'\.$/\1/p")
+deb=$(build_package "$work/out")
 say "$(basename "$deb"): $(stat -c %s "$deb") bytes, $(dpkg-deb -f "$deb" Depends)"
-"$accept_dir/../contrib/deb/build.sh" "$work/again" "$uzswap" >"$work/again.log"
-check "the same twice" cmp "$deb" "$work/again/$(basename "$deb")"
+check "the same twice" cmp "$deb" "$(build_package "$work/again")"
 dpkg-deb -x "$deb" "$work/pages"
 if command -v lintian >/dev/null; then
     # The sources name no address.
@@ -61,18 +52,9 @@ if command -v systemd-analyze >/dev/null; then
     check "the unit has no error" unit_is_sound
 fi
 
-root=$work/root
-debootstrap --variant=minbase bookworm "$root" >"$work/debootstrap.log" 2>&1 ||
-    die "no root: $(tail -1 "$work/debootstrap.log")"
-there useradd --create-home someone
-mount -t proc proc "$root/proc" && on_exit umount "$root/proc"
-mount --bind /dev "$root/dev" && on_exit umount "$root/dev"
-mount --bind /sys "$root/sys" && on_exit umount "$root/sys"
-
+make_root bookworm
 files_there >"$work/before"
-cp "$deb" "$root/root/uzswap.deb"
-check "installs with nothing else" there dpkg -i /root/uzswap.deb
-rm "$root/root/uzswap.deb"
+check "installs with nothing else" install_package "$deb"
 check "is whole" there dpkg --verify uzswap
 say "$(as_user uzswap --version)"
 check "an ordinary user can run it here" as_user uzswap doctor
