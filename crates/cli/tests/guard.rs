@@ -167,6 +167,13 @@ fn a_process_with_our_memory_has_its_stack() {
     is_as_unmanaged_in_all_ways("births", &["clone-vm", "stay"]);
 }
 
+#[test]
+fn corners_of_memory_are_as_without() {
+    for life in ["no-vdso", "reserved", "threads"] {
+        is_as_unmanaged_in_all_ways("corners", &[life]);
+    }
+}
+
 /// Code that is made at run time, or loaded later, has calls that no jump leads to the guard from.
 #[test]
 fn calls_of_any_code_are_seen() {
