@@ -155,6 +155,7 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
         let installed = inline::install(is_inline && !stops_threads)
             .and_then(|()| guard::install(path.to_bytes(), program, register.is_none()));
         installed.inspect_err(|_| guard::uninstall())?;
+        guard::exec::look_at_filters(group);
     }
     if stops_threads {
         pager::threads::note_stopping();

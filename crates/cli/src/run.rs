@@ -131,6 +131,10 @@ fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: boo
     group
         .group
         .set(Tunable::GuardUnprivileged, u64::from(guards_unprivileged));
+    let filters = uzswap_sys::creds::filters_of_calls();
+    group
+        .group
+        .set(Tunable::Filters, filters.map_or(0, |filters| filters + 1));
     if way.is_guarded || guards_unprivileged {
         calls::note(&group.path);
     }

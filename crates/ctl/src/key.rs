@@ -93,6 +93,8 @@ words! {
         /// Without that: a process that may have no fork events, as it has given up a capability,
         /// has its calls guarded all the same, and serves its own faults.
         GuardUnprivileged,
+        /// Filters of system calls that the launcher has itself, and one more. 0: not known.
+        Filters,
         /// What compresses where the compressor is a device: a [`Source`](crate::accel::Source) as
         /// a word.
         Iaa,

@@ -270,6 +270,26 @@ pub fn reset_in_child() {
 
 /// The credentials in an open `status`.
 pub(crate) fn read(status: &rustix::fd::OwnedFd) -> Option<Credentials> {
+    with_text(status, Credentials::parse)
+}
+
+/// How many filters of system calls the calling thread has. `None`: not known (Linux before 5.9).
+pub fn filters_of_calls() -> Option<u64> {
+    use rustix::fs::{Mode, OFlags};
+    let status = rustix::fs::open(
+        c"/proc/thread-self/status",
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    );
+    with_text(&status.ok()?, |text| {
+        let mut lines = text.split(|byte| *byte == b'\n');
+        let value = lines.find_map(|line| line.strip_prefix(b"Seccomp_filters:"))?;
+        Some(number(value.trim_ascii(), 10))
+    })
+}
+
+/// What the text of a `status` says.
+fn with_text<T>(status: &rustix::fd::OwnedFd, parse: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
     /// Longer than it is with two hundred groups.
     const LONG: usize = 4 << 10;
     /// As long as it is with as many groups as there may be.
@@ -277,11 +297,11 @@ pub(crate) fn read(status: &rustix::fd::OwnedFd) -> Option<Credentials> {
     let mut space = [MaybeUninit::uninit(); LONG];
     let (text, _) = rustix::io::pread(status, &mut space[..], 0).ok()?;
     if text.len() < LONG {
-        return Credentials::parse(text);
+        return parse(text);
     }
     let mut text = alloc::vec![0; LONGEST];
     let n = rustix::io::pread(status, &mut text[..], 0).ok()?;
-    Credentials::parse(&text[..n])
+    parse(&text[..n])
 }
 
 #[cfg(all(test, not(miri)))]

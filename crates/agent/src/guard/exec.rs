@@ -1,20 +1,32 @@
 //! Before a process becomes another program: one that loads no library gets us from the launcher.
 
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering};
 
+use uzswap_ctl::{Group, Tunable};
 use uzswap_guard::table::BY_NUMBER;
-use uzswap_sys::ask;
 use uzswap_sys::executable;
 use uzswap_sys::guard::Call;
-use uzswap_sys::thread;
+use uzswap_sys::{ask, creds, thread};
 
 use super::{release, see_to};
 use crate::fault::inline;
 use crate::pager;
 
-/// Whether a filter of system calls, inherited perhaps, decides what there is.
+/// All filters of system calls that there were as the program began are the launcher's, as in a
+/// container: what the launcher is asked by passes them.
+static HAS_LAUNCHERS_FILTERS: AtomicBool = AtomicBool::new(false);
+
+/// In the constructor: see whose filters there are.
+pub(crate) fn look_at_filters(group: Group) {
+    let launchers = group.get(Tunable::Filters).checked_sub(1);
+    let are_launchers = launchers.is_some() && creds::filters_of_calls() == launchers;
+    HAS_LAUNCHERS_FILTERS.store(are_launchers, Ordering::Relaxed);
+}
+
+/// Whether a filter of the program's, inherited perhaps, decides what calls there are.
 fn is_filtered() -> bool {
-    inline::is_filtered() || thread::is_filtered()
+    inline::is_filtered() || thread::is_filtered() && !HAS_LAUNCHERS_FILTERS.load(Ordering::Relaxed)
 }
 
 const SYS_EXECVE: usize = 59;

@@ -25,7 +25,7 @@ mod bring;
 mod clone;
 pub(crate) mod deliver;
 mod dispatch;
-mod exec;
+pub(crate) mod exec;
 mod holds;
 mod notes;
 mod pieces;
