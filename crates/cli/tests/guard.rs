@@ -5,13 +5,11 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 
-use common::{compile, temp};
-
-/// What runs longer has hung.
-const PATIENCE_S: &str = "300";
+use common::compile;
+use common::place::{PATIENCE_S, Place, is_root};
 
 /// How faults are served where calls are guarded.
 const WAYS: [[&str; 2]; 3] = [
@@ -19,67 +17,6 @@ const WAYS: [[&str; 2]; 3] = [
     ["--faults", "thread"],
     ["--backend", "mprotect"],
 ];
-
-/// A copy of the launcher, and a directory, that any user can get at.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let dir = temp(name);
-        fs::create_dir_all(&dir).expect("a directory");
-        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("ours");
-        fs::copy(env!("CARGO_BIN_EXE_uzswap"), dir.join("uzswap")).expect("copying the launcher");
-        Self(dir)
-    }
-
-    /// A command as a user without any privilege, if we are root; else as we are.
-    fn unprivileged(&self, program: &Path) -> Command {
-        let mut command = Command::new("timeout");
-        command.args(["-s", "KILL", PATIENCE_S]);
-        if is_root() {
-            command.args(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-            command.args(["--bounding-set", "-all", "--inh-caps", "-all"]);
-        }
-        command
-            .arg(program)
-            .env("TMPDIR", &self.0)
-            .env("HOME", &self.0)
-            .current_dir(&self.0);
-        command
-    }
-
-    fn run(&self, options: &[&str], cmd: &[&str]) -> Output {
-        let mut command = self.unprivileged(&self.0.join("uzswap"));
-        command.args(["run", "--quiet"]).args(options).arg("--").args(cmd);
-        command.output().expect("starting uzswap")
-    }
-
-    /// The same output and status as without a pager.
-    fn is_as_unmanaged(&self, options: &[&str], cmd: &[&str]) {
-        let mut twin = self.unprivileged(Path::new(cmd[0]));
-        let twin = twin.args(&cmd[1..]).output().expect("starting it");
-        let managed = self.run(options, cmd);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert_eq!(
-            text(&managed.stdout),
-            text(&twin.stdout),
-            "{cmd:?}: {}",
-            text(&managed.stderr)
-        );
-        assert_eq!(text(&managed.stderr), text(&twin.stderr), "{cmd:?}");
-        assert_eq!(managed.status, twin.status, "{cmd:?}");
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0)
-}
 
 /// Whether any user may have what the guard needs here.
 fn can_guard() -> bool {
@@ -387,6 +324,42 @@ fn no_userfaultfd_is_needed() {
     for file in [filter, program] {
         let _ = fs::remove_file(file);
     }
+}
+
+/// The filter is the launcher's own, so what it takes to ask that is allowed.
+#[test]
+fn static_children_need_none() {
+    let (place, filter) = (Place::new("behind"), compile("without_userfaultfd"));
+    fs::set_permissions(&filter, fs::Permissions::from_mode(0o755)).expect("ours");
+    let (program, json) = (place.0.join("alone"), place.0.join("report.json"));
+    let source = format!("{}/tests/programs/calls.c", env!("CARGO_MANIFEST_DIR"));
+    let mut cc = Command::new("cc");
+    if cc
+        .args(["-O2", "-pthread", "-static", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status()
+        .is_ok_and(|cc| cc.success())
+    {
+        let mut managed = place.unprivileged(&filter);
+        managed
+            .arg(place.0.join("uzswap"))
+            .args(["run", "--memory-max", "24M", "--stat-json"])
+            .arg(&json);
+        managed.args(["--", "/bin/bash", "-c", &format!("{} 28; exit 5", program.display())]);
+        let (managed, report) = (managed.output().expect("starting uzswap"), fs::read_to_string(&json));
+        assert_eq!(
+            managed.status.code(),
+            Some(5),
+            "{}",
+            String::from_utf8_lossy(&managed.stderr)
+        );
+        assert!(
+            report.expect("its report").contains("\"unmanaged_processes\": 0"),
+            "{managed:?}"
+        );
+    }
+    let _ = fs::remove_file(filter);
 }
 
 #[test]
