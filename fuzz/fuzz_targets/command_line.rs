@@ -18,6 +18,10 @@ mod cgroup;
 mod choices;
 #[path = "../../crates/cli/src/look_options.rs"]
 mod look_options;
+#[path = "../../crates/cli/src/jupyter"]
+mod jupyter {
+    pub(crate) mod options;
+}
 #[path = "../../crates/cli/src/log"]
 mod log {
     pub(crate) mod options;

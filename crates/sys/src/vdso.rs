@@ -2,8 +2,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What of it lies behind its first byte at most.
+/// What of it lies behind its first byte at most, and before that of the data that it reads.
 const LEN: usize = 16 * 1024;
+const DATA: usize = 32 * 1024;
 
 /// Where it is. 0: not known.
 static START: AtomicUsize = AtomicUsize::new(0);
@@ -14,11 +15,11 @@ pub fn note(start: usize) {
     START.store(start, Ordering::Relaxed);
 }
 
-/// The program is about to unmap or move these bytes, as a virtual machine for programs does that
-/// has a clock of its own (valgrind).
+/// The program is about to unmap, move or map over these bytes, as a virtual machine for programs
+/// does that has a clock of its own (valgrind).
 pub fn note_unmapped(start: usize, len: usize) {
     let own = START.load(Ordering::Relaxed);
-    if own != 0 && start < own + LEN && own < start.saturating_add(len) {
+    if own != 0 && start < own + LEN && own - DATA < start.saturating_add(len) {
         leave_out();
     }
 }

@@ -274,7 +274,7 @@ fn read_events(
                         forks.begin(child, since)
                     } else {
                         forks.fill_first(pager, changes, worker);
-                        fork::populate(pager, changes, worker, &child, &since);
+                        drop(fork::populate(pager, changes, worker, &child, &since));
                     }
                 }
                 // Pages that kswapd has copies of.

@@ -150,6 +150,8 @@ pub(crate) struct ForkServer {
     /// Leases are told apart by the byte they lock; never used twice.
     lease: u64,
     inbox: Vec<usize>,
+    /// What the child has told already.
+    told: Vec<Event>,
     /// What happened to the child's mappings since the freeze, before the fork and after.
     changes: Vec<Change>,
     /// So many of them were before.
@@ -181,6 +183,7 @@ impl ForkServer {
         self.child = Some(Child::Served(child));
         self.is_new = true;
         self.since = since;
+        self.told.clear();
         self.changes.clear();
         self.described = 0;
     }
@@ -188,7 +191,7 @@ impl ForkServer {
     /// Another thread has forked, too, without us. The child that came first may be that one's, who
     /// knows nothing of us: it gets all it may miss. If not, it finds there what it expects.
     pub(crate) fn fill_first(
-        &self,
+        &mut self,
         pager: &Pager,
         changes: &mut Changes<'_, RawLock, AgentMachine>,
         worker: &mut Worker<AgentMachine>,
@@ -196,7 +199,8 @@ impl ForkServer {
         if let Some(Child::Served(child)) = &self.child {
             let mut since = self.since.clone();
             since.extend_from_slice(self.changes.get(self.described..).unwrap_or_default());
-            populate(pager, changes, worker, child, &since);
+            let told = populate(pager, changes, worker, child, &since);
+            self.told.extend(told);
         }
     }
 
@@ -260,7 +264,8 @@ impl ForkServer {
             return;
         };
         if let Child::Served(child) = child {
-            serve_child(pager, worker, child, &mut self.inbox, &mut self.changes);
+            let told = core::mem::take(&mut self.told);
+            serve_child(pager, worker, child, told, &mut self.inbox, &mut self.changes);
         }
         let answer = match pager.fork.handover.state() {
             READY => RELEASED,
@@ -282,7 +287,7 @@ impl ForkServer {
     fn see_to_unmanaged(&self, pager: &Pager, worker: &mut Worker<AgentMachine>, child: &Child) -> bool {
         pager.mm.with_changes(|changes| match child {
             Child::Served(child) => {
-                populate(pager, changes, worker, child, &self.changes);
+                drop(populate(pager, changes, worker, child, &self.changes));
                 true
             }
             Child::Alone => fill::send(pager, changes, worker, &self.changes, || has_ended(pager)),
@@ -323,15 +328,16 @@ pub(crate) fn add_wiped(changes: &mut Vec<Change>) {
     }
 }
 
-/// Serve what the child asks for, until it asks for nothing.
+/// Serve what the child asks for, until it asks for nothing. `told`: what was read of it before.
 fn serve_child(
     pager: &Pager,
     worker: &mut Worker<AgentMachine>,
     child: &Uffd,
+    told: Vec<Event>,
     inbox: &mut Vec<usize>,
     changes: &mut Vec<Change>,
 ) {
-    let read = |event: Event| match &event {
+    let mut read = |event: Event| match &event {
         Event::Fault {
             addr,
             is_protected: true,
@@ -348,6 +354,7 @@ fn serve_child(
             }
         }
     };
+    told.into_iter().for_each(&mut read);
     // An error means that the child is gone, which `is_gone` finds out.
     let _ = child.read_events(read);
     inbox.retain(|addr| {

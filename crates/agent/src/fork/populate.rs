@@ -11,6 +11,7 @@ use uzswap_mm::page::Vpn;
 use uzswap_mm::{Change, Changes, Worker, destination};
 use uzswap_sys::Errno;
 use uzswap_sys::futex::RawLock;
+use uzswap_sys::lent;
 use uzswap_sys::time::now_ns;
 use uzswap_sys::uffd::{Event, Uffd};
 
@@ -24,21 +25,24 @@ const WITHIN_NS: u64 = 10_000_000_000;
 const PAUSE_NS: u64 = 20_000;
 
 /// Map all that is swapped out into a child, and into those that it makes meanwhile. `since`: what
-/// happened to its mappings since its copy of the words was made.
+/// happened to its mappings since its copy of the words was made. Returns what was read of it but
+/// for forks: whoever closes its userfaultfd next, which wakes all that wait, needs none of that.
 pub(crate) fn populate(
     pager: &Pager,
     changes: &mut Changes<'_, RawLock, AgentMachine>,
     worker: &mut Worker<AgentMachine>,
     child: &Uffd,
     since: &[Change],
-) {
+) -> Vec<Event> {
     let mut filling = Filling {
         pager,
-        until: now_ns() + WITHIN_NS,
+        until: 0,
+        read: Vec::new(),
         born: Vec::new(),
         lost: 0,
     };
     filling.fill(changes, worker, child, Vec::from(since));
+    let read = core::mem::take(&mut filling.read);
     while let Some((child, since)) = filling.born.pop() {
         filling.fill(changes, worker, &child, since);
     }
@@ -47,11 +51,15 @@ pub(crate) fn populate(
             "uzswap: a forked child that is not managed lost pages, as its mappings or its memory stood still: reading them raises SIGBUS\n",
         );
     }
+    read
 }
 
 struct Filling<'a> {
     pager: &'a Pager,
+    /// How long pages of this child are tried.
     until: u64,
+    /// What it has told, but for forks.
+    read: Vec<Event>,
     /// Children of those that are filled, each with what happened to its mappings.
     born: Vec<(Uffd, Vec<Change>)>,
     /// Pages that could not be mapped in time.
@@ -66,6 +74,7 @@ impl Filling<'_> {
         child: &Uffd,
         mut since: Vec<Change>,
     ) {
+        self.until = now_ns() + WITHIN_NS;
         changes.for_each_absent(worker, |page, contents| self.map(child, &mut since, page, contents));
         // Who is born from now on has a copy of all.
         self.read_events(child, &mut since);
@@ -88,10 +97,14 @@ impl Filling<'_> {
                 // It is there.
                 _ => return,
             }
-            if now_ns() > self.until {
-                // Whoever reads it gets SIGBUS, not zeros.
-                self.lost += u32::from(child.poison(now.addr()).is_ok());
-                return;
+            let late_ns = now_ns().saturating_sub(self.until);
+            if late_ns > 0 {
+                // Whoever reads it gets SIGBUS, not zeros. Not while events wait to be read.
+                let poisoned = child.poison(now.addr());
+                if poisoned != Err(Errno::AGAIN) || late_ns > WITHIN_NS {
+                    self.lost += u32::from(poisoned.is_ok() || late_ns > WITHIN_NS);
+                    return;
+                }
             }
             self.read_events(child, since);
             pause(PAUSE_NS);
@@ -102,9 +115,20 @@ impl Filling<'_> {
     fn read_events(&mut self, child: &Uffd, since: &mut Vec<Change>) {
         let mut read = |event: Event| match event {
             Event::Fork(born) => self.born.push((born, since.clone())),
-            event => since.extend(fault::change(&event)),
+            event => {
+                since.extend(fault::change(&event));
+                self.read.push(event);
+            }
         };
-        // An error means that it is gone.
-        while child.read_events(&mut read) == Ok(true) {}
+        loop {
+            match child.read_events(&mut read) {
+                Ok(true) => {}
+                // For the descriptor of one that it has forked: the event stays till it can be had.
+                Err(Errno::MFILE | Errno::NFILE) if self.pager.fds().give_spare() => {}
+                Err(Errno::MFILE) if lent::with_most_descriptors(|| child.read_events(&mut read)).is_ok() => {}
+                // Another error means that it is gone.
+                Ok(false) | Err(_) => return,
+            }
+        }
     }
 }

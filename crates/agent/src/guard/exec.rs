@@ -20,7 +20,8 @@ static HAS_LAUNCHERS_FILTERS: AtomicBool = AtomicBool::new(false);
 /// In the constructor: see whose filters there are.
 pub(crate) fn look_at_filters(group: Group) {
     let launchers = group.get(Tunable::Filters).checked_sub(1);
-    let are_launchers = launchers.is_some() && creds::filters_of_calls() == launchers;
+    // Where it has none, one that there is is the program's.
+    let are_launchers = launchers > Some(0) && creds::filters_of_calls() == launchers;
     HAS_LAUNCHERS_FILTERS.store(are_launchers, Ordering::Relaxed);
 }
 

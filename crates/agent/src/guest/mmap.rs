@@ -78,6 +78,9 @@ pub(crate) fn mmap(mut args: [usize; 6]) -> Result<usize, Errno> {
     if is_populated {
         args[3] &= !(MAP_POPULATE as usize);
     }
+    if flags & MAP_FIXED != 0 {
+        vdso::note_unmapped(addr, len);
+    }
     let turn = (flags & MAP_FIXED != 0).then(InOrder::begin);
     // After the turn began: while it is waited for, somebody else's join must be able to look at
     // the mappings.
@@ -252,6 +255,9 @@ pub(crate) fn mremap(
     new_addr: usize,
 ) -> Result<usize, Errno> {
     vdso::note_unmapped(addr, old_len);
+    if flags & MREMAP_FIXED != 0 {
+        vdso::note_unmapped(new_addr, new_len);
+    }
     // Before Linux 6.15 the event of a move that shrinks says the length from before, so the tail
     // goes first, as in the kernel. Only if nothing else is wrong with the call.
     let is_aligned = (addr | new_addr | old_len | new_len).is_multiple_of(PAGE_SIZE);

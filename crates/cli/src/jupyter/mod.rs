@@ -9,10 +9,7 @@ use std::path::Path;
 use crate::Failure;
 use crate::output::say;
 use kernelspec::Kernelspec;
-use options::{InstallOptions, RemoveOptions, Verb};
-
-/// Of the name of a new kernel; the other's is behind it.
-const NAME_PREFIX: &str = "uzswap-";
+use options::{InstallOptions, NAME_PREFIX, RemoveOptions, Verb};
 
 /// `uzswap jupyter`
 pub(crate) fn jupyter(verb: &Verb) -> Result<u8, Failure> {

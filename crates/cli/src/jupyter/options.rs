@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::NAME_PREFIX;
 use crate::memory_max::{AUTO, MemoryMax};
+
+/// Of the name of a new kernel; the other's is behind it.
+pub(super) const NAME_PREFIX: &str = "uzswap-";
 
 /// `uzswap jupyter`
 #[derive(Args)]

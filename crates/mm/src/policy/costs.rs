@@ -45,8 +45,12 @@ pub(crate) struct Costs {
 
 impl Costs {
     /// A load took so long; so many are remembered.
-    pub(crate) fn note(&mut self, is_read: bool, ns: u64, remembered: u64) {
-        let of = if is_read { &mut self.device } else { &mut self.pool };
+    pub(crate) fn note(&mut self, is_from_device: bool, ns: u64, remembered: u64) {
+        let of = if is_from_device {
+            &mut self.device
+        } else {
+            &mut self.pool
+        };
         of.note(ns, remembered);
     }
 
@@ -65,8 +69,8 @@ mod test {
     #[test]
     fn a_read_costs_as_many_loads_as_it_takes_as_long() {
         let mut costs = Costs::default();
-        let mut note = |loads: usize, is_read, ns| {
-            (0..loads).for_each(|_| costs.note(is_read, ns, 64));
+        let mut note = |loads: usize, is_from_device, ns| {
+            (0..loads).for_each(|_| costs.note(is_from_device, ns, 64));
             costs.of_read(3_000)
         };
         assert_eq!(note(1, false, 7_001), None);

@@ -82,7 +82,7 @@ pub(crate) enum Event {
     /// A page is waited for that so many pages were stored after; `None`: it was out for long.
     Refaulted(Option<u64>),
     /// A load, from the device or from the pool, took so long.
-    Took { is_read: bool, ns: u64 },
+    Took { is_from_device: bool, ns: u64 },
     /// A page is read from the device, which has so many slots in use.
     Read { on_device: u64 },
     /// So many staged pages had their second chance; whether the pool could give way to them.
@@ -139,7 +139,9 @@ impl Policy {
         let tunables = self.tunables;
         match event {
             Event::Loaded(load) => self.balance.note_load(load),
-            Event::Took { is_read, ns } => self.balance.note_took(is_read, ns, tunables.stall.outside_ns),
+            Event::Took { is_from_device, ns } => {
+                self.balance.note_took(is_from_device, ns, tunables.stall.outside_ns);
+            }
             Event::Refaulted(distance) => self.shortfall.note(distance),
             Event::Read { on_device } => self.balance.note_read(on_device * tunables.balance.pages_per_slot),
             Event::Restored { pages, may_give_way } => {

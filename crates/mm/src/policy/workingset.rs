@@ -4,7 +4,8 @@
 //! What the pool holds oldest can go to the device, and the memory that it took to the resident
 //! pages. Each load from the pool says which part of the pool would have had to go for that
 //! ([`Depth`]): how many eighths of it, as resident memory, would have kept the page, and with how
-//! many, oldest first, it would have gone to the device. A load that is spared is a gain. One from
+//! many it would have gone to the device: oldest first, and those last that writeback passes over
+//! once. A load that is spared is a gain. One from
 //! the device costs as many as it takes as long ([`Costs`]). So of each number of eighths is known
 //! what it would be worth, and the best one decides: loads that it spares let reclaim send on a few
 //! entries instead of taking resident pages, and those that it sends to the device take many back.
@@ -91,8 +92,8 @@ impl Balance {
     }
 
     /// A load took so long; a fault takes `outside_ns` besides.
-    pub(crate) fn note_took(&mut self, is_read: bool, ns: u64, outside_ns: u64) {
-        self.costs.note(is_read, ns, self.tunables.remembered as u64);
+    pub(crate) fn note_took(&mut self, is_from_device: bool, ns: u64, outside_ns: u64) {
+        self.costs.note(is_from_device, ns, self.tunables.remembered as u64);
         if let Some(cost) = self.costs.of_read(outside_ns) {
             self.read_cost = cost.clamp(self.tunables.read_cost, self.tunables.read_cost_most);
         }

@@ -110,11 +110,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             let step = match brought {
                 Brought::Zeros(zeros, done) => inner.publish_zeros(zeros, done),
                 Brought::Load(load, is_read, ns) => {
-                    let is_from_device = load.read.is_some();
-                    inner.policy.note(Event::Took {
-                        is_read: is_from_device,
-                        ns,
-                    });
+                    if is_read {
+                        let is_from_device = load.read.is_some();
+                        inner.policy.note(Event::Took { is_from_device, ns });
+                    }
                     inner.publish_load(worker, load, is_read)
                 }
             };
