@@ -1,9 +1,8 @@
 //! On which cores a thread of ours runs.
 
+use linux_raw_sys::general as raw;
 use rustix::io::Result;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_getcpu, sched_setaffinity};
-
-use linux_raw_sys::general as raw;
 
 use crate::thread::{is_filtered, syscall};
 use crate::vdso;

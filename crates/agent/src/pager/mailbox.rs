@@ -54,8 +54,8 @@ pub(crate) mod mail {
     pub(crate) const RING: u32 = 512;
 }
 
-/// Bits of [`Post::replies`], read by the thread whose turn it is to change
-/// mappings: it forks, or waits for a join.
+/// Bits of [`Post::replies`], read by the thread whose turn it is to change mappings: it forks, or
+/// waits for a join.
 pub(crate) mod reply {
     /// The engine is at rest.
     pub(crate) const FROZEN: u32 = 1;

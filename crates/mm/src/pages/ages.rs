@@ -191,6 +191,7 @@ mod test {
             tag,
         }
     }
+
     #[test]
     fn parts_stay_where_they_were_found_when_the_next_segment_begins() {
         let mut stored = Stored::new(16);
