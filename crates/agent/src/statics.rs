@@ -19,7 +19,6 @@
 //! | `guard::IS_ON` | kept | the code is inherited, with the jumps in it |
 //! | `guard::IS_ALONE` | kept | the program is the same |
 //! | `guard::IS_OF_GO` | kept | the same |
-//! | `guard::dispatch::IS_TRYING_CLOCK` | kept | false: the constructor is over |
 //! | `guard::exec::HAS_LAUNCHERS_FILTERS` | kept | filters are inherited |
 //! | `guard::holds::IS_TAKEN` | reset | the calls of other threads are not here |
 //! | `guard::holds::HELD` | reset | the same |

@@ -15,6 +15,7 @@ use rustix::io::{Errno, Result};
 use crate::closed::{self, Access};
 use crate::own_stack::{Own, is_on_own_stack};
 use crate::thread::{self, syscall};
+use crate::vdso;
 
 pub const SIGBUS: i32 = raw::SIGBUS as i32;
 pub const SIGSYS: i32 = raw::SIGSYS as i32;
@@ -289,6 +290,26 @@ impl Context {
     /// It is not made: this is what it answers.
     pub fn answer(&mut self, errno: Errno) {
         self.registers[13] = (-(errno.raw_os_error() as isize)) as usize;
+    }
+
+    /// Whether it reads the clock, or the core.
+    pub(crate) fn asks_clock(&self) -> bool {
+        [raw::__NR_clock_gettime, raw::__NR_getcpu].contains(&(self.number() as u32))
+    }
+
+    /// Make it, if the vDSO did on a stack of ours: for a handler, or another that sees to a call.
+    /// False: it is the program's.
+    pub fn make_clock_call(&mut self) -> bool {
+        if !self.asks_clock() || !vdso::holds(self.ip) || Own::at(self.sp).is_none() {
+            return false;
+        }
+        let [_, _, _, .., rdi, rsi, _, _, rdx, number, _] = self.registers;
+        // SAFETY: writes to what our own code gave the vDSO to write to.
+        match unsafe { syscall(number, [rdi, rsi, rdx, 0, 0, 0]) } {
+            Ok(value) => self.registers[13] = value,
+            Err(errno) => self.answer(errno),
+        }
+        true
     }
 
     /// A system call was stopped: the thread goes on at `entry`, with `rcx`, which the call would

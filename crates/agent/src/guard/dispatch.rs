@@ -7,7 +7,7 @@
 //!
 //! Threads have this from when they have a stack for handlers ([`Own`]). A vfork child has not.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
 use uzswap_sys::Errno;
 use uzswap_sys::gateways::{self, Gateway, Room};
@@ -22,10 +22,6 @@ use crate::guest::vma;
 use crate::pager;
 
 const SYS_RT_SIGRETURN: usize = 15;
-const SYS_CLOCK_GETTIME: usize = 228;
-
-/// The clock is read, to see whether that takes a call.
-static IS_TRYING_CLOCK: AtomicBool = AtomicBool::new(false);
 
 /// In the constructor, when jumps are where they can be.
 ///
@@ -38,19 +34,16 @@ pub(super) fn begin() -> Result<(), Errno> {
     let own = Own::current_of_kernel();
     own.into_iter()
         .for_each(|own| own.is_dispatched.store(true, Ordering::Relaxed));
-    try_clock();
+    // Where it cannot be read by the program itself (hpet, acpi_pm), the vDSO makes a call.
+    let _ = time::now_ns();
     Ok(())
 }
 
-/// Where the machine's clock cannot be read by the program itself (hpet, acpi_pm), the vDSO makes a
-/// call. In our handlers SIGSYS is blocked, so it would end the process there.
-fn try_clock() {
-    IS_TRYING_CLOCK.store(true, Ordering::Relaxed);
-    let _ = time::now_ns();
-    IS_TRYING_CLOCK.store(false, Ordering::Relaxed);
-}
-
-/// SIGSYS. In a thread of the program, all signals blocked.
+/// SIGSYS. In a thread of the program, all other signals blocked.
+///
+/// The clock may become one that takes a call at any time: TSC found unstable, a machine that moves
+/// to another. Whoever meets that first may be a handler of ours, so none of them has SIGSYS
+/// blocked.
 pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context: &mut Context) {
     if info.code() != SYS_USER_DISPATCH {
         return deliver::hand_on(signal, info, context);
@@ -63,8 +56,9 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
     if context.number() == SYS_RT_SIGRETURN {
         return deliver::leave_handler(context);
     }
-    if context.number() == SYS_CLOCK_GETTIME && IS_TRYING_CLOCK.load(Ordering::Relaxed) {
-        vdso::leave_out();
+    vdso::note_call(context);
+    if context.make_clock_call() {
+        return;
     }
     let Some(gateway) = Gateway::of(context.ip()) else {
         if let Some(errno) = clone::refuses_unseen(context.number(), context.argument()) {
