@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Shows: on the kernel of Debian 12 (6.1, which cannot move pages) programs end as without uzswap, as root and as an ordinary user: a dict of
 # CPython twice its limit and a child that reads it, a hash of Perl, a shell with pipes, forks by system calls, the
-# torture. The clock there is one that takes a system call. Each program runs on both sides, in QEMU without KVM.
+# torture. The clock there is one that takes a system call; at last it becomes one while a program meets its faults.
+# Each program runs on both sides, in QEMU without KVM.
 # Usage: accept/old_kernel.sh [path-to-uzswap]
-# Takes: 6 minutes; needs qemu-system-x86, busybox-static, cpio, gcc, a mirror of Debian, and uzswap-torture beside uzswap.
+# Takes: 20 minutes; needs qemu-system-x86, busybox-static, cpio, gcc, a mirror of Debian, and uzswap-torture beside uzswap.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 begin "$@"
@@ -39,11 +40,26 @@ for i in range(0, 100_000, 7):
     digest.update(texts[i].encode())
 print(digest.hexdigest())
 PYTHON
+cat >touch.py <<'PYTHON'
+import signal
+
+over = []
+signal.signal(signal.SIGALRM, lambda *_: over.append(1))
+signal.alarm(12)
+pages = bytearray(40 << 20)
+for i in range(0, len(pages), 4096):
+    pages[i : i + 8] = i.to_bytes(8, "little")
+at = 1
+while not over:
+    at = (at * 1103515245 + 12345) % 10240
+    assert int.from_bytes(pages[at * 4096 : at * 4096 + 8], "little") == at * 4096
+print("touched")
+PYTHON
 cat >all <<'SHELL'
 compare() {
     "$@" >/tmp/$who.plain 2>&1
     plain=$?
-    timeout 600 uzswap run --quiet --memory-max 24M --swap /tmp -- "$@" >/tmp/$who.managed 2>&1
+    timeout 900 uzswap run --quiet --memory-max 24M --swap /tmp -- "$@" >/tmp/$who.managed 2>&1
     managed=$?
     result=differs
     [ $plain = $managed ] && cmp -s /tmp/$who.plain /tmp/$who.managed && result=same
@@ -60,21 +76,33 @@ SHELL
 cat >init <<'SHELL'
 #!/bin/sh
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmp /tmp; chmod 1777 /tmp
+clock=/sys/devices/system/clocksource/clocksource0/current_clocksource
+echo hpet >$clock
 echo "RESULT Linux $(uname -r)"
 who=root sh /all
 su nobody -c 'who=nobody sh /all'
+for way in --guard=on --backend=mprotect; do
+    echo tsc >$clock
+    uzswap run --quiet --memory-max 24M --swap /tmp $way -- python3 /touch.py >/tmp/touched 2>&1 &
+    sleep 6
+    echo hpet >$clock
+    wait $!
+    echo "RESULT clock $? $way: $(cat $clock) $(head -c 300 /tmp/touched)"
+done
 echo "RESULT over"
 poweroff -f
 SHELL
-chmod 755 init all dict.py
+chmod 755 init all dict.py touch.py
 find . | cpio -o -H newc 2>/dev/null | gzip -1 >../initrd.gz
 cd ..
 
-timeout 1500 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 1024 -kernel kernel/boot/vmlinuz-* -initrd initrd.gz \
-    -append "console=ttyS0 quiet panic=-1" -nographic -no-reboot </dev/null >console.log || true
+timeout 2400 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 1024 -kernel kernel/boot/vmlinuz-* -initrd initrd.gz \
+    -append "console=ttyS0 quiet panic=-1 tsc=reliable" -nographic -no-reboot </dev/null >console.log || true
 results=$(tr -d '\r' <console.log | grep -ao 'RESULT .*' | cut -d ' ' -f 2- || true)
 while read -r line; do say "$line"; done <<<"$results"
 check "all programs were run on both sides" grep -q '^over$' <<<"$results"
+check "a clock that becomes one of system calls ends nothing, in both ways" \
+    test "$(grep -c '^clock 0 .*: hpet touched$' <<<"$results")" = 2
 for who in root nobody; do
     check "as $who each of 7 programs ends as without uzswap" test "$(grep -c "^$who same" <<<"$results")" = 7
 done

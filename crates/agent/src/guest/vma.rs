@@ -399,6 +399,23 @@ fn present_pages(fds: &Fds, start: usize, end: usize) -> Vec<PageRange> {
     present
 }
 
+/// The mappings of the process at one moment. Where they are text (Linux before 6.11) each question
+/// of the process itself reads all of it.
+struct Snapshot(Vec<Vma>);
+
+impl Snapshot {
+    fn take(fds: &Fds) -> Option<Self> {
+        let mut vmas = Vec::new();
+        fds.proc.for_each_vma(|vma| vmas.push(vma)).ok()?;
+        Some(Self(vmas))
+    }
+
+    /// The mapping that covers `addr` or else the next one above.
+    fn at_or_after(&self, addr: usize) -> Option<Vma> {
+        self.0.get(self.0.partition_point(|vma| vma.end <= addr)).copied()
+    }
+}
+
 /// In a forked child: register every managed range anew and find out which pages are mapped,
 /// whatever their words say. False: a range cannot be registered, so what it has swapped out could
 /// not be given back.
@@ -407,12 +424,11 @@ fn present_pages(fds: &Fds, start: usize, end: usize) -> Vec<PageRange> {
 /// more than is stacks ([`stacks::StackChange::add`]), and a word that is dropped is a page that
 /// reads as zeros.
 pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
+    let Some(mut vmas) = Snapshot::take(fds) else { return false };
     pager.mm.managed().into_iter().all(|range| {
         let mut at = range.start.addr();
         while at < range.end.addr() {
-            let Ok(vma) = fds.proc.vma_at_or_after(at) else {
-                return false;
-            };
+            let vma = vmas.at_or_after(at);
             let (start, end) = vma.map_or((range.end.addr(), range.end.addr()), |vma| {
                 (vma.start.clamp(at, range.end.addr()), vma.end.min(range.end.addr()))
             });
@@ -442,7 +458,13 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
                 Some(Ok(())) => {}
                 Some(Err(_)) => return false,
                 // Something of ours lies there since: it is looked at again.
-                None => continue,
+                None => match Snapshot::take(fds) {
+                    Some(now) => {
+                        vmas = now;
+                        continue;
+                    }
+                    None => return false,
+                },
             }
             let present = present_pages(fds, start, end);
             pager
