@@ -211,10 +211,14 @@ fn each_held(start: usize, end: usize, mut found: impl FnMut(usize, usize)) {
 }
 
 /// In a forked child: the calls of other threads are not here, and nothing moves.
+///
+/// Both words are looked at, as the kernel copies their pages at two moments. What is 0 already is
+/// not written: it would be memory of this child's own from then on.
 pub(super) fn reset_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     for (taken, group) in IS_TAKEN.iter().zip(&HELD) {
-        group.iter().for_each(|place| place.count.store(0, Ordering::Relaxed));
+        let counted = group.iter().filter(|place| place.count.load(Ordering::Relaxed) != 0);
+        counted.for_each(|place| place.count.store(0, Ordering::Relaxed));
         taken.store(0, Ordering::Relaxed);
     }
     WITHOUT.store(0, Ordering::Relaxed);

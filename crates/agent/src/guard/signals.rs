@@ -28,7 +28,9 @@ use uzswap_sys::futex::RawLock;
 use uzswap_sys::gateways::SET_SYSCALL_USER_DISPATCH;
 use uzswap_sys::guard::{Call, Verdict};
 use uzswap_sys::own_stack::Own;
-use uzswap_sys::signal::{self, Action, BLOCK, IGNORE, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SET, SIGBUS, SIGNALS, SIGSEGV, SIGSYS};
+use uzswap_sys::signal::{
+    self, Action, BLOCK, IGNORE, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SET, SIGBUS, SIGNALS, SIGSEGV, SIGSYS,
+};
 use uzswap_sys::signal::{UNBLOCK, bit};
 use uzswap_sys::{Errno, closed, lent, thread};
 

@@ -424,7 +424,9 @@ impl Snapshot {
 /// more than is stacks ([`stacks::StackChange::add`]), and a word that is dropped is a page that
 /// reads as zeros.
 pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
-    let Some(mut vmas) = Snapshot::take(fds) else { return false };
+    let Some(mut vmas) = Snapshot::take(fds) else {
+        return false;
+    };
     pager.mm.managed().into_iter().all(|range| {
         let mut at = range.start.addr();
         while at < range.end.addr() {
