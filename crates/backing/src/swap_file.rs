@@ -5,7 +5,8 @@ use core::ffi::CStr;
 use uzswap_mm::machine::{IoBuffer, IoError};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
-use uzswap_sys::file::{AlignedBuf, File};
+use uzswap_sys::aligned::AlignedBuf;
+use uzswap_sys::file::File;
 
 use crate::seal::Seal;
 
@@ -95,5 +96,13 @@ impl IoBuffer for SwapBuffer {
 
     fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
         self.0.bytes_mut(len)
+    }
+
+    fn give_back(&mut self) {
+        self.0.give_back();
+    }
+
+    fn has_memory(&self) -> bool {
+        self.0.used() > 0
     }
 }

@@ -71,6 +71,12 @@ pub trait IoBuffer {
     fn bytes(&self, len: usize) -> &[u8];
     /// The same, for writing.
     fn bytes_mut(&mut self, len: usize) -> &mut [u8];
+    /// Its memory returns to the system, and what it holds is lost.
+    fn give_back(&mut self) {}
+    /// Whether that would free any.
+    fn has_memory(&self) -> bool {
+        false
+    }
 }
 
 /// Pages that nobody has written to since they were [mapped](Mapper::copy_in_protected), as runs:

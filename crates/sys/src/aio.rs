@@ -236,7 +236,7 @@ mod test {
     extern crate std;
 
     use super::*;
-    use crate::file::AlignedBuf;
+    use crate::aligned::AlignedBuf;
 
     #[test]
     #[cfg_attr(miri, ignore = "system calls")]

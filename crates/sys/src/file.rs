@@ -12,34 +12,6 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::{PAGE_SIZE, keep};
 
-/// A page-aligned buffer, as direct I/O wants.
-pub struct AlignedBuf(crate::mapping::Mapping);
-
-impl AlignedBuf {
-    /// A zeroed buffer of `pages` pages.
-    ///
-    /// # Errors
-    /// ENOMEM.
-    pub fn new(pages: usize) -> Result<Self> {
-        crate::mapping::Mapping::reserve_beside_data(pages * PAGE_SIZE).map(Self)
-    }
-
-    /// The first `len` bytes.
-    pub fn bytes(&self, len: usize) -> &[u8] {
-        self.0.bytes(0, len)
-    }
-
-    /// The first `len` bytes, for writing.
-    pub fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
-        self.0.bytes_mut(0, len)
-    }
-
-    /// How many pages it holds.
-    pub fn pages(&self) -> usize {
-        self.0.len() / PAGE_SIZE
-    }
-}
-
 /// An open file that is read and written at byte positions.
 #[derive(Debug)]
 pub struct File(OwnedFd);

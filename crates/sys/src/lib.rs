@@ -48,6 +48,7 @@ extern crate alloc;
 
 pub mod affinity;
 pub mod aio;
+pub mod aligned;
 pub mod ask;
 pub mod cell;
 pub mod children;

@@ -59,7 +59,7 @@ impl Spin {
     /// Wait with `wait`, which is given a timeout in nanoseconds (`None`: for ever) and says
     /// whether there is anything to do. Before this sleeps it calls `settle`: whoever the vigil may
     /// have left waiting is woken.
-    pub(crate) fn wait(&mut self, wait: impl Fn(Option<u64>) -> bool, settle: impl Fn(), proc: &ProcSelf) {
+    pub(crate) fn wait(&mut self, mut wait: impl FnMut(Option<u64>) -> bool, settle: impl Fn(), proc: &ProcSelf) {
         let began = now_ns();
         let (mut found, mut was_lent, mut is_there) = (false, false, false);
         let served = (began - self.ended).min(SLOW_NS);

@@ -42,6 +42,8 @@ const DIRECT_BATCH: u32 = 32;
 /// exceeds the limit by 40 KiB a second at most.
 const COPY_WAITS_NS: u64 = 100_000_000;
 const RETRY_NS: u64 = 50_000;
+/// Without work for so long the fault thread has its buffers' memory return to the system.
+const REST_NS: u64 = 50_000_000;
 /// While a fork is under way there is more than one thing to watch.
 const FORK_POLL_NS: u64 = 100_000;
 
@@ -115,7 +117,10 @@ impl FaultThread {
                 forks.wait(fds, timeout);
             }
             None => spin.wait(
-                |timeout| forks.wait(fds, timeout),
+                |timeout| match timeout {
+                    None => servers.rest_unless(|| forks.wait(fds, Some(REST_NS))) || forks.wait(fds, None),
+                    Some(_) => forks.wait(fds, timeout),
+                },
                 || pager.mm.machine().settle_errand(),
                 &fds.proc,
             ),

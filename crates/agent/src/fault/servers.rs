@@ -258,6 +258,16 @@ impl Servers {
         &mut self.own.worker
     }
 
+    /// Let the fault thread's own worker rest, unless something comes before (`comes`). Whether it
+    /// has come.
+    pub(crate) fn rest_unless(&mut self, comes: impl FnOnce() -> bool) -> bool {
+        let has_come = self.own.worker.may_rest() && comes();
+        if !has_come {
+            self.own.worker.rest();
+        }
+        has_come
+    }
+
     pub(crate) fn workers(&mut self) -> impl Iterator<Item = &mut Worker<AgentMachine>> {
         let helping = self.helping.iter_mut().flatten();
         core::iter::once(&mut self.own)

@@ -271,6 +271,9 @@ impl Kswapd {
         self.train();
         self.recompress();
         self.tell();
+        if self.quiet > IDLE_AFTER || self.is_barren {
+            self.worker.rest();
+        }
     }
 
     /// What a fork shares frees nothing for a while when it leaves, in neither process: so that

@@ -126,6 +126,17 @@ impl<M: Machine> Worker<M> {
         worker
     }
 
+    /// Its thread has nothing to do for a while: the memory of its buffers returns to the system.
+    pub fn rest(&mut self) {
+        self.blocks.give_back();
+        self.io.give_back();
+    }
+
+    /// Whether that would free any.
+    pub fn may_rest(&self) -> bool {
+        self.blocks.has_memory() || self.io.has_memory()
+    }
+
     /// Make the working memory that storing and loading with `compressor` needs.
     pub fn prepare(&mut self, compressor: Compressor, machine: &M) {
         self.prepare_batch(compressor, machine);
