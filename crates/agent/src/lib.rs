@@ -8,7 +8,7 @@
 //!
 //! | folder or file | what |
 //! |---|---|
-//! | `init`, `image` | the constructor; names that its code and the compilers call, bound here |
+//! | `init`, `x86_64` | the constructor; names that its code and the compilers call, bound here |
 //! | `guest` | in the program's threads: replaced functions of libc, changes of mappings in order |
 //! | `guard` | the program's system calls, where the kernel cannot wait for a page |
 //! | `pager` | the state of an active agent, its threads, mailboxes, what a trace is told |
@@ -48,9 +48,8 @@ mod machine;
 mod memcg;
 mod pager;
 mod statics;
-
-#[cfg(uzswap_image)]
-mod image;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
 
 #[cfg_attr(uzswap_image, global_allocator)]
 static HEAP: uzswap_sys::heap::Heap = uzswap_sys::heap::Heap::new();

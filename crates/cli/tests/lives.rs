@@ -21,7 +21,7 @@ const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
 /// How long what a life has left behind may take to go: time is no part of what is compared.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// After so long a life hangs, and is ended.
-const LIFETIME: Duration = Duration::from_secs(90);
+const LIFETIME: Duration = Duration::from_secs(240);
 
 /// One life.
 struct Life {

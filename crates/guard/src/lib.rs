@@ -26,6 +26,6 @@ extern crate std;
 pub mod frames;
 pub mod notes;
 pub mod reach;
-pub mod site;
-pub mod stub;
-pub mod table;
+mod x86_64;
+
+pub use x86_64::{site, stub, table};

@@ -13,6 +13,7 @@ use rustix::io::Result;
 
 use crate::futex::RawLock;
 use crate::thread::{pid, syscall};
+use crate::x86_64::instructions;
 
 /// Of a thread, as its `status` tells them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -217,10 +218,7 @@ pub(crate) fn leave() {
 }
 
 fn own_seat() -> Option<&'static AtomicU64> {
-    let mark: u64;
-    // SAFETY: reads a word of the calling thread's own control block, whichever made it.
-    unsafe { core::arch::asm!("mov {}, fs:[16]", out(reg) mark, options(nostack, readonly, preserves_flags)) };
-    SEATED.get((mark ^ MARK) as usize)
+    SEATED.get((instructions::thread_word() ^ MARK) as usize)
 }
 
 /// Take on what is asked for, if that was not done. Called by threads made here whenever one has

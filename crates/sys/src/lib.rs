@@ -58,11 +58,7 @@ pub mod crew;
 pub mod executable;
 pub mod file;
 pub mod futex;
-pub mod gateways;
-pub mod guard;
 pub mod heap;
-#[cfg(feature = "launcher")]
-pub mod inject;
 pub mod keep;
 #[cfg(feature = "launcher")]
 pub mod launch;
@@ -72,7 +68,6 @@ pub mod lz4;
 pub mod mapping;
 mod maps;
 pub mod mutex;
-pub mod near;
 pub mod own_stack;
 pub mod populate;
 pub mod portal;
@@ -85,14 +80,11 @@ pub mod request;
 pub mod robust;
 pub mod shared;
 pub mod shield;
-pub mod signal;
 pub mod small_file;
 pub mod spans;
-pub mod string;
 pub mod sysfs;
 #[cfg(feature = "testing")]
 pub mod testing;
-pub mod text;
 pub mod thread;
 pub mod time;
 #[cfg(feature = "launcher")]
@@ -102,9 +94,15 @@ pub mod uffd;
 pub mod vdso;
 pub mod wait;
 pub mod words;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
 
 pub use rustix::fd::{AsFd, OwnedFd};
 pub use rustix::io::Errno;
+#[cfg(all(target_arch = "x86_64", feature = "launcher"))]
+pub use x86_64::inject;
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::{gateways, guard, near, signal, string, text};
 
 /// Bytes in a base page on every machine uzswap runs on (x86-64).
 pub const PAGE_SIZE: usize = 4096;

@@ -5,6 +5,7 @@ use rustix::io::Errno;
 
 use crate::PAGE_SIZE;
 use crate::closed::{self, Access};
+use crate::x86_64::instructions;
 
 /// What becomes of asking for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +52,7 @@ pub fn is_guard(addr: usize) -> bool {
 pub fn touch(addr: usize, is_written: bool) {
     // SAFETY: mapped for this access a moment ago. If the program unmaps it meanwhile, it does so
     // while one of its calls uses it, and gets a signal for an error.
-    unsafe {
-        match is_written {
-            true => core::arch::asm!("lock or byte ptr [{}], 0", in(reg) addr, options(nostack)),
-            false => core::arch::asm!("test byte ptr [{}], 0", in(reg) addr, options(nostack, readonly)),
-        }
-    }
+    unsafe { instructions::touch(addr, is_written) }
 }
 
 /// Copy bytes of the program's, if they can be read and are there.

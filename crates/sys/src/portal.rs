@@ -12,7 +12,6 @@
 //! None of this was tried on a device. Tests cover what the processor is asked, how the system's
 //! answers are read, and files in the device's place.
 
-use core::arch::asm;
 use core::ffi::{CStr, c_void};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -23,6 +22,7 @@ use rustix::io::{self, Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::PAGE_SIZE;
+use crate::x86_64::instructions::{enqcmd, movdir64b};
 
 /// Bytes of a descriptor, and of each place of a page to submit at.
 const DESCRIPTOR: usize = 64;
@@ -219,44 +219,6 @@ fn answer(written: Result<usize>) -> Answer {
         // The kernel has tried as often as it does.
         Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::BUSY) => Answer::Full,
         Err(_) => Answer::Gone,
-    }
-}
-
-/// ENQCMD. False: the queue did not take it. All that this thread has stored is seen by the device.
-///
-/// # Safety
-/// As for [`WorkQueue::send`]; `place` must lead to a device, or the processor faults.
-unsafe fn enqcmd(place: *mut c_void, descriptor: &[u8; DESCRIPTOR]) -> bool {
-    let is_refused: u8;
-    // SAFETY: reads the descriptor, writes to the place; the zero flag says whether it was refused.
-    unsafe {
-        asm!(
-            "sfence",
-            ".byte 0xf2, 0x0f, 0x38, 0xf8, 0x02", // enqcmd rax, [rdx]
-            "setz {refused}",
-            refused = out(reg_byte) is_refused,
-            in("rax") place,
-            in("rdx") descriptor.as_ptr(),
-            options(nostack),
-        );
-    }
-    is_refused == 0
-}
-
-/// MOVDIR64B: 64 bytes at once. All that this thread has stored before is seen before.
-///
-/// # Safety
-/// As for [`WorkQueue::send`].
-unsafe fn movdir64b(place: *mut c_void, descriptor: &[u8; DESCRIPTOR]) {
-    // SAFETY: reads the descriptor, writes 64 bytes to the place.
-    unsafe {
-        asm!(
-            "sfence",
-            ".byte 0x66, 0x0f, 0x38, 0xf8, 0x02", // movdir64b rax, [rdx]
-            in("rax") place,
-            in("rdx") descriptor.as_ptr(),
-            options(nostack, preserves_flags),
-        );
     }
 }
 

@@ -8,7 +8,6 @@
 //! number it likes without touching the pager's descriptors, and never sees them.
 
 use alloc::boxed::Box;
-use core::arch::asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
@@ -20,25 +19,8 @@ use crate::cell::Leaked;
 use crate::creds;
 use crate::futex;
 use crate::mapping::Mapping;
-
-/// The system call instruction.
-///
-/// # Safety
-/// The caller must guarantee what the call `nr` requires of its arguments.
-pub unsafe fn syscall(nr: usize, args: [usize; 6]) -> Result<usize> {
-    let ret: isize;
-    // SAFETY: the kernel preserves all registers but rax, rcx and r11; what the call does is the
-    // caller's promise.
-    unsafe {
-        asm!("syscall", inlateout("rax") nr as isize => ret,
-            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2], in("r10") args[3], in("r8") args[4], in("r9") args[5],
-            lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
-    match ret {
-        -4095..0 => Err(Errno::from_raw_os_error(-ret as i32)),
-        _ => Ok(ret as usize),
-    }
-}
+use crate::x86_64::instructions;
+pub use crate::x86_64::instructions::{syscall, thread_pointer as pointer};
 
 const STACK: usize = 512 * 1024;
 /// Room below and above the thread pointer: what libc's static TLS and thread control block take
@@ -237,6 +219,8 @@ fn reserve() -> Result<(Mapping, Mapping, usize)> {
     Ok((stack, tls, seat))
 }
 
+/// A thread that begins in `entry`, whose end the lifeline tells.
+///
 /// # Safety
 /// `stack_top` must be 16-aligned with a stack below it, `tls` a thread pointer, and `arg` what
 /// `entry` wants.
@@ -247,29 +231,8 @@ pub(crate) unsafe fn clone(
     entry: extern "C" fn(*mut c_void) -> !,
     arg: *mut c_void,
 ) -> Result<usize> {
-    let ret: isize;
-    // SAFETY: the parent only sees rax, rcx and r11 change. The child starts with rsp = stack_top
-    // and the registers of the parent, moves to `entry` and never comes back here.
-    unsafe {
-        asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "mov rdi, r12",
-            "call r13",
-            "ud2",
-            "2:",
-            inlateout("rax") raw::__NR_clone as isize => ret,
-            in("rdi") flags, in("rsi") stack_top, in("rdx") 0, in("r10") LIFE.as_ptr(), in("r8") tls,
-            in("r12") arg, in("r13") entry as usize,
-            lateout("rcx") _, lateout("r11") _,
-        );
-    }
-    match ret {
-        -4095..0 => Err(Errno::from_raw_os_error(-ret as i32)),
-        _ => Ok(ret as usize),
-    }
+    // SAFETY: the caller's promise; the word is a static.
+    unsafe { instructions::clone(flags, stack_top, LIFE.as_ptr(), tls, entry, arg) }
 }
 
 const SIG_SETMASK: usize = 2;
@@ -314,14 +277,6 @@ pub(crate) fn set_mask(mask: u64) -> Result<u64> {
     // SAFETY: both masks are 8 bytes, as the last argument says.
     unsafe { syscall(raw::__NR_rt_sigprocmask as usize, [SIG_SETMASK, new, place, 8, 0, 0])? };
     Ok(old)
-}
-
-/// Where libc's record of the calling thread begins, which holds its own address.
-pub fn pointer() -> usize {
-    let pointer;
-    // SAFETY: libc has set it up, and the first word of it is its address (x86-64 ABI of TLS).
-    unsafe { core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
-    pointer
 }
 
 /// Whether `process` has a thread of this id.
@@ -496,8 +451,7 @@ pub fn kill_self() -> ! {
 /// End this process without a system call: a filter of the program may forbid them. In a thread
 /// that blocks its signals, no handler of the program sees the trap.
 pub fn crash() -> ! {
-    // SAFETY: an instruction that only traps.
-    unsafe { asm!("ud2", options(noreturn, nostack)) }
+    instructions::trap()
 }
 
 /// Whether there is a process of this id.

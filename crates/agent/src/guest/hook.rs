@@ -20,6 +20,7 @@ use super::order::InOrder;
 use super::stacks::StackChange;
 use super::{closed, mapped, mmap};
 use crate::memcg::deferral;
+use crate::x86_64::current_break;
 use crate::{guard, pager};
 
 pub(crate) const SYS_BRK: usize = 12;
@@ -43,13 +44,6 @@ fn set_errno(errno: Errno) {
         unsafe { core::mem::transmute(ERRNO_LOCATION.load(Ordering::Relaxed)) };
     // SAFETY: libc's errno of the calling thread, which is one of the program's.
     unsafe { *location() = errno.raw_os_error() };
-}
-
-/// libc's record of the program break, where libc itself takes it from: `sbrk` computes from it. A
-/// weak symbol, so that a libc without it can load this library, and refuse it in words.
-#[unsafe(naked)]
-extern "C" fn current_break() -> *mut *mut c_void {
-    core::arch::naked_asm!(".weak __curbrk", "mov rax, [rip + __curbrk@GOTPCREL]", "ret")
 }
 
 /// What a function of libc that failed returns.

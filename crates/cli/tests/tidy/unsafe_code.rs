@@ -12,6 +12,7 @@ const EDGE: &[(&str, &str)] = &[
     ("guard/mod.rs", "puts jumps into code, and makes the program's calls"),
     ("guard/pieces.rs", "makes them in pieces"),
     ("guard/signals.rs", "has handlers called as the program asked"),
+    ("x86_64/mod.rs", "a function of instructions"),
     ("guest/hook.rs", "calls in place of libc, with what the program passed"),
     ("guest/identity.rs", "the same"),
     ("init.rs", "reads what the kernel and glibc passed"),

@@ -1,0 +1,11 @@
+//! What depends on the processor: another architecture has a folder of the same modules.
+
+pub mod gateways;
+pub mod guard;
+#[cfg(feature = "launcher")]
+pub mod inject;
+pub(crate) mod instructions;
+pub mod near;
+pub mod signal;
+pub mod string;
+pub mod text;
