@@ -25,8 +25,8 @@
 //! The program's stacks may lie in managed memory, and a thread that faults while it holds what the
 //! pager needs would wait for itself. So the program's threads take a lock of the engine in one
 //! place alone: the handler that serves their own fault (`fault::inline`), on a stack of ours, with
-//! all signals blocked. Else they talk to the pager's threads through mailboxes (futex words). Lock
-//! order: engine lock, then the heap's lock.
+//! all signals blocked that could take one. Else they talk to the pager's threads through mailboxes
+//! (futex words). Lock order: engine lock, then the heap's lock.
 
 // The library that is embedded stands alone. In a build of the whole workspace std is there anyway,
 // since what features the launcher needs of a dependency the agent gets as well, and brings what a

@@ -134,7 +134,7 @@
 //! | `sys::thread::IS_OVER` | kept | false: the thread that forked is one of the program's |
 //! | `sys::thread::STATUS` | kept | read when that is true |
 //! | `sys::vdso::START` | kept | the kernel maps it where it was |
-//! | `sys::vdso::IS_LEFT_OUT` | kept | what the parent has unmapped is not here |
+//! | `sys::vdso::IS_LEFT_OUT` | kept | neither the clock nor what is unmapped differs |
 
 use uzswap_sys::creds;
 use uzswap_sys::mapping::own;

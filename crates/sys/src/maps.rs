@@ -1,6 +1,8 @@
 //! The mappings of this process, from `/proc/thread-self/maps`: asked for one by one
 //! (PROCMAP_QUERY, Linux 6.11), or read as text.
 
+use alloc::vec::Vec;
+
 use linux_raw_sys::general as raw;
 use lock_api::RawMutex;
 use rustix::fd::OwnedFd;
@@ -9,6 +11,7 @@ use rustix::io::{self, Errno, Result};
 use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::futex::RawLock;
+use crate::procfs::ProcSelf;
 
 const QUERY: Opcode = opcode::read_write::<raw::procmap_query>(b'f', 17);
 
@@ -132,6 +135,21 @@ impl Maps {
         Ok(found)
     }
 
+    /// That of [`ProcSelf::vmas_from`].
+    fn from(&self, addr: usize, most: usize) -> Result<Vec<Vma>> {
+        if self.queries {
+            return Ok(query(&self.file, addr)?.into_iter().collect());
+        }
+        let mut vmas = Vec::with_capacity(most);
+        self.read(|vma| {
+            if vma.end > addr {
+                vmas.push(vma);
+            }
+            vmas.len() < most
+        })?;
+        Ok(vmas)
+    }
+
     /// Call `found` with each mapping, lowest first.
     pub(crate) fn for_each(&self, mut found: impl FnMut(Vma)) -> Result<()> {
         if !self.queries {
@@ -160,6 +178,17 @@ impl Maps {
     fn read_lines(&self, mut wants_more: impl FnMut(Vma) -> bool) -> Result<()> {
         fs::seek(&self.file, SeekFrom::Start(0))?;
         for_each_line(&self.file, |line| Vma::parse(line).is_none_or(&mut wants_more))
+    }
+}
+
+impl ProcSelf {
+    /// The mapping that covers `addr` or else the next one above, and others behind it where they
+    /// cost nothing more: at most `most`, lowest first. None: there is none.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn vmas_from(&self, addr: usize, most: usize) -> Result<Vec<Vma>> {
+        self.maps.from(addr, most)
     }
 }
 
@@ -243,8 +272,6 @@ fn query(maps: &OwnedFd, addr: usize) -> Result<Option<Vma>> {
 
 #[cfg(all(test, not(miri)))]
 mod test {
-    use alloc::vec::Vec;
-
     use super::*;
     use crate::mapping::Mapping;
 

@@ -83,7 +83,7 @@ impl Pagemap {
 
 /// The open files.
 pub struct ProcSelf {
-    maps: Maps,
+    pub(crate) maps: Maps,
     pagemap: OwnedFd,
     statm: OwnedFd,
     smaps: OwnedFd,
@@ -529,8 +529,6 @@ unsafe impl ioctl::Ioctl for ScanCall<'_> {
 #[cfg(all(test, not(miri)))]
 mod test {
     extern crate std;
-
-    use alloc::vec::Vec;
 
     use super::*;
     use crate::mapping::Mapping;

@@ -26,8 +26,8 @@ pub fn note_unmapped(start: usize, len: usize) {
     }
 }
 
-/// A system call was stopped in a function of it that reads the clock or the core. From now on
-/// such calls are made in its place.
+/// A system call was stopped. If it is one of it that reads the clock, such calls are made in its
+/// place from now on.
 pub fn note_call(context: &Context) {
     if holds(context.ip()) && context.asks_clock() {
         leave_out();

@@ -13,8 +13,8 @@
 //! may take long: room has to be made, a fork is under way, contents are lost.
 //!
 //! The gate is why a change of mappings is never applied while a fault is being served
-//! ([`Mm::fault`](uzswap_mm::Mm::fault)). Who is inside waits for the engine's locks alone, with
-//! all signals blocked, so it comes out.
+//! ([`Mm::fault`](uzswap_mm::Mm::fault)). Who is inside waits for the engine's locks alone. Only
+//! SIGSYS may interrupt it, whose handler takes none there. So it comes out.
 //!
 //! A thread of the program has none of the pager's descriptors but three
 //! ([`lent`](uzswap_sys::lent)): other numbers are files of the program's there.
@@ -410,7 +410,7 @@ fn pause() {
     }
 }
 
-/// SIGBUS. In a thread of the program, all signals blocked.
+/// SIGBUS. In a thread of the program, all signals blocked but SIGSYS.
 pub(crate) extern "C" fn on_bus_error(signal: i32, info: &SignalInfo, context: &mut Context) {
     let addr = info.address() & !(PAGE_SIZE - 1);
     let is_missing = info.code() == BUS_ADRERR;

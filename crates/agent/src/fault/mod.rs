@@ -118,7 +118,8 @@ impl FaultThread {
             }
             None => spin.wait(
                 |timeout| match timeout {
-                    None => servers.rest_unless(|| forks.wait(fds, Some(REST_NS))) || forks.wait(fds, None),
+                    // What comes ends either wait at once.
+                    None => servers.wait_or_rest(|| forks.wait(fds, Some(REST_NS))) || forks.wait(fds, None),
                     Some(_) => forks.wait(fds, timeout),
                 },
                 || pager.mm.machine().settle_errand(),

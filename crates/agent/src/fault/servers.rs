@@ -136,6 +136,15 @@ impl Seats {
         None
     }
 
+    /// The program has been quiet: the memory of buffers where nobody sits returns to the system.
+    pub(crate) fn rest(&self) {
+        for seat in &self.seats {
+            if let Some(Some(seat)) = seat.try_lock().as_deref_mut() {
+                seat.worker.rest();
+            }
+        }
+    }
+
     /// In a forked child, where nobody sits anywhere: have devices of its own.
     pub(crate) fn renew_devices(&self, machine: &AgentMachine) {
         for seat in &self.seats {
@@ -258,9 +267,9 @@ impl Servers {
         &mut self.own.worker
     }
 
-    /// Let the fault thread's own worker rest, unless something comes before (`comes`). Whether it
-    /// has come.
-    pub(crate) fn rest_unless(&mut self, comes: impl FnOnce() -> bool) -> bool {
+    /// Wait with `comes` for something to do if the fault thread's own worker has memory to give
+    /// back, and have it do so if nothing came. Whether something has come.
+    pub(crate) fn wait_or_rest(&mut self, comes: impl FnOnce() -> bool) -> bool {
         let has_come = self.own.worker.may_rest() && comes();
         if !has_come {
             self.own.worker.rest();

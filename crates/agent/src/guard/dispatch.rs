@@ -39,12 +39,16 @@ pub(super) fn begin() -> Result<(), Errno> {
     Ok(())
 }
 
-/// SIGSYS. In a thread of the program, all other signals blocked.
+/// SIGSYS. In a thread of the program, all signals blocked.
 ///
 /// The clock may become one that takes a call at any time: TSC found unstable, a machine that moves
-/// to another. Whoever meets that first may be a handler of ours, so none of them has SIGSYS
-/// blocked.
+/// to another. Whoever meets that first may be a handler of ours that serves a fault, so those have
+/// SIGSYS open. This one reads no clock.
 pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context: &mut Context) {
+    let is_sent = info.code() <= 0;
+    if is_sent && context.defer(signal, info) {
+        return;
+    }
     if info.code() != SYS_USER_DISPATCH {
         return deliver::hand_on(signal, info, context);
     }

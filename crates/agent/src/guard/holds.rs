@@ -212,8 +212,8 @@ fn each_held(start: usize, end: usize, mut found: impl FnMut(usize, usize)) {
 
 /// In a forked child: the calls of other threads are not here, and nothing moves.
 ///
-/// Both words are looked at, as the kernel copies their pages at two moments. What is 0 already is
-/// not written: it would be memory of this child's own from then on.
+/// Both words are looked at, as the kernel copies their pages at two moments. A count that is 0 is
+/// not written: its page would be memory of this child's own from then on.
 pub(super) fn reset_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     for (taken, group) in IS_TAKEN.iter().zip(&HELD) {

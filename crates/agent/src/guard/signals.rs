@@ -28,9 +28,7 @@ use uzswap_sys::futex::RawLock;
 use uzswap_sys::gateways::SET_SYSCALL_USER_DISPATCH;
 use uzswap_sys::guard::{Call, Verdict};
 use uzswap_sys::own_stack::Own;
-use uzswap_sys::signal::{
-    self, Action, BLOCK, IGNORE, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SET, SIGBUS, SIGNALS, SIGSEGV, SIGSYS,
-};
+use uzswap_sys::signal::{self, Action, BLOCK, IGNORE, SA_ONSTACK, SA_RESTORER, SET, SIGBUS, SIGNALS, SIGSEGV, SIGSYS};
 use uzswap_sys::signal::{UNBLOCK, bit};
 use uzswap_sys::{Errno, closed, lent, thread};
 
@@ -94,8 +92,9 @@ fn is_ours(signal: i32) -> bool {
     bit(signal) & ours() != 0
 }
 
-/// Blocked in our handlers: all but that by which a call of the vDSO's is seen to.
-const IN_OURS: u64 = !bit(SIGSYS);
+/// Blocked while a fault is served: all but that by which a call of the vDSO's is seen to, which
+/// takes no lock.
+const WHILE_SERVING: u64 = !bit(SIGSYS);
 
 /// Signals that the kernel keeps in a mask: not SIGKILL, nor SIGSTOP.
 pub(super) const KEPT: u64 = !(bit(9) | bit(19));
@@ -130,13 +129,12 @@ pub(super) fn note(signal: i32, action: &Action) {
 
 /// SIGBUS and SIGSYS come to us. In the constructor.
 pub(crate) fn begin() -> Result<(), Errno> {
-    note(SIGBUS, &signal::handle(SIGBUS, inline::on_bus_error, IN_OURS, 0)?);
+    note(SIGBUS, &signal::handle(SIGBUS, inline::on_bus_error, WHILE_SERVING, 0)?);
     if closed::is_on() {
         let on_access_error = crate::guest::closed::on_access_error;
-        note(SIGSEGV, &signal::handle(SIGSEGV, on_access_error, IN_OURS, 0)?);
+        note(SIGSEGV, &signal::handle(SIGSEGV, on_access_error, WHILE_SERVING, 0)?);
     }
-    let on_system_call = signal::handle(SIGSYS, dispatch::on_system_call, IN_OURS, SA_NODEFER)?;
-    note(SIGSYS, &on_system_call);
+    note(SIGSYS, &signal::handle(SIGSYS, dispatch::on_system_call, u64::MAX, 0)?);
     for signal in (1..SIGNALS as i32).filter(|signal| !is_ours(*signal)) {
         // What other libraries have set by now.
         // SAFETY: nothing is set.

@@ -89,7 +89,7 @@ impl AgentMachine {
     }
 }
 
-/// SIGSEGV. In a thread of the program, all signals blocked.
+/// SIGSEGV. In a thread of the program, all signals blocked but SIGSYS.
 pub(crate) extern "C" fn on_access_error(signal: i32, info: &SignalInfo, context: &mut Context) {
     let addr = info.address() & !(PAGE_SIZE - 1);
     let touched = match info.code() {

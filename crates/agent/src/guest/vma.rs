@@ -399,20 +399,27 @@ fn present_pages(fds: &Fds, start: usize, end: usize) -> Vec<PageRange> {
     present
 }
 
-/// The mappings of the process at one moment. Where they are text (Linux before 6.11) each question
-/// of the process itself reads all of it.
-struct Snapshot(Vec<Vma>);
+/// Mappings that were read together. Where they are text (Linux before 6.11) each question reads
+/// all of it up to the answer. No thread of the program runs meanwhile.
+#[derive(Default)]
+struct Window {
+    vmas: Vec<Vma>,
+    /// It says what lies from here on, up to the end of the last.
+    start: usize,
+}
 
-impl Snapshot {
-    fn take(fds: &Fds) -> Option<Self> {
-        let mut vmas = Vec::new();
-        fds.proc.for_each_vma(|vma| vmas.push(vma)).ok()?;
-        Some(Self(vmas))
-    }
+impl Window {
+    const MAPPINGS: usize = 512;
 
     /// The mapping that covers `addr` or else the next one above.
-    fn at_or_after(&self, addr: usize) -> Option<Vma> {
-        self.0.get(self.0.partition_point(|vma| vma.end <= addr)).copied()
+    fn at_or_after(&mut self, fds: &Fds, addr: usize) -> Result<Option<Vma>, Errno> {
+        let next = self.vmas.partition_point(|vma| vma.end <= addr);
+        if let Some(vma) = self.vmas.get(next).filter(|_| self.start <= addr) {
+            return Ok(Some(*vma));
+        }
+        self.vmas = fds.proc.vmas_from(addr, Self::MAPPINGS)?;
+        self.start = addr;
+        Ok(self.vmas.first().copied())
     }
 }
 
@@ -424,13 +431,13 @@ impl Snapshot {
 /// more than is stacks ([`stacks::StackChange::add`]), and a word that is dropped is a page that
 /// reads as zeros.
 pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
-    let Some(mut vmas) = Snapshot::take(fds) else {
-        return false;
-    };
+    let mut window = Window::default();
     pager.mm.managed().into_iter().all(|range| {
         let mut at = range.start.addr();
         while at < range.end.addr() {
-            let vma = vmas.at_or_after(at);
+            let Ok(vma) = window.at_or_after(fds, at) else {
+                return false;
+            };
             let (start, end) = vma.map_or((range.end.addr(), range.end.addr()), |vma| {
                 (vma.start.clamp(at, range.end.addr()), vma.end.min(range.end.addr()))
             });
@@ -458,15 +465,14 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
             let whole = whole.filter(Result::is_ok);
             match whole.or_else(|| register_unless_ours(fds, start, end)) {
                 Some(Ok(())) => {}
-                Some(Err(_)) => return false,
-                // Something of ours lies there since: it is looked at again.
-                None => match Snapshot::take(fds) {
-                    Some(now) => {
-                        vmas = now;
-                        continue;
+                // Something of ours lay there, or does since: it is looked at again.
+                answer => {
+                    window = Window::default();
+                    if answer.is_some() && window.at_or_after(fds, at) == Ok(vma) {
+                        return false;
                     }
-                    None => return false,
-                },
+                    continue;
+                }
             }
             let present = present_pages(fds, start, end);
             pager

@@ -273,6 +273,7 @@ impl Kswapd {
         self.tell();
         if self.quiet > IDLE_AFTER || self.is_barren {
             self.worker.rest();
+            pager.seats.rest();
         }
     }
 

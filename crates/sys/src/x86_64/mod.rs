@@ -6,6 +6,7 @@ pub mod guard;
 pub mod inject;
 pub(crate) mod instructions;
 pub mod near;
+mod nested;
 pub mod signal;
 pub mod string;
 pub mod text;

@@ -15,7 +15,6 @@ use rustix::io::{Errno, Result};
 use crate::closed::{self, Access};
 use crate::own_stack::{Own, is_on_own_stack};
 use crate::thread::{self, syscall};
-use crate::vdso;
 
 pub const SIGBUS: i32 = raw::SIGBUS as i32;
 pub const SIGSYS: i32 = raw::SIGSYS as i32;
@@ -208,9 +207,9 @@ pub struct Context {
     _link: usize,
     stack: Stack,
     /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx.
-    registers: [usize; 15],
-    sp: usize,
-    ip: usize,
+    pub(super) registers: [usize; 15],
+    pub(super) sp: usize,
+    pub(super) ip: usize,
     eflags: usize,
     _segments: u64,
     error: u64,
@@ -219,7 +218,7 @@ pub struct Context {
     _cr2: u64,
     extended: usize,
     _reserved: [u64; 8],
-    mask: u64,
+    pub(super) mask: u64,
 }
 
 /// What the kernel pushes for a handler: where it returns to, what was interrupted, and why.
@@ -290,26 +289,6 @@ impl Context {
     /// It is not made: this is what it answers.
     pub fn answer(&mut self, errno: Errno) {
         self.registers[13] = (-(errno.raw_os_error() as isize)) as usize;
-    }
-
-    /// Whether it reads the clock, or the core.
-    pub(crate) fn asks_clock(&self) -> bool {
-        [raw::__NR_clock_gettime, raw::__NR_getcpu].contains(&(self.number() as u32))
-    }
-
-    /// Make it, if the vDSO did on a stack of ours: for a handler, or another that sees to a call.
-    /// False: it is the program's.
-    pub fn make_clock_call(&mut self) -> bool {
-        if !self.asks_clock() || !vdso::holds(self.ip) || Own::at(self.sp).is_none() {
-            return false;
-        }
-        let [_, _, _, .., rdi, rsi, _, _, rdx, number, _] = self.registers;
-        // SAFETY: writes to what our own code gave the vDSO to write to.
-        match unsafe { syscall(number, [rdi, rsi, rdx, 0, 0, 0]) } {
-            Ok(value) => self.registers[13] = value,
-            Err(errno) => self.answer(errno),
-        }
-        true
     }
 
     /// A system call was stopped: the thread goes on at `entry`, with `rcx`, which the call would
@@ -406,7 +385,7 @@ impl Context {
         if frame < bottom {
             return false;
         }
-        let _ = set_mask(SET, !brings());
+        let _ = set_mask(SET, !(brings() | bit(SIGSYS)));
         let to = core::ptr::with_exposed_provenance_mut::<u8>;
         // SAFETY: the kernel's frame, on our stack, and room where the kernel would have made it:
         // below the stack pointer of a thread that is here, or on a stack that it gave for this.
@@ -440,7 +419,7 @@ impl Context {
     /// A handler that was [delivered](Self::deliver) with signals `blocked` returns, by a call that
     /// was stopped: it is made in our code. Returns what the mask that it returns to has of `ours`.
     pub fn leave(&mut self, ours: u64) -> u64 {
-        let _ = set_mask(SET, !brings());
+        let _ = set_mask(SET, !(brings() | bit(SIGSYS)));
         // SAFETY: where the call finds what it returns to, which is the program's and was there a
         // moment ago; what is out of it by now is brought.
         let context = unsafe { &mut *core::ptr::with_exposed_provenance_mut::<Self>(self.sp) };
