@@ -199,8 +199,8 @@ fn static_children_are_charged() {
 #[test]
 fn children_without_an_environment_are_charged() {
     if can_manage() {
-        is_seen("env", &[], "env -i PROGRAM", "started without LD_PRELOAD");
-        is_seen("unset", &[], "env -u LD_PRELOAD PROGRAM", "started without LD_PRELOAD");
+        is_seen("env", &[], "env -i PROGRAM", "started without uzswap's LD_PRELOAD");
+        is_seen("unset", &[], "env -u LD_PRELOAD PROGRAM", "started without uzswap's LD_PRELOAD");
     }
 }
 

@@ -111,6 +111,11 @@ fn corners_of_memory_are_as_without() {
     }
 }
 
+#[test]
+fn signals_that_are_sent_during_faults_arrive() {
+    is_as_unmanaged_in_all_ways("sent", &["40"]);
+}
+
 /// Code that is made at run time, or loaded later, has calls that no jump leads to the guard from.
 #[test]
 fn calls_of_any_code_are_seen() {

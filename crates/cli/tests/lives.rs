@@ -546,10 +546,10 @@ lives! {
     chroot: |life: Life| life.sh("exec chroot / $BIN/births work 24 3").needs(ROOT),
     an_empty_environment: |life: Life| life
         .sh("births work 24 2; exec env -i $BIN/births work 8 3")
-        .may_say("is not managed (started without LD_PRELOAD)"),
+        .may_say("is not managed (started without uzswap's LD_PRELOAD)"),
     without_preloading: |life: Life| life
         .sh("births work 24 2; unset LD_PRELOAD; births work 8 3; echo $?")
-        .may_say("is not managed (started without LD_PRELOAD)"),
+        .may_say("is not managed (started without uzswap's LD_PRELOAD)"),
     noexec_temporary_directories: |life: Life| life
         .cmd("births work 24 3")
         .within_sh(concat!(

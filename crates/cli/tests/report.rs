@@ -255,7 +255,7 @@ fn trouble_is_told_in_a_file() {
     assert_eq!(names(&found), ["started", "unmanaged", "killed", "ended"], "{found:#?}");
     assert_eq!(
         (&found[1]["process"], &found[1]["reason"]),
-        (&"uzswap".into(), &"started without LD_PRELOAD".into())
+        (&"uzswap".into(), &"started without uzswap's LD_PRELOAD".into())
     );
     assert_eq!(found[2]["memory_max"], 20 << 20);
     assert_eq!(found[3]["unmanaged"][0]["process"], "uzswap");

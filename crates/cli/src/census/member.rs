@@ -34,7 +34,7 @@ impl Reason {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Static => "static",
-            Self::WithoutAgent => "started without LD_PRELOAD",
+            Self::WithoutAgent => "started without uzswap's LD_PRELOAD",
             Self::Hidden => "another user's",
             Self::WithoutPager => "without a pager",
         }

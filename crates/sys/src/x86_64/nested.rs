@@ -34,7 +34,7 @@ impl Context {
     /// returns, as it is. False: none runs.
     ///
     /// Until then the handler has it blocked, so it reads the clock without the vDSO. One that is in
-    /// there at this moment would end by a clock that becomes one of calls at this moment.
+    /// there now would end by a clock that becomes one of calls now.
     pub fn defer(&mut self, signal: i32, info: &SignalInfo) -> bool {
         if Own::at(self.sp).is_none() || Own::end_of_beside(self.sp).is_some() {
             return false;
