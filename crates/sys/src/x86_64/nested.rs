@@ -33,8 +33,8 @@ impl Context {
     /// A signal was sent that may come while a handler of ours runs: it comes again when that
     /// returns, as it is. False: none runs.
     ///
-    /// Until then the handler has it blocked, so it reads the clock without the vDSO. One that is in
-    /// there now would end by a clock that becomes one of calls now.
+    /// Until then the handler has it blocked, so it reads the clock without the vDSO. One that is
+    /// in there now would end by a clock that becomes one of calls now.
     pub fn defer(&mut self, signal: i32, info: &SignalInfo) -> bool {
         if Own::at(self.sp).is_none() || Own::end_of_beside(self.sp).is_some() {
             return false;
