@@ -104,19 +104,19 @@
 //! | `sys::creds::ASKED` | kept | the child's threads are made by one that has taken all on |
 //! | `sys::creds::WANTED` | reset | whoever held its lock is not here |
 //! | `sys::file::STDERR` | kept | stderr is inherited |
-//! | `sys::guard::IS_ON` | kept | the code is inherited |
-//! | `sys::guard::IS_SEEN` | kept | the same |
-//! | `sys::guard::HAS_YMM` | kept | the processor is the same |
-//! | `sys::guard::BEFORE` | kept | the agent is where it was |
-//! | `sys::guard::AFTER` | kept | the same |
-//! | `sys::gateways::BACKS` | kept | the code is inherited |
-//! | `sys::gateways::ORIGINS` | kept | the same |
-//! | `sys::gateways::ROOMS` | kept | the same |
-//! | `sys::gateways::USED` | kept | the same |
-//! | `sys::gateways::PASSING` | kept | the agent is where it was |
-//! | `sys::guard::IS_USED` | kept | nobody reads it |
-//! | `sys::guard::VFORK` | kept | read by the thread that wrote it, and its child |
-//! | `sys::guard::VFORKS` | reset | who had it is not here |
+//! | `sys::x86_64::guard::IS_ON` | kept | the code is inherited |
+//! | `sys::x86_64::guard::IS_SEEN` | kept | the same |
+//! | `sys::x86_64::guard::HAS_YMM` | kept | the processor is the same |
+//! | `sys::x86_64::guard::BEFORE` | kept | the agent is where it was |
+//! | `sys::x86_64::guard::AFTER` | kept | the same |
+//! | `sys::x86_64::gateways::BACKS` | kept | the code is inherited |
+//! | `sys::x86_64::gateways::ORIGINS` | kept | the same |
+//! | `sys::x86_64::gateways::ROOMS` | kept | the same |
+//! | `sys::x86_64::gateways::USED` | kept | the same |
+//! | `sys::x86_64::gateways::PASSING` | kept | the agent is where it was |
+//! | `sys::x86_64::guard::IS_USED` | kept | nobody reads it |
+//! | `sys::x86_64::guard::VFORK` | kept | read by the thread that wrote it, and its child |
+//! | `sys::x86_64::guard::VFORKS` | reset | who had it is not here |
 //! | `sys::lent::NUMBERS` | replaced | closed and opened anew before the child's pager starts |
 //! | `sys::lent::CAN_PROTECT` | replaced | with them |
 //! | `sys::mapping::MAKING` | reset | whoever held it is not here |
@@ -128,7 +128,7 @@
 //! | `sys::own_stack::REGION` | kept | the stacks are inherited |
 //! | `sys::own_stack::THREADS` | reset | only the thread that forked is here |
 //! | `sys::spans::MADE` | kept | the ranges are inherited, and no number is used twice |
-//! | `sys::string::HAS_AVX2` | kept | the processor is the same |
+//! | `sys::x86_64::string::HAS_AVX2` | kept | the processor is the same |
 //! | `sys::thread::LIFE` | kept | a process lives on only as long as all threads of its pager do |
 //! | `sys::thread::THREADS` | kept | says of which process; another's count for nothing |
 //! | `sys::thread::IS_OVER` | kept | false: the thread that forked is one of the program's |
