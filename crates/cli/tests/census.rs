@@ -200,7 +200,12 @@ fn static_children_are_charged() {
 fn children_without_an_environment_are_charged() {
     if can_manage() {
         is_seen("env", &[], "env -i PROGRAM", "started without uzswap's LD_PRELOAD");
-        is_seen("unset", &[], "env -u LD_PRELOAD PROGRAM", "started without uzswap's LD_PRELOAD");
+        is_seen(
+            "unset",
+            &[],
+            "env -u LD_PRELOAD PROGRAM",
+            "started without uzswap's LD_PRELOAD",
+        );
     }
 }
 

@@ -290,6 +290,9 @@ mod test {
         ] {
             let agree = (0..TRIES).any(|_| new.at_or_after(addr) == old.at_or_after(addr));
             assert!(agree, "{addr:#x}: {:?}", old.at_or_after(addr));
+            let first = |maps: &Maps| maps.from(addr, 3).unwrap().first().copied();
+            let agree = (0..TRIES).any(|_| first(&new) == first(&old) && old.from(addr, 3).unwrap().len() == 3);
+            assert!(agree, "{addr:#x}");
         }
         let all = |maps: &Maps| {
             let mut all = Vec::new();

@@ -530,6 +530,8 @@ unsafe impl ioctl::Ioctl for ScanCall<'_> {
 mod test {
     extern crate std;
 
+    use alloc::vec::Vec;
+
     use super::*;
     use crate::mapping::Mapping;
 
