@@ -30,6 +30,7 @@ pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
         swap_pages: swap.map_or(0, |swap| swap_pages(group).min(swap.slots())),
         writes_plain: group.is_on(Tunable::SwapPlain),
         pool: group.pool(),
+        replacement: group.replacement(),
         tunables,
     }
 }

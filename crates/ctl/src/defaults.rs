@@ -6,7 +6,7 @@
 use uzswap_acomp::{Algorithm, Compressor};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE};
 use uzswap_mm::zpool::{PoolKind, ZpoolType};
-use uzswap_mm::{SERVERS_MAX, SwapOut};
+use uzswap_mm::{Replacement, SERVERS_MAX, SwapOut};
 
 /// Pages are stored so: twice as fast as with lz4, where they are pages of a heap.
 pub const POOL: PoolKind = PoolKind {
@@ -20,6 +20,8 @@ pub const POOL: PoolKind = PoolKind {
 pub const RECOMPRESS: Option<Algorithm> = Some(Algorithm::Zstd { level: 1 });
 /// How folios leave.
 pub const SWAP_OUT: SwapOut = SwapOut::Whole;
+/// In which order.
+pub const REPLACEMENT: Replacement = Replacement::Workingset;
 /// Of the pool limit, to which a full pool is drained.
 pub const ACCEPT_THRESHOLD_PERCENT: u64 = 90;
 

@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use uzswap_acomp::{Algorithm, Compressor};
-use uzswap_mm::SwapOut;
 use uzswap_mm::vmstat::Vmstat;
 use uzswap_mm::zpool::{PoolKind, ZpoolType};
+use uzswap_mm::{Replacement, SwapOut};
 
 use crate::key::place::At;
 use crate::layout::{self, FAILURES, Head, LAST_WORDS, MAGIC, Part, SWAP_PATH, VERSION, WORDS};
@@ -186,6 +186,11 @@ impl Group {
     /// How folios leave.
     pub fn swap_out(&self) -> SwapOut {
         SwapOut::from_word(self.get(Tunable::SwapOut))
+    }
+
+    /// In which order pages leave.
+    pub fn replacement(&self) -> Replacement {
+        Replacement::from_word(self.get(Tunable::Replacement))
     }
 
     /// `memory.current`: the charges of all processes, and what the census charges for others.

@@ -59,6 +59,8 @@ words! {
         Recompress,
         /// A [`SwapOut`](uzswap_mm::SwapOut) as a word.
         SwapOut,
+        /// A [`Replacement`](uzswap_mm::Replacement) as a word.
+        Replacement,
         /// log2 of the pages of the largest folio.
         FolioOrder,
         /// log2 of the neighbours that are loaded with a page.

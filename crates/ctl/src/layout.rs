@@ -4,16 +4,16 @@
 //! ```text
 //! words     0 ..     7  Head: what file this is, and how many slots were ever used
 //! words     8 ..    15  Limit: what the group may have
-//! words    16 ..    47  Tunable: how that is done
-//! words    48 ..    55  Test: what is made to fail
-//! words    56 ..    87  Notice: what launchers and processes tell one another
-//! words    88 ..   119  Statistic: what happened
-//! words   120 ..   167  groups inside this one, 3 words each (`inner`)
-//! words   168 ..   255  where the swap file goes (bytes of a path)
-//! words   256 ..  1087  counters and histograms (uzswap_mm::vmstat)
-//! words  1088 ..  1151  how often each failure was made to happen (FailKind)
-//! words  1152 .. 33919  a slot of 32 words for each process (Field)
-//! words 33920 .. 33983  the last words of a pager that had to stop its process, as text
+//! words    16 ..    55  Tunable: how that is done
+//! words    56 ..    63  Test: what is made to fail
+//! words    64 ..    95  Notice: what launchers and processes tell one another
+//! words    96 ..   127  Statistic: what happened
+//! words   128 ..   175  groups inside this one, 3 words each (`inner`)
+//! words   176 ..   263  where the swap file goes (bytes of a path)
+//! words   264 ..  1095  counters and histograms (uzswap_mm::vmstat)
+//! words  1096 ..  1159  how often each failure was made to happen (FailKind)
+//! words  1160 .. 33927  a slot of 32 words for each process (Field)
+//! words 33928 .. 33991  the last words of a pager that had to stop its process, as text
 //! ```
 //! Each word stands alone and is read and written atomically; a process that scribbles over them
 //! can spoil the numbers but nobody's memory. Which slots are in use is decided by leases on the
@@ -33,7 +33,7 @@ use crate::{FailKind, Field};
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// [`Head::Version`]: changes whenever the layout does, or the meaning of a word. An agent of
 /// another version must not touch the file.
-pub(crate) const VERSION: u64 = 23;
+pub(crate) const VERSION: u64 = 24;
 
 /// Defines words that follow each other: an enum whose variants are counted from 0.
 macro_rules! words {
@@ -104,7 +104,7 @@ impl Part {
 
 pub(crate) const HEAD: Part = Part { at: 0, len: 8 };
 pub(crate) const LIMITS: Part = HEAD.then(8);
-pub(crate) const TUNABLES: Part = LIMITS.then(32);
+pub(crate) const TUNABLES: Part = LIMITS.then(40);
 pub(crate) const TESTS: Part = TUNABLES.then(8);
 pub(crate) const NOTICES: Part = TESTS.then(32);
 pub(crate) const STATISTICS: Part = NOTICES.then(32);
@@ -148,10 +148,10 @@ pub const LAUNCHER: usize = PROCESSES;
 pub const MEMBERSHIP: usize = LAUNCHER + 1;
 
 // The picture above.
-const _: () = assert!(LIMITS.at == 8 && TUNABLES.at == 16 && TESTS.at == 48);
-const _: () = assert!(NOTICES.at == 56 && STATISTICS.at == 88 && INNER.at == 120);
-const _: () = assert!(SWAP_PATH.at == 168 && VMSTAT.at == 256 && FAILURES.at == 1088);
-const _: () = assert!(SLOTS.at == 1152 && LAST_WORDS.at == 33920 && WORDS == 33984);
+const _: () = assert!(LIMITS.at == 8 && TUNABLES.at == 16 && TESTS.at == 56);
+const _: () = assert!(NOTICES.at == 64 && STATISTICS.at == 96 && INNER.at == 128);
+const _: () = assert!(SWAP_PATH.at == 176 && VMSTAT.at == 264 && FAILURES.at == 1096);
+const _: () = assert!(SLOTS.at == 1160 && LAST_WORDS.at == 33928 && WORDS == 33992);
 // What is in the parts.
 const _: () = assert!(HEAD.holds(Head::ALL.len()));
 const _: () = assert!(LIMITS.holds(Limit::ALL.len()));

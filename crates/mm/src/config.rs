@@ -1,6 +1,7 @@
 //! What an engine is told when it starts, and how folios leave.
 
 use crate::policy::portions::Portions;
+use crate::policy::replacement::Replacement;
 use crate::policy::tunables::Tunables;
 use crate::zpool::PoolKind;
 
@@ -65,6 +66,8 @@ pub struct Config {
     pub writes_plain: bool,
     /// Allocator and compressor of the first pool.
     pub pool: PoolKind,
+    /// In which order pages leave (`--policy`).
+    pub replacement: Replacement,
     /// What is decided by.
     pub tunables: &'static Tunables,
 }

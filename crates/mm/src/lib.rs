@@ -85,6 +85,7 @@ pub use pages::staging::UNIT;
 pub use pages::swap_slots::PinId;
 pub use pages::swap_table;
 pub use policy::portions::Portions;
+pub use policy::replacement::Replacement;
 pub use policy::tunables::{Refused, Tunable, Tunables};
 pub use reclaim::vmscan::{Effort, Scan};
 pub use swapin::fault::Fault;

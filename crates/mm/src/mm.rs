@@ -94,7 +94,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn new(machine: M, arena: M::Arena, config: Config, stat: Vmstat) -> Self {
         let inner = Inner {
             pages: Pages::new(machine.table_memory(), arena, &config),
-            policy: Policy::new(config.tunables, config.writes_plain),
+            policy: Policy::new(config.tunables, config.replacement, config.writes_plain),
             flight: Flight::default(),
         };
         Self {

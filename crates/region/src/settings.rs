@@ -164,6 +164,7 @@ impl Plan {
             swap_pages: swap_pages.min(self.swap_slots),
             writes_plain: defaults::SWAP_PLAIN,
             pool: self.pool,
+            replacement: defaults::REPLACEMENT,
             tunables,
         }
     }

@@ -10,7 +10,7 @@ use uzswap_mm::swap_table::LEAF_PAGES;
 use uzswap_mm::swap_table::entry::Slot;
 use uzswap_mm::vmstat::{Item, Vmstat};
 use uzswap_mm::zpool::{PoolKind, ZpoolType};
-use uzswap_mm::{Change, Config, Effort, Fault, Mm, Portions, SwapOut, Tunables, Worker};
+use uzswap_mm::{Change, Config, Effort, Fault, Mm, Portions, Replacement, SwapOut, Tunables, Worker};
 
 use crate::machine::Machine;
 use crate::shelf::Shelf;
@@ -87,6 +87,7 @@ fn config(setup: &Setup, coder: &Coder, shelf: &Shelf) -> Config {
                 is_parallel: setup.lanes > 1,
             },
         },
+        replacement: Replacement::default(),
         tunables: if setup.reclaim_batch == 1 {
             shelf.one_by_one
         } else {

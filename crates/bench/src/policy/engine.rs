@@ -5,7 +5,7 @@ use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::sim::{SimMachine, VecArena};
 use uzswap_mm::swap_table::{LEAF_PAGES, TableMemory};
 use uzswap_mm::vmstat::Item;
-use uzswap_mm::{Config, Effort, Fault, Mm, Portions, Tunables, Worker};
+use uzswap_mm::{Config, Effort, Fault, Mm, Portions, Replacement, Tunables, Worker};
 
 use super::trace::Trace;
 
@@ -117,6 +117,7 @@ fn config(capacity: usize, tunables: &'static Tunables) -> Config {
         swap_pages: 0,
         writes_plain: false,
         pool: defaults::POOL,
+        replacement: Replacement::default(),
         tunables,
     }
 }

@@ -18,6 +18,9 @@
 //! So a scan of much memory passes through the second and leaves the others alone. There is no
 //! accessed bit in user space: that a page is wanted shows when it is faulted, and staging keeps
 //! that cheap.
+//!
+//! That is `--policy workingset`. Others put what is wanted elsewhere, or ask the lists in another
+//! order ([`Replacement`](crate::policy::replacement::Replacement)).
 
 use lock_api::RawMutex;
 
@@ -112,18 +115,16 @@ impl<R: RawMutex, A: Arena> Pages<R, A> {
         self.publish_folio(Lru::Inactive, vpn, 0);
     }
 
-    /// `pages` pages from `vpn` on are mapped: as many whole aligned folios as they make.
-    pub(crate) fn publish_resident_run(&mut self, vpn: Vpn, pages: u64) {
+    /// `pages` pages from `vpn` on are mapped: as many whole aligned folios as they make, on a list
+    /// but the cached.
+    pub(crate) fn publish_run(&mut self, lru: Lru, vpn: Vpn, pages: u64) {
         for (vpn, order) in PageRange::new(vpn, pages).folios(MAX_ORDER) {
-            self.publish_folio(Lru::Inactive, vpn, order);
+            self.publish_folio(lru, vpn, order);
         }
     }
 
-    /// As [`publish_resident_run`](Self::publish_resident_run), for pages that proved that they are
-    /// wanted.
-    pub(crate) fn publish_active_run(&mut self, vpn: Vpn, pages: u64) {
-        for (vpn, order) in PageRange::new(vpn, pages).folios(MAX_ORDER) {
-            self.publish_folio(Lru::Active, vpn, order);
-        }
+    /// The same, for pages of which nothing is known.
+    pub(crate) fn publish_resident_run(&mut self, vpn: Vpn, pages: u64) {
+        self.publish_run(Lru::Inactive, vpn, pages);
     }
 }

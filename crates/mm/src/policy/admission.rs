@@ -48,11 +48,10 @@ pub(crate) enum Admit {
 
 impl Policy {
     /// Where a page is put that was loaded.
-    pub(crate) fn admit(page: LoadFacts, keep: Keep, working: Working) -> Admit {
+    pub(crate) fn admit(&self, page: LoadFacts, keep: Keep, working: Working) -> Admit {
         let costs_nothing = keep.is_on && page.is_keepable && page.is_inherited;
-        let would_have_stayed = page.distance.is_some_and(|distance| distance <= working.pages);
         match page.is_keepable && (keep.has_room || costs_nothing) {
-            _ if would_have_stayed && !costs_nothing => Admit::Active,
+            _ if !costs_nothing && self.wants(page, working) => Admit::Active,
             true => Admit::Cached,
             false => Admit::Inactive,
         }
@@ -82,6 +81,8 @@ impl Policy {
 #[cfg(test)]
 mod test {
     use super::*;
+    use crate::policy::replacement::Replacement;
+    use crate::policy::tunables::Tunables;
 
     #[test]
     fn a_page_that_memory_would_have_kept_is_active_unless_its_block_costs_nothing() {
@@ -99,7 +100,8 @@ mod test {
             is_keepable,
             is_inherited,
         };
-        let admit = |page| Policy::admit(page, keep, working);
+        let policy = Policy::new(&Tunables::DEFAULT, Replacement::default(), false);
+        let admit = |page| policy.admit(page, keep, working);
         assert_eq!(admit(page(Some(100), true, false)), Admit::Active);
         assert_eq!(admit(page(Some(101), true, false)), Admit::Cached);
         assert_eq!(admit(page(None, true, false)), Admit::Cached);
@@ -109,9 +111,9 @@ mod test {
             has_room: false,
             ..keep
         };
-        assert_eq!(Policy::admit(page(None, true, false), full, working), Admit::Inactive);
-        assert_eq!(Policy::admit(page(None, true, true), full, working), Admit::Cached);
+        assert_eq!(policy.admit(page(None, true, false), full, working), Admit::Inactive);
+        assert_eq!(policy.admit(page(None, true, true), full, working), Admit::Cached);
         let off = Keep { is_on: false, ..full };
-        assert_eq!(Policy::admit(page(Some(1), true, true), off, working), Admit::Active);
+        assert_eq!(policy.admit(page(Some(1), true, true), off, working), Admit::Active);
     }
 }

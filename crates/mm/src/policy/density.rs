@@ -144,6 +144,7 @@ impl Policy {
 mod test {
     use super::*;
     use crate::policy::Event;
+    use crate::policy::replacement::Replacement;
     use crate::policy::tunables::Tunables;
 
     const VIEW: View = View {
@@ -191,7 +192,7 @@ mod test {
 
     #[test]
     fn pages_are_dense_where_frames_are_worth_it() {
-        let mut policy = Policy::new(&Tunables::DEFAULT, false);
+        let mut policy = Policy::new(&Tunables::DEFAULT, Replacement::default(), false);
         let judge_every = policy.tunables.density.judge_every;
         assert!(!is_dense(&mut policy, judge_every));
         // 1024 frames more, twice as many as are staged, for 9 us a page.
@@ -215,7 +216,7 @@ mod test {
 
     #[test]
     fn what_is_no_denser_or_unknown_is_stored_fast() {
-        let mut policy = Policy::new(&Tunables::DEFAULT, false);
+        let mut policy = Policy::new(&Tunables::DEFAULT, Replacement::default(), false);
         let judge_every = policy.tunables.density.judge_every;
         compressed(&mut policy, false, 1024, 2_000);
         assert!(!is_dense(&mut policy, judge_every));
@@ -225,7 +226,7 @@ mod test {
 
     #[test]
     fn some_batches_are_probes() {
-        let mut policy = Policy::new(&Tunables::DEFAULT, false);
+        let mut policy = Policy::new(&Tunables::DEFAULT, Replacement::default(), false);
         let every = policy.tunables.density.probe_every as usize;
         assert_eq!((0..10 * every).filter(|_| policy.density(&VIEW).1).count(), 10);
     }

@@ -6,8 +6,9 @@
 //! a stored page is faulted   Policy::bring   which pages come with it, and how
 //! a load begins              Policy::keeps   whether its blocks may stay
 //! a page was loaded          Policy::admit   where it is put
+//! a page was staged          Policy::readmit where it is put
 //! a round of reclaim begins  Policy::round   what comes before resident pages are taken
-//! a folio is to leave        victims         which list it is taken from
+//! a folio is to leave        Policy::first   which list it is taken from
 //! a batch is stored          Policy::density fast or dense
 //! ```
 //! Whoever acts on an answer says what came of it ([`Policy::note`]).
@@ -19,6 +20,7 @@ pub(crate) mod density;
 pub(crate) mod locality;
 pub(crate) mod portions;
 pub(crate) mod readahead;
+pub(crate) mod replacement;
 pub(crate) mod round;
 mod shortfall;
 mod shrinker;
@@ -32,6 +34,7 @@ use crate::page::Vpn;
 use density::{Compressed, Density};
 use locality::Locality;
 use readahead::Streams;
+use replacement::Replacement;
 use shortfall::Shortfall;
 use shrinker::Shrinker;
 pub(crate) use tunables::PARTS;
@@ -45,6 +48,8 @@ use worth::Worth;
 pub(crate) struct Policy {
     /// What it decides by.
     pub(crate) tunables: &'static Tunables,
+    /// In which order pages leave.
+    replacement: Replacement,
     /// Which faults follow each other.
     streams: Streams,
     locality: Locality,
@@ -116,9 +121,10 @@ pub(crate) enum Event {
 
 impl Policy {
     /// Nothing was seen yet.
-    pub(crate) fn new(tunables: &'static Tunables, writes_plain: bool) -> Self {
+    pub(crate) fn new(tunables: &'static Tunables, replacement: Replacement, writes_plain: bool) -> Self {
         Self {
             tunables,
+            replacement,
             streams: Streams::new(&tunables.sequence),
             locality: Locality::new(&tunables.neighbours),
             keeping: Worth::new(&tunables.keeping),

@@ -86,6 +86,7 @@ impl Policy {
 #[cfg(test)]
 mod test {
     use super::*;
+    use crate::policy::replacement::Replacement;
     use crate::policy::tunables::Tunables;
     use crate::policy::{Depth, Event, PARTS};
 
@@ -98,7 +99,7 @@ mod test {
 
     #[test]
     fn a_full_pool_is_drained_first_and_one_that_owes_gives_way() {
-        let mut policy = Policy::new(&Tunables::DEFAULT, false);
+        let mut policy = Policy::new(&Tunables::DEFAULT, Replacement::default(), false);
         let view = View {
             drains: true,
             ..View::default()
@@ -138,7 +139,7 @@ mod test {
 
     #[test]
     fn a_pool_is_compacted_once_enough_entries_have_left_it() {
-        let mut policy = Policy::new(&Tunables::DEFAULT, false);
+        let mut policy = Policy::new(&Tunables::DEFAULT, Replacement::default(), false);
         let view = View {
             objects: 64 * 1024,
             pool: 32 * 1024,

@@ -1,7 +1,6 @@
-//! Which list of resident folios the next one leaves from.
+//! What is known of the folios that left last, and whether those that do not compress are asked.
 
 use crate::policy::Policy;
-use crate::policy::view::Working;
 
 /// What was taken off the lists.
 #[derive(Default)]
@@ -10,6 +9,8 @@ pub(crate) struct Victims {
     pops: u32,
     /// The last page of the unevictable list that was looked at must stay.
     is_last_needed: bool,
+    /// Folios that were let pass since one left.
+    passes: u32,
 }
 
 impl Victims {
@@ -22,20 +23,17 @@ impl Victims {
     pub(crate) fn note_unevictable(&mut self) {
         self.is_last_needed = false;
     }
+
+    /// Whether a folio that may be let pass is, at most so many times in a row: a round of reclaim
+    /// has to get at something.
+    pub(super) fn lets_pass(&mut self, may: bool, most: u32) -> bool {
+        let passes = may && self.passes < most;
+        self.passes = if passes { self.passes + 1 } else { 0 };
+        passes
+    }
 }
 
 impl Policy {
-    /// Whether active pages leave next: the others are few.
-    pub(crate) fn is_active_due(&self, working: Working) -> bool {
-        let evictable = working.pages - working.unevictable;
-        (evictable - working.active) * self.tunables.victims.active_share < evictable
-    }
-
-    /// Whether cached pages leave before inactive ones that are older: they are many.
-    pub(crate) fn is_cached_due(&self, working: Working) -> bool {
-        working.cached * self.tunables.victims.cached_share > working.pages
-    }
-
     /// A folio is to leave: whether the first to be asked are those that did not compress.
     pub(crate) fn is_unevictable_due(&mut self, drains: bool) -> bool {
         self.victims.pops = self.victims.pops.wrapping_add(1);
@@ -52,19 +50,12 @@ impl Policy {
 #[cfg(test)]
 mod test {
     use super::*;
+    use crate::policy::replacement::Replacement;
     use crate::policy::tunables::Tunables;
 
     #[test]
-    fn lists_take_turns_by_their_lengths() {
-        let mut policy = Policy::new(&Tunables::DEFAULT, false);
-        let working = |active, cached| Working {
-            pages: 1600,
-            active,
-            cached,
-            unevictable: 0,
-        };
-        assert!(!policy.is_active_due(working(1500, 0)) && policy.is_active_due(working(1501, 0)));
-        assert!(!policy.is_cached_due(working(0, 200)) && policy.is_cached_due(working(0, 201)));
+    fn pages_that_do_not_compress_are_asked_now_and_then() {
+        let mut policy = Policy::new(&Tunables::DEFAULT, Replacement::default(), false);
         assert!(policy.is_unevictable_due(true));
         policy.victims.note_needed();
         assert_eq!((0..640).filter(|_| policy.is_unevictable_due(true)).count(), 10);

@@ -9,6 +9,8 @@ use crate::pages::counts::Counts;
 use crate::pages::list_lru::{LruEntry, LruList};
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::Slot;
+use crate::policy::admission::Admit;
+use crate::policy::replacement::First;
 use crate::policy::view::{View, Working};
 use crate::zpool::Arena;
 use crate::{Inner, Mm};
@@ -71,11 +73,35 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
     /// When what [`pop_coldest`](Self::pop_coldest) takes next was added.
     pub(crate) fn oldest(&mut self) -> Option<u64> {
-        let is_active_due = self.policy.is_active_due(self.working());
-        let mut of = |lru: Lru| self.pages.lru[lru as usize].oldest().map(|(_, time)| time);
-        match is_active_due {
-            true => of(Lru::Active),
-            false => [of(Lru::Inactive), of(Lru::Cached)].into_iter().flatten().min(),
+        match self.is_active_first() {
+            true => self.oldest_of([Lru::Active]),
+            false => self.oldest_of([Lru::Inactive, Lru::Cached]),
+        }
+    }
+
+    fn oldest_of<const N: usize>(&mut self, lists: [Lru; N]) -> Option<u64> {
+        let times = lists.map(|lru| self.pages.lru[lru as usize].oldest().map(|(_, time)| time));
+        times.into_iter().flatten().min()
+    }
+
+    /// Whether the active list is asked before the inactive and the cached.
+    fn is_active_first(&mut self) -> bool {
+        match self.policy.first(self.working()) {
+            First::Active => true,
+            First::Others => false,
+            First::Oldest => {
+                let others = self.oldest_of([Lru::Inactive, Lru::Cached]);
+                let active = self.oldest_of([Lru::Active]);
+                active.is_some_and(|active| others.is_none_or(|others| active < others))
+            }
+        }
+    }
+
+    /// The list of pages that are faulted while they are staged.
+    pub(crate) fn readmits_to(&self) -> Lru {
+        match self.policy.readmit() {
+            Admit::Active => Lru::Active,
+            Admit::Inactive | Admit::Cached => Lru::Inactive,
         }
     }
 
@@ -94,7 +120,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             self.policy.victims.note_unevictable();
             return Some((Lru::Unevictable, entry));
         }
-        let [first, last] = if self.policy.is_active_due(self.working()) {
+        let [first, last] = if self.is_active_first() {
             [Lru::Active, Lru::Inactive]
         } else {
             [Lru::Inactive, Lru::Active]
@@ -119,6 +145,16 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
         };
         self.pages.lru[lru as usize].pop_oldest().map(|entry| (lru, entry))
+    }
+
+    /// Let a folio pass that was taken off the active list: it is the youngest of those that were
+    /// never wanted.
+    pub(crate) fn let_pass(&mut self, entry: LruEntry) {
+        for vpn in entry.pages() {
+            if Lru::Active.holds(self.pages.table.lookup(vpn), entry) {
+                self.pages.publish_resident(vpn);
+            }
+        }
     }
 
     /// Whether a page is resident and in the older half of a list whose pages leave first.

@@ -300,6 +300,10 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
                 return false;
             };
             *budget -= 1;
+            if self.policy.lets_pass(lru == Lru::Active) {
+                self.let_pass(entry);
+                continue;
+            }
             let before = scan.isolated;
             self.isolate_folio(batch, lru, entry, scan);
             if scan.isolated >= want || scan.again || !self.flight.leaving.has_room(&self.policy.tunables.copied) {

@@ -18,7 +18,7 @@ use crate::swapin::bring::Brought;
 use crate::swapin::fault::Step;
 use crate::vmstat::Item;
 use crate::zpool::{PoolKind, ZpoolType};
-use crate::{Change, Config, Effort, Fault, Mm, Portions, SERVERS_MAX, SwapOut, Tunables, Worker};
+use crate::{Change, Config, Effort, Fault, Mm, Portions, Replacement, SERVERS_MAX, SwapOut, Tunables, Worker};
 
 mod steps;
 
@@ -52,6 +52,7 @@ fn config(swap_pages: u64, tunables: &'static Tunables) -> Config {
             zpool: ZpoolType::Zsmalloc,
             compressor: algorithm(0).into(),
         },
+        replacement: Replacement::default(),
         tunables,
     }
 }
@@ -173,18 +174,26 @@ impl<R: RawMutex> World<R> {
 
     /// The same, which decides by `tunables`.
     pub(crate) fn tuned(swap_pages: u64, arena_pages: usize, tunables: &'static Tunables) -> Self {
-        Self::on(SimMachine::default(), swap_pages, arena_pages, tunables)
+        Self::on(SimMachine::default(), arena_pages, config(swap_pages, tunables))
+    }
+
+    /// As [`new`](Self::new), where pages leave in another order.
+    pub fn replacing(swap_pages: u64, arena_pages: usize, replacement: Replacement) -> Self {
+        let config = Config {
+            replacement,
+            ..config(swap_pages, &HASTY)
+        };
+        Self::on(SimMachine::default(), arena_pages, config)
     }
 
     /// The same, on a machine with accelerators.
     pub fn accelerated(swap_pages: u64, arena_pages: usize, make: Box<MakeAcomp>) -> Self {
         let machine = SimMachine::default();
         machine.make_acomp.replace(Some(make));
-        Self::on(machine, swap_pages, arena_pages, &HASTY)
+        Self::on(machine, arena_pages, config(swap_pages, &HASTY))
     }
 
-    fn on(machine: SimMachine, swap_pages: u64, arena_pages: usize, tunables: &'static Tunables) -> Self {
-        let config = config(swap_pages, tunables);
+    fn on(machine: SimMachine, arena_pages: usize, config: Config) -> Self {
         let mm = Mm::new(machine, VecArena::new(arena_pages), config, SimMachine::vmstat());
         mm.manage(PageRange::new(Vpn::new(BASE), PAGES));
         Self {

@@ -354,7 +354,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         for i in 0..done.pages {
             self.pages.staging.taken_back(slot + i);
         }
-        self.pages.publish_active_run(vpn, u64::from(done.pages));
+        let lru = self.readmits_to();
+        self.pages.publish_run(lru, vpn, u64::from(done.pages));
         if done.pages == 0 && matches!(done.stop, Some(Stop::Again | Stop::NoMemory)) {
             return Fault::Retry;
         }
@@ -371,7 +372,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             if let Some(stop) = copied.stop {
                 return self.not_mapped(vpn, stop, true);
             }
-            self.pages.publish_active_run(vpn, 1);
+            self.pages.publish_folio(lru, vpn, 0);
         }
         self.weigh_restored(pages);
         Fault::Served

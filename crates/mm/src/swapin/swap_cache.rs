@@ -47,9 +47,9 @@ use crate::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use crate::pages::block::BlockRef;
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::{CachedEntry, Slot, ZswapEntry};
+use crate::policy::Event;
 use crate::policy::admission::{Admit, Keep, LoadFacts};
 use crate::policy::readahead::Window;
-use crate::policy::{Event, Policy};
 use crate::swapin::fault::Fault;
 use crate::vmstat::Item;
 use crate::zpool::Arena;
@@ -113,7 +113,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                     is_keepable: kept.is_some(),
                     is_inherited: self.policy.sharing.shares && kept.as_ref().is_some_and(is_inherited),
                 };
-                let admit = Policy::admit(facts, keep, self.working());
+                let admit = self.policy.admit(facts, keep, self.working());
                 let mut add = |lru| self.pages.lru_add(lru, vpn, order);
                 let word = match (admit, kept) {
                     (Admit::Cached, Some(kept)) => {

@@ -120,7 +120,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             self.pages.lru[Lru::Shared as usize].pop_oldest();
             for vpn in entry.pages() {
                 if Lru::Shared.holds(self.pages.table.lookup(vpn), entry) {
-                    self.pages.publish_active_run(vpn, 1);
+                    self.pages.publish_folio(Lru::Active, vpn, 0);
                     pages += 1;
                     match ranges.last_mut().filter(|last| last.end == vpn) {
                         Some(last) => last.end = vpn.add(1),

@@ -10,11 +10,11 @@ use super::super::BASE;
 use super::Numbers;
 use super::program::{Given, Program};
 use crate::page::Vpn;
-use crate::{Effort, Portions, Tunables};
+use crate::{Effort, Portions, Replacement, Tunables};
 
 const LZ4: Algorithm = Algorithm::Lz4 { acceleration: 1 };
 
-pub(super) const LIVES: [fn(&'static Tunables) -> String; 11] = [
+pub(super) const LIVES: [fn(&'static Tunables) -> String; 14] = [
     nearly_fits,
     changes_its_mind,
     comes_and_goes,
@@ -26,6 +26,9 @@ pub(super) const LIVES: [fn(&'static Tunables) -> String; 11] = [
     empties,
     reads_then_writes,
     denser,
+    fifo,
+    clock,
+    s3_fifo,
 ];
 
 /// A clock that is slow to look at, as on a busy core.
@@ -35,7 +38,11 @@ fn slow_clock(program: &Program, ns: u64) {
 
 /// Most touches are of a set a little larger than the memory.
 fn nearly_fits(tunables: &'static Tunables) -> String {
-    let mut program = Program::new(Given::DEFAULT, LZ4, tunables);
+    set_that_grows(Given::DEFAULT, tunables).line("nearly-fits")
+}
+
+fn set_that_grows(given: Given, tunables: &'static Tunables) -> Program {
+    let mut program = Program::new(given, LZ4, tunables);
     let mut numbers = Numbers(100 << 40);
     for touch in 0..24_000_u64 {
         let [kind, at] = [(); 2].map(|()| numbers.next());
@@ -47,7 +54,28 @@ fn nearly_fits(tunables: &'static Tunables) -> String {
         };
         program.touch(page, touch < 5_000 || kind.is_multiple_of(16));
     }
-    program.line("nearly-fits")
+    program
+}
+
+/// The same, where pages leave in another order.
+fn replacing(replacement: Replacement, tunables: &'static Tunables) -> String {
+    let given = Given {
+        replacement,
+        ..Given::DEFAULT
+    };
+    set_that_grows(given, tunables).line(replacement.name())
+}
+
+fn fifo(tunables: &'static Tunables) -> String {
+    replacing(Replacement::Fifo, tunables)
+}
+
+fn clock(tunables: &'static Tunables) -> String {
+    replacing(Replacement::Clock, tunables)
+}
+
+fn s3_fifo(tunables: &'static Tunables) -> String {
+    replacing(Replacement::S3Fifo, tunables)
 }
 
 /// The hot set is a loop that all but fits, beside what nobody needs; then all that is stored is
@@ -261,6 +289,7 @@ fn empties(tunables: &'static Tunables) -> String {
             folio_order: 2,
             give_up: 16,
         },
+        replacement: Replacement::Workingset,
     };
     let mut program = Program::new(given, LZ4, tunables);
     program.mm.set_shrinker(true);

@@ -14,9 +14,9 @@ use lives::LIVES;
 use program::{PROGRAMS, program};
 
 use super::{ARENA_PAGES, OPS, PAGES};
-use crate::Tunables;
 use crate::page::MAX_ORDER;
 use crate::vmstat::{Item, OrderItem, Vmstat};
+use crate::{Replacement, Tunables};
 
 mod lives;
 mod program;
@@ -150,6 +150,18 @@ fn each_tunable_is_seen() {
         .map(|one| one.name)
         .collect();
     assert!(unseen.is_empty(), "no run differs with another {unseen:?}");
+}
+
+#[test]
+fn every_page_reads_back_in_whatever_order_pages_leave() {
+    for (run, order) in (0..).zip(&Replacement::ALL[1..]) {
+        for (swap, per_mille) in [(0, 10), (1000, 0)] {
+            let mut world = World::replacing(swap, ARENA_PAGES, *order);
+            world.set_fail_rate(run, per_mille);
+            play(&mut world, run);
+            world.finish();
+        }
+    }
 }
 
 #[test]

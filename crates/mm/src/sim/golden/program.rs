@@ -12,7 +12,7 @@ use super::super::{BASE, SimMachine, VecArena, contents};
 use super::{Numbers, counters};
 use crate::page::{PageRange, Vpn};
 use crate::zpool::{PoolKind, ZpoolType};
-use crate::{Config, Effort, Fault, Mm, Portions, Scan, Tunables, Worker};
+use crate::{Config, Effort, Fault, Mm, Portions, Replacement, Scan, Tunables, Worker};
 
 pub(super) const PROGRAMS: u64 = 8;
 /// Pages of one, if it does not say otherwise.
@@ -29,6 +29,7 @@ pub(super) struct Given {
     pub(super) pool: u64,
     pub(super) device: u64,
     pub(super) portions: Portions,
+    pub(super) replacement: Replacement,
 }
 
 impl Given {
@@ -41,6 +42,7 @@ impl Given {
             folio_order: 0,
             give_up: 16,
         },
+        replacement: Replacement::Workingset,
     };
 }
 
@@ -68,6 +70,7 @@ impl Program {
                 zpool: ZpoolType::Zsmalloc,
                 compressor: compressor.into(),
             },
+            replacement: given.replacement,
             tunables,
         };
         let arena = VecArena::new(8 * given.pool as usize);
