@@ -61,6 +61,7 @@ const HEADINGS: [(&str, &[&str]); 5] = [
             "balance",
             "swap_cache",
             "swapout",
+            "policy",
             "folio_max",
             "page_cluster",
             "isolate",

@@ -7,8 +7,8 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use uzswap_acomp::Compressor;
 use uzswap_ctl::{FailKind, Setting, defaults};
-use uzswap_mm::SwapOut;
 use uzswap_mm::zpool::ZpoolType;
+use uzswap_mm::{Replacement, SwapOut};
 
 use crate::accel::options::{AccelCommand, AccelOptions};
 use crate::choices::{Backend, Faults, Guard, Isolate, OnOff, ReclaimSource, Shell, Spin, SwapFormat};
@@ -173,6 +173,9 @@ pub(crate) struct RunOptions {
     /// split: into pages first. direct: to the swap file, without zswap.
     #[arg(long, value_name = "whole|split|direct", default_value = defaults::SWAP_OUT.name(), value_parser = swap_out)]
     pub(crate) swapout: SwapOut,
+    /// Which page leaves
+    #[arg(long, value_name = "NAME", default_value = defaults::REPLACEMENT.name(), long_help = policies(), value_parser = policy)]
+    pub(crate) policy: Replacement,
     /// Move or copy pages out
     ///
     /// auto: they are moved if they can be. Linux 6.8 can move them; copying is for Linux 5.7 to
@@ -332,6 +335,17 @@ pub(crate) fn swap_out(text: &str) -> Result<SwapOut, String> {
     SwapOut::parse(text).ok_or_else(|| format!("'{text}' must be whole, split or direct"))
 }
 
+fn policies() -> String {
+    let about = |order: Replacement| format!("{}: {}.", order.name(), order.about());
+    let each = Replacement::ALL.map(about);
+    format!("Which page leaves\n\n{}", each.join(" "))
+}
+
+fn policy(text: &str) -> Result<Replacement, String> {
+    let unknown = || format!("unknown policy '{text}': the policies are {}", Replacement::NAMES);
+    Replacement::parse(text).ok_or_else(unknown)
+}
+
 pub(crate) fn compressor(text: &str) -> Result<Compressor, String> {
     Compressor::parse(text).map_err(|rule| format!("unknown compressor '{text}': {rule}"))
 }
@@ -416,7 +430,7 @@ mod test {
             (defaults::POOL.compressor, defaults::POOL.zpool)
         );
         assert_eq!(run.recompress.0, defaults::RECOMPRESS);
-        assert_eq!(run.swapout, defaults::SWAP_OUT);
+        assert_eq!((run.swapout, run.policy), (defaults::SWAP_OUT, defaults::REPLACEMENT));
         assert!(run.balance.is_on() && run.swap_cache.is_on() && run.encrypt.is_on());
         assert_eq!((run.swap_format, run.spin), (SwapFormat::Compressed, Spin::Auto));
         assert_eq!(run.accept_threshold_percent, defaults::ACCEPT_THRESHOLD_PERCENT);
@@ -440,6 +454,23 @@ mod test {
         let largest = 4 << defaults::folio_order(u64::MAX);
         assert!(help("folio-max").ends_with(&format!("{largest}K at most]")));
         assert_eq!(folio("2M"), Ok(defaults::FOLIO_ORDER_LIMIT));
+    }
+
+    #[test]
+    fn the_help_names_the_policies_and_an_error_all_of_them() {
+        let error = run(&["--policy", "lru"]).err().unwrap();
+        assert!(
+            error.contains("'--policy <NAME>': unknown policy 'lru': the policies are "),
+            "{error}"
+        );
+        for order in Replacement::ALL {
+            let policy = format!("{}: {}.", order.name(), order.about());
+            assert!(
+                help("policy").contains(&policy) && error.contains(order.name()),
+                "{policy}"
+            );
+            assert_eq!(run(&["--policy", order.name()]).unwrap().policy, order);
+        }
     }
 
     #[test]

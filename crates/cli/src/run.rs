@@ -294,6 +294,7 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
         (Tunable::SwapCache, u64::from(options.swap_cache.is_on())),
         (Tunable::Recompress, options.recompress.to_word()),
         (Tunable::SwapOut, options.swapout as u64),
+        (Tunable::Replacement, options.policy as u64),
         (Tunable::FolioOrder, folio_order),
         (Tunable::PageCluster, options.page_cluster),
         (Tunable::StoreBatch, options.batch),

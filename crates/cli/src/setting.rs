@@ -65,7 +65,8 @@ const ROWS: [Row; 16] = [
 type Fixed = (&'static str, fn(&Group) -> String);
 
 /// They are named as the options of `uzswap run`.
-const FIXED: [Fixed; 14] = [
+const FIXED: [Fixed; 15] = [
+    ("policy", |group| group.replacement().name().to_owned()),
     ("folio_max", |group| {
         exact((PAGE_SIZE as u64) << group.get(Tunable::FolioOrder).min(32))
     }),
@@ -338,6 +339,7 @@ mod test {
             ("balance=on", "balance: 'on' must be 0 or 1"),
             ("memory.max=64K", "memory.max: '64K' must be at least 4M"),
             ("swapout=all", "swapout: 'all' must be whole, split or direct"),
+            ("policy=clock", "policy: only `uzswap run` sets it, at the start"),
             (
                 "page_cluster=1",
                 "page_cluster: only `uzswap run` sets it, at the start",

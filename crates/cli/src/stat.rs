@@ -172,10 +172,11 @@ fn page(open: &OpenGroup, figures: &[Figure]) -> String {
     let group = &open.group;
     let mut text = format!("{}: {}\n", open.name, processes(open.processes().count()));
     text += &format!(
-        "  {}, compressor {}, recompress {}\n",
+        "  {}, compressor {}, recompress {}, policy {}\n",
         group.pool().zpool.name(),
         group.pool().compressor,
         Recompress(group.recompress()),
+        group.replacement().name(),
     );
     for (title, rows) in SECTIONS {
         let _ = writeln!(text, "{title}");

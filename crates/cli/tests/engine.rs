@@ -4,6 +4,7 @@
 mod common;
 
 use common::{ALONE, Held, TORTURE, UZSWAP, can_manage, run};
+use uzswap_mm::Replacement;
 
 /// Every order that a 64K folio can have.
 const ORDERS: [&str; 4] = ["8", "16", "32", "64"];
@@ -63,6 +64,22 @@ fn direct_means_without_zswap() {
         "{:#}",
         run.counters
     );
+}
+
+#[test]
+fn pages_come_back_in_whatever_order_they_leave() {
+    if !can_manage() {
+        return;
+    }
+    // A child has the policy of its group.
+    let script = format!("{UZSWAP} workload usemem --mb 40 --passes write,seq; exit $?");
+    for policy in Replacement::ALL.map(Replacement::name) {
+        let options = ["--memory-max", "24M", "--policy", policy];
+        let run = run(&format!("policy-{policy}"), &options, &["sh", "-c", &script]);
+        assert_eq!(run.status(), 0, "{policy}: {}{}", run.stdout(), run.stderr());
+        assert_eq!(run.counters["policy"], policy);
+        assert!(run.count("zswpout") > 1000, "{policy}: {:#}", run.counters);
+    }
 }
 
 /// Fills 64 MiB and reads it in order, twice; every byte is checked.

@@ -114,6 +114,7 @@ fn a_group_is_shown_to_people_and_programs() {
     for name in ["memory.current", "pool_total_size", "ratio", "pgfault", "load p99"] {
         assert!(page.contains(&format!("\n  {name} ")), "no {name}: {page}");
     }
+    assert!(page.contains(", policy workingset\n"), "{page}");
     let all = said(&["stat", group, "--all"]);
     let json: Value = serde_json::from_str(&said(&["stat", group, "--json"])).expect("JSON");
     let names = |text: &str| {
@@ -147,6 +148,7 @@ fn a_group_is_shown_to_people_and_programs() {
         "compressor=zstd:2",
         "swapout=split",
         "balance=0",
+        "policy=workingset",
         "faults=thread",
     ] {
         assert!(settings.lines().any(|found| found == line), "no {line}: {settings}");

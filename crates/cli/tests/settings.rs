@@ -70,6 +70,14 @@ fn the_command_line_is_over_the_environment_over_the_file() {
     assert_eq!(memory_max(&[variable], &["--memory-max", "96M"]), 96 * MIB);
     assert_eq!(memory_max(&[variable], &["--no-config"]), 80 * MIB);
     assert_ne!(memory_max(&[], &["--no-config"]), 64 * MIB);
+    std::fs::write(user.file(), "[run]\nmemory-max = \"64M\"\npolicy = \"fifo\"\n").expect("its settings");
+    let policy = |variables: &[_], options: &[_]| user.counter("policy", variables, options);
+    assert_eq!(policy(&[], &[]), "fifo");
+    assert_eq!(policy(&[("UZSWAP_POLICY", "clock")], &[]), "clock");
+    assert_eq!(
+        policy(&[("UZSWAP_POLICY", "clock")], &["--policy", "s3-fifo"]),
+        "s3-fifo"
+    );
     let elsewhere = user.0.join(".config");
     let elsewhere = elsewhere.to_str().expect("a plain path");
     assert_eq!(
@@ -93,6 +101,11 @@ fn a_bad_setting_starts_nothing_and_is_named() {
     let line = stderr(&output);
     assert_eq!(output.status.code(), Some(125));
     assert!(line.contains("UZSWAP_SPIN of the environment: spin: 'no'"), "{line}");
+    let line = stderr(&user.run(&[("UZSWAP_POLICY", "lru")], &["--no-config"]));
+    assert!(
+        line.contains("policy: unknown policy 'lru': the policies are workingset, "),
+        "{line}"
+    );
     // What only the run itself finds out.
     std::fs::write(user.file(), "run.memory-max = \"64K\"\n").expect("its settings");
     let line = stderr(&user.run(&[], &[]));

@@ -70,6 +70,7 @@ pub(crate) fn counters(name: &str, group: &Group) -> Map<String, Value> {
     put("zpool", json!(group.pool().zpool.name()));
     put("recompress", json!(Recompress(group.recompress()).to_string()));
     put("swapout", json!(group.swap_out().name()));
+    put("policy", json!(group.replacement().name()));
     put("enabled", json!(group.get(Tunable::Enabled)));
     put("shrinker_enabled", json!(group.get(Tunable::ShrinkerEnabled)));
     put("balance", json!(group.get(Tunable::Balance)));
