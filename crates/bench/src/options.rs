@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use uzswap_acomp::Algorithm;
+use uzswap_mm::Replacement;
 
 use crate::compare::Side;
 
@@ -127,6 +128,9 @@ pub(crate) struct Policy {
     /// Seed of generated traces
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// The engine's order, or several, a row each: as `uzswap run --policy` takes them
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = Replacement::default().name(), value_parser = replacement)]
+    pub(crate) policy: Vec<Replacement>,
     /// What the engine decides by, in place of a constant (--tunables lists them)
     #[arg(long, value_name = "NAME=VALUE,...", value_delimiter = ',', value_parser = tunable)]
     pub(crate) set: Vec<(String, f64)>,
@@ -180,6 +184,11 @@ fn tunable(text: &str) -> Result<(String, f64), String> {
     let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
     let value = value.parse().map_err(|_| format!("'{value}' must be a number"))?;
     Ok((name.to_owned(), value))
+}
+
+fn replacement(text: &str) -> Result<Replacement, String> {
+    let unknown = || format!("unknown policy '{text}': the policies are {}", Replacement::NAMES);
+    Replacement::parse(text).ok_or_else(unknown)
 }
 
 fn compressor(text: &str) -> Result<Algorithm, String> {

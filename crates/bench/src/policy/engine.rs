@@ -78,9 +78,15 @@ impl Space {
     }
 
     /// Touch the pages of `trace`, which this is for, while at most `capacity` of them are
-    /// resident, and the engine decides by `tunables`.
-    pub(crate) fn run(&self, trace: &Trace, capacity: usize, tunables: &'static Tunables) -> Outcome {
-        let mut engine = Engine::new(self, capacity, tunables);
+    /// resident, pages leave in this order and the engine decides by `tunables`.
+    pub(crate) fn run(
+        &self,
+        trace: &Trace,
+        capacity: usize,
+        order: Replacement,
+        tunables: &'static Tunables,
+    ) -> Outcome {
+        let mut engine = Engine::new(self, capacity, config(capacity, order, tunables));
         for index in trace.touches() {
             engine.touch(*index);
         }
@@ -101,7 +107,7 @@ impl Space {
 
 /// One page a fault, and nothing goes to a device: the order in which pages leave is all that is
 /// left.
-fn config(capacity: usize, tunables: &'static Tunables) -> Config {
+fn config(capacity: usize, order: Replacement, tunables: &'static Tunables) -> Config {
     let capacity = capacity as u64;
     let staged_target = defaults::staged_target(capacity);
     Config {
@@ -117,18 +123,17 @@ fn config(capacity: usize, tunables: &'static Tunables) -> Config {
         swap_pages: 0,
         writes_plain: false,
         pool: defaults::POOL,
-        replacement: Replacement::default(),
+        replacement: order,
         tunables,
     }
 }
 
 impl<'a> Engine<'a> {
-    fn new(space: &'a Space, capacity: usize, tunables: &'static Tunables) -> Self {
+    fn new(space: &'a Space, capacity: usize, config: Config) -> Self {
         // What an earlier engine left.
         (space.table.release)(space.table.words);
         let machine = SimMachine::default();
         machine.table.set(Some(space.table));
-        let config = config(capacity, tunables);
         let arena = VecArena::new(space.vpns.len() + POOL_SLACK);
         let mm = Mm::new(machine, arena, config, SimMachine::vmstat());
         mm.manage(space.range());
@@ -201,7 +206,7 @@ mod test {
     const PAGES: u64 = 1000;
 
     fn run(trace: &Trace, layout: Layout) -> Outcome {
-        Space::new(trace, layout).run(trace, 300, TUNABLES)
+        Space::new(trace, layout).run(trace, 300, Replacement::default(), TUNABLES)
     }
 
     #[test]
@@ -231,6 +236,7 @@ mod test {
     fn a_space_is_used_again() {
         let trace = Trace::new("", (0..5000).map(|touch| touch * 7 % PAGES));
         let space = Space::new(&trace, Layout::AsTraced);
-        assert_eq!(space.run(&trace, 300, TUNABLES), space.run(&trace, 300, TUNABLES));
+        let run = || space.run(&trace, 300, Replacement::default(), TUNABLES);
+        assert_eq!(run(), run());
     }
 }

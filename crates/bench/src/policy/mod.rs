@@ -13,7 +13,7 @@ mod s3_fifo;
 mod swept;
 mod trace;
 
-use uzswap_mm::Tunables;
+use uzswap_mm::{Replacement, Tunables};
 
 use crate::Failure;
 use crate::options::Policy as Options;
@@ -27,6 +27,8 @@ pub use trace::Trace;
 /// What one share of a trace's pages in memory came to.
 struct Row {
     percent: u32,
+    /// The engine's.
+    order: Replacement,
     engine: Outcome,
     /// With pages that have no neighbours.
     apart: Outcome,
@@ -49,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     table.row(heading());
     table.rule();
     for trace in &traces {
-        for row in measure(trace, &options.percent, tunables) {
+        for row in measure(trace, options, tunables) {
             table.row(row.cells(trace));
         }
     }
@@ -123,22 +125,25 @@ fn capacity(trace: &Trace, percent: u32) -> usize {
     trace.pages() * percent as usize / 100
 }
 
-fn measure(trace: &Trace, percents: &[u32], tunables: &'static Tunables) -> Vec<Row> {
+fn measure(trace: &Trace, options: &Options, tunables: &'static Tunables) -> Vec<Row> {
     let [space, apart] = [Layout::AsTraced, Layout::Apart].map(|layout| Space::new(trace, layout));
-    let row = |percent: &u32| {
+    let rows = |percent: &u32| {
         let capacity = capacity(trace, *percent);
-        Row {
+        let baselines = BASELINES.map(|baseline| baseline.misses(trace, capacity));
+        let row = |order: &Replacement| Row {
             percent: *percent,
-            engine: space.run(trace, capacity, tunables),
-            apart: apart.run(trace, capacity, tunables),
-            baselines: BASELINES.map(|baseline| baseline.misses(trace, capacity)),
-        }
+            order: *order,
+            engine: space.run(trace, capacity, *order, tunables),
+            apart: apart.run(trace, capacity, *order, tunables),
+            baselines,
+        };
+        options.policy.iter().map(row).collect::<Vec<_>>()
     };
-    percents.iter().map(row).collect()
+    options.percent.iter().flat_map(rows).collect()
 }
 
 fn heading() -> Vec<&'static str> {
-    let before = ["trace", "memory", "uzswap", "2nd chances", "no neighbours"];
+    let before = ["trace", "memory", "--policy", "uzswap", "2nd chances", "no neighbours"];
     before
         .into_iter()
         .chain(BASELINES.map(|baseline| baseline.name))
@@ -149,7 +154,8 @@ impl Row {
     fn cells(&self, trace: &Trace) -> Vec<String> {
         let share = |touches: usize| format!("{:.3}", 100.0 * touches as f64 / trace.repeats().max(1) as f64);
         let counts = [self.engine.misses, self.engine.second_chances, self.apart.misses];
-        [trace.name.clone(), format!("{} %", self.percent)]
+        let percent = format!("{} %", self.percent);
+        [trace.name.clone(), percent, self.order.name().to_owned()]
             .into_iter()
             .chain(counts.into_iter().chain(self.baselines).map(share))
             .collect()
@@ -179,12 +185,13 @@ mod test {
             pages: 1024,
             touches: 5000,
             seed: 1,
+            policy: Replacement::ALL.to_vec(),
             set: Vec::new(),
             tunables: false,
             recording: record::Options::none(),
         };
         for trace in traces(&options).unwrap().0 {
-            for row in measure(&trace, &options.percent, &Tunables::DEFAULT) {
+            for row in measure(&trace, &options, &Tunables::DEFAULT) {
                 let [optimum, rest @ ..] = row.baselines;
                 let engines = [row.engine.misses, row.apart.misses];
                 let mut others = rest.into_iter().chain(engines);
