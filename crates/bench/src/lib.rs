@@ -7,6 +7,7 @@
 mod allocators;
 mod compare;
 mod cpu_times;
+pub mod export;
 mod options;
 mod policy;
 mod samples;
@@ -56,10 +57,7 @@ pub fn run(cli: &Cli) -> Result<(), Failure> {
     match cli.bench() {
         Bench::Compare(options) => compare::run(options, &usemem::find_beside("uzswap")?),
         Bench::Allocators(options) => allocators::run(options),
-        Bench::Steps(options) => {
-            steps::run(options);
-            Ok(())
-        }
+        Bench::Steps(options) => steps::run(options),
         Bench::Policy(options) => policy::run(options),
         Bench::SwapTable(options) => swap_table::run(options),
         Bench::Usemem(options) => usemem::run(options),

@@ -7,6 +7,7 @@ use uzswap_acomp::Algorithm;
 use uzswap_mm::Replacement;
 
 use crate::compare::Side;
+use crate::export::Files;
 
 /// Benchmarks of uzswap, each printed as a table
 #[derive(Parser)]
@@ -62,7 +63,7 @@ pub struct Compare {
     /// What the workloads are, and nothing more
     #[arg(long)]
     pub(crate) list: bool,
-    /// Where report.html, report.json and report.txt go
+    /// Where report.html, report.json, report.csv and report.txt go
     #[arg(long, value_name = "DIR", default_value = "uzswap-bench-report")]
     pub(crate) out: PathBuf,
     /// Where the small records of full runs are kept, which this one is compared with and added to,
@@ -101,6 +102,8 @@ pub(crate) struct Allocators {
     /// How often each is measured, in turn
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) rounds: u32,
+    #[command(flatten)]
+    pub(crate) files: Files,
 }
 
 #[derive(Args)]
@@ -108,6 +111,8 @@ pub(crate) struct Steps {
     /// Samples of each step
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(5..=1000))]
     pub(crate) batches: u32,
+    #[command(flatten)]
+    pub(crate) files: Files,
 }
 
 #[derive(Args)]
@@ -138,6 +143,8 @@ pub(crate) struct Policy {
     #[arg(long)]
     pub(crate) tunables: bool,
     #[command(flatten)]
+    pub(crate) files: Files,
+    #[command(flatten)]
     pub(crate) recording: crate::policy::record::Options,
 }
 
@@ -152,6 +159,8 @@ pub(crate) struct SwapTable {
     /// How often each is measured, in turn
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) rounds: u32,
+    #[command(flatten)]
+    pub(crate) files: Files,
 }
 
 #[derive(Args)]
@@ -174,6 +183,8 @@ pub(crate) struct Usemem {
     /// Where uzswap and uzswap-workload are [default: beside this program]
     #[arg(long, value_name = "DIR")]
     pub(crate) bin_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: Files,
     /// More options for every `uzswap run`
     #[arg(last = true, value_name = "OPTION")]
     pub(crate) run_options: Vec<String>,
@@ -193,4 +204,33 @@ fn replacement(text: &str) -> Result<Replacement, String> {
 
 fn compressor(text: &str) -> Result<Algorithm, String> {
     Algorithm::parse(text).map_err(|rule| format!("unknown compressor '{text}': {rule}"))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Why a command line is refused.
+    fn refused(words: &[&str]) -> String {
+        let words = ["uzswap-bench"].into_iter().chain(words.iter().copied());
+        let Err(error) = Cli::try_parse_from(words) else {
+            panic!("it is taken")
+        };
+        error.to_string()
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused_by_name() {
+        for option in ["--json", "--csv"] {
+            let line = refused(&["policy", "--record", "a", option, "b", "--", "true"]);
+            assert!(line.contains("--record <FILE>") && line.contains(option), "{line}");
+        }
+        let line = refused(&["policy", "--policy", "fifo,lru"]);
+        let names = Replacement::ALL.map(Replacement::name);
+        assert!(
+            line.contains("unknown policy 'lru'") && names.iter().all(|name| line.contains(name)),
+            "{line}"
+        );
+        assert!(refused(&["compare", "--json", "a"]).contains("unexpected argument '--json'"));
+    }
 }

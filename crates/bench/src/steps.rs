@@ -4,11 +4,15 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use uzswap_acomp::{Algorithm, Context};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn, fingerprint, same_filled};
 use uzswap_mm::sim::{BASE, PAGES, World};
 use uzswap_workload::heap;
 
+use crate::Failure;
+use crate::export::Sheet;
+use crate::export::sheet::{SPREAD, spread};
 use crate::options::Steps;
 use crate::samples::Samples;
 use crate::table::Table;
@@ -68,8 +72,11 @@ impl Step {
     }
 }
 
-/// Print the table.
-pub(crate) fn run(options: &Steps) {
+/// Measure and print.
+pub(crate) fn run(options: &Steps) -> Result<(), Failure> {
+    let outputs = options.files.create()?;
+    let columns = ["step"].into_iter().chain(SPREAD).chain(["outliers"]);
+    let mut sheet = Sheet::new("steps, ns a page", columns);
     let mut table = Table::default();
     table.rule();
     table.row(["ns a page", "median", "lowest", "highest", "std. deviation", "outliers"]);
@@ -84,6 +91,8 @@ pub(crate) fn run(options: &Steps) {
             format!("{:.1}", samples.standard_deviation()),
             samples.outliers().to_string(),
         ]);
+        let values = std::iter::once(json!(step.name)).chain(spread(&samples));
+        sheet.row(values.chain([json!(samples.outliers())]));
     }
     table.rule();
     println!(
@@ -91,6 +100,7 @@ pub(crate) fn run(options: &Steps) {
         options.batches,
         BATCH.as_millis()
     );
+    outputs.write(&[sheet])
 }
 
 fn steps() -> Vec<Step> {

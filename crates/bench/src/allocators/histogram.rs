@@ -20,6 +20,12 @@ impl Histogram {
         self.0[(ns.max(1).ilog2() as usize).min(BUCKETS - 1)] += 1;
     }
 
+    /// The least of each bucket that is not empty, and how many fell in it.
+    pub(crate) fn used(&self) -> impl Iterator<Item = (u64, u64)> {
+        let buckets = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
+        buckets.map(|(i, count)| (1 << i, *count))
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         for (count, more) in self.0.iter_mut().zip(other.0) {
             *count += more;

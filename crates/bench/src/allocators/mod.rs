@@ -3,6 +3,7 @@
 
 mod corpus;
 mod histogram;
+mod sheets;
 mod trial;
 
 use uzswap_mm::zpool::{PoolKind, ZpoolType};
@@ -34,6 +35,15 @@ impl Contestant {
         self.rounds.iter().map(f).collect()
     }
 
+    /// Seconds of storing everything, by the clock.
+    fn build_times(&self) -> [(&'static str, Samples); 3] {
+        [
+            ("real", self.samples(|round| round.real)),
+            ("sys", self.samples(|round| round.cpu.sys)),
+            ("user", self.samples(|round| round.cpu.user)),
+        ]
+    }
+
     fn histogram(&self, f: impl Fn(&Figures) -> &Histogram) -> Histogram {
         let mut sum = Histogram::new();
         self.rounds.iter().for_each(|round| sum.add(f(round)));
@@ -43,6 +53,7 @@ impl Contestant {
 
 /// Measure and print.
 pub(crate) fn run(options: &Allocators) -> Result<(), Failure> {
+    let outputs = options.files.create()?;
     let corpus = Corpus::new(options)?;
     let mut contestants = ZpoolType::ALL.map(|zpool| Contestant {
         zpool,
@@ -71,7 +82,7 @@ pub(crate) fn run(options: &Allocators) -> Result<(), Failure> {
     print_latencies(&contestants);
     print_sizes(&contestants);
     print_densities(&contestants);
-    Ok(())
+    outputs.write(&sheets::all(&contestants))
 }
 
 fn print_build_times(contestants: &[Contestant]) {
@@ -81,9 +92,9 @@ fn print_build_times(contestants: &[Contestant]) {
         let mut table = Table::default();
         table.row(["LABEL", "MIN", "MAX", "MEAN", "MEDIAN", "STDDEV"]);
         table.rule();
-        table.row(time_row("real", &contestant.samples(|round| round.real)));
-        table.row(time_row("sys", &contestant.samples(|round| round.cpu.sys)));
-        table.row(time_row("user", &contestant.samples(|round| round.cpu.user)));
+        for (clock, samples) in contestant.build_times() {
+            table.row(time_row(clock, &samples));
+        }
         println!("{table}");
     }
 }

@@ -16,6 +16,7 @@ mod record;
 mod results;
 mod sampler;
 mod session;
+mod sheets;
 mod side;
 mod text;
 mod time;
@@ -33,6 +34,7 @@ pub use machine::Machine;
 use results::Results;
 pub(crate) use side::Side;
 pub use time::utc;
+pub(crate) use time::{commit, utc_now};
 
 /// Pairs of a full and of a quick run.
 const PAIRS: (u32, u32) = (5, 3);
@@ -113,6 +115,7 @@ fn report(results: &Results, options: &Compare) -> Result<(), Failure> {
     println!("{text}");
     write(&options.out, "report.txt", &text)?;
     write(&options.out, "report.html", &html::page(results))?;
+    write(&options.out, "report.csv", &sheets::csv(results)?)?;
     eprintln!("{}", options.out.join("report.html").display());
     let is_full = !results.is_quick && options.only.is_empty() && options.sides.is_empty();
     if options.render.is_none() && is_full && options.records.is_dir() {

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Now, as in 2026-11-21T20:05:00Z.
-pub(super) fn utc_now() -> String {
+pub(crate) fn utc_now() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     utc(now.map_or(0, |since| since.as_secs()))
 }
@@ -31,7 +31,7 @@ pub fn utc(seconds: u64) -> String {
 }
 
 /// The commit of the folder that this is run in, if it is one of git's.
-pub(super) fn commit() -> String {
+pub(crate) fn commit() -> String {
     let described = Command::new("git").args(["describe", "--always", "--dirty"]).output();
     let text = described.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     text.ok()

@@ -10,12 +10,14 @@ mod engine;
 mod generate;
 pub(crate) mod record;
 mod s3_fifo;
+mod sheets;
 mod swept;
 mod trace;
 
 use uzswap_mm::{Replacement, Tunables};
 
 use crate::Failure;
+use crate::export::Sheet;
 use crate::options::Policy as Options;
 use crate::table::{Table, grouped};
 use baseline::BASELINES;
@@ -38,9 +40,10 @@ struct Row {
 /// Measure and print.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let tunables = tuned(&options.set)?;
+    let outputs = options.files.create()?;
     if options.tunables {
         print!("{}", table_of(tunables));
-        return Ok(());
+        return outputs.write(&[sheets::tunables(tunables)]);
     }
     if let Some(file) = &options.recording.record {
         return record::make(&options.recording, file);
@@ -50,9 +53,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     table.rule();
     table.row(heading());
     table.rule();
+    let mut misses = sheets::misses();
     for trace in &traces {
         for row in measure(trace, options, tunables) {
             table.row(row.cells(trace));
+            misses.row(row.values(trace));
         }
     }
     table.rule();
@@ -70,7 +75,18 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             }
         }
     }
-    Ok(())
+    outputs.write(&[misses, sizes(&traces, &summaries)])
+}
+
+/// What pages took, of the traces that say it.
+fn sizes(traces: &[Trace], summaries: &[Option<Summary>]) -> Sheet {
+    let mut sizes = Summary::no_sizes();
+    for (trace, summary) in traces.iter().zip(summaries) {
+        if let Some(summary) = summary {
+            summary.add_sizes(&trace.name, &mut sizes);
+        }
+    }
+    sizes
 }
 
 /// What the engine decides by, with `set` of it as the options say.
@@ -150,21 +166,34 @@ fn heading() -> Vec<&'static str> {
         .collect()
 }
 
+/// In percent of the touches that are not the first of their page.
+fn share(trace: &Trace, touches: usize) -> f64 {
+    100.0 * touches as f64 / trace.repeats().max(1) as f64
+}
+
 impl Row {
+    /// Touches that missed, in the order of the columns.
+    fn counts(&self) -> impl Iterator<Item = usize> {
+        let engines = [self.engine.misses, self.engine.second_chances, self.apart.misses];
+        engines.into_iter().chain(self.baselines)
+    }
+
     fn cells(&self, trace: &Trace) -> Vec<String> {
-        let share = |touches: usize| format!("{:.3}", 100.0 * touches as f64 / trace.repeats().max(1) as f64);
-        let counts = [self.engine.misses, self.engine.second_chances, self.apart.misses];
         let percent = format!("{} %", self.percent);
+        let shares = self.counts().map(|touches| format!("{:.3}", share(trace, touches)));
         [trace.name.clone(), percent, self.order.name().to_owned()]
             .into_iter()
-            .chain(counts.into_iter().chain(self.baselines).map(share))
+            .chain(shares)
             .collect()
     }
 }
 
 #[cfg(test)]
 mod test {
+    use clap::Parser;
+
     use super::*;
+    use crate::export::Files;
 
     #[test]
     fn a_trace_of_too_few_pages_is_refused() {
@@ -178,6 +207,30 @@ mod test {
     }
 
     #[test]
+    fn constants_are_for_programs_too() {
+        let files = ["json", "csv"].map(|kind| {
+            let name = format!("uzswap-constants-{}.{kind}", std::process::id());
+            std::env::temp_dir().join(name)
+        });
+        let [json, csv] = files.each_ref().map(|path| path.to_str().unwrap());
+        let words = ["uzswap-bench", "policy", "--tunables", "--set", "hold.many=7"];
+        let words = [&words[..], &["--json", json, "--csv", csv]].concat();
+        crate::run(&crate::Cli::try_parse_from(words).unwrap()).unwrap();
+        let text = std::fs::read_to_string(json).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let rows = read["tables"][0]["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), Tunables::DEFAULT.iter().count());
+        let many = rows.iter().find(|row| row["constant"] == "hold.many").unwrap();
+        assert_eq!(many["value"], 7.0);
+        assert!(
+            std::fs::read_to_string(csv)
+                .unwrap()
+                .contains("\ntunables,hold.many,7.0,pages,false\n")
+        );
+        files.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    }
+
+    #[test]
     fn nothing_beats_the_optimum_on_any_trace() {
         let options = Options {
             trace: Vec::new(),
@@ -187,6 +240,7 @@ mod test {
             seed: 1,
             policy: Replacement::ALL.to_vec(),
             set: Vec::new(),
+            files: Files::default(),
             tunables: false,
             recording: record::Options::none(),
         };
@@ -197,6 +251,7 @@ mod test {
                 let mut others = rest.into_iter().chain(engines);
                 assert!(others.all(|misses| misses >= optimum), "{}", trace.name);
                 assert_eq!(row.cells(&trace).len(), heading().len());
+                sheets::misses().row(row.values(&trace));
             }
         }
     }

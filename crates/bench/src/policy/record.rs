@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
+use serde_json::json;
 use uzswap_acomp::{Algorithm, Compressor};
 use uzswap_ctl::record::{COMPRESSORS, Damage, Header, Place, Record, What, read};
 use uzswap_ctl::{ENV_RECORD, defaults};
@@ -17,6 +18,7 @@ use uzswap_mm::page::PAGE_SIZE;
 
 use super::trace::Trace;
 use crate::Failure;
+use crate::export::Sheet;
 use crate::table::{Table, grouped};
 use crate::usemem::find_beside;
 
@@ -28,7 +30,7 @@ const GAP: u64 = 64;
 #[derive(Args)]
 pub(crate) struct Options {
     /// Run CMD under uzswap and record it in this file, which must not be there
-    #[arg(long, value_name = "FILE", requires = "cmd", conflicts_with = "trace")]
+    #[arg(long, value_name = "FILE", requires = "cmd", conflicts_with_all = ["trace", "json", "csv"])]
     pub(crate) record: Option<PathBuf>,
     /// Its limit, in MiB: what fits is touched unseen, so the tighter the more is recorded
     #[arg(long, value_name = "N", default_value_t = 8, requires = "record", value_parser = clap::value_parser!(u64).range(defaults::MEMORY_MAX_LEAST >> 20..=1 << 20))]
@@ -260,15 +262,38 @@ impl Summary {
         ((pages * PAGE_SIZE) as u64) < self.header.memory_max
     }
 
+    /// Of what pages take, for programs; no row yet.
+    pub(crate) fn no_sizes() -> Sheet {
+        Sheet::new("sizes", ["trace", "compressor", "pages", "bytes", "incompressible"])
+    }
+
+    /// What the pages of this trace took.
+    pub(crate) fn add_sizes(&self, trace: &str, sheet: &mut Sheet) {
+        for (number, sizes) in &self.sizes {
+            let name = self.compressor(*number);
+            sheet.row([
+                json!(trace),
+                json!(name),
+                json!(sizes.pages),
+                json!(sizes.bytes),
+                json!(sizes.whole),
+            ]);
+        }
+    }
+
+    fn compressor(&self, number: u8) -> String {
+        let name = self.header.compressors.get(usize::from(number));
+        name.cloned().unwrap_or_else(|| format!("number {number}"))
+    }
+
     fn sizes(&self) -> Table {
         let mut table = Table::default();
         table.rule();
         table.row(["compressor", "pages", "ratio", "mean bytes", "do not compress"]);
         table.rule();
         for (number, sizes) in &self.sizes {
-            let name = self.header.compressors.get(usize::from(*number));
             table.row([
-                name.cloned().unwrap_or_else(|| format!("number {number}")),
+                self.compressor(*number),
                 grouped(sizes.pages),
                 format!("{:.2}", (sizes.pages * PAGE_SIZE as u64) as f64 / sizes.bytes as f64),
                 format!("{:.0}", sizes.bytes as f64 / sizes.pages as f64),

@@ -3,7 +3,11 @@
 mod race;
 mod swap_cache;
 
+use serde_json::json;
+
 use crate::Failure;
+use crate::export::Sheet;
+use crate::export::sheet::{SPREAD, spread};
 use crate::options::SwapTable as Options;
 use crate::samples::{Samples, change};
 use crate::table::Table;
@@ -49,6 +53,7 @@ fn measure<C: SwapCache>(course: &Course, heats: &[Heat]) -> Round {
 
 /// Measure and print.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let outputs = options.files.create()?;
     let course = Course::new((options.mi_pages as usize) << 20);
     let heats = heats(options.threads as usize);
     let mut rounds: Vec<[Round; CONTESTANTS.len()]> = Vec::new();
@@ -60,7 +65,29 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         options.mi_pages, options.rounds
     );
     println!("{}", table(&heats, &rounds));
-    Ok(())
+    outputs.write(&sheets(&heats, &rounds))
+}
+
+/// The same for programs.
+fn sheets(heats: &[Heat], rounds: &[[Round; CONTESTANTS.len()]]) -> [Sheet; 2] {
+    let what = ["contestant", "threads", "operation", "order"];
+    let mut rates = Sheet::new("operations a second", what.into_iter().chain(SPREAD));
+    let mut sizes = Sheet::new("size", ["contestant", "bytes_per_page"]);
+    for (at, contestant) in CONTESTANTS.iter().enumerate() {
+        for (i, heat) in heats.iter().enumerate() {
+            let samples: Samples = rounds.iter().map(|round| round[at].rates[i]).collect();
+            let [operation, order] = words(*heat);
+            let what = [
+                json!(contestant.name),
+                json!(heat.threads),
+                json!(operation),
+                json!(order),
+            ];
+            rates.row(what.into_iter().chain(spread(&samples)));
+        }
+        sizes.row([json!(contestant.name), json!(rounds[0][at].bytes_per_page)]);
+    }
+    [rates, sizes]
 }
 
 /// 1, 2, 4, ... threads, up to `threads`.
@@ -103,7 +130,7 @@ fn heading() -> Vec<String> {
     std::iter::once(String::new()).chain(names).collect()
 }
 
-fn label(heat: Heat) -> String {
+fn words(heat: Heat) -> [&'static str; 2] {
     let operation = match heat.operation {
         Operation::Lookup => "lookups",
         Operation::Publish => "publications",
@@ -112,6 +139,11 @@ fn label(heat: Heat) -> String {
         Order::Sequential => "in order",
         Order::Random => "at random",
     };
+    [operation, order]
+}
+
+fn label(heat: Heat) -> String {
+    let [operation, order] = words(heat);
     let plural = if heat.threads == 1 { "" } else { "s" };
     format!("{} thread{plural}, {operation} {order}:", heat.threads)
 }
@@ -145,6 +177,7 @@ fn bytes_row(bytes: [f64; CONTESTANTS.len()]) -> Vec<String> {
 #[cfg(test)]
 mod test {
     use super::*;
+    use crate::export::{self, Header};
 
     #[test]
     fn a_small_race_fills_every_cell() {
@@ -154,5 +187,8 @@ mod test {
         let text = table(&heats, &rounds).to_string();
         assert_eq!(text.lines().count(), 2 + 8 + 1);
         assert!(text.contains("2 threads, publications at random:"), "{text}");
+        let csv = export::csv(&Header::look("x"), &sheets(&heats, &rounds)).unwrap();
+        let rows = csv.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(rows, 1 + 3 * 8 + 3, "{csv}");
     }
 }

@@ -8,7 +8,11 @@ mod trial;
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::Failure;
+use crate::export::Sheet;
+use crate::export::sheet::{SPREAD, spread};
 use crate::options::Usemem;
 use crate::samples::{Samples, change};
 use crate::table::Table;
@@ -33,6 +37,7 @@ impl Measured {
 
 /// Measure and print.
 pub(crate) fn run(options: &Usemem) -> Result<(), Failure> {
+    let outputs = options.files.create()?;
     let program = program(options)?;
     let rounds = if options.quick { 1 } else { options.rounds };
     let mut measured = chosen(&options.only)?;
@@ -58,7 +63,20 @@ pub(crate) fn run(options: &Usemem) -> Result<(), Failure> {
         let title = format!("{}:", block[0].row.block);
         println!("{title}\n{}\n\n{}", "=".repeat(title.len()), table(block));
     }
-    Ok(())
+    outputs.write(&[sheet(&measured)])
+}
+
+/// All tables as one, for programs.
+fn sheet(measured: &[Measured]) -> Sheet {
+    let what = ["folios", "family", "row", "metric"];
+    let mut sheet = Sheet::new("usemem", what.into_iter().chain(SPREAD));
+    for one in measured {
+        for (at, metric) in METRICS.iter().enumerate() {
+            let what = [&*one.row.block, &one.row.family, &one.row.name, metric.label];
+            sheet.row(what.map(Value::from).into_iter().chain(spread(&one.samples(at))));
+        }
+    }
+    sheet
 }
 
 fn program(options: &Usemem) -> Result<Program, Failure> {
@@ -156,6 +174,7 @@ fn note(at: usize, measured: &Measured, first: Option<&Measured>) -> String {
 #[cfg(test)]
 mod test {
     use super::*;
+    use crate::export::{self, Header};
 
     fn measured(name: &str, write: f64) -> Measured {
         let mut figures = [1.0; METRICS.len()];
@@ -184,6 +203,14 @@ mod test {
             ["(0%)", "+25.0%", "(0%)"],
             "{text}"
         );
+    }
+
+    #[test]
+    fn programs_get_a_row_for_each_metric() {
+        let csv = export::csv(&Header::look("x"), &[sheet(&[measured("batch 1", 200.0)])]).unwrap();
+        let first = "usemem,4K folios,lz4,batch 1,write throughput (MB/s),200.0,200.0,200.0,200.0,0.0\n";
+        assert!(csv.contains(first), "{csv}");
+        assert_eq!(csv.matches("usemem,4K folios").count(), METRICS.len());
     }
 
     #[test]
