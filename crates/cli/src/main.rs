@@ -75,6 +75,12 @@ impl Failure {
     }
 }
 
+impl From<uzswap_bench::Failure> for Failure {
+    fn from(failure: uzswap_bench::Failure) -> Self {
+        Self::new(failure.line())
+    }
+}
+
 /// What the system answered, and what helps where that is the same whatever was tried.
 pub(crate) fn describe(errno: Errno) -> String {
     let error = std::io::Error::from_raw_os_error(errno.raw_os_error());
@@ -110,8 +116,8 @@ fn run(options: RunOptions) -> Result<u8, Failure> {
 /// `uzswap bench`, with this executable.
 fn bench(options: &uzswap_bench::Compare) -> Result<u8, Failure> {
     let exe = std::env::current_exe().map_err(|e| Failure::new(format!("finding this executable: {e}")))?;
-    let result = uzswap_bench::run_compare(options, &exe);
-    result.map(|()| 0).map_err(|failure| Failure::new(failure.line()))
+    uzswap_bench::run_compare(options, &exe)?;
+    Ok(0)
 }
 
 fn main() -> ExitCode {

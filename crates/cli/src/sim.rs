@@ -1,14 +1,12 @@
 //! `uzswap sim`: the seeds' machines, simulated.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-
+use serde_json::{Map, Value};
+use uzswap_bench::export::{self, Header, Output, Sheet};
 use uzswap_sim::{Options, Report, list, run};
 
-use crate::Failure;
 use crate::output::{print, say};
 use crate::sim_options::SimOptions;
+use crate::{Failure, help};
 
 /// Simulate what is asked for, and print each table as soon as it is ready.
 pub(crate) fn sim(options: &SimOptions) -> Result<u8, Failure> {
@@ -22,8 +20,7 @@ pub(crate) fn sim(options: &SimOptions) -> Result<u8, Failure> {
         only: options.only.clone(),
         seed: options.seed,
     };
-    let html = Output::create("--html", options.html.as_ref())?;
-    let json = Output::create("--json", options.json.as_ref())?;
+    let outputs = Outputs::create(options)?;
     let mut printed = Ok(());
     let report = run(&wanted, |table| {
         if printed.is_ok() {
@@ -39,26 +36,40 @@ pub(crate) fn sim(options: &SimOptions) -> Result<u8, Failure> {
             report.seed
         );
     }
-    html.write(&report, Report::html)?;
-    json.write(&report, Report::json)?;
+    outputs.write(&report)?;
     Ok(0)
 }
 
-/// A file that a report goes to, made before there is one: a run takes a while.
-struct Output<'a>(Option<(&'static str, &'a Path, File)>);
+/// Files that a report goes to, made before there is one: a run takes a while.
+struct Outputs([Option<Output>; 3]);
 
-impl<'a> Output<'a> {
-    fn create(option: &'static str, path: Option<&'a PathBuf>) -> Result<Self, Failure> {
-        let Some(path) = path else { return Ok(Self(None)) };
-        let file = File::create(path).map_err(|e| Failure::new(format!("{option} {}: {e}", path.display())))?;
-        Ok(Self(Some((option, path, file))))
+impl Outputs {
+    fn create(options: &SimOptions) -> Result<Self, Failure> {
+        let named = [
+            ("--html", options.html.as_deref()),
+            ("--json", options.json.as_deref()),
+            ("--csv", options.csv.as_deref()),
+        ];
+        export::apart(&named)?;
+        let [html, json, csv] = named.map(|(option, path)| Output::create(option, path));
+        Ok(Self([html?, json?, csv?]))
     }
 
-    fn write(self, report: &Report, text: impl Fn(&Report) -> String) -> Result<(), Failure> {
-        let Some((option, path, mut file)) = self.0 else {
+    fn write(self, report: &Report) -> Result<(), Failure> {
+        let Self([html, json, csv]) = self;
+        html.map_or(Ok(()), |output| output.write(&report.html()))?;
+        if json.is_none() && csv.is_none() {
             return Ok(());
-        };
-        let written = file.write_all(text(report).as_bytes());
-        written.map_err(|e| Failure::new(format!("{option} {}: {e}", path.display())))
+        }
+        let (header, figures) = (Header::look(help::VERSION), report.json());
+        csv.map_or(Ok(()), |output| output.write_csv(&header, &sheets(&figures)))?;
+        json.map_or(Ok(()), |output| output.write(&export::json(&header, figures)))?;
+        Ok(())
     }
+}
+
+/// The tables of a report, as objects of JSON are.
+fn sheets(figures: &Map<String, Value>) -> Vec<Sheet> {
+    let tables = figures.get("tables").and_then(Value::as_array);
+    tables.into_iter().flatten().filter_map(Sheet::of).collect()
 }

@@ -7,7 +7,7 @@ use clap::Args;
 #[derive(Args)]
 pub(crate) struct SimOptions {
     /// Print the names of all tables, and simulate none
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["html", "json", "csv"])]
     pub(crate) list: bool,
     /// Simulate this table; may be given again [default: all of them]
     #[arg(long, value_name = "NAME")]
@@ -18,7 +18,10 @@ pub(crate) struct SimOptions {
     /// Write the tables with plots here as one HTML page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Write the figures here as one JSON object
+    /// Write the figures here as one JSON object, with what simulated them and on which machine
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write them here as CSV, below lines with # that say the same
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
 }

@@ -27,17 +27,29 @@ fn tables_are_listed_by_name() {
 fn bad_values_are_refused_by_name_and_rule() {
     for (args, error) in [
         (
-            ["--only", "v13"],
+            &["--only", "v13"][..],
             "uzswap: --only `v13`: the tables are v9-64k, v9-2m, v12-64k,",
         ),
-        (["--seed", "x"], "error: invalid value 'x' for '--seed <N>'"),
+        (&["--seed", "x"], "error: invalid value 'x' for '--seed <N>'"),
         (
-            ["--html", "/no/such/page"],
+            &["--html", "/no/such/page"],
             "uzswap: --html /no/such/page: No such file or directory",
         ),
-        (["--json", "/"], "uzswap: --json /: Is a directory"),
+        (&["--json", "/"], "uzswap: --json /: Is a directory"),
+        (
+            &["--csv", "/no/such/csv"],
+            "uzswap: --csv /no/such/csv: No such file or directory",
+        ),
+        (
+            &["--json", "/dev/null", "--csv", "/dev/null"],
+            "uzswap: --csv /dev/null: --json writes this file; name another",
+        ),
+        (
+            &["--list", "--csv", "/dev/null"],
+            "error: the argument '--list' cannot be used with '--csv <FILE>'",
+        ),
     ] {
-        let output = sim(&args);
+        let output = sim(args);
         let text = String::from_utf8_lossy(&output.stderr);
         let status = if error.starts_with("error:") { 2 } else { 125 };
         assert_eq!(output.status.code(), Some(status), "{text}");

@@ -82,7 +82,7 @@ fn limits_are_tried_and_the_knee_is_named() {
     if !can_manage() {
         return;
     }
-    let files = Files::named(["json", "markdown"]);
+    let files = Files::named(["json", "markdown", "csv"]);
     let work = format!("{UZSWAP} demo-child 48 >/dev/null 2>&1 && echo done");
     let options = [
         "--at",
@@ -94,7 +94,14 @@ fn limits_are_tried_and_the_knee_is_named() {
         "--page-cluster",
         "2",
     ];
-    let exports = ["--export-json", files.path(0), "--export-markdown", files.path(1)];
+    let exports = [
+        "--export-json",
+        files.path(0),
+        "--export-markdown",
+        files.path(1),
+        "--export-csv",
+        files.path(2),
+    ];
     let output = try_limits(&[&options[..], &exports].concat(), &["sh", "-c", &work]);
     assert_status(&output, 0);
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -132,6 +139,40 @@ fn limits_are_tried_and_the_knee_is_named() {
     let markdown = std::fs::read_to_string(&files.0[1]).expect("Markdown");
     let columns: Vec<_> = markdown.lines().map(|line| line.matches('|').count()).collect();
     assert_eq!(columns, [10; 5], "{markdown}");
+    assert_csv(&files.0[2], &json);
+}
+
+/// The same limits, peaks and times, the first row without a limit.
+fn assert_csv(path: &Path, json: &Value) {
+    let mut reader = csv::ReaderBuilder::new()
+        .comment(Some(b'#'))
+        .from_path(path)
+        .expect("CSV");
+    let head = reader.headers().expect("a head").clone();
+    let rows: Vec<csv::StringRecord> = reader.records().map(|row| row.expect("a row")).collect();
+    let of = |row: usize, column: &str| {
+        let at = head.iter().position(|name| name == column).expect("a column");
+        rows[row][at].to_owned()
+    };
+    assert_eq!(rows.len(), 3);
+    for (row, object) in [&json["baseline"], &json["rows"][0], &json["rows"][1]]
+        .into_iter()
+        .enumerate()
+    {
+        for column in ["memory.peak", "median", "exit_status"] {
+            assert_eq!(of(row, column), object[column].to_string(), "{column}");
+        }
+    }
+    let limits = [0, 1, 2].map(|row| of(row, "memory.max"));
+    let half = json["rows"][1]["memory.max"].to_string();
+    assert_eq!(limits, [String::new(), (512 << 20).to_string(), half]);
+    assert_eq!(of(1, "outcome"), "ok");
+    let text = std::fs::read_to_string(path).expect("it was written");
+    let uzswap = json["uzswap"].as_str().expect("a version");
+    assert!(
+        text.starts_with(&format!("# uzswap: {uzswap}\n# date: ")) && text.contains("\n# kernel: "),
+        "{text}"
+    );
 }
 
 #[test]
@@ -281,6 +322,12 @@ fn bad_input_is_refused_before_anything_runs() {
             &touch,
             125,
             "--export-json /no-such-dir/x: No such",
+        ),
+        (
+            &["--export-json", "/dev/null", "--export-csv", "/dev/null"],
+            &touch,
+            125,
+            "--export-csv /dev/null: --export-json writes this file; name another",
         ),
         (
             &["--export-markdown", "/"],

@@ -1,6 +1,6 @@
 //! Reports as JSON.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Report;
 use crate::report::{Body, Section};
@@ -33,12 +33,16 @@ fn section(section: &Section) -> Value {
 }
 
 /// All of it.
-pub(crate) fn report(report: &Report) -> Value {
+pub(crate) fn report(report: &Report) -> Map<String, Value> {
     let (judged, met) = report.tally();
-    json!({
-        "seed": report.seed,
-        "predicted_changes": judged,
-        "within_10_points": met,
-        "tables": report.sections.iter().map(section).collect::<Vec<_>>(),
-    })
+    let facts = [
+        ("seed", json!(report.seed)),
+        ("predicted_changes", json!(judged)),
+        ("within_10_points", json!(met)),
+        ("tables", report.sections.iter().map(section).collect()),
+    ];
+    facts
+        .map(|(name, value)| (name.to_owned(), value))
+        .into_iter()
+        .collect()
 }

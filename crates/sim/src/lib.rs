@@ -46,6 +46,7 @@ use std::fmt;
 
 use lab::Lab;
 use report::Section;
+use serde_json::{Map, Value};
 
 /// What to simulate.
 #[derive(Clone, Debug, Default)]
@@ -98,9 +99,9 @@ impl Report {
         html::page(self)
     }
 
-    /// As one line of JSON.
-    pub fn json(&self) -> String {
-        json::report(self).to_string() + "\n"
+    /// As an object of JSON.
+    pub fn json(&self) -> Map<String, Value> {
+        json::report(self)
     }
 }
 

@@ -46,6 +46,9 @@ pub(crate) struct TryOptions {
     /// Write what was measured here as one JSON object
     #[arg(long, value_name = "FILE")]
     pub(crate) export_json: Option<PathBuf>,
+    /// Write it here as CSV, below lines with # that say what measured it and on which machine
+    #[arg(long, value_name = "FILE")]
+    pub(crate) export_csv: Option<PathBuf>,
     /// Write the table here as Markdown
     #[arg(long, value_name = "FILE")]
     pub(crate) export_markdown: Option<PathBuf>,
