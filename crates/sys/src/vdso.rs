@@ -2,8 +2,6 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::signal::Context;
-
 /// What of it lies behind its first byte at most, and before that of the data that it reads.
 const LEN: usize = 16 * 1024;
 const DATA: usize = 32 * 1024;
@@ -26,14 +24,6 @@ pub fn note_unmapped(start: usize, len: usize) {
     }
 }
 
-/// A system call was stopped. If it is one of it that reads the clock, such calls are made in its
-/// place from now on.
-pub fn note_call(context: &Context) {
-    if holds(context.ip()) && context.asks_clock() {
-        leave_out();
-    }
-}
-
 /// Whether this instruction is one of it.
 pub(crate) fn holds(ip: usize) -> bool {
     let own = START.load(Ordering::Relaxed);
@@ -41,7 +31,7 @@ pub(crate) fn holds(ip: usize) -> bool {
 }
 
 /// Have system calls made in the place of its functions.
-pub fn leave_out() {
+pub(crate) fn leave_out() {
     IS_LEFT_OUT.store(true, Ordering::SeqCst);
 }
 

@@ -15,7 +15,7 @@ use uzswap_sys::guard;
 use uzswap_sys::libc::is_code_of_go;
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::signal::{Context, SYS_USER_DISPATCH, SignalInfo};
-use uzswap_sys::{time, vdso};
+use uzswap_sys::time;
 
 use super::{clone, deliver, is_alone, is_of_go};
 use crate::guest::vma;
@@ -34,7 +34,7 @@ pub(super) fn begin() -> Result<(), Errno> {
     let own = Own::current_of_kernel();
     own.into_iter()
         .for_each(|own| own.is_dispatched.store(true, Ordering::Relaxed));
-    // Where it cannot be read by the program itself (hpet, acpi_pm), the vDSO makes a call.
+    // Where the clock cannot be read without a call (hpet, acpi_pm), the vDSO's first is met now.
     let _ = time::now_ns();
     Ok(())
 }
@@ -60,7 +60,6 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
     if context.number() == SYS_RT_SIGRETURN {
         return deliver::leave_handler(context);
     }
-    vdso::note_call(context);
     if context.make_clock_call() {
         return;
     }

@@ -9,21 +9,22 @@ use crate::thread::{self, syscall};
 use crate::vdso;
 
 impl Context {
-    /// Whether the call that was stopped reads the clock that we read. For some others the vDSO
-    /// always makes one.
-    pub(crate) fn asks_clock(&self) -> bool {
-        (self.number(), self.argument()) == (raw::__NR_clock_gettime as usize, raw::CLOCK_MONOTONIC as usize)
-    }
-
-    /// Make it, if the vDSO did on a stack of ours: for a handler, or who sees to a call there.
-    /// False: it is the program's.
+    /// A call was stopped. If it is the vDSO's for the clock that we read, such calls are made in
+    /// its place from now on. If that runs on a stack of ours, for a handler or who sees to a call
+    /// there, it is made. False: it is the program's.
     pub fn make_clock_call(&mut self) -> bool {
-        if !self.asks_clock() || !vdso::holds(self.ip) || Own::at(self.sp).is_none() {
+        // For some other clocks the vDSO always makes one.
+        let call = (self.number(), self.argument());
+        if call != (raw::__NR_clock_gettime as usize, raw::CLOCK_MONOTONIC as usize) || !vdso::holds(self.ip) {
             return false;
         }
-        let [_, _, _, .., rdi, rsi, _, _, rdx, number, _] = self.registers;
+        vdso::leave_out();
+        if Own::at(self.sp).is_none() {
+            return false;
+        }
+        let [.., rdi, rsi, _, _, _, number, _] = self.registers;
         // SAFETY: writes to what our own code gave the vDSO to write to.
-        match unsafe { syscall(number, [rdi, rsi, rdx, 0, 0, 0]) } {
+        match unsafe { syscall(number, [rdi, rsi, 0, 0, 0, 0]) } {
             Ok(value) => self.registers[13] = value,
             Err(errno) => self.answer(errno),
         }
