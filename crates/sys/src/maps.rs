@@ -136,7 +136,7 @@ impl Maps {
     }
 
     /// That of [`ProcSelf::vmas_from`].
-    fn from(&self, addr: usize, most: usize) -> Result<Vec<Vma>> {
+    fn window(&self, addr: usize, most: usize) -> Result<Vec<Vma>> {
         if self.queries {
             return Ok(query(&self.file, addr)?.into_iter().collect());
         }
@@ -188,7 +188,7 @@ impl ProcSelf {
     /// # Errors
     /// What the system answers.
     pub fn vmas_from(&self, addr: usize, most: usize) -> Result<Vec<Vma>> {
-        self.maps.from(addr, most)
+        self.maps.window(addr, most)
     }
 }
 
@@ -290,8 +290,8 @@ mod test {
         ] {
             let agree = (0..TRIES).any(|_| new.at_or_after(addr) == old.at_or_after(addr));
             assert!(agree, "{addr:#x}: {:?}", old.at_or_after(addr));
-            let first = |maps: &Maps| maps.from(addr, 3).unwrap().first().copied();
-            let agree = (0..TRIES).any(|_| first(&new) == first(&old) && old.from(addr, 3).unwrap().len() == 3);
+            let first = |maps: &Maps| maps.window(addr, 3).unwrap().first().copied();
+            let agree = (0..TRIES).any(|_| first(&new) == first(&old) && old.window(addr, 3).unwrap().len() == 3);
             assert!(agree, "{addr:#x}");
         }
         let all = |maps: &Maps| {
