@@ -3,7 +3,9 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use uzswap_ctl::{ENV_ALLOW_UNMANAGED, ENV_GROUP, ENV_RECORD, Group, MEMBERSHIP, Notice, Tunable, WORDS};
+use uzswap_ctl::{
+    ENV_ALLOW_UNMANAGED, ENV_GIVEN_GROUP, ENV_GROUP, ENV_RECORD, Group, MEMBERSHIP, Notice, Tunable, WORDS,
+};
 use uzswap_sys::libc::{Function, Headers, Image};
 use uzswap_sys::robust::list_head;
 use uzswap_sys::shared::SharedWords;
@@ -82,11 +84,14 @@ unsafe fn begin(argv: *const *const c_char, envp: *const *const c_char, with: Wi
         MAIN_LIST[1].store(page_align(end), Ordering::Relaxed);
     }
     // SAFETY: envp is main's environment: valid C strings up to a null pointer.
-    let Some(path) = (unsafe { find_env(envp, ENV_GROUP) }) else {
-        return;
-    };
-    // SAFETY: as above.
-    if unsafe { find_env(envp, ENV_ALLOW_UNMANAGED) }.is_some() {
+    let [given, own, allows] =
+        [ENV_GIVEN_GROUP, ENV_GROUP, ENV_ALLOW_UNMANAGED].map(|name| unsafe { find_env(envp, name) });
+    if given.is_some() {
+        // SAFETY: as above; nobody has looked at it yet but the loader.
+        unsafe { take_back(envp.cast_mut()) };
+    }
+    let Some(path) = given.or(own) else { return };
+    if allows.is_some() {
         unmanaged::allow();
     }
     // SAFETY: as above.
@@ -155,17 +160,18 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
         let installed = inline::install(is_inline && !stops_threads)
             .and_then(|()| guard::install(path.to_bytes(), program, register.is_none()));
         installed.inspect_err(|_| guard::uninstall())?;
-        guard::exec::look_at_filters(group);
     }
     if stops_threads {
         pager::threads::note_stopping();
     }
+    guard::exec::look_at_filters(group);
     match register {
-        // SAFETY: the three handlers are extern "C" functions of this library, which is never
-        // unloaded (see build.rs).
-        Some(register) if !guard::is_on() => unsafe {
-            register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle);
-        },
+        Some(register) if !guard::is_on() => {
+            // SAFETY: the three handlers are extern "C" functions of this library, which is never
+            // unloaded (see build.rs).
+            unsafe { register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
+            replace_execve(program);
+        }
         // Without the guard nobody sees such a program's forks.
         None if !guard::is_on() => return Err(Errno::OPNOTSUPP),
         _ => {}
@@ -206,6 +212,16 @@ fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> 
     unsafe { replace_mutex_init(program)? };
     // SAFETY: libc's function of this name has this type.
     Ok(unsafe { core::mem::transmute::<*mut c_void, RegisterAtFork>(register.entry) })
+}
+
+/// Replace `execve`, which all functions of libc come to that make another program of a process
+/// (`fexecve` excepted). Where it cannot be, programs that lack us are charged.
+fn replace_execve(program: Option<Headers>) {
+    if let Some(execve) = program.and_then(Image::libc).and_then(|libc| libc.function(c"execve")) {
+        // SAFETY: libc's function, no other thread runs yet, and the replacement does the same and
+        // more.
+        let _ = unsafe { text::replace(&execve, guard::exec::SYS_EXECVE as u8, hook::execve as *const c_void) };
+    }
 }
 
 /// Replace `pthread_mutex_init`, whoever of libc has it. NOSYS: it makes other mutexes than we
@@ -262,6 +278,39 @@ unsafe fn headers(envp: *const *const c_char) -> Option<Headers> {
     }
     // SAFETY: the kernel's values; a program's image stays.
     unsafe { Headers::new(first, count) }
+}
+
+/// Take out what the launcher has put behind the program's environment: pairs, the last of which
+/// begins with the group (`ENV_GIVEN_GROUP`). In their place the auxiliary vector begins with as
+/// many pairs that are to be ignored: whoever looks for it goes by the environment's end.
+///
+/// # Safety
+/// `envp` must be what the kernel put on the stack, and what the launcher did behind that; nobody
+/// else uses it now.
+unsafe fn take_back(envp: *mut *const c_char) {
+    const AT_IGNORE: usize = 1;
+    let name = |at: usize, name: &str| {
+        // SAFETY: an entry of the array: a C string.
+        let entry = unsafe { CStr::from_ptr(*envp.wrapping_add(at)) }.to_bytes();
+        entry.starts_with(name.as_bytes()) && entry.get(name.len()) == Some(&b'=')
+    };
+    let mut end = 0;
+    // SAFETY: inside the array, at most at its final null.
+    while !unsafe { *envp.wrapping_add(end) }.is_null() {
+        end += 1;
+    }
+    let Some(last) = end.checked_sub(2).filter(|last| name(*last, ENV_GIVEN_GROUP)) else {
+        return;
+    };
+    let allows = last
+        .checked_sub(2)
+        .filter(|first| name(*first, ENV_ALLOW_UNMANAGED) && name(*first + 1, ENV_ALLOW_UNMANAGED));
+    let first = allows.unwrap_or(last);
+    let words = core::iter::once(0).chain((first..end).map(|at| if (at - first) % 2 == 0 { AT_IGNORE } else { 0 }));
+    for (at, word) in (first..=end).zip(words) {
+        // SAFETY: inside the array, its final null included.
+        unsafe { envp.wrapping_add(at).cast::<usize>().write(word) };
+    }
 }
 
 /// # Safety

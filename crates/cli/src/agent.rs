@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use object::Endianness;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use uzswap_ctl::LIBRARY_SUFFIX;
 use uzswap_sys::inject::{self, Load};
 use uzswap_sys::{Errno, OwnedFd, file};
 
@@ -25,12 +26,6 @@ pub(crate) const NAME: &str = "agent-";
 
 /// Of the library, by build.rs: names the file; the contents are compared as well.
 const FINGERPRINT: &str = env!("UZSWAP_AGENT_FINGERPRINT");
-
-/// The end of the name that programs load the library by, which is a link. AddressSanitizer wants
-/// its own library to be the first that is loaded, and goes by the name: what comes before it could
-/// define functions in its place. Ours defines none. (What is mapped in the end must not have the
-/// name: statically linked, it wants no such library anywhere.)
-const LINK_NAME: &str = "libasan.so";
 
 /// Where our directory may be: where the user says, or else where most systems have one that can be
 /// written.
@@ -123,7 +118,7 @@ impl Library {
         let path = dir.join(format!("agent-{FINGERPRINT}.so"));
         put(&dir, &path)?;
         if file::may_execute(&c_path(&path)?) {
-            let link = path.with_extension(LINK_NAME);
+            let link = path.with_extension(link_extension());
             point(&link, &path)?;
             return Ok(Self::File(link));
         }
@@ -171,7 +166,12 @@ fn point(link: &Path, target: &Path) -> Result<(), Failure> {
 
 /// Where a group has the link to its library, if it needs one.
 pub(crate) fn link_path(group: &Path) -> PathBuf {
-    group.with_extension(format!("agent.{LINK_NAME}"))
+    group.with_extension(format!("agent.{}", link_extension()))
+}
+
+/// The end of the link's name that is ours, behind its dot.
+fn link_extension() -> &'static str {
+    std::str::from_utf8(&LIBRARY_SUFFIX[1..]).expect("letters")
 }
 
 /// Put the library in place, unless it is there already.

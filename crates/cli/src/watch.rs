@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use uzswap_ctl::{ENV_GROUP, PROCESSES};
+use uzswap_ctl::{ENV_GROUP, PROCESSES, Tunable};
 use uzswap_sys::keep::Keeper;
 use uzswap_sys::launch;
 use uzswap_sys::thread::pid;
@@ -52,7 +52,7 @@ impl Watch {
             })
             .ok();
         let census = Census::new(&group, options.quiet);
-        let injector = Injector::new(library.path(), &group.path);
+        let injector = Injector::new(library.path(), &group.path, group.group.is_on(Tunable::AllowUnmanaged));
         Self {
             injector,
             group,

@@ -545,11 +545,12 @@ lives! {
         .may_say("is not managed"),
     chroot: |life: Life| life.sh("exec chroot / $BIN/births work 24 3").needs(ROOT),
     an_empty_environment: |life: Life| life
-        .sh("births work 24 2; exec env -i $BIN/births work 8 3")
-        .may_say("is not managed (started without uzswap's LD_PRELOAD)"),
-    without_preloading: |life: Life| life
-        .sh("births work 24 2; unset LD_PRELOAD; births work 8 3; echo $?")
-        .may_say("is not managed (started without uzswap's LD_PRELOAD)"),
+        .sh("births work 24 2; env -i $BIN/births work 24 3; echo $?; env -i env; exec env -i $BIN/births work 24 3"),
+    another_library: |life: Life| life
+        .sh("export LD_PRELOAD=libm.so.6; births work 24 3; echo $?; env | grep LD_; unset LD_PRELOAD; births work 24 3"),
+    many_arguments: |life: Life| life
+        .sh("births work 24 2; for n in 1 9000; do env -i seq $n | env -i xargs -n $n env -i echo | cksum; done"),
+    spawned_bare: |life: Life| life.cmd("lives.py bare births work 24 3").needs("python3 --version"),
     noexec_temporary_directories: |life: Life| life
         .cmd("births work 24 3")
         .within_sh(concat!(

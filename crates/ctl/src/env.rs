@@ -4,12 +4,22 @@ use alloc::vec::Vec;
 
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
+/// As [`ENV_GROUP`], behind what a program was given that lacks that or the library: the launcher
+/// puts it there, with an LD_PRELOAD behind it, and the library takes both out again.
+pub const ENV_GIVEN_GROUP: &str = "UZSWAP_GIVEN_GROUP";
 /// Set: what cannot be managed runs on ([`Tunable::AllowUnmanaged`](crate::Tunable)), also where
 /// the group file cannot be read.
 pub const ENV_ALLOW_UNMANAGED: &str = "UZSWAP_ALLOW_UNMANAGED";
 
 /// Set: the file, made by whoever records ([`record`](crate::record)), that agents append to.
 pub const ENV_RECORD: &str = "UZSWAP_RECORD";
+
+/// The end of the name that programs load the library by.
+///
+/// AddressSanitizer wants its own library to be the first that is loaded, and goes by the name:
+/// what comes before it could define functions in its place. Ours defines none. (What is mapped in
+/// the end must not have the name: statically linked, it wants no such library anywhere.)
+pub const LIBRARY_SUFFIX: &[u8] = b".libasan.so";
 
 /// The end of a group file's name.
 pub const GROUP_SUFFIX: &[u8] = b".group";

@@ -35,7 +35,10 @@ pub mod record;
 mod relatives;
 pub mod size;
 
-pub use env::{ENV_ALLOW_UNMANAGED, ENV_GROUP, ENV_RECORD, GROUP_SUFFIX, KEEPER_SUFFIX, keeper_path, notes_path};
+pub use env::{
+    ENV_ALLOW_UNMANAGED, ENV_GIVEN_GROUP, ENV_GROUP, ENV_RECORD, GROUP_SUFFIX, KEEPER_SUFFIX, LIBRARY_SUFFIX,
+    keeper_path, notes_path,
+};
 pub use fail_kind::FailKind;
 pub use field::Field;
 pub use group::Group;

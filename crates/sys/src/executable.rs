@@ -85,13 +85,12 @@ fn open(dir: usize, path: *const c_char) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Whether execveat(2) with these arguments would make a program of this machine into which no
-/// loader of glibc's puts anything, and that has its maker's rights. An error is none that the call
-/// would have to answer.
+/// What execveat(2) with these arguments would make, if that has its maker's rights: else it is
+/// [`Kind::Other`]. An error is none that the call would have to answer. Nothing is allocated.
 ///
 /// # Errors
 /// It cannot be told.
-pub fn loads_nothing(dir: usize, path: *const c_char, flags: usize) -> Result<bool> {
+pub fn kind_of(dir: usize, path: *const c_char, flags: usize) -> Result<Kind> {
     let empty = AtFlags::EMPTY_PATH.bits() as usize;
     let file = open(dir, path);
     let file = match file {
@@ -105,7 +104,7 @@ pub fn loads_nothing(dir: usize, path: *const c_char, flags: usize) -> Result<bo
     look(file, 0)
 }
 
-fn look(file: OwnedFd, depth: u32) -> Result<bool> {
+fn look(file: OwnedFd, depth: u32) -> Result<Kind> {
     let stat = fs::fstat(&file)?;
     let changes_rights = Mode::SUID | Mode::SGID;
     let mode = Mode::from_raw_mode(stat.st_mode);
@@ -115,7 +114,7 @@ fn look(file: OwnedFd, depth: u32) -> Result<bool> {
         || !may_execute(&file)
         || has_capabilities(&file)
     {
-        return Ok(false);
+        return Ok(Kind::Other);
     }
     let mut first = [0; FIRST];
     let len = rustix::io::pread(&file, &mut first, 0)?;
@@ -127,10 +126,10 @@ fn look(file: OwnedFd, depth: u32) -> Result<bool> {
                 name[..len].copy_from_slice(&line[path..path + len]);
                 look(open(raw::AT_FDCWD as usize, name.as_ptr().cast())?, depth + 1)
             }
-            _ => Ok(false),
+            _ => Ok(Kind::Other),
         };
     }
-    kind(|at, bytes| rustix::io::pread(&file, bytes, at)).map(|kind| kind == Kind::LoadsNothing)
+    kind(|at, bytes| rustix::io::pread(&file, bytes, at))
 }
 
 /// Whether it has a name that others load it by.
@@ -225,19 +224,20 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 mod test {
     use super::*;
 
-    fn at(path: &CStr) -> Result<bool> {
-        loads_nothing(raw::AT_FDCWD as usize, path.as_ptr(), 0)
+    fn at(path: &CStr) -> Result<Kind> {
+        kind_of(raw::AT_FDCWD as usize, path.as_ptr(), 0)
     }
 
     #[test]
-    fn what_glibc_loads_is_told_from_what_loads_nothing() {
-        assert_eq!(at(c"/proc/self/exe"), Ok(false));
-        assert_eq!(at(c"/bin/sh"), Ok(false));
+    fn what_a_program_is_is_told_from_its_file() {
+        assert_eq!(at(c"/proc/self/exe"), Ok(Kind::Loads));
+        assert_eq!(at(c"/bin/sh"), Ok(Kind::Loads));
         assert_eq!(at(c"/no/such/file"), Err(Errno::NOENT));
-        assert_eq!(at(c"/etc/passwd"), Ok(false));
-        assert_eq!(at(c"/tmp"), Ok(false));
+        // Nobody may execute them.
+        assert_eq!(at(c"/etc/passwd"), Ok(Kind::Other));
+        assert_eq!(at(c"/tmp"), Ok(Kind::Other));
         // It asks for no loader, being one.
-        assert_eq!(at(c"/lib64/ld-linux-x86-64.so.2"), Ok(false));
+        assert_eq!(at(c"/lib64/ld-linux-x86-64.so.2"), Ok(Kind::Library));
     }
 
     #[test]

@@ -100,6 +100,8 @@ mod x86_64;
 pub use rustix::fd::{AsFd, OwnedFd};
 pub use rustix::io::Errno;
 #[cfg(all(target_arch = "x86_64", feature = "launcher"))]
+use x86_64::environment;
+#[cfg(all(target_arch = "x86_64", feature = "launcher"))]
 pub use x86_64::inject;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{gateways, guard, near, signal, string, text};

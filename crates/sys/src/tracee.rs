@@ -1,11 +1,12 @@
-//! Putting a library into a descendant that is about to become a program that loads none, and asks
-//! for it.
+//! Giving a descendant that is about to become another program, and asks for it, what that lacks:
+//! entries of its environment, and a library where it loads none.
 
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
 
+use crate::environment;
 use crate::inject::{
     Child, EVENT_STOP, Library, PTRACE_CONT, detach, mask, mask_for_agent, ptrace, set_mask, wait_for_stop,
 };
@@ -19,10 +20,17 @@ const PTRACE_O_TRACEEXEC: usize = 1 << 4;
 /// As [`EVENT_STOP`]: it has become another program.
 const EVENT_EXEC: i32 = 4;
 
+/// What a program that has just begun is to get.
+pub struct Lacks<'a> {
+    /// Behind those of its environment.
+    pub entries: Vec<Vec<u8>>,
+    pub library: Option<&'a Library>,
+}
+
 /// How it went with a descendant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Injected {
-    /// The library is in it.
+pub enum Given {
+    /// It has what it lacked.
     Done,
     /// It goes on without.
     NotNow,
@@ -55,38 +63,46 @@ impl Tracee {
         Ok(Self { thread, process })
     }
 
-    /// Put `library` into the program that it becomes, if `is_wanted` says so of that, and let it
-    /// go; or if it `has_failed` to become one.
+    /// Give the program that it becomes what `lacks` says of that, and let it go; or let it go
+    /// once it `has_failed` to become one.
     ///
     /// # Errors
     /// ESRCH: it has ended.
-    pub fn inject(
+    pub fn give<'a>(
         self,
-        library: &Library,
         has_failed: impl Fn() -> bool,
-        is_wanted: impl FnOnce(i32) -> bool,
-    ) -> Result<Injected> {
+        lacks: impl FnOnce(i32) -> Option<Lacks<'a>>,
+    ) -> Result<Given> {
         let pid = self.process;
         if self.waits_in_vain(false, has_failed)? {
-            return Ok(Injected::NotNow);
+            return Ok(Given::NotNow);
         }
-        if !is_wanted(pid) {
-            detach(pid)?;
-            return Ok(Injected::NotNow);
+        let lacks =
+            lacks(pid).filter(|lacks| lacks.entries.is_empty() || environment::extend(pid, &lacks.entries).is_ok());
+        match lacks {
+            None => detach(pid).map(|()| Given::NotNow),
+            Some(Lacks { library: None, .. }) => detach(pid).map(|()| Given::Done),
+            Some(Lacks {
+                library: Some(library), ..
+            }) => Self::inject(pid, library),
         }
+    }
+
+    /// Put `library` into a program that stands in the middle of execve(2), and let it go.
+    fn inject(pid: i32, library: &Library) -> Result<Given> {
         let signals = leave_call(pid)?;
         let blocked = mask(pid)?;
         set_mask(pid, mask_for_agent(blocked))?;
         let mut child = Child::begin(pid, signals)?;
         match child.map(library) {
             Ok(base) => match child.call_entry(base + library.entry) {
-                Ok(()) => child.end(blocked).map(|()| Injected::Done),
+                Ok(()) => child.end(blocked).map(|()| Given::Done),
                 Err(Errno::SRCH) => Err(Errno::SRCH),
-                Err(_) => Ok(Injected::Broken),
+                Err(_) => Ok(Given::Broken),
             },
             Err(Errno::SRCH) => Err(Errno::SRCH),
             // Its file is out of reach there, perhaps.
-            Err(_) => child.leave(blocked).map(|()| Injected::NotNow),
+            Err(_) => child.leave(blocked).map(|()| Given::NotNow),
         }
     }
 

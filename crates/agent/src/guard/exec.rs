@@ -1,15 +1,16 @@
-//! Before a process becomes another program: one that loads no library gets us from the launcher.
+//! Before a process becomes another program: one that loads no library gets us from the launcher,
+//! and so does one whose environment does not name us any more.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_ctl::{Group, Tunable};
 use uzswap_guard::table::BY_NUMBER;
-use uzswap_sys::executable;
+use uzswap_sys::executable::{self, Kind};
 use uzswap_sys::guard::Call;
 use uzswap_sys::{ask, creds, thread};
 
-use super::{release, see_to};
+use super::{environment, release, see_to};
 use crate::fault::inline;
 use crate::pager;
 
@@ -30,7 +31,7 @@ fn is_filtered() -> bool {
     inline::is_filtered() || thread::is_filtered() && !HAS_LAUNCHERS_FILTERS.load(Ordering::Relaxed)
 }
 
-const SYS_EXECVE: usize = 59;
+pub(crate) const SYS_EXECVE: usize = 59;
 const SYS_EXECVEAT: usize = 322;
 pub(super) const CALLS: [usize; 2] = [SYS_EXECVE, SYS_EXECVEAT];
 /// Of the working directory.
@@ -45,29 +46,52 @@ const NAME: usize = 108;
 /// Nothing is allocated: a child of vfork that is killed in here has its parent's memory.
 pub(super) fn before(call: &mut Call) {
     call.spare[ASKED] = 0;
-    let Some(row) = BY_NUMBER[call.number].filter(|_| inline::is_on() && !is_filtered()) else {
-        return;
-    };
-    let [first, second, .., fifth, _] = call.args;
-    let (dir, path, flags) = match call.number {
-        SYS_EXECVE => (HERE, first, 0),
-        _ => (first, second, fifth),
+    let Some(row) = BY_NUMBER[call.number] else { return };
+    let [first, second, third, fourth, fifth, _] = call.args;
+    let (dir, path, env, flags) = match call.number {
+        SYS_EXECVE => (HERE, first, third, 0),
+        _ => (first, second, fourth, fifth),
     };
     let (token, _) = see_to(row, &call.args, 0, true);
-    let path = core::ptr::with_exposed_provenance(path);
-    let is_asked = executable::loads_nothing(dir, path, flags) == Ok(true);
+    let asked = Asked::before([dir, path, flags], env);
     release(token);
-    let mut name = [0; NAME];
-    if is_asked && let Some(keeper) = keeper(&mut name) {
-        let asked = ask::ask_to_trace(keeper).ok().flatten();
-        call.spare[ASKED] = asked.map_or(0, |number| number as usize + 1);
+    call.spare[ASKED] = asked.map_or(0, |asked| asked.0 as usize + 1);
+}
+
+/// It has failed.
+pub(super) fn after(call: &mut Call) {
+    if let Some(number) = core::mem::take(&mut call.spare[ASKED]).checked_sub(1) {
+        Asked(number as i32).take_back();
     }
 }
 
-/// It has failed: whoever traces us is to do so no more.
-pub(super) fn after(call: &mut Call) {
-    if let Some(number) = core::mem::take(&mut call.spare[ASKED]).checked_sub(1) {
-        ask::take_back(number as i32);
+/// The launcher traces this thread until it is another program: a descriptor.
+pub(crate) struct Asked(i32);
+
+impl Asked {
+    /// Before an execve(2) of `path`.
+    pub(crate) fn before_execve(path: usize, env: usize) -> Option<Self> {
+        Self::before([HERE, path, 0], env)
+    }
+
+    /// Before an execveat(2) of `[dir, path, flags]`.
+    fn before([dir, path, flags]: [usize; 3], env: usize) -> Option<Self> {
+        let path = core::ptr::with_exposed_provenance(path);
+        let lacks_us = !is_filtered()
+            && match executable::kind_of(dir, path, flags) {
+                // Only the guard sees what such a program does.
+                Ok(Kind::LoadsNothing) => inline::is_on(),
+                Ok(Kind::Loads | Kind::Library) => environment::lacks_us(env),
+                _ => false,
+            };
+        let mut name = [0; NAME];
+        let keeper = lacks_us.then(|| keeper(&mut name)).flatten()?;
+        ask::ask_to_trace(keeper).ok().flatten().map(Self)
+    }
+
+    /// It has failed: whoever traces us is to do so no more.
+    pub(crate) fn take_back(self) {
+        ask::take_back(self.0);
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `notes` | where calls are, if somebody looked before |
 //! | `clone` | calls that make threads and processes |
 //! | `exec` | calls that make another program of a process |
+//! | `environment` | whether the environment of such a call names us |
 //! | `dispatch` | calls that no jump leads here from |
 //! | `signals`, `altstack` | the program's signals, where faults raise one |
 //!
@@ -25,6 +26,7 @@ mod bring;
 mod clone;
 pub(crate) mod deliver;
 mod dispatch;
+mod environment;
 pub(crate) mod exec;
 mod holds;
 mod notes;

@@ -1,5 +1,5 @@
-//! libc's `mmap`, `munmap`, `mremap`, `madvise`, `brk` and `mlockall`, replaced: the same system
-//! call, plus what the pager needs.
+//! libc's `mmap`, `munmap`, `mremap`, `madvise`, `brk`, `mlockall` and `execve`, replaced: the same
+//! system call, plus what the pager needs.
 //!
 //! They run in the program's threads, perhaps inside its malloc, perhaps on a stack in managed
 //! memory, perhaps in a vfork child; so they take no lock of the pager's, allocate nothing, and
@@ -19,6 +19,7 @@ use super::closed::{SYS_MLOCK, SYS_MLOCKALL};
 use super::order::InOrder;
 use super::stacks::StackChange;
 use super::{closed, mapped, mmap};
+use crate::guard::exec::{Asked, SYS_EXECVE};
 use crate::memcg::deferral;
 use crate::x86_64::current_break;
 use crate::{guard, pager};
@@ -153,6 +154,17 @@ fn lock_all_but_ours(flags: c_int) -> Result<(), Errno> {
         0 => Ok(()),
         future => lock_all(future),
     }
+}
+
+/// Also those of the program's that libc makes for it, in a vfork child perhaps (`posix_spawn`).
+pub(crate) extern "C" fn execve(path: usize, args: usize, env: usize) -> c_int {
+    let asked = Asked::before_execve(path, env);
+    // SAFETY: exactly the call that the program makes.
+    let result = unsafe { syscall(SYS_EXECVE, [path, args, env, 0, 0, 0]) };
+    if let Some(asked) = asked {
+        asked.take_back();
+    }
+    status(result)
 }
 
 /// The break that the kernel reported last.

@@ -43,6 +43,15 @@ def children():
     print(hashlib.sha256(data).hexdigest())
 
 
+def bare(command):
+    """Spawn a command with nothing in its environment, and one that shows what is in its own."""
+    command[0] = os.path.join(os.environ["BIN"], command[0])
+    print(subprocess.run(command, env={}, check=False).returncode)
+    print(os.waitpid(os.posix_spawn(command[0], command, {}), 0)[1])
+    print(subprocess.run(["env"], env={"A": "1"}, capture_output=True, check=True).stdout)
+    print(hashlib.sha256(b"".join(CHUNKS)).hexdigest())
+
+
 def blocked(command):
     """Run a command with all signals blocked that can be."""
     signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
@@ -105,6 +114,8 @@ def main():
         workers(rest[0])
     elif life == "children":
         children()
+    elif life == "bare":
+        bare(rest)
     elif life == "blocked":
         blocked(rest)
     elif life == "at-terminal":

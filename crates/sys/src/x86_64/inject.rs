@@ -206,18 +206,27 @@ pub(crate) fn detach(pid: i32) -> Result<()> {
 }
 
 impl Child {
-    /// A program that stands before its first instruction.
-    pub(crate) fn begin(pid: i32, signals: Vec<i32>) -> Result<Self> {
+    /// One that is not to run anything of ours.
+    pub(crate) fn standing(pid: i32) -> Result<Self> {
         let mut child = Self {
             pid,
             memory: memory_of(pid)?,
             registers: Registers::default(),
             kept: 0,
+            signals: Vec::new(),
+        };
+        child.registers = child.read_registers()?;
+        Ok(child)
+    }
+
+    /// A program that stands before its first instruction.
+    pub(crate) fn begin(pid: i32, signals: Vec<i32>) -> Result<Self> {
+        let mut child = Self {
             signals,
+            ..Self::standing(pid)?
         };
         // SAFETY: takes no address.
         unsafe { ptrace(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_EXITKILL)? };
-        child.registers = child.read_registers()?;
         let code = child.registers.rip;
         // SAFETY: writes one word of ours.
         unsafe { ptrace(PTRACE_PEEKDATA, pid, code, (&raw mut child.kept).addr())? };
@@ -262,13 +271,24 @@ impl Child {
         unsafe { ptrace(PTRACE_SETREGS, self.pid, 0, (&raw const *registers).addr()) }.map(drop)
     }
 
+    /// Where its stack begins.
+    pub(crate) fn stack(&self) -> usize {
+        self.registers.rsp
+    }
+
+    /// Have it begin elsewhere.
+    pub(crate) fn move_stack(&mut self, rsp: usize) -> Result<()> {
+        self.registers.rsp = rsp;
+        self.write_registers(&self.registers)
+    }
+
     fn poke(&self, addr: usize, word: usize) -> Result<()> {
         // SAFETY: changes the child alone.
         unsafe { ptrace(PTRACE_POKEDATA, self.pid, addr, word) }.map(drop)
     }
 
     /// Write to the child's memory. Not by process_vm_writev(2), which containers forbid.
-    fn write(&self, addr: usize, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write(&self, addr: usize, bytes: &[u8]) -> Result<()> {
         match rustix::io::pwrite(&self.memory, bytes, addr as u64)? == bytes.len() {
             true => Ok(()),
             false => Err(Errno::FAULT),
@@ -276,7 +296,7 @@ impl Child {
     }
 
     /// Read the child's memory.
-    fn read(&self, addr: usize, bytes: &mut [u8]) -> Result<()> {
+    pub(crate) fn read(&self, addr: usize, bytes: &mut [u8]) -> Result<()> {
         let len = bytes.len();
         match rustix::io::pread(&self.memory, bytes, addr as u64)? == len {
             true => Ok(()),

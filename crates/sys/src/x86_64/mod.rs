@@ -1,5 +1,7 @@
 //! What depends on the processor: another architecture has a folder of the same modules.
 
+#[cfg(feature = "launcher")]
+pub(crate) mod environment;
 pub mod gateways;
 pub mod guard;
 #[cfg(feature = "launcher")]
