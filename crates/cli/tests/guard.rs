@@ -65,6 +65,13 @@ fn handlers_fault_as_without() {
 }
 
 #[test]
+fn coroutines_take_signals_as_without() {
+    // As above: their stacks are managed.
+    let ways = WAYS.into_iter().filter(|way| *way != ["--faults", "thread"]);
+    is_as_unmanaged("coroutines", &[], ways);
+}
+
+#[test]
 fn mappings_change_as_without() {
     is_as_unmanaged_in_all_ways("edges", &[]);
 }
@@ -204,6 +211,7 @@ fn programs_that_load_nothing_are_managed() {
         ("cc -O2 -pthread -static", "bus.c", "24M", ""),
         ("cc -O2", "deep_handlers.c", "16M", ""),
         ("cc -O2 -static", "deep_handlers.c", "16M", ""),
+        ("cc -O2 -static", "coroutines.c", "16M", ""),
         ("musl-gcc -O2 -pthread", "calls.c", "24M", "40"),
         ("musl-gcc -O2 -pthread -static", "calls.c", "24M", "40"),
         ("go build", "collects.go", "48M", ""),

@@ -442,6 +442,7 @@ pub(crate) fn serve(pager: &Pager, addr: usize, context: &mut Context) -> bool {
             None => ask(pager, waiting, true),
         };
     };
+    signals::note_stack(addr, context.program_sp());
     let again = count(own, addr) % SUSPICIOUS;
     let is_known = guard::may_be_registered(addr);
     let is_served = is_known && again < TRIES && !only_asks() && serve_here(pager, waiting);

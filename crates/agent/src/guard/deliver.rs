@@ -13,7 +13,7 @@ use uzswap_sys::own_stack::{Own, is_on_own_stack};
 use uzswap_sys::signal::{self, Action, Context, DEFAULT, IGNORE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTORER};
 use uzswap_sys::signal::{SIGSEGV, SS_DISABLE, SignalInfo, Stack, bit};
 
-use super::signals::{IS_BLOCKED, KEPT, PENDING, note, noted, ours, raise_pending};
+use super::signals::{IS_BLOCKED, KEPT, PENDING, mask_of_call, note, noted, ours, raise_pending};
 use crate::fault::inline;
 use crate::guest::vma;
 use crate::pager;
@@ -32,7 +32,9 @@ fn deliver(signal: i32, action: &Action, context: &mut Context) {
     let is_wanted = |stack: &Stack| stack.flags & SS_DISABLE == 0 && !stack.is_on(context.program_sp());
     let stack = stack.filter(|stack| action.flags & SA_ONSTACK != 0 && is_wanted(stack));
     let deferred = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
-    let mask = (context.mask() | action.mask | deferred) & !ours();
+    // The frame says what the handler returns to, which a call may have replaced meanwhile.
+    let blocked = context.interrupts().and_then(mask_of_call).unwrap_or(context.mask());
+    let mask = (blocked | action.mask | deferred) & !ours();
     let (top, bottom) = match stack {
         Some(stack) => (Some(stack.start + stack.len), stack.start),
         None => (None, 0),

@@ -8,7 +8,7 @@
 //! | call | what is done |
 //! |---|---|
 //! | rt_sigaction | these: noted. Others: without them in the mask, and with our way to return |
-//! | the same, SA_ONSTACK; all without libc | [`relay`] goes on on the program's stack |
+//! | the same, SA_ONSTACK; all where [`relays_all`] | [`relay`] goes on on the program's stack |
 //! | rt_sigprocmask | without them, which is noted for the thread |
 //! | sigsuspend, ppoll, pselect6, epoll_pwait | without them in the mask |
 //! | sigaltstack | noted for the thread |
@@ -104,6 +104,8 @@ pub(super) const KEPT: u64 = !(bit(9) | bit(19));
 static ACTIONS: [[AtomicUsize; 4]; SIGNALS] = [const { [const { AtomicUsize::new(0) }; 4] }; SIGNALS];
 /// Held while they change, with all signals blocked.
 static LOCK: RawLock = RawLock::INIT;
+/// All handlers are relayed.
+static RELAYS_ALL: AtomicBool = AtomicBool::new(false);
 /// Some thread has had one of ours blocked; those that came while it had.
 pub(super) static IS_BLOCKED: AtomicBool = AtomicBool::new(false);
 pub(super) static PENDING: AtomicU64 = AtomicU64::new(0);
@@ -274,6 +276,17 @@ fn mask_argument(number: usize) -> Option<usize> {
     }
 }
 
+/// What is blocked while a call waits, if it says so.
+pub(super) fn mask_of_call(call: &Call) -> Option<u64> {
+    let at = call.args[mask_argument(call.number)?];
+    let place = match call.number {
+        SYS_PSELECT6 if at != 0 => word_at(at)?,
+        _ => at,
+    };
+    let place = Some(place).filter(|place| *place != 0)?;
+    word_at(place).map(|mask| mask as u64)
+}
+
 /// Have the kernel read the mask without what is ours. The call has the program's again afterwards.
 fn strip(call: &mut Call) {
     let Some(arg) = mask_argument(call.number) else { return };
@@ -384,6 +397,42 @@ fn change_action(call: &mut Call) -> Option<Verdict> {
     Some(done(call, told))
 }
 
+/// Whether no handler is called by the kernel: it could not wait for the page that a frame is to
+/// have.
+fn relays_all() -> bool {
+    is_alone() || RELAYS_ALL.load(Ordering::Relaxed)
+}
+
+/// So near to the stack pointer is a page of the stack. Bytes.
+const NEAR: usize = 32 << 10;
+
+/// A thread has met the page at `addr`, and was on a stack at `sp`: where that is a stack of the
+/// program's own (of coroutines, say) all handlers are relayed from now on. With all signals
+/// blocked.
+pub(crate) fn note_stack(addr: usize, sp: usize) {
+    if addr.abs_diff(sp) > NEAR || relays_all() || pager::is_vfork_child() || inline::only_asks() {
+        return;
+    }
+    LOCK.lock();
+    if !RELAYS_ALL.swap(true, Ordering::Relaxed) {
+        (1..SIGNALS as i32)
+            .filter(|signal| !is_ours(*signal))
+            .for_each(relay_from_now_on);
+    }
+    // SAFETY: locked here.
+    unsafe { LOCK.unlock() };
+}
+
+/// What is noted is what the kernel has: it is found there by the next signal.
+fn relay_from_now_on(signal: i32) {
+    let kept = noted(signal);
+    // SAFETY: nothing is set.
+    let is_called = unsafe { signal::action(signal, None) }.is_ok_and(|now| now.handler == kept.handler);
+    if is_called && kept.handler > IGNORE {
+        let _ = signal::handle(signal, relay, !ours(), kept.flags);
+    }
+}
+
 /// What the program had, changed to `new` if there is one.
 fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
     let kept = noted(signal);
@@ -395,7 +444,7 @@ fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
         return Ok(kept);
     }
     // On a stack of ours there is no room for a handler of the program's.
-    let must = |new: &Action| is_alone() || new.flags & SA_ONSTACK != 0;
+    let must = |new: &Action| relays_all() || new.flags & SA_ONSTACK != 0;
     let relays = |new: &Action| new.handler > IGNORE && must(new) && !is_of_parent;
     let is_relayed = new.is_some_and(relays);
     let is_noted = new.filter(|_| !is_of_parent);

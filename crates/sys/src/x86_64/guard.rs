@@ -151,6 +151,8 @@ pub fn end() {
 }
 
 unsafe extern "C" {
+    /// Behind the instruction that makes a call.
+    fn uzswap_guard_made();
     /// The entry, on a stack of ours, where the thread's own may have no room.
     fn uzswap_guard_entry_beside();
 }
@@ -166,6 +168,13 @@ pub fn sees(number: usize) -> bool {
         && IS_SEEN
             .get(number)
             .is_some_and(|seen| seen.load(Ordering::Relaxed) != 0)
+}
+
+/// The call that a thread was in as it stood at `ip` with this frame: it is made, and its answer
+/// noted nowhere yet.
+pub(super) fn made_at(ip: usize, frame: usize) -> Option<*mut Call> {
+    const CALL: usize = 8;
+    (ip == uzswap_guard_made as *const () as usize).then(|| core::ptr::with_exposed_provenance_mut(frame + CALL))
 }
 
 /// The address of the entry.
@@ -280,6 +289,9 @@ unsafe extern "C" fn entry() {
         "mov r9, [rbp + 96]",
         "mov rax, [rbp + 104]",
         "syscall",
+        ".globl uzswap_guard_made",
+        ".hidden uzswap_guard_made",
+        "uzswap_guard_made:",
         "mov [rbp + 48], rax",
         "lea rdi, [rbp + 8]",
         "call [rip + {after}]",

@@ -13,8 +13,10 @@ use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
 
 use crate::closed::{self, Access};
+use crate::guard::Call;
 use crate::own_stack::{Own, is_on_own_stack};
 use crate::thread::{self, syscall};
+use crate::x86_64::guard::made_at;
 
 pub const SIGBUS: i32 = raw::SIGBUS as i32;
 pub const SIGSYS: i32 = raw::SIGSYS as i32;
@@ -284,6 +286,22 @@ impl Context {
     /// Its first argument.
     pub fn argument(&self) -> usize {
         self.registers[8]
+    }
+
+    /// The call that the signal interrupted, if it is the first that does: it will answer EINTR.
+    ///
+    /// The kernel delivers what a call with a mask of its own lets in before that is undone, and
+    /// says in the frame what was blocked before.
+    pub fn interrupts(&self) -> Option<&Call> {
+        const INTERRUPTED: isize = -(Errno::INTR.raw_os_error() as isize);
+        if self.registers[13] as isize != INTERRUPTED {
+            return None;
+        }
+        // SAFETY: where the thread stands its frame is there, of a call that nobody else looks at;
+        // it is brought, where it is on a stack in managed memory.
+        let call = unsafe { &mut *made_at(self.ip, self.registers[10])? };
+        // The call's answer is written there when the thread goes on.
+        (core::mem::replace(&mut call.result, INTERRUPTED) != INTERRUPTED).then_some(call)
     }
 
     /// It is not made: this is what it answers.
