@@ -72,6 +72,11 @@ fn coroutines_take_signals_as_without() {
 }
 
 #[test]
+fn threads_have_stacks_of_the_programs() {
+    is_as_unmanaged_in_all_ways("own_stacks", &[]);
+}
+
+#[test]
 fn mappings_change_as_without() {
     is_as_unmanaged_in_all_ways("edges", &[]);
 }

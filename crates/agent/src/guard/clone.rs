@@ -17,6 +17,7 @@ use uzswap_sys::thread::{self, page_align};
 use super::bring::{self, Reached};
 use super::{ADDRESSES, is_alone, leave_to_kernel, ranges, refuse, release, signals, word_at};
 use crate::fault::inline;
+use crate::guest::stacks;
 use crate::{fork, pager};
 
 const SYS_CLONE: usize = 56;
@@ -38,6 +39,8 @@ const CLONE_THREAD: usize = 0x10000;
 const CLONE_CLEAR_SIGHAND: usize = 1 << 32;
 /// What a new thread uses of a stack before it makes its first call, at most. Bytes.
 const FIRST_FRAMES: usize = 64 << 10;
+/// What glibc keeps of a thread (`struct pthread`) is shorter. Bytes.
+const LIBCS: usize = 4096;
 
 /// Why one that cannot be seen to may not be made: in its child all that is out would be zeros.
 /// `first`: its first argument.
@@ -222,11 +225,19 @@ pub(super) fn leave_words(call: &Call) {
 }
 
 /// A thread begins on a stack of the program's. Before it has a stack of ours, whatever is out of
-/// that could not be brought.
+/// that could not be brought. And the kernel writes to what libc keeps at its end: when the thread
+/// ends, and each time that it comes to a core (rseq).
 fn before_thread(call: &Call) {
     let (start, end) = stack_of(call);
     let (mut start, end) = (start & !(PAGE_SIZE - 1), page_align(end));
-    if start >= end || end >= ADDRESSES || ranges::next(start, end).is_none() {
+    if start >= end || end >= ADDRESSES {
+        return;
+    }
+    if call.number == SYS_CLONE3 && !stacks::covers(start, end) {
+        // One that the program has made of other memory: it may be registered later.
+        return leave_to_kernel(start, end_of_libcs(call, end));
+    }
+    if ranges::next(start, end).is_none() {
         return;
     }
     if call.number == SYS_CLONE {
@@ -245,6 +256,18 @@ fn before_thread(call: &Call) {
     }
     if ranges::next(start, end).is_some() {
         leave_to_kernel(start, end);
+    }
+}
+
+/// Where what glibc keeps of a thread ends, which it has above the stack, in the same memory.
+fn end_of_libcs(call: &Call, end: usize) -> usize {
+    const TLS: usize = 56;
+    let thread = word_at(call.args[0] + TLS).unwrap_or(0);
+    let is_above = (end - PAGE_SIZE..end + FIRST_FRAMES).contains(&thread);
+    if is_above {
+        page_align(thread + LIBCS).min(ADDRESSES)
+    } else {
+        end
     }
 }
 

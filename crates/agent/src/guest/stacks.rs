@@ -240,6 +240,11 @@ pub(crate) fn for_each(mut f: impl FnMut(usize, usize)) {
     records().for_each(|(_, (first, limit))| f(first, limit));
 }
 
+/// Whether `[start, end)` is recorded.
+pub(crate) fn covers(start: usize, end: usize) -> bool {
+    records().any(|(_, (first, limit))| first <= start && end <= limit)
+}
+
 /// Whether a stack may be unrecorded at this moment.
 pub(crate) fn is_changing() -> bool {
     CHANGES_IN_FLIGHT.load(Ordering::SeqCst) != 0
