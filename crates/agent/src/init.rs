@@ -17,6 +17,7 @@ use crate::guest::mutexes::{self, Init};
 use crate::guest::{closed, hook, identity, mmap, unmanaged};
 use crate::memcg::deferral;
 use crate::pager::{self, record};
+use crate::x86_64::environ;
 use crate::{fork, guard};
 
 unsafe extern "C" {
@@ -49,21 +50,21 @@ pub(crate) fn main_list() -> (usize, usize) {
 static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = construct;
 
 /// glibc passes constructors what it passes `main`.
-extern "C" fn construct(_argc: c_int, argv: *const *const c_char, envp: *const *const c_char) {
+extern "C" fn construct(_argc: c_int, argv: *const *const c_char, _envp: *const *const c_char) {
     if !hook::is_glibc() {
         // Not managed, and seen by the launcher's census. Other libcs pass constructors nothing.
         return;
     }
     // SAFETY: what the kernel put on the stack.
-    unsafe { begin(argv, envp, With::Libc) };
+    unsafe { begin(argv, With::Libc) };
 }
 
 /// The library's entry, which the launcher calls in a program that loads none, before the first of
 /// its instructions.
 #[cfg_attr(not(uzswap_image), expect(dead_code, reason = "only the image has that entry"))]
-pub(crate) extern "C" fn construct_alone(_argc: usize, argv: *const *const c_char, envp: *const *const c_char) {
+pub(crate) extern "C" fn construct_alone(_argc: usize, argv: *const *const c_char, _envp: *const *const c_char) {
     // SAFETY: what the kernel put on the stack.
-    unsafe { begin(argv, envp, With::Nothing) };
+    unsafe { begin(argv, With::Nothing) };
 }
 
 /// What the program has when it begins.
@@ -75,8 +76,10 @@ enum With {
 }
 
 /// # Safety
-/// `argv` and `envp` are what the kernel put on the stack.
-unsafe fn begin(argv: *const *const c_char, envp: *const *const c_char, with: With) {
+/// `argv` is what the kernel put on the stack.
+unsafe fn begin(argv: *const *const c_char, with: With) {
+    // SAFETY: the caller's promise.
+    let envp = unsafe { environment_behind(argv) };
     MAIN_STACK.store(argv as usize, Ordering::Relaxed);
     if with == With::Libc {
         let (start, end) = list_head();
@@ -87,8 +90,9 @@ unsafe fn begin(argv: *const *const c_char, envp: *const *const c_char, with: Wi
     let [given, own, allows] =
         [ENV_GIVEN_GROUP, ENV_GROUP, ENV_ALLOW_UNMANAGED].map(|name| unsafe { find_env(envp, name) });
     if given.is_some() {
-        // SAFETY: as above; nobody has looked at it yet but the loader.
-        unsafe { take_back(envp.cast_mut()) };
+        unmanaged::note_given();
+        // SAFETY: as above; `main` has not looked at it yet.
+        unsafe { take_back(envp) };
     }
     let Some(path) = given.or(own) else { return };
     if allows.is_some() {
@@ -264,7 +268,12 @@ unsafe fn headers(envp: *const *const c_char) -> Option<Headers> {
     while !unsafe { *at }.is_null() {
         at = at.wrapping_add(1);
     }
-    let mut aux = at.wrapping_add(1).cast::<[usize; 2]>();
+    // What was unset leaves more than one null; no kind of the vector's first pairs is 0.
+    // SAFETY: between the environment and the vector, whose first pair is no null.
+    while unsafe { *at }.is_null() {
+        at = at.wrapping_add(1);
+    }
+    let mut aux = at.cast::<[usize; 2]>();
     loop {
         // SAFETY: inside the auxiliary vector, at most at its final pair, whose kind is 0.
         match unsafe { *aux } {
@@ -280,36 +289,89 @@ unsafe fn headers(envp: *const *const c_char) -> Option<Headers> {
     unsafe { Headers::new(first, count) }
 }
 
-/// Take out what the launcher has put behind the program's environment: pairs, the last of which
-/// begins with the group (`ENV_GIVEN_GROUP`). In their place the auxiliary vector begins with as
-/// many pairs that are to be ignored: whoever looks for it goes by the environment's end.
+/// The environment as the kernel has put it behind the arguments. libc's may lie elsewhere by now.
 ///
 /// # Safety
-/// `envp` must be what the kernel put on the stack, and what the launcher did behind that; nobody
+/// `argv` is what the kernel put on the stack.
+unsafe fn environment_behind(argv: *const *const c_char) -> *mut *const c_char {
+    let mut at = argv;
+    // SAFETY: inside the arguments, at most at their final null.
+    while !unsafe { *at }.is_null() {
+        at = at.wrapping_add(1);
+    }
+    at.wrapping_add(1).cast_mut()
+}
+
+/// Take out what the launcher has put behind the program's environment: the group and, behind it,
+/// the libraries. In their place the auxiliary vector begins, with pairs that are to be ignored:
+/// whoever looks for it goes by the environment's end.
+///
+/// Constructors of other libraries may have run: what they unset is missing, and all behind it has
+/// moved down, which leaves more than one null.
+///
+/// # Safety
+/// `envp` must be what the kernel put on the stack, with what the launcher did behind that; nobody
 /// else uses it now.
 unsafe fn take_back(envp: *mut *const c_char) {
     const AT_IGNORE: usize = 1;
-    let name = |at: usize, name: &str| {
-        // SAFETY: an entry of the array: a C string.
-        let entry = unsafe { CStr::from_ptr(*envp.wrapping_add(at)) }.to_bytes();
-        entry.starts_with(name.as_bytes()) && entry.get(name.len()) == Some(&b'=')
+    // SAFETY: inside the environment, or what lies between it and the auxiliary vector.
+    let word = |at: usize| unsafe { *envp.wrapping_add(at) };
+    let is_named = |at: usize, name: &str| {
+        // SAFETY: an entry of the environment: a C string.
+        let entry = unsafe { CStr::from_ptr(word(at)) }.to_bytes();
+        entry
+            .strip_prefix(name.as_bytes())
+            .is_some_and(|rest| rest.first() == Some(&b'='))
     };
-    let mut end = 0;
-    // SAFETY: inside the array, at most at its final null.
-    while !unsafe { *envp.wrapping_add(end) }.is_null() {
+    let (mut end, mut given) = (0, None);
+    while !word(end).is_null() {
+        given = given.or_else(|| is_named(end, ENV_GIVEN_GROUP).then_some(end));
         end += 1;
     }
-    let Some(last) = end.checked_sub(2).filter(|last| name(*last, ENV_GIVEN_GROUP)) else {
+    let Some(given) = given else { return };
+    let libraries = (given + 1 < end && is_named(given + 1, "LD_PRELOAD")).then_some(given + 1);
+    // SAFETY: the caller's promise.
+    unsafe { forget(word(given), libraries.map(word)) };
+    if libraries.unwrap_or(given) + 1 != end {
+        // Somebody has put more behind it.
         return;
-    };
-    let allows = last
-        .checked_sub(2)
-        .filter(|first| name(*first, ENV_ALLOW_UNMANAGED) && name(*first + 1, ENV_ALLOW_UNMANAGED));
-    let first = allows.unwrap_or(last);
-    let words = core::iter::once(0).chain((first..end).map(|at| if (at - first) % 2 == 0 { AT_IGNORE } else { 0 }));
-    for (at, word) in (first..=end).zip(words) {
-        // SAFETY: inside the array, its final null included.
-        unsafe { envp.wrapping_add(at).cast::<usize>().write(word) };
+    }
+    let mut vector = end;
+    while word(vector).is_null() {
+        vector += 1;
+    }
+    for at in given..vector {
+        let begins_pair = at > given && (vector - at) % 2 == 0;
+        // SAFETY: as above.
+        unsafe {
+            envp.wrapping_add(at)
+                .cast::<usize>()
+                .write(if begins_pair { AT_IGNORE } else { 0 })
+        };
+    }
+}
+
+/// Take two entries out of libc's own list, if a constructor has had that made anew (setenv).
+///
+/// # Safety
+/// Nobody else uses it now.
+unsafe fn forget(first: *const c_char, second: Option<*const c_char>) {
+    // SAFETY: libc's variable, if there is one.
+    let list = unsafe { environ().as_ref() }.map_or(core::ptr::null_mut(), |list| *list);
+    let (mut from, mut to) = (0, 0);
+    while !list.is_null() {
+        // SAFETY: inside the list, at most at its final null.
+        let entry = unsafe { *list.wrapping_add(from) };
+        from += 1;
+        if entry == first || Some(entry) == second {
+            continue;
+        }
+        // SAFETY: as above, and not behind what was read.
+        unsafe { list.wrapping_add(to).write(entry) };
+        to += 1;
+        if entry.is_null() {
+            break;
+        }
     }
 }
 

@@ -86,6 +86,7 @@
 //! | `guest::stacks::LOCK` | reset | whoever held it is not here |
 //! | `guest::stacks::CHANGES_IN_FLIGHT` | reset | whoever was between two steps is not here |
 //! | `guest::stacks::IS_REGISTERING` | reset | kswapd is not here, and rests before a fork |
+//! | `guest::unmanaged::IS_GIVEN` | kept | the program is the same |
 //! | `guest::unmanaged::IS_ALLOWED` | kept | the launcher said it to all |
 //! | `cpu::vigil::THREAD` | kept | as the stacks in `pager` |
 //! | `cpu::vigil::VIGIL` | reset | nobody is there, and its errands were the parent's |

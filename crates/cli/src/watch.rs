@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use uzswap_ctl::{ENV_GROUP, PROCESSES, Tunable};
+use uzswap_ctl::{ENV_GROUP, PROCESSES};
 use uzswap_sys::keep::Keeper;
 use uzswap_sys::launch;
 use uzswap_sys::thread::pid;
@@ -52,7 +52,7 @@ impl Watch {
             })
             .ok();
         let census = Census::new(&group, options.quiet);
-        let injector = Injector::new(library.path(), &group.path, group.group.is_on(Tunable::AllowUnmanaged));
+        let injector = Injector::new(library.path(), &group.path);
         Self {
             injector,
             group,
@@ -93,6 +93,10 @@ impl Watch {
         }
         let asks = self.keeper.as_mut().map(Keeper::asks).unwrap_or_default();
         asks.into_iter().for_each(|ask| self.injector.attend(ask));
+        self.injector
+            .take_given()
+            .into_iter()
+            .for_each(|pid| self.census.note_member(pid));
         self.census.step(&self.group);
         if let Some(timeline) = &mut self.timeline {
             timeline.step(&self.group);
@@ -124,7 +128,12 @@ impl Watch {
     /// Whether nobody of the group lives. `cmd` has ended.
     pub(crate) fn is_over(&self, cmd: i32) -> bool {
         let is_outlived = self.keeper.as_ref().is_some_and(Keeper::is_outlived);
-        !self.group.has_members() && !is_outlived && !self.is_entered(cmd) && !self.census.has_members()
+        // In this order: who is seen to is in the census next.
+        !self.injector.is_busy()
+            && !self.group.has_members()
+            && !is_outlived
+            && !self.is_entered(cmd)
+            && !self.census.has_members()
     }
 
     /// Whether a process that began after `cmd` is in the group by its environment: one that has
@@ -159,6 +168,10 @@ impl Watch {
         // Whether its memory has outlived it.
         self.step(None, Some(Duration::ZERO));
         self.injector.finish();
+        self.injector
+            .take_given()
+            .into_iter()
+            .for_each(|pid| self.census.note_member(pid));
         if self.is_over(cmd) {
             self.census.end();
             return self.group.remove_files();

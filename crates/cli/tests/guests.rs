@@ -125,3 +125,24 @@ fn undefined_behaviour_sanitizer() {
 fn leaks_are_looked_for_without_the_rights_of_before() {
     sanitized("-fsanitize=leak", &["-DDROP"]);
 }
+
+/// It is told of its group by the launcher, and finds its environment as it was given.
+#[test]
+fn programs_find_a_bare_environment_bare() {
+    if !can_manage() {
+        return;
+    }
+    let changes: [&[&str]; 3] = [&[], &["-DUNSETS"], &["-DSETS"]];
+    for (n, change) in changes.into_iter().enumerate() {
+        let flags = [&["-shared", "-fPIC", "-DLIBRARY"], change].concat();
+        let Some(library) = compile("bare.c", &format!("bare-{n}.so"), &flags) else {
+            return;
+        };
+        let flags = ["-Wl,--no-as-needed", library.to_str().expect("a path")];
+        if let Some(program) = compile("bare.c", &format!("bare-{n}"), &flags) {
+            runs_as_alone(&program);
+            let _ = std::fs::remove_file(program);
+        }
+        let _ = std::fs::remove_file(library);
+    }
+}

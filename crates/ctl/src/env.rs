@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 /// The environment variable that names the group file.
 pub const ENV_GROUP: &str = "UZSWAP_GROUP";
-/// As [`ENV_GROUP`], behind what a program was given that lacks that or the library: the launcher
-/// puts it there, with an LD_PRELOAD behind it, and the library takes both out again.
+/// As [`ENV_GROUP`], behind the environment of a program that lacks that or the library: the
+/// launcher puts it there, with an LD_PRELOAD behind it, and the library takes both out again. Such
+/// a program runs on where it cannot be managed, and is charged.
 pub const ENV_GIVEN_GROUP: &str = "UZSWAP_GIVEN_GROUP";
 /// Set: what cannot be managed runs on ([`Tunable::AllowUnmanaged`](crate::Tunable)), also where
 /// the group file cannot be read.

@@ -5,6 +5,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+pub use rustix::fs::Access;
 use rustix::fs::{self, FallocateFlags, Mode, OFlags};
 use rustix::io::{self, Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -308,6 +309,11 @@ impl AsFd for WakeEvent {
 /// What `stat` answers.
 pub fn owner(path: &CStr) -> Result<u32> {
     fs::stat(path).map(|stat| stat.st_uid)
+}
+
+/// Whether `path` may be accessed so by the effective user, as its mode and its file system say.
+pub fn may_access(path: &CStr, access: Access) -> bool {
+    fs::accessat(fs::CWD, path, access, fs::AtFlags::EACCESS).is_ok()
 }
 
 /// Whether this process may write to `path`, as its effective user.

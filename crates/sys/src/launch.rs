@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::mapping::Mapping;
 use crate::thread::{block_signals, clone, restore_signals, syscall};
-use crate::wait::{AT_ONCE, EXITED, LEAVE, OF_THREAD, wait};
+use crate::wait::{ALL, AT_ONCE, EXITED, LEAVE, OF_THREAD, wait};
 
 const SIG_DFL: usize = 0;
 const SIG_IGN: usize = 1;
@@ -405,6 +405,21 @@ fn execute(path: *const c_char, args: &[*const c_char], env: &[*const c_char]) -
 
 unsafe extern "C" {
     fn fork() -> c_int;
+}
+
+/// Whether a child of this process may be traced: a filter of system calls may end who asks for it,
+/// so that is a child.
+pub fn may_trace_children() -> bool {
+    if !crate::thread::is_filtered() {
+        return true;
+    }
+    // SAFETY: the child makes two system calls.
+    let child = unsafe { fork() };
+    if child == 0 {
+        let may = crate::inject::let_trace(u64::MAX).is_ok();
+        crate::thread::end_process(u8::from(!may));
+    }
+    child > 0 && wait(Some(child), EXITED | ALL).is_ok_and(|end| end.is_some_and(|end| end.status == 0))
 }
 
 /// Have a copy of this process, which has no other thread, go on in the background: in a session of

@@ -25,6 +25,8 @@ pub struct Lacks<'a> {
     /// Behind those of its environment.
     pub entries: Vec<Vec<u8>>,
     pub library: Option<&'a Library>,
+    /// So much may be put on its stack, in bytes.
+    pub most: usize,
 }
 
 /// How it went with a descendant.
@@ -77,19 +79,20 @@ impl Tracee {
         if self.waits_in_vain(false, has_failed)? {
             return Ok(Given::NotNow);
         }
-        let lacks =
-            lacks(pid).filter(|lacks| lacks.entries.is_empty() || environment::extend(pid, &lacks.entries).is_ok());
-        match lacks {
-            None => detach(pid).map(|()| Given::NotNow),
-            Some(Lacks { library: None, .. }) => detach(pid).map(|()| Given::Done),
-            Some(Lacks {
-                library: Some(library), ..
-            }) => Self::inject(pid, library),
+        let Some(lacks) = lacks(pid) else {
+            return detach(pid).map(|()| Given::NotNow);
+        };
+        let stack = environment::extend(pid, &lacks.entries, lacks.most);
+        match (stack, lacks.library) {
+            (Ok(stack), Some(library)) => Self::inject(pid, library, stack),
+            (Ok(_), None) => detach(pid).map(|()| Given::Done),
+            (Err(_), _) => detach(pid).map(|()| Given::NotNow),
         }
     }
 
-    /// Put `library` into a program that stands in the middle of execve(2), and let it go.
-    fn inject(pid: i32, library: &Library) -> Result<Given> {
+    /// Put `library` into a program that stands in the middle of execve(2), and let it go. Its
+    /// stack began at `stack`.
+    fn inject(pid: i32, library: &Library, stack: usize) -> Result<Given> {
         let signals = leave_call(pid)?;
         let blocked = mask(pid)?;
         set_mask(pid, mask_for_agent(blocked))?;
@@ -101,8 +104,11 @@ impl Tracee {
                 Err(_) => Ok(Given::Broken),
             },
             Err(Errno::SRCH) => Err(Errno::SRCH),
-            // Its file is out of reach there, perhaps.
-            Err(_) => child.leave(blocked).map(|()| Given::NotNow),
+            // Its file is out of reach there, perhaps. What was put on the stack lies below it now.
+            Err(_) => {
+                child.move_stack(stack)?;
+                child.leave(blocked).map(|()| Given::NotNow)
+            }
         }
     }
 

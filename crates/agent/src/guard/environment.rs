@@ -8,7 +8,9 @@ use uzswap_mm::page::PAGE_SIZE;
 use super::bring::Reached;
 
 /// An entry, as far as its name can be told. Bytes.
-const FIRST: usize = 24;
+const FIRST: usize = 32;
+/// Where one of these is set no program runs, or valgrind runs it itself.
+const LEFT_ALONE: [&str; 2] = ["VALGRIND_LAUNCHER", "LD_TRACE_LOADED_OBJECTS"];
 /// Those at most that are looked at.
 const ENTRIES: usize = 4096;
 /// So much of a list of libraries is looked at in one go, and so much of all. Bytes.
@@ -40,8 +42,7 @@ impl Program {
             }
             let mut first = [0; FIRST];
             let first = self.text(entry, &mut first)?;
-            if value(first, "VALGRIND_LAUNCHER").is_some() {
-                // It runs the program itself.
+            if LEFT_ALONE.iter().any(|name| value(first, name).is_some()) {
                 return Some(false);
             }
             has_group |= value(first, ENV_GROUP).is_some();

@@ -76,14 +76,17 @@ impl Asked {
 
     /// Before an execveat(2) of `[dir, path, flags]`.
     fn before([dir, path, flags]: [usize; 3], env: usize) -> Option<Self> {
-        let path = core::ptr::with_exposed_provenance(path);
-        let lacks_us = !is_filtered()
-            && match executable::kind_of(dir, path, flags) {
-                // Only the guard sees what such a program does.
-                Ok(Kind::LoadsNothing) => inline::is_on(),
-                Ok(Kind::Loads | Kind::Library) => environment::lacks_us(env),
-                _ => false,
-            };
+        let kind = || executable::kind_of(dir, core::ptr::with_exposed_provenance(path), flags);
+        let lacks_us = || match inline::is_on() {
+            // Only the guard sees what a program does that loads nothing.
+            true => match kind() {
+                Ok(Kind::LoadsNothing) => true,
+                kind => kind == Ok(Kind::Loads) && environment::lacks_us(env),
+            },
+            // The file is opened last: who closes it lets go of locks that the program has on it.
+            false => environment::lacks_us(env) && kind() == Ok(Kind::Loads),
+        };
+        let lacks_us = !is_filtered() && lacks_us();
         let mut name = [0; NAME];
         let keeper = lacks_us.then(|| keeper(&mut name)).flatten()?;
         ask::ask_to_trace(keeper).ok().flatten().map(Self)

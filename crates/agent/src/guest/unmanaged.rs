@@ -1,8 +1,8 @@
 //! What becomes of a process that has the agent and cannot be managed. It ends, with one line that
 //! says why and what helps: it would exceed the limit unseen. It runs on, with a line as well,
-//! where `--allow-unmanaged` says so, and where it has got out of its group's reach, as another
-//! user, in another root directory, or forked by one that has given up what a pager needs: the
-//! launcher's census sees that one.
+//! where `--allow-unmanaged` says so, where the launcher has put us into it unasked (env -i), and
+//! where it has got out of its group's reach, as another user, in another root directory, or forked
+//! by one that has given up what a pager needs: the launcher's census sees that one.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,14 @@ const STATUS: u8 = 125;
 
 /// Said in the environment, for processes that cannot read it in the group's file.
 static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
+
+/// The launcher has put us where nobody had asked for us.
+static IS_GIVEN: AtomicBool = AtomicBool::new(false);
+
+/// The launcher has put us into this program's environment.
+pub(crate) fn note_given() {
+    IS_GIVEN.store(true, Ordering::Relaxed);
+}
 
 /// The launcher was given `--allow-unmanaged`.
 pub(crate) fn allow() {
@@ -145,6 +153,14 @@ fn run_on_or_end(path: Option<&CStr>, cause: &str, error: Option<Errno>, fix: &s
     }
     let error = error.map(|errno| Line::of(format_args!(": {}{errno}", name(errno))));
     let error = error.as_ref().map_or("", Line::as_str);
+    if IS_GIVEN.load(Ordering::Relaxed) {
+        return pager::say(
+            Line::of(format_args!(
+                "uzswap: process {pid} is not managed and counts as it is: {cause}{error}; {fix}\n"
+            ))
+            .as_str(),
+        );
+    }
     if is_allowed() {
         return pager::say(
             Line::of(format_args!(

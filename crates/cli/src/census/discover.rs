@@ -87,6 +87,13 @@ impl Census {
         (names && is_of_this_run(before.start, after.start, self.first)).then_some(after)
     }
 
+    /// A process is a member, though its environment does not name the group.
+    pub(crate) fn note_member(&mut self, pid: i32) {
+        if let Some(stat) = Stat::of(pid).filter(|stat| !self.is_known(pid, stat)) {
+            self.add(pid, stat, None);
+        }
+    }
+
     pub(super) fn add(&mut self, pid: i32, stat: Stat, parent: Option<i32>) {
         // Those above us are nobody's members: all that runs here may descend from them.
         if self.reapers.contains(pid) || pid == uzswap_sys::thread::pid() {

@@ -24,18 +24,34 @@ const AT_NULL: usize = 0;
 /// As the ABI has it of the stack of a program that begins.
 const ALIGNED: usize = 16;
 
-/// Put `entries` behind the environment of `pid`, which stands in the middle of execve(2). What
-/// cannot be put there leaves all as it was.
+/// Put `entries` behind the environment of `pid`, which stands in the middle of execve(2), in at
+/// most so many bytes of its stack. What cannot be put there leaves all as it was. Where the stack
+/// began.
 ///
 /// # Errors
-/// E2BIG: what it has already is too long. What its memory answers.
-pub(crate) fn extend(pid: i32, entries: &[Vec<u8>]) -> Result<()> {
+/// E2BIG: what it has already is too long. EPERM: it has other rights than its maker, which goes
+/// for more than its file says. What its memory answers.
+pub(crate) fn extend(pid: i32, entries: &[Vec<u8>], most: usize) -> Result<usize> {
     let mut child = Child::standing(pid)?;
     let rsp = child.stack();
+    if entries.is_empty() {
+        return Ok(rsp);
+    }
     let words = words_at(&child, rsp)?;
-    let (start, bytes) = extended(&words, rsp, entries).ok_or(Errno::TOOBIG)?;
+    if is_secure(&words) {
+        return Err(Errno::PERM);
+    }
+    let extended = extended(&words, rsp, entries).filter(|(_, bytes)| bytes.len() <= most);
+    let (start, bytes) = extended.ok_or(Errno::TOOBIG)?;
     child.write(start, &bytes)?;
-    child.move_stack(start)
+    child.move_stack(start).map(|()| rsp)
+}
+
+/// Whether the loader is to trust no environment (AT_SECURE).
+fn is_secure(words: &[usize]) -> bool {
+    const AT_SECURE: usize = 23;
+    let vector = parts(words).map_or(&[][..], |(environment, _)| &words[environment + 1..]);
+    vector.chunks_exact(2).any(|pair| pair[0] == AT_SECURE && pair[1] != 0)
 }
 
 /// All words from the number of arguments to the end of the auxiliary vector.
@@ -121,6 +137,12 @@ mod test {
         let (_, bytes) = extended(&words, RSP, &[b"A=".to_vec()]).expect("room");
         assert_eq!([0, 1, 2, 4].map(|at| word(&bytes, at)), [1, 100, 0, 0]);
         assert_ne!(word(&bytes, 3), 0);
+    }
+
+    #[test]
+    fn who_trusts_no_environment_is_known() {
+        assert!(is_secure(&[1, 100, 0, 200, 0, 6, 4096, 23, 1, 0, 0]));
+        assert!(!is_secure(&[1, 100, 0, 23, 0, 6, 4096, 23, 0, 0, 0]));
     }
 
     #[test]
