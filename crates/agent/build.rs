@@ -11,6 +11,8 @@ fn main() {
     // Fork handlers and replaced functions point into this library for the life of the process.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,now");
+    // Before the constructors of the program's libraries, which may make threads (OpenBLAS).
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libuzswap_agent.so");
     // No function of libc is bound, so nobody else asks for it; but it has to be ready before we
     // are.

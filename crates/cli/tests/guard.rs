@@ -150,6 +150,29 @@ fn calls_of_any_code_are_seen() {
     let _ = fs::remove_file(program);
 }
 
+/// The agent begins before the constructors of other libraries.
+#[test]
+fn threads_of_constructors_are_seen() {
+    if !can_guard() {
+        return;
+    }
+    let place = Place::new("early");
+    let source = format!("{}/tests/programs/early.c", env!("CARGO_MANIFEST_DIR"));
+    let [library, program] = ["early.so", "early"].map(|name| place.0.join(name).to_string_lossy().into_owned());
+    let builds: [&[&str]; 2] = [
+        &["-DLIBRARY", "-shared", "-fPIC", "-o", &library, &source],
+        &["-o", &program, &source, &library],
+    ];
+    for args in builds {
+        let built = Command::new("cc").args(["-O1", "-pthread"]).args(args).status();
+        assert!(built.is_ok_and(|built| built.success()), "{args:?}");
+    }
+    for way in WAYS {
+        let options = [&["--memory-max", "24M", "--guard", "on"], &way[..]].concat();
+        place.is_as_unmanaged(&options, &[&program]);
+    }
+}
+
 /// Go's stacks have no room for the guard, though a linker of C made the program.
 #[test]
 fn calls_of_go_beside_c_are_seen() {
