@@ -17,7 +17,8 @@ use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::{Errno, Result};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send as send_bytes, socketpair};
 
-use crate::keep::{ANSWERED_WITHIN, send};
+use crate::door::send;
+use crate::keep::ANSWERED_WITHIN;
 use crate::thread::{pid, tid};
 use crate::time::now_ns;
 

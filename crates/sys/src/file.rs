@@ -11,6 +11,7 @@ use rustix::io::{self, Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 
+use crate::byte_locks::{self, Lock};
 use crate::{PAGE_SIZE, keep};
 
 /// An open file that is read and written at byte positions.
@@ -107,16 +108,33 @@ impl File {
         Ok(())
     }
 
+    /// A file without a name that somebody has handed over, with his way to open it.
+    ///
+    /// # Errors
+    /// EINVAL: it is no such file.
+    pub fn received(fd: OwnedFd) -> Result<Self> {
+        let stat = fs::fstat(&fd)?;
+        match fs::FileType::from_raw_mode(stat.st_mode) {
+            fs::FileType::RegularFile if stat.st_nlink == 0 => Ok(Self(fd)),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
     /// Hold a shared lock on byte `byte` for as long as this file is open: whoever made the file
     /// can tell.
     pub fn lock_shared(&self, byte: u64) -> bool {
-        ofd_try_lock(self.0.as_fd(), byte as i64, Lock::Shared).unwrap_or(false)
+        byte_locks::try_lock(self.0.as_fd(), byte as i64, Lock::Shared).unwrap_or(false)
     }
 
     /// Whether another open of this file holds a lock on `byte`. An error reads as yes: the careful
     /// answer.
     pub fn is_locked(&self, byte: u64) -> bool {
-        ofd_is_locked(self.0.as_fd(), byte as i64).unwrap_or(true)
+        byte_locks::is_locked(self.0.as_fd(), byte as i64, 1).unwrap_or(true)
+    }
+
+    /// As [`is_locked`](Self::is_locked), on any byte.
+    pub fn is_locked_anywhere(&self) -> bool {
+        byte_locks::is_locked(self.0.as_fd(), 0, byte_locks::TO_THE_END).unwrap_or(true)
     }
 
     /// The descriptor's number, for [`open_of_thread`](Self::open_of_thread).
@@ -239,6 +257,12 @@ impl File {
             offset,
             len,
         );
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -411,58 +435,6 @@ pub fn write_stderr(line: &str) -> bool {
         }
         _ => false,
     }
-}
-
-/// The kinds of byte-range locks.
-#[derive(Clone, Copy)]
-pub(crate) enum Lock {
-    Shared = 0,
-    Exclusive = 1,
-    Unlocked = 2,
-}
-
-const F_OFD_GETLK: usize = 36;
-const F_OFD_SETLK: usize = 37;
-
-#[repr(C)]
-struct Flock {
-    kind: i16,
-    whence: i16,
-    start: i64,
-    len: i64,
-    pid: i32,
-}
-
-/// rustix has only whole-file and process-owned locks; these belong to the open file description.
-fn ofd_lock(fd: BorrowedFd<'_>, cmd: usize, byte: i64, kind: Lock) -> Result<i16> {
-    use rustix::fd::AsRawFd;
-    let mut lock = Flock {
-        kind: kind as i16,
-        whence: 0,
-        start: byte,
-        len: 1,
-        pid: 0,
-    };
-    let nr = linux_raw_sys::general::__NR_fcntl as usize;
-    // SAFETY: fcntl with a valid struct flock, which it reads and, for GETLK, writes.
-    unsafe { crate::thread::syscall(nr, [fd.as_raw_fd() as usize, cmd, &raw mut lock as usize, 0, 0, 0])? };
-    Ok(lock.kind)
-}
-
-pub(crate) fn ofd_try_lock(fd: BorrowedFd<'_>, byte: i64, kind: Lock) -> Result<bool> {
-    match ofd_lock(fd, F_OFD_SETLK, byte, kind) {
-        Ok(_) => Ok(true),
-        Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
-        Err(errno) => Err(errno),
-    }
-}
-
-pub(crate) fn ofd_unlock(fd: BorrowedFd<'_>, byte: i64) -> Result<()> {
-    ofd_lock(fd, F_OFD_SETLK, byte, Lock::Unlocked).map(drop)
-}
-
-pub(crate) fn ofd_is_locked(fd: BorrowedFd<'_>, byte: i64) -> Result<bool> {
-    ofd_lock(fd, F_OFD_GETLK, byte, Lock::Exclusive).map(|kind| kind != Lock::Unlocked as i16)
 }
 
 /// Whether files in `dir` live in memory (tmpfs, ramfs): no place to swap to.

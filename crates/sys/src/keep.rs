@@ -24,48 +24,30 @@
 //! ```
 
 use core::ffi::CStr;
-use core::mem::MaybeUninit;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{fstat, ftruncate};
-use rustix::io::{Errno, IoSlice, IoSliceMut, Result};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg_addr, socket_with,
-    sockopt::set_socket_passcred,
-};
+use rustix::io::{Errno, Result};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{PidfdFlags, Resource, Rlimit, geteuid, getpid, getrlimit, pidfd_open, setrlimit};
-use rustix::thread::{Timespec, nanosleep};
+use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
+use rustix::thread::Timespec;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::PAGE_SIZE;
 use crate::ask::{Ask, asks};
+use crate::door::{Door, FDS, Received, send};
 use crate::thread::pid;
 use crate::time::now_ns;
 use crate::uffd::{Event, Uffd};
 
-/// How often, and how far apart, a keeper that is busy is tried: a queue holds few messages.
-const TRIES: u32 = 1000;
-const PAUSE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 200_000,
-};
-/// A descriptor, its process, and the lifeline.
-const FDS: usize = 3;
 pub(crate) const ANSWERED_WITHIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// How long a process that lost its pager may take to end.
 const GRACE_NS: u64 = 1_000_000_000;
 /// How often it is looked whether anybody has the memory.
 const LOOK_NS: u64 = 20_000_000;
-
-fn socket() -> Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
-}
 
 /// Have whoever is bound to `path` keep a copy of `fd` until this process is gone, or a while after
 /// the lifeline that is returned was closed, which must be in nobody's hands but the pager's.
@@ -91,27 +73,6 @@ pub fn have_lengthened(path: &CStr, file: BorrowedFd<'_>, len: u64) -> Result<()
     poll(&mut [PollFd::new(&done, PollFlags::IN)], Some(&ANSWERED_WITHIN)).map(drop)
 }
 
-/// Send a word and descriptors.
-pub(crate) fn send(path: &CStr, word: u64, fds: &[BorrowedFd<'_>]) -> Result<()> {
-    let (socket, address) = (socket()?, SocketAddrUnix::new(path)?);
-    for _ in 0..TRIES {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        control.push(SendAncillaryMessage::ScmRights(fds));
-        match sendmsg_addr(
-            &socket,
-            &address,
-            &[IoSlice::new(&word.to_ne_bytes())],
-            &mut control,
-            SendFlags::NOSIGNAL,
-        ) {
-            Err(Errno::AGAIN) => drop(nanosleep(&PAUSE)),
-            sent => return sent.map(drop),
-        }
-    }
-    Err(Errno::AGAIN)
-}
-
 /// Lengthen `file` for a process that may not. Only one without a name: what members may write to
 /// files of others is not for us to change. What is forbidden here as well is not tried: SIGXFSZ
 /// would end this process.
@@ -131,7 +92,7 @@ pub fn let_go(lifeline: &OwnedFd) {
 
 /// Keeps what it is handed.
 pub struct Keeper {
-    socket: OwnedFd,
+    door: Door,
     kept: Vec<Kept>,
     lines: Vec<String>,
     asks: Vec<Ask>,
@@ -294,12 +255,8 @@ impl Keeper {
     /// # Errors
     /// What `socket` and `bind` answer.
     pub fn bind(path: &CStr) -> Result<Self> {
-        let socket = socket()?;
-        bind(&socket, &SocketAddrUnix::new(path)?)?;
-        // Who sends, as this process sees him.
-        set_socket_passcred(&socket, true)?;
         Ok(Self {
-            socket,
+            door: Door::bind(path)?,
             kept: Vec::new(),
             lines: Vec::new(),
             asks: Vec::new(),
@@ -340,7 +297,7 @@ impl Keeper {
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let kept = self.kept.iter();
         let kept = kept.flat_map(|kept| core::iter::once(kept.memory.as_fd()).chain(kept.watched()));
-        core::iter::once(self.socket.as_fd()).chain(kept)
+        core::iter::once(self.door.as_fd()).chain(kept)
     }
 
     /// Wait for something to happen, here or to `also`, for `wait_ns` at most, take what is handed
@@ -351,7 +308,7 @@ impl Keeper {
     pub fn step(&mut self, also: Option<BorrowedFd<'_>>, wait_ns: Option<u64>) -> Result<()> {
         let watched = self.kept.iter().flat_map(Kept::watched);
         let mut polled: Vec<_> = watched
-            .chain([self.socket.as_fd()])
+            .chain([self.door.as_fd()])
             .chain(also)
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
@@ -394,21 +351,7 @@ impl Keeper {
 
     /// The next message.
     fn receive(&self) -> Option<Message> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS), ScmCredentials(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut word = [0; 8];
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        recvmsg(&self.socket, &mut [IoSliceMut::new(&mut word)], &mut control, flags).ok()?;
-        let word = u64::from_ne_bytes(word);
-        let (mut fds, mut sender) = (Vec::new(), 0);
-        for message in control.drain() {
-            match message {
-                RecvAncillaryMessage::ScmRights(rights) => fds.extend(rights),
-                // What another user asks for is nothing to us.
-                RecvAncillaryMessage::ScmCredentials(who) if who.uid == geteuid() => sender = who.pid.as_raw_pid(),
-                _ => {}
-            }
-        }
+        let Received { word, fds, sender } = self.door.receive()?;
         let mut fds = fds.into_iter();
         Some(match [fds.next(), fds.next(), fds.next()] {
             [Some(answer), None, None] => asks(word, sender, answer).map_or(Message::Nothing, Message::Trace),

@@ -11,6 +11,7 @@ use rustix::fs::{self, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
+use crate::byte_locks::{self, Lock};
 use crate::file;
 
 /// A mapped group file. The mapping lives as long as the process: forked children inherit it,
@@ -64,7 +65,7 @@ impl SharedWords {
         }
         // The mapping keeps the open file description, and so its lock, when the descriptor is
         // closed.
-        file::ofd_try_lock(fd.as_fd(), membership as i64, file::Lock::Shared)?;
+        byte_locks::try_lock(fd.as_fd(), membership as i64, Lock::Shared)?;
         Self::map(&fd, count)
     }
 
@@ -127,6 +128,36 @@ fn open(path: &CStr) -> Result<OwnedFd> {
     fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
 }
 
+/// Words of a file in memory that another process has handed over, as long as this is kept.
+pub struct ReceivedWords(&'static [AtomicU64]);
+
+impl ReceivedWords {
+    /// All words of a file that [`SharedWords::in_memory`] made.
+    ///
+    /// # Errors
+    /// What `mmap` answers; EINVAL: it is none, or its owner could shorten it.
+    pub fn map(fd: &OwnedFd) -> Result<Self> {
+        let seals = fs::fcntl_get_seals(fd)?;
+        let count = fs::fstat(fd)?.st_size as usize / 8;
+        if !seals.contains(fs::SealFlags::SHRINK) || count == 0 {
+            return Err(Errno::INVAL);
+        }
+        SharedWords::map(fd, count).map(|words| Self(words.words()))
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[AtomicU64] {
+        self.0
+    }
+}
+
+impl Drop for ReceivedWords {
+    fn drop(&mut self) {
+        // SAFETY: mapped when this was made, and nobody can have the words for longer than this.
+        let _ = unsafe { munmap(self.0.as_ptr().cast_mut().cast(), size_of_val(self.0)) };
+    }
+}
+
 /// Leases on the slots of a group: locks on bytes of its file, by an open file description that is
 /// never mapped and in one descriptor table alone, so that nothing but the threads of that table
 /// keeps it.
@@ -146,18 +177,18 @@ impl Leases {
     /// The kernel drops it when the process dies or replaces its image, whatever the cause: that is
     /// how the others learn that the charge of slot `index` is no one's. False: somebody holds it.
     pub fn try_take(&self, index: usize) -> bool {
-        file::ofd_try_lock(self.0.as_fd(), index as i64, file::Lock::Exclusive).unwrap_or(false)
+        byte_locks::try_lock(self.0.as_fd(), index as i64, Lock::Exclusive).unwrap_or(false)
     }
 
     /// Give back the lease on `index`.
     pub fn give_back(&self, index: usize) {
         // To unlock what is locked cannot fail; else it ends with the process.
-        let _ = file::ofd_unlock(self.0.as_fd(), index as i64);
+        let _ = byte_locks::unlock(self.0.as_fd(), index as i64);
     }
 
     /// Whether somebody else holds the lease on `index`. True also when that cannot be known.
     pub fn is_held(&self, index: usize) -> bool {
-        file::ofd_is_locked(self.0.as_fd(), index as i64).unwrap_or(true)
+        byte_locks::is_locked(self.0.as_fd(), index as i64, 1).unwrap_or(true)
     }
 }
 
@@ -232,5 +263,13 @@ mod test {
         assert_eq!(fails(fd.as_raw_fd(), 513), Some(Errno::INVAL));
         assert_eq!(fails(9999, 1), Some(Errno::NOENT));
         assert_eq!(fs::ftruncate(&fd, 8).err(), Some(Errno::PERM));
+        let received = ReceivedWords::map(&fd).unwrap();
+        assert_eq!(
+            (received.words().len(), received.words()[511].load(Ordering::Relaxed)),
+            (512, 7)
+        );
+        let unsealed = crate::file::in_memory(c"uzswap-test").unwrap();
+        fs::ftruncate(&unsealed, 64).unwrap();
+        assert_eq!(ReceivedWords::map(&unsealed).err(), Some(Errno::INVAL));
     }
 }
