@@ -5,7 +5,6 @@ const MOST: usize = 500;
 const LONGER: &[(&str, usize)] = &[
     ("crates/cli/tests/launcher.rs", 577),
     ("crates/cli/tests/lives.rs", 627),
-    ("crates/mm/src/pages/swap_slots.rs", 512),
     ("crates/mm/src/test.rs", 540),
     ("crates/sys/src/procfs.rs", 585),
     ("crates/sys/src/x86_64/string.rs", 559),

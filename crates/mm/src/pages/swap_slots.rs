@@ -13,17 +13,25 @@
 //!
 //! After a fork the child reads the slots that its copy of the swap table names, so the parent must
 //! not write to them while the child lives: [`SwapSlots::pin_all`] sets those in use aside,
-//! [`SwapSlots::unpin`] returns them.
+//! [`SwapSlots::unpin`] returns them. Segments may be set aside ([`aside`]): no slot of theirs is
+//! handed out.
 //!
 //! Equations that [`SwapSlots::is_valid`] checks: `taken` of a cluster is its slots with a count or
-//! a pin; a cluster is FREE or DISCARD if and only if nothing of it is taken, and FULL if and only
-//! if all of it is; `in_use` is the number of slots with a count.
+//! a pin, or in a segment set aside; a cluster is FREE or DISCARD if and only if nothing of it is
+//! taken, and FULL if and only if all of it is; `in_use` is the number of slots with a count.
+
+mod aside;
+#[cfg(test)]
+mod test;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::pages::swap_table::entry::Blob;
+
+use aside::Aside;
+pub use aside::SEGMENT;
 
 /// Slots of a cluster.
 pub const CLUSTER: u32 = 512;
@@ -58,7 +66,7 @@ struct Cluster {
     /// Blobs that lie in each slot, whole or in part, and writers that hold it. Taken while any is
     /// not 0.
     counts: Option<Box<[u16; CLUSTER as usize]>>,
-    /// Slots with a count or a pin.
+    /// Slots with a count or a pin, or set aside.
     taken: Bitmap,
 }
 
@@ -73,6 +81,7 @@ pub struct SwapSlots {
     current: Option<(u32, u32)>,
     pins: Vec<Pin>,
     next_pin: u64,
+    aside: Aside,
     max: u64,
     in_use: u64,
 }
@@ -138,6 +147,7 @@ impl SwapSlots {
             current: None,
             pins: Vec::new(),
             next_pin: 0,
+            aside: Aside::default(),
             max,
             in_use: 0,
         }
@@ -181,11 +191,18 @@ impl SwapSlots {
         }
         self.in_use += u64::from(len);
         self.current = Some((cluster, start + len));
-        if self.clusters[cluster as usize].taken == [u64::MAX; BITMAP] {
-            self.current = None;
-            self.enlist(cluster, State::Full);
+        self.look_whether_full(cluster);
+        let first = cluster * CLUSTER + start;
+        self.aside.begin_write(first, len);
+        Some((first, len))
+    }
+
+    /// A cluster has had slots taken: is it full?
+    fn look_whether_full(&mut self, at: u32) {
+        if self.clusters[at as usize].taken == [u64::MAX; BITMAP] {
+            self.current.take_if(|(current, _)| *current == at);
+            self.enlist(at, State::Full);
         }
-        Some((cluster * CLUSTER + start, len))
     }
 
     /// A cluster and a run in it.
@@ -277,6 +294,7 @@ impl SwapSlots {
 
     /// Take one count off each of `slots` slots: a writer is done with them, or a blob is gone.
     pub fn put(&mut self, first: u32, slots: u32) {
+        self.aside.end_write(first, slots);
         for slot in first..first + slots {
             let (at, within) = (slot / CLUSTER, slot % CLUSTER);
             let cluster = &mut self.clusters[at as usize];
@@ -307,7 +325,7 @@ impl SwapSlots {
     /// Slot `within` of cluster `at` has no count any more.
     fn release(&mut self, at: u32, within: u32) {
         let is_pinned = |pin: &Pin| pin.slots.get(&at).is_some_and(|bits| bit(bits, within));
-        if self.pins.iter().any(is_pinned) {
+        if self.pins.iter().any(is_pinned) || self.stays_aside(at, within) {
             return;
         }
         let cluster = &mut self.clusters[at as usize];
@@ -365,18 +383,30 @@ impl SwapSlots {
         };
         let gone = self.pins.remove(at);
         for at in gone.slots.keys().copied() {
-            let mut taken = self.clusters[at as usize].used();
-            for bits in self.pins.iter().filter_map(|pin| pin.slots.get(&at)) {
-                taken.iter_mut().zip(bits).for_each(|(word, bits)| *word |= bits);
-            }
-            self.clusters[at as usize].taken = taken;
-            if matches!(
-                self.clusters[at as usize].state,
-                State::Nonfull | State::Frag | State::Full
-            ) {
-                self.look_at(at);
-            }
+            self.note_emptied(at);
+            self.retake(at);
         }
+    }
+
+    /// What keeps slots of cluster `at` from being handed out has changed.
+    fn retake(&mut self, at: u32) {
+        self.clusters[at as usize].taken = self.needed(at);
+        self.aside.add_to(at, &mut self.clusters[at as usize].taken);
+        if matches!(
+            self.clusters[at as usize].state,
+            State::Nonfull | State::Frag | State::Full
+        ) {
+            self.look_at(at);
+        }
+    }
+
+    /// The slots of cluster `at` with a count or a pin.
+    fn needed(&self, at: u32) -> Bitmap {
+        let mut needed = self.clusters[at as usize].used();
+        for bits in self.pins.iter().filter_map(|pin| pin.slots.get(&at)) {
+            needed.iter_mut().zip(bits).for_each(|(word, bits)| *word |= bits);
+        }
+        needed
     }
 
     /// In a forked child: the slots belong to the parent's device; ours is empty.
@@ -389,11 +419,13 @@ impl SwapSlots {
     fn is_valid(&self) -> bool {
         let mut in_use = 0;
         for (at, cluster) in (0..).zip(&self.clusters) {
-            let mut taken = cluster.used();
-            in_use += taken.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-            for bits in self.pins.iter().filter_map(|pin| pin.slots.get(&at)) {
-                taken.iter_mut().zip(bits).for_each(|(word, bits)| *word |= bits);
-            }
+            in_use += cluster
+                .used()
+                .iter()
+                .map(|word| u64::from(word.count_ones()))
+                .sum::<u64>();
+            let mut taken = self.needed(at);
+            self.aside.add_to(at, &mut taken);
             let is_idle = matches!(cluster.state, State::Free | State::Discard | State::Discarding);
             let is_full = taken == [u64::MAX; BITMAP];
             if taken != cluster.taken || is_idle != cluster.is_empty() || is_full != (cluster.state == State::Full) {
@@ -401,112 +433,5 @@ impl SwapSlots {
             }
         }
         in_use == self.in_use
-    }
-}
-
-#[cfg(test)]
-mod test {
-    use super::*;
-    use crate::test::config;
-    use alloc::collections::BTreeSet;
-    use proptest::prelude::*;
-    use uzswap_acomp::Codec;
-
-    const OPS_MAX: usize = if cfg!(miri) { 15 } else { 200 };
-    const LEN_MAX: u32 = if cfg!(miri) { 40 } else { 400 };
-
-    fn page(slot: u32) -> Blob {
-        let at = u64::from(slot) * 256;
-        Blob {
-            device: 0,
-            at,
-            len: 4096,
-            codec: Codec::Raw,
-        }
-    }
-
-    proptest! {
-        #![proptest_config(config(256, 3))]
-        #[test]
-        fn never_hands_out_a_slot_twice(ops in proptest::collection::vec((0..6u8, 1..LEN_MAX), 1..OPS_MAX)) {
-            const MAX: u64 = 1300;
-            let (mut slots, mut live, mut pins) = (SwapSlots::new(MAX), BTreeSet::new(), Vec::new());
-            for (op, n) in ops {
-                match op {
-                    0 | 1 => if let Some((start, len)) = slots.alloc(n) {
-                        prop_assert!(len >= 1 && start + len <= CLUSTER * 3);
-                        for slot in start..start + len {
-                            prop_assert!(live.insert(slot));
-                            prop_assert!(pins.iter().all(|(_, set): &(PinId, BTreeSet<u32>)| !set.contains(&slot)));
-                        }
-                    } else {
-                        let pinned = pins.iter().flat_map(|(_, set)| set.iter());
-                        let taken = live.iter().chain(pinned).collect::<BTreeSet<_>>().len();
-                        prop_assert!(live.len() as u64 == MAX || taken == CLUSTER as usize * 3);
-                    },
-                    // A few at a time, neighbours or not.
-                    2 => for slot in live.iter().copied().filter(|slot| slot % 7 == n % 7).take(n as usize).collect::<Vec<_>>() {
-                        live.remove(&slot);
-                        slots.free(&page(slot));
-                    },
-                    3 => for slot in live.range(n..n + 300).copied().collect::<Vec<_>>() {
-                        live.remove(&slot);
-                        slots.free(&page(slot));
-                    },
-                    4 => if let Some(first) = slots.begin_discard() {
-                        prop_assert!(live.range(first..first + CLUSTER).next().is_none());
-                        slots.discarded(first);
-                    },
-                    _ => if pins.len() < 2 { pins.push((slots.pin_all(), live.clone())) } else { slots.unpin(pins.remove(0).0) },
-                }
-                prop_assert_eq!(slots.in_use(), live.len() as u64);
-                prop_assert!(slots.is_valid());
-            }
-        }
-    }
-
-    #[test]
-    fn a_slot_is_free_when_its_last_blob_is() {
-        let mut slots = SwapSlots::new(10);
-        let (first, len) = slots.alloc(3).unwrap();
-        assert_eq!((first, len), (0, 3));
-        let blob = |at, len| Blob {
-            device: 0,
-            at,
-            len,
-            codec: Codec::Lz4,
-        };
-        // The second straddles slots 0 and 1.
-        let blobs = [blob(0, 3000), blob(188, 2000), blob(314, 1000)];
-        blobs.iter().for_each(|blob| slots.add(blob));
-        slots.put(0, 3);
-        assert_eq!(slots.in_use(), 2, "nothing was put into slot 2");
-        slots.free(&blobs[0]);
-        assert_eq!(slots.in_use(), 2);
-        slots.free(&blobs[1]);
-        assert_eq!(slots.in_use(), 1);
-        assert_eq!(slots.alloc(1), Some((0, 1)), "the writer goes on where there is room");
-        slots.free(&blobs[2]);
-        assert_eq!(slots.in_use(), 1);
-    }
-
-    #[test]
-    fn runs_are_contiguous_while_there_is_room_and_empty_clusters_come_back() {
-        let mut slots = SwapSlots::new(4 * 512);
-        for round in 0..64 {
-            assert_eq!(slots.alloc(32), Some((round * 32, 32)));
-        }
-        assert_eq!(slots.alloc(32), None);
-        (512..1024).for_each(|slot| slots.free(&page(slot)));
-        (0..512).step_by(2).for_each(|slot| slots.free(&page(slot)));
-        assert_eq!(slots.begin_discard(), Some(512));
-        assert_eq!(slots.begin_discard(), None);
-        let (start, len) = slots.alloc(32).unwrap();
-        assert!(
-            start < 512 && len == 1,
-            "a cluster is not used while its space is given back"
-        );
-        slots.discarded(512);
-        assert_eq!(slots.alloc(32), Some((512, 32)));
     }
 }
