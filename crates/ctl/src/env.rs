@@ -26,6 +26,8 @@ pub const LIBRARY_SUFFIX: &[u8] = b".libasan.so";
 pub const GROUP_SUFFIX: &[u8] = b".group";
 /// That of the launcher's socket, in its place.
 pub const KEEPER_SUFFIX: &[u8] = b".keep";
+/// That of the mover's socket.
+pub const MOVER_SUFFIX: &[u8] = b".move";
 
 /// Where it is noted what calls the image of this build makes, beside the group of this file (a
 /// path).
@@ -43,6 +45,16 @@ pub fn notes_path(group: &[u8], build_id: &[u8]) -> Vec<u8> {
 /// Where the launcher of the group of this file (a path) keeps descriptors for its processes
 /// (`uzswap_sys::keep`).
 pub fn keeper_path(group: &[u8]) -> Vec<u8> {
+    beside(group, KEEPER_SUFFIX)
+}
+
+/// Where the mover of the group of this file (a path) is told of swap files
+/// ([`remote`](crate::remote)).
+pub fn mover_path(group: &[u8]) -> Vec<u8> {
+    beside(group, MOVER_SUFFIX)
+}
+
+fn beside(group: &[u8], suffix: &[u8]) -> Vec<u8> {
     let stem = group.strip_suffix(GROUP_SUFFIX).unwrap_or(group);
-    [stem, KEEPER_SUFFIX].concat()
+    [stem, suffix].concat()
 }

@@ -108,6 +108,9 @@ words! {
         IaaVerify,
         /// The device makes codes for each page, else it uses deflate's fixed ones.
         IaaDynamic,
+        /// Cold segments of the swap files go to a mover ([`remote`](crate::remote)), which tries
+        /// for so many seconds to bring one back; 0: there is none.
+        SwapRemote,
     }
 }
 
@@ -182,6 +185,14 @@ words! {
         Shmem,
         /// The most that they ever had.
         ShmemPeak,
+        /// The mover: bytes of swap files that lie elsewhere, in the file as well or not.
+        RemoteBytes,
+        /// Bytes that it sent, ever.
+        RemoteSent,
+        /// Bytes that it brought back, ever.
+        RemoteFetched,
+        /// Segments that it could not bring back.
+        RemoteLost,
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `env`       | how processes find the file                                                    |
 //! | `accel`     | another file: counters of accelerators, and a model of them                    |
 //! | `record`    | another file: what agents say of a program that is recorded                    |
+//! | `remote`    | another file: which segments of a swap file are elsewhere                      |
 //!
 //! Who is told what: the launcher writes limits and tunables, agents read them and write what they
 //! are charged. No lock is shared, so nobody waits for anybody here.
@@ -33,11 +34,12 @@ mod key;
 mod layout;
 pub mod record;
 mod relatives;
+pub mod remote;
 pub mod size;
 
 pub use env::{
     ENV_ALLOW_UNMANAGED, ENV_GIVEN_GROUP, ENV_GROUP, ENV_RECORD, GROUP_SUFFIX, KEEPER_SUFFIX, LIBRARY_SUFFIX,
-    keeper_path, notes_path,
+    keeper_path, mover_path, notes_path,
 };
 pub use fail_kind::FailKind;
 pub use field::Field;

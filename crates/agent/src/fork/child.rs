@@ -17,7 +17,8 @@ use crate::codec::accel;
 use crate::fault::inline;
 use crate::guest::{unmanaged, vma};
 use crate::machine::Fds;
-use crate::machine::swap_file;
+use crate::machine::remote::{self, Remote};
+use crate::machine::swap_file::{self, Swap};
 use crate::pager::record::Recorder;
 use crate::pager::{self, Pager};
 use crate::{Line, guard, statics};
@@ -122,6 +123,7 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     pager.fork.pins.lock().clear();
     pager.mm.machine().start(fds).map_err(|e| ("the staging range", e))?;
     pager.mm.start_child(device);
+    remote::provide(pager);
     accel::renew(pager);
     for change in handover.changes() {
         pager.mm.change(change);
@@ -153,19 +155,22 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
 /// Open the swap files that our copy of the swap table points to, and hold a lease on each. The
 /// seals are those of our copy of the parent's memory: all the files that it inherited, then its
 /// own.
-fn inherit_files(pager: &Pager) -> Result<Vec<(SwapFile, u64)>, (&'static str, Errno)> {
+fn inherit_files(pager: &Pager) -> Result<Vec<(Swap, u64)>, (&'static str, Errno)> {
     let (handover, parent) = (&pager.fork.handover, pager.fds());
     let inherited = parent.inherited.iter().map(|(swap, _)| swap);
-    let seals: Vec<_> = inherited.chain(&parent.swap).map(|swap| swap.seal).collect();
+    let swaps: Vec<_> = inherited.chain(&parent.swap).collect();
     let pid = handover.parent.load(Ordering::SeqCst);
     let open = |(i, (fd, byte)): (usize, (i32, u64))| {
         let file = File::open_of_thread(pid, handover.parent_tid(), fd).map_err(|e| ("the parent's swap file", e))?;
         if !file.lock_shared(byte) {
             return Err(("a lease on the parent's swap file", Errno::AGAIN));
         }
-        let seal = *seals.get(i).ok_or(("the parent's swap file", Errno::INVAL))?;
+        let theirs = swaps.get(i).ok_or(("the parent's swap file", Errno::INVAL))?;
+        let remote = theirs.remote.as_ref().map(Remote::inherit);
+        let seal = theirs.file.seal;
         let slots = seal.slots();
-        Ok((SwapFile { file, seal, slots }, byte))
+        let file = SwapFile { file, seal, slots };
+        Ok((Swap { file, remote }, byte))
     };
     handover.files().enumerate().map(open).collect()
 }

@@ -125,7 +125,7 @@ pub(crate) fn release_pins(pager: &Pager) {
     let swap = &pager.fds().swap;
     let mut pins = pager.fork.pins.lock();
     pins.retain(|(pin, byte)| {
-        let is_held = *byte == 0 || swap.as_ref().is_some_and(|swap| swap.file.is_locked(*byte));
+        let is_held = *byte == 0 || swap.as_ref().is_some_and(|swap| swap.file.file.is_locked(*byte));
         if !is_held {
             pager.mm.unpin(*pin);
         }
@@ -238,8 +238,8 @@ impl ForkServer {
         let files = fds
             .inherited
             .iter()
-            .map(|(swap, byte)| (swap.file.number(), *byte))
-            .chain(own.map(|swap| (swap.file.number(), self.lease)));
+            .map(|(swap, byte)| (swap.file.file.number(), *byte))
+            .chain(own.map(|swap| (swap.file.file.number(), self.lease)));
         handover.describe_files(files);
         handover.set_state(DESCRIBED);
     }

@@ -41,7 +41,7 @@ use crate::fault::{inline, servers};
 use crate::fork;
 use crate::guest::order::InOrder;
 use crate::guest::vma;
-use crate::machine::{AgentMachine, CREW};
+use crate::machine::{AgentMachine, CREW, remote};
 use crate::memcg::{self, deferral};
 use crate::pager::mailbox::mail;
 use crate::pager::{self, Pager, pause};
@@ -387,6 +387,7 @@ impl Kswapd {
             pager.mm.compact(worthwhile, || pager.post.mail.peek(mail::FREEZE) != 0);
         }
         fork::release_pins(pager);
+        remote::send_on(pager);
         pager.mm.discard_swap();
         self.obey();
         pager.memcg.expire_census(pager);

@@ -7,11 +7,12 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use uzswap_backing::SwapFile;
 use uzswap_ctl::{FailKind, Group, Test};
 use uzswap_mm::machine::{Done, IoError, Stop};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::cell::Leaked;
+
+use super::swap_file::Swap;
 
 /// How steps fail.
 pub(crate) struct FaultAttr {
@@ -107,7 +108,7 @@ impl FaultAttr {
     }
 
     /// How this write fails, if it does.
-    pub(crate) fn write(&self, swap: &SwapFile, slot: u32, bytes: &mut [u8]) -> Option<IoError> {
+    pub(crate) fn write(&self, swap: &Swap, slot: u32, bytes: &mut [u8]) -> Option<IoError> {
         let (kind, _) = self.choose(&[FailKind::WriteEnospc, FailKind::WriteEio, FailKind::WriteShort])?;
         if kind == FailKind::WriteShort {
             let half = bytes.len() / PAGE_SIZE / 2 * PAGE_SIZE;

@@ -4,7 +4,6 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 
 use lock_api::Mutex;
-use uzswap_backing::SwapFile;
 use uzswap_sys::file::WakeEvent;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::procfs::ProcSelf;
@@ -13,6 +12,7 @@ use uzswap_sys::uffd::Uffd;
 use uzswap_sys::{AsFd, Errno, OwnedFd, closed, keep};
 
 use super::isolation::{self, Isolation};
+use super::swap_file::Swap;
 use crate::pager::record::Recorder;
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
@@ -27,11 +27,11 @@ pub(crate) struct Fds {
     pub(crate) proc: ProcSelf,
     pub(crate) wake: WakeEvent,
     pub(crate) leases: Leases,
-    pub(crate) swap: Option<SwapFile>,
+    pub(crate) swap: Option<Swap>,
     pub(crate) recorder: Option<Recorder>,
     /// Swap files of the processes that we were forked from, by device number less one, each with
     /// the byte that our lease on it locks.
-    pub(crate) inherited: Vec<(SwapFile, u64)>,
+    pub(crate) inherited: Vec<(Swap, u64)>,
 }
 
 impl Fds {

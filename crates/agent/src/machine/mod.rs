@@ -16,12 +16,13 @@ mod device;
 pub(crate) mod fault_attr;
 mod fds;
 pub(crate) mod isolation;
+pub(crate) mod remote;
 pub(crate) mod swap_file;
 pub(crate) mod wake;
 
 use alloc::vec::Vec;
 
-use uzswap_backing::{SwapFile, table_memory};
+use uzswap_backing::table_memory;
 use uzswap_ctl::{FailKind, Group};
 use uzswap_mm::machine::{Clock, Done, Frames, Mapper, Memory, SCATTER_MAX, Stop, StoredPage, Threads, Unwritten};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
@@ -37,6 +38,7 @@ use uzswap_sys::{Errno, closed, own_stack};
 use self::arena::PoolArena;
 use self::fault_attr::{FAULT_ATTR, FaultAttr};
 use self::isolation::{CopyOut, Isolation, Protection};
+use self::swap_file::Swap;
 use crate::codec::accel::Accel;
 use crate::cpu::resched;
 use crate::cpu::vigil::VIGIL;
@@ -187,7 +189,7 @@ impl AgentMachine {
         }
     }
 
-    fn swap_file(&self, device: u8) -> Option<&SwapFile> {
+    fn swap_file(&self, device: u8) -> Option<&Swap> {
         let fds = self.fds();
         match device {
             0 => fds.swap.as_ref(),

@@ -1,21 +1,30 @@
-//! The swap file that a group's settings ask for.
+//! The swap file that a group's settings ask for, and what of it lies elsewhere.
 
 use alloc::ffi::CString;
 use core::ffi::CStr;
+use core::ops::Range;
 
 use uzswap_backing::{SwapFile, place};
 use uzswap_ctl::{Group, Statistic, Tunable};
 use uzswap_mm::machine::IoError;
+use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
 use uzswap_sys::file::File;
 use uzswap_sys::thread;
 
 use crate::cpu::io_poll::IO_POLL;
-use crate::machine;
+use crate::machine::{self, remote::Remote};
+
+/// Our own, or one that we inherited.
+pub(crate) struct Swap {
+    pub(crate) file: SwapFile,
+    /// Where its cold segments go, if anywhere.
+    pub(crate) remote: Option<Remote>,
+}
 
 /// Make this process's, of up to `slots` slots, in the group whose file is at `group_path`. `None`:
 /// there is none, or it cannot be made, which the group is told.
-pub(crate) fn of_group(group: Group, group_path: &CStr, slots: u64) -> Option<SwapFile> {
+pub(crate) fn of_group(group: Group, group_path: &'static CStr, slots: u64) -> Option<Swap> {
     if !group.is_on(Tunable::Swap) {
         return None;
     }
@@ -24,7 +33,7 @@ pub(crate) fn of_group(group: Group, group_path: &CStr, slots: u64) -> Option<Sw
         .ok()
 }
 
-fn make(group: Group, group_path: &CStr, slots: u64) -> Result<SwapFile, Errno> {
+fn make(group: Group, group_path: &'static CStr, slots: u64) -> Result<Swap, Errno> {
     let mut path = group.swap_path();
     let is_file = group.is_on(Tunable::SwapPathIsFile);
     if is_file {
@@ -38,12 +47,35 @@ fn make(group: Group, group_path: &CStr, slots: u64) -> Result<SwapFile, Errno> 
         File::create_unnamed(&path)
     }?;
     let is_encrypted = group.is_on(Tunable::SwapEncrypted);
-    SwapFile::new(file, is_encrypted, slots, machine::keeper(group_path).as_deref())
+    let file = SwapFile::new(file, is_encrypted, slots, machine::keeper(group_path).as_deref())?;
+    let remote = Remote::begin(group, group_path, &file);
+    Ok(Swap { file, remote })
 }
 
-/// Read whole pages as they lie there.
-pub(crate) fn read(swap: &SwapFile, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
-    IO_POLL
-        .read(&swap.file, bytes, place(slot))
-        .map_err(|_| IoError::Failed)
+impl Swap {
+    /// Read whole pages as they lie there.
+    pub(crate) fn read(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
+        let slots = slots_of(slot, bytes);
+        let mut read = || {
+            IO_POLL
+                .read(&self.file.file, bytes, place(slot))
+                .map_err(|_| IoError::Failed)
+        };
+        match &self.remote {
+            Some(remote) => remote.read(slots, read),
+            None => read(),
+        }
+    }
+
+    /// As [`SwapFile::write`]. What lies elsewhere is in slots that nobody is given to write to.
+    pub(crate) fn write(&self, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
+        if let Some(remote) = &self.remote {
+            remote.touch(slots_of(slot, bytes));
+        }
+        self.file.write(slot, bytes)
+    }
+}
+
+fn slots_of(first: u32, bytes: &[u8]) -> Range<u32> {
+    first..first + (bytes.len() / PAGE_SIZE) as u32
 }

@@ -7,6 +7,7 @@ use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 
 use super::Memcg;
+use crate::machine::remote;
 use crate::pager::Pager;
 
 /// A census that has looked since is not asked whether it is there.
@@ -20,8 +21,12 @@ const CHOKED_SHARE: u64 = 12;
 impl Memcg {
     /// Nothing is left to reclaim, and a fault waits. The launcher's census knows all who belong to
     /// the group, and chooses who is killed for it; the fault is tried again. Where there is no
-    /// census this process dies, as the OOM killer would have it.
+    /// census this process dies, as the OOM killer would have it. Not while cold memory is on its
+    /// way to another machine, and the disk is full of it.
     pub(crate) fn run_out(&self, pager: &Pager) {
+        if remote::may_make_room(pager) {
+            return;
+        }
         if self.has_census(pager) {
             self.group.tell(Notice::OomAsked, now_ns());
             return;

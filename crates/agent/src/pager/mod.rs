@@ -42,7 +42,7 @@ use crate::fork::Fork;
 use crate::guest::{unmanaged, vma};
 use crate::kswapd::reclaim::Reclaim;
 use crate::machine::arena::PoolArena;
-use crate::machine::{AgentMachine, CREW, Fds, swap_file};
+use crate::machine::{AgentMachine, CREW, Fds, remote, swap_file};
 use crate::memcg::{self, Memcg};
 
 const IDLE: u32 = 0;
@@ -218,7 +218,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let slot = take_slot(&fds, group)?;
     fds.swap = swap_file::of_group(group, path, swap_pages(group));
     fds.recorder = Recorder::of_environment();
-    let config = config(group, fds.swap.as_ref());
+    let config = config(group, fds.swap.as_ref().map(|swap| &swap.file));
     let pool = (group.get(Limit::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
     let machine = AgentMachine::new(fds, config.staging_slots, pool, group).map_err(|e| ("the staging range", e))?;
     let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
@@ -237,6 +237,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
         codecs: Codecs::new(config.pool.compressor.algorithm),
         fork: Fork::default(),
     });
+    remote::provide(pager);
     // The program faults next.
     servers::provide(pager);
     pager.start_kswapd()?;
