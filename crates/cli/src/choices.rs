@@ -1,4 +1,6 @@
-//! Values of options that are one of a few words.
+//! Values of options that are one of a few words, or of a few kinds.
+
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use uzswap_ctl::defaults;
@@ -90,4 +92,23 @@ pub(crate) enum Shell {
     Bash,
     Zsh,
     Fish,
+}
+
+/// Where the swap file is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SwapPath {
+    None,
+    At(PathBuf),
+    /// Its cold part goes to where this URL leads.
+    Remote(String),
+}
+
+impl From<PathBuf> for SwapPath {
+    fn from(path: PathBuf) -> Self {
+        match path.to_str() {
+            Some("none") => Self::None,
+            Some(url) if url.contains("://") => Self::Remote(url.to_owned()),
+            _ => Self::At(path),
+        }
+    }
 }

@@ -101,6 +101,29 @@ pub(crate) fn of(group: &Group) -> Vec<Figure> {
         ),
         noted("shmem", Statistic::Shmem, "shared memory, which is not charged"),
         noted("shmem.peak", Statistic::ShmemPeak, "the most shared memory"),
+        noted(
+            "remote_bytes",
+            Statistic::RemoteBytes,
+            "what of swap files the remote has",
+        ),
+        counter(
+            "remote_sent",
+            Unit::Bytes,
+            group.get(Statistic::RemoteSent),
+            "bytes of swap files that were sent to the remote",
+        ),
+        counter(
+            "remote_fetched",
+            Unit::Bytes,
+            group.get(Statistic::RemoteFetched),
+            "bytes that were brought back from it",
+        ),
+        counter(
+            "remote_lost",
+            Unit::Times,
+            group.get(Statistic::RemoteLost),
+            "segments that could not be brought back",
+        ),
         sum("pool_total_size", Field::Pool, "the pool"),
         pages("stored_pages", Field::Stored, "pages stored in the pool"),
         pages(

@@ -13,7 +13,7 @@ use uzswap_sys::shared::{Leases, SharedWords};
 
 use crate::Failure;
 use crate::agent::{self, runtime_dir};
-use crate::{describe, keeper};
+use crate::{describe, keeper, remote};
 
 const SUFFIX: &str = ".group";
 
@@ -99,6 +99,7 @@ impl OpenGroup {
     pub(crate) fn remove_files(&self) {
         for path in [
             keeper::path(&self.path),
+            remote::path(&self.path),
             agent::link_path(&self.path),
             self.path.clone(),
         ] {

@@ -31,6 +31,7 @@ mod output;
 mod quota;
 mod reclaim;
 mod recompress;
+mod remote;
 mod report;
 mod run;
 mod setting;
@@ -149,6 +150,7 @@ fn main() -> ExitCode {
         Command::Man(options) => install::man(&options),
         Command::Workload(options) => return uzswap_workload::program::run(&options.args),
         Command::DemoChild(options) => demo::child(&options),
+        Command::Mover => remote::mover(),
     };
     result.map_or_else(
         |Failure(line)| {

@@ -1,7 +1,7 @@
 //! The command line. A contract: other programs call it (DESIGN.md section 5).
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -11,7 +11,7 @@ use uzswap_mm::zpool::ZpoolType;
 use uzswap_mm::{Replacement, SwapOut};
 
 use crate::accel::options::{AccelCommand, AccelOptions};
-use crate::choices::{Backend, Faults, Guard, Isolate, OnOff, ReclaimSource, Shell, Spin, SwapFormat};
+use crate::choices::{Backend, Faults, Guard, Isolate, OnOff, ReclaimSource, Shell, Spin, SwapFormat, SwapPath};
 use crate::jupyter::options::JupyterCommand;
 use crate::look_options::{GetOptions, ListOptions, MetricsOptions, StatOptions, TopOptions};
 use crate::memory_max::{self, MemoryMax};
@@ -79,6 +79,9 @@ pub(crate) enum Command {
     Workload(WorkloadOptions),
     #[command(hide = true)]
     DemoChild(DemoChildOptions),
+    /// Take cold segments of swap files elsewhere, as a pipe from `uzswap run` says
+    #[command(hide = true)]
+    Mover,
 }
 
 #[derive(Args, Clone)]
@@ -129,10 +132,11 @@ pub(crate) struct RunOptions {
     /// It takes no more before. A share of the pool's limit.
     #[arg(long, value_name = "N", default_value_t = defaults::ACCEPT_THRESHOLD_PERCENT, value_parser = percent)]
     pub(crate) accept_threshold_percent: u64,
-    /// Swap file, directory for one, or none
+    /// Swap file, its directory, URL, or none
     ///
-    /// [default: $TMPDIR or /var/tmp if it is on a disk]
-    #[arg(long, value_name = "PATH|none", value_parser = PathBufValueParser::new().map(SwapPath::from))]
+    /// With a URL the cold part of the file in the default directory goes there, encrypted:
+    /// redis://HOST/DB, s3://BUCKET?endpoint=URL. [default: $TMPDIR or /var/tmp if it is on a disk]
+    #[arg(long, value_name = "PATH|URL|none", value_parser = PathBufValueParser::new().map(SwapPath::from))]
     pub(crate) swap: Option<SwapPath>,
     /// Most that the swap file may take
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
@@ -314,23 +318,6 @@ pub(crate) struct DemoChildOptions {
     pub(crate) hold: Option<PathBuf>,
 }
 
-/// Where the swap file is to go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SwapPath {
-    None,
-    At(PathBuf),
-}
-
-impl From<PathBuf> for SwapPath {
-    fn from(path: PathBuf) -> Self {
-        if path == Path::new("none") {
-            Self::None
-        } else {
-            Self::At(path)
-        }
-    }
-}
-
 pub(crate) fn swap_out(text: &str) -> Result<SwapOut, String> {
     SwapOut::parse(text).ok_or_else(|| format!("'{text}' must be whole, split or direct"))
 }
@@ -481,6 +468,8 @@ mod test {
         assert_eq!(run_with("--isolate", "copy").isolate, Isolate::Copy);
         assert_eq!(run_with("--spin", "on").spin, Spin::On);
         assert_eq!(run_with("--swap", "none").swap, Some(SwapPath::None));
+        let url = "redis://host/1".to_owned();
+        assert_eq!(run_with("--swap", &url).swap, Some(SwapPath::Remote(url.clone())));
         let path = PathBuf::from("./none");
         assert_eq!(run_with("--swap", "./none").swap, Some(SwapPath::At(path)));
         for (option, word, rule) in [

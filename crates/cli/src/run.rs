@@ -18,16 +18,17 @@ use uzswap_sys::launch::{self, FileSizes, Signal, Signals};
 use crate::accel::{self, Devices};
 use crate::agent::{self, Library};
 use crate::calls;
-use crate::choices::{Faults, Guard, Isolate, Spin, SwapFormat};
+use crate::choices::{Faults, Guard, Isolate, Spin, SwapFormat, SwapPath};
 use crate::elf::{self, Found};
 use crate::group::{OpenGroup, c_path};
 use crate::log::Event;
-use crate::options::{RunOptions, SwapPath};
+use crate::options::RunOptions;
 use crate::output::warn_line;
+use crate::remote::Remote;
 use crate::stall::Stall;
 use crate::start::start;
 use crate::watch::{self, Watch};
-use crate::{FAILED, Failure, describe, limits, log, memory_max, quota, report};
+use crate::{FAILED, Failure, describe, limits, log, memory_max, quota, remote, report};
 use uzswap_ctl::size::Size;
 
 const NOT_EXECUTABLE: u8 = 126;
@@ -67,10 +68,11 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     }
     let file_sizes = FileSizes::lift();
     let swap = choose_swap(options)?;
+    let remote = Remote::begin(options)?;
     // From here on: a limit of file sizes is told by SIGXFSZ too, which would end us without a
     // word.
     let signals = Signals::begin().map_err(|e| Failure::new(format!("signals: {}", describe(e))))?;
-    let watch = match set_up(options, memory_max, &swap, loads_nothing) {
+    let watch = match set_up(options, memory_max, (&swap, remote), loads_nothing) {
         Ok(watch) => Some(watch),
         Err(Failure(line)) if options.allow_unmanaged => {
             told::tell_unmanaged(options, &line);
@@ -95,7 +97,12 @@ pub(crate) fn look_at(cmd: &OsStr) -> Result<Found, u8> {
 }
 
 /// All that a managed program needs.
-fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: bool) -> Result<Watch, Failure> {
+fn set_up(
+    options: &RunOptions,
+    memory_max: u64,
+    (swap, mut remote): (&Swap, Option<Remote>),
+    loads_nothing: bool,
+) -> Result<Watch, Failure> {
     let guard = match (options.faults, options.guard) {
         (faults, guard) if loads_nothing => {
             if faults == Faults::Thread || guard == Guard::Off {
@@ -138,13 +145,15 @@ fn set_up(options: &RunOptions, memory_max: u64, swap: &Swap, loads_nothing: boo
     if way.is_guarded || guards_unprivileged {
         calls::note(&group.path);
     }
-    let made = Devices::begin(options, &group).and_then(|devices| Ok((devices, Library::install(&group.path)?)));
+    let attached = remote.as_mut().map_or(Ok(()), |remote| remote.attach(&group));
+    let made = attached.and_then(|()| Devices::begin(options, &group));
+    let made = made.and_then(|devices| Ok((devices, Library::install(&group.path)?)));
     match made {
         Ok((devices, library)) => {
             if let Some(devices) = &devices {
                 devices.tell(&group.group);
             }
-            Ok(Watch::begin(group, library, devices, &options.report))
+            Ok(Watch::begin(group, library, devices, &options.report).with_remote(remote))
         }
         Err(failure) => {
             group.remove_files();
@@ -219,6 +228,12 @@ fn choose_swap(options: &RunOptions) -> Result<Swap, Failure> {
         _ if options.no_writeback => return Ok(Swap::None),
         Some(SwapPath::None) => return Ok(Swap::None),
         Some(SwapPath::At(path)) => path,
+        Some(SwapPath::Remote(url)) => {
+            return match default_swap() {
+                Swap::None => Err(remote::lacks_file(url)),
+                swap => Ok(swap),
+            };
+        }
         None => return Ok(default_swap()),
     };
     // Programs of the group open it from their own directories.

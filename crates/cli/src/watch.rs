@@ -19,6 +19,7 @@ use crate::census::Census;
 use crate::group::OpenGroup;
 use crate::injector::Injector;
 use crate::output::warn_line;
+use crate::remote::Remote;
 use crate::report::{ReportOptions, Timeline};
 use crate::{keeper, log};
 
@@ -36,6 +37,8 @@ pub(crate) struct Watch {
     injector: Injector,
     /// For a report.
     timeline: Option<Timeline>,
+    /// Where cold segments of swap files go.
+    remote: Option<Remote>,
 }
 
 impl Watch {
@@ -61,7 +64,13 @@ impl Watch {
             census,
             devices,
             timeline: options.report.is_some().then(Timeline::begin),
+            remote: None,
         }
+    }
+
+    /// With a mover, which is to have ended when the group has.
+    pub(crate) fn with_remote(self, remote: Option<Remote>) -> Self {
+        Self { remote, ..self }
     }
 
     /// What programs of the group load.
@@ -174,7 +183,8 @@ impl Watch {
             .for_each(|pid| self.census.note_member(pid));
         if self.is_over(cmd) {
             self.census.end();
-            return self.group.remove_files();
+            self.group.remove_files();
+            return self.remote.into_iter().for_each(Remote::finish);
         }
         // With the first process of its namespace all others end.
         if pid() == 1 {

@@ -54,6 +54,14 @@ fn a_group_that_begins_is_not_taken_for_one_that_has_ended() {
     });
 }
 
+#[cfg(not(feature = "remote"))]
+#[test]
+fn an_url_is_refused_where_nothing_was_built_for_it() {
+    let run = run("services", &["--swap", "redis://host/0"], &["true"]);
+    assert_eq!(run.status(), 125, "{}", run.stderr());
+    assert!(run.stderr().contains("--swap redis: ") && run.stderr().contains("--features remote"));
+}
+
 #[test]
 fn bad_values_are_refused_by_name_and_rule() {
     let missing = temp("missing").join("swap");

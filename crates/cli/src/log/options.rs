@@ -12,6 +12,17 @@ pub(crate) enum LogTo {
     Json(Option<PathBuf>),
 }
 
+impl LogTo {
+    /// As the option takes it.
+    pub(crate) fn to_text(&self) -> String {
+        match self {
+            Self::Text => "text".to_owned(),
+            Self::Json(None) => "json".to_owned(),
+            Self::Json(Some(path)) => format!("json:{}", path.display()),
+        }
+    }
+}
+
 /// # Errors
 /// The value and the rule.
 pub(crate) fn log_to(text: &str) -> Result<LogTo, String> {
@@ -29,9 +40,13 @@ mod test {
 
     #[test]
     fn a_file_has_a_name() {
-        assert_eq!(log_to("text"), Ok(LogTo::Text));
-        assert_eq!(log_to("json"), Ok(LogTo::Json(None)));
-        assert_eq!(log_to("json:a:b"), Ok(LogTo::Json(Some("a:b".into()))));
+        for (text, to) in [
+            ("text", LogTo::Text),
+            ("json", LogTo::Json(None)),
+            ("json:a:b", LogTo::Json(Some("a:b".into()))),
+        ] {
+            assert_eq!((to.to_text().as_str(), log_to(text)), (text, Ok(to)));
+        }
         for text in ["", "JSON", "json:", "text:a", "a"] {
             assert_eq!(log_to(text), Err(format!("'{text}' must be text, json or json:FILE")));
         }

@@ -9,7 +9,7 @@ use uzswap_bench::export::{self, Header, Sheet};
 
 use super::options::TryOptions;
 use super::{Tried, table};
-use crate::{Failure, help, report};
+use crate::{Failure, help, remote, report};
 
 const JSON: &str = "--export-json";
 const CSV: &str = "--export-csv";
@@ -70,7 +70,7 @@ fn figures(tried: &Tried<'_>) -> Map<String, Value> {
     let of_row = |row: &super::Row| row.json(&tried.baseline);
     let figures = [
         ("command", json!(texts(&options.cmd))),
-        ("run_options", json!(texts(&options.passed.0))),
+        ("run_options", json!(remote::shown_in(&options.passed.0))),
         ("slowdown", json!(options.slowdown)),
         ("give_up", json!(options.give_up)),
         ("baseline", tried.baseline.json()),

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 
 use super::Tried;
 use super::row::Row;
+use crate::remote;
 use uzswap_ctl::size::Size;
 
 impl Tried<'_> {
@@ -30,7 +31,7 @@ pub(crate) fn line(tried: &Tried<'_>) -> String {
             format!(
                 "at {at} it takes {:.2} times as long: uzswap run --memory-max {limit}{} --{}",
                 row.slower(baseline),
-                words(&tried.options.passed.0),
+                words(&remote::shown_in(&tried.options.passed.0)),
                 words(&tried.options.cmd),
             )
         }

@@ -12,7 +12,7 @@ use super::interrupt::Interrupt;
 use super::options::TryOptions;
 use super::process::{End, Ended, Nursery, Terms};
 use crate::output::write;
-use crate::{Failure, agent};
+use crate::{Failure, agent, remote};
 use uzswap_ctl::size::Size;
 
 /// Why there are no more runs.
@@ -44,6 +44,7 @@ pub(crate) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     pub(crate) fn begin(options: &'a TryOptions) -> Result<Self, Failure> {
+        remote::hide_in(&options.passed.0);
         let counters = agent::runtime_dir()?.join(format!("try-{}.json", std::process::id()));
         Ok(Self {
             options,
@@ -58,6 +59,9 @@ impl<'a> Stage<'a> {
     pub(crate) fn unmanaged(&self, what: &str, most: Option<Duration>) -> Result<Ended, Stop> {
         let mut command = Command::new(&self.options.cmd[0]);
         command.args(&self.options.cmd[1..]);
+        for (name, _) in std::env::vars_os().filter(|(name, value)| remote::is_secret(name, value)) {
+            command.env_remove(name);
+        }
         self.run(&mut command, what, most, false)
     }
 

@@ -201,18 +201,23 @@ impl Held {
         }
     }
 
+    /// Let it go on, and wait for its end, which is that of a program that has all its data.
+    pub fn finish(self) -> Run {
+        let run = self.end();
+        assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
+        run
+    }
+
     /// Let it go on, and wait for its end.
-    pub fn finish(mut self) -> Run {
+    pub fn end(mut self) -> Run {
         std::fs::write(&self.go, "").expect("letting it go");
         let child = self.child.take().expect("finished once");
         let output = child.wait_with_output().expect("its end");
         let text = std::fs::read_to_string(&self.json).unwrap_or_default();
-        let run = Run {
+        Run {
             output,
             counters: serde_json::from_str(&text).unwrap_or_default(),
-        };
-        assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
-        run
+        }
     }
 }
 

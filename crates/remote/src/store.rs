@@ -1,0 +1,142 @@
+//! What a remote can do, and trying it again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::{sleep, timeout};
+use uzswap_ctl::remote::SEGMENT_BYTES;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Between two tries: at first, and at most.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MOST: Duration = Duration::from_secs(2);
+/// How long one try may take.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why a remote did not do what was asked: in a few words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem(pub String);
+
+/// Objects by their keys.
+pub trait Store: Clone + Send + Sync + 'static {
+    /// Have an object.
+    fn put(&self, key: &str, bytes: &[u8]) -> impl Future<Output = Result<(), Problem>> + Send;
+    /// Give it back, whole.
+    fn get(&self, key: &str) -> impl Future<Output = Result<Vec<u8>, Problem>> + Send;
+    /// Have it no more; there may be none.
+    fn delete(&self, key: &str) -> impl Future<Output = Result<(), Problem>> + Send;
+}
+
+/// Where segments go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// For people: without a password.
+    pub shown: String,
+    /// What all keys of a run begin with.
+    pub prefix: String,
+    /// How long a fetch is tried.
+    pub patience: Duration,
+}
+
+/// An object, as whoever sent it remembers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) key: Arc<str>,
+    pub(crate) checksum: u64,
+    pub(crate) len: usize,
+}
+
+impl Object {
+    pub(crate) fn of(key: String, bytes: &[u8]) -> Self {
+        Self {
+            key: key.into(),
+            checksum: xxh3_64(bytes),
+            len: bytes.len(),
+        }
+    }
+
+    /// Why these bytes are not it.
+    fn mistake(&self, bytes: &[u8]) -> Option<Problem> {
+        let is_it = bytes.len() == self.len && xxh3_64(bytes) == self.checksum;
+        (!is_it).then(|| Problem("it brought other bytes than it was given".to_owned()))
+    }
+}
+
+/// One try, bounded.
+async fn bounded<T>(time: Duration, what: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+    let most = time.min(ANSWERED_WITHIN);
+    timeout(most, what)
+        .await
+        .unwrap_or_else(|_| Err(Problem(format!("no answer within {most:.1?}"))))
+}
+
+fn next_pause(pause: Duration) -> Duration {
+    (pause * 2).min(PAUSE_MOST)
+}
+
+/// Send an object; so many tries.
+pub(crate) async fn send<S: Store>(store: S, object: Object, bytes: Vec<u8>, tries: u32) -> Result<(), Problem> {
+    let mut pause = PAUSE_FIRST;
+    let mut left = tries;
+    loop {
+        left -= 1;
+        match bounded(ANSWERED_WITHIN, store.put(&object.key, &bytes)).await {
+            Err(_) if left > 0 => sleep(pause).await,
+            sent => return sent,
+        }
+        pause = next_pause(pause);
+    }
+}
+
+/// Bring an object back, as it was; for so long.
+pub(crate) async fn fetch<S: Store>(store: S, object: Object, patience: Duration) -> Result<Vec<u8>, Problem> {
+    let until = Instant::now() + patience;
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let got = bounded(left, store.get(&object.key)).await;
+        let problem = match got.map(|bytes| (object.mistake(&bytes), bytes)) {
+            Ok((None, bytes)) => return Ok(bytes),
+            Ok((Some(problem), _)) | Err(problem) => problem,
+        };
+        if Instant::now() + pause >= until {
+            return Err(problem);
+        }
+        sleep(pause).await;
+        pause = next_pause(pause);
+    }
+}
+
+/// Delete an object. False: not now, after a pause.
+pub(crate) async fn forget<S: Store>(store: S, object: &Object) -> bool {
+    let is_gone = bounded(ANSWERED_WITHIN, store.delete(&object.key)).await.is_ok();
+    if !is_gone {
+        sleep(PAUSE_MOST).await;
+    }
+    is_gone
+}
+
+/// Whether a remote takes an object of a segment's size, gives it back and deletes it.
+///
+/// # Errors
+/// The step that failed, and why.
+pub async fn probe<S: Store>(store: S, place: &Place) -> Result<(), Problem> {
+    let key = format!("{}/probe", place.prefix);
+    let bytes: Vec<u8> = place.prefix.bytes().cycle().take(SEGMENT_BYTES).collect();
+    let step = |name: &'static str| move |Problem(why): Problem| Problem(format!("{name}: {why}"));
+    bounded(ANSWERED_WITHIN, store.put(&key, &bytes))
+        .await
+        .map_err(step("writing"))?;
+    let back = bounded(ANSWERED_WITHIN, store.get(&key))
+        .await
+        .map_err(step("reading"))?;
+    bounded(ANSWERED_WITHIN, store.delete(&key))
+        .await
+        .map_err(step("deleting"))?;
+    match back == bytes {
+        true => Ok(()),
+        false => Err(step("reading")(Problem(
+            "it brought other bytes than it was given".to_owned(),
+        ))),
+    }
+}
