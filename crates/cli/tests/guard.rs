@@ -77,6 +77,11 @@ fn threads_have_stacks_of_the_programs() {
 }
 
 #[test]
+fn what_may_be_accessed_grows_as_without() {
+    is_as_unmanaged_in_all_ways("grows_access", &[]);
+}
+
+#[test]
 fn mappings_change_as_without() {
     is_as_unmanaged_in_all_ways("edges", &[]);
 }

@@ -204,9 +204,8 @@ pub(crate) fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
             let locked = unsafe { guard::make(number, args) };
             let start = start & !(PAGE_SIZE - 1);
             let end = page_align(start.saturating_add(len)).max(start);
+            let (_turn, _stack) = (InOrder::begin(), guard::hold_stack());
             if locked.is_ok() && holder(start, end).is_some() {
-                let _turn = InOrder::begin();
-                let _stack = guard::hold_stack();
                 closed::note_locked(&Changing::begin(), start, end, number != SYS_MUNLOCK);
             }
             locked
@@ -233,10 +232,15 @@ fn protect(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
     let call = |start, len, prot| unsafe { syscall(number, [start, len, prot, key, 0, 0]) };
     let end = start.saturating_add(page_align(len)).min(ADDRESSES);
     let is_plain = prot & !(PROT_ALL | PROT_SEM) == 0 && start.is_multiple_of(PAGE_SIZE);
-    if !is_plain || holder(start, end).is_none() {
+    if !is_plain {
         return call(start, len, prot);
     }
+    // Held over the kernel's call as well where nothing is ours: who takes it under our care has
+    // looked what may be accessed there, and would undo this.
     let (_turn, _stack) = (InOrder::begin(), guard::hold_stack());
+    if holder(start, end).is_none() {
+        return call(start, len, prot);
+    }
     let changing = Changing::begin();
     closed::change_access(&changing, start, end, prot, |from, to, prot| {
         call(from, to - from, prot).map(drop_value)
