@@ -184,7 +184,10 @@ fn put(dir: &Path, path: &Path) -> Result<(), Failure> {
         .and_then(|()| fs::rename(&temporary, path))
         .map_err(|e| {
             let _ = fs::remove_file(&temporary);
-            Failure::new(format!("writing the agent to {}: {e}", path.display()))
+            Failure::new(format!(
+                "writing the agent to {}: {e}; set TMPDIR to a directory with room for it",
+                path.display()
+            ))
         })
 }
 

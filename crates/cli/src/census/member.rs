@@ -26,6 +26,7 @@ const SHARED_MIN: u64 = 256 << 10;
 pub(super) enum Reason {
     Static,
     WithoutAgent,
+    ChangesUser,
     Hidden,
     WithoutPager,
 }
@@ -35,6 +36,7 @@ impl Reason {
         match self {
             Self::Static => "static",
             Self::WithoutAgent => "started without uzswap's LD_PRELOAD",
+            Self::ChangesUser => "set-uid, so the loader ignores LD_PRELOAD",
             Self::Hidden => "another user's",
             Self::WithoutPager => "without a pager",
         }
@@ -111,6 +113,7 @@ impl Member {
         let loaded = Loaded::of(pid);
         let reason = match loaded {
             Loaded::Agent => None,
+            Loaded::LibcAlone if process::changes_user(pid) => Some(Reason::ChangesUser),
             Loaded::LibcAlone => Some(Reason::WithoutAgent),
             Loaded::Unfinished => (self.since.elapsed() > LOADED_BY).then_some(Reason::Static),
             // At the second look: between the beginning of an execve and its end little is mapped.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use uzswap_mm::page::PAGE_SIZE;
@@ -221,6 +221,12 @@ impl Status {
             is_killed: signals("ShdPnd:") & KILL != 0,
         })
     }
+}
+
+/// Whether the file of its program is set-uid or set-gid.
+pub(super) fn changes_user(pid: i32) -> bool {
+    const SET: u32 = 0o6000;
+    fs::metadata(path(pid, "exe")).is_ok_and(|exe| exe.mode() & SET != 0)
 }
 
 /// What a program was loaded with.
