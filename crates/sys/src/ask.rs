@@ -73,10 +73,10 @@ impl Ask {
         send_bytes(&self.answer, &[0], SendFlags::NOSIGNAL) == Ok(1)
     }
 
-    /// Whether it has said that it became no other program, or has closed its end: it waits no
-    /// longer, or has become one this moment.
+    /// Whether it has said that it became no other program. One that becomes it closes its end
+    /// before that is seen.
     pub fn is_taken_back(&self) -> bool {
-        recv(&self.answer, &mut [0; 1], RecvFlags::DONTWAIT).is_ok()
+        matches!(recv(&self.answer, &mut [0; 1], RecvFlags::DONTWAIT), Ok((1, _)))
     }
 }
 

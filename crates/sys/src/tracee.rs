@@ -120,8 +120,7 @@ impl Tracee {
             let Some((id, status)) = self.stop()? else {
                 let passed = now_ns() - began;
                 if !is_interrupted && (passed > BECOMES_WITHIN_NS || has_failed()) {
-                    // SAFETY: takes no address.
-                    unsafe { ptrace(PTRACE_INTERRUPT, self.thread, 0, 0)? };
+                    self.interrupt()?;
                     is_interrupted = true;
                 }
                 let ns = LOOKS_NS[usize::from(passed > LATER_NS)];
@@ -147,6 +146,13 @@ impl Tracee {
         }
     }
 
+    /// Have it stop, by the number of the process if it has that by now.
+    fn interrupt(&self) -> Result<()> {
+        // SAFETY: takes no address.
+        let interrupt = |id| unsafe { ptrace(PTRACE_INTERRUPT, id, 0, 0) }.map(drop);
+        interrupt(self.thread).or_else(|_| interrupt(self.process))
+    }
+
     /// Who of it stands, and for what, if it does: as the thread, or the process that only this
     /// thread is left of.
     fn stop(&self) -> Result<Option<(i32, i32)>> {
@@ -167,8 +173,7 @@ impl Tracee {
 
     /// Trace it no more.
     pub fn let_go(self) {
-        // SAFETY: takes no address.
-        if unsafe { ptrace(PTRACE_INTERRUPT, self.thread, 0, 0) }.is_ok() {
+        if self.interrupt().is_ok() {
             // It has become one all the same.
             if self.waits_in_vain(true, || true) == Ok(false) {
                 let _ = detach(self.process);

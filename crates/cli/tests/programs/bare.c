@@ -1,9 +1,10 @@
-/* Becomes itself with an environment that says nothing of uzswap, and prints what it finds there and behind it. With
- * -DLIBRARY: a library that it loads, whose constructor changes the environment first: -DUNSETS, -DSETS. */
+/* Becomes itself, by a thread, with an environment that says nothing of uzswap, again and again, and prints what it finds
+ * there and behind it. With -DLIBRARY: a library that it loads, whose constructor changes the environment first: -DUNSETS,
+ * -DSETS. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -20,12 +21,22 @@ __attribute__((constructor)) static void change(void)
 #else
 extern char **environ;
 
-int main(int argc, char **argv)
+static void *become(void *args)
 {
     char *bare[] = {"FIRST=1", "SECOND=2", 0};
-    if (argc == 1) {
-        char *args[] = {argv[0], "again", 0};
-        execve("/proc/self/exe", args, bare);
+    execve("/proc/self/exe", args, bare);
+    return args;
+}
+
+int main(int argc, char **argv)
+{
+    int left = argc == 1 ? 30 : atoi(argv[1]);
+    if (left > 0) {
+        char next[12], *args[] = {argv[0], next, 0};
+        snprintf(next, sizeof next, "%d", left - 1);
+        pthread_t thread;
+        pthread_create(&thread, NULL, become, args);
+        pthread_join(thread, NULL);
         return 1;
     }
     for (char **entry = environ; *entry; entry++)
