@@ -58,17 +58,17 @@ fn signals_are_as_without() {
 }
 
 #[test]
-fn handlers_fault_as_without() {
-    // With a fault thread the kernel waits for no page of a handler's stack.
-    let ways = WAYS.into_iter().filter(|way| *way != ["--faults", "thread"]);
-    is_as_unmanaged("fault_in_handler", &[], ways);
+fn masks_of_waits_are_as_without() {
+    is_as_unmanaged_in_all_ways("masks", &[]);
 }
 
 #[test]
-fn coroutines_take_signals_as_without() {
-    // As above: their stacks are managed.
-    let ways = WAYS.into_iter().filter(|way| *way != ["--faults", "thread"]);
-    is_as_unmanaged("coroutines", &[], ways);
+fn handlers_fault_as_without() {
+    for name in ["fault_in_handler", "coroutines"] {
+        // With a fault thread the kernel waits for no page of a handler's stack.
+        let ways = WAYS.into_iter().filter(|way| *way != ["--faults", "thread"]);
+        is_as_unmanaged(name, &[], ways);
+    }
 }
 
 #[test]

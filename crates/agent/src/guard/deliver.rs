@@ -13,7 +13,7 @@ use uzswap_sys::own_stack::{Own, is_on_own_stack};
 use uzswap_sys::signal::{self, Action, Context, DEFAULT, IGNORE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTORER};
 use uzswap_sys::signal::{SIGSEGV, SS_DISABLE, SignalInfo, Stack, bit};
 
-use super::signals::{IS_BLOCKED, KEPT, PENDING, mask_of_call, note, noted, ours, raise_pending};
+use super::signals::{IS_BLOCKED, KEPT, PENDING, mask_of_call, note, noted, ours, raise_pending, relays_all};
 use crate::fault::inline;
 use crate::guest::vma;
 use crate::pager;
@@ -32,9 +32,7 @@ fn deliver(signal: i32, action: &Action, context: &mut Context) {
     let is_wanted = |stack: &Stack| stack.flags & SS_DISABLE == 0 && !stack.is_on(context.program_sp());
     let stack = stack.filter(|stack| action.flags & SA_ONSTACK != 0 && is_wanted(stack));
     let deferred = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
-    // The frame says what the handler returns to, which a call may have replaced meanwhile.
-    let blocked = context.interrupts().and_then(mask_of_call).unwrap_or(context.mask());
-    let mask = (blocked | action.mask | deferred) & !ours();
+    let mask = (blocked_at(signal, context) | action.mask | deferred) & !ours();
     let (top, bottom) = match stack {
         Some(stack) => (Some(stack.start + stack.len), stack.start),
         None => (None, 0),
@@ -43,6 +41,18 @@ fn deliver(signal: i32, action: &Action, context: &mut Context) {
     let before = context.own().and_then(|own| block_for_handler(own, action, blocks));
     if !context.deliver(signal, action, top, bottom, mask, before) {
         end_by(SIGSEGV);
+    }
+}
+
+/// What was blocked as the signal came. The frame says what the handler returns to, which a call
+/// may have replaced meanwhile; or it had, and a handler that the kernel called has run since.
+fn blocked_at(signal: i32, context: &Context) -> u64 {
+    let after = context.mask();
+    match context.interrupts().and_then(mask_of_call) {
+        // Else it would not have come.
+        Some(within) if after & bit(signal) != 0 => within,
+        Some(within) if within & bit(signal) == 0 && relays_all() => within,
+        _ => after,
     }
 }
 

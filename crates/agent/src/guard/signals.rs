@@ -28,8 +28,8 @@ use uzswap_sys::futex::RawLock;
 use uzswap_sys::gateways::SET_SYSCALL_USER_DISPATCH;
 use uzswap_sys::guard::{Call, Verdict};
 use uzswap_sys::own_stack::Own;
-use uzswap_sys::signal::{self, Action, BLOCK, IGNORE, SA_ONSTACK, SA_RESTORER, SET, SIGBUS, SIGNALS, SIGSEGV, SIGSYS};
-use uzswap_sys::signal::{UNBLOCK, bit};
+use uzswap_sys::signal::{self, Action, BLOCK, DEFAULT, IGNORE, SA_ONSTACK, SA_RESETHAND, SA_RESTORER, SET};
+use uzswap_sys::signal::{SIGBUS, SIGNALS, SIGSEGV, SIGSYS, UNBLOCK, bit};
 use uzswap_sys::{Errno, closed, lent, thread};
 
 use super::altstack::change_stack;
@@ -124,7 +124,7 @@ pub(super) fn note(signal: i32, action: &Action) {
     let [handler, flags, restorer, mask] = &ACTIONS[signal as usize];
     flags.store(action.flags, Ordering::Relaxed);
     restorer.store(action.restorer, Ordering::Relaxed);
-    mask.store(action.mask as usize, Ordering::Relaxed);
+    mask.store((action.mask & KEPT) as usize, Ordering::Relaxed);
     // What is relayed from now on finds the others.
     handler.store(action.handler, Ordering::Release);
 }
@@ -193,6 +193,10 @@ pub(super) fn reset_in_child() {
         // SAFETY: a thread of the parent's held it, which does not exist here: this one does not
         // fork in between.
         unsafe { LOCK.unlock() };
+        if RELAYS_ALL.load(Ordering::Relaxed) {
+            // Half of them were, perhaps.
+            relay_all_from_now_on();
+        }
     }
     PENDING.store(0, Ordering::Relaxed);
 }
@@ -399,7 +403,7 @@ fn change_action(call: &mut Call) -> Option<Verdict> {
 
 /// Whether no handler is called by the kernel: it could not wait for the page that a frame is to
 /// have.
-fn relays_all() -> bool {
+pub(super) fn relays_all() -> bool {
     is_alone() || RELAYS_ALL.load(Ordering::Relaxed)
 }
 
@@ -415,12 +419,15 @@ pub(crate) fn note_stack(addr: usize, sp: usize) {
     }
     LOCK.lock();
     if !RELAYS_ALL.swap(true, Ordering::Relaxed) {
-        (1..SIGNALS as i32)
-            .filter(|signal| !is_ours(*signal))
-            .for_each(relay_from_now_on);
+        relay_all_from_now_on();
     }
     // SAFETY: locked here.
     unsafe { LOCK.unlock() };
+}
+
+fn relay_all_from_now_on() {
+    let signals = 1..SIGNALS as i32;
+    signals.filter(|signal| !is_ours(*signal)).for_each(relay_from_now_on);
 }
 
 /// What is noted is what the kernel has: it is found there by the next signal.
@@ -476,9 +483,15 @@ fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
         (Ok(_), Some(new)) if !is_relayed => note(signal, new),
         _ => {}
     }
-    before.map(|before| match before.handler == relay as *const () as usize {
-        true => kept,
-        false => Action {
+    let relays = relay as *const () as usize;
+    before.map(|before| match before.handler {
+        handler if handler == relays => kept,
+        // It has come once.
+        DEFAULT if kept.flags & SA_RESETHAND != 0 => Action {
+            handler: DEFAULT,
+            ..kept
+        },
+        _ => Action {
             mask: before.mask | kept.mask & ours(),
             restorer: kept.restorer,
             ..before

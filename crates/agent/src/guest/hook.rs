@@ -228,6 +228,10 @@ pub(crate) fn change_break(addr: usize) -> usize {
         .or(Ok(top)),
     };
     let now = now.unwrap_or(0);
+    if now < top && addr != 0 {
+        // Stacks that the program had made of it.
+        StackChange::begin().remove(page_align(now), page_align(top) - page_align(now));
+    }
     let before = BREAK.swap(now, Ordering::Relaxed);
     if now >= addr && before != 0 && now > before {
         deferral::note_growth(before, now - before, true);
