@@ -36,6 +36,10 @@ unsafe impl Send for Mapping {}
 // SAFETY: `&self` gives out byte copies and shared slices only; writing needs `&mut self`.
 unsafe impl Sync for Mapping {}
 
+/// Reservations from this length on are in no core dump of the program's: a debugger that writes
+/// one, or a pipe that takes it, would get gigabytes of zeros. Bytes.
+const UNDUMPED: usize = 32 << 20;
+
 impl Mapping {
     /// Map `len` bytes, readable and writable, without reserving memory for them.
     ///
@@ -106,6 +110,10 @@ impl Mapping {
             }
         }
         let base = NonNull::new(base.wrapping_byte_add(skip)).ok_or(rustix::io::Errno::NOMEM)?;
+        if len >= UNDUMPED && !cfg!(miri) {
+            // SAFETY: advice on our own mapping that changes no contents.
+            let _ = unsafe { mm::madvise(base.as_ptr(), len, Advice::LinuxDontDump) };
+        }
         // The guard as well: the kernel joins it with what the program has beside it and may not
         // use either. What is registered there would have our own munmap wait for us.
         own::add(base.as_ptr() as usize - guard, len + guard);
@@ -425,6 +433,17 @@ mod test {
         assert!(own::overlaps(first - guard, first - guard + 1));
         drop(mapping);
         assert!(!own::overlaps(first - guard, first + PAGE));
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn what_is_long_is_in_no_core_dump() {
+        let mapping = Mapping::reserve_beside_data(UNDUMPED).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let begins = alloc::format!("{:x}-", mapping.addr());
+        let flags = maps.lines().skip_while(|line| !line.starts_with(&begins));
+        let flags = flags.into_iter().find(|line| line.starts_with("VmFlags:")).unwrap();
+        assert!(flags.split_whitespace().any(|flag| flag == "dd"), "{flags}");
     }
 
     #[test]
