@@ -112,7 +112,6 @@
 //! | `sys::x86_64::guard::BEFORE` | kept | the agent is where it was |
 //! | `sys::x86_64::guard::AFTER` | kept | the same |
 //! | `sys::x86_64::gateways::BACKS` | kept | the code is inherited |
-//! | `sys::x86_64::gateways::ORIGINS` | kept | the same |
 //! | `sys::x86_64::gateways::ROOMS` | kept | the same |
 //! | `sys::x86_64::gateways::USED` | kept | the same |
 //! | `sys::x86_64::gateways::PASSING` | kept | the agent is where it was |

@@ -58,8 +58,11 @@ fn signals_are_as_without() {
 }
 
 #[test]
-fn masks_of_waits_are_as_without() {
-    is_as_unmanaged_in_all_ways("masks", &[]);
+fn handlers_find_what_they_would_without() {
+    // What is blocked, and who made the call that was interrupted.
+    for name in ["masks", "unwinds"] {
+        is_as_unmanaged_in_all_ways(name, &[]);
+    }
 }
 
 #[test]

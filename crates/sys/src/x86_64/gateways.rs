@@ -2,8 +2,11 @@
 //!
 //! ```text
 //! gateway n     syscall
-//!               jmp [BACKS + 8 n]
+//!               jmp [BACKS + 16 n]
 //! ```
+//! Whoever unwinds the stack from there, of a thread that waits in a call, say, finds the frame of
+//! the code that made the call: the jump leads to where that is noted.
+//!
 //! All of the program's calls are made from our code, as those of the guard are. So Syscall User
 //! Dispatch can let that range of addresses pass, and stop every other call: one of code that was
 //! loaded later or made at run time, or that no jump can be put into. The kernel raises SIGSYS for
@@ -28,10 +31,8 @@ const PATCHED: usize = 4096;
 const DISPATCHED: usize = 1024;
 const ALL: usize = PATCHED + DISPATCHED;
 
-/// Where gateways lead to.
-static BACKS: [AtomicUsize; ALL] = [const { AtomicUsize::new(0) }; ALL];
-/// The address behind the call in the program's code.
-pub(crate) static ORIGINS: [AtomicUsize; ALL] = [const { AtomicUsize::new(0) }; ALL];
+/// Where gateways lead to; and the address behind the call in the program's code.
+pub(crate) static BACKS: [[AtomicUsize; 2]; ALL] = [const { [const { AtomicUsize::new(0) }; 2] }; ALL];
 /// Of dispatched ones: not 0, it is known what stack its calls are made on ([`Room`]).
 static ROOMS: [AtomicU8; DISPATCHED] = [const { AtomicU8::new(0) }; DISPATCHED];
 /// Gateways of patched sites that are taken.
@@ -43,12 +44,19 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 pub(crate) unsafe extern "C" fn gateways() {
     naked_asm!(
         ".balign 8",
+        ".cfi_startproc",
+        ".cfi_def_cfa rsp, 0",
+        // The caller's rip stands behind what the jump of this gateway reads: at
+        // gateway + 8 + i32[gateway + 4] + 8, where gateway is rip & -8.
+        ".cfi_escape 0x10, 16, 19, 0x80, 0x00, 0x09, 0xf8, 0x1a, 0x12, 0x23, 0x04, 0x94, 0x04, 0x08, 0x20, 0x24, 0x08, \
+         0x20, 0x26, 0x22, 0x23, 0x10",
         ".set uzswap_gateway, 0",
         ".rept {all}",
         "syscall",
         "jmp qword ptr [rip + {backs} + uzswap_gateway]",
-        ".set uzswap_gateway, uzswap_gateway + 8",
+        ".set uzswap_gateway, uzswap_gateway + 16",
         ".endr",
+        ".cfi_endproc",
         all = const ALL,
         backs = sym BACKS,
     )
@@ -80,12 +88,12 @@ impl Gateway {
         let first = origin.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         for number in (0..DISPATCHED).map(|n| PATCHED + (first + n) % DISPATCHED) {
             let gateway = Self(number);
-            match BACKS[number].compare_exchange(0, origin, Ordering::AcqRel, Ordering::Acquire) {
+            match BACKS[number][0].compare_exchange(0, origin, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {}
                 Err(taken) if taken == origin => {}
                 Err(_) => continue,
             }
-            ORIGINS[number].store(origin, Ordering::Release);
+            BACKS[number][1].store(origin, Ordering::Release);
             return Some(gateway);
         }
         None
@@ -107,8 +115,8 @@ impl Gateway {
 
     /// It leads to `back`, for the call in front of `origin`. Before anybody can be there.
     pub fn lead(self, back: usize, origin: usize) {
-        BACKS[self.0].store(back, Ordering::Relaxed);
-        ORIGINS[self.0].store(origin, Ordering::Release);
+        BACKS[self.0][0].store(back, Ordering::Relaxed);
+        BACKS[self.0][1].store(origin, Ordering::Release);
     }
 
     /// Its address.
@@ -176,7 +184,7 @@ mod test {
         let first = Gateway::of(0x1234).unwrap();
         assert_eq!(Gateway::of(0x1234), Some(first));
         assert_ne!(Gateway::of(0x1235), Some(first));
-        assert_eq!(BACKS[first.0].load(Ordering::Relaxed), 0x1234);
+        assert_eq!(BACKS[first.0][0].load(Ordering::Relaxed), 0x1234);
         let all = (0..2 * DISPATCHED).filter(|n| Gateway::of(0x10_0000 + n).is_some());
         assert_eq!(all.count(), DISPATCHED - 2);
         assert_eq!(Gateway::of(0x1234), Some(first));

@@ -230,7 +230,8 @@ unsafe extern "C" fn entry() {
         "lea r11, [rip + {gateways}]",
         "sub rcx, r11",
         "lea r11, [rip + {origins}]",
-        "mov r11, [r11 + rcx]",
+        // A gateway is half as long as its two words.
+        "mov r11, [r11 + 2 * rcx + 8]",
         "mov [rbp + 120], r11",
         // Call::origin, 120 above this.
         ".cfi_escape 0x10, 16, 3, 0x76, 0xf8, 0x00",
@@ -433,6 +434,6 @@ unsafe extern "C" fn entry() {
         born = const BORN,
         vfork = sym VFORK,
         gateways = sym crate::gateways::gateways,
-        origins = sym crate::gateways::ORIGINS,
+        origins = sym crate::gateways::BACKS,
     )
 }
