@@ -17,7 +17,6 @@ use crate::guest::mutexes::{self, Init};
 use crate::guest::{closed, hook, identity, mmap, unmanaged};
 use crate::memcg::deferral;
 use crate::pager::{self, record};
-use crate::x86_64::environ;
 use crate::{fork, guard};
 
 unsafe extern "C" {
@@ -306,8 +305,8 @@ unsafe fn environment_behind(argv: *const *const c_char) -> *mut *const c_char {
 /// the libraries. In their place the auxiliary vector begins, with pairs that are to be ignored:
 /// whoever looks for it goes by the environment's end.
 ///
-/// Constructors of other libraries may have run: what they unset is missing, and all behind it has
-/// moved down, which leaves more than one null.
+/// Constructors of other libraries may have run, where one is to be the first as we are: what they
+/// unset is missing, and all behind it has moved down, which leaves more than one null.
 ///
 /// # Safety
 /// `envp` must be what the kernel put on the stack, with what the launcher did behind that; nobody
@@ -330,8 +329,6 @@ unsafe fn take_back(envp: *mut *const c_char) {
     }
     let Some(given) = given else { return };
     let libraries = (given + 1 < end && is_named(given + 1, "LD_PRELOAD")).then_some(given + 1);
-    // SAFETY: the caller's promise.
-    unsafe { forget(word(given), libraries.map(word)) };
     if libraries.unwrap_or(given) + 1 != end {
         // Somebody has put more behind it.
         return;
@@ -348,30 +345,6 @@ unsafe fn take_back(envp: *mut *const c_char) {
                 .cast::<usize>()
                 .write(if begins_pair { AT_IGNORE } else { 0 })
         };
-    }
-}
-
-/// Take two entries out of libc's own list, if a constructor has had that made anew (setenv).
-///
-/// # Safety
-/// Nobody else uses it now.
-unsafe fn forget(first: *const c_char, second: Option<*const c_char>) {
-    // SAFETY: libc's variable, if there is one.
-    let list = unsafe { environ().as_ref() }.map_or(core::ptr::null_mut(), |list| *list);
-    let (mut from, mut to) = (0, 0);
-    while !list.is_null() {
-        // SAFETY: inside the list, at most at its final null.
-        let entry = unsafe { *list.wrapping_add(from) };
-        from += 1;
-        if entry == first || Some(entry) == second {
-            continue;
-        }
-        // SAFETY: as above, and not behind what was read.
-        unsafe { list.wrapping_add(to).write(entry) };
-        to += 1;
-        if entry.is_null() {
-            break;
-        }
     }
 }
 

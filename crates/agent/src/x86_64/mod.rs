@@ -1,7 +1,7 @@
 //! What depends on the processor: names that are bound here, and how libc's own data is reached.
 
 use core::arch::naked_asm;
-use core::ffi::{c_char, c_void};
+use core::ffi::c_void;
 
 #[cfg(uzswap_image)]
 mod image;
@@ -11,10 +11,4 @@ mod image;
 #[unsafe(naked)]
 pub(crate) extern "C" fn current_break() -> *mut *mut c_void {
     naked_asm!(".weak __curbrk", "mov rax, [rip + __curbrk@GOTPCREL]", "ret")
-}
-
-/// libc's list of the environment, likewise.
-#[unsafe(naked)]
-pub(crate) extern "C" fn environ() -> *mut *mut *const c_char {
-    naked_asm!(".weak __environ", "mov rax, [rip + __environ@GOTPCREL]", "ret")
 }
