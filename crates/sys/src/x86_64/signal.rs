@@ -157,13 +157,15 @@ pub type Handler = extern "C" fn(i32, &SignalInfo, &mut Context);
 
 #[unsafe(naked)]
 unsafe extern "C" fn restore() {
-    // Exactly this, which unwinders know.
-    naked_asm!("mov rax, {}", "syscall", const raw::__NR_rt_sigreturn)
+    // Exactly this, which unwinders know; they look at the byte before it as well, which must not
+    // be of another function.
+    naked_asm!("nop", "mov rax, {}", "syscall", const raw::__NR_rt_sigreturn)
 }
 
 /// What handlers return to: that call is made in our code, as all others.
 pub fn restorer() -> usize {
-    restore as *const () as usize
+    const NOP: usize = 1;
+    restore as *const () as usize + NOP
 }
 
 /// `siginfo_t`.
