@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use uzswap_ctl::{ENV_GIVEN_GROUP, ENV_GROUP};
 use uzswap_sys::ask::Ask;
+use uzswap_sys::creds::{self, Credentials};
 use uzswap_sys::executable::{self, Kind};
 use uzswap_sys::file::{self, Access};
 use uzswap_sys::tracee::{Given, Lacks, Tracee};
-use uzswap_sys::{Errno, creds, inject, launch};
+use uzswap_sys::{Errno, inject, launch};
 
 use crate::agent;
 use crate::group::c_path;
@@ -128,11 +129,10 @@ fn see_to(ask: Ask, library: &inject::Library, group: &Membership) {
     let Some(tracee) = is_there.then(|| Tracee::seize(ask.thread, process).ok()).flatten() else {
         return;
     };
-    if would_gain(process) && !creds::may_trace() {
-        return tracee.let_go();
-    }
-    if !ask.is_traced() {
-        // It would be traced for nothing.
+    let status = fs::read(format!("/proc/{process}/status")).unwrap_or_default();
+    let may_gain = Credentials::parse(&status).is_none_or(|its| its.may_gain());
+    // Who is traced by one that lacks CAP_SYS_PTRACE gains nothing. Or it would be traced in vain.
+    if may_gain && !creds::may_trace() || !ask.is_traced() {
         return tracee.let_go();
     }
     let lacks = |pid| {
@@ -152,20 +152,6 @@ fn see_to(ask: Ask, library: &inject::Library, group: &Membership) {
             "uzswap: process {process} was ended, since the agent went wrong in it; run it with --allow-unmanaged"
         );
     }
-}
-
-/// Whether a process may get rights by becoming another program: root that has given up some. Who
-/// is traced by one that lacks CAP_SYS_PTRACE gets none.
-fn would_gain(pid: i32) -> bool {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let words = |name: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(name))
-            .map(str::split_whitespace)
-    };
-    let is_root = words("Uid:").is_some_and(|mut ids| ids.any(|id| id == "0"));
-    let [permitted, bounding] = ["CapPrm:", "CapBnd:"].map(|name| words(name).and_then(|mut words| words.next()));
-    is_root && permitted != bounding
 }
 
 /// A program may have so little of a stack that what is put there leaves it no room.

@@ -124,6 +124,12 @@ impl Credentials {
         (seen >= 7).then_some(all)
     }
 
+    /// Whether whose these are may get rights by becoming another program: root that has given up
+    /// some.
+    pub fn may_gain(&self) -> bool {
+        self.users.contains(&0) && self.permitted != self.bounding
+    }
+
     /// Have the calling thread hold these. What it may not do it leaves: it holds less then.
     fn assume(&self) {
         let _ = prctl([PR_SET_KEEPCAPS, 1, 0, 0, 0]);
