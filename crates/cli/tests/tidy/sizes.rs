@@ -6,9 +6,6 @@ const LONGER: &[(&str, usize)] = &[
     ("crates/cli/tests/launcher.rs", 577),
     ("crates/cli/tests/lives.rs", 627),
     ("crates/mm/src/test.rs", 540),
-    ("crates/sys/src/procfs.rs", 585),
-    ("crates/sys/src/x86_64/string.rs", 559),
-    ("crates/sys/src/uffd.rs", 522),
 ];
 
 /// Files that are longer than they may be, or that need their place in the list no more.

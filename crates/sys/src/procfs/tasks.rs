@@ -1,0 +1,209 @@
+//! What is known of the threads of this process, and of its children: `/proc/self/task`.
+
+use core::ffi::CStr;
+use core::mem::MaybeUninit;
+
+use linux_raw_sys::general as raw;
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io;
+use rustix::path::DecInt;
+
+use super::{ProcSelf, number};
+use crate::thread::{self, is_filtered};
+
+/// What threads a process has, beside those of its pager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Its first one, at least.
+    Led,
+    /// Others, but not its first one.
+    Leaderless,
+    /// None. The first one ended with this status.
+    Over(i32),
+}
+
+/// What a thread passed to the exit system call, of its line of `stat`.
+fn exit_status(stat: &[u8]) -> i32 {
+    let code = stat.trim_ascii().rsplit(|&b| b == b' ').next().map_or(0, number);
+    (code >> 8 & 0xff) as i32
+}
+
+impl ProcSelf {
+    /// How far the end of this process is, which has `ours` threads beside the program's. The last
+    /// thread that libc knows ends all of them; by the exit system call each ends alone.
+    pub fn life(&self, ours: u32) -> Life {
+        /// What links a directory has without any in it.
+        const LINKS: u64 = 2;
+        let (Some(tasks), Some([statm, stat, _])) = (&self.tasks, &self.leader) else {
+            return Life::Led;
+        };
+        let mut buf = [0; 1024];
+        let has_leader = io::pread(statm, &mut buf, 0).map_or(true, |n| !buf[..n].starts_with(b"0 "));
+        // The first thread counts as long as there are others.
+        let threads = fs::fstat(tasks).map_or(u64::MAX, |of| of.st_nlink - LINKS);
+        match has_leader {
+            true => Life::Led,
+            false if threads > 1 + u64::from(ours) => Life::Leaderless,
+            false => {
+                let n = io::pread(stat, &mut buf, 0).unwrap_or(0);
+                Life::Over(exit_status(&buf[..n]))
+            }
+        }
+    }
+
+    /// Whether a child of this process has its memory (CLONE_VM, vfork), as far as we may know. One
+    /// that has been left by such a child is not found.
+    pub fn shares_memory(&self) -> bool {
+        let Some(tasks) = self.tasks.as_ref().filter(|_| !is_filtered()) else {
+            return false;
+        };
+        let mut space = [MaybeUninit::uninit(); 2048];
+        let _ = fs::seek(tasks, fs::SeekFrom::Start(0));
+        let mut threads = fs::RawDir::new(tasks, &mut space);
+        let mut shares = false;
+        while let Some(Ok(thread)) = threads.next() {
+            let mut path = [0; 32];
+            let (name, file) = (thread.file_name().to_bytes(), b"/children");
+            if name.len() + file.len() < path.len() && name != b"." && name != b".." {
+                path[..name.len()].copy_from_slice(name);
+                path[name.len()..][..file.len()].copy_from_slice(file);
+                shares |= CStr::from_bytes_until_nul(&path).is_ok_and(|path| has_child_with_our_memory(tasks, path));
+            }
+        }
+        shares
+    }
+
+    /// How a thread of this process is scheduled. `None`: there is none, or a filter of system
+    /// calls may not allow to look.
+    pub fn scheduling(&self, thread: i32) -> Option<Scheduling> {
+        self.with_stat(thread, Scheduling::parse)?
+    }
+
+    /// What `f` makes of the `stat` of a thread of this process.
+    fn with_stat<T>(&self, thread: i32, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        if is_filtered() {
+            return None;
+        }
+        let id = DecInt::new(thread);
+        let (mut path, mut len) = ([0; 32], 0);
+        for part in [id.as_bytes(), b"/stat"] {
+            path[len..][..part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        let path = CStr::from_bytes_until_nul(&path).ok()?;
+        let stat = fs::openat(
+            self.tasks.as_ref()?,
+            path,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .ok()?;
+        let mut buf = [0; 1024];
+        let n = io::pread(&stat, &mut buf, 0).ok()?;
+        Some(f(&buf[..n]))
+    }
+}
+
+/// Whether one of the processes that the file at `path` names has the memory of this one.
+fn has_child_with_our_memory(tasks: &OwnedFd, path: &CStr) -> bool {
+    let Ok(file) = fs::openat(tasks, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
+        return false;
+    };
+    // The process's first thread may be gone, and its hold on the memory with it.
+    let me = thread::tid();
+    let has_ours = |child| child != 0 && shares_memory(me, child);
+    let (mut child, mut buf) = (0, [0; 512]);
+    while let Ok(n @ 1..) = io::read(&file, &mut buf) {
+        for byte in &buf[..n] {
+            match byte {
+                b'0'..=b'9' => child = child * 10 + i32::from(byte - b'0'),
+                _ if has_ours(child) => return true,
+                _ => child = 0,
+            }
+        }
+    }
+    has_ours(child)
+}
+
+/// Of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheduling {
+    /// It runs, or would if it had a core.
+    pub is_runnable: bool,
+    /// Where it runs, or ran until it fell asleep.
+    pub core: usize,
+    /// As usual: SCHED_OTHER or SCHED_BATCH.
+    pub is_fair: bool,
+}
+
+/// The fields of a line of `/proc/PID/stat` (proc_pid_stat(5)) from this one on.
+const STATE: usize = 3;
+
+fn fields_of(stat: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    // The name in the second field may hold anything.
+    let begin = stat.iter().rposition(|&b| b == b')')? + 2;
+    Some(stat.get(begin..)?.split(|&b| b == b' '))
+}
+
+impl Scheduling {
+    /// Of a line of `/proc/PID/stat`.
+    fn parse(stat: &[u8]) -> Option<Self> {
+        const PROCESSOR: usize = 39;
+        const POLICY: usize = 41;
+        let mut fields = fields_of(stat)?;
+        let is_runnable = fields.next()? == b"R";
+        let core = number(fields.nth(PROCESSOR - STATE - 1)?);
+        let policy = number(fields.nth(POLICY - PROCESSOR - 1)?) as u32;
+        Some(Self {
+            is_runnable,
+            core,
+            is_fair: matches!(policy, raw::SCHED_NORMAL | raw::SCHED_BATCH),
+        })
+    }
+}
+
+/// Whether two processes have one memory, as a vfork child and its parent have. False also where
+/// that cannot be known.
+pub fn shares_memory(one: i32, other: i32) -> bool {
+    const KCMP_VM: usize = 1;
+    let args = [one as usize, other as usize, KCMP_VM, 0, 0, 0];
+    // SAFETY: kcmp(2) compares, and takes integers alone.
+    let compared = unsafe { thread::syscall(raw::__NR_kcmp as usize, args) };
+    compared == Ok(0)
+}
+
+#[cfg(all(test, not(miri)))]
+mod test {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_is_where_it_says() {
+        let proc = ProcSelf::open().unwrap();
+        let found = (0..100).any(|_| {
+            let core = crate::affinity::current_core();
+            let scheduling = proc.scheduling(crate::thread::tid()).unwrap();
+            scheduling.is_runnable && scheduling.is_fair && scheduling.core == core
+        });
+        assert!(found);
+        assert_eq!(proc.scheduling(0), None);
+        let stat = alloc::format!("7 (a) b) S{} 5 0 {} 0\n", " 1".repeat(35), raw::SCHED_FIFO);
+        let parsed = Scheduling {
+            is_runnable: false,
+            core: 5,
+            is_fair: false,
+        };
+        assert_eq!(Scheduling::parse(stat.as_bytes()), Some(parsed));
+        assert_eq!(Scheduling::parse(b"7 (a"), None);
+    }
+
+    #[test]
+    fn a_process_has_one_memory_with_itself() {
+        let me = crate::thread::pid();
+        // Where kcmp may be used at all.
+        assert!(shares_memory(me, me) || !shares_memory(me, 1));
+        assert!(!shares_memory(me, 1));
+    }
+}
