@@ -122,6 +122,22 @@ fn a_child_of_a_vfork_child_waits_for_no_pager() {
     let _ = std::fs::remove_file(program);
 }
 
+/// Nothing comes under the pager's care that a call is about to change, which began before it.
+#[test]
+fn changes_that_begin_before_the_pager_are_waited_for() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("begun_early");
+    for backend in ["uffd", "mprotect"] {
+        for how in ["protect", "drop", "move", "replace"] {
+            let options = ["--memory-max", "24M", "--quiet", "--guard", "on", "--backend", backend];
+            is_as_unmanaged(&program, &[how], &options);
+        }
+    }
+    let _ = std::fs::remove_file(program);
+}
+
 /// What the pager has reserved is none of the program's data.
 #[test]
 fn a_limit_of_data_is_as_without_a_pager() {

@@ -10,8 +10,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use uzswap_sys::thread;
 use uzswap_sys::turn::Turn;
+use uzswap_sys::{closed, thread};
 
 use crate::memcg::deferral;
 use crate::pager;
@@ -36,6 +36,9 @@ impl InOrder {
     /// Wait for our turn if there is a pager. A process that has our memory waits too: a fork's
     /// child has nothing to do with what that changes after the fork.
     ///
+    /// Without a userfaultfd also while there is none: what a call changes that is under way when
+    /// the pager begins would be under its care already, and the kernel tells nobody.
+    ///
     /// That is not told from a child of a fork that nobody saw, which has a copy of the lock, taken
     /// perhaps: so it waits shortly, and in vain once.
     pub(crate) fn begin() -> Self {
@@ -43,8 +46,9 @@ impl InOrder {
             has_turn: false,
             mask: None,
         };
-        let is_ours = pager::active().is_some();
-        if !is_ours && (pager::inherited().is_none() || IN_VAIN.load(Ordering::Relaxed) == thread::pid()) {
+        let has_none = pager::inherited().is_none();
+        let is_ours = pager::active().is_some() || has_none && closed::is_on();
+        if !is_ours && (has_none || IN_VAIN.load(Ordering::Relaxed) == thread::pid()) {
             return NONE;
         }
         let mask = thread::block_asynchronous_signals();
