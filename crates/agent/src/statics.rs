@@ -31,8 +31,11 @@
 //! | `guard::signals::LOCK` | reset | whoever held it is not here |
 //! | `guard::signals::IS_BLOCKED` | kept | what the thread that forked has blocked is inherited |
 //! | `guard::signals::PENDING` | reset | what waits for the parent does not for a child |
-//! | `guard::ranges::LEAVES` | kept | what is registered the child registers anew |
+//! | `guard::ranges::ANY` | kept | what is registered the child registers anew |
 //! | `guard::ranges::WHOLE` | kept | the same |
+//! | `guard::ranges::CHUNKS` | kept | the same |
+//! | `guard::ranges::TAKEN` | kept | the same |
+//! | `guard::ranges::INDEX` | kept | the same |
 //! | `guest::hook::ERRNO_LOCATION` | kept | libc is where it was |
 //! | `guest::order::ORDER` | reset | whose turn it was is not here, or was the fork's |
 //! | `guest::order::IN_VAIN` | kept | says of which process |

@@ -224,10 +224,10 @@ pub(crate) fn note_registering(start: usize, end: usize) {
     }
 }
 
-/// What may be registered has grown. In a thread of the program.
+/// What may be registered has grown. In a thread of the program: without a pager nothing is.
 pub(crate) fn note_grown(start: usize, end: usize) {
-    if is_on() {
-        ranges::note_grown(start, end);
+    if is_on() && pager::inherited().is_some() {
+        ranges::note(start, end);
     }
 }
 
