@@ -235,6 +235,7 @@ pub(crate) unsafe fn clone(
     unsafe { instructions::clone(flags, stack_top, LIFE.as_ptr(), tls, entry, arg) }
 }
 
+const SIG_BLOCK: usize = 0;
 const SIG_SETMASK: usize = 2;
 
 /// Block every signal for this thread; returns the mask to restore.
@@ -243,8 +244,8 @@ pub fn block_signals() -> u64 {
 }
 
 /// Block the signals that come from elsewhere, not those that this thread raises by what it does:
-/// they cannot be blocked, only end the process. Returns the mask to restore. `None`: a filter of
-/// the program refuses, and nothing is blocked.
+/// they cannot be blocked, only end the process. One of them that the program has blocked stays
+/// so. Returns the mask to restore. `None`: a filter of the program refuses, and nothing is blocked.
 pub fn block_asynchronous_signals() -> Option<u64> {
     const RAISED: [u32; 6] = [
         raw::SIGILL,
@@ -262,7 +263,7 @@ pub fn block_asynchronous_signals() -> Option<u64> {
         }
         mask
     };
-    set_mask(MASK).ok()
+    change_mask(SIG_BLOCK, MASK).ok()
 }
 
 /// Undo [`block_signals`].
@@ -272,10 +273,14 @@ pub fn restore_signals(mask: u64) {
 
 /// Block the signals of `mask`, and no others. Returns those that were blocked.
 pub(crate) fn set_mask(mask: u64) -> Result<u64> {
+    change_mask(SIG_SETMASK, mask)
+}
+
+fn change_mask(how: usize, mask: u64) -> Result<u64> {
     let mut old = 0u64;
     let (new, place) = (&raw const mask as usize, &raw mut old as usize);
     // SAFETY: both masks are 8 bytes, as the last argument says.
-    unsafe { syscall(raw::__NR_rt_sigprocmask as usize, [SIG_SETMASK, new, place, 8, 0, 0])? };
+    unsafe { syscall(raw::__NR_rt_sigprocmask as usize, [how, new, place, 8, 0, 0])? };
     Ok(old)
 }
 
