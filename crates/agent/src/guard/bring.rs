@@ -26,6 +26,8 @@ const OWN_STACK: usize = 64 << 10;
 pub(super) struct Reached {
     hold: Option<Hold>,
     near: usize,
+    /// Where the call is kept that this is of, until it is over; 0: it is no call's.
+    frame: usize,
     /// Words are not trusted: the kernel has met what was not there.
     is_thorough: bool,
     /// Nothing was held when the kernel met it.
@@ -41,9 +43,19 @@ impl Reached {
         Self {
             hold,
             near,
+            frame: 0,
             is_thorough,
             was_loose: is_thorough && hold.is_none(),
             brought: 0,
+        }
+    }
+
+    /// The same, of a call with these arguments, which lie on the stack until it is over.
+    pub(super) fn of_call(token: usize, args: &[usize; 6], is_thorough: bool) -> Self {
+        let frame = args.as_ptr().addr();
+        Self {
+            frame,
+            ..Self::new(token, frame, is_thorough)
         }
     }
 
@@ -111,8 +123,8 @@ impl Memory for Reached {
         // Whether it is registered or not: it may be before the call is over. Stacks are not.
         let is_own_stack = (self.near..self.near + OWN_STACK).contains(&at) && end <= self.near + OWN_STACK;
         if !is_own_stack || ranges::next(at, end).is_some() {
-            let near = self.near;
-            self.hold.get_or_insert_with(|| Hold::take(near)).add(at, end);
+            let (near, frame) = (self.near, self.frame);
+            self.hold.get_or_insert_with(|| Hold::take(near, frame)).add(at, end);
         }
         if self.was_loose && ranges::next(at, end).is_some() {
             // It may have come back before it was held: the kernel is to look again.

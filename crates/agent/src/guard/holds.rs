@@ -14,7 +14,9 @@
 //! So either the pager sees the hold, or the call sees the word.
 //!
 //! A place belongs to a call, not to a thread: nothing has to be known of threads. A handler of a
-//! signal that leaves a call by siglongjmp leaves its place taken, and what it reached stays.
+//! signal that leaves a call by siglongjmp, or a thread that is cancelled, leaves its place taken,
+//! and what it reached stays. The next call whose frame lies where its frame was has the place:
+//! two that go on do not share one.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -32,6 +34,8 @@ const LOOK_NS: u64 = 1_000_000;
 const SPINS: u32 = 200;
 
 struct Place {
+    /// Where the call keeps what lies on its stack until it is over; 0: not known.
+    frame: AtomicUsize,
     count: AtomicUsize,
     extents: [[AtomicUsize; 2]; EXTENTS],
 }
@@ -40,6 +44,7 @@ static IS_TAKEN: [AtomicU32; GROUPS] = [const { AtomicU32::new(0) }; GROUPS];
 static HELD: [[Place; PLACES]; GROUPS] = [const {
     [const {
         Place {
+            frame: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             extents: [const { [const { AtomicUsize::new(0) }; 2] }; EXTENTS],
         }
@@ -66,16 +71,22 @@ const _: () = assert!(GROUPS * PLACES + 1 < 1 << PLACE_BITS);
 
 impl Hold {
     /// A hold of nothing yet. `near`: an address on the calling thread's stack, so that threads
-    /// seldom meet.
-    pub(super) fn take(near: usize) -> Self {
+    /// seldom meet. `frame`: as in [`Place`].
+    pub(super) fn take(near: usize, frame: usize) -> Self {
         let first = (near >> 14).wrapping_mul(0x9e37_79b9) >> 8;
         for group in (0..GROUPS).map(|n| (first + n) % GROUPS) {
             let taken = &IS_TAKEN[group];
             let mut bits = taken.load(Ordering::Relaxed);
+            if let Some(left) = left_by(group, bits, frame) {
+                return left;
+            }
             while bits != u32::MAX {
                 let place = bits.trailing_ones();
                 match taken.compare_exchange_weak(bits, bits | 1 << place, Ordering::SeqCst, Ordering::Relaxed) {
-                    Ok(_) => return Self::in_generation(1 + group * PLACES + place as usize),
+                    Ok(_) => {
+                        HELD[group][place as usize].frame.store(frame, Ordering::Relaxed);
+                        return Self::in_generation(1 + group * PLACES + place as usize);
+                    }
                     Err(now) => bits = now,
                 }
             }
@@ -143,8 +154,21 @@ impl Hold {
             return;
         };
         place.count.store(0, Ordering::Release);
+        place.frame.store(0, Ordering::Relaxed);
         IS_TAKEN[n / PLACES].fetch_and(!(1 << (n % PLACES)), Ordering::Release);
     }
+}
+
+/// The place, of the taken ones of a group, of a call whose frame was there: it is over, as that is
+/// the caller's now. It holds nothing any more.
+fn left_by(group: usize, taken: u32, frame: usize) -> Option<Hold> {
+    if frame == 0 {
+        return None;
+    }
+    let is_left = |place: &usize| taken & 1 << place != 0 && HELD[group][*place].frame.load(Ordering::Relaxed) == frame;
+    let place = (0..PLACES).find(is_left)?;
+    HELD[group][place].count.store(0, Ordering::Release);
+    Some(Hold::in_generation(1 + group * PLACES + place))
 }
 
 fn wait_for_moves() {
