@@ -84,7 +84,7 @@ pub(crate) fn mmap(mut args: [usize; 6]) -> Result<usize, Errno> {
     let turn = (flags & MAP_FIXED != 0).then(InOrder::begin);
     // After the turn began: while it is waited for, somebody else's join must be able to look at
     // the mappings.
-    let stack = is_stack(flags).then(StackChange::begin);
+    let stack = is_stack(flags).then(StackChange::begin_undisturbed);
     // Nothing else takes it under our care before the call: that needs a turn as well.
     let covered = (turn.is_some() && stack.is_none()).then(|| StackChange::begin().lift(addr, len));
     // SAFETY: exactly the call that the program makes; libc's wrapper adds nothing (the kernel

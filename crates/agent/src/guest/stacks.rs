@@ -31,16 +31,28 @@ static IS_REGISTERING: AtomicU32 = AtomicU32::new(0);
 const REGISTERING_NS: u64 = 1_000_000;
 
 /// A change of the stack records that surrounds the system call it records.
-pub(crate) struct StackChange(());
+pub(crate) struct StackChange {
+    /// Signals that were blocked before, if others are now.
+    mask: Option<u64>,
+}
 
 impl StackChange {
+    /// As [`begin`](Self::begin), where no turn has blocked signals: a handler that leaves by
+    /// siglongjmp, or a thread that is cancelled, would have nothing registered any more.
+    pub(crate) fn begin_undisturbed() -> Self {
+        let mask = thread::block_asynchronous_signals();
+        let mut change = Self::begin();
+        change.mask = mask;
+        change
+    }
+
     pub(crate) fn begin() -> Self {
         loop {
             // SeqCst, as in `while_none_changes`: either that sees us, or we see it.
             CHANGES_IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
             // A child whose pager is not there is waited for by nobody.
             if IS_REGISTERING.load(Ordering::SeqCst) == 0 || pager::active().is_none() {
-                return Self(());
+                return Self { mask: None };
             }
             CHANGES_IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
             match inline::is_filtered() {
@@ -170,6 +182,7 @@ impl StackChange {
 impl Drop for StackChange {
     fn drop(&mut self) {
         CHANGES_IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
+        self.mask.into_iter().for_each(thread::restore_signals);
     }
 }
 
