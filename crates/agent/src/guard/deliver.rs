@@ -3,7 +3,7 @@
 //! ```text
 //! kernel   our handler, on our stack -> a frame on the program's, as the kernel would make it
 //! program  its handler runs; what is ours counts as blocked if it says so
-//!          returns: rt_sigreturn, which is stopped -> counts no more -> the call, in our code
+//!          returns: rt_sigreturn, which is stopped -> counts no more -> our frame is made of its
 //! ```
 //! The call is the program's own: what unwinds a stack knows a handler by its bytes.
 
@@ -57,14 +57,17 @@ fn blocked_at(signal: i32, context: &Context) -> u64 {
 }
 
 /// The program thinks that these of ours are blocked while its handler runs: who causes one then
-/// ends. Returns what it thought was blocked before. `None`: nobody would see the handler return.
+/// ends. Returns what it thought was blocked before. `None`: nobody would see the handler return,
+/// whose frame the kernel reads then.
 fn block_for_handler(own: &Own, action: &Action, blocks: u64) -> Option<u64> {
     // On another stack the handler is called by ours, and returns to it.
     let is_seen = own.is_dispatched.load(Ordering::Relaxed) && action.flags & SA_RESTORER != 0 && is_on_own_stack();
-    if !is_seen || blocks == 0 || pager::is_vfork_child() {
+    if !is_seen || pager::is_vfork_child() {
         return None;
     }
-    IS_BLOCKED.store(true, Ordering::Relaxed);
+    if blocks != 0 {
+        IS_BLOCKED.store(true, Ordering::Relaxed);
+    }
     Some(own.blocked.fetch_or(blocks, Ordering::Relaxed))
 }
 

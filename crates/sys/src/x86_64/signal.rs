@@ -5,7 +5,9 @@
 //!
 //! A signal that was not for us is handed on: [`Context::deliver`] copies the frame that the kernel
 //! made to where it would have made it, and has ours return into the program's handler. When that
-//! returns, the kernel restores from the copy.
+//! returns, the thread goes on as the copy says ([`Context::leave`]).
+
+mod leave;
 
 use core::arch::naked_asm;
 
@@ -375,9 +377,9 @@ impl Context {
     /// is out of that: a frame of ours that waits beneath this one is not written over. Then ours
     /// is made to lead to the handler, and the kernel changes stack, mask and registers at once.
     ///
-    /// `blocked`: signals that the program thinks are blocked, and finds in the mask that its
-    /// handler returns to. The handler then returns by the program's own call, which is stopped
-    /// ([`leave`](Self::leave)).
+    /// `blocked`: the handler returns by the program's own call, which is stopped
+    /// ([`leave`](Self::leave)). Until then its frame is memory as any other, and says what the
+    /// program thinks: that these signals are blocked as well, and which alternate stack it has.
     pub fn deliver(
         &mut self,
         signal: i32,
@@ -416,6 +418,7 @@ impl Context {
             copied.context.extended = if len > 0 { extended } else { 0 };
             if let Some(blocked) = blocked {
                 copied.context.mask |= blocked;
+                copied.context.stack = self.program_stack();
                 copied.restorer = action.restorer;
             } else if action.flags & SA_RESTORER != 0 {
                 copied.restorer = restorer();
@@ -432,23 +435,6 @@ impl Context {
         self.extended = 0;
         self.mask = mask;
         true
-    }
-}
-
-impl Context {
-    /// A handler that was [delivered](Self::deliver) with signals `blocked` returns, by a call that
-    /// was stopped: it is made in our code. Returns what the mask that it returns to has of `ours`.
-    pub fn leave(&mut self, ours: u64) -> u64 {
-        let _ = set_mask(SET, !(brings() | bit(SIGSYS)));
-        // SAFETY: where the call finds what it returns to, which is the program's and was there a
-        // moment ago; what is out of it by now is brought.
-        let context = unsafe { &mut *core::ptr::with_exposed_provenance_mut::<Self>(self.sp) };
-        let blocked = context.mask & ours;
-        context.mask &= !ours;
-        // What is raised from here on comes when this handler has returned.
-        let _ = set_mask(SET, u64::MAX);
-        self.ip = restorer();
-        blocked
     }
 }
 
