@@ -41,6 +41,21 @@ fn a_handler_may_leave_a_change_of_mappings() {
     }
 }
 
+/// What a call held goes to the next one, and a handler's frame may be out as it returns.
+#[test]
+fn calls_may_be_left_and_handlers_return_late() {
+    if !can_manage() {
+        return;
+    }
+    for backend in ["uffd", "mprotect"] {
+        for how in ["jumps", "cancelled", "late", "blocked"] {
+            let options = ["--memory-max", "24M", "--guard", "on", "--backend", backend];
+            sees_what_is_right("left_calls", &options, &[how]);
+        }
+    }
+    sees_what_is_right("left_calls", &["--memory-max", "24M"], &["blocked"]);
+}
+
 /// PROT_READ, PROT_NONE, PROT_READ | PROT_EXEC: the kernel moves no such pages.
 #[test]
 fn memory_that_is_not_to_be_written_to_leaves_and_comes_back() {
