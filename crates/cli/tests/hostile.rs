@@ -56,6 +56,17 @@ fn calls_may_be_left_and_handlers_return_late() {
     sees_what_is_right("left_calls", &["--memory-max", "24M"], &["blocked"]);
 }
 
+/// On a busy machine it would be seconds until whoever frees all memory has a core.
+#[test]
+fn no_thread_of_a_quiet_process_waits_for_an_idle_core() {
+    if !can_manage() {
+        return;
+    }
+    for guard in ["off", "on"] {
+        sees_what_is_right("quiet_threads", &["--memory-max", "24M", "--guard", guard], &[]);
+    }
+}
+
 /// PROT_READ, PROT_NONE, PROT_READ | PROT_EXEC: the kernel moves no such pages.
 #[test]
 fn memory_that_is_not_to_be_written_to_leaves_and_comes_back() {

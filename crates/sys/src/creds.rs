@@ -69,6 +69,13 @@ fn capabilities() -> Halves {
     halves
 }
 
+/// Whether the calling thread has CAP_SYS_NICE: without it who is SCHED_IDLE stays so.
+pub fn may_schedule() -> bool {
+    const CAP_SYS_NICE: u32 = 23;
+    let [[effective, ..], _] = capabilities();
+    effective & 1 << CAP_SYS_NICE != 0
+}
+
 /// Whether the calling thread has CAP_SYS_PTRACE, which fork events of a userfaultfd take, in the
 /// first namespace of users: root of another has less.
 pub fn may_trace() -> bool {

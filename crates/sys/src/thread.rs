@@ -245,7 +245,8 @@ pub fn block_signals() -> u64 {
 
 /// Block the signals that come from elsewhere, not those that this thread raises by what it does:
 /// they cannot be blocked, only end the process. One of them that the program has blocked stays
-/// so. Returns the mask to restore. `None`: a filter of the program refuses, and nothing is blocked.
+/// so. Returns the mask to restore. `None`: a filter of the program refuses, and nothing is
+/// blocked.
 pub fn block_asynchronous_signals() -> Option<u64> {
     const RAISED: [u32; 6] = [
         raw::SIGILL,
@@ -424,14 +425,29 @@ pub fn give_way_to_all() -> bool {
     if is_filtered() || getrlimit(Resource::Cpu).current.is_some() {
         return false;
     }
-    let priority: i32 = 0;
-    let place = (&raw const priority) as usize;
     // SAFETY: asks how this thread is scheduled; touches no memory.
     let policy = unsafe { syscall(raw::__NR_sched_getscheduler as usize, [0; 6]) };
     if policy != Ok(raw::SCHED_NORMAL as usize) {
         return false;
     }
-    let args = [0, raw::SCHED_IDLE as usize, place, 0, 0, 0];
+    schedule(0, raw::SCHED_IDLE)
+}
+
+/// Have a thread, 0 this one, take turns with all others again. False: it takes CAP_SYS_NICE.
+pub fn take_turns(thread: i32) -> bool {
+    schedule(thread, raw::SCHED_NORMAL)
+}
+
+fn schedule(thread: i32, policy: u32) -> bool {
+    let priority: i32 = 0;
+    let args = [
+        thread as usize,
+        policy as usize,
+        (&raw const priority) as usize,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the kernel reads a `struct sched_param`, one int, which lives until the call returns.
     unsafe { syscall(raw::__NR_sched_setscheduler as usize, args) }.is_ok()
 }

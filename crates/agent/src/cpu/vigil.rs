@@ -7,6 +7,12 @@
 //! thread takes its place the moment it is woken. It sleeps [`LINGER_NS`] after the last such
 //! fault, or at once while pages are unmapped ([`Vigil::leave`]).
 //!
+//! It takes turns with all others before it sleeps. The last thread of a process that ends frees
+//! all of its memory: one that waits for an idle core would keep a busy machine's process for
+//! seconds, and whoever waits for that. So it is there only where it may come back
+//! (CAP_SYS_NICE). kswapd fetches one that is kept off its core, which stays away for a while then:
+//! where no core is idle none has to be kept awake.
+//!
 //! Waking the program from another core takes an interrupt between the two, which the hypervisor
 //! makes cost 5 us or more on both. The vigil is on the core that the program left, as a rule
 //! ([`Cores`](crate::cpu::cores::Cores)), and wakes it there for the price of a system call. So the
@@ -21,19 +27,24 @@
 //! wake twice does no harm, so whoever finds an errand TAKEN, with another to post or somebody to
 //! wake itself, or before it sleeps or works for long ([`Vigil::settle`]), wakes that range too.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use uzswap_mm::page::{PageRange, Vpn};
 use uzswap_sys::affinity::{Affinity, Place, current_core};
+use uzswap_sys::creds;
 use uzswap_sys::futex::Mailbox;
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use uzswap_sys::time::now_ns;
 
 use super::cores::CORES;
 use super::follow::LOOK_NS;
+use crate::fault::inline;
 
 /// How long it stays after a fault.
 const LINGER_NS: u64 = 100_000;
+/// Who has not run for so long while it was there has no core to itself, and stays away so long.
+const KEPT_OFF_NS: u64 = 10_000_000;
+const AWAY_NS: u64 = 1_000_000_000;
 /// How long others keep off its core after that.
 const KEEP_NS: u64 = 20_000_000;
 /// Bits of the mail: keep the core awake; look after a fault thread that follows.
@@ -63,7 +74,10 @@ pub(crate) struct Vigil {
     /// When it ran last.
     seen: AtomicU64,
     until: AtomicU64,
+    /// It does not come before.
+    away_until: AtomicU64,
     is_there: AtomicBool,
+    thread: AtomicI32,
     mail: Mailbox,
 }
 
@@ -74,7 +88,9 @@ impl Vigil {
             errand: AtomicU64::new(NONE),
             seen: AtomicU64::new(0),
             until: AtomicU64::new(0),
+            away_until: AtomicU64::new(0),
             is_there: AtomicBool::new(false),
+            thread: AtomicI32::new(0),
             mail: Mailbox::new(),
         }
     }
@@ -84,8 +100,16 @@ impl Vigil {
         // SeqCst, as in `run`: either this sees that nobody is there, or the thread sees the later
         // end.
         self.until.store(now + LINGER_NS, Ordering::SeqCst);
-        if !self.is_there.load(Ordering::SeqCst) {
+        if !self.is_there.load(Ordering::SeqCst) && now >= self.away_until.load(Ordering::Relaxed) {
             self.mail.post(COME);
+        }
+    }
+
+    /// Have it take turns if it is kept off its core. Called by kswapd.
+    pub(crate) fn fetch(&self) {
+        let is_kept_off = || now_ns() > self.seen.load(Ordering::Relaxed) + KEPT_OFF_NS;
+        if self.is_there.load(Ordering::SeqCst) && is_kept_off() {
+            thread::take_turns(self.thread.load(Ordering::Relaxed));
         }
     }
 
@@ -177,12 +201,13 @@ impl Vigil {
 
     /// Watch until the program is over.
     fn run(&self, wake: impl Fn(PageRange), mut look: impl FnMut()) {
-        // Else it would take the core from somebody.
-        let gives_way = thread::give_way_to_all();
+        // Who serves his own faults does not wait for others.
+        let may_come = !inline::is_on() && creds::may_schedule();
+        self.thread.store(thread::tid(), Ordering::Relaxed);
         let mut affinity = Affinity::default();
         while !thread::is_over() {
             let mail = self.mail.wait(COME | WATCH, CORES.followed().map(|_| LOOK_NS));
-            if mail & COME != 0 && gives_way {
+            if mail & COME != 0 && may_come {
                 self.keep_awake(&wake, &mut affinity);
             }
             if let Some(core) = CORES.followed() {
@@ -194,11 +219,21 @@ impl Vigil {
     }
 
     fn keep_awake(&self, wake: &impl Fn(PageRange), affinity: &mut Affinity) {
+        let came = now_ns();
+        self.seen.store(came, Ordering::Relaxed);
+        // Else it would take the core from somebody.
+        if !thread::give_way_to_all() {
+            return;
+        }
         self.is_there.store(true, Ordering::SeqCst);
         let mut last = 0;
         loop {
             let now = now_ns();
             CORES.note_vigil(now - last);
+            if now > last.max(came) + KEPT_OFF_NS {
+                self.away_until.store(now + AWAY_NS, Ordering::Relaxed);
+                break;
+            }
             last = now;
             if now >= self.until.load(Ordering::SeqCst) {
                 break;
@@ -210,7 +245,9 @@ impl Vigil {
             core::hint::spin_loop();
         }
         self.is_there.store(false, Ordering::SeqCst);
-        if now_ns() < self.until.load(Ordering::SeqCst) {
+        thread::take_turns(0);
+        let now = now_ns();
+        if now < self.until.load(Ordering::SeqCst) && now >= self.away_until.load(Ordering::Relaxed) {
             self.mail.post(COME);
         }
     }

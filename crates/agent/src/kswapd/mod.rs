@@ -260,6 +260,7 @@ impl Kswapd {
             self.gate.leave_open();
             return pager.post.scans.answer(pager.post.scans.newest());
         }
+        VIGIL.fetch();
         self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
         self.mind_gate();
         let looks_again = core::mem::take(&mut self.search.looks_again);
