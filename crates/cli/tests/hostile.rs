@@ -67,6 +67,20 @@ fn no_thread_of_a_quiet_process_waits_for_an_idle_core() {
     }
 }
 
+/// It is killed if it lives on for so long. In any case somebody is told why.
+#[test]
+fn memory_that_may_be_executed_is_named() {
+    if !can_manage() {
+        return;
+    }
+    let run = run_program("executable", &["--memory-max", "24M"], &[]);
+    assert!(
+        run.stderr().contains("may be executed, which is not managed"),
+        "{}",
+        run.stderr()
+    );
+}
+
 /// PROT_READ, PROT_NONE, PROT_READ | PROT_EXEC: the kernel moves no such pages.
 #[test]
 fn memory_that_is_not_to_be_written_to_leaves_and_comes_back() {

@@ -58,6 +58,11 @@ impl Vma {
             }
     }
 
+    /// Private anonymous memory that may be executed.
+    pub fn is_executable_anonymous(&self) -> bool {
+        self.is_private_anonymous() && self.is_executable
+    }
+
     /// Whether it is of a file.
     pub(crate) fn is_file(&self) -> bool {
         self.is_file
