@@ -46,6 +46,46 @@ fn what_is_cold_lies_in_a_directory_and_comes_back_and_nothing_is_left() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+/// What a file of /proc of a process has: words that end with zeros are lines.
+fn proc_file(pid: &str, name: &str) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', "\n")
+}
+
+/// The mover of a group, whose launcher started it.
+fn mover_of(held: &Held) -> String {
+    let processes = std::fs::read_dir("/proc").unwrap();
+    let mut pids = processes.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let is_mover = |pid: &String| {
+        let status = proc_file(pid, "status");
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t"));
+        let is_ours = |parent| proc_file(parent, "cmdline").contains(&format!("--name\n{}\n", held.group));
+        proc_file(pid, "cmdline").ends_with("\nmover\n") && parent.is_some_and(is_ours)
+    };
+    pids.find(is_mover).expect("its mover")
+}
+
+fn signal(name: &str, pid: &str) {
+    assert!(Command::new("kill").args([name, pid]).status().unwrap().success());
+}
+
+#[test]
+fn no_signal_but_the_last_ends_the_mover() {
+    if !can_manage() {
+        return;
+    }
+    let held = start("remote-signals", "memory:///");
+    let mover = mover_of(&held);
+    for name in [
+        "HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "XCPU", "VTALRM", "PWR", "IO",
+    ] {
+        signal(&format!("-{name}"), &mover);
+    }
+    let run = held.finish();
+    assert!(run.count("remote_fetched") > 0);
+    assert_eq!(run.count("remote_lost"), 0, "{}", run.stderr());
+}
+
 fn files_below(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries
@@ -122,8 +162,7 @@ impl Redis {
     }
 
     fn signal(&self, name: &str) {
-        let pid = self.server.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+        signal(name, &self.server.id().to_string());
     }
 
     /// Keys of all databases.

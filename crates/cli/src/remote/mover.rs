@@ -4,11 +4,8 @@ use std::cell::Cell;
 use std::io::BufRead;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use uzswap_ctl::{Group, MEMBERSHIP, PROCESSES, Statistic, WORDS};
 use uzswap_remote::{Counts, Mover, Place, Service, Watch, probe, wait_for};
 use uzswap_sys::door::{Door, is_over};
@@ -67,24 +64,16 @@ impl Members {
 
 /// `uzswap mover`
 pub(crate) fn mover() -> Result<u8, Failure> {
+    // Whoever signals a whole service tells the mover too, while CMD needs its memory: nothing that
+    // is sent ends it. A limit of file sizes is an error of the write, not an end.
+    uzswap_sys::thread::block_signals();
     // What the terminal sends is for CMD; nor does the mover end with it.
     let _ = rustix::process::setsid();
-    ignore_signals();
     // For the files of its processes, and connections.
     Keeper::make_room(PROCESSES as u64);
     let Some(order) = next_order()? else { return Ok(FAILED) };
     let served = wait_for(serve(order)).map_err(|e| Failure::new(format!("the mover: {e}")))?;
     served.map(|()| 0)
-}
-
-/// Whoever ends a whole service tells the mover too, while CMD needs its memory to end well. A
-/// limit of file sizes is an error of the write, not an end.
-fn ignore_signals() {
-    for signal in [SIGHUP, SIGINT, SIGTERM, SIGXFSZ] {
-        let is_told = Arc::new(AtomicBool::new(false));
-        // One that cannot be had ends it, as it did.
-        let _ = signal_hook::flag::register(signal, is_told);
-    }
 }
 
 /// `None`: the launcher has gone.
