@@ -188,6 +188,8 @@ mod secret;
 
 #[cfg(feature = "remote")]
 mod mover;
+#[cfg(feature = "remote")]
+mod speaker;
 
 #[cfg(feature = "remote")]
 pub(crate) use self::mover::mover;

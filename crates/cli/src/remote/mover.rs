@@ -12,6 +12,7 @@ use uzswap_sys::door::{Door, is_over};
 use uzswap_sys::keep::Keeper;
 use uzswap_sys::shared::{Leases, SharedWords};
 
+use super::speaker::Speaker;
 use crate::group::c_path;
 use crate::log;
 use crate::output::{say, warn_line};
@@ -22,13 +23,14 @@ struct Members {
     orders: OwnedFd,
     group: Group,
     leases: Leases,
+    speaker: Speaker,
     /// The launcher lives, and its stderr is ours.
     is_led: Cell<bool>,
 }
 
 impl Watch for Members {
     fn say(&self, line: &str) {
-        warn_line!("{line}");
+        self.speaker.say(line);
     }
 
     fn note(&self, counts: &Counts) {
@@ -56,6 +58,7 @@ impl Watch for Members {
 impl Members {
     /// Whoever reads the launcher's stderr waits for its end.
     fn let_go(&self) {
+        self.speaker.flush();
         if let Ok(nowhere) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
             let _ = rustix::stdio::dup2_stderr(nowhere);
         }
@@ -131,6 +134,7 @@ fn attach(group: &Path, store: Service, place: Place) -> Result<Mover<Service, M
             .map_err(|e| Failure::of(group, &e))?,
         group: Group::open(words.words()).ok_or_else(|| Failure::new("it is no group"))?,
         leases: Leases::open(&file).map_err(fail)?,
+        speaker: Speaker::begin(|line| warn_line!("{line}")).map_err(|e| Failure::of(group, &e))?,
         is_led: Cell::new(true),
     };
     let path = super::path(group);
