@@ -14,7 +14,7 @@ use uzswap_sys::AsFd;
 use uzswap_sys::door::{Door, Received};
 
 use crate::file::SwapFile;
-use crate::store::{Object, Place, Problem, Store, fetch, forget, probe, send};
+use crate::store::{Object, Place, Problem, Sent, Store, fetch, forget, probe, send};
 
 /// Segments on their way to the remote at a time: more wait in the file.
 const SENDS: usize = 4;
@@ -70,7 +70,7 @@ struct Fetch {
 
 /// A job has ended.
 enum Done {
-    Sent(At, Seen, Object, Result<(), Problem>),
+    Sent(At, Seen, Sent),
     Fetched(Fetch, Result<Vec<u8>, Problem>),
     Deleted(Option<Object>),
     Probed(Result<(), Problem>),
@@ -216,10 +216,9 @@ impl<S: Store, W: Watch> Mover<S, W> {
         let Ok(bytes) = file.read(at.segment) else { return };
         self.keys += 1;
         let key = format!("{}/{:08x}-{}-{}", self.place.prefix, at.table, at.segment, self.keys);
-        let object = Object::of(key, &bytes);
         self.sends.insert(at);
-        let sent = send(self.store.clone(), object.clone(), bytes, TRIES);
-        self.jobs.spawn(async move { Done::Sent(at, seen, object, sent.await) });
+        let sent = send(self.store.clone(), key, bytes, TRIES);
+        self.jobs.spawn(async move { Done::Sent(at, seen, sent.await) });
     }
 
     fn fetch(&mut self, at: At) {
@@ -239,13 +238,12 @@ impl<S: Store, W: Watch> Mover<S, W> {
 
     fn finish(&mut self, done: Result<Done, tokio::task::JoinError>) {
         match done {
-            Ok(Done::Sent(at, seen, object, result)) => {
+            Ok(Done::Sent(at, seen, Sent { result, strays })) => {
                 self.sends.remove(&at);
+                self.leftover.extend(strays);
                 match result {
-                    Ok(()) => self.acknowledge(at, seen, object),
+                    Ok(object) => self.acknowledge(at, seen, object),
                     Err(problem) => {
-                        // It may have come all the same.
-                        self.leftover.push(object);
                         self.offered.insert(at);
                         self.give_up(&problem);
                     }

@@ -74,17 +74,35 @@ fn next_pause(pause: Duration) -> Duration {
     (pause * 2).min(PAUSE_MOST)
 }
 
-/// Send an object; so many tries.
-pub(crate) async fn send<S: Store>(store: S, object: Object, bytes: Vec<u8>, tries: u32) -> Result<(), Problem> {
+/// What came of sending an object.
+pub(crate) struct Sent {
+    /// The try that was acknowledged.
+    pub(crate) result: Result<Object, Problem>,
+    /// Tries that failed, and may have come or come yet.
+    pub(crate) strays: Vec<Object>,
+}
+
+/// Send an object; so many tries. Each has a key of its own: one that was given up may yet come,
+/// and must not write over the one that was acknowledged.
+pub(crate) async fn send<S: Store>(store: S, key: String, bytes: Vec<u8>, tries: u32) -> Sent {
     let mut pause = PAUSE_FIRST;
-    let mut left = tries;
+    let mut strays = Vec::new();
+    let mut number = 1;
     loop {
-        left -= 1;
-        match bounded(ANSWERED_WITHIN, store.put(&object.key, &bytes)).await {
-            Err(_) if left > 0 => sleep(pause).await,
-            sent => return sent,
+        let object = Object::of(format!("{key}-{number}"), &bytes);
+        let put = bounded(ANSWERED_WITHIN, store.put(&object.key, &bytes)).await;
+        let Err(problem) = put else {
+            let result = Ok(object);
+            return Sent { result, strays };
+        };
+        strays.push(object);
+        if number == tries {
+            let result = Err(problem);
+            return Sent { result, strays };
         }
+        sleep(pause).await;
         pause = next_pause(pause);
+        number += 1;
     }
 }
 

@@ -33,6 +33,17 @@ struct Inside {
     slow_gets: AtomicU32,
     /// So many answers bring other bytes.
     forgeries: AtomicU32,
+    /// So many objects do not come when they are sent: each is there, empty, once another has come.
+    late: AtomicU32,
+    on_the_way: Mutex<Vec<String>>,
+}
+
+/// Whether there was one more of so many.
+fn take_one(count: &AtomicU32) -> bool {
+    let one_less = |left: u32| left.checked_sub(1);
+    count
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+        .is_ok()
 }
 
 impl Inside {
@@ -47,7 +58,13 @@ impl Inside {
 impl Store for Shelf {
     async fn put(&self, key: &str, bytes: &[u8]) -> Result<(), Problem> {
         self.0.is_there()?;
-        self.0.objects.lock().unwrap().insert(key.to_owned(), bytes.to_vec());
+        let (mut objects, mut on_the_way) = (self.0.objects.lock().unwrap(), self.0.on_the_way.lock().unwrap());
+        if take_one(&self.0.late) {
+            on_the_way.push(key.to_owned());
+            return Err(Problem("no answer".to_owned()));
+        }
+        objects.insert(key.to_owned(), bytes.to_vec());
+        objects.extend(on_the_way.drain(..).map(|key| (key, Vec::new())));
         Ok(())
     }
 
@@ -61,13 +78,7 @@ impl Store for Shelf {
         while self.0.is_slow.load(Ordering::Relaxed) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let forges = |left: u32| left.checked_sub(1);
-        if self
-            .0
-            .forgeries
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, forges)
-            .is_ok()
-        {
+        if take_one(&self.0.forgeries) {
             bytes[9] ^= 1;
         }
         Ok(bytes)
@@ -242,6 +253,22 @@ fn segments_leave_and_come_back_as_they_were_and_nothing_is_left() {
         (counts.sent, counts.fetched, counts.lost),
         (bytes(SEGMENTS), bytes(2), 0)
     );
+    assert!(shelf.0.objects.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_try_that_comes_late_writes_over_nothing() {
+    let (said, counts, shelf) = with_mover(PATIENT, |agent, shelf| {
+        shelf.0.late.store(2, Ordering::Relaxed);
+        agent.offer_all_and_wait();
+        for segment in agent.in_state(State::Remote) {
+            agent.change(segment, State::Remote, State::Wanted);
+            until("it is back", || agent.state(segment) == State::Both);
+            assert_eq!(agent.first(segment), byte(segment));
+        }
+    });
+    assert!(said.is_empty(), "{said:?}");
+    assert_eq!(counts.lost, 0);
     assert!(shelf.0.objects.lock().unwrap().is_empty());
 }
 
