@@ -10,12 +10,14 @@ extern crate alloc;
 mod arena;
 mod cipher;
 mod moves;
+mod refusals;
 mod seal;
 mod swap_file;
 mod table;
 
 pub use arena::{PoolArena, Unwatched, Watch};
 pub use moves::{done, filled_in, in_truth, stop};
+pub use refusals::Refusals;
 pub use seal::Seal;
 pub use swap_file::{SwapBuffer, SwapFile, place};
 pub use table::table_memory;

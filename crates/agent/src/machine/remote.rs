@@ -5,9 +5,9 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering, fence};
 
-use uzswap_backing::SwapFile;
+use uzswap_backing::{Refusals, SwapFile};
 use uzswap_ctl::remote::{Seen, Segments, State, ring};
 use uzswap_ctl::{Group, Tunable, mover_path};
 use uzswap_mm::machine::IoError;
@@ -43,8 +43,7 @@ pub(crate) struct Remote {
     patience_ns: u64,
     /// Where cold ones are looked for next.
     hand: AtomicU32,
-    /// Since when the file takes nothing, nanoseconds; 0: it does.
-    refuses_since: AtomicU64,
+    refusals: Refusals,
     /// Ends with us: our children's ends are their locks on the file.
     _lifeline: Option<OwnedFd>,
 }
@@ -84,7 +83,7 @@ impl Remote {
             bell: Some(bell),
             patience_ns: patience.saturating_mul(SECOND_NS),
             hand: AtomicU32::new(0),
-            refuses_since: AtomicU64::new(0),
+            refusals: Refusals::default(),
             _lifeline: Some(lifeline),
         })
     }
@@ -94,7 +93,7 @@ impl Remote {
         Self {
             bell: bell(self.group_path).ok(),
             hand: AtomicU32::new(0),
-            refuses_since: AtomicU64::new(0),
+            refusals: Refusals::default(),
             _lifeline: None,
             ..*self
         }
@@ -116,6 +115,8 @@ impl Remote {
                 continue;
             };
             read()?;
+            // What was read is older than what the words say now.
+            fence(Ordering::Acquire);
             if self.segments.stamp(segments.clone()) == Some(before) {
                 return Ok(());
             }
@@ -169,21 +170,20 @@ impl Remote {
 
     /// The file took what was written, or not.
     pub(crate) fn note_written(&self, is_written: bool) {
-        let (since, relaxed) = (&self.refuses_since, Ordering::Relaxed);
         match is_written {
-            true => since.store(0, relaxed),
-            false => drop(since.compare_exchange(0, now_ns(), relaxed, relaxed)),
+            true => self.refusals.end(),
+            false => self.refusals.add(now_ns()),
         }
     }
 
-    fn refuses(&self) -> bool {
-        self.refuses_since.load(Ordering::Relaxed) != 0
+    fn refuses(&self, now: u64) -> bool {
+        self.refusals.since(now).is_some()
     }
 
     /// Whether the local disk is full, and the mover may yet have made room on it.
     fn may_make_room(&self, now: u64) -> bool {
-        let since = self.refuses_since.load(Ordering::Relaxed);
-        since != 0 && now.saturating_sub(since) < self.patience_ns
+        let since = self.refusals.since(now);
+        since.is_some_and(|since| now.saturating_sub(since) < self.patience_ns)
     }
 
     fn is_cold(&self, segment: u32, now: u64) -> bool {
@@ -252,13 +252,13 @@ pub(crate) fn send_on(pager: &Pager) {
 }
 
 fn offer_cold(pager: &Pager, remote: &Remote) {
+    let now = now_ns();
     let (segments, next) = pager.mm.full_segments(Look {
         from: remote.hand.load(Ordering::Relaxed),
         clusters: LOOKED_AT,
-        least: if remote.refuses() { 1 } else { WORTH },
+        least: if remote.refuses(now) { 1 } else { WORTH },
     });
     remote.hand.store(next, Ordering::Relaxed);
-    let now = now_ns();
     let is_offered = |segment: &u32| {
         let is_aside = remote.is_cold(*segment, now) && pager.mm.set_aside(*segment);
         let is_offered = is_aside && remote.offer(*segment);
