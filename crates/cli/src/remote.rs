@@ -74,7 +74,6 @@ impl Remote {
                 "what leaves this machine is encrypted: leave --encrypt off out",
             ));
         }
-        hide(url);
         Self::start(url, options).map(Some)
     }
 
@@ -144,6 +143,15 @@ fn hide(url: &str) {
 
 fn is_url(word: &str) -> bool {
     word.contains("://")
+}
+
+/// Have no password seen in the arguments before CMD or in the environment of this process, whether
+/// it is used or not.
+pub(crate) fn hide_given(cmd: &[OsString]) {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    words.truncate(words.len().saturating_sub(cmd.len()));
+    words.extend(std::env::var_os(VARIABLE));
+    hide_in(&words);
 }
 
 /// Have no password of these options of `uzswap run` seen in those of this process.

@@ -44,6 +44,7 @@ enum Swap {
 
 /// Run CMD; the exit status is its own.
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
+    remote::hide_given(&options.cmd);
     log::begin(&options.report.log)?;
     let memory_max = limits::check(options)?;
     report::check_all(&options.report)?;

@@ -205,6 +205,14 @@ fn a_password_is_shown_to_nobody() {
     );
     let seen = all_output(uzswap_run().args(["--swap", &url, "--", "sh", "-c", SHOW_ARGUMENTS]));
     assert!(seen.contains("redis://***") && !seen.contains(ENCODED), "{seen}");
+    // Neither is used.
+    let mut given = uzswap_run();
+    given.env("UZSWAP_SWAP", &url).args(["--no-writeback", "--swap", &url]);
+    let seen = all_output(given.args(["--", "sh", "-c", &see]));
+    assert!(
+        seen.matches("redis://***").count() == 2 && !seen.contains(ENCODED),
+        "{seen}"
+    );
     let mut tries = Command::new(env!("CARGO_BIN_EXE_uzswap"));
     tries.args(["try", "--at", "64M", "--show-output", "--export-json", "/dev/stdout"]);
     let tried = all_output(tries.args(["--swap", &url, "--", "sh", "-c", SHOW_ARGUMENTS]));

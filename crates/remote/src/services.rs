@@ -72,29 +72,57 @@ pub struct Service(Operator);
 /// An URL for people: without its password and its keys, whatever characters they have.
 pub fn shown(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
-    match rest.rsplit_once('@') {
-        Some((user, place)) if scheme.starts_with("redis") => {
+    let shown = match (scheme, rest.rsplit_once('@')) {
+        ("redis" | "rediss", Some((user, place))) => {
             let user = user.split_once(':').map_or("", |(name, _)| name);
-            format!("{scheme}://{user}:{HIDDEN}@{place}")
+            format!("{user}:{HIDDEN}@{}", shown_words(place))
         }
+        ("fs" | "memory", _) => shown_words(rest),
+        (_, None) => shown_words(&shown_place(rest)),
         // Of a key perhaps: nobody can tell where it begins.
-        Some(_) => format!("{scheme}://{HIDDEN}"),
-        None => shown_words(url),
+        (_, Some(_)) => HIDDEN.to_owned(),
+    };
+    match url.contains("://") {
+        true => format!("{scheme}://{shown}"),
+        false => url.to_owned(),
     }
 }
 
-fn shown_words(url: &str) -> String {
-    let Some((head, words)) = url.split_once('?') else {
-        return url.to_owned();
+/// A server or a bucket without a user: behind its name nothing is shown but a port, as it may be
+/// a password whose `@` was forgotten or encoded.
+fn shown_place(rest: &str) -> String {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let name_ends = authority.find(']').unwrap_or(0);
+    let port = authority[name_ends..].find(':').map(|at| name_ends + at);
+    let (name, port) = authority.split_at(port.unwrap_or(authority.len()));
+    let is_port = port.len() <= 6 && port.bytes().skip(1).all(|byte| byte.is_ascii_digit());
+    match name {
+        name if name.contains('%') => format!("{HIDDEN}{tail}"),
+        name if port.is_empty() || !name.is_empty() && is_port => format!("{name}{port}{tail}"),
+        name => format!("{name}:{HIDDEN}{tail}"),
+    }
+}
+
+/// What is behind the scheme, with the values of such words alone as have no secret.
+fn shown_words(rest: &str) -> String {
+    let (place, words) = rest.split_once('?').unwrap_or((rest, ""));
+    let place = match place.split_once(['#', ';']) {
+        Some((place, _)) => format!("{place}{HIDDEN}"),
+        None => place.to_owned(),
     };
     let word = |word: &str| {
-        let name = word.split('=').next().unwrap_or_default();
-        match PUBLIC.contains(&name) {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        let value = percent_decode_str(value).decode_utf8_lossy();
+        match PUBLIC.contains(&name) && !value.contains(['@', '#', ';']) {
             true => word.to_owned(),
-            false => format!("{name}={HIDDEN}"),
+            false => format!("{}={HIDDEN}", name.split(['#', ';']).next().unwrap_or_default()),
         }
     };
-    format!("{head}?{}", words.split('&').map(word).collect::<Vec<_>>().join("&"))
+    match words {
+        "" => place,
+        words => format!("{place}?{}", words.split('&').map(word).collect::<Vec<_>>().join("&")),
+    }
 }
 
 /// How long a fetch is tried.
@@ -117,10 +145,25 @@ fn scheme_of(url: &str) -> Result<&'static Scheme, String> {
         .ok_or_else(|| format!("unknown scheme '{name}': the schemes are {}", names()))
 }
 
-fn check(scheme: &Scheme, uri: &OperatorUri) -> Result<(), String> {
+/// Characters that end a part of an URL, where they can only be of a password.
+fn check_characters(scheme: &Scheme, url: &str) -> Result<(), String> {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let authority_ends = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    if scheme.name.starts_with("redis") && rest[authority_ends..].contains('@') {
+        return Err("in a password `/` is written %2F, `?` %3F and `#` %23".to_owned());
+    }
+    match rest.contains('#') {
+        true => Err("`#` is written %23".to_owned()),
+        false => Ok(()),
+    }
+}
+
+fn check(scheme: &Scheme, uri: &OperatorUri, shown: &str) -> Result<(), String> {
     let is_known = |word: &str| word == PATIENCE || scheme.words.contains(&word);
     if let Some(word) = uri.options().keys().find(|word| !is_known(word)) {
         let words = [&[PATIENCE], scheme.words].concat().join(", ");
+        // It may be the end of a key.
+        let word = if shown.contains(word) { word } else { HIDDEN };
         return Err(format!("unknown word '{word}': those for {} are {words}", scheme.name));
     }
     match scheme.has_name && uri.name().is_none() || scheme.name == "fs" && uri.root().is_none() {
@@ -166,8 +209,9 @@ impl Service {
         let _ = rustls::crypto::ring::default_provider().install_default();
         opendal_http_transport_reqwest::install_default();
         let scheme = scheme_of(url)?;
+        check_characters(scheme, url)?;
         let uri = OperatorUri::new(url, []).map_err(|e| format!("{}; must be {}", problem(&e).0, scheme.form))?;
-        check(scheme, &uri)?;
+        check(scheme, &uri, &shown(url))?;
         let patience = patience(uri.option(PATIENCE))?;
         // OpenDAL has one name for both of redis, and takes the safe one from the address.
         let name = scheme.name.replace("rediss", "redis");
@@ -232,6 +276,21 @@ mod test {
     }
 
     #[test]
+    fn a_refusal_has_nothing_of_a_password() {
+        for (url, rule) in [
+            ("redis://me:12?hush@host/0", "is written %2F"),
+            ("redis://me:12/hush@host/0", "is written %2F"),
+            ("redis://me:12#hush@host/0", "is written %2F"),
+            ("redis://me:hush", "must be redis://"),
+            ("s3://b?region=r#hush", "is written %23"),
+            ("s3://b?secret_access_key=a&hush@", "unknown word '***'"),
+        ] {
+            let line = refused(url);
+            assert!(line.contains(rule) && !line.contains("hush"), "{url}: {line}");
+        }
+    }
+
+    #[test]
     fn an_url_that_follows_them_is_taken() {
         for url in [
             "redis://127.0.0.1",
@@ -257,6 +316,31 @@ mod test {
             (
                 "redis://me:w?o&r=d/@host/0?patience=3",
                 "redis://me:***@host/0?patience=3",
+            ),
+            ("redis://me:a#b@host/0", "redis://me:***@host/0"),
+            (
+                "redis://:word@host/0?patience=3&x=y",
+                "redis://:***@host/0?patience=3&x=***",
+            ),
+            ("redis://:word", "redis://:***"),
+            ("s3://", "s3://"),
+            ("redis://me:word%40host/0", "redis://me:***/0"),
+            ("redis://word%40host/0", "redis://***/0"),
+            ("redis://host:6379/0", "redis://host:6379/0"),
+            ("rediss://[::1]:7000", "rediss://[::1]:7000"),
+            ("rediss://[::1]:word", "rediss://[::1]:***"),
+            ("fs:///mnt/a@b/c", "fs:///mnt/a@b/c"),
+            ("s3://b#secret_access_key=k", "s3://b***"),
+            ("s3://b;secret_access_key=k", "s3://b***"),
+            ("s3://b?region=r#secret_access_key=k", "s3://b?region=***"),
+            ("s3://b?region=r;secret_access_key=k", "s3://b?region=***"),
+            (
+                "s3://b?endpoint=http%3A%2F%2Fuser%3Apw%40h&region=r",
+                "s3://b?endpoint=***&region=r",
+            ),
+            (
+                "s3://b?endpoint=http://h:9000&region=r",
+                "s3://b?endpoint=http://h:9000&region=r",
             ),
             ("s3://b?secret_access_key=a@b&region=r", "s3://***"),
             ("s3://b?Secret_Access_Key=a&x", "s3://b?Secret_Access_Key=***&x=***"),
