@@ -16,6 +16,10 @@ use crate::store::Object;
 pub(crate) const RESERVE: usize = 8;
 /// How often in a row a file must be seen without an owner: for a second.
 pub(crate) const OWNERLESS: u32 = 10;
+/// Segments of a file that are swept over at a time.
+const SWEPT: u32 = 256;
+/// Segments from the one that a bell rings for to the last that it may be meant for.
+const RUN: u32 = 128;
 /// What was touched in this time stays longer.
 const HOT_NS: u64 = 2_000_000_000;
 
@@ -34,6 +38,10 @@ pub(crate) struct SwapFile {
     kept: VecDeque<u32>,
     /// On their way here.
     pub(crate) fetching: HashSet<u32>,
+    /// Where it is looked next for what is offered.
+    hand: u32,
+    /// Bells have rung for segments below. The table of those beyond takes no memory until then.
+    reach: u32,
 }
 
 fn place(segment: u32) -> u64 {
@@ -55,6 +63,8 @@ impl SwapFile {
             objects: HashMap::new(),
             kept: VecDeque::new(),
             fetching: HashSet::new(),
+            hand: 0,
+            reach: 0,
         })
     }
 
@@ -70,6 +80,22 @@ impl SwapFile {
         let is_ownerless = is_over(&self.lifeline) && !self.file.is_locked_anywhere();
         self.ownerless = if is_ownerless { self.ownerless + 1 } else { 0 };
         is_ownerless && (nobody_lives || self.ownerless >= OWNERLESS)
+    }
+
+    /// A bell rang for a segment and those behind it.
+    pub(crate) fn note_bell(&mut self, segment: u32) {
+        let reach = segment.saturating_add(RUN).min(self.segments().len());
+        self.reach = self.reach.max(reach);
+    }
+
+    /// Those of the next segments that are offered: they could not be read when their bell rang, or
+    /// the first of its run was withdrawn before it was looked at.
+    pub(crate) fn sweep(&mut self) -> Vec<u32> {
+        let from = self.hand;
+        let to = self.reach.min(from.saturating_add(SWEPT));
+        self.hand = if to < self.reach { to } else { 0 };
+        let is_offered = |segment: &u32| self.segments().look(*segment).state() == State::Offered;
+        (from..to).filter(is_offered).collect()
     }
 
     /// What lies in a segment.

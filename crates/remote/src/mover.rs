@@ -140,7 +140,7 @@ impl<S: Store, W: Watch> Mover<S, W> {
             tokio::select! {
                 knock = knocks.readable() => knock?,
                 Some(done) = self.jobs.join_next() => self.finish(done),
-                _ = looks.tick() => self.forget_gone(),
+                _ = looks.tick() => self.look_around(),
             }
         }
         self.clear_up().await;
@@ -189,6 +189,7 @@ impl<S: Store, W: Watch> Mover<S, W> {
         if at.segment >= file.segments().len() {
             return;
         }
+        file.note_bell(at.segment);
         match file.segments().look(at.segment).state() {
             State::Offered => {
                 let segments = file.segments();
@@ -212,7 +213,7 @@ impl<S: Store, W: Watch> Mover<S, W> {
         if seen.state() != State::Offered {
             return;
         }
-        // What cannot be read here stays: its owner will find out.
+        // What cannot be read now stays, and is looked at again.
         let Ok(bytes) = file.read(at.segment) else { return };
         self.keys += 1;
         let key = format!("{}/{:08x}-{}-{}", self.place.prefix, at.table, at.segment, self.keys);
@@ -378,6 +379,14 @@ impl<S: Store, W: Watch> Mover<S, W> {
                 let gone = forget(store, &object).await;
                 Done::Deleted((!gone).then_some(object))
             });
+        }
+    }
+
+    fn look_around(&mut self) {
+        self.forget_gone();
+        for (&table, file) in &mut self.files {
+            let offered = file.sweep().into_iter().map(|segment| At { table, segment });
+            self.offered.extend(offered.filter(|at| !self.sends.contains(at)));
         }
     }
 

@@ -306,6 +306,15 @@ fn a_remote_that_takes_nothing_is_left_alone_until_it_does() {
 }
 
 #[test]
+fn what_is_offered_is_sent_though_the_first_of_its_run_was_withdrawn() {
+    with_mover(PATIENT, |agent, _| {
+        assert!(agent.segments.change_from(7, State::Local, State::Offered));
+        agent.bell.ring(ring(TABLE, 5)).unwrap();
+        until("it is sent", || agent.state(7) == State::Both);
+    });
+}
+
+#[test]
 fn what_stays_offered_while_the_remote_is_gone_is_sent_when_it_is_back() {
     let (_, counts, _) = with_mover(PATIENT, |agent, shelf| {
         shelf.0.is_gone.store(true, Ordering::Relaxed);
