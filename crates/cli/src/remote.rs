@@ -5,10 +5,12 @@
 //! ```text
 //! launcher                                   mover
 //! {"url": ..., "run": ..., "log": ...}  -->  tries the remote
-//!                                       <--  {"patience": seconds} or {"error": line}
+//!                                       <--  {"patience": seconds, "prefix": text} or an error
 //! {"group": path}                       -->  binds its socket beside the group
 //!                                       <--  {} or {"error": line}
-//! closes the pipe, or is killed         -->  goes on until nobody of the group lives
+//! {"end": true}, and closes the pipe    -->  deletes all
+//!                                       <--  {"left": objects}
+//! is killed, or goes without a word     -->  goes on until nobody of the group lives
 //! ```
 
 use std::ffi::{OsStr, OsString};
@@ -25,13 +27,14 @@ use uzswap_ctl::Tunable;
 use crate::choices::SwapPath;
 use crate::group::OpenGroup;
 use crate::options::RunOptions;
+use crate::output::warn_line;
 use crate::{Failure, watch};
 
 /// What sets `--swap` in the environment.
 const VARIABLE: &str = "UZSWAP_SWAP";
 /// The name of the command that is the mover.
 const COMMAND: &str = "mover";
-/// How long it is waited for at the end: it clears up for less.
+/// How long it is waited for at the end. It goes on alone with what takes longer.
 const ENDS_WITHIN: Duration = Duration::from_secs(8);
 
 /// Where the mover of a group is told of swap files.
@@ -44,6 +47,8 @@ pub(crate) struct Remote {
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
     patience: u64,
+    /// Where objects are, for people.
+    place: String,
 }
 
 /// There is no directory for what has not been sent.
@@ -94,10 +99,12 @@ impl Remote {
             orders,
             answers: BufReader::new(answers),
             patience: 0,
+            place: String::new(),
         };
         let orders = json!({ "url": url, "run": run_name()?, "log": log_text(options)? });
         let answer = remote.ask(&orders).map_err(|why| refusal(url, &why))?;
         remote.patience = answer["patience"].as_u64().unwrap_or_default();
+        remote.place = place(&shown(url), answer["prefix"].as_str().unwrap_or_default());
         Ok(remote)
     }
 
@@ -126,13 +133,38 @@ impl Remote {
         Ok(())
     }
 
-    /// The group is over: wait until what it had elsewhere is deleted.
+    /// The group is over: have deleted what it had elsewhere, and say what is left.
     pub(crate) fn finish(self) {
-        drop(self.orders);
-        let answers = self.answers.get_ref().as_fd();
-        // Its end is all that can be read.
-        watch::sleep(Some(answers), Some(ENDS_WITHIN.as_nanos() as u64));
+        let Self {
+            mut orders,
+            mut answers,
+            place,
+            ..
+        } = self;
+        // One that is not there any more does not answer.
+        let _ = orders.write_all(format!("{}\n", json!({ "end": true })).as_bytes());
+        drop(orders);
+        let mut line = String::new();
+        if !watch::sleep(Some(answers.get_ref().as_fd()), Some(ENDS_WITHIN.as_nanos() as u64)) {
+            return warn_line!("uzswap: objects of this run are still being deleted at {place}");
+        }
+        let _ = answers.read_line(&mut line);
+        let answer: Value = serde_json::from_str(&line).unwrap_or_default();
+        match answer["left"].as_u64() {
+            Some(0) => {}
+            Some(left) => warn_line!("{}", left_behind(left, &place)),
+            None => warn_line!("uzswap: the mover has ended: objects of this run may be left at {place}"),
+        }
     }
+}
+
+/// Where objects of a run are, for people.
+fn place(shown: &str, prefix: &str) -> String {
+    format!("{shown}, under {prefix}")
+}
+
+fn left_behind(objects: u64, place: &str) -> String {
+    format!("uzswap: {objects} objects of this run are left at {place}: nobody can decrypt them any more")
 }
 
 fn hide(url: &str) {

@@ -390,7 +390,9 @@ fn wait(cmd: i32, signals: &Signals, mut watch: Option<&mut Watch>, must_load: b
         let time = is_loading.then_some(LOOK);
         match &mut watch {
             Some(watch) => watch.step(Some(signals.as_fd()), time),
-            None => watch::sleep(Some(signals.as_fd()), None),
+            None => {
+                watch::sleep(Some(signals.as_fd()), None);
+            }
         }
     }
 }

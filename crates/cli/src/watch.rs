@@ -223,8 +223,8 @@ impl Watch {
     }
 }
 
-/// Sleep until `also` can be read, for so many nanoseconds at most.
-pub(crate) fn sleep(also: Option<BorrowedFd<'_>>, time: Option<u64>) {
+/// Sleep until `also` can be read, for so many nanoseconds at most. Whether it can.
+pub(crate) fn sleep(also: Option<BorrowedFd<'_>>, time: Option<u64>) -> bool {
     let mut polled: Vec<_> = also
         .as_ref()
         .map(|fd| PollFd::new(fd, PollFlags::IN))
@@ -234,5 +234,5 @@ pub(crate) fn sleep(also: Option<BorrowedFd<'_>>, time: Option<u64>) {
         tv_sec: (ns / 1_000_000_000) as _,
         tv_nsec: (ns % 1_000_000_000) as _,
     });
-    let _ = poll(&mut polled, time.as_ref());
+    poll(&mut polled, time.as_ref()).is_ok_and(|ready| ready > 0)
 }

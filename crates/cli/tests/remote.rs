@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Held, can_manage, run, temp, uzswap_run};
+use common::{Held, UZSWAP, can_manage, run, temp, uzswap_run};
 
 const DATA_MB: u64 = 64;
 /// All that is out lies in the swap file; what of it stays there is the reserve and what is hot.
@@ -265,6 +265,28 @@ fn a_redis_server_that_is_killed_costs_one_process_with_a_line_that_says_so() {
         run.stderr()
     );
     assert!(run.count("remote_lost") > 0);
+    let said = run.stderr();
+    let left = said.matches("objects of this run are left at redis://");
+    assert_eq!(left.count(), 1, "{said}");
+}
+
+#[test]
+fn a_mover_that_is_killed_is_missed_at_the_end() {
+    if !can_manage() {
+        return;
+    }
+    // It was started before CMD. The process that comes after its end cannot reach it.
+    let script = format!(
+        "set -- $(cat /proc/$PPID/task/$PPID/children); kill -KILL $1
+        until grep -qs '^State:.Z' /proc/$1/status || [ ! -e /proc/$1 ]; do :; done
+        {UZSWAP} demo-child 32"
+    );
+    let run = run("remote-mover", &["--swap", "memory:///"], &["sh", "-c", &script]);
+    for line in [
+        "the mover has ended: objects of this run may be left at memory:///, under uzswap-",
+    ] {
+        assert_eq!(run.stderr().matches(line).count(), 1, "{}", run.stderr());
+    }
 }
 
 /// A file system of a few MiB.

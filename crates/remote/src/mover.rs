@@ -26,8 +26,8 @@ const PROBE: Duration = Duration::from_secs(3);
 const DELETES: usize = 16;
 /// How often it is looked who has gone.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long what a run leaves behind is deleted.
-const CLEARS_FOR: Duration = Duration::from_secs(5);
+/// What a run leaves behind is deleted as long as some of it is, within this time.
+const CLEARS_WITHIN: Duration = Duration::from_secs(5);
 /// What a disk is full of may be gone soon.
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
@@ -52,6 +52,8 @@ pub trait Watch {
     fn note(&self, counts: &Counts);
     /// Whether no process will ever hand over a file any more.
     fn is_over(&self) -> bool;
+    /// The end: so many objects are left.
+    fn end(&self, left: usize);
 }
 
 /// A segment of a table.
@@ -403,24 +405,23 @@ impl<S: Store, W: Watch> Mover<S, W> {
         self.leftover.len() + self.deletes + self.sends.len()
     }
 
-    /// Delete all that is left, as far as the remote lets us.
+    /// Delete all that is left, as long as the remote lets us.
     async fn clear_up(&mut self) {
-        let until = Instant::now() + CLEARS_FOR;
-        while self.unfinished() > 0 {
+        while timeout(CLEARS_WITHIN, self.clear_one()).await == Ok(true) {}
+        self.watch.end(self.unfinished());
+    }
+
+    /// Go on until less is left. False: there is nothing.
+    async fn clear_one(&mut self) -> bool {
+        let before = self.unfinished();
+        while self.unfinished() > 0 && self.unfinished() >= before {
             self.delete();
-            let left = until.saturating_duration_since(Instant::now());
-            match timeout(left, self.jobs.join_next()).await {
-                Ok(Some(done)) => self.finish(done),
-                // Nothing is under way that would end.
-                Ok(None) | Err(_) => break,
-            }
+            // `None`: nothing is under way that would end.
+            let Some(done) = self.jobs.join_next().await else {
+                return false;
+            };
+            self.finish(done);
         }
-        let left = self.unfinished();
-        if left > 0 {
-            self.watch.say(&format!(
-                "uzswap: {left} objects of this run are left at {}, under {}: nobody can decrypt them any more",
-                self.place.shown, self.place.prefix
-            ));
-        }
+        before > 0
     }
 }

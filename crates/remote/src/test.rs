@@ -15,7 +15,7 @@ use uzswap_sys::thread::pid;
 use uzswap_sys::{AsFd, OwnedFd, PAGE_SIZE};
 
 use crate::file::{OWNERLESS, RESERVE, SwapFile};
-use crate::{Counts, Mover, Place, Problem, Store, Watch, wait_for};
+use crate::{Counts, Mover, Place, Problem, Store, Watch};
 
 const TABLE: u32 = 77;
 const SEGMENTS: u32 = 3 * RESERVE as u32;
@@ -35,6 +35,8 @@ struct Inside {
     forgeries: AtomicU32,
     /// So many objects do not come when they are sent: each is there, empty, once another has come.
     late: AtomicU32,
+    /// How long it takes to delete one.
+    delete_takes: Mutex<Duration>,
     on_the_way: Mutex<Vec<String>>,
 }
 
@@ -86,22 +88,36 @@ impl Store for Shelf {
 
     async fn delete(&self, key: &str) -> Result<(), Problem> {
         self.0.is_there()?;
+        let time = *self.0.delete_takes.lock().unwrap();
+        tokio::time::sleep(time).await;
         self.0.objects.lock().unwrap().remove(key);
         Ok(())
     }
 }
 
-/// What was said and counted.
+/// What a mover said and counted.
+#[derive(Clone, Debug, Default)]
+struct Heard {
+    said: Vec<String>,
+    counts: Counts,
+    /// At its end.
+    left: Option<usize>,
+}
+
 #[derive(Clone, Default)]
-struct Ear(Arc<Mutex<(Vec<String>, Counts)>>);
+struct Ear(Arc<Mutex<Heard>>);
 
 impl Watch for Ear {
     fn say(&self, line: &str) {
-        self.0.lock().unwrap().0.push(line.to_owned());
+        self.0.lock().unwrap().said.push(line.to_owned());
     }
 
     fn note(&self, counts: &Counts) {
-        self.0.lock().unwrap().1 = *counts;
+        self.0.lock().unwrap().counts = *counts;
+    }
+
+    fn end(&self, left: usize) {
+        self.0.lock().unwrap().left = Some(left);
     }
 
     fn is_over(&self) -> bool {
@@ -193,31 +209,44 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+fn place(patience: Duration) -> Place {
+    Place {
+        shown: "shelf://".to_owned(),
+        prefix: "uzswap-test".to_owned(),
+        patience,
+    }
+}
+
 /// What `agent` does while a mover serves it; what was said.
 fn with_mover(patience: Duration, agent: impl FnOnce(&Agent, &Shelf) + Send) -> (Vec<String>, Counts, Shelf) {
+    let (heard, shelf) = with_mover_on(false, patience, agent);
+    assert_eq!(heard.left, Some(0));
+    (heard.said, heard.counts, shelf)
+}
+
+/// The same; with time that passes only, and at once, while the mover waits.
+fn with_mover_on(is_paused: bool, patience: Duration, agent: impl FnOnce(&Agent, &Shelf) + Send) -> (Heard, Shelf) {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("uzswap-mover-{}-{run}", std::process::id()));
     let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
     let (shelf, ear) = (Shelf::default(), Ear::default());
     let door = Door::bind(&name).unwrap();
-    let place = Place {
-        shown: "shelf://".to_owned(),
-        prefix: "uzswap-test".to_owned(),
-        patience,
-    };
+    let place = place(patience);
     let bell = Bell::connect(&name).unwrap();
     std::thread::scope(|scope| {
         // What it has sent is there before anybody looks: the mover is not over before it came.
         let agent_side = Agent::hand_over(bell);
         let mover = Mover::new(shelf.clone(), place, door, ear.clone());
-        scope.spawn(|| wait_for(mover.serve()).unwrap().unwrap());
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(is_paused).build().unwrap();
+        scope.spawn(move || runtime.block_on(mover.serve()).unwrap());
         until("the file is known", || agent_side.segments.is_open());
         agent(&agent_side, &shelf);
     });
     std::fs::remove_file(&path).unwrap();
-    let (said, counts) = ear.0.lock().unwrap().clone();
-    (said, counts, shelf)
+    let heard = ear.0.lock().unwrap().clone();
+    (heard, shelf)
 }
 
 const PATIENT: Duration = Duration::from_secs(60);
@@ -270,6 +299,22 @@ fn a_try_that_comes_late_writes_over_nothing() {
     assert!(said.is_empty(), "{said:?}");
     assert_eq!(counts.lost, 0);
     assert!(shelf.0.objects.lock().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_left_is_deleted_as_long_as_that_goes_on_and_counted_when_it_does_not() {
+    let (heard, shelf) = with_mover_on(true, PATIENT, |agent, shelf| {
+        agent.offer_all_and_wait();
+        // In two rounds, longer together than the mover would wait for one.
+        *shelf.0.delete_takes.lock().unwrap() = Duration::from_secs(4);
+    });
+    assert_eq!(heard.left, Some(0));
+    assert!(shelf.0.objects.lock().unwrap().is_empty());
+    let (heard, _) = with_mover_on(true, PATIENT, |agent, shelf| {
+        agent.offer_all_and_wait();
+        shelf.0.is_gone.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(heard.left, Some(SEGMENTS as usize));
 }
 
 #[test]

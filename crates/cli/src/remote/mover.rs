@@ -15,7 +15,7 @@ use uzswap_sys::shared::{Leases, SharedWords};
 use super::speaker::Speaker;
 use crate::group::c_path;
 use crate::log;
-use crate::output::{say, warn_line};
+use crate::output::{say, warn_line, write};
 use crate::{FAILED, Failure, describe};
 
 /// Whose segments are moved.
@@ -26,6 +26,9 @@ struct Members {
     speaker: Speaker,
     /// The launcher lives, and its stderr is ours.
     is_led: Cell<bool>,
+    /// It waits to be told what is left.
+    is_asked: Cell<bool>,
+    place: String,
 }
 
 impl Watch for Members {
@@ -50,8 +53,19 @@ impl Watch for Members {
         }
         if self.is_led.replace(false) {
             self.let_go();
+            // Its last word waits in the pipe, if it had one.
+            self.is_asked.set(matches!(next_order(), Ok(Some(_))));
         }
         !self.leases.is_held(MEMBERSHIP)
+    }
+
+    fn end(&self, left: usize) {
+        let answer = json!({ "left": left });
+        let is_told = self.is_asked.get() && write(&format!("{answer}\n")).is_ok_and(|is_read| is_read);
+        if !is_told && left > 0 {
+            self.say(&super::left_behind(left as u64, &self.place));
+        }
+        self.speaker.flush();
     }
 }
 
@@ -109,7 +123,10 @@ async fn serve(order: Value) -> Result<(), Failure> {
         let why = problem.0;
         return refuse(&format!("{why}; it must take an object, give it back and delete it"));
     }
-    say!("{}", json!({ "patience": place.patience.as_secs() }));
+    say!(
+        "{}",
+        json!({ "patience": place.patience.as_secs(), "prefix": place.prefix })
+    );
     let Some(order) = next_order()? else { return Ok(()) };
     match attach(Path::new(text(&order, "group")), store, place) {
         Ok(mover) => {
@@ -136,6 +153,8 @@ fn attach(group: &Path, store: Service, place: Place) -> Result<Mover<Service, M
         leases: Leases::open(&file).map_err(fail)?,
         speaker: Speaker::begin(|line| warn_line!("{line}")).map_err(|e| Failure::of(group, &e))?,
         is_led: Cell::new(true),
+        is_asked: Cell::new(false),
+        place: super::place(&place.shown, &place.prefix),
     };
     let path = super::path(group);
     // Left by a group of that name which ended by a signal.
