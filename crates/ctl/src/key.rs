@@ -193,6 +193,8 @@ words! {
         RemoteFetched,
         /// Segments that it could not bring back.
         RemoteLost,
+        /// 1 + errno of a process that could not reach it; 0: all could.
+        RemoteError,
     }
 }
 

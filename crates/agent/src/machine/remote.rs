@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use uzswap_backing::{Refusals, SwapFile};
 use uzswap_ctl::remote::{Seen, Segments, State, ring};
-use uzswap_ctl::{Group, Tunable, mover_path};
+use uzswap_ctl::{Group, Statistic, Tunable, mover_path};
 use uzswap_mm::machine::IoError;
 use uzswap_mm::{Look, SEGMENT};
 use uzswap_sys::door::Bell;
@@ -60,11 +60,14 @@ fn has_no_mover(rung: Result<(), Errno>) -> bool {
 }
 
 impl Remote {
-    /// For our own file. `None`: the group has no mover, or it is gone; the file keeps all then.
+    /// For our own file. `None`: the group has no mover, or it cannot be reached, which it is told;
+    /// the file keeps all then.
     pub(crate) fn begin(group: Group, group_path: &'static CStr, file: &SwapFile) -> Option<Self> {
         match group.get(Tunable::SwapRemote) {
             0 => None,
-            patience => Self::hand_over(patience, group_path, file).ok(),
+            patience => Self::hand_over(patience, group_path, file)
+                .inspect_err(|errno| group.note(Statistic::RemoteError, errno.raw_os_error() as u64 + 1))
+                .ok(),
         }
     }
 

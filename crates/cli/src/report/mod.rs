@@ -183,16 +183,31 @@ fn finish_group(past: &Past<'_>, group: &Group, options: &ReportOptions) {
     if let Some(path) = &options.stat_json {
         write(path, counters(past.name, group));
     }
-    let swap_error = group.get(Statistic::SwapError);
-    if swap_error != 0 && !options.quiet {
-        let error = std::io::Error::from_raw_os_error(swap_error as i32 - 1);
-        warn_line!("uzswap: a process of the group ran without a swap file: {error}");
+    if !options.quiet {
+        tell_errors(group);
     }
     // Programs have it with the last event.
     if options.summary && !log::is_json() {
         let others = past.lines.iter().map(|line| format!("  {line}"));
         let lines = summary::lines(past.name, group).into_iter().chain(others);
         lines.for_each(|line| output::print_error(&line));
+    }
+}
+
+/// What processes could not have, and did without.
+fn tell_errors(group: &Group) {
+    for (statistic, what) in [
+        (Statistic::SwapError, "ran without a swap file"),
+        (
+            Statistic::RemoteError,
+            "did not reach the mover, and left all of its swap file on this machine",
+        ),
+    ] {
+        let noted = group.get(statistic);
+        if noted != 0 {
+            let error = std::io::Error::from_raw_os_error(noted as i32 - 1);
+            warn_line!("uzswap: a process of the group {what}: {error}");
+        }
     }
 }
 
