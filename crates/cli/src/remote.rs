@@ -17,6 +17,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -85,6 +86,7 @@ impl Remote {
     fn start(url: &str, options: &RunOptions) -> Result<Self, Failure> {
         let fail = |e: std::io::Error| refusal(url, &format!("starting the mover: {e}"));
         let mut mover = Command::new("/proc/self/exe")
+            .arg0("uzswap")
             .arg(COMMAND)
             .env_remove(VARIABLE)
             .current_dir("/")
