@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use uzswap_ctl::remote::{SEGMENT_BYTES, Seen, State, rung};
 use uzswap_sys::AsFd;
 use uzswap_sys::door::{Door, Received};
 
 use crate::file::SwapFile;
-use crate::store::{Object, Place, Problem, Sent, Store, fetch, forget, probe, send};
+use crate::store::{Object, Place, Problem, Sent, Store, fetch, forget, probe, probe_object, send};
 
 /// Segments on their way to the remote at a time: more wait in the file.
 const SENDS: usize = 4;
@@ -93,6 +93,8 @@ pub struct Mover<S, W> {
     leftover: Vec<Object>,
     deletes: usize,
     is_up: bool,
+    /// It is tried whether the remote takes something.
+    probing: Option<AbortHandle>,
     jobs: JoinSet<Done>,
     counts: Counts,
     /// Keys that were given out: none is used twice.
@@ -113,6 +115,7 @@ impl<S: Store, W: Watch> Mover<S, W> {
             leftover: Vec::new(),
             deletes: 0,
             is_up: true,
+            probing: None,
             jobs: JoinSet::new(),
             counts: Counts::default(),
             keys: 0,
@@ -261,7 +264,7 @@ impl<S: Store, W: Watch> Mover<S, W> {
             }
             Ok(Done::Probed(Ok(()))) => self.go_on(),
             Ok(Done::Probed(Err(_))) => self.probe(),
-            // A job that was cancelled: none is.
+            // A probe that was cancelled.
             Err(_) => {}
         }
     }
@@ -352,6 +355,7 @@ impl<S: Store, W: Watch> Mover<S, W> {
 
     fn go_on(&mut self) {
         self.is_up = true;
+        self.probing = None;
         self.tell_files();
         self.watch
             .say(&format!("uzswap: {} takes swapped-out memory again", self.place.shown));
@@ -365,10 +369,10 @@ impl<S: Store, W: Watch> Mover<S, W> {
 
     fn probe(&mut self) {
         let (store, place) = (self.store.clone(), self.place.clone());
-        self.jobs.spawn(async move {
+        self.probing = Some(self.jobs.spawn(async move {
             sleep(PROBE).await;
             Done::Probed(probe(store, &place).await)
-        });
+        }));
     }
 
     fn delete(&mut self) {
@@ -407,6 +411,10 @@ impl<S: Store, W: Watch> Mover<S, W> {
 
     /// Delete all that is left, as long as the remote lets us.
     async fn clear_up(&mut self) {
+        if let Some(probing) = self.probing.take() {
+            probing.abort();
+            self.leftover.push(probe_object(&self.place).0);
+        }
         while timeout(CLEARS_WITHIN, self.clear_one()).await == Ok(true) {}
         self.watch.end(self.unfinished());
     }

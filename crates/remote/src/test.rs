@@ -15,7 +15,7 @@ use uzswap_sys::thread::pid;
 use uzswap_sys::{AsFd, OwnedFd, PAGE_SIZE};
 
 use crate::file::{OWNERLESS, RESERVE, SwapFile};
-use crate::{Counts, Mover, Place, Problem, Store, Watch};
+use crate::{Counts, Mover, Place, Problem, Store, Watch, probe, wait_for};
 
 const TABLE: u32 = 77;
 const SEGMENTS: u32 = 3 * RESERVE as u32;
@@ -31,6 +31,8 @@ struct Inside {
     /// Answers wait until it is not, and are counted.
     is_slow: AtomicBool,
     slow_gets: AtomicU32,
+    /// Nothing is given back.
+    is_mute: AtomicBool,
     /// So many answers bring other bytes.
     forgeries: AtomicU32,
     /// So many objects do not come when they are sent: each is there, empty, once another has come.
@@ -72,6 +74,9 @@ impl Store for Shelf {
 
     async fn get(&self, key: &str) -> Result<Vec<u8>, Problem> {
         self.0.is_there()?;
+        if self.0.is_mute.load(Ordering::Relaxed) {
+            return Err(Problem("mute".to_owned()));
+        }
         let found = self.0.objects.lock().unwrap().get(key).cloned();
         let mut bytes = found.ok_or(Problem("no such object".to_owned()))?;
         if self.0.is_slow.load(Ordering::Relaxed) {
@@ -315,6 +320,15 @@ fn what_is_left_is_deleted_as_long_as_that_goes_on_and_counted_when_it_does_not(
         shelf.0.is_gone.store(true, Ordering::Relaxed);
     });
     assert_eq!(heard.left, Some(SEGMENTS as usize));
+}
+
+#[test]
+fn a_probe_that_fails_leaves_nothing() {
+    let shelf = Shelf::default();
+    shelf.0.is_mute.store(true, Ordering::Relaxed);
+    let probed = wait_for(probe(shelf.clone(), &place(PATIENT))).unwrap();
+    assert_eq!(probed, Err(Problem("reading: mute".to_owned())));
+    assert!(shelf.0.objects.lock().unwrap().is_empty());
 }
 
 #[test]
