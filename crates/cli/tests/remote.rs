@@ -41,9 +41,8 @@ fn what_is_cold_lies_in_a_directory_and_comes_back_and_nothing_is_left() {
     let run = held.finish();
     assert!(run.count("remote_fetched") > 0 && run.count("remote_sent") > MUCH);
     assert_eq!((run.count("remote_lost"), run.count("poisoned")), (0, 0));
-    let left = files_below(&dir);
-    assert!(left.is_empty(), "{left:?}");
-    std::fs::remove_dir_all(&dir).unwrap();
+    // Nor that of the run.
+    std::fs::remove_dir(&dir).unwrap();
 }
 
 /// What a file of /proc of a process has: words that end with zeros are lines.
@@ -84,16 +83,6 @@ fn no_signal_but_the_last_ends_the_mover() {
     let run = held.finish();
     assert!(run.count("remote_fetched") > 0);
     assert_eq!(run.count("remote_lost"), 0, "{}", run.stderr());
-}
-
-fn files_below(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    entries
-        .flat_map(|path| match path.is_dir() {
-            true => files_below(&path),
-            false => vec![path],
-        })
-        .collect()
 }
 
 #[test]

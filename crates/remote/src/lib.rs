@@ -21,7 +21,7 @@ mod test;
 pub use mover::{Counts, Mover, Watch};
 #[cfg(feature = "services")]
 pub use services::{Service, shown};
-pub use store::{Place, Problem, Store, probe};
+pub use store::{Place, Problem, Store, leave, probe};
 
 /// Do what is to be waited for, on this thread.
 ///

@@ -14,7 +14,7 @@ use uzswap_sys::AsFd;
 use uzswap_sys::door::{Door, Received};
 
 use crate::file::SwapFile;
-use crate::store::{Object, Place, Problem, Sent, Store, fetch, forget, probe, probe_object, send};
+use crate::store::{Object, Place, Problem, Sent, Store, fetch, forget, leave, probe, probe_object, send};
 
 /// Segments on their way to the remote at a time: more wait in the file.
 const SENDS: usize = 4;
@@ -416,6 +416,9 @@ impl<S: Store, W: Watch> Mover<S, W> {
             self.leftover.push(probe_object(&self.place).0);
         }
         while timeout(CLEARS_WITHIN, self.clear_one()).await == Ok(true) {}
+        if self.unfinished() == 0 {
+            leave(&self.store, &self.place).await;
+        }
         self.watch.end(self.unfinished());
     }
 

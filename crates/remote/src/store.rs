@@ -166,3 +166,8 @@ async fn write_and_read<S: Store>(store: &S, object: &Object, bytes: &[u8]) -> R
         .and_then(|mistake| mistake.map_or(Ok(()), Err))
         .map_err(|problem| step("reading", problem))
 }
+
+/// Have nothing left of a place whose objects are gone: some stores have a directory of its name.
+pub async fn leave<S: Store>(store: &S, place: &Place) {
+    let _ = bounded(PAUSE_MOST, store.delete(&format!("{}/", place.prefix))).await;
+}

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use uzswap_ctl::{Group, MEMBERSHIP, PROCESSES, Statistic, WORDS};
-use uzswap_remote::{Counts, Mover, Place, Service, Watch, probe, wait_for};
+use uzswap_remote::{Counts, Mover, Place, Service, Watch, leave, probe, wait_for};
 use uzswap_sys::door::{Door, is_over};
 use uzswap_sys::keep::Keeper;
 use uzswap_sys::shared::{Leases, SharedWords};
@@ -120,6 +120,7 @@ async fn serve(order: Value) -> Result<(), Failure> {
         Err(why) => return refuse(&why),
     };
     if let Err(problem) = probe(store.clone(), &place).await {
+        leave(&store, &place).await;
         let why = problem.0;
         return refuse(&format!("{why}; it must take an object, give it back and delete it"));
     }
@@ -127,7 +128,10 @@ async fn serve(order: Value) -> Result<(), Failure> {
         "{}",
         json!({ "patience": place.patience.as_secs(), "prefix": place.prefix })
     );
-    let Some(order) = next_order()? else { return Ok(()) };
+    let Some(order) = next_order()? else {
+        leave(&store, &place).await;
+        return Ok(());
+    };
     match attach(Path::new(text(&order, "group")), store, place) {
         Ok(mover) => {
             say!("{}", json!({}));
