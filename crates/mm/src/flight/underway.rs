@@ -1,6 +1,7 @@
 //! What threads that serve faults bring without the lock.
 
 use crate::page::{PageRange, Vpn};
+use crate::pages::swap_slots::SEGMENT;
 use crate::pages::swap_table::entry::{Blob, Slot};
 use crate::policy::admission::Keep;
 use crate::policy::readahead::Window;
@@ -82,6 +83,11 @@ impl Read {
         self.last + 1 - self.first
     }
 
+    /// Whether all of it lies in segments that `other` reads from as well.
+    pub(crate) fn is_in_segments_of(self, other: Self) -> bool {
+        self.first / SEGMENT == other.first / SEGMENT && self.last / SEGMENT == other.last / SEGMENT
+    }
+
     /// What has to be read if `blob` is to be read as well. `None`: it is on another device.
     pub(crate) fn with(self, blob: &Blob) -> Option<Self> {
         let (first, last) = blob.slots();
@@ -99,4 +105,18 @@ pub(crate) struct Along {
     pub(crate) blob: Blob,
     /// Where its block begins, behind those of the load, once it was read and opened.
     pub(crate) at: Option<usize>,
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_read_stays_in_the_segments_of_another() {
+        let of = |first, last| Read { device: 0, first, last };
+        assert!(of(64, 127).is_in_segments_of(of(100, 100)));
+        assert!(!of(63, 100).is_in_segments_of(of(100, 100)) && !of(100, 128).is_in_segments_of(of(100, 100)));
+        // What is needed lies in two itself.
+        assert!(of(60, 70).is_in_segments_of(of(63, 64)));
+    }
 }

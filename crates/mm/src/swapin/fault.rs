@@ -164,7 +164,11 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// of them costs no more than a slot for each, as the range of those, and what has to be read:
     /// at most `most` slots.
     fn swap_run(&self, vpn: Vpn, blob: Blob, window: Window, of: Option<Codec>, most: u32) -> (PageRange, Read) {
-        let (mut range, mut read, mut pages) = (PageRange::new(vpn, 1), Read::of(&blob), 1);
+        let needed = Read::of(&blob);
+        let (mut range, mut read, mut pages) = (PageRange::new(vpn, 1), needed, 1);
+        // What may lie elsewhere comes by whole segments, and who waits in vain for one has lost
+        // it: none is fetched for a guess.
+        let any_segment = !self.pages.slots.may_set_aside();
         let mut grow = |page: Vpn| {
             let Slot::Swap(blob) = self.pages.table.lookup(page) else {
                 return None;
@@ -174,6 +178,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             }
             let more = read.with(&blob)?;
             let is_near = more.slots() <= pages + 2 && more.slots() <= most;
+            let is_near = is_near && (any_segment || more.is_in_segments_of(needed));
             (range, read, pages) = is_near.then(|| {
                 let (start, end) = (range.start.min(page), range.end.max(page.add(1)));
                 (PageRange { start, end }, more, pages + 1)

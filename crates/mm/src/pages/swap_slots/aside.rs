@@ -65,6 +65,11 @@ impl SwapSlots {
         self.aside.writing.get_or_insert_default();
     }
 
+    /// Whether segments may be.
+    pub fn may_set_aside(&self) -> bool {
+        self.aside.writing.is_some()
+    }
+
     /// Segments of the clusters from `first` on, `clusters` of them, that have `least` slots in use
     /// or more and are not set aside.
     pub fn full_segments(&self, first: u32, clusters: u32, least: u32) -> Vec<u32> {
