@@ -42,8 +42,9 @@ use crate::fault::inline;
 
 /// How long it stays after a fault.
 const LINGER_NS: u64 = 100_000;
-/// Who has not run for so long while it was there has no core to itself, and stays away so long.
+/// A vigil that is there, and has not run for so long, is kept off its core. Nanoseconds.
 const KEPT_OFF_NS: u64 = 10_000_000;
+/// For so long it stays away then. Nanoseconds.
 const AWAY_NS: u64 = 1_000_000_000;
 /// How long others keep off its core after that.
 const KEEP_NS: u64 = 20_000_000;

@@ -11,7 +11,7 @@ use uzswap_sys::thread::{page_align, syscall};
 use uzswap_sys::{Errno, vdso};
 
 use super::order::InOrder;
-use super::stacks::StackChange;
+use super::stacks::{StackChange, Undisturbed};
 use super::{closed, mapped, vma};
 use crate::memcg::deferral;
 use crate::{guard, pager};
@@ -81,10 +81,11 @@ pub(crate) fn mmap(mut args: [usize; 6]) -> Result<usize, Errno> {
     if flags & MAP_FIXED != 0 {
         vdso::note_unmapped(addr, len);
     }
+    let _undisturbed = is_stack(flags).then(Undisturbed::begin);
     let turn = (flags & MAP_FIXED != 0).then(InOrder::begin);
     // After the turn began: while it is waited for, somebody else's join must be able to look at
     // the mappings.
-    let stack = is_stack(flags).then(StackChange::begin_undisturbed);
+    let stack = is_stack(flags).then(StackChange::begin);
     // Nothing else takes it under our care before the call: that needs a turn as well.
     let covered = (turn.is_some() && stack.is_none()).then(|| StackChange::begin().lift(addr, len));
     // SAFETY: exactly the call that the program makes; libc's wrapper adds nothing (the kernel

@@ -31,28 +31,16 @@ static IS_REGISTERING: AtomicU32 = AtomicU32::new(0);
 const REGISTERING_NS: u64 = 1_000_000;
 
 /// A change of the stack records that surrounds the system call it records.
-pub(crate) struct StackChange {
-    /// Signals that were blocked before, if others are now.
-    mask: Option<u64>,
-}
+pub(crate) struct StackChange(());
 
 impl StackChange {
-    /// As [`begin`](Self::begin), where no turn has blocked signals: a handler that leaves by
-    /// siglongjmp, or a thread that is cancelled, would have nothing registered any more.
-    pub(crate) fn begin_undisturbed() -> Self {
-        let mask = thread::block_asynchronous_signals();
-        let mut change = Self::begin();
-        change.mask = mask;
-        change
-    }
-
     pub(crate) fn begin() -> Self {
         loop {
             // SeqCst, as in `while_none_changes`: either that sees us, or we see it.
             CHANGES_IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
             // A child whose pager is not there is waited for by nobody.
             if IS_REGISTERING.load(Ordering::SeqCst) == 0 || pager::active().is_none() {
-                return Self { mask: None };
+                return Self(());
             }
             CHANGES_IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
             match inline::is_filtered() {
@@ -182,7 +170,23 @@ impl StackChange {
 impl Drop for StackChange {
     fn drop(&mut self) {
         CHANGES_IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
-        self.mask.into_iter().for_each(thread::restore_signals);
+    }
+}
+
+/// No handler of the program runs in this thread meanwhile, and it is not cancelled: one that left
+/// a change by siglongjmp would have nothing registered any more. From before the turn, which
+/// blocks signals as well, until after it.
+pub(crate) struct Undisturbed(Option<u64>);
+
+impl Undisturbed {
+    pub(crate) fn begin() -> Self {
+        Self(thread::block_asynchronous_signals())
+    }
+}
+
+impl Drop for Undisturbed {
+    fn drop(&mut self) {
+        self.0.into_iter().for_each(thread::restore_signals);
     }
 }
 

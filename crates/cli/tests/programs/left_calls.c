@@ -128,6 +128,12 @@ static void block_raised(void) {
         expect(!handled, "handled though it is blocked");
         expect(sigtimedwait(&set, 0, &now) == raised[i], "it does not wait");
     }
+    // Stacks, one of them over what is mapped: nothing else is blocked behind that.
+    void *stack = mmap(0, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    mmap(stack, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_STACK, -1, 0);
+    sigset_t blocked;
+    sigprocmask(SIG_BLOCK, 0, &blocked);
+    expect(!sigismember(&blocked, SIGTERM), "SIGTERM is blocked");
 }
 
 int main(int argc, char **argv) {
