@@ -193,25 +193,20 @@ impl Drop for Undisturbed {
 /// Records are changed by this thread alone, and no handler of the program comes in between: one
 /// that leaves by siglongjmp would keep the lock for ever.
 struct Lock {
-    mask: Option<u64>,
+    _undisturbed: Undisturbed,
 }
 
 impl Lock {
     /// `None`: a handler of a signal that the thread raised in here wants it too.
     fn take() -> Option<Self> {
-        let mask = thread::block_asynchronous_signals();
-        if LOCK.take() {
-            return Some(Self { mask });
-        }
-        mask.into_iter().for_each(thread::restore_signals);
-        None
+        let _undisturbed = Undisturbed::begin();
+        LOCK.take().then_some(Self { _undisturbed })
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
         LOCK.end();
-        self.mask.into_iter().for_each(thread::restore_signals);
     }
 }
 
