@@ -43,7 +43,7 @@ mod thrash;
 use self::auto::Auto;
 use self::discover::{Doubtful, Reapers};
 use self::inner::Outer;
-use self::member::{Claims, Kind, Member, Reason, anon, shares_parents};
+use self::member::{Claims, IDLE_MOST, Kind, Member, Reason, anon, shares_parents};
 pub(crate) use self::process::below;
 use self::process::{Cursor, Sizes, Stat, Status};
 use self::rule::Rule;
@@ -69,9 +69,6 @@ const SHARE: u32 = 40;
 /// walk through page tables.
 const SHMEM: Duration = Duration::from_secs(1);
 const SHMEM_SHARE: u32 = 100;
-/// More than an agent that is idle can leave unmanaged: mappings below 4 MiB, and data that came
-/// with the program.
-const IDLE_MOST: u64 = 8 << 20;
 /// Less is not worth a line.
 const WORTH_A_LINE: u64 = 1 << 20;
 
@@ -304,7 +301,7 @@ impl Census {
         let reason = match member.kind {
             // Killed: its pager has ended, and it has not yet.
             _ if self.rule.is_victim(pid, member.stat.start) => None,
-            Kind::Agent if member.bytes > IDLE_MOST && member.has_lost_its_pager(pid) => {
+            Kind::Agent if member.has_lost_its_pager(pid) => {
                 member.kind = Kind::Unmanaged;
                 Some(Reason::WithoutPager)
             }

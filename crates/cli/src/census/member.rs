@@ -18,6 +18,9 @@ const CHILD_MOST: Duration = Duration::from_secs(2);
 const ENDING: Duration = Duration::from_secs(1);
 /// A program is loaded by then, even where it had to wait for a core and a disk.
 const LOADED_BY: Duration = Duration::from_secs(2);
+/// More than an agent that is idle can leave unmanaged: mappings below 4 MiB, and data that came
+/// with the program.
+pub(super) const IDLE_MOST: u64 = 8 << 20;
 /// Below this it does not matter whether what a forked process has is its parent's too.
 const SHARED_MIN: u64 = 256 << 10;
 
@@ -96,11 +99,19 @@ impl Member {
         self.kind == Kind::Agent && self.forked_from.is_some() && lacks_time
     }
 
-    /// Whether it has the agent, and will have no pager: that could not be had, or has ended before
-    /// the process.
+    /// Whether it has the agent, and more than one that is idle can leave unmanaged: its pager
+    /// could not be had, or has ended before the process.
     pub(super) fn has_lost_its_pager(&self, pid: i32) -> bool {
         let is_settled = self.since.elapsed() > CHILD_GRACE && !self.is_starting();
-        self.kind == Kind::Agent && is_settled && !process::is_ending(pid)
+        let is_too_much = self.kind == Kind::Agent && self.bytes > IDLE_MOST;
+        is_too_much && is_settled && !process::is_ending(pid) && !self.is_of_files(pid)
+    }
+
+    /// Whether nearly all is changed copies of files, of a program that has never had a pager: one
+    /// that loads many libraries, and maps little memory or none yet.
+    fn is_of_files(&self, pid: i32) -> bool {
+        let may_be = self.managed.is_none() && self.forked_from.is_none();
+        may_be && process::anon_without_files(pid).is_some_and(|bytes| bytes <= IDLE_MOST)
     }
 
     /// Find out whether it has the agent; the reason if it has not.
@@ -213,6 +224,7 @@ pub(super) mod test {
     #[test]
     fn a_child_without_a_core_is_starting() {
         let mut child = member(2, Kind::Agent);
+        child.bytes = IDLE_MOST + 1;
         child.forked_from = Some(1);
         child.since -= CHILD_GRACE * 2;
         child.stat.ran = 1;

@@ -187,6 +187,30 @@ pub(super) fn proportional(pid: i32) -> Option<(u64, u64)> {
     Some((kilobytes(&text, "Pss_Anon:")?, kilobytes(&text, "Pss_Shmem:")?))
 }
 
+/// Anonymous memory that is no changed copy of a file's, as a library's data are. `None`: not ours
+/// to know. Walks the page tables.
+pub(super) fn anon_without_files(pid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?;
+    Some(sum_without_files(&text))
+}
+
+fn sum_without_files(smaps: &str) -> u64 {
+    let mut has_file = false;
+    let mut sum = 0;
+    for line in smaps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        match words.next() {
+            Some("Anonymous:") if !has_file => {
+                sum += words.next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10;
+            }
+            // Permissions, offset, device and inode.
+            Some(first) if !first.ends_with(':') => has_file = words.nth(3).is_some_and(|inode| inode != "0"),
+            _ => {}
+        }
+    }
+    sum
+}
+
 /// `/proc/PID/status`, as far as it is used here.
 pub(super) struct Status {
     /// What the number was of is a process, not a thread of one.
@@ -333,6 +357,19 @@ pub(crate) fn below(root: i32) -> Vec<i32> {
 #[cfg(test)]
 mod test {
     use super::*;
+
+    #[test]
+    fn changed_copies_of_files_are_told_apart() {
+        let smaps = "\
+            7f00-7f40 rw-p 00000000 00:00 0 \n\
+            Rss: 40 kB\nAnonymous: 40 kB\nVmFlags: rd wr\n\
+            7f40-7f80 rw-p 00001000 08:01 77 /usr/lib/libc.so.6\n\
+            Anonymous: 20 kB\n\
+            7f80-7fc0 rw-p 00000000 00:00 0 [heap]\n\
+            Anonymous: 3 kB\n";
+        assert_eq!(sum_without_files(smaps), 43 << 10);
+        assert_eq!(sum_without_files(""), 0);
+    }
 
     #[test]
     fn a_name_may_hold_anything() {
