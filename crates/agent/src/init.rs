@@ -174,6 +174,7 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
             // unloaded (see build.rs).
             unsafe { register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
             replace_execve(program);
+            replace_stat(program);
         }
         // Without the guard nobody sees such a program's forks.
         None if !guard::is_on() => return Err(Errno::OPNOTSUPP),
@@ -224,6 +225,22 @@ fn replace_execve(program: Option<Headers>) {
         // SAFETY: libc's function, no other thread runs yet, and the replacement does the same and
         // more.
         let _ = unsafe { text::replace(&execve, guard::exec::SYS_EXECVE as u8, hook::execve as *const c_void) };
+    }
+}
+
+/// Replace `fstatat` and `statx`. Where they cannot be, the program finds our threads among its
+/// own.
+fn replace_stat(program: Option<Headers>) {
+    let functions: [(&CStr, *const c_void); 2] = [
+        (c"fstatat", hook::fstatat as *const c_void),
+        (c"statx", hook::statx as *const c_void),
+    ];
+    for (name, replacement) in functions {
+        if let Some(function) = program.and_then(Image::libc).and_then(|libc| libc.function(name)) {
+            // SAFETY: libc's function, no other thread runs yet, and the replacement does the same
+            // and more.
+            let _ = unsafe { text::replace_any(&function, replacement) };
+        }
     }
 }
 

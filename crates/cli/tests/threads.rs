@@ -62,6 +62,17 @@ fn the_first_thread_may_end_before_the_others() {
     let _ = std::fs::remove_file(program);
 }
 
+#[test]
+fn a_program_counts_its_own_threads() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("links");
+    is_as_unmanaged(&program, &[], &["--memory-max", "24M", "--quiet"]);
+    is_as_unmanaged(&program, &[], &["--memory-max", "24M", "--quiet", "--guard", "on"]);
+    let _ = std::fs::remove_file(program);
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

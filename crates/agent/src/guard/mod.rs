@@ -33,6 +33,7 @@ mod notes;
 mod pieces;
 mod ranges;
 pub(crate) mod signals;
+mod tasks;
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -474,6 +475,9 @@ fn finish(call: &mut Call) -> Verdict {
         return end(call, Verdict::Done);
     }
     release(token);
+    if call.result == 0 {
+        tasks::hide_threads(call);
+    }
     end(call, Verdict::Done)
 }
 

@@ -1,17 +1,17 @@
-//! libc's `mmap`, `munmap`, `mremap`, `madvise`, `brk`, `mlockall` and `execve`, replaced: the same
-//! system call, plus what the pager needs.
+//! libc's `mmap`, `munmap`, `mremap`, `madvise`, `brk`, `mlockall`, `ioctl`, `fstatat`, `statx`
+//! and `execve`, replaced: the same system call, plus what the pager needs.
 //!
 //! They run in the program's threads, perhaps inside its malloc, perhaps on a stack in managed
 //! memory, perhaps in a vfork child; so they take no lock of the pager's, allocate nothing, and
 //! touch little but atomics.
 
-use core::ffi::{c_int, c_long, c_ulong, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use uzswap_sys::Errno;
 use uzswap_sys::libc::Function;
 use uzswap_sys::mapping;
-use uzswap_sys::procfs::ProcSelf;
+use uzswap_sys::procfs::{self, ProcSelf, Told};
 use uzswap_sys::request::Request;
 use uzswap_sys::thread::{page_align, syscall};
 
@@ -26,6 +26,8 @@ use crate::{guard, pager};
 
 pub(crate) const SYS_BRK: usize = 12;
 pub(crate) const SYS_IOCTL: usize = 16;
+pub(crate) const SYS_NEWFSTATAT: usize = 262;
+pub(crate) const SYS_STATX: usize = 332;
 
 const MCL_CURRENT: c_int = 1;
 const MCL_FUTURE: c_int = 2;
@@ -195,6 +197,27 @@ pub(crate) extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
             mapped::note(start, end);
         }
         _ => {}
+    }
+    status(result)
+}
+
+/// fstatat(2), which stat and its like are made of.
+pub(crate) extern "C" fn fstatat(dir: c_int, path: usize, told: usize, flags: c_int) -> c_int {
+    // SAFETY: exactly the call that the program makes.
+    let result = unsafe { syscall(SYS_NEWFSTATAT, [dir as usize, path, told, flags as usize, 0, 0]) };
+    if result.is_ok() {
+        procfs::hide_threads(path, Told::Stat, told);
+    }
+    status(result)
+}
+
+/// statx(2).
+pub(crate) extern "C" fn statx(dir: c_int, path: usize, flags: c_int, mask: c_uint, told: usize) -> c_int {
+    let args = [dir as usize, path, flags as usize, mask as usize, told, 0];
+    // SAFETY: exactly the call that the program makes.
+    let result = unsafe { syscall(SYS_STATX, args) };
+    if result.is_ok() {
+        procfs::hide_threads(path, Told::Statx, told);
     }
     status(result)
 }

@@ -29,12 +29,78 @@ fn exit_status(stat: &[u8]) -> i32 {
     (code >> 8 & 0xff) as i32
 }
 
+/// What links a directory has without any in it.
+const LINKS: u64 = 2;
+
+/// How a call tells of a file: `struct stat`, or `struct statx`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Stat,
+    Statx,
+}
+
+/// A thread of the program has asked of the file at `path`, and the kernel has told it, at `at`.
+/// Where that is the directory of this process's threads, its links count the program's alone:
+/// sandboxes that want one thread look there.
+pub fn hide_threads(path: usize, told: Told, at: usize) {
+    let ours = u64::from(thread::count());
+    // A descriptor alone needs no path.
+    if ours == 0 || path == 0 || !names_own_tasks(path) {
+        return;
+    }
+    let without = |links: u64| links.saturating_sub(ours).max(LINKS + 1);
+    let place = |offset: usize| core::ptr::with_exposed_provenance_mut::<u8>(at + offset);
+    // SAFETY: the kernel has just written all of it there, for this thread.
+    unsafe {
+        match told {
+            Told::Stat => {
+                let links = place(core::mem::offset_of!(fs::Stat, st_nlink)).cast::<u64>();
+                links.write_unaligned(without(links.read_unaligned()));
+            }
+            Told::Statx => {
+                let links = place(core::mem::offset_of!(fs::Statx, stx_nlink)).cast::<u32>();
+                links.write_unaligned(without(links.read_unaligned().into()) as u32);
+            }
+        }
+    }
+}
+
+/// Whether the string at `path`, which the kernel has just read, names that directory.
+fn names_own_tasks(path: usize) -> bool {
+    // SAFETY: up to its end, the string is there.
+    let byte = |n: usize| unsafe { *core::ptr::with_exposed_provenance::<u8>(path + n) };
+    let follows = |from: usize, text: &[u8]| text.iter().enumerate().all(|(n, expected)| byte(from + n) == *expected);
+    let proc = b"/proc/";
+    let from = if follows(0, proc) { proc.len() } else { 0 };
+    let own = b"self";
+    let mut space = [0; 10];
+    let process = match follows(from, own) {
+        true => own,
+        false if byte(from).is_ascii_digit() => decimal(thread::pid() as u32, &mut space),
+        false => return false,
+    };
+    let tasks = b"/task";
+    let end = from + process.len() + tasks.len();
+    follows(from, process)
+        && follows(from + process.len(), tasks)
+        && (byte(end) == 0 || byte(end) == b'/' && byte(end + 1) == 0)
+}
+
+/// A number's digits, at the end of `space`.
+fn decimal(mut number: u32, space: &mut [u8; 10]) -> &[u8] {
+    let mut first = space.len();
+    while number > 0 || first == space.len() {
+        first -= 1;
+        space[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    &space[first..]
+}
+
 impl ProcSelf {
     /// How far the end of this process is, which has `ours` threads beside the program's. The last
     /// thread that libc knows ends all of them; by the exit system call each ends alone.
     pub fn life(&self, ours: u32) -> Life {
-        /// What links a directory has without any in it.
-        const LINKS: u64 = 2;
         let (Some(tasks), Some([statm, stat, _])) = (&self.tasks, &self.leader) else {
             return Life::Led;
         };
