@@ -61,6 +61,26 @@ fn threads_come_and_go() {
     }
 }
 
+#[test]
+fn hundreds_of_threads_change_mappings_at_a_time() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("crowd");
+    let cmd = [
+        "timeout",
+        "--signal=KILL",
+        ENDLESS,
+        program.to_str().expect("a name of ours"),
+    ];
+    for options in [&["--memory-max", "48M"][..], &["--memory-max", "48M", "--guard", "on"]] {
+        let run = run("crowd", options, &cmd);
+        let seen = (run.status(), run.stdout());
+        assert_eq!(seen, (0, "0 wrong\n".into()), "{options:?}: {}", run.stderr());
+    }
+    let _ = std::fs::remove_file(program);
+}
+
 /// Anonymous memory of a process that is neither the program's nor stored: what the pager keeps,
 /// and the little that is not managed.
 fn metadata(process: &str, group: &str) -> u64 {

@@ -4,29 +4,38 @@
 //! interrupted there by a handler that wants it too. So others look whether the holder lives, and a
 //! holder is told that it is one.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use lock_api::RawMutex;
 
 use crate::children;
 use crate::futex::{self, RawLock};
 use crate::thread;
+use crate::time::now_ns;
 
-/// Looks without and with sleeping between them before giving up, after ten seconds.
+/// Looks before a thread sleeps.
 const SPINS: u32 = 2_000;
-const PAUSES: u32 = 200_000;
-const FEW_PAUSES: u32 = 1_000;
-const PAUSE_NS: u64 = 50_000;
-/// Looks between two at whether the holder lives.
-const LOOKS_AT_HOLDER: u32 = 500;
+/// How long it is waited for, and a little while. Nanoseconds.
+const LONG_NS: u64 = 10_000_000_000;
+const SHORT_NS: u64 = 50_000_000;
+/// How long a thread sleeps before it looks whether the holder lives: who gives up the turn wakes
+/// one. Nanoseconds.
+const SLEEP_NS: u64 = 25_000_000;
+/// How often somebody sleeps who does not wait for long, and how long at most. Nanoseconds.
+const ATTEMPTS: u32 = 20;
+const ATTEMPT_NS: u64 = 100_000;
 
 /// The lock.
 pub struct Turn {
     lock: RawLock,
     /// Process and thread that have it; 0: none, or not known yet.
     holder: AtomicU64,
-    /// Slept on, never woken: always 0.
-    never: AtomicU32,
+    /// Threads that sleep or are about to, at least: one may have left from a handler.
+    waiters: AtomicU32,
+    /// How often it was given up while there were any. Slept on.
+    ends: AtomicU32,
+    /// Not 0: somebody who does not wait for long is next.
+    is_wanted: AtomicU32,
 }
 
 /// A thread, in one word: its process may be another than ours that has our memory.
@@ -41,53 +50,89 @@ impl Turn {
         Self {
             lock: RawLock::INIT,
             holder: AtomicU64::new(0),
-            never: AtomicU32::new(0),
+            waiters: AtomicU32::new(0),
+            ends: AtomicU32::new(0),
+            is_wanted: AtomicU32::new(0),
         }
     }
 
     /// Wait for it. False: this very thread has it already, or somebody has had it for ten seconds.
     pub fn take(&self) -> bool {
-        self.take_within(PAUSES)
+        self.take_within(LONG_NS)
     }
 
     /// As [`take`](Self::take), but a twentieth of a second at most.
     pub fn take_soon(&self) -> bool {
-        self.take_within(FEW_PAUSES)
+        self.take_within(SHORT_NS)
     }
 
-    fn take_within(&self, pauses: u32) -> bool {
+    fn take_within(&self, ns: u64) -> bool {
         let me = me();
-        for looks in 0..SPINS + pauses {
-            if self.lock.try_lock() {
-                self.holder.store(me, Ordering::Relaxed);
-                return true;
-            }
-            let holder = self.holder.load(Ordering::Relaxed);
-            if holder == me {
-                return false;
-            }
-            if is_gone(holder, looks) && self.inherit(holder, me) {
-                return true;
-            }
-            if looks < SPINS {
-                core::hint::spin_loop();
-            } else {
-                futex::wait(&self.never, 0, Some(PAUSE_NS), false);
-            }
-        }
-        false
-    }
-
-    /// Take it if it can be had at once.
-    pub fn attempt(&self) -> bool {
         for _ in 0..SPINS {
-            if self.lock.try_lock() {
-                self.holder.store(me(), Ordering::Relaxed);
-                return true;
+            if let Some(is_taken) = self.look(me) {
+                return is_taken;
             }
             core::hint::spin_loop();
         }
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        let is_taken = self.sleep_for(me, ns);
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+        is_taken
+    }
+
+    /// Whether it is taken now, or is this thread's already (false).
+    fn look(&self, me: u64) -> Option<bool> {
+        if self.is_wanted.load(Ordering::Relaxed) == 0 && self.lock.try_lock() {
+            self.holder.store(me, Ordering::Relaxed);
+            return Some(true);
+        }
+        (self.holder.load(Ordering::Relaxed) == me).then_some(false)
+    }
+
+    fn sleep_for(&self, me: u64, ns: u64) -> bool {
+        let mut now = now_ns();
+        let (end, mut looks) = (now + ns, now + SLEEP_NS);
+        while now < end {
+            let ends = self.ends.load(Ordering::Acquire);
+            // Pairs with `open`: either that sees a waiter, or this finds it given up.
+            fence(Ordering::SeqCst);
+            if let Some(is_taken) = self.look(me) {
+                return is_taken;
+            }
+            if now >= looks {
+                looks = now + SLEEP_NS;
+                let holder = self.holder.load(Ordering::Relaxed);
+                if is_gone(holder) && self.inherit(holder, me) {
+                    return true;
+                }
+            }
+            futex::wait(&self.ends, ends, Some(SLEEP_NS.min(end - now)), false);
+            now = now_ns();
+        }
         false
+    }
+
+    /// Take it before all who wait for it, if it can be had in some milliseconds. One thread at a
+    /// time.
+    pub fn attempt(&self) -> bool {
+        self.is_wanted.store(1, Ordering::Relaxed);
+        let mut tries = 0..SPINS + ATTEMPTS;
+        let is_taken = tries.any(|tries| {
+            match tries < SPINS {
+                true => core::hint::spin_loop(),
+                false => futex::wait(&self.ends, self.ends.load(Ordering::Relaxed), Some(ATTEMPT_NS), false),
+            }
+            self.lock.try_lock()
+        });
+        if is_taken {
+            self.holder.store(me(), Ordering::Relaxed);
+        }
+        self.is_wanted.store(0, Ordering::Relaxed);
+        if !is_taken {
+            // Who was woken meanwhile has gone back to sleep.
+            self.wake();
+        }
+        is_taken
     }
 
     /// Whether this thread has it.
@@ -102,8 +147,10 @@ impl Turn {
         }
     }
 
-    /// In a forked child: whoever had it is not here, or is the fork.
+    /// In a forked child: whoever had it is not here, or is the fork, nor is who waited.
     pub fn reset_in_child(&self) {
+        self.waiters.store(0, Ordering::Relaxed);
+        self.is_wanted.store(0, Ordering::Relaxed);
         if self.lock.is_locked() {
             self.open();
         }
@@ -114,6 +161,16 @@ impl Turn {
         // SAFETY: it is locked: by this thread, which `holder` says and only the holder writes; or
         // by one that does not exist in this process.
         unsafe { self.lock.unlock() };
+        self.wake();
+    }
+
+    /// Wake one of those who wait.
+    fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if self.waiters.load(Ordering::Relaxed) > 0 {
+            self.ends.fetch_add(1, Ordering::Release);
+            futex::wake(&self.ends, 1, false);
+        }
     }
 
     fn inherit(&self, holder: u64, me: u64) -> bool {
@@ -123,11 +180,10 @@ impl Turn {
     }
 }
 
-/// Whether it is a thread that does not exist any more. Looked up now and then. One of a child that
-/// was killed is there until somebody waits for that, who may be waiting here.
-fn is_gone(holder: u64, looks: u32) -> bool {
-    let is_time = looks > SPINS && (looks - SPINS).is_multiple_of(LOOKS_AT_HOLDER);
-    if holder == 0 || !is_time {
+/// Whether it is a thread that does not exist any more. One of a child that was killed is there
+/// until somebody waits for that, who may be waiting here.
+fn is_gone(holder: u64) -> bool {
+    if holder == 0 {
         return false;
     }
     let (process, thread) = ((holder >> 32) as i32, holder as u32 as i32);
