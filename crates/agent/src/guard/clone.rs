@@ -224,9 +224,9 @@ pub(super) fn leave_words(call: &Call) {
     }
 }
 
-/// A thread begins on a stack of the program's. Before it has a stack of ours, whatever is out of
-/// that could not be brought. And the kernel writes to what libc keeps at its end: when the thread
-/// ends, and each time that it comes to a core (rseq).
+/// A thread begins on a stack of the program's. The kernel writes to what libc keeps at its end:
+/// when the thread ends, and each time that it comes to a core (rseq). And before it has a stack of
+/// ours, whatever is out of that could not be brought.
 fn before_thread(call: &Call) {
     let (start, end) = stack_of(call);
     let (mut start, end) = (start & !(PAGE_SIZE - 1), page_align(end));
@@ -237,7 +237,7 @@ fn before_thread(call: &Call) {
         // One that the program has made of other memory: it may be registered later.
         return leave_to_kernel(start, end_of_libcs(call, end));
     }
-    if ranges::next(start, end).is_none() {
+    if !inline::is_on() || ranges::next(start, end).is_none() {
         return;
     }
     if call.number == SYS_CLONE {
@@ -275,12 +275,10 @@ fn end_of_libcs(call: &Call, end: usize) -> usize {
 fn before_fork(call: &mut Call, flags: usize) -> Verdict {
     if flags & CLONE_VM != 0 {
         bring_numbers(call, flags);
-        if inline::is_on() {
-            before_thread(call);
-            if flags & (CLONE_THREAD | CLONE_VFORK) == 0 {
-                // One that may outlive us, or be killed by itself inside.
-                inline::only_ask();
-            }
+        before_thread(call);
+        if inline::is_on() && flags & (CLONE_THREAD | CLONE_VFORK) == 0 {
+            // One that may outlive us, or be killed by itself inside.
+            inline::only_ask();
         }
         // On another stack, perhaps, or on this one beneath us.
         return greeting(call, flags);
