@@ -27,7 +27,6 @@
 //! | `guard::holds::IS_DROPPING` | reset | whoever dropped pages is not here |
 //! | `guard::holds::IS_MOVING` | reset | whoever moved pages is not here |
 //! | `guard::signals::ACTIONS` | kept | what the program has set is inherited |
-//! | `guard::signals::RELAYS_ALL` | kept | as what the kernel has |
 //! | `guard::signals::LOCK` | reset | whoever held it is not here |
 //! | `guard::signals::IS_BLOCKED` | kept | what the thread that forked has blocked is inherited |
 //! | `guard::signals::PENDING` | reset | what waits for the parent does not for a child |

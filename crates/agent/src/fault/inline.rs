@@ -59,9 +59,11 @@ const SUSPICIOUS: usize = 64;
 const SLICE_NS: u64 = 10_000_000;
 /// Looks before that.
 const SPINS: u32 = 200;
-/// Looks at who is inside before the fault thread sleeps.
+/// Looks at who is inside before the fault thread sleeps, and how long.
 const GATE_SPINS: u32 = 2_000;
 const GATE_NS: u64 = 1_000_000;
+/// How long a thread sleeps at a closed gate, whose opening wakes it, or for a place, at most.
+const CLOSED_NS: u64 = 20_000_000;
 
 /// Whether they do.
 pub(crate) fn is_on() -> bool {
@@ -169,16 +171,19 @@ impl Gate {
     /// Go in, when it is open.
     fn enter<'a>(&self, pager: &'a Pager) -> Inside<'a> {
         loop {
-            // SeqCst, as in `close`: either that sees us, or we see it.
-            let before = self.serving.fetch_add(1, Ordering::SeqCst);
-            if self.is_closed.load(Ordering::SeqCst) == 0 {
-                if before == 0 {
-                    self.since.store(now_ns(), Ordering::Relaxed);
+            // Hundreds of threads, inside for a moment, would keep the fault thread waiting.
+            if self.is_closed.load(Ordering::Relaxed) == 0 {
+                // SeqCst, as in `close`: either that sees us, or we see it.
+                let before = self.serving.fetch_add(1, Ordering::SeqCst);
+                if self.is_closed.load(Ordering::SeqCst) == 0 {
+                    if before == 0 {
+                        self.since.store(now_ns(), Ordering::Relaxed);
+                    }
+                    return Inside(pager);
                 }
-                return Inside(pager);
+                self.leave();
             }
-            self.leave();
-            futex::wait(&self.is_closed, 1, Some(GATE_NS), false);
+            futex::wait(&self.is_closed, 1, Some(CLOSED_NS), false);
         }
     }
 
@@ -332,11 +337,13 @@ fn is_ours(pager: &Pager, addr: usize) -> bool {
 /// Have the fault thread serve it, and wait until it has. `is_doubtful`: it is to look whether the
 /// page is ours. False: it is not.
 fn ask(pager: &Pager, waiting: Waiting, is_doubtful: bool) -> bool {
+    let mut sleep_ns = GATE_NS;
     let n = loop {
         let taken = TAKEN.load(Ordering::Relaxed);
         let free = taken.trailing_ones();
         if free as usize == REQUESTS {
-            pause();
+            pause(sleep_ns);
+            sleep_ns = CLOSED_NS.min(2 * sleep_ns);
             continue;
         }
         let next = taken | 1 << free;
@@ -403,10 +410,10 @@ pub(crate) fn is_filtered() -> bool {
     IS_FILTERED.load(Ordering::Relaxed)
 }
 
-fn pause() {
+fn pause(ns: u64) {
     match is_filtered() {
         true => core::hint::spin_loop(),
-        false => pager::pause(GATE_NS),
+        false => pager::pause(ns),
     }
 }
 
@@ -442,7 +449,6 @@ pub(crate) fn serve(pager: &Pager, addr: usize, context: &mut Context) -> bool {
             None => ask(pager, waiting, true),
         };
     };
-    signals::note_stack(addr, context.program_sp());
     let again = count(own, addr) % SUSPICIOUS;
     let is_known = guard::may_be_registered(addr);
     let is_served = is_known && again < TRIES && !only_asks() && serve_here(pager, waiting);

@@ -7,8 +7,7 @@
 //!
 //! | call | what is done |
 //! |---|---|
-//! | rt_sigaction | these: noted. Others: without them in the mask, and with our way to return |
-//! | the same, SA_ONSTACK; all where [`relays_all`] | [`relay`] goes on on the program's stack |
+//! | rt_sigaction | noted; for all other signals the kernel calls [`relay`] |
 //! | rt_sigprocmask | without them, which is noted for the thread |
 //! | sigsuspend, ppoll, pselect6, epoll_pwait | without them in the mask |
 //! | sigaltstack | noted for the thread |
@@ -28,14 +27,14 @@ use uzswap_sys::futex::RawLock;
 use uzswap_sys::gateways::SET_SYSCALL_USER_DISPATCH;
 use uzswap_sys::guard::{Call, Verdict};
 use uzswap_sys::own_stack::Own;
-use uzswap_sys::signal::{self, Action, BLOCK, DEFAULT, IGNORE, SA_ONSTACK, SA_RESETHAND, SA_RESTORER, SET};
+use uzswap_sys::signal::{self, Action, BLOCK, DEFAULT, IGNORE, SA_KNOWN, SA_RESETHAND, SA_RESTORER, SET};
 use uzswap_sys::signal::{SIGBUS, SIGNALS, SIGSEGV, SIGSYS, UNBLOCK, bit};
 use uzswap_sys::{Errno, closed, lent, thread};
 
 use super::altstack::change_stack;
 use super::bring::{read, write};
 use super::deliver::relay;
-use super::{SYS_SIGALTSTACK, dispatch, done, is_alone, refuse, word_at};
+use super::{SYS_SIGALTSTACK, dispatch, done, refuse, word_at};
 use crate::fault::inline;
 use crate::pager;
 
@@ -99,13 +98,10 @@ const WHILE_SERVING: u64 = !bit(SIGSYS);
 /// Signals that the kernel keeps in a mask: not SIGKILL, nor SIGSTOP.
 pub(super) const KEPT: u64 = !(bit(9) | bit(19));
 
-/// What the program has set: the words of an [`Action`]. Of signals that are not relayed only the
-/// mask counts.
+/// What the program has set: the words of an [`Action`].
 static ACTIONS: [[AtomicUsize; 4]; SIGNALS] = [const { [const { AtomicUsize::new(0) }; 4] }; SIGNALS];
 /// Held while they change, with all signals blocked.
 static LOCK: RawLock = RawLock::INIT;
-/// All handlers are relayed.
-static RELAYS_ALL: AtomicBool = AtomicBool::new(false);
 /// Some thread has had one of ours blocked; those that came while it had.
 pub(super) static IS_BLOCKED: AtomicBool = AtomicBool::new(false);
 pub(super) static PENDING: AtomicU64 = AtomicU64::new(0);
@@ -122,7 +118,7 @@ pub(super) fn noted(signal: i32) -> Action {
 
 pub(super) fn note(signal: i32, action: &Action) {
     let [handler, flags, restorer, mask] = &ACTIONS[signal as usize];
-    flags.store(action.flags, Ordering::Relaxed);
+    flags.store(action.flags & SA_KNOWN, Ordering::Relaxed);
     restorer.store(action.restorer, Ordering::Relaxed);
     mask.store((action.mask & KEPT) as usize, Ordering::Relaxed);
     // What is relayed from now on finds the others.
@@ -193,10 +189,6 @@ pub(super) fn reset_in_child() {
         // SAFETY: a thread of the parent's held it, which does not exist here: this one does not
         // fork in between.
         unsafe { LOCK.unlock() };
-        if RELAYS_ALL.load(Ordering::Relaxed) {
-            // Half of them were, perhaps.
-            relay_all_from_now_on();
-        }
     }
     PENDING.store(0, Ordering::Relaxed);
 }
@@ -280,9 +272,10 @@ fn mask_argument(number: usize) -> Option<usize> {
     }
 }
 
-/// What is blocked while a call waits, if it says so.
+/// What is blocked while a call waits, if it says so: as the program does, ours included.
 pub(super) fn mask_of_call(call: &Call) -> Option<u64> {
-    let at = call.args[mask_argument(call.number)?];
+    let arg = call.args[mask_argument(call.number)?];
+    let at = if call.spare[3] == 0 { arg } else { call.spare[3] };
     let place = match call.number {
         SYS_PSELECT6 if at != 0 => word_at(at)?,
         _ => at,
@@ -401,45 +394,6 @@ fn change_action(call: &mut Call) -> Option<Verdict> {
     Some(done(call, told))
 }
 
-/// Whether no handler is called by the kernel: it could not wait for the page that a frame is to
-/// have.
-pub(super) fn relays_all() -> bool {
-    is_alone() || RELAYS_ALL.load(Ordering::Relaxed)
-}
-
-/// So near to the stack pointer is a page of the stack. Bytes.
-const NEAR: usize = 32 << 10;
-
-/// A thread has met the page at `addr`, and was on a stack at `sp`: where that is a stack of the
-/// program's own (of coroutines, say) all handlers are relayed from now on. With all signals
-/// blocked.
-pub(crate) fn note_stack(addr: usize, sp: usize) {
-    if addr.abs_diff(sp) > NEAR || relays_all() || pager::is_vfork_child() || inline::only_asks() {
-        return;
-    }
-    LOCK.lock();
-    if !RELAYS_ALL.swap(true, Ordering::Relaxed) {
-        relay_all_from_now_on();
-    }
-    // SAFETY: locked here.
-    unsafe { LOCK.unlock() };
-}
-
-fn relay_all_from_now_on() {
-    let signals = 1..SIGNALS as i32;
-    signals.filter(|signal| !is_ours(*signal)).for_each(relay_from_now_on);
-}
-
-/// What is noted is what the kernel has: it is found there by the next signal.
-fn relay_from_now_on(signal: i32) {
-    let kept = noted(signal);
-    // SAFETY: nothing is set.
-    let is_called = unsafe { signal::action(signal, None) }.is_ok_and(|now| now.handler == kept.handler);
-    if is_called && kept.handler > IGNORE {
-        let _ = signal::handle(signal, relay, !ours(), kept.flags);
-    }
-}
-
 /// What the program had, changed to `new` if there is one.
 fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
     let kept = noted(signal);
@@ -450,10 +404,8 @@ fn change(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
             .for_each(|new| note(signal, new));
         return Ok(kept);
     }
-    // On a stack of ours there is no room for a handler of the program's.
-    let must = |new: &Action| relays_all() || new.flags & SA_ONSTACK != 0;
-    let relays = |new: &Action| new.handler > IGNORE && must(new) && !is_of_parent;
-    let is_relayed = new.is_some_and(relays);
+    // The kernel would call it on a stack of ours, or could not wait for the page of its frame.
+    let is_relayed = new.is_some_and(|new| new.handler > IGNORE && !is_of_parent);
     let is_noted = new.filter(|_| !is_of_parent);
     // Before the kernel has it if the next signal is to find it here, else after: one that comes
     // in between is handled as before.

@@ -7,6 +7,7 @@
 //! made to where it would have made it, and has ours return into the program's handler. When that
 //! returns, the thread goes on as the copy says ([`Context::leave`]).
 
+mod frame;
 mod leave;
 
 use core::arch::naked_asm;
@@ -14,11 +15,12 @@ use core::arch::naked_asm;
 use linux_raw_sys::general as raw;
 use rustix::io::{Errno, Result};
 
-use crate::closed::{self, Access};
+use crate::closed::Access;
 use crate::guard::Call;
-use crate::own_stack::{Own, is_on_own_stack};
+use crate::own_stack::Own;
 use crate::thread::{self, syscall};
 use crate::x86_64::guard::made_at;
+pub use frame::open_to_bring;
 
 pub const SIGBUS: i32 = raw::SIGBUS as i32;
 pub const SIGSYS: i32 = raw::SIGSYS as i32;
@@ -35,6 +37,10 @@ pub const SA_ONSTACK: usize = raw::SA_ONSTACK as usize;
 pub const SA_RESETHAND: usize = raw::SA_RESETHAND as usize;
 pub const SA_NODEFER: usize = raw::SA_NODEFER as usize;
 pub const SA_RESTORER: usize = 0x0400_0000;
+/// Flags that the kernel knows: it tells of no others.
+pub const SA_KNOWN: usize = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND | SA_NODEFER | SA_RESTORER | SA_OTHERS;
+/// SA_NOCLDSTOP, SA_NOCLDWAIT, SA_EXPOSE_TAGBITS, SA_RESTART.
+const SA_OTHERS: usize = 1 | 2 | 0x800 | 0x1000_0000;
 
 pub const SS_ONSTACK: i32 = 1;
 pub const SS_DISABLE: i32 = 2;
@@ -90,6 +96,11 @@ impl Stack {
         }
     }
 
+    /// Where it begins to be used.
+    const fn end(&self) -> usize {
+        self.start + self.len
+    }
+
     /// Whether `sp` is on it, as the kernel reckons.
     pub const fn is_on(&self, sp: usize) -> bool {
         sp > self.start && sp - self.start <= self.len
@@ -142,6 +153,27 @@ pub fn raise(signal: i32) {
     let args = [thread::pid() as usize, thread::tid() as usize, signal as usize, 0, 0, 0];
     // SAFETY: takes integers.
     let _ = unsafe { syscall(raw::__NR_tgkill as usize, args) };
+}
+
+/// Raise a signal in the calling thread as the kernel does, which finds no room for a frame.
+pub fn force(signal: i32) {
+    const SI_KERNEL: i32 = 0x80;
+    let info = SignalInfo {
+        _signal: signal,
+        _errno: 0,
+        code: SI_KERNEL,
+        _pad: 0,
+        address: 0,
+        _rest: [0; 13],
+    };
+    let (process, thread, info) = (thread::pid() as usize, thread::tid() as usize, (&raw const info).addr());
+    // SAFETY: the last is of the kernel's layout.
+    let _ = unsafe {
+        syscall(
+            raw::__NR_rt_tgsigqueueinfo as usize,
+            [process, thread, signal as usize, info, 0, 0],
+        )
+    };
 }
 
 /// sigaltstack(2).
@@ -226,23 +258,6 @@ pub struct Context {
     _reserved: [u64; 8],
     pub(super) mask: u64,
 }
-
-/// What the kernel pushes for a handler: where it returns to, what was interrupted, and why.
-#[repr(C)]
-struct Frame {
-    restorer: usize,
-    context: Context,
-    info: SignalInfo,
-}
-
-const _: () = assert!(size_of::<Context>() == 304 && size_of::<SignalInfo>() == 128 && size_of::<Frame>() == 440);
-
-/// Below the stack pointer, a function's own.
-const RED_ZONE: usize = 128;
-/// Of the registers that FXSAVE knows; where in it the kernel says how much more there is.
-const FXSAVE: usize = 512;
-const SOFTWARE: usize = 464;
-const MAGIC: u32 = 0x4650_5853;
 
 impl Context {
     /// Whether the access was a write, and whether its page was there.
@@ -335,6 +350,11 @@ impl Context {
         self.mask
     }
 
+    /// Have `signal` be open when the handler returns.
+    pub fn open(&mut self, signal: i32) {
+        self.mask &= !bit(signal);
+    }
+
     /// Have the thread's own alternate stack be `own` from when the handler returns.
     pub fn give(&mut self, own: &'static Own) {
         self.stack = own.stack();
@@ -351,96 +371,6 @@ impl Context {
             .then(|| Own::at(self.stack.start))
             .flatten()
     }
-
-    /// Bytes of the registers that [`Context`] has no place for.
-    fn extended_len(&self) -> usize {
-        if self.extended == 0 {
-            return 0;
-        }
-        let word = |offset: usize| {
-            // SAFETY: the kernel wrote at least `FXSAVE` bytes there, aligned to 64.
-            unsafe { *core::ptr::with_exposed_provenance::<u32>(self.extended + offset) }
-        };
-        match word(SOFTWARE) {
-            MAGIC => word(SOFTWARE + 4) as usize,
-            _ => FXSAVE,
-        }
-    }
-
-    /// Go on in the program's handler as if the kernel had called it, when ours returns: its frame
-    /// below `top`, or below what the thread was at if that is `None`, and not below `bottom`.
-    /// `mask` is what is blocked then. False: there is no room.
-    ///
-    /// Where the thread has no stack of ours the frame is there already: the handler is called.
-    ///
-    /// The kernel's frame is copied to there with all signals blocked but the one that brings what
-    /// is out of that: a frame of ours that waits beneath this one is not written over. Then ours
-    /// is made to lead to the handler, and the kernel changes stack, mask and registers at once.
-    ///
-    /// `blocked`: the handler returns by the program's own call, which is stopped
-    /// ([`leave`](Self::leave)). Until then its frame is memory as any other, and says what the
-    /// program thinks: that these signals are blocked as well, and which alternate stack it has.
-    pub fn deliver(
-        &mut self,
-        signal: i32,
-        action: &Action,
-        top: Option<usize>,
-        bottom: usize,
-        mask: u64,
-        blocked: Option<u64>,
-    ) -> bool {
-        const FLAGS_CLEARED: usize = 1 << 8 | 1 << 10 | 1 << 16;
-        let from = (&raw const *self).addr() - core::mem::offset_of!(Frame, context);
-        if !is_on_own_stack() {
-            let info = core::ptr::with_exposed_provenance(from + core::mem::offset_of!(Frame, info));
-            let _ = set_mask(SET, mask);
-            // SAFETY: the program's handler of this signal, which takes these or fewer of them.
-            let handler: extern "C" fn(i32, *const SignalInfo, *mut Self) =
-                unsafe { core::mem::transmute(action.handler) };
-            handler(signal, info, self);
-            return true;
-        }
-        let (len, top) = (self.extended_len(), top.unwrap_or_else(|| self.program_sp() - RED_ZONE));
-        let extended = (top - len) & !63;
-        // As at the first instruction of a function: a multiple of 16, and the return address.
-        let frame = ((extended - size_of::<Frame>()) & !15) - 8;
-        if frame < bottom {
-            return false;
-        }
-        let _ = set_mask(SET, !(brings() | bit(SIGSYS)));
-        let to = core::ptr::with_exposed_provenance_mut::<u8>;
-        // SAFETY: the kernel's frame, on our stack, and room where the kernel would have made it:
-        // below the stack pointer of a thread that is here, or on a stack that it gave for this.
-        unsafe {
-            core::ptr::copy_nonoverlapping(to(self.extended).cast_const(), to(extended), len);
-            core::ptr::copy_nonoverlapping(to(from).cast_const(), to(frame), size_of::<Frame>());
-            let copied = &mut *to(frame).cast::<Frame>();
-            copied.context.extended = if len > 0 { extended } else { 0 };
-            if let Some(blocked) = blocked {
-                copied.context.mask |= blocked;
-                copied.context.stack = self.program_stack();
-                copied.restorer = action.restorer;
-            } else if action.flags & SA_RESTORER != 0 {
-                copied.restorer = restorer();
-            }
-        }
-        let [_, _, _, _, _, _, _, _, rdi, rsi, _, _, rdx, rax, _] = &mut self.registers;
-        *rdi = signal as usize;
-        *rsi = frame + core::mem::offset_of!(Frame, info);
-        *rdx = frame + core::mem::offset_of!(Frame, context);
-        *rax = 0;
-        (self.sp, self.ip) = (frame, action.handler);
-        self.eflags &= !FLAGS_CLEARED;
-        // Those of a thread that begins.
-        self.extended = 0;
-        self.mask = mask;
-        true
-    }
-}
-
-/// The signal that brings what is out, of a stack of the program's.
-fn brings() -> u64 {
-    if closed::is_on() { bit(SIGSEGV) } else { bit(SIGBUS) }
 }
 
 /// Read a value of the program's that is there ([`crate::populate::read_populated`]).

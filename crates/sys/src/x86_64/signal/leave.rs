@@ -1,7 +1,8 @@
 //! How a handler returns that was called as if the kernel had: by a call of the program's, which is
 //! stopped.
 
-use super::{Context, SET, SIGSYS, SS_AUTODISARM, SS_DISABLE, Stack, bit, brings, restorer, set_mask};
+use super::frame::open_to_bring;
+use super::{Context, SET, SS_AUTODISARM, SS_DISABLE, Stack, restorer, set_mask};
 use crate::own_stack::Own;
 
 impl Context {
@@ -10,8 +11,11 @@ impl Context {
     ///
     /// The frame is read here, where what is out of it is brought. The kernel, which waits for
     /// nothing, finds a copy on our stack; what it has of alternate stacks stays this thread's.
-    pub fn leave(&mut self, ours: u64) -> u64 {
-        let _ = set_mask(SET, !(brings() | bit(SIGSYS)));
+    /// `may_ask`: the thread may make calls, without which nothing is brought.
+    pub fn leave(&mut self, ours: u64, may_ask: bool) -> u64 {
+        if may_ask {
+            open_to_bring();
+        }
         // SAFETY: where the call finds what it returns to, which is the program's.
         let left = unsafe { &mut *core::ptr::with_exposed_provenance_mut::<Self>(self.sp) };
         let blocked = left.mask & ours;
@@ -25,8 +29,10 @@ impl Context {
             (left.stack, left.mask) = (self.stack, left.mask & !ours);
             self.ip = restorer();
         }
-        // What is raised from here on comes when this handler has returned.
-        let _ = set_mask(SET, u64::MAX);
+        if may_ask {
+            // What is raised from here on comes when this handler has returned.
+            let _ = set_mask(SET, u64::MAX);
+        }
         blocked
     }
 
