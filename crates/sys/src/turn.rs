@@ -56,7 +56,7 @@ impl Turn {
         }
     }
 
-    /// Wait for it. False: this very thread has it already, or somebody has had it for ten seconds.
+    /// Wait for it. False: this very thread has it already, or another one for ten seconds.
     pub fn take(&self) -> bool {
         self.take_within(LONG_NS)
     }
@@ -91,9 +91,14 @@ impl Turn {
 
     fn sleep_for(&self, me: u64, ns: u64) -> bool {
         let mut now = now_ns();
-        let (end, mut looks) = (now + ns, now + SLEEP_NS);
+        let (mut end, mut looks) = (now + ns, now + SLEEP_NS);
+        let mut seen = self.ends.load(Ordering::Relaxed);
         while now < end {
             let ends = self.ends.load(Ordering::Acquire);
+            if ends != seen {
+                // Others have had it since: hundreds may be before this one.
+                (seen, end) = (ends, now + ns);
+            }
             // Pairs with `open`: either that sees a waiter, or this finds it given up.
             fence(Ordering::SeqCst);
             if let Some(is_taken) = self.look(me) {
@@ -129,8 +134,8 @@ impl Turn {
         }
         self.is_wanted.store(0, Ordering::Relaxed);
         if !is_taken {
-            // Who was woken meanwhile has gone back to sleep.
-            self.wake();
+            // Who was woken meanwhile has gone back to sleep. Nobody has had it since.
+            futex::wake(&self.ends, 1, false);
         }
         is_taken
     }
@@ -161,11 +166,6 @@ impl Turn {
         // SAFETY: it is locked: by this thread, which `holder` says and only the holder writes; or
         // by one that does not exist in this process.
         unsafe { self.lock.unlock() };
-        self.wake();
-    }
-
-    /// Wake one of those who wait.
-    fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::Relaxed) > 0 {
             self.ends.fetch_add(1, Ordering::Release);
