@@ -43,11 +43,11 @@ pub enum Told {
 /// Where that is the directory of this process's threads, its links count the program's alone:
 /// sandboxes that want one thread look there.
 pub fn hide_threads(path: usize, told: Told, at: usize) {
-    let ours = u64::from(thread::count());
     // A descriptor alone needs no path.
-    if ours == 0 || path == 0 || !names_own_tasks(path) {
+    if path == 0 || !names_own_tasks(path) {
         return;
     }
+    let ours = u64::from(thread::count());
     let without = |links: u64| links.saturating_sub(ours).max(LINKS + 1);
     let place = |offset: usize| core::ptr::with_exposed_provenance_mut::<u8>(at + offset);
     // SAFETY: the kernel has just written all of it there, for this thread.
