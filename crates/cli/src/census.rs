@@ -115,7 +115,7 @@ impl Census {
     /// Of a group that has no members yet.
     pub(crate) fn new(open: &OpenGroup, is_quiet: bool) -> Self {
         let now = Instant::now();
-        let outer = Outer::of_environment();
+        let outer = Outer::of_environment(open);
         if let Some(outer) = &outer {
             // Before there is anybody whom the outer census might take for a member of its own.
             outer.exchange(open.group, 0);

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use uzswap_ctl::{Field, Group, LAUNCHER, MEMBERSHIP, WORDS};
+use uzswap_sys::cut_short::{self, Ending, Loss};
 use uzswap_sys::shared::{Leases, SharedWords};
 
 use crate::Failure;
 use crate::agent::{self, runtime_dir};
-use crate::{describe, keeper, remote};
+use crate::{FAILED, describe, keeper, remote};
 
 const SUFFIX: &str = ".group";
 
@@ -56,6 +57,7 @@ impl OpenGroup {
                 made => made.map_err(fail)?,
             };
             let group = Group::create(file.words());
+            cut_short::watch(file.words(), Loss::Ends(ending(&path, &path)?));
             let leases = Leases::open(&c).map_err(fail)?;
             leases.try_take(LAUNCHER);
             return Ok(Self {
@@ -97,12 +99,7 @@ impl OpenGroup {
 
     /// Remove what this group has in the directory. It is over.
     pub(crate) fn remove_files(&self) {
-        for path in [
-            keeper::path(&self.path),
-            remote::path(&self.path),
-            agent::link_path(&self.path),
-            self.path.clone(),
-        ] {
+        for path in files(&self.path) {
             let _ = std::fs::remove_file(path);
         }
     }
@@ -112,6 +109,33 @@ impl OpenGroup {
         let used = |slot: &usize| self.group.field(*slot, Field::Pid) != 0 && self.leases.is_held(*slot);
         (0..self.group.high_water()).filter(used)
     }
+}
+
+/// What the group of that file has in the directory.
+fn files(group: &Path) -> [PathBuf; 4] {
+    [
+        keeper::path(group),
+        remote::path(group),
+        agent::link_path(group),
+        group.to_owned(),
+    ]
+}
+
+/// What the launcher of the group `own` does where somebody truncates `file`, its own or that of
+/// the group around it.
+pub(crate) fn ending(file: &Path, own: &Path) -> Result<Ending, Failure> {
+    let dir = file.parent().unwrap_or(file).display();
+    let file = file.display();
+    let files = files(own).map(|path| c_path(&path));
+    Ok(Ending {
+        line: format!(
+            "uzswap: {file} was cut short by another program: CMD was killed, since nobody knows its limit any more; let nothing but \
+             uzswap write to {dir}\n"
+        )
+        .into_bytes(),
+        files: files.into_iter().collect::<Result<_, _>>()?,
+        status: FAILED,
+    })
 }
 
 /// The words of a file. Nothing unmaps them, so a file that is looked at again and again is mapped
@@ -130,6 +154,7 @@ fn map_once(path: &Path) -> Option<SharedWords> {
     let words = SharedWords::open(&c_path(path).ok()?, WORDS).ok()?;
     // Another file may have got the name meanwhile. No other gets the number while this is mapped.
     if number() == Some(before) {
+        cut_short::watch(words.words(), Loss::Zeros);
         mapped.insert(before, words);
     }
     Some(words)

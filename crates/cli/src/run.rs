@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use uzswap_ctl::{Group, Limit, Notice, Test, Tunable, defaults};
 use uzswap_sys::Errno;
+use uzswap_sys::cut_short;
 use uzswap_sys::file::{File, is_memory_backed};
 use uzswap_sys::launch::{self, FileSizes, Signal, Signals};
 
@@ -190,6 +191,7 @@ fn supervise(
     }
     told::tell_started(options, cmd, watch.as_ref());
     let ended = wait(cmd, signals, watch.as_mut(), must_load);
+    cut_short::name_program(None);
     if let Some(status) = ended {
         let past = told::past(options, watch.as_mut(), began, status);
         report::finish(&past, &options.report);

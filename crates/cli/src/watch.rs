@@ -10,8 +10,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use uzswap_ctl::{ENV_GROUP, PROCESSES};
 use uzswap_sys::keep::Keeper;
-use uzswap_sys::launch;
 use uzswap_sys::thread::pid;
+use uzswap_sys::{cut_short, launch};
 
 use crate::accel::Devices;
 use crate::agent::Library;
@@ -115,6 +115,7 @@ impl Watch {
     /// CMD has been started.
     pub(crate) fn follow(&mut self, cmd: i32) {
         self.census.begin(cmd);
+        cut_short::name_program(Some(cmd));
     }
 
     /// Look once more at who belongs to the group, for what is told of it afterwards.

@@ -20,6 +20,7 @@
 //! | [`futex`] | locks and mailboxes, private to a process or shared by a group |
 //! | [`children`] | children of this process |
 //! | [`crew`] | threads that share the pieces of one job |
+//! | `cut_short` | group files that somebody truncates (only in the launcher) |
 //! | [`thread`] | threads outside libc, with a descriptor table of their own |
 //! | [`string`] | `memcpy` and its like, which no program can define for us |
 //! | [`text`] | replacing the first instructions of a libc function |
@@ -56,6 +57,8 @@ pub mod children;
 pub mod closed;
 pub mod creds;
 pub mod crew;
+#[cfg(feature = "launcher")]
+pub mod cut_short;
 pub mod door;
 pub mod executable;
 pub mod file;

@@ -1,13 +1,15 @@
 //! A group that runs in another: both launchers have the outer one's group file, and tell each
 //! other there what is had and what is left.
 
-use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 use uzswap_ctl::{ENV_GROUP, Group, Launcher, Notice, WORDS};
+use uzswap_sys::cut_short::{self, Loss};
 use uzswap_sys::shared::SharedWords;
 
 use super::Census;
 use super::process::Stat;
+use crate::group::{OpenGroup, c_path, ending};
 
 /// The group that this launcher is a process of.
 pub(super) struct Outer {
@@ -17,9 +19,12 @@ pub(super) struct Outer {
 }
 
 impl Outer {
-    pub(super) fn of_environment() -> Option<Self> {
-        let path = std::ffi::CString::new(std::env::var_os(ENV_GROUP)?.into_vec()).ok()?;
-        let group = Group::open(SharedWords::open(&path, WORDS).ok()?.words())?;
+    /// As the environment names it to the launcher of the group `inner`.
+    pub(super) fn of_environment(inner: &OpenGroup) -> Option<Self> {
+        let path = PathBuf::from(std::env::var_os(ENV_GROUP)?);
+        let words = SharedWords::open(&c_path(&path).ok()?, WORDS).ok()?.words();
+        cut_short::watch(words, Loss::Ends(ending(&path, &inner.path).ok()?));
+        let group = Group::open(words)?;
         Some(Self { group, own: own()? })
     }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use uzswap_ctl::{Group, MEMBERSHIP, PROCESSES, Statistic, WORDS};
 use uzswap_remote::{Counts, Mover, Place, Service, Watch, leave, probe, wait_for};
+use uzswap_sys::cut_short::{self, Loss};
 use uzswap_sys::door::{Door, is_over};
 use uzswap_sys::keep::Keeper;
 use uzswap_sys::shared::{Leases, SharedWords};
@@ -145,6 +146,7 @@ fn attach(group: &Path, store: Service, place: Place) -> Result<Mover<Service, M
     let fail = |e| Failure::new(format!("{}: {}", group.display(), describe(e)));
     let file = c_path(group)?;
     let words = SharedWords::open(&file, WORDS).map_err(fail)?;
+    cut_short::watch(words.words(), Loss::Zeros);
     if let Some(name) = group.file_stem().and_then(|name| name.to_str()) {
         log::name_group(name);
     }

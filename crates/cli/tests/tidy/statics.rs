@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use crate::tokens::{item, tokens, without_tests};
 
 /// Parts of `sys` and `mm` that the agent is built without.
-const NOT_IN_AGENT: [&str; 3] = [
+const NOT_IN_AGENT: [&str; 4] = [
+    "crates/sys/src/cut_short.rs",
     "crates/sys/src/launch.rs",
     "crates/sys/src/testing/",
     "crates/mm/src/sim/",

@@ -1,0 +1,64 @@
+//! A group file that somebody truncates while its group runs.
+
+mod common;
+
+use std::fs::{File, read_dir};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use common::can_manage;
+use common::place::Place;
+
+/// The group files in this directory for temporary files.
+fn group_files(dir: &Path) -> Vec<PathBuf> {
+    let entries = |dir: &Path| read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let of_users = entries(dir).filter(|path| path.is_dir());
+    let files = of_users.flat_map(|dir| entries(&dir).collect::<Vec<_>>());
+    files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "group"))
+        .collect()
+}
+
+/// `cmd` says its process id, and goes on for long. It is killed, a line says why, and nothing is
+/// left of it.
+fn ends_with_a_line(name: &str, cmd: &[&str]) {
+    let place = Place::new(name);
+    let mut command = place.unprivileged(&place.0.join("uzswap"));
+    command.args(["run", "--quiet", "--memory-max", "32M", "--"]).args(cmd);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starting uzswap");
+    let mut said = String::new();
+    let stdout = child.stdout.take().expect("its stdout");
+    BufReader::new(stdout).read_line(&mut said).expect("what it says");
+    let files = group_files(&place.0);
+    for file in &files {
+        File::create(file).expect("truncating it");
+    }
+    let status = child.wait().expect("its end");
+    let mut stderr = String::new();
+    let mut pipe = child.stderr.take().expect("its stderr");
+    pipe.read_to_string(&mut stderr).expect("what it says");
+    assert_eq!(files.len(), 1, "{name}: {stderr}");
+    assert_eq!(status.code(), Some(125), "{name}: {stderr}");
+    let cut = format!("uzswap: {} was cut short by another program: ", files[0].display());
+    assert!(stderr.contains(&cut), "{name}: {stderr}");
+    assert_eq!(group_files(&place.0), [PathBuf::new(); 0], "{name}");
+    let pid = said.trim();
+    let comm = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    assert!(comm.is_empty() || comm.contains(") Z "), "{name}: {pid} lives: {comm}");
+}
+
+#[test]
+fn the_program_of_a_truncated_group_file_is_ended_with_a_line() {
+    if !can_manage() {
+        return;
+    }
+    ends_with_a_line("cut-idle", &["sh", "-c", "echo $$; exec sleep 60"]);
+    let fills = "import os, time\nx = [os.urandom(16) * 256 for _ in range(20_000)]\nprint(os.getpid(), flush=True)\n\
+        while True:\n    sum(page[9] for page in x)\n    time.sleep(0.01)";
+    ends_with_a_line("cut-full", &["python3", "-c", fills]);
+}
