@@ -41,7 +41,7 @@ pub(crate) use tunables::PARTS;
 use tunables::Tunables;
 use victims::Victims;
 use workingset::Balance;
-pub(crate) use workingset::Depth;
+pub(crate) use workingset::{Depth, Packing};
 use worth::Worth;
 
 /// What it was decided by so far.
@@ -101,7 +101,7 @@ pub(crate) enum Event {
     /// So many pages were mapped from the device.
     SwappedIn(u64),
     /// So many entries left for the device since they [were to](round::Plan::SendOn).
-    SentOn(u64),
+    SentOn { entries: u64, pool: Packing },
     /// So many entries left holes in a pool that no store fills: for the device, or as stores go
     /// to another pool.
     Emptied(u64),
@@ -164,7 +164,7 @@ impl Policy {
             Event::Compressed { is_dense, compressed } => self.density.note_compressed(is_dense, compressed),
             Event::ReadAlong(entries) => self.balance.note_along(entries),
             Event::SwappedIn(pages) => self.shrinker.note_swapped_in(pages),
-            Event::SentOn(entries) => self.balance.note_sent(entries),
+            Event::SentOn { entries, pool } => self.balance.note_sent(entries, pool),
             Event::Emptied(entries) => self.balance.note_emptied(entries),
             Event::Compacted => self.balance.note_compacted(),
             Event::DeviceChanged => self.balance = Balance::new(&tunables.balance),

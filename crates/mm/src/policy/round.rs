@@ -88,7 +88,7 @@ mod test {
     use super::*;
     use crate::policy::replacement::Replacement;
     use crate::policy::tunables::Tunables;
-    use crate::policy::{Depth, Event, PARTS};
+    use crate::policy::{Depth, Event, PARTS, Packing};
 
     const ROUND: RoundFacts = RoundFacts {
         is_background: true,
@@ -106,10 +106,8 @@ mod test {
         };
         assert_eq!(policy.round(ROUND, &view), Plan::Isolate);
         (0..100).for_each(|_| {
-            policy.note(Event::Loaded(Depth {
-                spared_with: 1,
-                lost_with: PARTS,
-            }));
+            let pool = Packing { entries: 3, pages: 1 };
+            policy.note(Event::Loaded(Depth::new(Some(1), PARTS, pool)));
         });
         assert_eq!(policy.round(ROUND, &view), Plan::SendOn(32));
         let full = RoundFacts { is_full: true, ..ROUND };

@@ -229,8 +229,8 @@ tunables! {
         read_cost_most: i64 = 64, "loads from the pool";
         /// How many loads that is seen by. Experiment: none.
         remembered: i64 = 1024, "loads";
-        /// Pages on the device are counted in parts, as chances are. Experiment: none.
-        sent_part: u64 = 256, "parts of a page";
+        /// Pages on the device and the worth of a load are counted in parts. Experiment: none.
+        chances: u64 = 256, "parts";
         /// Of the device's slots, each, at most: what is stored there is a guess. Experiment: none.
         pages_per_slot: u64 = 2, "pages";
         /// Sent on in a round (SWAP_CLUSTER_MAX). Experiment: none.

@@ -5,7 +5,8 @@
 //! pages. Each load from the pool says which part of the pool would have had to go for that
 //! ([`Depth`]): how many eighths of it, as resident memory, would have kept the page, and with how
 //! many it would have gone to the device: oldest first, and those last that writeback passes over
-//! once. A load that is spared is a gain. One from
+//! once. As many of the youngest as have become resident need no entry: where pages do not
+//! compress, nothing goes to the device for it. A load that is spared is a gain. One from
 //! the device costs as many as it takes as long ([`Costs`]). So of each number of eighths is known
 //! what it would be worth, and the best one decides: loads that it spares let reclaim send on a few
 //! entries instead of taking resident pages, and those that it sends to the device take many back.
@@ -26,24 +27,57 @@
 use crate::policy::costs::Costs;
 use crate::policy::tunables::{self, PARTS};
 
+/// What the pool is, of which parts may go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packing {
+    /// What it holds.
+    pub(crate) entries: u64,
+    /// What that takes.
+    pub(crate) pages: u64,
+}
+
+impl Packing {
+    /// Of so many entries that go to the device, those that are missed in memory: each page that
+    /// comes free holds one of the others, which needs no entry then. Where pages do not compress
+    /// none is missed.
+    fn missed(self, entries: u64) -> u64 {
+        entries * self.entries.saturating_sub(self.pages) / self.entries.max(1)
+    }
+}
+
 /// A page of the pool that is faulted: with how many parts of the pool gone, from one on, what?
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
     /// Their memory would have kept it resident. More than there are: none would have.
-    pub(crate) spared_with: usize,
-    /// It would be on the device. More than there are: it would not.
-    pub(crate) lost_with: usize,
+    spared_with: usize,
+    /// The part that it is in, the oldest is 1. More than there are: it is in none.
+    part: usize,
+    pool: Packing,
 }
 
 impl Depth {
-    /// What it would be worth if so many parts had gone. What would be resident would not be on the
-    /// device.
-    fn worth(self, parts: usize, read_cost: i64) -> i64 {
-        match (self.spared_with <= parts, self.lost_with <= parts) {
-            (true, _) => 1,
-            (false, true) => -read_cost,
-            (false, false) => 0,
+    /// Of a page in this part of the pool that so many pages were stored after. `None`: nobody
+    /// knows.
+    pub(crate) fn new(distance: Option<u64>, part: usize, pool: Packing) -> Self {
+        let frames = (pool.pages / PARTS as u64).max(1);
+        let parts = |distance: u64| distance.div_ceil(frames).clamp(1, PARTS as u64 + 1) as usize;
+        Self {
+            spared_with: distance.map_or(PARTS + 1, parts),
+            part,
+            pool,
         }
+    }
+
+    /// What it would be worth if so many parts had gone, a load that is spared counting `whole`.
+    /// What would be resident would not be on the device.
+    fn worth(self, parts: usize, read_cost: i64, whole: u64) -> i64 {
+        if self.spared_with <= parts {
+            return whole as i64;
+        }
+        // The oldest go first. Of the last part that is missed, all are as likely.
+        let before = (self.part as u64 - 1) * whole;
+        let missed = self.pool.missed(parts as u64 * whole);
+        -read_cost * missed.saturating_sub(before).min(whole) as i64
     }
 }
 
@@ -57,8 +91,8 @@ pub(crate) struct Balance {
     /// Entries that came from the device and were no faults ([`crate::swapin::read_along`]): as
     /// many of the oldest go there in their place.
     exchanged: i64,
-    /// What it would have been worth if so many parts of the pool had gone, from one on, in loads;
-    /// what was long ago counts little.
+    /// What it would have been worth if so many parts of the pool had gone, from one on, in
+    /// [`chances`](tunables::Balance) of a load; what was long ago counts little.
     worth: [i64; PARTS],
     /// Loads that they are of.
     loads: i64,
@@ -67,7 +101,7 @@ pub(crate) struct Balance {
     stored: i64,
     restored: i64,
     /// Pages on the device that were sent there for this, in parts of
-    /// [`sent_part`](tunables::Balance).
+    /// [`chances`](tunables::Balance).
     sent: u64,
     /// Entries that left the pool for the device, for whatever reason, since it was compacted.
     emptied: u64,
@@ -101,12 +135,13 @@ impl Balance {
 
     /// A page of the pool is faulted.
     pub(crate) fn note_load(&mut self, load: Depth) {
-        let read_cost = self.read_cost;
-        let entries = self.tunables.entries_per_refault * load.worth(self.best(), read_cost);
+        let (read_cost, whole) = (self.read_cost, self.tunables.chances);
+        let worth = load.worth(self.best(), read_cost, whole);
+        let entries = self.tunables.entries_per_refault * worth / whole as i64;
         self.owed = (self.owed + entries).clamp(self.tunables.least, self.tunables.most);
         self.loads += 1;
         for (parts, worth) in (1..).zip(&mut self.worth) {
-            *worth += load.worth(parts, read_cost);
+            *worth += load.worth(parts, read_cost, whole);
         }
         if self.loads >= self.tunables.remembered {
             self.loads /= 2;
@@ -130,16 +165,19 @@ impl Balance {
     /// was one of those that were sent on.
     pub(crate) fn note_read(&mut self, on_device: u64) {
         let tunables = self.tunables;
-        let all = (on_device * tunables.sent_part).max(self.sent).max(1);
-        let part = self.sent * tunables.sent_part / all;
+        let all = (on_device * tunables.chances).max(self.sent).max(1);
+        let part = self.sent * tunables.chances / all;
         let cost = tunables.entries_per_refault * self.read_cost;
-        let loss = cost * part as i64 / tunables.sent_part as i64;
+        let loss = cost * part as i64 / tunables.chances as i64;
         self.owed = (self.owed - loss).max(tunables.least);
-        let loads = loss / tunables.entries_per_refault;
-        let least = -self.read_cost * tunables.remembered;
-        self.worth
-            .iter_mut()
-            .for_each(|worth| *worth = (*worth - loads).max(least));
+        let whole = tunables.chances as i64;
+        let (worth, least) = (
+            cost * part as i64 / tunables.entries_per_refault,
+            -self.read_cost * tunables.remembered * whole,
+        );
+        for of in &mut self.worth {
+            *of = (*of - worth).max(least);
+        }
         self.sent -= part;
     }
 
@@ -149,10 +187,7 @@ impl Balance {
         self.note_taken(0, pages);
         // A run of them is a scan that has turned round, and one fault.
         if pages == 1 && self.restored > self.stored {
-            self.note_load(Depth {
-                spared_with: 1,
-                lost_with: PARTS + 1,
-            });
+            self.note_load(Depth::new(Some(1), PARTS + 1, Packing { entries: 1, pages: 0 }));
         }
     }
 
@@ -191,14 +226,14 @@ impl Balance {
     }
 
     /// So many were sent on.
-    pub(crate) fn note_sent(&mut self, pages: u64) {
+    pub(crate) fn note_sent(&mut self, entries: u64, pool: Packing) {
         // What cannot be sent now cannot be soon.
         if self.exchanged >= self.tunables.round {
             self.exchanged -= self.tunables.round;
             return;
         }
         self.owed -= self.tunables.round;
-        self.sent += pages * self.tunables.sent_part;
+        self.sent += pool.missed(entries * self.tunables.chances);
     }
 }
 
@@ -208,13 +243,21 @@ mod test {
     use crate::policy::tunables::Tunables;
 
     const TUNABLES: &tunables::Balance = &Tunables::DEFAULT.balance;
+    /// No page of it takes any room.
+    const DENSE: Packing = Packing { entries: 1, pages: 0 };
     const YOUNGEST: Depth = Depth {
         spared_with: 1,
-        lost_with: PARTS,
+        part: PARTS,
+        pool: DENSE,
     };
     const OLDEST: Depth = Depth {
         spared_with: PARTS + 1,
-        lost_with: 1,
+        part: 1,
+        pool: DENSE,
+    };
+    const THIRD: Packing = Packing {
+        entries: 3000,
+        pages: 1000,
     };
 
     fn note(balance: &mut Balance, loads: usize, load: Depth) {
@@ -227,7 +270,7 @@ mod test {
         assert_eq!(balance.due(), 0);
         note(&mut balance, 4, YOUNGEST);
         assert_eq!(balance.due(), 32);
-        balance.note_sent(32);
+        balance.note_sent(32, THIRD);
         assert_eq!(balance.due(), 0);
         note(&mut balance, 1000, YOUNGEST);
         assert_eq!(balance.due(), 32);
@@ -245,7 +288,8 @@ mod test {
         // one load in a hundred is of what lies before them.
         let hot = Depth {
             spared_with: 4,
-            lost_with: 5,
+            part: 5,
+            pool: DENSE,
         };
         for _ in 0..10 {
             note(&mut balance, 99, hot);
@@ -260,7 +304,8 @@ mod test {
                 1,
                 Depth {
                     spared_with: 4 + n % 16,
-                    lost_with: 1 + n % PARTS,
+                    part: 1 + n % PARTS,
+                    pool: DENSE,
                 },
             );
         }
@@ -278,12 +323,43 @@ mod test {
                 1,
                 Depth {
                     spared_with: 2 + n % 24,
-                    lost_with: 1 + n % PARTS,
+                    part: 1 + n % PARTS,
+                    pool: DENSE,
                 },
             );
         }
         note(&mut balance, 1000, OLDEST);
         assert_eq!(balance.due(), 0);
+    }
+
+    #[test]
+    fn a_page_that_comes_free_holds_one_of_the_entries() {
+        let worth = |part, parts, pool| Depth::new(None, part, pool).worth(parts, 6, 300);
+        // Of an eighth of them, two thirds are missed.
+        assert_eq!([1, 2].map(|parts| worth(1, parts, THIRD)), [-6 * 200, -6 * 300]);
+        assert_eq!([1, 2, 3].map(|parts| worth(2, parts, THIRD)), [0, -6 * 100, -6 * 300]);
+        let whole = Packing {
+            entries: 1000,
+            pages: 1001,
+        };
+        assert_eq!(worth(1, PARTS, whole), 0);
+        assert_eq!(Depth::new(Some(251), 1, whole).spared_with, 3);
+        assert_eq!(Depth::new(Some(1001), 1, whole).spared_with, PARTS + 1);
+        // At random, three times as much as there is memory for.
+        let at_random = |pool: Packing| {
+            let mut balance = Balance::new(TUNABLES);
+            for n in 0..3000 {
+                let load = Depth::new(Some(n * 7 % 3000), 1 + n as usize % PARTS, pool);
+                note(&mut balance, 1, load);
+            }
+            balance
+        };
+        assert_eq!(at_random(THIRD).due(), 0);
+        let mut balance = at_random(whole);
+        assert_eq!(balance.due(), 32);
+        balance.note_sent(32, whole);
+        (0..1000).for_each(|_| balance.note_read(2000));
+        assert_eq!((balance.due(), balance.sent), (32, 0));
     }
 
     #[test]
@@ -302,7 +378,7 @@ mod test {
         note(&mut balance, 100, OLDEST);
         balance.note_along(40);
         assert_eq!(balance.due(), 32);
-        balance.note_sent(32);
+        balance.note_sent(32, THIRD);
         assert_eq!((balance.due(), balance.sent), (0, 0));
     }
 
@@ -312,9 +388,9 @@ mod test {
         note(&mut balance, 1000, YOUNGEST);
         (0..1000).for_each(|_| balance.note_read(1000));
         assert_eq!(balance.due(), 32);
-        balance.note_sent(1000);
+        balance.note_sent(1000, THIRD);
         (0..100).for_each(|_| balance.note_read(1000));
         assert_eq!(balance.due(), 0);
-        assert!(balance.sent < 910 * TUNABLES.sent_part, "{}", balance.sent);
+        assert!(balance.sent < 910 * TUNABLES.chances, "{}", balance.sent);
     }
 }

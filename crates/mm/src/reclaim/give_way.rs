@@ -7,7 +7,7 @@ use lock_api::RawMutex;
 
 use crate::machine::Machine;
 use crate::pages::swap_table::entry::Slot;
-use crate::policy::{Depth, Event, PARTS};
+use crate::policy::{Depth, Event, Packing};
 use crate::vmstat::Item;
 use crate::worker::Worker;
 use crate::zpool::Arena;
@@ -22,7 +22,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Have so many entries give way to the working set. Returns how many went to the device.
     pub(crate) fn send_on(&self, worker: &mut Worker<M>, entries: u32) -> u64 {
         let written = self.writeback(worker, entries);
-        self.with(|inner| inner.policy.note(Event::SentOn(written)));
+        self.with(|inner| {
+            let pool = inner.packing();
+            inner.policy.note(Event::SentOn { entries: written, pool });
+        });
         self.stat.add(Item::WorkingsetWb, written);
         written
     }
@@ -59,14 +62,17 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             self.policy.note(Event::Emptied(1));
         }
         let looks = self.policy.tunables.victims.age_looks;
-        let Some(lost_with) = self.pages.stored.part_of(entry, looks) else {
+        let Some(part) = self.pages.stored.part_of(entry, looks) else {
             return;
         };
-        let frames = (self.pages.pool.pages() / PARTS as u64).max(1);
-        let parts = |distance: u64| distance.div_ceil(frames).clamp(1, PARTS as u64 + 1) as usize;
-        self.policy.note(Event::Loaded(Depth {
-            spared_with: self.refault_distance(slot).map_or(PARTS + 1, parts),
-            lost_with,
-        }));
+        let depth = Depth::new(self.refault_distance(slot), part, self.packing());
+        self.policy.note(Event::Loaded(depth));
+    }
+
+    fn packing(&self) -> Packing {
+        Packing {
+            entries: self.pages.pool.objects(),
+            pages: self.pages.pool.pages(),
+        }
     }
 }

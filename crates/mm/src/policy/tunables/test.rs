@@ -13,8 +13,8 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
         ("neighbours.probes", 3.0, Refused::Fixed),
         ("balance.read_cost", 2.5, Refused::Range),
         ("balance.read_cost", f64::NAN, Refused::Range),
-        ("balance.sent_part", 0.0, Refused::Range),
-        ("balance.sent_part", -1.0, Refused::Range),
+        ("balance.chances", 0.0, Refused::Range),
+        ("balance.chances", -1.0, Refused::Range),
         ("victims.active_share", 1e30, Refused::Range),
     ] {
         assert_eq!(tunables.set(name, value), Err(refused), "{name}={value}");
