@@ -36,8 +36,23 @@ static void tell(const char *who)
     fflush(stdout);
 }
 
+/* A path of that name that leads elsewhere. */
+static void tell_of_another(void)
+{
+    char dir[] = "/tmp/uzswap-links-XXXXXX";
+    struct stat one = {0}, two = {0};
+    int failed = !mkdtemp(dir) || chdir(dir) || mkdir("self", 0700) || mkdir("self/task", 0700);
+    failed |= mkdir("self/task/one", 0700) | stat("self/task", &one);
+    failed |= rmdir("self/task/one") | rmdir("self/task") | close(creat("self/task", 0600));
+    failed |= link("self/task", "self/other") | stat("self/task", &two);
+    failed |= unlink("self/task") | unlink("self/other") | rmdir("self") | rmdir(dir);
+    printf("another: %d, %d %d\n", failed, (int)one.st_nlink, (int)two.st_nlink);
+    fflush(stdout);
+}
+
 int main(void)
 {
+    tell_of_another();
     char *memory = malloc(SIZE);
     for (size_t i = 0; i < SIZE; i += 64)
         memory[i] = (char)(i / 64 * 7);

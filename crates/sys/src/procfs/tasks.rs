@@ -48,21 +48,37 @@ pub fn hide_threads(path: usize, told: Told, at: usize) {
         return;
     }
     let ours = u64::from(thread::count());
-    let without = |links: u64| links.saturating_sub(ours).max(LINKS + 1);
-    let place = |offset: usize| core::ptr::with_exposed_provenance_mut::<u8>(at + offset);
+    let at = core::ptr::with_exposed_provenance_mut::<u8>(at);
     // SAFETY: the kernel has just written all of it there, for this thread.
     unsafe {
         match told {
             Told::Stat => {
-                let links = place(core::mem::offset_of!(fs::Stat, st_nlink)).cast::<u64>();
-                links.write_unaligned(without(links.read_unaligned()));
+                let mut stat = at.cast::<fs::Stat>().read_unaligned();
+                if is_of_proc(stat.st_mode, stat.st_size as u64, fs::major(stat.st_dev)) {
+                    stat.st_nlink = without(stat.st_nlink, ours);
+                    at.cast::<fs::Stat>().write_unaligned(stat);
+                }
             }
             Told::Statx => {
-                let links = place(core::mem::offset_of!(fs::Statx, stx_nlink)).cast::<u32>();
-                links.write_unaligned(without(links.read_unaligned().into()) as u32);
+                let mut stat = at.cast::<fs::Statx>().read_unaligned();
+                if is_of_proc(stat.stx_mode.into(), stat.stx_size, stat.stx_dev_major) {
+                    stat.stx_nlink = without(stat.stx_nlink.into(), ours) as u32;
+                    at.cast::<fs::Statx>().write_unaligned(stat);
+                }
             }
         }
     }
+}
+
+/// The links of a directory of threads, without those of `ours`.
+fn without(links: u64, ours: u64) -> u64 {
+    links.saturating_sub(ours).max(LINKS + 1).min(links)
+}
+
+/// Whether a file may be that directory: a relative path names another one in most places. /proc
+/// has no device, and no directory there has a size.
+fn is_of_proc(mode: u32, size: u64, major: u32) -> bool {
+    fs::FileType::from_raw_mode(mode) == fs::FileType::Directory && size == 0 && major == 0
 }
 
 /// Whether the string at `path`, which the kernel has just read, names that directory.
