@@ -243,7 +243,7 @@ pub(super) fn before(call: &mut Call) -> Option<Verdict> {
 pub(super) fn after(call: &mut Call, is_done: bool) {
     match call.number {
         SYS_EXECVE | SYS_EXECVEAT => block(if is_done { UNBLOCK } else { BLOCK }),
-        SYS_RT_SIGPROCMASK if is_done => after_mask(call),
+        SYS_RT_SIGPROCMASK => after_mask(call, is_done),
         _ => {}
     }
     if let Some(arg) = mask_argument(call.number).filter(|_| is_done && call.spare[3] != 0) {
@@ -342,15 +342,21 @@ fn before_mask(call: &mut Call) {
         UNBLOCK => old & !wanted,
         _ => wanted,
     };
+    // What waits is handled before the call returns, with what is open by then.
+    own.blocked.store(old & new, Ordering::Relaxed);
     // 0 says that nothing is noted.
     (call.spare[1], call.spare[2]) = (new as usize + 1, old as usize);
 }
 
-fn after_mask(call: &mut Call) {
+fn after_mask(call: &mut Call, is_done: bool) {
     let (new, old) = (call.spare[1] as u64, call.spare[2] as u64);
-    let Some(new) = new.checked_sub(1).filter(|_| call.result == 0) else {
+    let (Some(new), Some(own)) = (new.checked_sub(1), Own::current()) else {
         return;
     };
+    if !is_done || call.result != 0 {
+        return own.blocked.store(old, Ordering::Relaxed);
+    }
+    own.blocked.store(new, Ordering::Relaxed);
     let told = call.args[2];
     if old != 0
         && told != 0
@@ -358,13 +364,8 @@ fn after_mask(call: &mut Call) {
     {
         write(told, &(mask as u64 | old));
     }
-    if new != old
-        && let Some(own) = Own::current()
-    {
-        own.blocked.store(new, Ordering::Relaxed);
-        if PENDING.load(Ordering::Relaxed) & !new != 0 {
-            raise_pending();
-        }
+    if new != old && PENDING.load(Ordering::Relaxed) & !new != 0 {
+        raise_pending();
     }
 }
 
