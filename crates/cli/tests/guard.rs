@@ -67,7 +67,7 @@ fn handlers_find_what_they_would_without() {
 
 #[test]
 fn handlers_fault_as_without() {
-    for name in ["fault_in_handler", "coroutines", "frames"] {
+    for name in ["fault_in_handler", "coroutines", "frames", "let_in"] {
         // With a fault thread the kernel waits for no page of a handler's stack.
         let ways = WAYS.into_iter().filter(|way| *way != ["--faults", "thread"]);
         is_as_unmanaged(name, &[], ways);

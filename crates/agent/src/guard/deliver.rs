@@ -43,7 +43,7 @@ fn deliver(signal: i32, action: &Action, context: &mut Context) {
     let before = context
         .own()
         .and_then(|own| block_for_handler(own, action, within, blocks));
-    context.deliver(signal, action, stack.as_ref(), mask, before, may_ask);
+    context.deliver(signal, action, stack.as_ref(), mask, before);
 }
 
 /// As the kernel, raise SIGSEGV, whose handler may have a stack with room.

@@ -78,8 +78,7 @@ impl Context {
     /// Go on in the program's handler as if the kernel had called it, when ours returns: its frame
     /// on `stack`, or below what the thread was at. `mask` is what is blocked then.
     ///
-    /// Where the thread has no stack of ours the frame is there already: the handler is called,
-    /// with that mask if the thread `may_ask` for it, else with that of ours.
+    /// Where the thread has no stack of ours the frame is there already: this does not return then.
     ///
     /// The kernel's frame is copied to there with all signals blocked but those that bring what is
     /// out of that ([`open_to_bring`]): a frame of ours that waits beneath this one is not written
@@ -89,26 +88,14 @@ impl Context {
     /// `blocked`: the handler returns by the program's own call, which is stopped
     /// ([`leave`](Self::leave)). Until then its frame is memory as any other, and says what the
     /// program thinks: that these signals are blocked as well, and which alternate stack it has.
-    pub fn deliver(
-        &mut self,
-        signal: i32,
-        action: &Action,
-        stack: Option<&Stack>,
-        mask: u64,
-        blocked: Option<u64>,
-        may_ask: bool,
-    ) {
-        const FLAGS_CLEARED: usize = 1 << 8 | 1 << 10 | 1 << 16;
+    pub fn deliver(&mut self, signal: i32, action: &Action, stack: Option<&Stack>, mask: u64, blocked: Option<u64>) {
         let from = (&raw const *self).addr() - core::mem::offset_of!(Frame, context);
         if self.is_in_place(action) {
-            let info = core::ptr::with_exposed_provenance(from + core::mem::offset_of!(Frame, info));
-            if may_ask {
-                let _ = set_mask(SET, mask);
-            }
-            // SAFETY: the program's handler of this signal, which takes these or fewer of them.
-            let handler: extern "C" fn(i32, *const SignalInfo, *mut Self) =
-                unsafe { core::mem::transmute(action.handler) };
-            return handler(signal, info, self);
+            // SAFETY: the kernel's own, and ours to read.
+            let mut leads = unsafe { core::ptr::read(self) };
+            leads.lead_to(signal, action.handler, from, mask);
+            // SAFETY: what is below the kernel's frame is of handlers of ours that do not go on.
+            unsafe { leads.go() }
         }
         let (len, Place { frame, extended, .. }) = (self.extended_len(), self.place(stack));
         let to = core::ptr::with_exposed_provenance_mut::<u8>;
@@ -127,16 +114,34 @@ impl Context {
                 copied.restorer = restorer();
             }
         }
+        self.lead_to(signal, action.handler, frame, mask);
+    }
+
+    /// Lead to the handler of a signal whose frame lies at `frame`, with that mask.
+    fn lead_to(&mut self, signal: i32, handler: usize, frame: usize, mask: u64) {
+        const FLAGS_CLEARED: usize = 1 << 8 | 1 << 10 | 1 << 16;
         let [_, _, _, _, _, _, _, _, rdi, rsi, _, _, rdx, rax, _] = &mut self.registers;
         *rdi = signal as usize;
         *rsi = frame + core::mem::offset_of!(Frame, info);
         *rdx = frame + core::mem::offset_of!(Frame, context);
         *rax = 0;
-        (self.sp, self.ip) = (frame, action.handler);
+        (self.sp, self.ip) = (frame, handler);
         self.eflags &= !FLAGS_CLEARED;
         // Those of a thread that begins.
         self.extended = 0;
         self.mask = mask;
+    }
+
+    /// Have the kernel change registers and mask at once, by the call that ends a handler: a filter
+    /// of system calls that lets a program handle signals allows it.
+    ///
+    /// # Safety
+    /// What this context leads to may not need what lies below this frame.
+    unsafe fn go(&self) -> ! {
+        // SAFETY: the kernel reads a frame whose first word it has popped; this is what follows.
+        unsafe {
+            core::arch::asm!("mov rsp, {0}", "mov eax, {1}", "syscall", "ud2", in(reg) self, const raw::__NR_rt_sigreturn, options(noreturn));
+        }
     }
 }
 
