@@ -3,8 +3,8 @@
 
 use linux_raw_sys::general as raw;
 
-use super::{Action, BLOCK, Context, SA_ONSTACK, SA_RESTORER, SET, SIGBUS, SIGSEGV, SIGSYS, SS_DISABLE, SignalInfo};
-use super::{Stack, bit, restorer, set_mask};
+use super::{Action, BLOCK, Context, SA_ONSTACK, SA_RESTORER, SET, SIGBUS, SIGSEGV, SIGSYS, SS_AUTODISARM, SS_DISABLE};
+use super::{SignalInfo, Stack, bit, restorer, set_mask};
 use crate::own_stack::is_on_own_stack;
 use crate::populate::{Populate, populate};
 use crate::thread::syscall;
@@ -94,6 +94,10 @@ impl Context {
             // SAFETY: the kernel's own, and ours to read.
             let mut leads = unsafe { core::ptr::read(self) };
             leads.lead_to(signal, action.handler, from, mask);
+            if leads.stack.flags & SS_AUTODISARM != 0 {
+                // As the kernel has it while the handler runs. Its own frame arms it again.
+                leads.stack = Stack::new(0, 0, SS_DISABLE);
+            }
             // SAFETY: what is below the kernel's frame is of handlers of ours that do not go on.
             unsafe { leads.go() }
         }
