@@ -178,7 +178,7 @@ impl Balance {
         for of in &mut self.worth {
             *of = (*of - worth).max(least);
         }
-        self.sent -= part;
+        self.sent = self.sent.saturating_sub(part);
     }
 
     /// A staged page was taken back. Where more of them are than are stored, each counts as a load
