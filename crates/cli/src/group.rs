@@ -129,7 +129,7 @@ pub(crate) fn ending(file: &Path, own: &Path) -> Result<Ending, Failure> {
     let files = files(own).map(|path| c_path(&path));
     Ok(Ending {
         line: format!(
-            "uzswap: {file} was cut short by another program: CMD was killed, since nobody knows its limit any more; let nothing but \
+            "uzswap: {file} was cut short by another program: CMD is ended, since nobody knows its limit any more; let nothing but \
              uzswap write to {dir}\n"
         )
         .into_bytes(),

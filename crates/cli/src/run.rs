@@ -191,7 +191,6 @@ fn supervise(
     }
     told::tell_started(options, cmd, watch.as_ref());
     let ended = wait(cmd, signals, watch.as_mut(), must_load);
-    cut_short::name_program(None);
     if let Some(status) = ended {
         let past = told::past(options, watch.as_mut(), began, status);
         report::finish(&past, &options.report);
@@ -372,6 +371,10 @@ fn wait(cmd: i32, signals: &Signals, mut watch: Option<&mut Watch>, must_load: b
             attend(signal, cmd, leads_session);
         }
         let ended = std::iter::from_fn(launch::reap).find(|(pid, _)| *pid == cmd);
+        if ended.is_some() {
+            // Before the group is looked at: its number may be another's now.
+            cut_short::name_program(None);
+        }
         let group = watch.as_ref().map(|watch| watch.group.group);
         is_loading &= group.is_some_and(|group| group.get(Notice::Joined) == 0);
         if let Some((_, status)) = ended {
@@ -387,6 +390,7 @@ fn wait(cmd: i32, signals: &Signals, mut watch: Option<&mut Watch>, must_load: b
                 watch::sleep(Some(signals.as_fd()), None);
                 while signals.next().is_some() {}
             }
+            cut_short::name_program(None);
             return None;
         }
         let time = is_loading.then_some(LOOK);

@@ -130,11 +130,12 @@ fn end(ending: &Ending) -> ! {
     if program != 0 {
         thread::signal(program, SIGKILL);
     }
-    // SAFETY: nobody closes standard error; where somebody has, this fails.
-    let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(2) }, &ending.line);
     for file in &ending.files {
         let _ = fs::unlink(file.as_c_str());
     }
+    // Last: it waits where nobody reads.
+    // SAFETY: where standard error is closed, this fails.
+    let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(2) }, &ending.line);
     loop {
         // SAFETY: takes an integer, and does not return.
         let _ = unsafe { syscall(raw::__NR_exit_group as usize, [ending.status as usize, 0, 0, 0, 0, 0]) };
