@@ -48,8 +48,8 @@ fn ends_with_a_line(name: &str, cmd: &[&str]) {
     assert!(stderr.contains(&cut), "{name}: {stderr}");
     assert!(group_files(&place.0).is_empty(), "{name}");
     let pid = said.trim();
-    let comm = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    assert!(comm.is_empty() || comm.contains(") Z "), "{name}: {pid} lives: {comm}");
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "{name}: {pid} lives: {stat}");
 }
 
 #[test]

@@ -17,8 +17,9 @@
 //!
 //! One that another process sends is not seen by sigpending and sigwait.
 //!
-//! A vfork child has its parent's memory and actions of its own. It changes nothing of what is kept
-//! here for its parent.
+//! A vfork child has its parent's memory and actions of its own. Of what is kept here for its
+//! parent it changes only which of these two are blocked: the program that it runs begins with
+//! that.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 

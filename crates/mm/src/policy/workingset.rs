@@ -100,7 +100,7 @@ pub(crate) struct Balance {
     /// before; what was long ago counts little.
     stored: i64,
     restored: i64,
-    /// Pages on the device that were sent there for this, in parts of
+    /// Pages on the device that were sent there for this and are missed, in parts of
     /// [`chances`](tunables::Balance).
     sent: u64,
     /// Entries that left the pool for the device, for whatever reason, since it was compacted.
