@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::general as raw;
 use rustix::fd::BorrowedFd;
@@ -17,6 +17,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use crate::launch::SIGKILL;
 use crate::signal::{self, Context, DEFAULT, SIGBUS, SignalInfo};
 use crate::thread::{self, syscall};
+use crate::{futex, wait};
 
 /// What is done where words are gone.
 pub enum Loss {
@@ -53,8 +54,9 @@ impl Watched {
 
 /// The words that were watched last.
 static WATCHED: AtomicPtr<Watched> = AtomicPtr::new(core::ptr::null_mut());
-/// The process that ends with this one; 0: none.
+/// The process that ends with this one; 0: none; `ENDS`: a thread is ending both.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
+const ENDS: i32 = -1;
 
 /// From now on this is done where a part of `words`, a mapped file, is cut off. Words are watched
 /// once.
@@ -78,9 +80,20 @@ pub fn watch(words: &'static [AtomicU64], loss: Loss) {
 }
 
 /// The program that is killed where this process ends so: not for longer than it is a child of this
-/// one, whose number nobody else has. `None`: no longer.
+/// one, whose number nobody else has. `None`: no longer. Does not return where another thread is
+/// ending this process: it has killed the program, and its status counts, not that of the program.
 pub fn name_program(pid: Option<i32>) {
-    PROGRAM.store(pid.unwrap_or(0), Ordering::Relaxed);
+    take_program(pid.unwrap_or(0));
+}
+
+fn take_program(next: i32) -> i32 {
+    let program = PROGRAM.swap(next, Ordering::Relaxed);
+    if program == ENDS {
+        loop {
+            futex::wait(&AtomicU32::new(0), 0, None, false);
+        }
+    }
+    program
 }
 
 fn find(address: usize) -> Option<&'static Watched> {
@@ -126,9 +139,12 @@ fn put_zeros(words: &'static [AtomicU64]) -> Result<()> {
 }
 
 fn end(ending: &Ending) -> ! {
-    let program = PROGRAM.load(Ordering::Relaxed);
+    let program = take_program(ENDS);
     if program != 0 {
         thread::signal(program, SIGKILL);
+        // Whoever finds this process ended finds the program ended. Left as it is: another thread
+        // may be waiting for it, and comes to `name_program` then.
+        let _ = wait::wait(Some(program), wait::EXITED | wait::LEAVE);
     }
     for file in &ending.files {
         let _ = fs::unlink(file.as_c_str());
