@@ -7,7 +7,7 @@ use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Effort, Fault, Worker};
 use uzswap_sys::file::write_stderr;
 use uzswap_sys::uffd::{BATCH, Event, wait_readable};
-use uzswap_sys::{AsFd, Errno, thread, time};
+use uzswap_sys::{AsFd, Errno, sched, time};
 
 use crate::charge::Charge;
 use crate::kswapd::mail;
@@ -47,7 +47,7 @@ impl FaultThread {
     }
 
     pub(crate) fn run(mut self) -> ! {
-        thread::go_before_others(NICE);
+        sched::go_before_others(NICE);
         loop {
             self.round();
         }

@@ -5,7 +5,7 @@ use uzswap_ctl::defaults::{self, SWAP_CLUSTER_MAX};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Effort, Worker};
-use uzswap_sys::{thread, time};
+use uzswap_sys::{sched, thread, time};
 
 use crate::machine::RegionMachine;
 use crate::pager::Pager;
@@ -62,7 +62,7 @@ impl Kswapd {
     }
 
     pub(crate) fn run(mut self) -> ! {
-        thread::take_short_turns(SLICE_NS);
+        sched::take_short_turns(SLICE_NS);
         loop {
             let timeout = (self.quiet <= IDLE_AFTER).then_some(TICK_NS);
             let bits = self.pager.mail.wait(mail::RECLAIM | mail::ADOPT, timeout);

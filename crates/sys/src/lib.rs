@@ -83,6 +83,7 @@ pub mod region;
 pub mod remains;
 pub mod request;
 pub mod robust;
+pub mod sched;
 pub mod shared;
 pub mod shield;
 pub mod small_file;

@@ -11,7 +11,7 @@ use lock_api::Mutex;
 use uzswap_ctl::defaults::KCOMPRESSD_MAX;
 use uzswap_mm::Worker;
 use uzswap_sys::futex::{Mailbox, RawLock};
-use uzswap_sys::thread;
+use uzswap_sys::{sched, thread};
 
 use crate::kswapd;
 use crate::machine::AgentMachine;
@@ -40,7 +40,7 @@ impl Kcompressd {
 
 /// Compress until the program is over.
 pub(crate) fn run(pager: &Pager, worker: &Mutex<RawLock, Worker<AgentMachine>>) {
-    thread::take_short_turns(kswapd::SLICE_NS);
+    sched::take_short_turns(kswapd::SLICE_NS);
     let mut worker = worker.lock();
     while !thread::is_over() {
         pager.kcompressd.mail.wait(WORK, None);

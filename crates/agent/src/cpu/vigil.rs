@@ -31,10 +31,10 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use uzswap_mm::page::{PageRange, Vpn};
 use uzswap_sys::affinity::{Affinity, Place, current_core};
-use uzswap_sys::creds;
 use uzswap_sys::futex::Mailbox;
 use uzswap_sys::thread::{self, Descriptors, ThreadMemory};
 use uzswap_sys::time::now_ns;
+use uzswap_sys::{creds, sched};
 
 use super::cores::CORES;
 use super::follow::LOOK_NS;
@@ -110,7 +110,7 @@ impl Vigil {
     pub(crate) fn fetch(&self) {
         let is_kept_off = || now_ns() > self.seen.load(Ordering::Relaxed) + KEPT_OFF_NS;
         if self.is_there.load(Ordering::SeqCst) && is_kept_off() {
-            thread::take_turns(self.thread.load(Ordering::Relaxed));
+            sched::take_turns(self.thread.load(Ordering::Relaxed));
         }
     }
 
@@ -223,7 +223,7 @@ impl Vigil {
         let came = now_ns();
         self.seen.store(came, Ordering::Relaxed);
         // Else it would take the core from somebody.
-        if !thread::give_way_to_all() {
+        if !sched::give_way_to_all() {
             return;
         }
         self.is_there.store(true, Ordering::SeqCst);
@@ -246,7 +246,7 @@ impl Vigil {
             core::hint::spin_loop();
         }
         self.is_there.store(false, Ordering::SeqCst);
-        thread::take_turns(0);
+        sched::take_turns(0);
         let now = now_ns();
         if now < self.until.load(Ordering::SeqCst) && now >= self.away_until.load(Ordering::Relaxed) {
             self.mail.post(COME);

@@ -22,7 +22,7 @@ use uzswap_mm::vmstat::Item;
 use uzswap_mm::{SERVERS_MAX, Worker};
 use uzswap_sys::crew::Crew;
 use uzswap_sys::futex::RawLock;
-use uzswap_sys::thread;
+use uzswap_sys::{sched, thread};
 
 use super::{Waiting, inline};
 use crate::cpu::cores::CORES;
@@ -40,7 +40,7 @@ const HELPER_SPIN_NS: u64 = 50_000;
 /// Faults that one round reads at most; more wait in the kernel.
 pub(crate) const INBOX: usize = 4096;
 
-pub(crate) static HELPERS: Crew = Crew::new(c"uzswap-server", || thread::go_before_others(FAULT_NICE));
+pub(crate) static HELPERS: Crew = Crew::new(c"uzswap-server", || sched::go_before_others(FAULT_NICE));
 
 /// What one server works with. All of it is taken when it is made: what is allocated while faults
 /// are served is the pool's and the lists'.

@@ -27,8 +27,7 @@ use uzswap_sys::creds::{self, Credentials};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::procfs::{Life, Sizes};
 use uzswap_sys::robust::confess_end;
-use uzswap_sys::shield;
-use uzswap_sys::{thread, time};
+use uzswap_sys::{sched, shield, thread, time};
 
 use self::cold::Lately;
 use self::gate::Gate;
@@ -124,7 +123,7 @@ pub(crate) const SLICE_NS: u64 = 100_000;
 
 /// Reclaim until the program is over.
 pub(crate) fn run(pager: &'static Pager) {
-    thread::take_short_turns(SLICE_NS);
+    sched::take_short_turns(SLICE_NS);
     let mut kswapd = Kswapd {
         pager,
         worker: pager.reclaim.worker.lock(),

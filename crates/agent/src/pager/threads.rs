@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::thread::{Descriptors, ThreadMemory};
-use uzswap_sys::{Errno, futex, lent, shield, thread};
+use uzswap_sys::{Errno, futex, lent, sched, shield, thread};
 
 use super::{ACTIVE, FAILED, Pager, STARTING, STATE, group, settle};
 use crate::codec::kcompressd;
@@ -40,7 +40,7 @@ pub(super) fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>)
         }
         match body() {
             Ok(pager) => {
-                thread::go_before_others(FAULT_NICE);
+                sched::go_before_others(FAULT_NICE);
                 // Before anybody forks: it allocates.
                 let fault_thread = fault::FaultThread::new(pager);
                 settle(ACTIVE);

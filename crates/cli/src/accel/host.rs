@@ -77,7 +77,7 @@ impl Host {
             .name("uzswap-iaa".into())
             .spawn(move || {
                 // Devices do not wait for cores; whoever waits for one may be in the way.
-                uzswap_sys::thread::go_before_others(NICE);
+                uzswap_sys::sched::go_before_others(NICE);
                 kernel.run(&flag);
             })
             .map_err(|e| Failure::new(format!("a thread for the model of devices: {e}")))?;
