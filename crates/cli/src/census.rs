@@ -43,7 +43,7 @@ mod thrash;
 use self::auto::Auto;
 use self::discover::{Doubtful, Reapers};
 use self::inner::Outer;
-use self::member::{Claims, IDLE_MOST, Kind, Member, Reason, anon, shares_parents};
+use self::member::{Claims, IDLE_MOST, Kind, Member, Reason, Who, anon, shares_parents};
 pub(crate) use self::process::below;
 use self::process::{Cursor, Sizes, Stat, Status};
 use self::rule::Rule;
@@ -233,11 +233,11 @@ impl Census {
         let (began, spent) = (Instant::now(), processor_time());
         let group = self.group();
         self.slots = open.processes().collect();
-        let slots: Vec<i32> = self.slot_pids();
+        let slots = self.slot_owners();
         self.forget_dead_inner();
         // Those that nobody saw begin. What a slot says is a number where its process lives, and
         // may be a stranger's here.
-        for pid in &slots {
+        for (pid, _) in &slots {
             if !self.members.contains_key(pid)
                 && let Some(stat) = self.stat_if_named(*pid)
             {
@@ -266,10 +266,14 @@ impl Census {
         self.next_sample = began + filled.max((processor_time() - spent) * SHARE).min(SAMPLE_MOST);
     }
 
-    /// What the slots call their processes: their numbers where they live.
-    fn slot_pids(&self) -> Vec<i32> {
-        let pid = |slot: &usize| self.group.field(*slot, Field::Pid) as i32;
-        self.slots.iter().map(pid).collect()
+    /// What the slots call their processes.
+    fn slot_owners(&self) -> Vec<Who> {
+        self.slots.iter().map(|slot| self.owner_of(*slot)).collect()
+    }
+
+    fn owner_of(&self, slot: usize) -> Who {
+        let field = |field| self.group.field(slot, field);
+        (field(Field::Pid) as i32, field(Field::Start))
     }
 
     /// Look at a member that is not known to charge itself. False: it is gone.

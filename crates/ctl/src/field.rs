@@ -80,6 +80,9 @@ words! {
         Shortfall,
         /// When its kswapd came by last, nanoseconds of CLOCK_MONOTONIC.
         CameBy,
+        /// When the process began, as its `stat` tells it: of those with one number in several
+        /// namespaces each has another. 0: nobody knows.
+        Start,
     }
 }
 

@@ -12,8 +12,8 @@
 //! words   176 ..   263  where the swap file goes (bytes of a path)
 //! words   264 ..  1095  counters and histograms (uzswap_mm::vmstat)
 //! words  1096 ..  1159  how often each failure was made to happen (FailKind)
-//! words  1160 .. 33927  a slot of 32 words for each process (Field)
-//! words 33928 .. 33991  the last words of a pager that had to stop its process, as text
+//! words  1160 .. 42119  a slot of 40 words for each process (Field)
+//! words 42120 .. 42183  the last words of a pager that had to stop its process, as text
 //! ```
 //! Each word stands alone and is read and written atomically; a process that scribbles over them
 //! can spoil the numbers but nobody's memory. Which slots are in use is decided by leases on the
@@ -33,7 +33,7 @@ use crate::{FailKind, Field};
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// [`Head::Version`]: changes whenever the layout does, or the meaning of a word. An agent of
 /// another version must not touch the file.
-pub(crate) const VERSION: u64 = 26;
+pub(crate) const VERSION: u64 = 27;
 
 /// Defines words that follow each other: an enum whose variants are counted from 0.
 macro_rules! words {
@@ -128,7 +128,7 @@ pub(crate) const INNER_WORDS: usize = 3;
 
 /// Processes that a group can hold at a time.
 pub const PROCESSES: usize = 1024;
-const SLOT_WORDS: usize = 32;
+const SLOT_WORDS: usize = 40;
 
 /// The words of the process in `slot`.
 pub(crate) const fn slot(slot: usize) -> Range<usize> {
@@ -151,7 +151,7 @@ pub const MEMBERSHIP: usize = LAUNCHER + 1;
 const _: () = assert!(LIMITS.at == 8 && TUNABLES.at == 16 && TESTS.at == 56);
 const _: () = assert!(NOTICES.at == 64 && STATISTICS.at == 96 && INNER.at == 128);
 const _: () = assert!(SWAP_PATH.at == 176 && VMSTAT.at == 264 && FAILURES.at == 1096);
-const _: () = assert!(SLOTS.at == 1160 && LAST_WORDS.at == 33928 && WORDS == 33992);
+const _: () = assert!(SLOTS.at == 1160 && LAST_WORDS.at == 42120 && WORDS == 42184);
 // What is in the parts.
 const _: () = assert!(HEAD.holds(Head::ALL.len()));
 const _: () = assert!(LIMITS.holds(Limit::ALL.len()));

@@ -10,6 +10,7 @@ use crate::thread::is_filtered;
 /// Fields of /proc/PID/stat, counted from the first behind the name.
 const STATE: usize = 0;
 const THREADS: usize = 17;
+const START: usize = 19;
 const START_STACK: usize = 25;
 
 fn field(stat: &[u8], field: usize) -> &[u8] {
@@ -32,18 +33,24 @@ pub(crate) fn image(stat: &[u8]) -> u64 {
     number(field(stat, START_STACK))
 }
 
-fn holds(stat: &[u8], then: u64) -> bool {
+/// When the process began, in clock ticks.
+pub(crate) fn start(stat: &[u8]) -> u64 {
+    number(field(stat, START))
+}
+
+fn holds(stat: &[u8], then: u64, began: u64) -> bool {
     // The last of its threads lets go of the memory before it counts as ended.
     let is_over = matches!(field(stat, STATE), b"Z" | b"X") && number(field(stat, THREADS)) <= 1;
     let now = image(stat);
-    !is_over && (then == 0 || now == 0 || now == then)
+    !is_over && (then == 0 || now == 0 || now == then) && (began == 0 || began == start(stat))
 }
 
 /// Whether process `pid` may have the memory that it had when
-/// [`ProcSelf::image`](crate::procfs::ProcSelf::image) was `image`. One that is not seen (another
-/// PID namespace, another root directory, a filter of system calls) has none, as far as anybody
-/// knows.
-pub fn may_hold_memory(pid: u32, image: u64) -> bool {
+/// [`ProcSelf::image`](crate::procfs::ProcSelf::image) was `image`, and
+/// [`ProcSelf::start`](crate::procfs::ProcSelf::start) `start`; 0: not known. One that is not seen
+/// (another PID namespace, another root directory, a filter of system calls) has none, as far as
+/// anybody knows.
+pub fn may_hold_memory(pid: u32, image: u64, start: u64) -> bool {
     if is_filtered() {
         return false;
     }
@@ -51,7 +58,7 @@ pub fn may_hold_memory(pid: u32, image: u64) -> bool {
     let mut buf = [0; 1024];
     let read = fs::open(path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .and_then(|stat| io::pread(&stat, &mut buf, 0));
-    read.is_ok_and(|n| holds(&buf[..n], image))
+    read.is_ok_and(|n| holds(&buf[..n], image, start))
 }
 
 #[cfg(test)]
@@ -64,24 +71,27 @@ mod test {
 
     #[test]
     fn who_has_ended_has_no_memory() {
-        assert!(may_hold_memory(std::process::id(), 0));
+        assert!(may_hold_memory(std::process::id(), 0, 0));
         let mut child = Command::new("true").spawn().unwrap();
-        while may_hold_memory(child.id(), 0) {
+        while may_hold_memory(child.id(), 0, 0) {
             std::thread::yield_now();
         }
         // Nobody has waited for it: there is something to read.
         assert!(std::fs::read(std::format!("/proc/{}/stat", child.id())).is_ok());
         child.wait().unwrap();
-        assert!(!may_hold_memory(child.id(), 0));
+        assert!(!may_hold_memory(child.id(), 0, 0));
     }
 
     #[test]
     fn who_runs_another_program_has_not_what_it_had() {
-        let own = crate::procfs::ProcSelf::open().unwrap().image();
-        assert_ne!(own, 0);
-        assert!(may_hold_memory(std::process::id(), own));
-        assert!(!may_hold_memory(std::process::id(), own + 4096));
+        let proc = crate::procfs::ProcSelf::open().unwrap();
+        let (own, began) = (proc.image(), proc.start());
+        assert!(own != 0 && began != 0);
+        assert!(may_hold_memory(std::process::id(), own, began));
+        assert!(!may_hold_memory(std::process::id(), own + 4096, began));
+        // Another process has its number here.
+        assert!(!may_hold_memory(std::process::id(), own, began + 1));
         let odd = b"7 (a) b) Z 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0 9 9 9 9 1 1 4096 0";
-        assert!(holds(odd, 4096) && !holds(odd, 8192));
+        assert!(holds(odd, 4096, 0) && !holds(odd, 8192, 0));
     }
 }

@@ -52,10 +52,10 @@ impl Memcg {
         if group.field(slot, Field::DeadAt) != 0 {
             return false;
         }
-        let (pid, image) = (group.field(slot, Field::Pid) as u32, group.field(slot, Field::Image));
+        let [pid, image, start] = [Field::Pid, Field::Image, Field::Start].map(|field| group.field(slot, field));
         let since = group.field(slot, Field::LingersSince);
         let is_late = since != 0 && now.saturating_sub(since) > LINGERS_NS;
-        let holds = !is_late && remains::may_hold_memory(pid, image);
+        let holds = !is_late && remains::may_hold_memory(pid as u32, image, start);
         self.with_slot_of_dead(pager, slot, || match holds {
             true if since == 0 => group.set_field(slot, Field::LingersSince, now),
             true => {}

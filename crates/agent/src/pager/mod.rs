@@ -256,6 +256,7 @@ pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str,
         group.add(Notice::Unshared, 1);
     }
     group.take_slot(slot, thread::pid());
+    group.set_field(slot, Field::Start, fds.proc.start());
     group.set_field(slot, Field::CameBy, now_ns());
     group.set_field(slot, Field::Family, now_ns());
     Ok(slot)

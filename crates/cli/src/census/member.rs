@@ -1,6 +1,6 @@
 //! A process of the group, and what is found out about it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use uzswap_ctl::Launcher;
@@ -81,6 +81,11 @@ pub(super) struct Member {
 }
 
 impl Member {
+    /// What its slot says of it, if it has one.
+    fn who(&self) -> Who {
+        (self.inner_pid, self.stat.start)
+    }
+
     /// Read what it has, if that is all there is to know: another image is seen with the next look.
     pub(super) fn glance(&mut self) -> bool {
         let is_known = self.looked.elapsed() < LOOK_AGAIN && !self.shares && self.under.is_none();
@@ -140,23 +145,51 @@ impl Member {
     }
 }
 
-/// Whose the slots are. A slot has the number that its process has where it lives, and so may
-/// processes of several namespaces have.
+/// What a slot says of its process: the number that it has where it lives, which processes of
+/// several namespaces may have, and when it began; 0: nobody knows.
+pub(super) type Who = (i32, u64);
+
+/// Whose the slots are.
 pub(super) struct Claims {
-    /// By number: slots that have it, and members.
-    counts: HashMap<i32, (usize, usize)>,
+    /// Slots, and members, of a number: those of a moment that both tell, and all others.
+    counts: HashMap<Who, (usize, usize)>,
 }
 
 impl Claims {
-    pub(super) fn new<'a>(slots: &[i32], members: impl Iterator<Item = &'a Member>) -> Self {
-        let mut counts: HashMap<i32, (usize, usize)> = HashMap::new();
-        for pid in slots {
-            counts.entry(*pid).or_default().0 += 1;
+    pub(super) fn new<'a>(slots: &[Who], members: impl Iterator<Item = &'a Member>) -> Self {
+        let members: Vec<Who> = members
+            .filter(|member| member.under.is_none())
+            .map(Member::who)
+            .collect();
+        let told: HashSet<Who> = slots.iter().copied().collect();
+        let met: HashMap<Who, (usize, usize)> = members
+            .iter()
+            .filter(|who| told.contains(who))
+            .map(|who| (*who, (0, 0)))
+            .collect();
+        let mut claims = Self { counts: met };
+        for who in slots {
+            let key = claims.key(*who);
+            claims.counts.entry(key).or_default().0 += 1;
         }
-        for member in members.filter(|member| member.under.is_none()) {
-            counts.entry(member.inner_pid).or_default().1 += 1;
+        for who in members {
+            let key = claims.key(who);
+            claims.counts.entry(key).or_default().1 += 1;
         }
-        Self { counts }
+        claims
+    }
+
+    /// Which of the counts it is in.
+    fn key(&self, who: Who) -> Who {
+        match self.counts.contains_key(&who) {
+            true => who,
+            false => (who.0, 0),
+        }
+    }
+
+    /// Whether what a slot says may be said of a member.
+    pub(super) fn may_be(&self, slot: Who, member: &Member) -> bool {
+        self.key(slot) == self.key(member.who())
     }
 
     /// Whether it has a slot. Where others may be meant, only one that is known to have the agent.
@@ -171,7 +204,10 @@ impl Claims {
     }
 
     fn of(&self, member: &Member) -> (usize, usize) {
-        let counts = self.counts.get(&member.inner_pid).filter(|_| member.under.is_none());
+        let counts = self
+            .counts
+            .get(&self.key(member.who()))
+            .filter(|_| member.under.is_none());
         counts.copied().unwrap_or_default()
     }
 }
@@ -238,13 +274,29 @@ pub(super) mod test {
     #[test]
     fn a_slot_is_nobodys_who_has_its_number_elsewhere() {
         let (own, twin) = (member(2, Kind::Agent), member(2, Kind::Unmanaged));
-        let claims = Claims::new(&[2], [&own, &twin].into_iter());
+        let claims = Claims::new(&[(2, 0)], [&own, &twin].into_iter());
         assert!(claims.is_managed(&own) && !claims.is_managed(&twin));
         assert!(!claims.is_sure(&own) && !claims.is_sure(&twin));
-        let claims = Claims::new(&[2], [&own].into_iter());
+        let claims = Claims::new(&[(2, 0)], [&own].into_iter());
         assert!(claims.is_managed(&own) && claims.is_sure(&own) && !claims.is_managed(&member(3, Kind::Agent)));
         let mut inside = member(2, Kind::Agent);
         inside.under = Some(Launcher::new(9, 9));
-        assert!(!Claims::new(&[2], [&inside].into_iter()).is_managed(&inside));
+        assert!(!Claims::new(&[(2, 0)], [&inside].into_iter()).is_managed(&inside));
+    }
+
+    #[test]
+    fn of_those_with_one_number_each_began_at_another_moment() {
+        let (zygote, mut forked) = (member(1, Kind::Agent), member(1, Kind::Agent));
+        forked.stat.start += 1;
+        let slot = (1, zygote.stat.start);
+        let claims = Claims::new(&[slot], [&zygote, &forked].into_iter());
+        assert!(claims.is_sure(&zygote) && claims.may_be(slot, &zygote));
+        assert!(!claims.is_managed(&forked) && !claims.may_be(slot, &forked));
+        // One that does not say when it began may be either's.
+        let claims = Claims::new(&[slot, (1, 0)], [&zygote, &forked].into_iter());
+        assert!(claims.is_managed(&forked) && claims.may_be((1, 0), &forked));
+        // Told by another clock (a namespace of time): who is left has it.
+        let claims = Claims::new(&[(1, 7)], [&forked].into_iter());
+        assert!(claims.is_sure(&forked));
     }
 }

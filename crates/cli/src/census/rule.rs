@@ -199,14 +199,14 @@ impl Census {
     fn candidates(&self) -> Vec<Candidate> {
         let group = self.group();
         let thousandth = (group.get(Limit::MemoryMax) / 1000) as i64;
-        let claims = Claims::new(&self.slot_pids(), self.members.values());
+        let claims = Claims::new(&self.slot_owners(), self.members.values());
         let may_die = |pid: &i32, member: &Member| {
             // Not again one that does not come to its end.
             let is_victim = self.rule.is_victim(*pid, member.stat.start);
             !is_victim && (member.kind != Kind::Unmanaged || !self.allows_unmanaged())
         };
         let size = |pid: i32, member: &Member| {
-            let is_its = |slot: &&usize| group.field(**slot, Field::Pid) as i32 == member.inner_pid;
+            let is_its = |slot: &&usize| claims.may_be(self.owner_of(**slot), member);
             let slot = self.slots.iter().find(is_its).filter(|_| claims.is_managed(member));
             match slot {
                 Some(slot) if claims.is_sure(member) => {

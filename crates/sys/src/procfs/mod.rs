@@ -150,9 +150,18 @@ impl ProcSelf {
 
     /// Where the stack of the program that the process runs begins; 0: it cannot be told.
     pub fn image(&self) -> u64 {
+        self.of_stat(remains::image)
+    }
+
+    /// When the process began, in clock ticks since the machine did; 0: it cannot be told.
+    pub fn start(&self) -> u64 {
+        self.of_stat(remains::start)
+    }
+
+    fn of_stat(&self, read: impl Fn(&[u8]) -> u64) -> u64 {
         let mut buf = [0; 1024];
         let stat = self.leader.as_ref().map(|[_, stat, _]| io::pread(stat, &mut buf, 0));
-        stat.and_then(|read| read.ok()).map_or(0, |n| remains::image(&buf[..n]))
+        stat.and_then(|read| read.ok()).map_or(0, |n| read(&buf[..n]))
     }
 
     /// What the calling thread holds.
