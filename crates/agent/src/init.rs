@@ -174,7 +174,7 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
             // unloaded (see build.rs).
             unsafe { register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
             replace_execve(program);
-            replace_stat(program);
+            replace_looks(program);
         }
         // Without the guard nobody sees such a program's forks.
         None if !guard::is_on() => return Err(Errno::OPNOTSUPP),
@@ -228,10 +228,12 @@ fn replace_execve(program: Option<Headers>) {
     }
 }
 
-/// Replace `fstatat` and `statx`. Where they cannot be, the program finds our threads among its
-/// own.
-fn replace_stat(program: Option<Headers>) {
-    let functions: [(&CStr, *const c_void); 2] = [
+/// Replace `fstatat` and `statx`, `unshare` and `setns`. Where they cannot be, the program, or the
+/// kernel, finds our threads among its own.
+fn replace_looks(program: Option<Headers>) {
+    let functions: [(&CStr, *const c_void); 4] = [
+        (c"unshare", hook::unshare as *const c_void),
+        (c"setns", hook::setns as *const c_void),
         (c"fstatat", hook::fstatat as *const c_void),
         (c"statx", hook::statx as *const c_void),
     ];

@@ -132,15 +132,16 @@
 //! | `sys::own_stack::THREADS` | reset | only the thread that forked is here |
 //! | `sys::spans::MADE` | kept | the ranges are inherited, and no number is used twice |
 //! | `sys::x86_64::string::HAS_AVX2` | kept | the processor is the same |
-//! | `sys::thread::LIFE` | kept | a process lives on only as long as all threads of its pager do |
+//! | `sys::thread::LIFE` | kept | all threads of the pager live, or none has been made |
+//! | `sys::thread::GENERATION` | kept | counts for the process that an owner names as well |
 //! | `sys::thread::THREADS` | kept | says of which process; another's count for nothing |
 //! | `sys::thread::IS_OVER` | kept | false: the thread that forked is one of the program's |
 //! | `sys::thread::STATUS` | kept | read when that is true |
 //! | `sys::vdso::START` | kept | the kernel maps it where it was |
 //! | `sys::vdso::IS_LEFT_OUT` | kept | neither the clock nor what is unmapped differs |
 
-use uzswap_sys::creds;
 use uzswap_sys::mapping::own;
+use uzswap_sys::{creds, lent, thread};
 
 use crate::cpu::cores::CORES;
 use crate::cpu::io_poll::IO_POLL;
@@ -194,6 +195,24 @@ fn reset_in_any_child() {
 /// program's memory.
 fn reset_pager_in_child(pager: &Pager) {
     pager.reset_in_child();
+    reset_threads();
+}
+
+/// In a process whose pager has retired, in its only thread: it is as before it had one.
+pub(crate) fn reset_alone() {
+    thread::begin_anew();
+    lent::close();
+    guard::forget_registered();
+    stacks::reset_in_child();
+    mapped::reset_in_child();
+    inline::reset_in_child();
+    deferral::begin_anew();
+    reset_threads();
+    pager::forget();
+}
+
+/// The threads of the pager, and what they left, are not here.
+fn reset_threads() {
     creds::reset_in_child();
     CREW.reset();
     HELPERS.reset();

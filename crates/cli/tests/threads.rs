@@ -6,6 +6,7 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use common::place::Place;
 use common::{can_manage, compile, uzswap_run};
 
 /// What runs longer has hung.
@@ -71,6 +72,23 @@ fn a_program_counts_its_own_threads() {
     is_as_unmanaged(&program, &[], &["--memory-max", "24M", "--quiet"]);
     is_as_unmanaged(&program, &[], &["--memory-max", "24M", "--quiet", "--guard", "on"]);
     let _ = std::fs::remove_file(program);
+}
+
+#[test]
+fn calls_that_want_one_thread_are_made() {
+    if !can_manage() {
+        return;
+    }
+    let place = Place::new("one-thread");
+    let program = place.0.join("one_thread");
+    let compiled = compile("one_thread");
+    std::fs::copy(&compiled, &program).expect("copying it");
+    let program = program.to_str().expect("a path of ASCII");
+    for how in ["users", "raw", "mounts"] {
+        place.is_as_unmanaged(&["--memory-max", "32M"], &[program, how]);
+    }
+    is_as_unmanaged(&compiled, &["mounts"], &["--memory-max", "32M", "--quiet"]);
+    let _ = std::fs::remove_file(compiled);
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -45,6 +45,11 @@ impl<T> Leaked<T> {
         }
     }
 
+    /// Nothing again. Whoever has the value keeps it.
+    pub fn clear(&self) {
+        self.0.store(core::ptr::null_mut(), Ordering::Release);
+    }
+
     /// Set or replace the value.
     pub fn set(&self, value: T) -> &'static T {
         let value = Box::leak(Box::new(value));
@@ -84,5 +89,7 @@ mod test {
             }
         });
         assert_eq!((*first, CELL.get()), ([0, !0], Some(&[49, !49])));
+        CELL.clear();
+        assert_eq!((*first, CELL.get()), ([0, !0], None));
     }
 }

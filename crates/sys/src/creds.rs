@@ -87,6 +87,14 @@ pub fn may_trace() -> bool {
     effective & 1 << CAP_SYS_PTRACE != 0 && namespace.is_ok_and(|namespace| namespace.st_ino == FIRST)
 }
 
+/// What kind of namespace a descriptor of this thread is of, as the flag of clone(2). `None`: of
+/// none.
+pub fn kind_of_namespace(fd: usize) -> Option<usize> {
+    const NS_GET_NSTYPE: usize = 0xb703;
+    // SAFETY: takes a descriptor, and no memory.
+    unsafe { call(raw::__NR_ioctl, [fd, NS_GET_NSTYPE, 0, 0, 0]) }.ok()
+}
+
 fn set_capabilities(halves: &Halves) {
     let header = [HEADER_VERSION, 0];
     // SAFETY: as above. Refused where it would be more than there is.
@@ -223,6 +231,11 @@ pub(crate) fn stand_up(seat: usize) {
     SEATED[seat].store(0, Ordering::Release);
 }
 
+/// All threads that had one have ended.
+pub(crate) fn stand_all_up() {
+    (0..SEATS).for_each(stand_up);
+}
+
 /// This thread ends.
 pub(crate) fn leave() {
     if let Some(seat) = own_seat() {
@@ -318,6 +331,18 @@ fn with_text<T>(status: &rustix::fd::OwnedFd, parse: impl Fn(&[u8]) -> Option<T>
 #[cfg(all(test, not(miri)))]
 mod test {
     use super::*;
+
+    #[test]
+    fn namespaces_say_what_they_are() {
+        use rustix::fd::AsRawFd;
+        let flags = rustix::fs::OFlags::RDONLY;
+        let kind = |path| {
+            let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).unwrap();
+            kind_of_namespace(file.as_raw_fd() as usize)
+        };
+        assert_eq!(kind(c"/proc/self/ns/user"), Some(raw::CLONE_NEWUSER as usize));
+        assert_eq!(kind(c"/proc/self/stat"), None);
+    }
 
     #[test]
     fn what_a_status_says_is_read() {

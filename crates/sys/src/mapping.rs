@@ -349,11 +349,8 @@ pub mod own {
     /// Record `[start, start + len)`.
     pub fn add(start: usize, len: usize) {
         for [slot, end] in &RANGES {
-            if slot.load(Ordering::Relaxed) == 0
-                && slot
-                    .compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-            {
+            let taken = slot.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed);
+            if taken.is_ok() {
                 // A reader that comes between the two stores sees an empty range, but in
                 // `while_none_is_made`.
                 end.store(start + len, Ordering::Release);
@@ -362,6 +359,12 @@ pub mod own {
         }
         // An agent that forgets a range of its own would manage its own stacks: better to stop.
         panic!("more than {MAX} mappings of our own");
+    }
+
+    /// How many more may be.
+    pub fn room() -> usize {
+        let is_free = |range: &&[AtomicUsize; 2]| range[0].load(Ordering::Relaxed) == 0;
+        RANGES.iter().filter(is_free).count()
     }
 
     /// Call `f` while every range of ours that is mapped is recorded.

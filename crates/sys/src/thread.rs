@@ -54,9 +54,13 @@ extern "C" fn enter(body: *mut c_void) -> ! {
 /// the same addresses.
 pub struct ThreadMemory {
     parts: Leaked<(Mapping, Mapping, usize)>,
-    /// The process whose thread runs on it. It is given to each process once.
-    owner: AtomicI32,
+    /// The process whose thread runs on it above, and which of its generations of threads below. It
+    /// is given to each once.
+    owner: AtomicU64,
 }
+
+/// How often the process has gone on without the threads made here ([`begin_anew`]).
+static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// [`ALL_LIVE`] until one of the threads made here ends, alone and not with the whole process: then
 /// the kernel writes 0 and wakes who waits.
@@ -103,6 +107,11 @@ pub fn is_over() -> bool {
     IS_OVER.load(Ordering::Acquire)
 }
 
+/// As [`is_over`], asked by any thread.
+pub fn are_over() -> bool {
+    IS_OVER.load(Ordering::Acquire)
+}
+
 /// Have the threads made here end with `status` as soon as they look. The caller wakes them, but
 /// for who waits for an end.
 pub fn end_all(status: i32) {
@@ -111,6 +120,16 @@ pub fn end_all(status: i32) {
     IS_OVER.store(true, Ordering::Release);
     LIFE.store(!ALL_LIVE, Ordering::Release);
     futex::wake(&LIFE, u32::MAX >> 1, true);
+}
+
+/// All threads made here have ended, after [`end_all`], and the process goes on: as if none had
+/// been made. In its only thread.
+pub fn begin_anew() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    creds::stand_all_up();
+    THREADS.store(0, Ordering::Release);
+    LIFE.store(ALL_LIVE, Ordering::Release);
+    IS_OVER.store(false, Ordering::Release);
 }
 
 /// Sleep until a thread made here ends. Nothing in between enters the kernel, so a system call
@@ -133,7 +152,7 @@ impl ThreadMemory {
     pub const fn new() -> Self {
         Self {
             parts: Leaked::new(),
-            owner: AtomicI32::new(0),
+            owner: AtomicU64::new(0),
         }
     }
 
@@ -172,7 +191,8 @@ impl ThreadMemory {
 
     fn start(&self, name: &'static core::ffi::CStr, flags: u32, body: impl FnOnce() + Send + 'static) -> Result<i32> {
         let me = pid();
-        if self.owner.swap(me, Ordering::AcqRel) == me {
+        let owner = (me as u64) << 32 | u64::from(GENERATION.load(Ordering::Relaxed));
+        if self.owner.swap(owner, Ordering::AcqRel) == owner {
             return Err(Errno::BUSY);
         }
         let (stack, tls, seat) = match self.parts.get() {

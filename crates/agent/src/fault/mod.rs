@@ -165,10 +165,10 @@ impl FaultThread {
             return;
         }
         let _closed = inline::close();
-        pager.let_go(|| {
+        pager.let_go(|retires| {
             let (worker, inbox) = servers.reading();
             read_events(pager, worker, inbox, forks, |_| {});
-            bring_back(pager, worker)
+            bring_back(pager, worker, retires)
         });
         pager.give_up_released(|range| {
             let (worker, inbox) = servers.reading();
@@ -185,22 +185,26 @@ impl FaultThread {
 }
 
 /// Map all that is stored, whatever the limit. False: not all of it yet, as an event came between
-/// or memory is short.
+/// or memory is short. `retires`: nobody serves its faults from then on, and nothing that is stored
+/// is needed any more.
 ///
 /// While an event waits to be read nothing can be mapped, and whoever changes mappings waits for
 /// that. So if all went in, all of it is where its words say, and what changes from now on changes
 /// what is mapped.
-fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>) -> bool {
+fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>, retires: bool) -> bool {
     pager.mm.with_changes(|changes| {
         let is_back = changes.bring_back(worker, |vpn, page| map_back(pager, vpn, page));
-        if is_back && inline::is_on() {
+        if is_back && (inline::is_on() || retires) {
             // Whoever goes on with the memory has a copy of the descriptor: it would wait for ever
-            // for its events to be read.
+            // for its events to be read. The launcher has one, too, for a moment yet.
             let fds = pager.fds();
             let anonymous = |vma: &Vma| vma.is_private_anonymous();
             let _ = fds.proc.for_each_vma(|vma| {
                 let _ = anonymous(&vma).then(|| fds.managed.unregister(vma.start, vma.end - vma.start));
             });
+        }
+        if is_back && retires {
+            changes.give_up(PageRange::USER);
         }
         is_back
     })

@@ -60,7 +60,7 @@ use crate::guest::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MREMAP, SYS_MUNMAP, SY
 use crate::guest::order::InOrder;
 use crate::guest::stacks::StackChange;
 use crate::guest::{closed, hook};
-use crate::pager;
+use crate::pager::{self, retire};
 
 pub(crate) use bring::hold_stack;
 
@@ -130,6 +130,7 @@ pub(crate) fn install(group: &[u8], program: Headers, is_alone: bool) -> Result<
             .chain(for_access)
             .chain(for_words)
             .chain(LATER)
+            .chain(retire::CALLS)
             .chain(for_signals),
     );
     let libraries = Image::all(program).filter(|image| !image.is_named(c"linux-vdso.so.1"));
@@ -341,6 +342,12 @@ extern "C" fn after(call: &mut Call) -> Verdict {
 fn begin(call: &mut Call) -> Verdict {
     match call.number {
         number if LATER.contains(&number) => refuse(call, Errno::NOSYS),
+        number if retire::CALLS.contains(&number) => {
+            let args = call.args;
+            // SAFETY: exactly the call that the program makes.
+            let result = retire::make(number, &args, || unsafe { thread::syscall(number, args) });
+            done(call, result)
+        }
         number if clone::CALLS.contains(&number) => clone::before(call),
         clone::SYS_VFORK => clone::before(call),
         BORN => clone::born(call),

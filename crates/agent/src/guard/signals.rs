@@ -194,6 +194,12 @@ pub(super) fn reset_in_child() {
     PENDING.store(0, Ordering::Relaxed);
 }
 
+/// Whether setting a filter that is nowhere only asks if there are any: `mode` is prctl(2)'s.
+fn is_probe(mode: usize, filter: usize) -> bool {
+    const SECCOMP_MODE_FILTER: usize = 2;
+    mode == SECCOMP_MODE_FILTER && filter == 0
+}
+
 /// Before a call. `None`: it is as any other.
 pub(super) fn before(call: &mut Call) -> Option<Verdict> {
     let [first, second, third, ..] = call.args;
@@ -232,7 +238,7 @@ pub(super) fn before(call: &mut Call) -> Option<Verdict> {
         }
         // As if the kernel did not know of it: it is ours.
         SYS_PRCTL if first == SET_SYSCALL_USER_DISPATCH => Some(refuse(call, Errno::INVAL)),
-        SYS_PRCTL if first == PR_SET_SECCOMP => {
+        SYS_PRCTL if first == PR_SET_SECCOMP && !is_probe(second, third) => {
             inline::begin_filtering();
             None
         }

@@ -1,5 +1,5 @@
-//! libc's `mmap`, `munmap`, `mremap`, `madvise`, `brk`, `mlockall`, `ioctl`, `fstatat`, `statx`
-//! and `execve`, replaced: the same system call, plus what the pager needs.
+//! libc's `mmap`, `munmap`, `mremap`, `madvise`, `brk`, `mlockall`, `ioctl`, `fstatat`, `statx`,
+//! `unshare`, `setns` and `execve`, replaced: the same system call, plus what the pager needs.
 //!
 //! They run in the program's threads, perhaps inside its malloc, perhaps on a stack in managed
 //! memory, perhaps in a vfork child; so they take no lock of the pager's, allocate nothing, and
@@ -19,10 +19,11 @@ use super::closed::{SYS_MLOCK, SYS_MLOCKALL};
 use super::order::InOrder;
 use super::stacks::StackChange;
 use super::{closed, mapped, mmap};
+use crate::guard;
 use crate::guard::exec::{Asked, SYS_EXECVE};
 use crate::memcg::deferral;
+use crate::pager::{self, retire};
 use crate::x86_64::current_break;
-use crate::{guard, pager};
 
 pub(crate) const SYS_BRK: usize = 12;
 pub(crate) const SYS_IOCTL: usize = 16;
@@ -199,6 +200,19 @@ pub(crate) extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
         _ => {}
     }
     status(result)
+}
+
+pub(crate) extern "C" fn unshare(flags: c_int) -> c_int {
+    want_one_thread(retire::SYS_UNSHARE, [flags as usize, 0, 0, 0, 0, 0])
+}
+
+pub(crate) extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
+    want_one_thread(retire::SYS_SETNS, [fd as usize, kind as usize, 0, 0, 0, 0])
+}
+
+fn want_one_thread(number: usize, args: [usize; 6]) -> c_int {
+    // SAFETY: exactly the call that the program makes, of one that takes no memory.
+    status(retire::make(number, &args, || unsafe { syscall(number, args) }))
 }
 
 /// fstatat(2), which stat and its like are made of.

@@ -65,6 +65,20 @@ pub(crate) fn lacks_pager(path: Option<&CStr>, what: &str, errno: Errno) {
     run_on_or_end(path, what, Some(errno), fix);
 }
 
+/// The pager of this process has retired for a call that wanted one thread, and no other could
+/// begin after it: `what` was missing.
+pub(crate) fn lacks_another_pager(what: &str, errno: Errno) {
+    pager::say(
+        Line::of(format_args!(
+            "uzswap: process {} is not managed any more and counts as it is: after a call that wants one thread (unshare, setns) it lacks \
+             {what}: {}{errno}\n",
+            thread::pid(),
+            name(errno),
+        ))
+        .as_str(),
+    );
+}
+
 /// libc's wrappers could not be replaced. In the constructor.
 pub(crate) fn lacks_hooks(path: &CStr, errno: Errno) {
     let (cause, fix) = match errno {

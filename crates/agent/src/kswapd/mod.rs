@@ -78,10 +78,6 @@ const COMPACT_MIN: u64 = 64;
 /// Anonymous memory that appears without our doing before the mappings are searched for it.
 const DRIFT_BYTES: usize = 1 << 20;
 
-/// Mail that a thread of the program waits for an answer to.
-const WAITED_FOR: u32 =
-    mail::SCAN | mail::FREEZE | mail::JOIN | mail::LEAVE | mail::FOLLOW | mail::RELEASE | mail::RECORD | mail::RING;
-
 struct Kswapd {
     pager: &'static Pager,
     worker: MutexGuard<'static, RawLock, Worker<AgentMachine>>,
@@ -221,7 +217,7 @@ impl Kswapd {
         };
         let gate = self.gate_due_in().filter(|due| *due > 0);
         let tick = gate.map_or(tick, |due| due.clamp(GATE_TICK_NS, tick));
-        let bits = pager.post.mail.wait(mail::RECLAIM | WAITED_FOR, Some(tick));
+        let bits = pager.post.mail.wait(mail::RECLAIM | mail::WAITED_FOR, Some(tick));
         if bits & mail::JOIN != 0 {
             pager.join();
         }
@@ -238,7 +234,7 @@ impl Kswapd {
         inline::pass_on(pager, bits);
         let ticket = pager.post.requests.newest();
         // Those that were posted before that: the bit comes first, then the ticket.
-        let bits = bits | pager.post.mail.take(mail::LEAVE | mail::FOLLOW | mail::RELEASE);
+        let bits = bits | pager.post.mail.take(mail::ASKED);
         if let Some(recorder) = &pager.fds().recorder {
             recorder.flush();
         }
@@ -255,6 +251,9 @@ impl Kswapd {
         }
         if bits & mail::LEAVE != 0 {
             pager.let_go_if_shared();
+        }
+        if bits & mail::RETIRE != 0 {
+            pager.retire();
         }
         pager.post.requests.answer(ticket);
         if pager.is_letting_go() {

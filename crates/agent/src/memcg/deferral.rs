@@ -114,6 +114,12 @@ pub(crate) fn reset_in_child() {
     UNSEEN.store(0, Ordering::Relaxed);
 }
 
+/// A pager has ended, and another is to begin: nothing is under its care yet.
+pub(crate) fn begin_anew() {
+    IS_DEFERRED.store(true, Ordering::SeqCst);
+    UNSEEN.store(0, Ordering::Relaxed);
+}
+
 impl Memcg {
     /// Claim room for all that this process, which is deferred, may touch unseen. Said to the group
     /// before it is known whether there is any: of two that map the last of it at the same moment,

@@ -1,6 +1,6 @@
 //! What the pager's threads and the program's tell each other.
 
-use core::sync::atomic::{AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
 use uzswap_sys::futex::Mailbox;
 
@@ -24,6 +24,8 @@ pub(crate) struct Post {
     pub(crate) requests: Tickets,
     /// How far the pager is with giving all memory back: [`KEEPS`], [`LETS_GO`], [`HAS_LET_GO`].
     pub(super) letting_go: AtomicU32,
+    /// The pager ends with that, and another begins in the same process.
+    pub(super) retires: AtomicBool,
     /// What [`mail::JOIN`] is about.
     pub(super) joining: [AtomicUsize; 2],
     /// Not 0: the fault thread is to give up the range that [`mail::RELEASE`] is about.
@@ -52,6 +54,12 @@ pub(crate) mod mail {
     pub(crate) const RECORD: u32 = 256;
     /// A thread of the program waits for the fault thread, and could not wake it perhaps.
     pub(crate) const RING: u32 = 512;
+    /// A call wants one thread: the pager ends.
+    pub(crate) const RETIRE: u32 = 1024;
+    /// What a thread of the program has a ticket for.
+    pub(crate) const ASKED: u32 = LEAVE | FOLLOW | RELEASE | RETIRE;
+    /// What one waits for an answer to.
+    pub(crate) const WAITED_FOR: u32 = ASKED | SCAN | FREEZE | JOIN | RECORD | RING;
 }
 
 /// Bits of [`Post::replies`], read by the thread whose turn it is to change mappings: it forks, or

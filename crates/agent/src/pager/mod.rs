@@ -8,10 +8,12 @@
 //!                                         \--it cannot have one------> FAILED   (the parent mapped
 //!                                                                               all that was out)
 //! IDLE --fork--> HELD --fork is over, in both--> IDLE
+//! ACTIVE --a call wants one thread: all is mapped, the pager's threads end--> IDLE   (`retire`)
 //! ```
 
 pub(crate) mod mailbox;
 pub(crate) mod record;
+pub(crate) mod retire;
 pub(crate) mod threads;
 pub(crate) mod tickets;
 
@@ -25,6 +27,7 @@ use uzswap_mm::page::PageRange;
 use uzswap_mm::{Mm, Worker};
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::futex::{self, RawLock};
+use uzswap_sys::lent;
 use uzswap_sys::shield;
 use uzswap_sys::thread::{self};
 use uzswap_sys::time::now_ns;
@@ -140,6 +143,15 @@ pub(crate) fn activate() {
     }
 }
 
+/// After a pager has retired: begin another, as [`activate`] does. The call that it retired for is
+/// made, so where none can begin the process goes on without.
+fn begin_anew() {
+    STATE.store(STARTING, Ordering::Release);
+    if let Err((what, errno)) = lent::with_most_descriptors(open_and_start) {
+        unmanaged::lacks_another_pager(what, errno);
+    }
+}
+
 fn open_and_start() -> Result<(), (&'static str, Errno)> {
     if let Err(missing) = inline::open() {
         settle(FAILED);
@@ -212,6 +224,12 @@ pub(crate) fn inherited() -> Option<&'static Pager> {
     PAGER.get().filter(|_| STATE.load(Ordering::Acquire) != FAILED)
 }
 
+/// The pager has retired: the process has none again, as at first. In its only thread.
+pub(crate) fn forget() {
+    PAGER.clear();
+    settle(IDLE);
+}
+
 fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
     let mut fds = Fds::open(path, group.is_on(Tunable::Copies))?;
@@ -273,12 +291,17 @@ impl Pager {
 
     /// Have all the pager's threads look what is asked of them: [`thread::is_over`].
     pub(crate) fn ring(&self) {
+        self.knock();
+        self.fds().wake.set();
+    }
+
+    /// The same, but for the fault thread. In any thread.
+    fn knock(&self) {
         thread::ring();
         self.kcompressd.mail.post(kcompressd::WORK);
         CREW.dismiss();
         HELPERS.dismiss();
         VIGIL.dismiss();
-        self.fds().wake.set();
     }
 
     /// The descriptors.
@@ -326,7 +349,8 @@ impl Pager {
         let mut patience = 100;
         self.post.requests.wait(ticket, || {
             patience -= u32::from(self.reclaim.is_freezing());
-            patience > 0
+            // One that has ended has done it, and may not have seen who waits.
+            patience > 0 && !thread::are_over()
         });
     }
 
@@ -351,9 +375,15 @@ impl Pager {
         // Whatever stops threads has done so. It would be taken for one that goes on with the
         // memory.
         shield::lower();
-        if self.is_letting_go() || !self.fds().proc.shares_memory() {
-            return;
+        if !self.is_letting_go() && self.fds().proc.shares_memory() {
+            self.let_all_go(false);
         }
+    }
+
+    /// Have the fault thread bring all back, and wait until it has. `retires`: nothing of it is
+    /// needed any more. Called by kswapd.
+    fn let_all_go(&self, retires: bool) {
+        self.post.retires.store(retires, Ordering::SeqCst);
         self.post.letting_go.store(LETS_GO, Ordering::SeqCst);
         self.fds().wake.set();
         while self.post.letting_go.load(Ordering::SeqCst) != HAS_LET_GO {
@@ -362,10 +392,11 @@ impl Pager {
         self.fds().let_go();
     }
 
-    /// The fault thread's part: `bring_back` all, if it is asked for. It is tried again where that
-    /// says that it could not.
-    pub(crate) fn let_go(&self, bring_back: impl FnOnce() -> bool) {
-        if self.post.letting_go.load(Ordering::SeqCst) == LETS_GO && bring_back() {
+    /// The fault thread's part: `bring_back` all, if it is asked for; is nothing of it needed any
+    /// more? It is tried again where that says that it could not.
+    pub(crate) fn let_go(&self, bring_back: impl FnOnce(bool) -> bool) {
+        let retires = self.post.retires.load(Ordering::SeqCst);
+        if self.post.letting_go.load(Ordering::SeqCst) == LETS_GO && bring_back(retires) {
             self.post.letting_go.store(HAS_LET_GO, Ordering::SeqCst);
             futex::wake(&self.post.letting_go, u32::MAX >> 1, false);
         }

@@ -92,6 +92,11 @@ pub(crate) fn note_stopping() {
     IS_STOPPED_BY_PROGRAM.store(true, Ordering::Relaxed);
 }
 
+/// Whether it has.
+pub(crate) fn is_stopped_by_program() -> bool {
+    IS_STOPPED_BY_PROGRAM.load(Ordering::Relaxed)
+}
+
 /// In a forked child whose parent had a pager: start our own.
 ///
 /// # Errors

@@ -164,6 +164,11 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
         })
     }
 
+    /// How many pages [`bring_back`](Self::bring_back) brings.
+    pub fn absent_pages(&self) -> u64 {
+        self.absent().len() as u64
+    }
+
     /// Pages that are not mapped and whose contents are no zeros.
     fn absent(&self) -> Vec<Vpn> {
         let mut absent = Vec::new();

@@ -70,6 +70,13 @@ pub fn hide_threads(path: usize, told: Told, at: usize) {
     }
 }
 
+/// How many threads this process has. `None`: /proc is not there.
+pub fn threads() -> Option<u32> {
+    let tasks = fs::stat(c"/proc/self/task").ok()?;
+    let is_it = is_of_proc(tasks.st_mode, tasks.st_size as u64, fs::major(tasks.st_dev));
+    is_it.then(|| tasks.st_nlink.saturating_sub(LINKS) as u32)
+}
+
 /// The links of a directory of threads, without those of `ours`.
 fn without(links: u64, ours: u64) -> u64 {
     links.saturating_sub(ours).max(LINKS + 1).min(links)
