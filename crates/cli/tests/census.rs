@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use common::place::Place;
 use common::{UZSWAP, can_manage, compile, temp, uzswap_run};
 
 const MIB: u64 = 1 << 20;
@@ -275,6 +276,43 @@ fn idle_processes_are_charged_and_not_named() {
     assert_eq!(run.counter("unmanaged_processes"), 0);
     let (output, stderr) = run.finish();
     assert!(output.status.success() && !stderr.contains("not managed"), "{stderr}");
+}
+
+/// A process without a pager, which has the number in its namespace that a member with one has in
+/// another.
+#[test]
+fn who_has_the_number_of_a_member_elsewhere_is_charged() {
+    if !can_manage() {
+        return;
+    }
+    let place = Place::new("without-proc");
+    let (program, compiled) = (place.0.join("without_proc"), compile("without_proc"));
+    std::fs::copy(&compiled, &program).expect("copying it");
+    let _ = std::fs::remove_file(compiled);
+    let (uzswap, name) = (place.0.join("uzswap"), format!("without-proc-{}", std::process::id()));
+    let mut run = place.unprivileged(&uzswap);
+    let run = run.args(["run", "--quiet", "--memory-max", "256M", "--name", &name, "--"]);
+    let pipes = run.arg(&program).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = pipes.stderr(Stdio::null()).spawn().expect("starting uzswap");
+    let charged = || {
+        let mut stat = place.unprivileged(&uzswap);
+        let output = stat.args(["stat", &name, "--all"]).output().expect("uzswap stat");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let value = text.lines().find_map(|line| line.strip_prefix("unmanaged.current "));
+        value.and_then(|value| value.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let began = Instant::now();
+    let mut has_namespaces = true;
+    while charged() < 50 * MIB && has_namespaces {
+        assert!(began.elapsed() < PATIENCE, "{} bytes are charged", charged());
+        has_namespaces = child.try_wait().expect("it").is_none();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(child.stdin.take());
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.success(), "{:?}", output.status);
+    let said = if has_namespaces { "" } else { "no namespaces\n" };
+    assert_eq!(String::from_utf8_lossy(&output.stdout), said);
 }
 
 /// The smaller limit of the two holds.
