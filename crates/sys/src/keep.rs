@@ -114,19 +114,9 @@ struct Kept {
 }
 
 enum State {
-    Served {
-        process: OwnedFd,
-        lifeline: OwnedFd,
-    },
-    Parting {
-        process: OwnedFd,
-        since: u64,
-        /// Where threads wait that may be dying.
-        waiting: Vec<usize>,
-    },
-    Outlived {
-        is_said: bool,
-    },
+    Served { process: OwnedFd, lifeline: OwnedFd },
+    Parting { process: OwnedFd, since: u64 },
+    Outlived { is_said: bool },
     Over,
 }
 
@@ -139,11 +129,7 @@ impl Kept {
             State::Served { process, lifeline } => match (is_readable(&process), read_lifeline(&lifeline)) {
                 (_, Some(true)) => State::Over,
                 (false, None) => State::Served { process, lifeline },
-                (true, _) | (_, Some(false)) => State::Parting {
-                    process,
-                    since: now,
-                    waiting: Vec::new(),
-                },
+                (true, _) | (_, Some(false)) => State::Parting { process, since: now },
             },
             state => state,
         };
@@ -154,23 +140,18 @@ impl Kept {
             self.state = State::Over;
             return children;
         }
-        if let State::Parting {
-            process,
-            since,
-            waiting,
-        } = &mut self.state
-        {
+        if let State::Parting { process, since } = &self.state {
             let _ = self.memory.read_events(|event| match event {
                 // It is replacing the image, as all its other threads are gone.
                 Event::Fault { addr, thread, .. } if thread == self.pid => fail(&self.memory, addr),
-                Event::Fault { addr, .. } => waiting.push(addr),
+                // It may be dying.
+                Event::Fault { .. } => {}
                 event => children.extend(forked(self.pid, event)),
             });
             if is_readable(process) || now - *since > GRACE_NS {
-                // Whoever waits still asks again.
-                waiting
-                    .iter()
-                    .for_each(|addr| self.memory.wake(*addr & !(PAGE_SIZE - 1), PAGE_SIZE));
+                // Whoever waits still asks again, also whose fault its pager had read when it was
+                // killed: nobody else knows of that one.
+                wake_all(&self.memory);
                 self.state = State::Outlived { is_said: false };
             }
         } else if let State::Outlived { is_said } = &mut self.state {
@@ -205,6 +186,14 @@ impl Kept {
     fn is_orphan(&self) -> bool {
         !matches!(self.state, State::Served { .. })
     }
+}
+
+/// Wake all who wait for any page, also those whose faults somebody has read and not served.
+fn wake_all(memory: &Uffd) {
+    /// Above what nobody may map (`vm.mmap_min_addr`).
+    const FIRST: usize = 1 << 20;
+    const END: usize = (1 << 47) - PAGE_SIZE;
+    memory.wake(FIRST, END - FIRST);
 }
 
 /// Whoever waits for the page gets SIGBUS, or EFAULT of a system call.
@@ -390,6 +379,39 @@ mod test {
             keeper.step(None, None).unwrap();
         }
         rustix::fs::unlink(path).unwrap();
+    }
+
+    /// Its pager was killed between reading the fault and serving it.
+    #[test]
+    fn who_waits_for_a_page_that_the_dead_have_read_asks_again() {
+        let Ok(memory) = Uffd::open(0) else { return };
+        let mapping = crate::mapping::Mapping::reserve(PAGE_SIZE).unwrap();
+        memory.register(mapping.addr(), PAGE_SIZE).unwrap();
+        let ended = rustix::event::eventfd(1, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        let asked = |memory: &Uffd| {
+            let mut faults = 0;
+            while faults == 0 {
+                let _ = memory.read_events(|event| faults += u32::from(matches!(event, Event::Fault { .. })));
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| mapping.bytes(0, 1)[0]);
+            asked(&memory);
+            let mut kept = Kept {
+                pid: pid(),
+                memory,
+                state: State::Parting {
+                    process: ended,
+                    since: now_ns(),
+                },
+            };
+            kept.step(&mut Vec::new());
+            assert!(matches!(kept.state, State::Outlived { .. }));
+            asked(&kept.memory);
+            kept.memory.copy(mapping.addr(), &[7; PAGE_SIZE], true);
+            assert_eq!(waits.join().unwrap(), 7);
+        });
     }
 
     #[test]
