@@ -32,10 +32,10 @@ pub(super) const SYS_VFORK: usize = 58;
 /// one whose child comes back to its parent's stack.
 pub(super) const ALONE: [usize; 4] = [SYS_SET_TID_ADDRESS, SYS_SET_ROBUST_LIST, SYS_RSEQ, SYS_VFORK];
 
-const CLONE_VM: usize = 0x100;
+pub(crate) const CLONE_VM: usize = 0x100;
 const CLONE_FILES: usize = 0x400;
 const CLONE_VFORK: usize = 0x4000;
-const CLONE_THREAD: usize = 0x10000;
+pub(crate) const CLONE_THREAD: usize = 0x10000;
 const CLONE_CLEAR_SIGHAND: usize = 1 << 32;
 /// What a new thread uses of a stack before it makes its first call, at most. Bytes.
 const FIRST_FRAMES: usize = 64 << 10;

@@ -23,7 +23,7 @@
 
 mod altstack;
 mod bring;
-mod clone;
+pub(crate) mod clone;
 pub(crate) mod deliver;
 mod dispatch;
 mod environment;

@@ -23,6 +23,7 @@ use uzswap_sys::{Errno, closed, creds, thread};
 use super::mailbox::mail;
 use super::{Pager, pause, threads};
 use crate::fault::inline;
+use crate::guard::clone::{CLONE_THREAD, CLONE_VM};
 use crate::{Line, guard, pager, statics};
 
 pub(crate) const SYS_UNSHARE: usize = 272;
@@ -30,9 +31,7 @@ pub(crate) const SYS_SETNS: usize = 308;
 /// Calls that want one thread, with some flags.
 pub(crate) const CALLS: [usize; 2] = [SYS_UNSHARE, SYS_SETNS];
 
-const CLONE_VM: usize = 0x100;
 const CLONE_SIGHAND: usize = 0x800;
-const CLONE_THREAD: usize = 0x1_0000;
 const CLONE_NEWTIME: usize = 0x80;
 const CLONE_NEWNS: usize = 0x2_0000;
 const CLONE_NEWUSER: usize = 0x1000_0000;
