@@ -95,21 +95,20 @@ fn touch(memory: &mut Memory, pages: usize, stamp: u8) {
     }
 }
 
-fn play(options: &Options) -> Result<(Play, u64), String> {
+fn play(options: &Options) -> Result<Play, String> {
     let kinds = chosen(options)?;
     let map = |len| Memory::map(len, Kind::Heap).map_err(|errno| errno.to_string());
     let mut pressure = map(options.pressure << 20)?;
     (0..pressure.len() / PAGE).for_each(|page| pressure.bytes_mut(page * PAGE, PAGE)[1..].fill(page as u8));
     let arenas = Arenas::new(options.mebibytes << 20)?;
     let mut play = Play::new(Rng::new(options.seed), arenas, Things::new()?, calls::all().len());
-    let mut made = 0;
     for batch in 1.. {
         play.begin_batch();
         let changes = play.below(CHANGES);
         let mut random = play.random.clone();
         play.arenas.change(&mut random, changes);
         let mut plans = Vec::new();
-        let most = options.batch.min((options.calls - made) as usize);
+        let most = options.batch.min((options.calls - play.calls_made()) as usize);
         while plans.len() < most && !play.is_full() {
             let kind = play.pick(&kinds);
             plans.push((kind, play.plan(kind, calls::all()[kind].2)));
@@ -118,39 +117,38 @@ fn play(options: &Options) -> Result<(Play, u64), String> {
         let pages = (1 + play.below(4)) * pressure.len() / PAGE / 3;
         touch(&mut pressure, pages, batch as u8);
         for (kind, plan) in plans {
+            let made = play.calls_made();
             if options.verbose {
-                println!("{made}: {}", calls::all()[kind].0);
+                println!("{made}: {} {:x?}", calls::all()[kind].0, plan.ranges());
             }
             play.make(plan).map_err(|what| {
                 let (name, seed) = (calls::all()[kind].0, options.seed);
                 format!("DIFFERENCE in {name}, --seed {seed}, call {made} of batch {batch}: {what}")
             })?;
-            made += 1;
         }
-        if made == options.calls || batch % options.thorough == 0 {
-            thorough(&play)?;
+        let is_over = play.calls_made() == options.calls;
+        if is_over || batch % options.thorough == 0 {
+            thorough(&mut play)?;
         }
-        if made == options.calls {
+        if is_over {
             break;
         }
     }
-    Ok((play, made))
+    Ok(play)
 }
 
 /// Nothing else has changed either.
-fn thorough(play: &Play) -> Result<(), String> {
+fn thorough(play: &mut Play) -> Result<(), String> {
     if let Some(at) = play.arenas.difference(0, play.arenas.len()) {
-        return Err(format!(
-            "DIFFERENCE which no call was to make: {}",
-            play.arenas.describe(at)
-        ));
+        return Err(format!("DIFFERENCE which no call was to make: {}", play.describe(at)));
     }
+    play.forget_history();
     play.things
         .compare_files()
         .map_err(|what| format!("DIFFERENCE: {what}"))
 }
 
-fn report(play: &Play, made: u64) {
+fn report(play: &Play) {
     let lines = calls::all()
         .iter()
         .zip(&play.counts)
@@ -162,7 +160,8 @@ fn report(play: &Play, made: u64) {
     println!("{}", counted.join(", "));
     let sum = |of: fn(&play::Count) -> u64| play.counts.iter().map(of).sum::<u64>();
     println!(
-        "{made} calls of {} kinds, {} with memory that was out, {} refused for it",
+        "{} calls of {} kinds, {} with memory that was out, {} refused for it",
+        play.calls_made(),
         counted.len(),
         sum(|count| count.cold),
         sum(|count| count.faults)
@@ -193,8 +192,8 @@ fn main() -> ExitCode {
         played
     });
     match played {
-        Ok((play, made)) => {
-            report(&play, made);
+        Ok(play) => {
+            report(&play);
             ExitCode::SUCCESS
         }
         Err(what) => {

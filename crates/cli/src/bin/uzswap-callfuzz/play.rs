@@ -19,6 +19,8 @@ const ROUGH_IN: u64 = 40;
 const NOWHERE_IN: u64 = 300;
 /// A batch ends when so many parts in four of the smooth memory are used.
 const USED: usize = 2;
+/// Numbers in fewer bytes may well be those that were there.
+const TELLING: usize = 8;
 
 /// What a call may reach.
 struct Place {
@@ -67,6 +69,11 @@ impl Plan {
             is_in_child: false,
         }
     }
+
+    /// What it may reach.
+    pub(crate) fn ranges(&self) -> Vec<Range<usize>> {
+        self.places.iter().map(|place| place.at..place.at + place.len).collect()
+    }
 }
 
 /// How often a call was made, how often some of its memory was out, and how often it said EFAULT.
@@ -87,6 +94,16 @@ pub(crate) struct Play {
     next_slot: usize,
     used: usize,
     used_slots: usize,
+    made: u64,
+    history: Vec<Used>,
+}
+
+/// A place that a call has used since all memory was compared.
+struct Used {
+    call: u64,
+    kind: usize,
+    results: [isize; 2],
+    bytes: Range<usize>,
 }
 
 /// A value that both get.
@@ -106,7 +123,35 @@ impl Play {
             next_slot: 0,
             used: 0,
             used_slots: 0,
+            made: 0,
+            history: Vec::new(),
         }
+    }
+
+    /// How many calls were made.
+    pub(crate) fn calls_made(&self) -> u64 {
+        self.made
+    }
+
+    /// All memory was compared: what is found from now on was done from now on.
+    pub(crate) fn forget_history(&mut self) {
+        self.history.clear();
+    }
+
+    /// How the two memories differ from a byte on, and which calls have used its page.
+    pub(crate) fn describe(&self, at: usize) -> String {
+        let mut told = self.arenas.describe(at);
+        let page = at / PAGE * PAGE..(at / PAGE + 1) * PAGE;
+        let meets = |used: &&Used| used.bytes.start < page.end && page.start < used.bytes.end;
+        for used in self.history.iter().filter(meets) {
+            let (name, _, _) = crate::calls::all()[used.kind];
+            let _ = write!(
+                told,
+                "\n  used by call {}, {name} = {:?}: {:#x?}",
+                used.call, used.results, used.bytes
+            );
+        }
+        told
     }
 
     pub(crate) fn below(&mut self, bound: usize) -> usize {
@@ -230,6 +275,8 @@ impl Play {
     fn input_at(&mut self, bytes: [&[u8]; 2], loose: &[Range<usize>]) -> Twin {
         match self.choose(bytes[0].len()) {
             Ok(at) => {
+                // An address of which one half cannot be written would lead somewhere.
+                let at = if at < ROUGH { at & !7 } else { at };
                 let differing = self.arenas.write(at, bytes);
                 self.plan.differing.extend(differing);
                 self.reached(at, bytes[0].len(), loose)
@@ -363,6 +410,13 @@ impl Play {
             let args = plan.args.map(|arg| arg[which]);
             results[which] = self.made(&plan, args);
         }
+        self.history.extend(plan.ranges().into_iter().map(|bytes| Used {
+            call: self.made,
+            kind: plan.kind,
+            results,
+            bytes,
+        }));
+        self.made += 1;
         let count = &mut self.counts[plan.kind];
         count.made += 1;
         count.cold += u64::from(is_cold);
@@ -420,7 +474,7 @@ impl Play {
             let [a, b] =
                 [0, 1].map(|n: usize| self.arenas.memories[n].bytes(part.start, part.len()) != were.as_slice());
             // What was zeros may have been written as such: the first number of a kind.
-            if a != b && were.iter().any(|byte| *byte != 0) {
+            if a != b && part.len() >= TELLING && were.iter().any(|byte| *byte != 0) {
                 return Err(format!("{part:#x?}: written: {a}, {b}"));
             }
             self.arenas.refill(part.start, part.len());
@@ -430,7 +484,7 @@ impl Play {
             if let Some(at) = self.arenas.difference(from, place.len + place.at - from + MARGIN) {
                 return Err(format!(
                     "{}, in a place of {:#x} bytes at {:#x}",
-                    self.arenas.describe(at),
+                    self.describe(at),
                     place.len,
                     place.at
                 ));
