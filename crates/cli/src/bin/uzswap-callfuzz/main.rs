@@ -11,6 +11,7 @@
 //! | `things` | what calls are made on |
 //! | `play` | planning a call, making it twice, comparing |
 //! | `calls` | the calls |
+//! | `history` | which calls have used which places |
 //!
 //!     uzswap run --guard on --memory-max 24M -- uzswap-callfuzz --calls 100000 --seed 1
 
@@ -18,6 +19,7 @@
 
 mod arena;
 mod calls;
+mod history;
 mod play;
 mod things;
 
@@ -142,7 +144,7 @@ fn thorough(play: &mut Play) -> Result<(), String> {
     if let Some(at) = play.arenas.difference(0, play.arenas.len()) {
         return Err(format!("DIFFERENCE which no call was to make: {}", play.describe(at)));
     }
-    play.forget_history();
+    play.history.forget();
     play.things
         .compare_files()
         .map_err(|what| format!("DIFFERENCE: {what}"))

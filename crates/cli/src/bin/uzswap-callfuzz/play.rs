@@ -8,6 +8,7 @@ use uzswap_sys::testing::{self, Access};
 use uzswap_workload::heap::Rng;
 
 use crate::arena::{Arenas, PAGE, ROUGH, SLOT_BYTES, Twin};
+use crate::history::History;
 use crate::things::Things;
 
 /// Bytes around a place that are compared as well.
@@ -95,15 +96,7 @@ pub(crate) struct Play {
     used: usize,
     used_slots: usize,
     made: u64,
-    history: Vec<Used>,
-}
-
-/// A place that a call has used since all memory was compared.
-struct Used {
-    call: u64,
-    kind: usize,
-    results: [isize; 2],
-    bytes: Range<usize>,
+    pub(crate) history: History,
 }
 
 /// A value that both get.
@@ -124,7 +117,7 @@ impl Play {
             used: 0,
             used_slots: 0,
             made: 0,
-            history: Vec::new(),
+            history: History::default(),
         }
     }
 
@@ -133,25 +126,9 @@ impl Play {
         self.made
     }
 
-    /// All memory was compared: what is found from now on was done from now on.
-    pub(crate) fn forget_history(&mut self) {
-        self.history.clear();
-    }
-
     /// How the two memories differ from a byte on, and which calls have used its page.
     pub(crate) fn describe(&self, at: usize) -> String {
-        let mut told = self.arenas.describe(at);
-        let page = at / PAGE * PAGE..(at / PAGE + 1) * PAGE;
-        let meets = |used: &&Used| used.bytes.start < page.end && page.start < used.bytes.end;
-        for used in self.history.iter().filter(meets) {
-            let (name, _, _) = crate::calls::all()[used.kind];
-            let _ = write!(
-                told,
-                "\n  used by call {}, {name} = {:?}: {:#x?}",
-                used.call, used.results, used.bytes
-            );
-        }
-        told
+        self.arenas.describe(at) + &self.history.of_page(at)
     }
 
     pub(crate) fn below(&mut self, bound: usize) -> usize {
@@ -410,12 +387,7 @@ impl Play {
             let args = plan.args.map(|arg| arg[which]);
             results[which] = self.made(&plan, args);
         }
-        self.history.extend(plan.ranges().into_iter().map(|bytes| Used {
-            call: self.made,
-            kind: plan.kind,
-            results,
-            bytes,
-        }));
+        self.history.note(self.made, plan.kind, results, plan.ranges());
         self.made += 1;
         let count = &mut self.counts[plan.kind];
         count.made += 1;
