@@ -22,6 +22,7 @@
 //! | `guard::exec::HAS_LAUNCHERS_FILTERS` | kept | filters are inherited |
 //! | `guard::holds::IS_TAKEN` | reset | the calls of other threads are not here |
 //! | `guard::holds::HELD` | reset | the same |
+//! | `guard::holds::EXTENTS_HELD` | kept | places count them |
 //! | `guard::holds::GENERATION` | reset | counted on: the parent's calls hold nothing here |
 //! | `guard::holds::WITHOUT` | reset | the same |
 //! | `guard::holds::IS_DROPPING` | reset | whoever dropped pages is not here |
@@ -35,6 +36,7 @@
 //! | `guard::ranges::CHUNKS` | kept | the same |
 //! | `guard::ranges::TAKEN` | kept | the same |
 //! | `guard::ranges::INDEX` | kept | the same |
+//! | `guest::hook::IS_LENT` | kept | what it is about stays as it is in a child |
 //! | `guest::hook::ERRNO_LOCATION` | kept | libc is where it was |
 //! | `guest::order::ORDER` | reset | whose turn it was is not here, or was the fork's |
 //! | `guest::order::IN_VAIN` | kept | says of which process |

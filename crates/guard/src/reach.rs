@@ -21,6 +21,20 @@ const TEXTS_MAX: usize = 1 << 16;
 const FILTERS: [usize; 2] = [26, 51];
 /// `_IOWR('f', 11, struct fiemap)`
 const FS_IOC_FIEMAP: u32 = 0xc020_660b;
+/// `_IOWR('f', 16, struct pm_scan_arg)`, `_IOWR('f', 17, struct procmap_query)`
+const PAGEMAP_SCAN: u32 = 0xc060_6610;
+const PROCMAP_QUERY: u32 = 0xc068_6611;
+/// `_IOWR(0xaa, 3, struct uffdio_copy)`
+const UFFDIO_COPY: u32 = 0xc028_aa03;
+/// Its argument is a `struct ifreq`.
+const SIOCETHTOOL: u32 = 0x8946;
+/// Of NVIDIA's open kernel modules: `_IOWR('F', 42, NVOS54_PARAMETERS)`, and `'F', 43` with
+/// NVOS21_PARAMETERS and NVOS64_PARAMETERS.
+const NV_ESC_RM_CONTROL: u32 = 0xc020_462a;
+const NV_ESC_RM_ALLOC: u32 = 0xc020_462b;
+const NV_ESC_RM_ALLOC_WITH_RIGHTS: u32 = 0xc030_462b;
+/// Bytes of an extended attribute at most.
+const XATTR_SIZE_MAX: usize = 64 << 10;
 /// The lower half of the address space.
 const ADDRESSES: usize = 1 << 47;
 
@@ -82,7 +96,8 @@ impl<M: Memory> Call<'_, M> {
             What::Described(way) => {
                 self.plain(at, 16, Way::In);
                 if let Some([start, len]) = self.words(at) {
-                    self.plain(start, len as u32 as usize, way);
+                    // The kernel takes no more, and gives no more.
+                    self.plain(start, (len as u32 as usize).min(XATTR_SIZE_MAX), way);
                 }
             }
             What::SocketOption(len) => {
@@ -260,6 +275,43 @@ impl<M: Memory> Call<'_, M> {
                 self.plain(at, size, Way::Out);
                 if let Some(count) = self.number(at + COUNT) {
                     self.plain(at + size, (count * EXTENT).min(MOST), Way::Out);
+                }
+            }
+            // A driver of the network has its command where the request says, and few need more.
+            SIOCETHTOOL => {
+                const REQUEST: usize = 40;
+                self.plain(at, REQUEST, Way::Out);
+                if let Some([data, _]) = self.words(at + 16) {
+                    self.plain(data, PAGE, Way::Out);
+                }
+            }
+            PROCMAP_QUERY => {
+                self.plain(at, size, Way::Out);
+                let lens = [80, 84].map(|offset| self.number(at + offset));
+                if let ([Some(name), Some(id)], Some([name_at, id_at])) = (lens, self.words(at + 88)) {
+                    self.plain(name_at, name.min(MOST), Way::Out);
+                    self.plain(id_at, id.min(MOST), Way::Out);
+                }
+            }
+            PAGEMAP_SCAN => {
+                const REGION: usize = 24;
+                self.plain(at, size, Way::Out);
+                if let Some([regions, count]) = self.words(at + 40) {
+                    self.plain(regions, count.saturating_mul(REGION).min(MOST), Way::Out);
+                }
+            }
+            UFFDIO_COPY => {
+                self.plain(at, size, Way::Out);
+                if let Some([from, len]) = self.words(at + 8) {
+                    self.plain(from, len, Way::In);
+                }
+            }
+            // Parameters, and how many bytes they are.
+            NV_ESC_RM_CONTROL | NV_ESC_RM_ALLOC | NV_ESC_RM_ALLOC_WITH_RIGHTS => {
+                let len_at = if request == NV_ESC_RM_ALLOC_WITH_RIGHTS { 32 } else { 24 };
+                self.plain(at, size, Way::Out);
+                if let (Some([parameters, _]), Some(len)) = (self.words(at + 16), self.number(at + len_at)) {
+                    self.plain(parameters, len.min(MOST), Way::Out);
                 }
             }
             _ => self.plain(at, if is_old { OLD } else { size }, Way::Out),

@@ -193,6 +193,20 @@ pub(super) fn read<T: Plain>(at: usize) -> Option<T> {
     })
 }
 
+/// A word of the program's, which is brought.
+pub(super) fn word_at(at: usize) -> Option<usize> {
+    read::<u64>(at).map(|word| word as usize)
+}
+
+/// Words of the program's from `at` on, `count` of them, which are brought; the others are 0.
+pub(crate) fn words_at<const N: usize>(at: usize, count: usize) -> Option<[usize; N]> {
+    let mut words = [0; N];
+    for (n, word) in words.iter_mut().take(count).enumerate() {
+        *word = word_at(at.checked_add(n * size_of::<usize>())?)?;
+    }
+    Some(words)
+}
+
 /// Write a value to the program's memory. False: it cannot be.
 pub(super) fn write<T: Plain>(at: usize, value: &T) -> bool {
     let bytes = signal::bytes(value);

@@ -27,7 +27,7 @@ use uzswap_sys::futex;
 const GROUPS: usize = 64;
 const PLACES: usize = 32;
 /// Extents that a place holds; more are joined with their nearest.
-const EXTENTS: usize = 8;
+const EXTENTS: usize = 64;
 /// How long a call sleeps before it looks again whether pages are on the move.
 const LOOK_NS: u64 = 1_000_000;
 /// Looks before that: a move takes some microseconds.
@@ -37,7 +37,31 @@ struct Place {
     /// Where the call keeps what lies on its stack until it is over; 0: not known.
     frame: AtomicUsize,
     count: AtomicUsize,
-    extents: [[AtomicUsize; 2]; EXTENTS],
+}
+
+/// What a place holds: the first byte, and the end.
+type Extents = [[AtomicUsize; 2]; EXTENTS];
+
+impl Place {
+    /// Hold this as well. What touches what is held is one with it; where all extents are used, so
+    /// is what lies between this and the nearest.
+    fn add(&self, extents: &Extents, start: usize, end: usize) {
+        let count = self.count.load(Ordering::Relaxed);
+        let distance = |[first, limit]: &[AtomicUsize; 2]| {
+            let (first, limit) = (first.load(Ordering::Relaxed), limit.load(Ordering::Relaxed));
+            first.saturating_sub(end).max(start.saturating_sub(limit))
+        };
+        let nearest = extents[..count].iter().min_by_key(|extent| distance(extent));
+        let widened = nearest.filter(|extent| count == EXTENTS || distance(extent) == 0);
+        if let Some([first, limit]) = widened {
+            first.fetch_min(start, Ordering::Release);
+            limit.fetch_max(end, Ordering::Release);
+        } else if let Some([first, limit]) = extents.get(count) {
+            first.store(start, Ordering::Relaxed);
+            limit.store(end, Ordering::Relaxed);
+            self.count.store(count + 1, Ordering::Release);
+        }
+    }
 }
 
 static IS_TAKEN: [AtomicU32; GROUPS] = [const { AtomicU32::new(0) }; GROUPS];
@@ -46,10 +70,12 @@ static HELD: [[Place; PLACES]; GROUPS] = [const {
         Place {
             frame: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
-            extents: [const { [const { AtomicUsize::new(0) }; 2] }; EXTENTS],
         }
     }; PLACES]
 }; GROUPS];
+/// Apart from the places: a forked child looks at all of those.
+static EXTENTS_HELD: [[Extents; PLACES]; GROUPS] =
+    [const { [const { [const { [const { AtomicUsize::new(0) }; 2] }; EXTENTS] }; PLACES] }; GROUPS];
 /// Forks since the first process: a call of before one holds nothing behind it, in the child.
 static GENERATION: AtomicUsize = AtomicUsize::new(0);
 /// Of a token, what says which place; above it, the generation.
@@ -123,24 +149,8 @@ impl Hold {
     /// Hold `[start, end)` as well. What of it is there when this returns stays.
     pub(super) fn add(self, start: usize, end: usize) {
         if let Some(place) = self.place() {
-            let count = place.count.load(Ordering::Relaxed);
-            match place.extents.get(count) {
-                Some([first, limit]) => {
-                    first.store(start, Ordering::Relaxed);
-                    limit.store(end, Ordering::Relaxed);
-                    place.count.store(count + 1, Ordering::Release);
-                }
-                None => {
-                    let distance = |[first, limit]: &[AtomicUsize; 2]| {
-                        let (first, limit) = (first.load(Ordering::Relaxed), limit.load(Ordering::Relaxed));
-                        first.saturating_sub(end).max(start.saturating_sub(limit))
-                    };
-                    if let Some([first, limit]) = place.extents.iter().min_by_key(|extent| distance(extent)) {
-                        first.fetch_min(start, Ordering::Release);
-                        limit.fetch_max(end, Ordering::Release);
-                    }
-                }
-            }
+            let n = self.number();
+            place.add(&EXTENTS_HELD[n / PLACES][n % PLACES], start, end);
         }
         fence(Ordering::SeqCst);
         wait_for_moves();
@@ -218,13 +228,13 @@ pub(super) fn for_each_held(start: usize, end: usize, found: impl FnMut(usize, u
 }
 
 fn each_held(start: usize, end: usize, mut found: impl FnMut(usize, usize)) {
-    for (taken, group) in IS_TAKEN.iter().zip(&HELD) {
+    for ((taken, group), extents) in IS_TAKEN.iter().zip(&HELD).zip(&EXTENTS_HELD) {
         let mut bits = taken.load(Ordering::SeqCst);
         while bits != 0 {
-            let place = &group[bits.trailing_zeros() as usize];
+            let n = bits.trailing_zeros() as usize;
             bits &= bits - 1;
-            let count = place.count.load(Ordering::Acquire).min(EXTENTS);
-            for [from, to] in &place.extents[..count] {
+            let count = group[n].count.load(Ordering::Acquire).min(EXTENTS);
+            for [from, to] in &extents[n][..count] {
                 let (from, to) = (from.load(Ordering::Acquire), to.load(Ordering::Acquire));
                 if from < end && start < to {
                     found(from.max(start), to.min(end));

@@ -40,7 +40,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_guard::frames::Frames;
-use uzswap_guard::reach::{Extent, Memory, reach};
+use uzswap_guard::reach::reach;
 use uzswap_guard::site::{self, SYSCALL, Sites};
 use uzswap_guard::stub::Stubs;
 use uzswap_guard::table::{BY_NUMBER, Care, ROWS, Row};
@@ -52,6 +52,7 @@ use uzswap_sys::libc::{Headers, Image};
 use uzswap_sys::near::{Near, write_jumps};
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::populate::{self, Populate};
+use uzswap_sys::request::Request;
 use uzswap_sys::text;
 use uzswap_sys::thread::{self, page_align};
 
@@ -62,9 +63,9 @@ use crate::guest::stacks::StackChange;
 use crate::guest::{closed, hook};
 use crate::pager::{self, retire};
 
-pub(crate) use bring::hold_stack;
+pub(crate) use bring::{hold_stack, words_at};
 
-use bring::Reached;
+use bring::{Reached, word_at};
 
 /// MADV_POPULATE_READ, MADV_POPULATE_WRITE.
 const POPULATING: [usize; 2] = [22, 23];
@@ -379,6 +380,7 @@ fn begin(call: &mut Call) -> Verdict {
             // SAFETY: exactly the call that the program makes.
             done(call, unsafe { make(SYS_PROCESS_MADVISE, call.args) })
         }
+        hook::SYS_IOCTL if Request::words(call.args[1] as u32) > 0 => done(call, hook::make_request(call.args)),
         SYS_MADVISE => done(call, mmap::madvise(call.args[0], call.args[1], call.args[2] as i32)),
         number => {
             clone::leave_words(call);
@@ -412,20 +414,6 @@ fn done(call: &mut Call, result: Result<usize, Errno>) -> Verdict {
         Err(errno) => -(errno.raw_os_error() as isize),
     };
     Verdict::Done
-}
-
-/// A word of the program's, which is brought.
-fn word_at(at: usize) -> Option<usize> {
-    let mut word = [0; 8];
-    let mut reached = Reached::new(0, (&raw const word).addr(), false);
-    reached.reach(Extent {
-        start: at,
-        len: word.len(),
-        is_written: false,
-    });
-    let is_read = reached.read(at, &mut word);
-    release(reached.token());
-    is_read.then_some(usize::from_le_bytes(word))
 }
 
 /// sigaltstack(2): the kernel writes frames of signals there, and cannot wait for a page. So it is

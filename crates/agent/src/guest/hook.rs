@@ -6,7 +6,7 @@
 //! touch little but atomics.
 
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use uzswap_sys::Errno;
 use uzswap_sys::libc::Function;
@@ -176,30 +176,63 @@ static BREAK: AtomicUsize = AtomicUsize::new(0);
 /// Variadic for the program; a wrapper takes the third argument from its register, whether it was
 /// passed or not.
 pub(crate) extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
-    let wanted = match Request::may_be(request as u32) {
-        // SAFETY: what the program passes.
-        true => unsafe { Request::decode(request as u32, argument) },
-        false => None,
+    status(make_request([fd as usize, request as usize, argument, 0, 0, 0]))
+}
+
+/// Some memory is lent to virtual machines or devices: what the program's own userfaultfd gives up
+/// may be theirs.
+static IS_LENT: AtomicBool = AtomicBool::new(false);
+
+/// ioctl(2). What the program's own userfaultfd gets, or a driver pins, is left alone from then on,
+/// as a stack is. So is what a virtual machine gets whose faults nobody can serve.
+pub(crate) fn make_request(args: [usize; 6]) -> Result<usize, Errno> {
+    let [_, request, argument, ..] = args;
+    let Some(wanted) = wanted(request as u32, argument) else {
+        // SAFETY: exactly the call that the program makes.
+        return unsafe { guard::make(SYS_IOCTL, args) };
     };
-    let _turn = wanted.map(|_| InOrder::begin());
-    if let Some(Request::Register(start, end)) = wanted {
-        // A mapping has one userfaultfd: the program's. From now on it is left alone, as a stack
-        // is.
-        StackChange::begin().add(start, end);
-        if let Some(pager) = pager::active() {
-            pager.request_release(start, end);
-        }
+    let _turn = InOrder::begin();
+    let (Request::Register(start, end)
+    | Request::Unregister(start, end)
+    | Request::Lend(start, end)
+    | Request::Pin(start, end)) = wanted;
+    let is_back = matches!(wanted, Request::Unregister(..));
+    let before = (!is_back).then(|| {
+        let change = StackChange::begin();
+        let before = change.lift(start, end - start);
+        change.add(start, end);
+        before
+    });
+    if matches!(wanted, Request::Lend(..) | Request::Pin(..)) {
+        IS_LENT.store(true, Ordering::Relaxed);
+    }
+    if let Some(pager) = pager::active().filter(|_| !is_back) {
+        pager.request_release(start, end);
     }
     // SAFETY: exactly the call that the program makes.
-    let result = unsafe { guard::make(SYS_IOCTL, [fd as usize, request as usize, argument, 0, 0, 0]) };
-    match (wanted, &result) {
-        (Some(Request::Register(start, end)), Err(_)) | (Some(Request::Unregister(start, end)), Ok(_)) => {
-            StackChange::begin().remove(start, end - start);
-            mapped::note(start, end);
-        }
-        _ => {}
+    let result = unsafe { guard::make(SYS_IOCTL, args) };
+    let is_free = match result {
+        Ok(_) => is_back && !IS_LENT.load(Ordering::Relaxed),
+        Err(_) => !is_back,
+    };
+    if is_free {
+        let change = StackChange::begin();
+        change.remove(start, end - start);
+        before.iter().for_each(|before| change.restore(before));
+        mapped::note(start, end);
     }
-    status(result)
+    result
+}
+
+fn wanted(request: u32, argument: usize) -> Option<Request> {
+    let words = match Request::words(request) {
+        0 => return None,
+        count if guard::is_on() => guard::words_at(argument, count)?,
+        // SAFETY: what the program passes.
+        _ => unsafe { Request::read(request, argument)? },
+    };
+    // The kernel waits for who serves the faults of a virtual machine, where calls are not guarded.
+    Request::decode(request, words).filter(|wanted| !matches!(wanted, Request::Lend(..)) || guard::is_on())
 }
 
 pub(crate) extern "C" fn unshare(flags: c_int) -> c_int {
