@@ -39,6 +39,24 @@ fn what_a_request_names_is_there() {
     }
 }
 
+/// However pages leave: moved, copied, or where calls are guarded.
+#[test]
+fn what_a_driver_pins_stays() {
+    if !can_manage() {
+        return;
+    }
+    let place = Place::new("pinning");
+    let program = within(&place, "pinned");
+    place.is_as_unmanaged(&["--memory-max", "32M"], &[&program]);
+    let alone = Command::new(&program).output().expect("it starts");
+    for options in [&["--guard", "auto"][..], &["--guard", "on"], &["--isolate", "copy"]] {
+        let options = [&["--memory-max", "32M"], options].concat();
+        let run = run("pinned", &options, &[&program]);
+        assert_eq!(run.stdout(), String::from_utf8_lossy(&alone.stdout), "{options:?}");
+        assert!(run.count("zswpout") > 1_000, "{:#}", run.counters);
+    }
+}
+
 /// Where calls are guarded nobody could serve its faults, so all of it stays.
 #[test]
 fn a_virtual_machine_has_its_memory() {
