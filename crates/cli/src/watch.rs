@@ -144,6 +144,7 @@ impl Watch {
             && !is_outlived
             && !self.is_entered(cmd)
             && !self.census.has_members()
+            && !self.census.is_any_between_programs()
     }
 
     /// Whether a process that began after `cmd` is in the group by its environment: one that has

@@ -51,6 +51,18 @@ impl Census {
             || process::names_group(pid, &self.variable)
     }
 
+    /// Whether somebody who may be a member is about to become another program, as far as can be
+    /// seen.
+    pub(crate) fn is_any_between_programs(&self) -> bool {
+        self.doubtful.0.keys().any(|pid| {
+            let is_orphan = |stat: Stat| {
+                let is_of_this_run = is_of_this_run(stat.start, stat.start, self.first);
+                is_of_this_run && !stat.is_over && self.reapers.contains(stat.parent)
+            };
+            Stat::of(*pid).is_some_and(is_orphan) && process::has_no_environment(*pid)
+        })
+    }
+
     /// Whether that very process is a member: a number may be the heir of one that has gone.
     fn is_known(&self, pid: i32, stat: &Stat) -> bool {
         self.members

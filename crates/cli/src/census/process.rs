@@ -310,6 +310,11 @@ pub(super) fn names_group(pid: i32, variable: &[u8]) -> bool {
     environment.split(|byte| *byte == 0).any(|entry| entry == variable)
 }
 
+/// Whether it has no environment: it is about to become another program, or has become one without.
+pub(super) fn has_no_environment(pid: i32) -> bool {
+    fs::read(path(pid, "environ")).is_ok_and(|environment| environment.is_empty())
+}
+
 /// How much the OOM rule spares it, or the contrary: -1000 to 1000.
 pub(super) fn oom_score_adj(pid: i32) -> i64 {
     let text = text::<64>(pid, "oom_score_adj").unwrap_or_default();
