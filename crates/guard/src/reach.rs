@@ -277,12 +277,13 @@ impl<M: Memory> Call<'_, M> {
                     self.plain(at + size, (count * EXTENT).min(MOST), Way::Out);
                 }
             }
-            // A driver of the network has its command where the request says, and few need more.
+            // A driver of the network has its command where the request says: texts are many.
             SIOCETHTOOL => {
                 const REQUEST: usize = 40;
+                const COMMAND: usize = 64 << 10;
                 self.plain(at, REQUEST, Way::Out);
                 if let Some([data, _]) = self.words(at + 16) {
-                    self.plain(data, PAGE, Way::Out);
+                    self.plain(data, COMMAND, Way::Out);
                 }
             }
             PROCMAP_QUERY => {
@@ -297,7 +298,7 @@ impl<M: Memory> Call<'_, M> {
                 const REGION: usize = 24;
                 self.plain(at, size, Way::Out);
                 if let Some([regions, count]) = self.words(at + 40) {
-                    self.plain(regions, count.saturating_mul(REGION).min(MOST), Way::Out);
+                    self.plain(regions, count.saturating_mul(REGION), Way::Out);
                 }
             }
             UFFDIO_COPY => {
@@ -311,7 +312,8 @@ impl<M: Memory> Call<'_, M> {
                 let len_at = if request == NV_ESC_RM_ALLOC_WITH_RIGHTS { 32 } else { 24 };
                 self.plain(at, size, Way::Out);
                 if let (Some([parameters, _]), Some(len)) = (self.words(at + 16), self.number(at + len_at)) {
-                    self.plain(parameters, len.min(MOST), Way::Out);
+                    // Some do not say how many.
+                    self.plain(parameters, if len == 0 { PAGE } else { len.min(MOST) }, Way::Out);
                 }
             }
             _ => self.plain(at, if is_old { OLD } else { size }, Way::Out),

@@ -2,6 +2,7 @@
 //! virtual machines.
 
 use crate::PAGE_SIZE;
+use crate::thread::page_align;
 use crate::uffd::{REGISTER, UNREGISTER};
 
 /// `_IOW(0xae, 0x46, struct kvm_userspace_memory_region)` and its successor, which begins alike.
@@ -14,6 +15,8 @@ const IOMMU_IOAS_MAP: u32 = 0x3b85;
 /// class of memory that is the program's (NV01_MEMORY_SYSTEM_OS_DESCRIPTOR).
 const NV_ESC_RM_ALLOC_MEMORY: u32 = 0xc038_4627;
 const OF_THE_PROGRAM: usize = 0x71;
+/// The lower half of the address space.
+const ADDRESSES: usize = 1 << 47;
 /// Words of an argument that are looked at, at most.
 pub const WORDS: usize = 5;
 
@@ -52,8 +55,17 @@ impl Request {
         for (n, word) in words.iter_mut().take(Self::words(request)).enumerate() {
             // SAFETY: the argument has these words, which the kernel would read.
             *word = unsafe { (!place.is_null()).then(|| place.add(n).read_unaligned()) }?;
+            if n == 0 && !Self::is_whole(request, *word) {
+                return None;
+            }
         }
         Some(words)
+    }
+
+    /// Whether an argument that begins with this word is as long as it has to be: a reset of VFIO's
+    /// has the number of a mapping.
+    fn is_whole(request: u32, first: usize) -> bool {
+        request != VFIO_IOMMU_MAP_DMA || first as u32 >= 32
     }
 
     /// What `request` asks for, of which these are the first words of the argument. `None`: nothing
@@ -62,23 +74,23 @@ impl Request {
         let [a, b, c, d, e] = words;
         let (start, len) = match request {
             KVM_SET_USER_MEMORY_REGION | KVM_SET_USER_MEMORY_REGION2 => (d, c),
-            VFIO_IOMMU_MAP_DMA => (b, d),
+            VFIO_IOMMU_MAP_DMA if Self::is_whole(request, a) => (b, d),
             IOMMU_IOAS_MAP => (c, d),
             NV_ESC_RM_ALLOC_MEMORY if b >> 32 == OF_THE_PROGRAM => (d, e.checked_add(1)?),
             _ if Self::words(request) == 2 => (a, b),
             _ => return None,
         };
-        let end = start.checked_add(len)?;
+        let end = start.checked_add(len).filter(|end| *end <= ADDRESSES - PAGE_SIZE)?;
         let is_aligned = start.is_multiple_of(PAGE_SIZE) && end.is_multiple_of(PAGE_SIZE);
-        if !is_aligned || start >= end {
-            return None;
-        }
-        Some(match request {
+        let request = match request {
             KVM_SET_USER_MEMORY_REGION | KVM_SET_USER_MEMORY_REGION2 => Self::Lend(start, end),
             _ if request == REGISTER as u32 => Self::Register(start, end),
             _ if request == UNREGISTER as u32 => Self::Unregister(start, end),
-            _ => Self::Pin(start, end),
-        })
+            // Drivers take parts of pages, too.
+            _ => Self::Pin(start & !(PAGE_SIZE - 1), page_align(end)),
+        };
+        let is_pin = matches!(request, Self::Pin(..));
+        (start != 0 && start < end && (is_aligned || is_pin)).then_some(request)
     }
 }
 
@@ -125,6 +137,10 @@ mod test {
         assert_eq!(Request::decode(NV_ESC_RM_ALLOC_MEMORY, other), None);
         let vfio = Request::decode(VFIO_IOMMU_MAP_DMA, [0x3_0000_0020, 0x20_0000, 0, 0x4000, 0]);
         assert_eq!(vfio, Some(Request::Pin(0x20_0000, 0x20_4000)));
+        // A reset, of one group.
+        assert_eq!(Request::decode(VFIO_IOMMU_MAP_DMA, [16, 0x20_0000, 0, 0x4000, 0]), None);
+        let parts = Request::decode(IOMMU_IOAS_MAP, [0x28, 1, 0x20_0800, 0x1000, 0]);
+        assert_eq!(parts, Some(Request::Pin(0x20_0000, 0x20_2000)));
         let iommufd = Request::decode(IOMMU_IOAS_MAP, [0x28, 1, 0x20_0000, 0x4000, 0]);
         assert_eq!(iommufd, Some(Request::Pin(0x20_0000, 0x20_4000)));
     }

@@ -5,6 +5,7 @@
 //! that the kernel refuses to fill because yet another event waits (EAGAIN) stays in the inbox for
 //! the next round.
 
+mod give_up;
 pub(crate) mod inline;
 pub(crate) mod servers;
 pub(crate) mod waits;
@@ -16,10 +17,10 @@ use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};
-use uzswap_sys::procfs::Vma;
 use uzswap_sys::uffd::{BATCH, Event, Uffd};
 use uzswap_sys::{Errno, closed, lent, thread, time};
 
+use self::give_up::{bring_back, give_up};
 use self::inline::Ticket;
 use self::servers::{INBOX, Servers};
 use self::waits::Waits;
@@ -180,66 +181,6 @@ impl FaultThread {
         }
         if !forks.has_child() {
             fds.renew_spare();
-        }
-    }
-}
-
-/// Map all that is stored, whatever the limit. False: not all of it yet, as an event came between
-/// or memory is short. `retires`: nobody serves its faults from then on, and nothing that is stored
-/// is needed any more.
-///
-/// While an event waits to be read nothing can be mapped, and whoever changes mappings waits for
-/// that. So if all went in, all of it is where its words say, and what changes from now on changes
-/// what is mapped.
-fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>, retires: bool) -> bool {
-    pager.mm.with_changes(|changes| {
-        let is_back = changes.bring_back(worker, |vpn, page| map_back(pager, vpn, page));
-        if is_back && (inline::is_on() || retires) {
-            // Whoever goes on with the memory has a copy of the descriptor: it would wait for ever
-            // for its events to be read. The launcher has one, too, for a moment yet.
-            let fds = pager.fds();
-            let anonymous = |vma: &Vma| vma.is_private_anonymous();
-            let _ = fds.proc.for_each_vma(|vma| {
-                let _ = anonymous(&vma).then(|| fds.managed.unregister(vma.start, vma.end - vma.start));
-            });
-        }
-        if is_back && retires {
-            changes.give_up(PageRange::USER);
-        }
-        is_back
-    })
-}
-
-/// As [`bring_back`], for a range that is not ours from now on.
-fn give_up(pager: &Pager, worker: &mut Worker<AgentMachine>, range: PageRange) -> bool {
-    let managed = &pager.fds().managed;
-    pager.mm.with_changes(|changes| {
-        let is_back = changes.bring_back_range(worker, range, |vpn, page| map_back(pager, vpn, page));
-        if !is_back || managed.is_changing(pager.mm.machine().nowhere()) {
-            return false;
-        }
-        // What was not all private anonymous memory refuses as a whole, and was not ours as a
-        // whole.
-        let _ = managed.unregister(range.start.addr(), range.pages() as usize * PAGE_SIZE);
-        changes.give_up(range);
-        true
-    })
-}
-
-fn map_back(pager: &Pager, vpn: Vpn, page: Option<&[u8]>) -> bool {
-    let managed = &pager.fds().managed;
-    let Some(page) = page else {
-        return poison(pager, managed, vpn.addr());
-    };
-    match managed.copy(vpn.addr(), page, true).stop {
-        None => true,
-        Some(Errno::AGAIN | Errno::NOMEM) => false,
-        // It is moving: the kernel looks for its mapping first.
-        Some(Errno::NOENT) if managed.is_changing(pager.mm.machine().nowhere()) => false,
-        // It is there by now, or its mapping is not.
-        Some(_) => {
-            managed.wake(vpn.addr(), PAGE_SIZE);
-            true
         }
     }
 }

@@ -17,7 +17,7 @@ use uzswap_sys::thread::{page_align, syscall};
 
 use super::closed::{SYS_MLOCK, SYS_MLOCKALL};
 use super::order::InOrder;
-use super::stacks::StackChange;
+use super::stacks::{self, StackChange};
 use super::{closed, mapped, mmap};
 use crate::guard;
 use crate::guard::exec::{Asked, SYS_EXECVE};
@@ -187,41 +187,44 @@ static IS_LENT: AtomicBool = AtomicBool::new(false);
 /// as a stack is. So is what a virtual machine gets whose faults nobody can serve.
 pub(crate) fn make_request(args: [usize; 6]) -> Result<usize, Errno> {
     let [_, request, argument, ..] = args;
-    let Some(wanted) = wanted(request as u32, argument) else {
-        // SAFETY: exactly the call that the program makes.
-        return unsafe { guard::make(SYS_IOCTL, args) };
-    };
-    let _turn = InOrder::begin();
-    let (Request::Register(start, end)
-    | Request::Unregister(start, end)
-    | Request::Lend(start, end)
-    | Request::Pin(start, end)) = wanted;
-    let is_back = matches!(wanted, Request::Unregister(..));
-    let before = (!is_back).then(|| {
-        let change = StackChange::begin();
-        let before = change.lift(start, end - start);
-        change.add(start, end);
-        before
-    });
-    if matches!(wanted, Request::Lend(..) | Request::Pin(..)) {
-        IS_LENT.store(true, Ordering::Relaxed);
-    }
-    if let Some(pager) = pager::active().filter(|_| !is_back) {
-        pager.request_release(start, end);
-    }
     // SAFETY: exactly the call that the program makes.
-    let result = unsafe { guard::make(SYS_IOCTL, args) };
-    let is_free = match result {
-        Ok(_) => is_back && !IS_LENT.load(Ordering::Relaxed),
-        Err(_) => !is_back,
+    let make = || unsafe { guard::make(SYS_IOCTL, args) };
+    let Some(wanted) = wanted(request as u32, argument) else {
+        return make();
     };
-    if is_free {
-        let change = StackChange::begin();
-        change.remove(start, end - start);
-        before.iter().for_each(|before| change.restore(before));
+    let turn = InOrder::begin();
+    let (is_taken, start, end) = match wanted {
+        Request::Register(start, end) => (true, start, end),
+        Request::Unregister(start, end) => (false, start, end),
+        Request::Lend(start, end) | Request::Pin(start, end) => {
+            IS_LENT.store(true, Ordering::SeqCst);
+            leave_alone(start, end);
+            // A driver may take long. Whatever it answers, that memory is left alone.
+            drop(turn);
+            return make();
+        }
+    };
+    if is_taken {
+        leave_alone(start, end);
+    }
+    let result = make();
+    if result.is_ok() != is_taken && !IS_LENT.load(Ordering::SeqCst) {
+        StackChange::begin().remove(start, end - start);
         mapped::note(start, end);
     }
     result
+}
+
+/// Have a range brought back, and left alone. In the turn. Where all of it is already, the
+/// program's userfaultfd may have it, which a release would take it from.
+fn leave_alone(start: usize, end: usize) {
+    if stacks::covers(start, end) {
+        return;
+    }
+    StackChange::begin().add(start, end);
+    if let Some(pager) = pager::active() {
+        pager.request_release(start, end);
+    }
 }
 
 fn wanted(request: u32, argument: usize) -> Option<Request> {
