@@ -320,3 +320,68 @@ impl<M: Memory> Call<'_, M> {
         }
     }
 }
+
+#[cfg(test)]
+mod test {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::table::Care;
+
+    /// A page that begins with words, at `BASE`.
+    struct Fake {
+        bytes: Vec<u8>,
+        reached: Vec<(usize, usize)>,
+    }
+
+    const BASE: usize = 0x5500_0000_0000;
+    const THERE: usize = 0x7f00_0000_0000;
+
+    impl Memory for Fake {
+        fn reach(&mut self, extent: Extent) {
+            self.reached.push((extent.start, extent.len));
+        }
+
+        fn read(&mut self, addr: usize, bytes: &mut [u8]) -> bool {
+            let from = addr - BASE;
+            bytes.copy_from_slice(&self.bytes[from..from + bytes.len()]);
+            true
+        }
+    }
+
+    /// What a request reaches whose argument begins with these words.
+    fn reached(request: u32, words: &[usize]) -> Vec<(usize, usize)> {
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.resize(PAGE, 0);
+        let mut memory = Fake {
+            bytes,
+            reached: Vec::new(),
+        };
+        let row = Row {
+            number: 16,
+            reaches: &[(2, What::Ioctl)],
+            care: Care::Hold,
+        };
+        reach(&row, &[3, request as usize, BASE, 0, 0, 0], &mut memory);
+        memory.reached
+    }
+
+    #[test]
+    fn what_the_argument_of_a_request_leads_to_is_reached() {
+        let ethtool = reached(SIOCETHTOOL, &[0, 0, THERE, 0, 0]);
+        assert_eq!(ethtool, [(BASE, 40), (THERE, 64 << 10)]);
+        let scan = reached(PAGEMAP_SCAN, &[96, 0, 1, 2, 0, THERE, 3, 0, 0, 0, 0, 0]);
+        assert_eq!(scan, [(BASE, 96), (THERE, 3 * 24)]);
+        let name = reached(PROCMAP_QUERY, &[104, 0, 1, 0, 0, 0, 0, 0, 0, 0, 200, THERE, 0]);
+        assert_eq!(name, [(BASE, 104), (THERE, 200)]);
+        let copy = reached(UFFDIO_COPY, &[1 << 20, THERE, 0x2000, 0, 0]);
+        assert_eq!(copy, [(BASE, 40), (THERE, 0x2000)]);
+        let control = reached(NV_ESC_RM_CONTROL, &[1, 2, THERE, 48]);
+        assert_eq!(control, [(BASE, 32), (THERE, 48)]);
+        // One that does not say how many bytes.
+        let made = reached(NV_ESC_RM_ALLOC_WITH_RIGHTS, &[1, 2, THERE, 0, 0, 0]);
+        assert_eq!(made, [(BASE, 48), (THERE, PAGE)]);
+        // Of others the argument alone.
+        assert_eq!(reached(0xc010_4601, &[THERE, 4096]), [(BASE, 16)]);
+    }
+}
