@@ -36,7 +36,7 @@
 //! | `guard::ranges::CHUNKS` | kept | the same |
 //! | `guard::ranges::TAKEN` | kept | the same |
 //! | `guard::ranges::INDEX` | kept | the same |
-//! | `guest::hook::IS_LENT` | kept | what it is about stays as it is in a child |
+//! | `guest::hook::IS_GIVEN` | kept | what it is about stays as it is in a child |
 //! | `guest::hook::ERRNO_LOCATION` | kept | libc is where it was |
 //! | `guest::order::ORDER` | reset | whose turn it was is not here, or was the fork's |
 //! | `guest::order::IN_VAIN` | kept | says of which process |

@@ -28,7 +28,7 @@ pub enum Request {
     /// A userfaultfd gives it up.
     Unregister(usize, usize),
     /// A virtual machine gets it as its memory, and reaches it through the kernel.
-    Lend(usize, usize),
+    Guest(usize, usize),
     /// A driver pins it for a device. Drivers that hold the lock of the mappings meanwhile wait for
     /// no fault, and nothing tells of a pin to who copies pages.
     Pin(usize, usize),
@@ -83,7 +83,7 @@ impl Request {
         let end = start.checked_add(len).filter(|end| *end <= ADDRESSES - PAGE_SIZE)?;
         let is_aligned = start.is_multiple_of(PAGE_SIZE) && end.is_multiple_of(PAGE_SIZE);
         let request = match request {
-            KVM_SET_USER_MEMORY_REGION | KVM_SET_USER_MEMORY_REGION2 => Self::Lend(start, end),
+            KVM_SET_USER_MEMORY_REGION | KVM_SET_USER_MEMORY_REGION2 => Self::Guest(start, end),
             _ if request == REGISTER as u32 => Self::Register(start, end),
             _ if request == UNREGISTER as u32 => Self::Unregister(start, end),
             // Drivers take parts of pages, too.
@@ -101,7 +101,7 @@ mod test {
     #[test]
     fn ranges_are_found_in_their_words() {
         let kvm = Request::decode(KVM_SET_USER_MEMORY_REGION, [1, 0, 0x2000, 0x10_0000, 7]);
-        assert_eq!(kvm, Some(Request::Lend(0x10_0000, 0x10_2000)));
+        assert_eq!(kvm, Some(Request::Guest(0x10_0000, 0x10_2000)));
         // It takes one back.
         assert_eq!(
             Request::decode(KVM_SET_USER_MEMORY_REGION2, [1, 0, 0, 0x10_0000, 7]),

@@ -179,9 +179,9 @@ pub(crate) extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     status(make_request([fd as usize, request as usize, argument, 0, 0, 0]))
 }
 
-/// Some memory is lent to virtual machines or devices: what the program's own userfaultfd gives up
+/// Some memory is given to virtual machines or devices: what the program's own userfaultfd gives up
 /// may be theirs.
-static IS_LENT: AtomicBool = AtomicBool::new(false);
+static IS_GIVEN: AtomicBool = AtomicBool::new(false);
 
 /// ioctl(2). What the program's own userfaultfd gets, or a driver pins, is left alone from then on,
 /// as a stack is. So is what a virtual machine gets whose faults nobody can serve.
@@ -196,8 +196,8 @@ pub(crate) fn make_request(args: [usize; 6]) -> Result<usize, Errno> {
     let (is_taken, start, end) = match wanted {
         Request::Register(start, end) => (true, start, end),
         Request::Unregister(start, end) => (false, start, end),
-        Request::Lend(start, end) | Request::Pin(start, end) => {
-            IS_LENT.store(true, Ordering::SeqCst);
+        Request::Guest(start, end) | Request::Pin(start, end) => {
+            IS_GIVEN.store(true, Ordering::SeqCst);
             leave_alone(start, end);
             // A driver may take long. Whatever it answers, that memory is left alone.
             drop(turn);
@@ -208,7 +208,7 @@ pub(crate) fn make_request(args: [usize; 6]) -> Result<usize, Errno> {
         leave_alone(start, end);
     }
     let result = make();
-    if result.is_ok() != is_taken && !IS_LENT.load(Ordering::SeqCst) {
+    if result.is_ok() != is_taken && !IS_GIVEN.load(Ordering::SeqCst) {
         StackChange::begin().remove(start, end - start);
         mapped::note(start, end);
     }
@@ -235,7 +235,7 @@ fn wanted(request: u32, argument: usize) -> Option<Request> {
         _ => unsafe { Request::read(request, argument)? },
     };
     // The kernel waits for who serves the faults of a virtual machine, where calls are not guarded.
-    Request::decode(request, words).filter(|wanted| !matches!(wanted, Request::Lend(..)) || guard::is_on())
+    Request::decode(request, words).filter(|wanted| !matches!(wanted, Request::Guest(..)) || guard::is_on())
 }
 
 pub(crate) extern "C" fn unshare(flags: c_int) -> c_int {
