@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use uzswap_ctl::{
     ENV_ALLOW_UNMANAGED, ENV_GIVEN_GROUP, ENV_GROUP, ENV_RECORD, Group, MEMBERSHIP, Notice, Tunable, WORDS,
 };
-use uzswap_sys::libc::{Function, Headers, Image};
+use uzswap_sys::libc::{Function, Headers, Image, rseq_area};
 use uzswap_sys::robust::list_head;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread::page_align;
@@ -35,13 +35,23 @@ pub(crate) fn main_stack() -> usize {
     MAIN_STACK.load(Ordering::Relaxed)
 }
 
-/// The pages in which the main thread's list of robust futexes begins: their first byte and end.
-static MAIN_LIST: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// The pages in which the kernel keeps words of the main thread, and cannot wait for one: where its
+/// list of robust futexes begins, and what it tells of the core (rseq). Their first byte and end.
+static MAIN_WORDS: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
 
-/// Where that is.
-pub(crate) fn main_list() -> (usize, usize) {
-    let [start, end] = &MAIN_LIST;
-    (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed))
+/// Where those are.
+pub(crate) fn main_words() -> [(usize, usize); 2] {
+    MAIN_WORDS
+        .each_ref()
+        .map(|[start, end]| (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed)))
+}
+
+/// They lie in libc's memory, of which nothing is managed yet.
+fn note_main_words(program: Option<Headers>) {
+    for ([first, limit], (start, end)) in MAIN_WORDS.iter().zip([list_head(), rseq_area(program)]) {
+        first.store(start & !(PAGE_SIZE - 1), Ordering::Relaxed);
+        limit.store(page_align(end), Ordering::Relaxed);
+    }
 }
 
 #[used]
@@ -80,11 +90,6 @@ unsafe fn begin(argv: *const *const c_char, with: With) {
     // SAFETY: the caller's promise.
     let envp = unsafe { environment_behind(argv) };
     MAIN_STACK.store(argv as usize, Ordering::Relaxed);
-    if with == With::Libc {
-        let (start, end) = list_head();
-        MAIN_LIST[0].store(start & !(PAGE_SIZE - 1), Ordering::Relaxed);
-        MAIN_LIST[1].store(page_align(end), Ordering::Relaxed);
-    }
     // SAFETY: envp is main's environment: valid C strings up to a null pointer.
     let [given, own, allows] =
         [ENV_GIVEN_GROUP, ENV_GROUP, ENV_ALLOW_UNMANAGED].map(|name| unsafe { find_env(envp, name) });
@@ -117,6 +122,9 @@ unsafe fn begin(argv: *const *const c_char, with: With) {
     uzswap_sys::string::choose();
     // SAFETY: envp is what the kernel put on the stack.
     let program = unsafe { headers(envp) };
+    if with == With::Libc {
+        note_main_words(program);
+    }
     match see_to(program, group, path, with) {
         Ok(()) => {}
         Err(errno) => return unmanaged::lacks_hooks(path, errno),

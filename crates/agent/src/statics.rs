@@ -55,7 +55,7 @@
 //! | `fault::inline::TAKEN` | reset | the same |
 //! | `fault::inline::POSTED` | reset | the same |
 //! | `init::MAIN_STACK` | kept | the mapping is inherited |
-//! | `init::MAIN_LIST` | kept | the same |
+//! | `init::MAIN_WORDS` | kept | the same |
 //! | `guest::mutexes::IS_ANY` | kept | the mutexes are inherited |
 //! | `guest::mutexes::NOTES` | kept | the same |
 //! | `guest::mutexes::IS_FULL` | kept | with the notes |
@@ -66,6 +66,8 @@
 //! | `guest::mapped::RECORDS` | reset | whoever was writing one is not here |
 //! | `guest::mapped::NEXT` | kept | where to look first, which may be anywhere |
 //! | `guest::mapped::IS_MISSED` | reset | set: all mappings are gone through |
+//! | `guest::small::BYTES` | kept | the mappings are inherited |
+//! | `guest::small::ARE_OURS` | kept | the same |
 //! | `memcg::deferral::MAPPED` | kept | the mappings are inherited |
 //! | `memcg::deferral::IS_DEFERRED` | kept | what the parent managed the child manages |
 //! | `memcg::deferral::IS_BIG` | kept | the mapping is inherited |

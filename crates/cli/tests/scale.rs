@@ -55,6 +55,22 @@ fn mappings_change_and_go_piece_by_piece() {
 }
 
 #[test]
+fn small_mappings_by_the_thousand_are_kept_within_the_limit() {
+    if !can_manage() {
+        return;
+    }
+    for (what, guard) in [("fenced", "off"), ("fenced", "on"), ("fenced-unseen", "off")] {
+        // 125 MiB.
+        let run = mappings(what, "4000", &["--memory-max", "40M", "--guard", guard]);
+        assert!(run.count("zswpout") > 20_000, "{what}: {:#}", run.counters);
+        // What nobody sees is looked for after it was written.
+        let is_seen = what == "fenced";
+        let peak = run.count("memory.peak");
+        assert!(!is_seen || peak < 42 << 20, "{what}: {:#}", run.counters);
+    }
+}
+
+#[test]
 fn threads_come_and_go() {
     if can_manage() {
         mappings("threads", "10000", &["--memory-max", "24M"]);

@@ -7,6 +7,7 @@
 use core::ffi::{CStr, c_char, c_void};
 
 use crate::maps::Maps;
+use crate::thread;
 
 const PT_DYNAMIC: u32 = 2;
 const PT_LOAD: u32 = 1;
@@ -19,6 +20,7 @@ const DT_GNU_HASH: usize = 0x6fff_fef5;
 const DT_VERSYM: usize = 0x6fff_fff0;
 
 /// `st_info` of functions; an indirect one is not what it seems.
+const STT_OBJECT: u8 = 1;
 const STT_FUNC: u8 = 2;
 /// Of `DT_VERSYM`: not the version that a name without one means.
 const HIDDEN: u16 = 0x8000;
@@ -358,6 +360,24 @@ impl Image {
 
     /// A function that the image exports, in the version that new programs get.
     pub fn function(&self, name: &CStr) -> Option<Function> {
+        self.symbol(name, STT_FUNC)
+    }
+
+    /// A word of its data that the image exports.
+    fn word(&self, name: &CStr) -> Option<usize> {
+        let data = self.symbol(name, STT_OBJECT)?;
+        match data.len {
+            // SAFETY: the image has such a word, for its users to read; it is the dynamic linker's,
+            // which is never unloaded.
+            4 => Some(unsafe { data.entry.cast::<u32>().read() } as usize),
+            // SAFETY: the same.
+            8 => Some(unsafe { data.entry.cast::<usize>().read() }),
+            _ => None,
+        }
+    }
+
+    /// What the image exports of this kind.
+    fn symbol(&self, name: &CStr, kind: u8) -> Option<Function> {
         // SAFETY: tables of an image that the dynamic linker has loaded and uses in the same way.
         unsafe {
             let [buckets, first, bloom_words] = [*self.hash, *self.hash.add(1), *self.hash.add(2)];
@@ -378,7 +398,7 @@ impl Image {
                 let is_default = *self.versions.add(index as usize) & HIDDEN == 0;
                 if found | 1 == hash | 1
                     && is_default
-                    && symbol.info & 0xf == STT_FUNC
+                    && symbol.info & 0xf == kind
                     && symbol.section != 0
                     && CStr::from_ptr(self.names.add(symbol.name as usize)) == name
                 {
@@ -393,6 +413,21 @@ impl Image {
                 index += 1;
             }
         }
+    }
+}
+
+/// Where the kernel tells the calling thread of its core each time that it comes to one, as libc
+/// has asked it to (rseq(2)): its first byte and end. Both 0: nowhere.
+pub fn rseq_area(program: Option<Headers>) -> (usize, usize) {
+    /// The kernel may write as much where libc says less: then it says what is of use.
+    const BYTES: usize = 32;
+    let word = |name| program.and_then(|program| Image::all(program).find_map(|image| image.word(name)));
+    match (word(c"__rseq_offset"), word(c"__rseq_size")) {
+        (Some(offset), Some(size)) if size > 0 => {
+            let start = thread::pointer().wrapping_add(offset);
+            (start, start + size.max(BYTES))
+        }
+        _ => (0, 0),
     }
 }
 

@@ -12,7 +12,7 @@ use uzswap_sys::{Errno, vdso};
 
 use super::order::InOrder;
 use super::stacks::{StackChange, Undisturbed};
-use super::{closed, mapped, vma};
+use super::{closed, mapped, small, vma};
 use crate::memcg::deferral;
 use crate::{guard, pager};
 
@@ -61,12 +61,16 @@ fn is_stack(flags: c_int) -> bool {
     flags & (MAP_STACK | MAP_GROWSDOWN) != 0
 }
 
-/// Whether a new mapping is memory that may come under our care; a small one only as a part of
-/// another.
-fn is_ours(len: usize, prot: c_int, flags: c_int) -> bool {
+/// Whether a new mapping is memory of the kind that comes under our care.
+fn is_data(prot: c_int, flags: c_int) -> bool {
     let kind = flags & (MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB);
-    let is_big_enough = len >= vma::MIN_BYTES || flags & MAP_FIXED != 0;
-    is_big_enough && kind == MAP_PRIVATE | MAP_ANONYMOUS && prot & PROT_EXEC == 0
+    kind == MAP_PRIVATE | MAP_ANONYMOUS && prot & PROT_EXEC == 0
+}
+
+/// Whether it may come under our care; a small one only as a part of another, if there are few.
+fn is_ours(len: usize, prot: c_int, flags: c_int) -> bool {
+    let is_big_enough = len >= vma::least_bytes() || flags & MAP_FIXED != 0;
+    is_big_enough && is_data(prot, flags)
 }
 
 /// mmap(2).
@@ -111,6 +115,8 @@ pub(crate) fn mmap(mut args: [usize; 6]) -> Result<usize, Errno> {
         change.add(start, start + page_align(len));
     } else if is_ours(len, prot, flags) {
         deferral::note_growth(start, len, prot & PROT_WRITE != 0);
+    } else if is_data(prot, flags) {
+        small::note_mapped(page_align(len));
     }
     if is_populated {
         populate(start, page_align(len), prot & PROT_WRITE != 0);
@@ -142,8 +148,10 @@ pub(crate) fn munmap(start: usize, len: usize) -> Result<usize, Errno> {
     // SAFETY: exactly the call that the program makes.
     let call = || unsafe { syscall(SYS_MUNMAP, [start, len, 0, 0, 0, 0]) };
     let result = closed::unmap(start, start.saturating_add(page_align(len)), call);
-    if result.is_err() {
-        change.restore(&unmapped);
+    match result {
+        Ok(_) if len < vma::MIN_BYTES => small::note_unmapped(page_align(len)),
+        Ok(_) => {}
+        Err(_) => change.restore(&unmapped),
     }
     result
 }

@@ -8,6 +8,7 @@ pub(crate) mod mapped;
 pub(crate) mod mmap;
 pub(crate) mod mutexes;
 pub(crate) mod order;
+pub(crate) mod small;
 pub(crate) mod stacks;
 pub(crate) mod unmanaged;
 pub(crate) mod vma;

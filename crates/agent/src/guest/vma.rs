@@ -1,8 +1,8 @@
 //! Which mappings are ours to manage.
 //!
-//! Private anonymous memory that is not executable, from 64 KiB up, and the heap. Never: stacks,
-//! shared or file mappings, huge pages, our own memory, and the page in which the first thread's
-//! list of robust futexes begins.
+//! Private anonymous memory that is not executable, from 64 KiB up or where smaller mappings are
+//! many ([`small`]), and the heap. Never: stacks, shared or file mappings, huge pages, our own
+//! memory, and the pages in which the kernel keeps words of the first thread.
 //!
 //! A thread's stack looks like any other memory in `/proc/self/maps`, and must not be managed: the
 //! kernel writes to it when the thread exits, when it can no longer wait for a fault. So the
@@ -21,13 +21,18 @@ use uzswap_sys::procfs::Vma;
 use uzswap_sys::thread::page_align;
 use uzswap_sys::{Errno, closed};
 
-use super::{order, stacks};
+use super::{order, small, stacks};
 use crate::guard;
 use crate::machine::{AgentMachine, Fds};
 use crate::pager::Pager;
 
-/// Smallest mapping that is managed.
+/// Smallest mapping that is managed while those that are smaller are few.
 pub(crate) const MIN_BYTES: usize = 64 * 1024;
+
+/// Smallest mapping that is managed.
+pub(crate) fn least_bytes() -> usize {
+    if small::are_ours() { PAGE_SIZE } else { MIN_BYTES }
+}
 
 /// The library's own image: its segments and what the loader mapped behind them.
 pub(crate) fn agent_image() -> (usize, usize) {
@@ -42,8 +47,9 @@ pub(crate) fn agent_image() -> (usize, usize) {
 fn for_each_excluded(mut f: impl FnMut(usize, usize)) {
     stacks::for_each(&mut f);
     for_each_of_ours(&mut f);
-    let (start, end) = crate::init::main_list();
-    f(start, end);
+    for (start, end) in crate::init::main_words() {
+        f(start, end);
+    }
 }
 
 /// Call `f` with every range that is the pager's own.
@@ -94,10 +100,10 @@ impl Excluded {
             .iter()
             .copied()
             .take_while(|(start, _)| *start < vma.end);
-        let mut parts = Vec::new();
+        let (mut parts, least) = (Vec::new(), least_bytes());
         let mut at = vma.start;
         for (start, end) in excluded.chain([(vma.end, vma.end)]) {
-            if start > at && start - at >= MIN_BYTES {
+            if start > at && start - at >= least {
                 parts.push((at, start));
             }
             at = at.max(end);
@@ -122,14 +128,19 @@ pub(crate) fn are_many() -> bool {
 /// Go through all mappings and take those under our care that should be and are not. Returns what
 /// is to be looked at again soon; `None`: all of them.
 pub(crate) fn scan_all(pager: &Pager, fds: &Fds) -> Option<Vec<(usize, usize)>> {
-    let (mut vmas, mut count) = (Vec::new(), 0);
+    let (mut vmas, mut count, mut small) = (Vec::new(), 0, 0);
     let looked = fds.proc.for_each_vma(|vma| {
         count += 1;
         if is_worth_it(&vma) {
             vmas.push(vma);
+        } else if vma.is_private_anonymous_data() {
+            small += vma.end - vma.start;
         }
     });
     COUNT.store(count, Ordering::Relaxed);
+    if small::note_found(small) {
+        return scan_all(pager, fds);
+    }
     looked.ok().map(|()| scan(pager, fds, &vmas))
 }
 
@@ -241,7 +252,7 @@ fn manage_mapping_of(pager: &Pager, fds: &Fds, page: usize) -> Option<bool> {
 }
 
 fn is_worth_it(vma: &Vma) -> bool {
-    vma.end - vma.start >= MIN_BYTES && vma.is_private_anonymous_data()
+    vma.end - vma.start >= least_bytes() && vma.is_private_anonymous_data()
 }
 
 /// Take `[start, end)` of `vma` under our care if it is not yet. False: not now.

@@ -60,6 +60,20 @@ pub(crate) fn note_growth(start: usize, len: usize, is_usable: bool) {
     let Some(pager) = pager::active() else { return };
     // Before it is counted as unseen, so that whoever scans for it finds it.
     mapped::note(start, start + len);
+    wait_if_near(pager, len);
+}
+
+/// The program has mapped `len` bytes in all that are to be found by a walk. Called in its own
+/// thread.
+pub(crate) fn note_unrecorded_growth(len: usize) {
+    note_mapped(len, false);
+    if let Some(pager) = pager::active() {
+        wait_if_near(pager, len);
+    }
+}
+
+/// Wait until kswapd has looked at what was mapped, if there is little room beside it.
+fn wait_if_near(pager: &Pager, len: usize) {
     let unseen = UNSEEN.fetch_add(len, Ordering::Relaxed) + len;
     let is_near = match is_deferred() {
         true => !pager.memcg.claim_unseen(pager),

@@ -1,6 +1,7 @@
 /* Address space as few programs use it. mappings WHAT N: says `right` if every page held what was written to it. */
 #include "pages.h"
 #include <pthread.h>
+#include <sys/syscall.h>
 
 #define PIECE (64ul << 10)
 
@@ -133,6 +134,28 @@ static void chunks(size_t n) {
         check(at[i], len, i + 1, "a chunk");
 }
 
+/* N small mappings, each with a guard behind it, as allocators that look for overruns map them, and coroutines their
+   stacks. */
+static void fence(size_t n, int is_raw) {
+    const size_t len = 32ul << 10;
+    char **at = calloc(n, sizeof *at), *large = map(16 * MIB);
+    fill(large, 16 * MIB, n);
+    for (size_t i = 0; i < n; i++) {
+        at[i] = is_raw ? (char *)syscall(SYS_mmap, NULL, len + PAGE, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                       : map(len + PAGE);
+        must(at[i] != MAP_FAILED && mprotect(at[i] + len, PAGE, PROT_NONE) == 0);
+        fill(at[i], len, i);
+    }
+    for (size_t i = 0; i < n; i++)
+        check(at[i], len, i, "a small mapping");
+    check(large, 16 * MIB, n, "a large one");
+}
+
+static void fenced(size_t n) { fence(n, 0); }
+
+static void fenced_unseen(size_t n) { fence(n, 1); }
+
 /* N pages, one behind the other. */
 static void dense(size_t n) {
     uint64_t *p = map(n * PAGE);
@@ -145,7 +168,7 @@ static void dense(size_t n) {
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(size_t); } all[] = {
         {"apart", apart}, {"joined", joined}, {"storm", storm}, {"grow", grow}, {"threads", threads}, {"reserve", reserve},
-        {"chunks", chunks}, {"dense", dense},
+        {"chunks", chunks}, {"dense", dense}, {"fenced", fenced}, {"fenced-unseen", fenced_unseen},
     };
     must(argc == 3);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
