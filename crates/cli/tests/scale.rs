@@ -71,6 +71,13 @@ fn small_mappings_by_the_thousand_are_kept_within_the_limit() {
 }
 
 #[test]
+fn forks_beside_thousands_of_new_mappings_end() {
+    if can_manage() {
+        mappings("forked", "3000", &["--memory-max", "32M"]);
+    }
+}
+
+#[test]
 fn threads_come_and_go() {
     if can_manage() {
         mappings("threads", "10000", &["--memory-max", "24M"]);

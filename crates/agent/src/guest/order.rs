@@ -83,6 +83,23 @@ impl InOrder {
     }
 }
 
+/// Turns of kswapd's, one for each mapping that a scan registers.
+///
+/// Once one cannot be had the scan gets no more: whoever has the turn may be a fork that waits for
+/// kswapd, and there may be mappings by the ten thousand.
+#[derive(Default)]
+pub(crate) struct Turns {
+    are_over: bool,
+}
+
+impl Turns {
+    pub(crate) fn next(&mut self) -> Option<InOrder> {
+        let turn = (!self.are_over).then(InOrder::attempt).flatten();
+        self.are_over = turn.is_none();
+        turn
+    }
+}
+
 impl Drop for InOrder {
     fn drop(&mut self) {
         if self.has_turn {

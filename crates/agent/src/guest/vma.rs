@@ -168,11 +168,12 @@ pub(crate) fn scan_ranges(pager: &Pager, fds: &Fds, ranges: &[(usize, usize)]) -
 }
 
 fn scan(pager: &Pager, fds: &Fds, vmas: &[Vma]) -> Vec<(usize, usize)> {
-    let is_done = |vma: &Vma, excluded: &Excluded| {
-        let parts = excluded.manageable_parts(vma);
-        parts
-            .into_iter()
-            .fold(true, |all, (start, end)| all & manage(pager, fds, vma, start, end))
+    let mut turns = order::Turns::default();
+    let mut is_done = |vma: &Vma, excluded: &Excluded| {
+        let parts = excluded.manageable_parts(vma).into_iter();
+        parts.fold(true, |all, (start, end)| {
+            all & manage(pager, fds, vma, start, end, &mut turns)
+        })
     };
     let excluded = Excluded::now();
     vmas.iter()
@@ -262,12 +263,12 @@ fn is_worth_it(vma: &Vma) -> bool {
 /// the ends that we register to must be the mapping's when it happens. It is our turn to change
 /// mappings: nothing is unmapped or replaced meanwhile, and whatever is mapped or grows, lies
 /// wholly in the hole behind the mapping, which is registered along with it.
-fn manage(pager: &Pager, fds: &Fds, vma: &Vma, start: usize, end: usize) -> bool {
+fn manage(pager: &Pager, fds: &Fds, vma: &Vma, start: usize, end: usize, turns: &mut order::Turns) -> bool {
     let range = PageRange::of_bytes(start, end);
     if pager.mm.with_changes(|changes| changes.gaps(range).is_empty()) {
         return true;
     }
-    let Some(_turn) = order::InOrder::attempt() else {
+    let Some(_turn) = turns.next() else {
         return false;
     };
     let mapping_at = |at| fds.proc.vma_at_or_after(at).ok().flatten();

@@ -17,6 +17,9 @@ use crate::pager::{self, Pager, pause};
 /// How often a thread that maps memory looks whether to wait on: for ten seconds, as for a turn to
 /// change mappings.
 const LOOKS: u32 = 1_000;
+/// For how many of these it waits during a fork. The forking thread may want a lock of libc's that
+/// this one holds; without any wait its mappings outrun the fork.
+const LOOKS_WHILE_FORKING: u32 = 1;
 /// How often kswapd looks at mappings in one round, and how long it waits after each look.
 /// Nanoseconds.
 const LOOKS_AT_ONCE: u32 = 8;
@@ -34,11 +37,11 @@ impl Pager {
     pub(crate) fn request_scan(&self) {
         let ticket = self.post.scans.ask();
         self.post.mail.post(mail::SCAN);
-        let mut looks = 0..LOOKS;
-        // During a fork nobody scans, and the forking thread may wait for the lock we hold.
-        self.post
-            .scans
-            .wait(ticket, || looks.next().is_some() && !self.reclaim.is_freezing());
+        let (mut looks, mut while_forking) = (0..LOOKS, 0..LOOKS_WHILE_FORKING);
+        // During a fork nobody scans.
+        self.post.scans.wait(ticket, || {
+            looks.next().is_some() && (!self.reclaim.is_freezing() || while_forking.next().is_some())
+        });
     }
 }
 
@@ -88,8 +91,11 @@ impl Kswapd {
                 pager.post.scans.answer(ticket);
                 break;
             }
-            // Whoever has the turn may be waiting for us.
+            // Whoever has the turn may be waiting for us: to join, or to fork.
             self.is_waited_for();
+            if pager.post.mail.peek(mail::FREEZE) != 0 {
+                break;
+            }
             pause(LOOK_AGAIN_NS);
         }
         pager.memcg.note_seen();

@@ -2,6 +2,7 @@
 #include "pages.h"
 #include <pthread.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #define PIECE (64ul << 10)
 
@@ -156,6 +157,36 @@ static void fenced(size_t n) { fence(n, 0); }
 
 static void fenced_unseen(size_t n) { fence(n, 1); }
 
+static int is_over;
+
+static void *map_apart(void *n) {
+    while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED))
+        apart((size_t)n);
+    return NULL;
+}
+
+/* Forks, while threads map N pieces each that stay so many. */
+static void forked(size_t n) {
+    pthread_t all[3];
+    char *p = map(24 * MIB);
+    fill(p, 24 * MIB, 7);
+    for (size_t i = 0; i < 3; i++)
+        must(pthread_create(&all[i], NULL, map_apart, (void *)n) == 0);
+    for (size_t i = 0; i < 40; i++) {
+        pid_t child = fork();
+        must(child >= 0);
+        if (child == 0) {
+            check(p, 24 * MIB, 7, "a child's");
+            _exit(0);
+        }
+        int status;
+        must(waitpid(child, &status, 0) == child && status == 0);
+    }
+    __atomic_store_n(&is_over, 1, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < 3; i++)
+        must(pthread_join(all[i], NULL) == 0);
+}
+
 /* N pages, one behind the other. */
 static void dense(size_t n) {
     uint64_t *p = map(n * PAGE);
@@ -168,7 +199,7 @@ static void dense(size_t n) {
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(size_t); } all[] = {
         {"apart", apart}, {"joined", joined}, {"storm", storm}, {"grow", grow}, {"threads", threads}, {"reserve", reserve},
-        {"chunks", chunks}, {"dense", dense}, {"fenced", fenced}, {"fenced-unseen", fenced_unseen},
+        {"chunks", chunks}, {"dense", dense}, {"forked", forked}, {"fenced", fenced}, {"fenced-unseen", fenced_unseen},
     };
     must(argc == 3);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
