@@ -169,6 +169,12 @@ impl Group {
         words.max().unwrap_or(0)
     }
 
+    /// Whether all who shared memory with the process in `slot` are dead, and one of them is
+    /// charged still.
+    pub fn are_relatives_dead(&self, slot: usize) -> bool {
+        self.relatives(slot).next().is_none() && self.dead_relatives(slot).next().is_some()
+    }
+
     fn is_relative(&self, slot: usize, other: usize) -> bool {
         other != slot
             && self.field(other, Field::Pid) != 0
@@ -266,7 +272,9 @@ mod test {
         assert_eq!(group.field(0, Field::Charge), 7);
         assert!(!group.is_inherited(0, 70) && group.is_inherited(0, 61 + LATE_NS));
         // The other heir dies as well.
+        assert!(!group.are_relatives_dead(1));
         group.note_death(2, 66);
+        assert!(group.are_relatives_dead(1) && !group.are_relatives_dead(3));
         assert!(group.is_inherited(0, 70) && !group.is_inherited(2, 70));
         group.note_look(1, 71, true);
         assert!(group.is_inherited(2, 72));

@@ -40,6 +40,8 @@ use crate::pager::Pager;
 
 /// How long an ending process keeps others from looking. Nanoseconds.
 const UNSEEN_NS: u64 = 100_000_000;
+/// How long somebody is expected to read the memory of a process that has ended. Nanoseconds.
+const READ_NS: u64 = 500_000_000;
 /// A look that finds no more than this is like the one before, nor where that is one part in
 /// [`NEWS_SHARE`] of what is shared. Bytes: what is counted at different moments differs by a
 /// window or two.
@@ -68,6 +70,8 @@ pub(super) struct Shares {
     unshared: u64,
     /// Since when no look was of use, as a process of the group was ending.
     unseen_since: Option<u64>,
+    /// Since when the dead had memory.
+    read_since: Option<u64>,
 }
 
 /// A look at it.
@@ -135,6 +139,7 @@ impl Shares {
             rest: 0,
             unshared: 0,
             unseen_since: None,
+            read_since: None,
         }
     }
 
@@ -232,6 +237,9 @@ impl Kswapd {
         if self.is_to_wait() {
             return;
         }
+        if shared > NEWS_BYTES && self.are_dead_read(began) {
+            return;
+        }
         let (known, margin) = (self.shares.look.known(at), NEWS_BYTES.max(shared / NEWS_SHARE));
         let is_news = shared.abs_diff(known) > margin;
         let is_settled = !is_news && at.copies.is_some() && !self.shares.is_doubtful(at);
@@ -309,6 +317,18 @@ impl Kswapd {
         }
         let now = time::now_ns();
         now - *self.shares.unseen_since.get_or_insert(now) < UNSEEN_NS
+    }
+
+    /// Whether all who may share something are dead, in a look that found something and began at
+    /// `began`: whoever reads their memory (`smaps`) has it until he is done.
+    fn are_dead_read(&mut self, began: u64) -> bool {
+        let now = time::now_ns();
+        if !self.pager.memcg.are_relatives_dead() {
+            self.shares.read_since = None;
+            return false;
+        }
+        (self.shares.looked, self.shares.took) = (now, now - began);
+        now - *self.shares.read_since.get_or_insert(now) < READ_NS
     }
 
     pub(super) fn sample(&mut self) {

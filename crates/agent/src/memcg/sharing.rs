@@ -112,6 +112,11 @@ impl Memcg {
         self.group.has_died_uncharged(self.slot(), then)
     }
 
+    /// Whether all who shared memory with us are dead, and one of them is charged still.
+    pub(crate) fn are_relatives_dead(&self) -> bool {
+        self.group.are_relatives_dead(self.slot())
+    }
+
     /// Since when there may be something to find.
     pub(crate) fn shares_since(&self) -> u64 {
         self.group.field(self.slot(), Field::RaisedAt)
