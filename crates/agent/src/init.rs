@@ -236,10 +236,11 @@ fn replace_execve(program: Option<Headers>) {
     }
 }
 
-/// Replace `fstatat` and `statx`, `unshare` and `setns`. Where they cannot be, the program, or the
-/// kernel, finds our threads among its own.
+/// Replace `fstatat` and `statx`, `unshare` and `setns`, `prctl`. Where they cannot be, the
+/// program, or the kernel, finds our threads among its own, and its filter finds calls of ours.
 fn replace_looks(program: Option<Headers>) {
-    let functions: [(&CStr, *const c_void); 4] = [
+    let functions: [(&CStr, *const c_void); 5] = [
+        (c"prctl", hook::prctl as *const c_void),
         (c"unshare", hook::unshare as *const c_void),
         (c"setns", hook::setns as *const c_void),
         (c"fstatat", hook::fstatat as *const c_void),

@@ -66,6 +66,7 @@
 //! | `guest::mapped::RECORDS` | reset | whoever was writing one is not here |
 //! | `guest::mapped::NEXT` | kept | where to look first, which may be anywhere |
 //! | `guest::mapped::IS_MISSED` | reset | set: all mappings are gone through |
+//! | `guest::identity::MAY_BE_FILTERED` | kept | a filter is inherited |
 //! | `guest::small::BYTES` | kept | the mappings are inherited |
 //! | `guest::small::ARE_OURS` | kept | the same |
 //! | `memcg::deferral::MAPPED` | kept | the mappings are inherited |

@@ -50,7 +50,13 @@ impl OpenGroup {
             if is_left_over(&path)? {
                 let _ = std::fs::remove_file(&path);
             }
-            let fail = |e| Failure::new(format!("{}: {}", path.display(), describe(e)));
+            let fail = |e| {
+                Failure::new(format!(
+                    "{}: {}; set TMPDIR to a directory with room for it",
+                    path.display(),
+                    describe(e)
+                ))
+            };
             let c = c_path(&path)?;
             let file = match SharedWords::create(&c, WORDS) {
                 Err(uzswap_sys::Errno::EXIST) => continue,

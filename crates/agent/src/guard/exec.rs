@@ -27,7 +27,7 @@ pub(crate) fn look_at_filters(group: Group) {
 }
 
 /// Whether a filter of the program's, inherited perhaps, decides what calls there are.
-fn is_filtered() -> bool {
+pub(crate) fn is_filtered() -> bool {
     inline::is_filtered() || thread::is_filtered() && !HAS_LAUNCHERS_FILTERS.load(Ordering::Relaxed)
 }
 

@@ -18,7 +18,7 @@ use uzswap_sys::thread::{page_align, syscall};
 use super::closed::{SYS_MLOCK, SYS_MLOCKALL};
 use super::order::InOrder;
 use super::stacks::{self, StackChange};
-use super::{closed, mapped, mmap};
+use super::{closed, identity, mapped, mmap};
 use crate::guard;
 use crate::guard::exec::{Asked, SYS_EXECVE};
 use crate::memcg::deferral;
@@ -244,6 +244,17 @@ pub(crate) extern "C" fn unshare(flags: c_int) -> c_int {
 
 pub(crate) extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
     want_one_thread(retire::SYS_SETNS, [fd as usize, kind as usize, 0, 0, 0, 0])
+}
+
+/// prctl(2).
+pub(crate) extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    const SYS_PRCTL: usize = 157;
+    identity::note_prctl(option);
+    // SAFETY: exactly the call that the program makes.
+    match unsafe { syscall(SYS_PRCTL, [option as usize, a, b, c, d, 0]) } {
+        Ok(answer) => answer as c_int,
+        Err(errno) => fail(errno),
+    }
 }
 
 fn want_one_thread(number: usize, args: [usize; 6]) -> c_int {

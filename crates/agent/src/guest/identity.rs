@@ -3,20 +3,42 @@
 //!
 //! What the program gives up the pager's threads give up as well (`uzswap_sys::creds`), before the
 //! call returns: the program may forbid such calls next. Calls that do not come through libc are
-//! seen by kswapd within a tick.
+//! seen by kswapd within a tick. A pager begins before root is given up, as none could after it: a
+//! daemon with a user of its own is small until then.
 
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use uzswap_sys::libc::Function;
 use uzswap_sys::text::{self, Moved};
 use uzswap_sys::{Errno, thread};
 
 use super::hook;
+use crate::fault::inline;
 use crate::pager::mailbox::mail;
 use crate::{guard, pager};
 
 const SYS_CAPSET: usize = 126;
+const PR_SET_SECCOMP: c_int = 22;
+const PR_SET_NO_NEW_PRIVS: c_int = 38;
+
+/// The program has asked for what goes before a filter of its system calls, or is one.
+static MAY_BE_FILTERED: AtomicBool = AtomicBool::new(false);
+
+/// Before the program's prctl(2), where its calls are not seen.
+pub(super) fn note_prctl(option: c_int) {
+    if matches!(option, PR_SET_SECCOMP | PR_SET_NO_NEW_PRIVS) {
+        MAY_BE_FILTERED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Before it changes who it is.
+fn begin_early() {
+    const ROOT: u32 = 0;
+    if thread::effective_user() == ROOT {
+        pager::activate_early();
+    }
+}
 
 type Call = unsafe extern "C" fn(usize, usize, usize) -> c_int;
 
@@ -33,6 +55,7 @@ macro_rules! diverted {
             static $original: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
             extern "C" fn $name(first: usize, second: usize, third: usize) -> c_int {
+                begin_early();
                 // SAFETY: the original's entry, stored before anything can come here, called with
                 // what was passed to it.
                 let result = unsafe {
@@ -79,8 +102,12 @@ extern "C" fn capset(header: usize, data: usize) -> c_int {
 }
 
 /// `_exit`, which `exit` and the end of the last thread that libc knows come to as well.
+///
+/// Under a filter of the program's this is the only call that is made: any other may end it with
+/// another status. Who goes on in its memory then finds what is out poisoned.
 extern "C" fn exit(status: c_int) -> ! {
-    if let Some(pager) = pager::active() {
+    let is_filtered = inline::is_filtered() || MAY_BE_FILTERED.load(Ordering::Relaxed);
+    if !is_filtered && let Some(pager) = pager::active() {
         pager.leave();
     }
     thread::end_process(status as u8)

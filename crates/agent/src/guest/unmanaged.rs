@@ -1,8 +1,9 @@
 //! What becomes of a process that has the agent and cannot be managed. It ends, with one line that
 //! says why and what helps: it would exceed the limit unseen. It runs on, with a line as well,
 //! where `--allow-unmanaged` says so, where the launcher has put us into it unasked (env -i), and
-//! where it has got out of its group's reach, as another user, in another root directory, or forked
-//! by one that has given up what a pager needs: the launcher's census sees that one.
+//! where it has got out of its group's reach, as another user, in another root directory, behind a
+//! filter of system calls, or forked by one that has given up what a pager needs: the launcher's
+//! census sees that one.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -108,6 +109,10 @@ enum Away {
     Root,
     /// Its /proc shows the processes of another namespace than its own.
     Processes,
+    /// Nothing can be written where the file of its group is.
+    ReadOnly,
+    /// A filter of system calls, which its launcher has not.
+    Filter,
 }
 
 fn away(path: &CStr, has_begun: bool, error: Option<Errno>) -> Option<Away> {
@@ -117,8 +122,17 @@ fn away(path: &CStr, has_begun: bool, error: Option<Errno>) -> Option<Away> {
         // It is a member, so the file is there for those who can see it.
         (Errno::NOENT, Err(Errno::NOENT)) if has_begun => Some(Away::Root),
         (Errno::SRCH, _) => Some(Away::Processes),
+        (Errno::ROFS, _) => Some(Away::ReadOnly),
+        (Errno::PERM | Errno::NOSYS, _) if guard::exec::is_filtered() => Some(Away::Filter),
         _ => None,
     }
+}
+
+fn directory_of(path: &CStr) -> &str {
+    path.to_str()
+        .ok()
+        .and_then(|path| path.rsplit_once('/'))
+        .map_or("", |(directory, _)| directory)
 }
 
 fn run_on_or_end(path: Option<&CStr>, cause: &str, error: Option<Errno>, fix: &str) {
@@ -149,6 +163,27 @@ fn run_on_or_end(path: Option<&CStr>, cause: &str, error: Option<Errno>, fix: &s
                 Line::of(format_args!(
                     "uzswap: process {pid} is not managed and counts as it is: its /proc is of another namespace of processes than it is; mount \
                      one there\n"
+                ))
+                .as_str(),
+            );
+        }
+        Some(Away::ReadOnly) => {
+            return pager::say(
+                Line::of(format_args!(
+                    "uzswap: process {pid} is not managed and counts as it is: the directory of its group is read-only where it is; have \
+                     that writable there (bwrap --bind {directory} {directory})\n",
+                    directory = path.map_or("", directory_of),
+                ))
+                .as_str(),
+            );
+        }
+        // Helpers that are sandboxed, of `man` for one: the census names those that are large.
+        Some(Away::Filter) if !has_begun => return,
+        Some(Away::Filter) => {
+            return pager::say(
+                Line::of(format_args!(
+                    "uzswap: process {pid} is not managed and counts as it is: a filter of system calls keeps it from what a pager needs \
+                     ({cause}); have it managed by leaving the filter out\n"
                 ))
                 .as_str(),
             );

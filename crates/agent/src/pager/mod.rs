@@ -131,15 +131,24 @@ pub(crate) fn active() -> Option<&'static Pager> {
 /// Start the pager. Called in the program's thread, which waits until it stands; other threads go
 /// on meanwhile.
 pub(crate) fn activate() {
-    if IDLE_GROUP.get().is_none() || PID.load(Ordering::Relaxed) != thread::pid() {
-        return;
-    }
-    if STATE
-        .compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Relaxed)
-        .is_ok()
-        && let Err((what, errno)) = open_and_start()
-    {
+    if let Err((what, errno)) = start_if_idle() {
         unmanaged::lacks_pager(group_path(), what, errno);
+    }
+}
+
+/// The same, of a process that is small as yet, and is about to give up what a pager needs. Where
+/// none can begin the process goes on without: the census sees it if it grows.
+pub(crate) fn activate_early() {
+    let _ = start_if_idle();
+}
+
+fn start_if_idle() -> Result<(), (&'static str, Errno)> {
+    if IDLE_GROUP.get().is_none() || PID.load(Ordering::Relaxed) != thread::pid() {
+        return Ok(());
+    }
+    match STATE.compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Relaxed) {
+        Ok(_) => open_and_start(),
+        Err(_) => Ok(()),
     }
 }
 
