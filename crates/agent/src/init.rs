@@ -127,7 +127,7 @@ unsafe fn begin(argv: *const *const c_char, with: With) {
     }
     match see_to(program, group, path, with) {
         Ok(()) => {}
-        Err(errno) => return unmanaged::lacks_hooks(path, errno),
+        Err(errno) => return unmanaged::lacks_hooks(errno),
     }
     pager::start_idle(group, path);
     group.add(Notice::Joined, 1);

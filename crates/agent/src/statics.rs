@@ -74,6 +74,7 @@
 //! | `memcg::deferral::IS_BIG` | kept | the mapping is inherited |
 //! | `memcg::deferral::UNSEEN` | reset | a child is charged for what it has |
 //! | `pager::STATE` | reset | idle again, or no pager; else the child's starts and says so |
+//! | `pager::HAS_FAILED_EARLY` | kept | the child is as far |
 //! | `pager::PID` | reset | the process is another |
 //! | `pager::PAGER` | kept | the child goes on with its copy of the engine |
 //! | `pager::IDLE_GROUP` | kept | a child is of its parent's group |

@@ -169,6 +169,11 @@ impl Group {
         words.max().unwrap_or(0)
     }
 
+    /// How many others that live may share memory with the process in `slot`.
+    pub fn relatives_count(&self, slot: usize) -> usize {
+        self.relatives(slot).count()
+    }
+
     /// Whether all who shared memory with the process in `slot` are dead, and one of them is
     /// charged still.
     pub fn are_relatives_dead(&self, slot: usize) -> bool {

@@ -50,6 +50,8 @@ pub struct Mm<R, M: Machine> {
     pub(crate) shrinker_enabled: AtomicBool,
     pub(crate) balances: AtomicBool,
     pub(crate) keeps_blocks: AtomicBool,
+    /// Living processes that may have pages of ours.
+    pub(crate) relatives: AtomicU64,
 }
 
 /// Everything under the lock.
@@ -115,6 +117,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             shrinker_enabled: AtomicBool::new(false),
             balances: AtomicBool::new(true),
             keeps_blocks: AtomicBool::new(true),
+            relatives: AtomicU64::new(0),
         }
     }
 

@@ -3,8 +3,8 @@
 //!
 //! What the program gives up the pager's threads give up as well (`uzswap_sys::creds`), before the
 //! call returns: the program may forbid such calls next. Calls that do not come through libc are
-//! seen by kswapd within a tick. A pager begins before root is given up, as none could after it: a
-//! daemon with a user of its own is small until then.
+//! seen by kswapd within a tick. A pager begins before libc gives root up, as none could after it:
+//! a daemon with a user of its own is small until then.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -32,10 +32,11 @@ pub(super) fn note_prctl(option: c_int) {
     }
 }
 
-/// Before it changes who it is.
-fn begin_early() {
+/// Before it becomes one of `users`; -1: it stays who it is.
+fn before_user(users: &[usize]) {
     const ROOT: u32 = 0;
-    if thread::effective_user() == ROOT {
+    let gives_up_root = users.iter().any(|user| !matches!(*user as u32, ROOT | u32::MAX));
+    if gives_up_root && thread::effective_user() == ROOT {
         pager::activate_early();
     }
 }
@@ -48,14 +49,14 @@ fn follow() {
     }
 }
 
-/// Functions that take integers, three at most.
+/// Functions that take integers, three at most, and how many of those are users.
 macro_rules! diverted {
-    ($($name:ident $original:ident,)*) => {
+    ($($name:ident $original:ident $users:literal,)*) => {
         $(
             static $original: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
             extern "C" fn $name(first: usize, second: usize, third: usize) -> c_int {
-                begin_early();
+                before_user(&[first, second, third][..$users]);
                 // SAFETY: the original's entry, stored before anything can come here, called with
                 // what was passed to it.
                 let result = unsafe {
@@ -79,18 +80,20 @@ macro_rules! diverted {
 }
 
 diverted! {
-    setuid SETUID,
-    setgid SETGID,
-    seteuid SETEUID,
-    setegid SETEGID,
-    setreuid SETREUID,
-    setregid SETREGID,
-    setresuid SETRESUID,
-    setresgid SETRESGID,
-    setgroups SETGROUPS,
+    setuid SETUID 1,
+    setgid SETGID 0,
+    seteuid SETEUID 1,
+    setegid SETEGID 0,
+    setreuid SETREUID 2,
+    setregid SETREGID 0,
+    setresuid SETRESUID 3,
+    setresgid SETRESGID 0,
+    setgroups SETGROUPS 0,
 }
 
 extern "C" fn capset(header: usize, data: usize) -> c_int {
+    const ANYBODY: usize = 1;
+    before_user(&[ANYBODY]);
     // SAFETY: exactly the call that the program makes.
     match unsafe { guard::make(SYS_CAPSET, [header, data, 0, 0, 0, 0]) } {
         Ok(_) => {

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::mapped;
 use crate::memcg::deferral::{self, ACTIVATE_BYTES};
 
-/// Bytes of small mappings, as the program's calls tell; less where it unmaps others in pieces.
+/// Bytes of small mappings, as the program's calls tell: less where it unmaps what is none of them.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 /// They are ours.
 static ARE_OURS: AtomicBool = AtomicBool::new(false);

@@ -81,7 +81,7 @@ pub(crate) fn lacks_another_pager(what: &str, errno: Errno) {
 }
 
 /// libc's wrappers could not be replaced. In the constructor.
-pub(crate) fn lacks_hooks(path: &CStr, errno: Errno) {
+pub(crate) fn lacks_hooks(errno: Errno) {
     let (cause, fix) = match errno {
         Errno::INVAL => ("this libc lacks a wrapper of mmap's kind", "run it with glibc"),
         Errno::NOSYS => (
@@ -98,7 +98,8 @@ pub(crate) fn lacks_hooks(path: &CStr, errno: Errno) {
             "allow executable mappings of a memfd (SELinux execmem, noexec of memfd)",
         ),
     };
-    run_on_or_end(Some(path), cause, Some(errno), fix);
+    // Wherever it is, and whoever: what it has loaded is not what it takes.
+    run_on_or_end(None, cause, Some(errno), fix);
 }
 
 /// How a process got out of its group's reach: what a pager needs is not to be had there.
@@ -111,7 +112,7 @@ enum Away {
     Processes,
     /// Nothing can be written where the file of its group is.
     ReadOnly,
-    /// A filter of system calls, which its launcher has not.
+    /// A filter of system calls forbids it what its launcher may.
     Filter,
 }
 

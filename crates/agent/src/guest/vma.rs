@@ -29,7 +29,7 @@ use crate::pager::Pager;
 /// Smallest mapping that is managed while those that are smaller are few.
 pub(crate) const MIN_BYTES: usize = 64 * 1024;
 
-/// Smallest mapping that is managed.
+/// Smallest mapping that is managed now.
 pub(crate) fn least_bytes() -> usize {
     if small::are_ours() { PAGE_SIZE } else { MIN_BYTES }
 }
@@ -92,7 +92,10 @@ impl Excluded {
     /// mapping, so a stack may be glued to an arena.
     fn manageable_parts(&self, vma: &Vma) -> Vec<(usize, usize)> {
         let stack = crate::init::main_stack();
-        if vma.start <= stack && stack < vma.end {
+        // What libc keeps of the first thread, and the kernel writes to, is small.
+        let [(words, _), _] = crate::init::main_words();
+        let is_small = vma.end - vma.start < MIN_BYTES;
+        if vma.start <= stack && stack < vma.end || is_small && vma.start <= words && words < vma.end {
             return Vec::new();
         }
         let first = self.0.partition_point(|(_, end)| *end <= vma.start);

@@ -35,6 +35,8 @@ impl Memcg {
     /// What is shared does not leave, so what is left to work with may be little: then less of it
     /// is kept free, and less moves at a time.
     pub(crate) fn fit(&self, pager: &Pager) {
+        let relatives = if self.shares() { self.relatives() } else { 0 };
+        pager.mm.set_relatives(relatives as u64);
         let max = self.group.memory_max();
         let is_settled = self.has_settled_shares();
         let pages = is_settled.then(|| pager.mm.workable_pages()).flatten();
@@ -110,6 +112,11 @@ impl Memcg {
     /// have found.
     pub(crate) fn has_relative_died_uncharged(&self, then: u64) -> bool {
         self.group.has_died_uncharged(self.slot(), then)
+    }
+
+    /// How many others that live may share memory with us.
+    fn relatives(&self) -> usize {
+        self.group.relatives_count(self.slot())
     }
 
     /// Whether all who shared memory with us are dead, and one of them is charged still.

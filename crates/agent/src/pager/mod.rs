@@ -131,15 +131,34 @@ pub(crate) fn active() -> Option<&'static Pager> {
 /// Start the pager. Called in the program's thread, which waits until it stands; other threads go
 /// on meanwhile.
 pub(crate) fn activate() {
-    if let Err((what, errno)) = start_if_idle() {
+    let has_failed_early = HAS_FAILED_EARLY.load(Ordering::Relaxed) && HAS_FAILED_EARLY.swap(false, Ordering::Relaxed);
+    let result = match has_failed_early {
+        true => Err(("its pager, as it gave up root", Errno::PERM)),
+        false => start_if_idle(),
+    };
+    if let Err((what, errno)) = result {
         unmanaged::lacks_pager(group_path(), what, errno);
     }
 }
 
+/// A pager could not start early. Nobody knows whether the process will want one.
+static HAS_FAILED_EARLY: AtomicBool = AtomicBool::new(false);
+/// One part in so many of the slots are for those who start early: most of them stay small.
+const EARLY_SHARE: usize = 8;
+
 /// The same, of a process that is small as yet, and is about to give up what a pager needs. Where
-/// none can begin the process goes on without: the census sees it if it grows.
+/// none can begin, that is said when the process grows. In the thread that gives it up, which waits
+/// for one that another thread starts.
 pub(crate) fn activate_early() {
-    let _ = start_if_idle();
+    if group().is_none_or(|group| group.high_water() >= PROCESSES / EARLY_SHARE) {
+        return;
+    }
+    if start_if_idle().is_err() {
+        HAS_FAILED_EARLY.store(true, Ordering::Relaxed);
+    }
+    while STATE.load(Ordering::Acquire) == STARTING && PID.load(Ordering::Relaxed) == thread::pid() {
+        futex::wait(&STATE, STARTING, Some(10_000_000), false);
+    }
 }
 
 fn start_if_idle() -> Result<(), (&'static str, Errno)> {

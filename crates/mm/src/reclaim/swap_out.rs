@@ -37,14 +37,19 @@ struct Write {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Whether pages bypass zswap now: because they are to, or the pool has no room for this
-    /// process and never will by its own doing. What the device refuses goes to the pool, if that
-    /// may take it.
+    /// Whether pages bypass zswap now: because they are to, since a crowd has them as well, or the
+    /// pool has no room for this process and never will by its own doing. What the device refuses
+    /// goes to the pool, if that may take it.
     pub(crate) fn bypasses_zswap(&self) -> bool {
         let is_shut = !self.is_enabled() || self.pool_limit.load(Ordering::Relaxed) == 0;
-        let is_asked = self.swap_out() == SwapOut::Direct && !self.device_refuses.load(Ordering::Relaxed);
-        let is_open = |inner: &mut Held<'_, R, M>| inner.drains() && (is_shut || inner.pages.slots.has_room());
-        (is_asked || is_shut) && self.with(is_open)
+        let takes = !self.device_refuses.load(Ordering::Relaxed);
+        let is_asked = takes && self.swap_out() == SwapOut::Direct;
+        let is_crowd = takes && self.relatives.load(Ordering::Relaxed) >= self.tunables().sharing.crowd;
+        let is_open = |inner: &mut Held<'_, R, M>| {
+            let has_room = inner.drains() && (is_shut || inner.pages.slots.has_room());
+            has_room && (is_asked || is_shut || inner.has_shared())
+        };
+        (is_asked || is_shut || is_crowd) && self.with(is_open)
     }
 
     /// Write all that is staged to the device, if there is one with room. What relatives store each

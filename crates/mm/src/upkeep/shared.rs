@@ -10,6 +10,9 @@
 //!   relatives that stay are no snapshots, and what is cold may go to the device;
 //! * when nothing is shared any more: then they are pages like others, and the oldest.
 //!
+//! While there are any, and relatives are many (`sharing.crowd`), all that leaves goes straight to
+//! the device: in the pool of each, it would take more than it frees.
+//!
 //! The pool is shared as well, and after a fork its pages are not written, or they would be copied
 //! (`Zpool::inherit`); to free a block in them frees nothing. So the block of a page that is loaded
 //! from there is kept (`swap_cache`), however it was loaded: a child that only reads goes over all
@@ -42,6 +45,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub fn end_sharing(&self) {
         self.with(|inner| inner.policy.sharing.shares = false);
         while self.reopen_some() {}
+    }
+
+    /// So many others that live may have pages of ours. To be said now and then.
+    pub fn set_relatives(&self, relatives: u64) {
+        self.relatives.store(relatives, Ordering::Relaxed);
     }
 
     /// To be called now and then, by the thread that [`compact`](Self::compact)s: relatives that
