@@ -413,8 +413,8 @@ tunables! {
         drain_page_ns_max: u64 = 1_000_000, "ns";
         /// Taken at once, but for those of a folio.
         at_once: u64 = 32, "pages";
-        /// From so many relatives on it goes straight to the device: the pools of all would have a
-        /// copy each, which together are as much as the page. E-198.
+        /// From so many relatives on, what one has broken the sharing of goes straight to the
+        /// device: the pools of all would have a copy each, together as much as the page. E-198.
         crowd: u64 = 2, "relatives";
     }
 

@@ -37,19 +37,20 @@ struct Write {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Whether pages bypass zswap now: because they are to, since a crowd has them as well, or the
-    /// pool has no room for this process and never will by its own doing. What the device refuses
-    /// goes to the pool, if that may take it.
+    /// Whether pages bypass zswap now: because they are to, or the pool has no room for this
+    /// process and never will by its own doing. What the device refuses goes to the pool, if that
+    /// may take it.
     pub(crate) fn bypasses_zswap(&self) -> bool {
         let is_shut = !self.is_enabled() || self.pool_limit.load(Ordering::Relaxed) == 0;
-        let takes = !self.device_refuses.load(Ordering::Relaxed);
-        let is_asked = takes && self.swap_out() == SwapOut::Direct;
-        let is_crowd = takes && self.relatives.load(Ordering::Relaxed) >= self.tunables().sharing.crowd;
-        let is_open = |inner: &mut Held<'_, R, M>| {
-            let has_room = inner.drains() && (is_shut || inner.pages.slots.has_room());
-            has_room && (is_asked || is_shut || inner.has_shared())
-        };
-        (is_asked || is_shut || is_crowd) && self.with(is_open)
+        let is_asked = self.swap_out() == SwapOut::Direct && !self.device_refuses.load(Ordering::Relaxed);
+        let is_open = |inner: &mut Held<'_, R, M>| inner.drains() && (is_shut || inner.pages.slots.has_room());
+        (is_asked || is_shut) && self.with(is_open)
+    }
+
+    /// Whether a staged run bypasses zswap: a crowd had it, and the device takes it.
+    pub(crate) fn is_for_device(&self, run: StagedRun) -> bool {
+        let takes = || self.with(|inner| inner.drains() && inner.pages.slots.has_room());
+        run.is_crowds && !self.device_refuses.load(Ordering::Relaxed) && takes()
     }
 
     /// Write all that is staged to the device, if there is one with room. What relatives store each
@@ -71,6 +72,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// `None`: nothing is staged.
     pub(crate) fn swap_out_oldest(&self, worker: &mut Worker<M>, spent: &mut Spent) -> Option<u64> {
         let run = self.pop_staged()?;
+        Some(self.swap_out_run(worker, run, spent))
+    }
+
+    /// Write it to the device. Returns how many pages went.
+    pub(crate) fn swap_out_run(&self, worker: &mut Worker<M>, run: StagedRun, spent: &mut Spent) -> u64 {
         let (mut gone, mut refused, mut done) = (0, false, 0);
         while done < run.len {
             let rest = StagedRun {
@@ -89,7 +95,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
         self.give_up(run, refused, spent);
         self.stat.add(Item::PgSteal, gone);
-        Some(gone)
+        gone
     }
 
     /// Write what was copied. Returns how many pages are gone, and whether some are left.

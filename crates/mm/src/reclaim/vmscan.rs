@@ -167,9 +167,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             // Nothing refuses for being shared.
             return 0;
         }
+        let is_crowds = self.is_in_crowd();
         self.with(|inner| {
             let mut scan = Scan::default();
-            let mut batch = Batch::default();
+            let mut batch = Batch {
+                is_crowds,
+                ..Batch::default()
+            };
             if inner.flight.frozen.is_none() {
                 for vpn in range.iter() {
                     if matches!(inner.pages.table.lookup(vpn), Slot::Resident { .. } | Slot::Cached(_)) {
@@ -200,6 +204,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 struct Batch {
     open: Option<StagedRun>,
     closed: Vec<StagedRun>,
+    /// What all of them are of.
+    is_crowds: bool,
 }
 
 impl Batch {
@@ -230,6 +236,7 @@ impl Batch {
     fn close<R: RawMutex, A: Arena>(&mut self, inner: &mut Inner<R, A>) {
         let Some(mut run) = self.open.take() else { return };
         inner.pages.staging.trim(&mut run);
+        run.is_crowds = self.is_crowds;
         if run.len > 0 {
             self.closed.push(run);
         }

@@ -81,10 +81,13 @@ struct Stored {
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
-    /// Store the run that has been staged longest. Returns how many pages were stored; `None`:
-    /// nothing is staged.
+    /// Store the run that has been staged longest, on the device if that is its place. Returns how
+    /// many pages were stored; `None`: nothing is staged.
     pub(crate) fn store_oldest(&self, worker: &mut Worker<M>, spent: &mut Spent) -> Option<u64> {
         let run = self.pop_staged()?;
+        if self.is_for_device(run) {
+            return Some(self.swap_out_run(worker, run, spent));
+        }
         let mut all = Stored::default();
         let mut done = 0;
         while done < run.len {
