@@ -6,6 +6,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use uzswap_sys::closed;
+
 use super::mapped;
 use crate::memcg::deferral::{self, ACTIVATE_BYTES};
 
@@ -40,7 +42,13 @@ pub(super) fn note_found(bytes: usize) -> bool {
 }
 
 /// Whether they were not ours before. Those that are there already are found by a walk.
+///
+/// Never where pages that are out are closed: what is closed in parts is small mappings for the
+/// kernel, and they are ours already.
 fn take() -> bool {
+    if closed::is_on() {
+        return false;
+    }
     let is_first = !ARE_OURS.swap(true, Ordering::Relaxed);
     if is_first {
         mapped::miss();
