@@ -32,11 +32,18 @@ pub(super) fn note_prctl(option: c_int) {
     }
 }
 
+const ROOT: u32 = 0;
+
 /// Before it becomes one of `users`; -1: it stays who it is.
 fn before_user(users: &[usize]) {
-    const ROOT: u32 = 0;
-    let gives_up_root = users.iter().any(|user| !matches!(*user as u32, ROOT | u32::MAX));
-    if gives_up_root && thread::effective_user() == ROOT {
+    if users.iter().any(|user| !matches!(*user as u32, ROOT | u32::MAX)) {
+        begin_early();
+    }
+}
+
+/// Before it gives up what root may.
+fn begin_early() {
+    if thread::effective_user() == ROOT {
         pager::activate_early();
     }
 }
@@ -92,8 +99,7 @@ diverted! {
 }
 
 extern "C" fn capset(header: usize, data: usize) -> c_int {
-    const ANYBODY: usize = 1;
-    before_user(&[ANYBODY]);
+    begin_early();
     // SAFETY: exactly the call that the program makes.
     match unsafe { guard::make(SYS_CAPSET, [header, data, 0, 0, 0, 0]) } {
         Ok(_) => {
