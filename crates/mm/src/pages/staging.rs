@@ -24,8 +24,8 @@ pub struct StagedRun {
     pub capacity: u32,
     /// Slots filled.
     pub len: u32,
-    /// A crowd of relatives had the pages: no pool is to have a copy of each of them.
-    pub is_crowds: bool,
+    /// Many relatives had the pages: not the pool of each is to have a copy.
+    pub is_for_device: bool,
 }
 
 /// The slots and the runs waiting in them, oldest first.
@@ -80,7 +80,7 @@ impl Staging {
             slot: start as u32 * UNIT,
             capacity: want as u32 * UNIT,
             len: 0,
-            is_crowds: false,
+            is_for_device: false,
         })
     }
 

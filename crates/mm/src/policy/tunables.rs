@@ -415,7 +415,7 @@ tunables! {
         at_once: u64 = 32, "pages";
         /// From so many relatives on, what one has broken the sharing of goes straight to the
         /// device: the pools of all would have a copy each, together as much as the page. E-198.
-        crowd: u64 = 2, "relatives";
+        many: u64 = 2, "relatives";
     }
 
     /// How pages are stored, and stored again.

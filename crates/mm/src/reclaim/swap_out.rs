@@ -47,10 +47,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         (is_asked || is_shut) && self.with(is_open)
     }
 
-    /// Whether a staged run bypasses zswap: a crowd had it, and the device takes it.
-    pub(crate) fn is_for_device(&self, run: StagedRun) -> bool {
+    /// Whether a staged run bypasses zswap: many relatives had it, and the device takes it.
+    pub(crate) fn goes_to_device(&self, run: StagedRun) -> bool {
         let takes = || self.with(|inner| inner.drains() && inner.pages.slots.has_room());
-        run.is_crowds && !self.device_refuses.load(Ordering::Relaxed) && takes()
+        run.is_for_device && !self.device_refuses.load(Ordering::Relaxed) && takes()
     }
 
     /// Write all that is staged to the device, if there is one with room. What relatives store each

@@ -167,11 +167,11 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             // Nothing refuses for being shared.
             return 0;
         }
-        let is_crowds = self.is_in_crowd();
+        let is_for_device = self.has_many_relatives();
         self.with(|inner| {
             let mut scan = Scan::default();
             let mut batch = Batch {
-                is_crowds,
+                is_for_device,
                 ..Batch::default()
             };
             if inner.flight.frozen.is_none() {
@@ -204,8 +204,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 struct Batch {
     open: Option<StagedRun>,
     closed: Vec<StagedRun>,
-    /// What all of them are of.
-    is_crowds: bool,
+    /// All of them are.
+    is_for_device: bool,
 }
 
 impl Batch {
@@ -236,7 +236,7 @@ impl Batch {
     fn close<R: RawMutex, A: Arena>(&mut self, inner: &mut Inner<R, A>) {
         let Some(mut run) = self.open.take() else { return };
         inner.pages.staging.trim(&mut run);
-        run.is_crowds = self.is_crowds;
+        run.is_for_device = self.is_for_device;
         if run.len > 0 {
             self.closed.push(run);
         }

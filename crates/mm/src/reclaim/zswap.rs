@@ -85,7 +85,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// many pages were stored; `None`: nothing is staged.
     pub(crate) fn store_oldest(&self, worker: &mut Worker<M>, spent: &mut Spent) -> Option<u64> {
         let run = self.pop_staged()?;
-        if self.is_for_device(run) {
+        if self.goes_to_device(run) {
             return Some(self.swap_out_run(worker, run, spent));
         }
         let mut all = Stored::default();

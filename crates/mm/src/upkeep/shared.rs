@@ -10,7 +10,7 @@
 //!   relatives that stay are no snapshots, and what is cold may go to the device;
 //! * when nothing is shared any more: then they are pages like others, and the oldest.
 //!
-//! Where relatives are many (`sharing.crowd`), what one has broken the sharing of goes straight to
+//! Where relatives are many (`sharing.many`), what one has broken the sharing of goes straight to
 //! the device: in the pool of each, it would take more than it frees.
 //!
 //! The pool is shared as well, and after a fork its pages are not written, or they would be copied
@@ -53,8 +53,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// Whether they are so many that what is shared is for the device.
-    pub(crate) fn is_in_crowd(&self) -> bool {
-        self.relatives.load(Ordering::Relaxed) >= self.tunables().sharing.crowd
+    pub(crate) fn has_many_relatives(&self) -> bool {
+        self.relatives.load(Ordering::Relaxed) >= self.tunables().sharing.many
     }
 
     /// To be called now and then, by the thread that [`compact`](Self::compact)s: relatives that
