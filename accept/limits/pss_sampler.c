@@ -1,6 +1,8 @@
 /* Runs a command and samples, every 10 ms, the sum of Pss_Anon of all its descendants, the command itself left out (the launcher).
    A sample during which a process came, went, gave up its memory (it ends, and is listed until it has) or replaced its image is taken again at once: what
    was read of its relatives before that is a share of pages that are theirs alone after it. Such samples that stay torn are counted as doubtful.
+   The kernel goes through a process's pages one after the other, for milliseconds, and counts one that moves meanwhile twice. So of what it counts no more
+   is taken than the process has by RssAnon, before or after.
    Usage: pss_sampler OUT LIMIT-IN-KIB CMD...; OUT gets KEY=VALUE lines. The status is that of CMD. */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -89,6 +91,13 @@ static unsigned long image(int pid)
 	return at ? strtoul(at, 0, 10) : 0;
 }
 
+static long rss_anon(int pid)
+{
+	char path[64], text[4096];
+	snprintf(path, sizeof path, "/proc/%d/status", pid);
+	return slurp(path, text, sizeof text) > 0 ? field(text, "\nRssAnon:") : 0;
+}
+
 static int take(struct sample *s)
 {
 	static int before[MOST], after[MOST];
@@ -99,10 +108,15 @@ static int take(struct sample *s)
 	for (int i = 0; i < n; i++) {
 		s->of[i] = (struct process){before[i], 0, 0, 0, image(before[i])};
 		snprintf(path, sizeof path, "/proc/%d/smaps_rollup", before[i]);
+		long most = rss_anon(before[i]);
 		if (slurp(path, text, sizeof text) <= 0)
 			continue;
 		s->of[i].pss = field(text, "\nPss_Anon:");
 		s->of[i].anon = field(text, "\nAnonymous:");
+		long then = rss_anon(before[i]);
+		most = then > most ? then : most;
+		if (s->of[i].anon > most && most > 0)
+			s->of[i].pss = s->of[i].pss * most / s->of[i].anon;
 		s->of[i].rss = field(text, "\nRss:");
 		s->sum += s->of[i].pss;
 		s->anon += s->of[i].anon;

@@ -83,6 +83,9 @@ words! {
         /// When the process began, as its `stat` tells it: of those with one number in several
         /// namespaces each has another. 0: nobody knows.
         Start,
+        /// When a fork of the process last ended, nanoseconds of CLOCK_MONOTONIC; 0: none has;
+        /// [`u64::MAX`]: one is under way.
+        ForkedAt,
     }
 }
 

@@ -5,6 +5,10 @@
 //! then the others give theirs up. What both are to be charged for meanwhile is left out of the
 //! taker's charge ([`Field::Twice`]). So the charges of all are what they were, and so is their
 //! sum: a new child's part is its parent's, a dead one's stays.
+//!
+//! Of what a look finds to be relatives' a child has a part that was forked since, and takes it
+//! later. So who gives up something learns how much of it nobody has taken, and whether somebody
+//! has forked since the look.
 
 use core::sync::atomic::Ordering;
 
@@ -34,6 +38,23 @@ impl Group {
         self.begin_sharing(slot);
         // Before it says so itself: we may look before it does.
         self.begin_sharing(parent);
+    }
+
+    /// The process in `slot` is about to fork.
+    pub fn begin_fork(&self, slot: usize) {
+        self.set_field(slot, Field::ForkedAt, u64::MAX);
+    }
+
+    /// It has, at `now`, and the child is adopted; or there is none.
+    pub fn end_fork(&self, slot: usize, now: u64) {
+        self.set_field(slot, Field::ForkedAt, now);
+    }
+
+    /// Whether the process in `slot` or a living relative was forking at any moment from `since`
+    /// on.
+    pub fn has_forked(&self, slot: usize, since: u64) -> bool {
+        let relatives = self.most_of_relatives(slot, Field::ForkedAt);
+        self.field(slot, Field::ForkedAt).max(relatives) >= since.max(1)
     }
 
     /// Bytes that those are charged who share memory with relatives.
@@ -121,11 +142,12 @@ impl Group {
     }
 
     /// The process in `slot` is about to be charged so many bytes less, which are relatives': those
-    /// who have found that are charged for it.
-    pub fn give_up(&self, slot: usize, mut bytes: u64) {
+    /// who have found that are charged for it. Returns how much of it nobody has taken.
+    pub fn give_up(&self, slot: usize, mut bytes: u64) -> u64 {
         for other in self.relatives(slot) {
             bytes -= self.charge_twice(other, bytes);
         }
+        bytes
     }
 
     /// The process in `slot` has given up what it found to be relatives' in looks that began up to
@@ -254,6 +276,22 @@ mod test {
     }
 
     #[test]
+    fn a_fork_is_seen_until_the_child_is_known() {
+        let group = family(3);
+        assert!(!group.has_forked(1, 0));
+        group.begin_fork(0);
+        assert!(group.has_forked(0, 10) && group.has_forked(1, 10) && group.has_forked(2, u64::MAX));
+        // Not a stranger's.
+        assert!(!group.has_forked(3, 10));
+        group.end_fork(0, 15);
+        assert!(group.has_forked(1, 10) && group.has_forked(1, 15) && !group.has_forked(1, 16));
+        // Whoever dies as it forks has no child that is adopted.
+        group.begin_fork(0);
+        group.note_death(0, 17);
+        assert!(!group.has_forked(1, 16));
+    }
+
+    #[test]
     fn who_is_late_is_not_waited_for() {
         let group = family(2);
         group.note_look(1, 5, true);
@@ -299,7 +337,7 @@ mod test {
         assert_eq!(group.begin_to_take(2, 10, 6), 0);
         publish(2, 10);
         assert_eq!(group.current(), 30);
-        group.give_up(0, 12);
+        assert_eq!(group.give_up(0, 12), 0);
         publish(0, 18);
         assert_eq!((charges(1), charges(2), group.current()), (10, 2, 30));
         // Nobody gives up more, when all have said so of a look since.
@@ -309,6 +347,7 @@ mod test {
         group.note_settled(1, 6);
         group.end_twice(20);
         assert_eq!((charges(2), group.field(2, Field::Twice)), (10, 0));
+        assert_eq!(group.give_up(0, 7), 7);
         // Nor is anybody waited for who is late; and where all have settled there is nothing.
         assert_eq!(group.begin_to_take(1, 5, 30), 0);
         group.end_twice(30 + LATE_NS);

@@ -312,6 +312,7 @@ impl ForkServer {
             pager.memcg.begin_sharing();
             pager.mm.forked();
         }
+        pager.memcg.end_fork();
         pager.mm.thaw();
         pager.reclaim.thaw();
         pager.fork.handover.parent_returned.store(false, Ordering::SeqCst);

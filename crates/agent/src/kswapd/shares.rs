@@ -25,6 +25,10 @@
 //! [`LOOK_SHARE`] of the time. Whoever finds something else, or that somebody is dead, has all of
 //! the group look at once. A process that ends gives back page by page, and a look meanwhile is of
 //! no use: none counts then, for [`UNSEEN_NS`] at most.
+//!
+//! A child that was forked since a look may have a part of what that found to be relatives', and is
+//! not charged for it yet. So of such a look no more is given up than others have taken, for
+//! [`UNTAKEN_NS`] at most.
 
 use core::cmp::Ordering;
 
@@ -40,6 +44,8 @@ use crate::pager::Pager;
 
 /// How long an ending process keeps others from looking. Nanoseconds.
 const UNSEEN_NS: u64 = 100_000_000;
+/// How long what nobody has taken is kept where relatives fork all the time. Nanoseconds.
+const UNTAKEN_NS: u64 = 1_000_000_000;
 /// How long somebody is expected to read the memory of a process that has ended. Nanoseconds.
 const READ_NS: u64 = 500_000_000;
 /// A look that finds no more than this is like the one before, nor where that is one part in
@@ -70,6 +76,8 @@ pub(super) struct Shares {
     unshared: u64,
     /// Since when no look was of use, as a process of the group was ending.
     unseen_since: Option<u64>,
+    /// Since when something is kept that nobody has taken.
+    untaken_since: Option<u64>,
     /// Since when the dead had memory.
     read_since: Option<u64>,
 }
@@ -139,6 +147,7 @@ impl Shares {
             rest: 0,
             unshared: 0,
             unseen_since: None,
+            untaken_since: None,
             read_since: None,
         }
     }
@@ -290,14 +299,30 @@ impl Kswapd {
         let Some(next) = self.shares.next.take() else { return };
         let (found, known) = (next.known(at) as u64, self.shares.look.known(at) as u64);
         self.shares.look = next;
-        pager
-            .memcg
-            .settle(pager, next.began, found, known, || self.charge_now());
+        pager.memcg.settle(pager, next.began, found, known, |untaken| {
+            self.keep_untaken(untaken as usize, next.began);
+            self.charge_now();
+        });
+    }
+
+    /// Of what a look that began at `began` would have us give up, nobody has taken so much. Who
+    /// was forked since may yet, and we are charged for it until another look.
+    fn keep_untaken(&mut self, untaken: usize, began: u64) {
+        if untaken == 0 || !self.pager.memcg.has_forked(began) {
+            self.shares.untaken_since = None;
+            return;
+        }
+        let now = time::now_ns();
+        if now - *self.shares.untaken_since.get_or_insert(now) < UNTAKEN_NS {
+            self.shares.look.seen = self.shares.look.seen.saturating_sub(untaken);
+            self.expect_news();
+        }
     }
 
     /// A child is about to be forked, or somebody tries to.
     pub(super) fn expect_child(&mut self) {
         self.shares.has_looked = false;
+        self.pager.memcg.begin_fork();
     }
 
     /// Bytes charged to relatives now, as far as it is known.

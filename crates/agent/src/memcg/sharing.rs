@@ -95,6 +95,21 @@ impl Memcg {
         self.pool_inherited.store(0, Ordering::Relaxed);
     }
 
+    /// A child is about to be forked, or somebody tries to.
+    pub(crate) fn begin_fork(&self) {
+        self.group.begin_fork(self.slot());
+    }
+
+    /// It is there and charged, or there is none.
+    pub(crate) fn end_fork(&self) {
+        self.group.end_fork(self.slot(), now_ns());
+    }
+
+    /// Whether we or a relative were forking at any moment from `since` on.
+    pub(crate) fn has_forked(&self, since: u64) -> bool {
+        self.group.has_forked(self.slot(), since)
+    }
+
     /// In a forked child, which has the parent's slot still: what both share is the parent's until
     /// it may count as ours.
     pub(crate) fn charge_to_parent(&self, slot: usize) {
@@ -138,12 +153,12 @@ impl Memcg {
 
     /// We are to be charged for what we found in the look that began at `began`: `found` bytes of
     /// what we have are relatives', of which `known` were not charged to us before. `sample`: has
-    /// that count.
-    pub(crate) fn settle(&self, pager: &Pager, began: u64, found: u64, known: u64, sample: impl FnOnce()) {
+    /// that count, and is told how much of what we give up nobody has taken.
+    pub(crate) fn settle(&self, pager: &Pager, began: u64, found: u64, known: u64, sample: impl FnOnce(u64)) {
         let (group, slot) = (self.group, self.slot());
         let inherited = group.begin_to_take(slot, known.saturating_sub(found), began);
-        group.give_up(slot, found.saturating_sub(known));
-        sample();
+        let untaken = group.give_up(slot, found.saturating_sub(known));
+        sample(untaken);
         self.charge(pager);
         // Told before what the dead are charged becomes less.
         group.take_from_the_dead(slot, inherited);
