@@ -113,7 +113,7 @@ fn is_there(page: usize, is_written: bool) -> bool {
         pager.mm.lookup(Vpn::of_addr(page)),
         Slot::Resident { .. } | Slot::Cached(_)
     );
-    // Asked after that: what is protected from now on would have had to move first.
+    // Asked after that: what is protected from now on is not what a call holds, or moves first.
     is_mapped && !(is_written && pager.mm.machine().protection.is_on())
 }
 

@@ -12,6 +12,7 @@ use uzswap_mm::page::{PAGE_SIZE, Vpn};
 use uzswap_sys::time;
 
 use super::Kswapd;
+use crate::fault::inline;
 use crate::guard;
 use crate::guest::mutexes::{self, Taking};
 use crate::guest::vma;
@@ -64,11 +65,13 @@ impl Kswapd {
     /// the program has mutexes that the kernel writes to.
     pub(super) fn mind_gate(&mut self) {
         let (pager, memcg) = (self.pager, &self.pager.memcg);
-        // The kernel cannot wait at the gate where calls are guarded.
-        let must_be_open = mutexes::is_any() || guard::is_on();
+        // Who asks the fault thread from under a filter of system calls cannot sleep at the gate.
+        let must_be_open = mutexes::is_any() || inline::is_filtered();
         if !memcg.shares() || must_be_open {
             memcg.set_gated(false);
-            if must_be_open && self.gate.shut.is_some() {
+            // Where calls are guarded, not all that the kernel writes to is known: it meets no page
+            // that is protected for nothing.
+            if (must_be_open || guard::is_on()) && self.gate.shut.is_some() {
                 pager.mm.unprotect_mapped();
             }
             self.gate.shut = None;

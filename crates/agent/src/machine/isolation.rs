@@ -21,7 +21,7 @@ use uzswap_sys::time::now_ns;
 use uzswap_sys::uffd::{self, Uffd};
 use uzswap_sys::{Errno, lent};
 
-use super::{AgentMachine, done, filled_in, stop};
+use super::{AgentMachine, done, filled_in, not_protected, stop};
 use crate::guard;
 use crate::guest::mmap;
 use crate::guest::mutexes::{self, Taking};
@@ -408,21 +408,23 @@ impl AgentMachine {
         guard::begin_moves(run);
         let len = run.pages() as usize * PAGE_SIZE;
         let unprotected = self.managed().unprotect(run.start.addr(), len);
-        // There is no such range there, or not all of it is registered.
-        unprotected.err().map(|errno| match errno {
-            Errno::NOENT => Stop::Unmovable,
-            errno => stop(errno),
-        })
+        unprotected.err().map(not_protected)
     }
 
-    /// `protect`.
+    /// `protect`, but for what a call holds: the kernel would not wait there.
     pub(crate) fn protect_run(&self, run: PageRange) -> Option<Stop> {
-        let len = run.pages() as usize * PAGE_SIZE;
-        let protected = self.managed().protect(run.start.addr(), len);
-        protected.err().map(|errno| match errno {
-            Errno::NOENT => Stop::Unmovable,
-            errno => stop(errno),
-        })
+        let mut rest = run;
+        while rest.start < rest.end {
+            let unheld = guard::begin_moves(rest);
+            let len = unheld as usize * PAGE_SIZE;
+            if len > 0
+                && let Err(errno) = self.managed().protect(rest.start.addr(), len)
+            {
+                return Some(not_protected(errno));
+            }
+            rest.start = rest.start.add(unheld + 1);
+        }
+        None
     }
 
     /// `unwritten`.

@@ -74,6 +74,15 @@ pub(crate) struct AgentMachine {
     pub(crate) accel: Leaked<Option<Accel>>,
 }
 
+/// Why protection was not changed.
+fn not_protected(errno: Errno) -> Stop {
+    match errno {
+        // There is no such range there, or not all of it is registered.
+        Errno::NOENT => Stop::Unmovable,
+        errno => stop(errno),
+    }
+}
+
 /// What an errno of a fill or move means to the engine.
 pub(crate) fn stop(errno: Errno) -> Stop {
     match errno {
