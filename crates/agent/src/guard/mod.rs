@@ -17,6 +17,8 @@
 //! | `environment` | whether the environment of such a call names us |
 //! | `dispatch` | calls that no jump leads here from |
 //! | `signals`, `altstack` | the program's signals, where faults raise one |
+//! | `deliver` | how its handlers are called, and return |
+//! | `tasks` | what it sees of its own threads |
 //!
 //! The program's threads are here on their own stacks and hold no lock: a handler of a signal may
 //! interrupt them anywhere and make calls of its own.

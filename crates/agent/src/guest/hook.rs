@@ -1,5 +1,6 @@
 //! libc's `mmap`, `munmap`, `mremap`, `madvise`, `brk`, `mlockall`, `ioctl`, `fstatat`, `statx`,
-//! `unshare`, `setns` and `execve`, replaced: the same system call, plus what the pager needs.
+//! `unshare`, `setns`, `prctl` and `execve`, replaced: the same system call, plus what the pager
+//! needs.
 //!
 //! They run in the program's threads, perhaps inside its malloc, perhaps on a stack in managed
 //! memory, perhaps in a vfork child; so they take no lock of the pager's, allocate nothing, and

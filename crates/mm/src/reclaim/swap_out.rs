@@ -1,6 +1,7 @@
 //! Straight to the swap device, without zswap: what reclaim does while zswap may take nothing
 //! (`memory.zswap.max=0`, `enabled=0`) or is to be compared with doing without it (`--swapout
-//! direct`).
+//! direct`), and with what forked relatives give up under need or many of them share
+//! (`upkeep::shared`).
 //!
 //! In halves as a store (`zswap`): the next pages of the oldest run are marked busy and copied
 //! under the lock, written without it, and those still marked get their place on the device
