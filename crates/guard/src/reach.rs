@@ -202,7 +202,7 @@ impl<M: Memory> Call<'_, M> {
             let Some([_, word]) = self.words(at + n * WAITED) else {
                 return;
             };
-            self.plain(word, 8, Way::In);
+            self.plain(word, 8, Way::Out);
         }
     }
 

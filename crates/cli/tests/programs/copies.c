@@ -1,6 +1,7 @@
 /* A parent and its child write to what they share at a time, by themselves and through system calls; some of these have waited since before the fork.
    Or the child writes over all of it, as fast as it can. Prints "right". Usage: copies [overwrite] MEBIBYTES */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -16,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, WORDS = PAGE / 8, WAYS = 6, WAITERS = 3, PIECE = 3 * PAGE, SEEN = 7 };
+enum { PAGE = 4096, WORDS = PAGE / 8, WAYS = 7, WAITERS = 3, PIECE = 3 * PAGE, SEEN = 7 };
 
 static uint64_t *memory;
 static size_t pages, waiting_at;
@@ -64,6 +65,11 @@ static void change(size_t page, uint64_t who, int sockets[2])
 		break;
 	case 4:
 		MUST(syscall(SYS_clock_gettime, CLOCK_MONOTONIC, to + 8) == 0);
+		memcpy(to, from, PAGE);
+		break;
+	case 5:
+		/* futex_wake, of a word that other processes might wait for: the kernel wants a page that it could write to. */
+		MUST(syscall(454, to, ~0u, 1, 2) == 0 || errno == ENOSYS);
 		memcpy(to, from, PAGE);
 		break;
 	default:

@@ -269,10 +269,11 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_time, &[(0, out(8))]),
     retry(nr::__NR_times, &[(0, out(32))]),
     // Words that threads wait for. A wait reads its word again whenever it wakes: it has done
-    // nothing when it is refused.
+    // nothing when it is refused. Of one that may be shared with another process the kernel wants a
+    // page that it could write to.
     retry(nr::__NR_futex, &[(0, out(4)), (4, out(4)), (3, r#in(TIME))]),
-    retry(nr::__NR_futex_wait, &[(0, r#in(8)), (4, r#in(TIME))]),
-    retry(nr::__NR_futex_wake, &[(0, r#in(8))]),
+    retry(nr::__NR_futex_wait, &[(0, out(8)), (4, r#in(TIME))]),
+    retry(nr::__NR_futex_wake, &[(0, out(8))]),
     retry(nr::__NR_futex_requeue, &[(0, Words(Len::Bytes(2)))]),
     retry(nr::__NR_futex_waitv, &[(0, Words(Arg(1))), (3, r#in(TIME))]),
     retry(nr::__NR_get_robust_list, &[(1, out(8)), (2, out(8))]),
