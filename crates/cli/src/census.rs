@@ -250,7 +250,7 @@ impl Census {
             let Some(mut member) = self.members.remove(&pid) else {
                 continue;
             };
-            let is_managed = claims.is_managed(&member);
+            let is_managed = claims.is_managed(&member, || process::has_pager(pid));
             if is_managed && member.kind == Kind::Agent {
                 (member.bytes, member.sizes, member.managed) = (0, None, Some(began));
             } else if !is_managed && member.glance() {

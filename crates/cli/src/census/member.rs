@@ -192,10 +192,11 @@ impl Claims {
         self.key(slot) == self.key(member.who())
     }
 
-    /// Whether it has a slot. Where others may be meant, only one that is known to have the agent.
-    pub(super) fn is_managed(&self, member: &Member) -> bool {
+    /// Whether it has a slot. Where others may be meant, who has a pager has it: two that began at
+    /// one tick have one number, and the younger may have its maker's image without its pager.
+    pub(super) fn is_managed(&self, member: &Member, has_pager: impl FnOnce() -> bool) -> bool {
         let (slots, members) = self.of(member);
-        slots > 0 && (slots >= members || member.kind == Kind::Agent)
+        slots > 0 && (slots >= members || has_pager())
     }
 
     /// Whether the slot with its number is its, and can be nobody else's.
@@ -275,13 +276,14 @@ pub(super) mod test {
     fn a_slot_is_nobodys_who_has_its_number_elsewhere() {
         let (own, twin) = (member(2, Kind::Agent), member(2, Kind::Unmanaged));
         let claims = Claims::new(&[(2, 0)], [&own, &twin].into_iter());
-        assert!(claims.is_managed(&own) && !claims.is_managed(&twin));
+        assert!(claims.is_managed(&own, || true) && !claims.is_managed(&twin, || false));
         assert!(!claims.is_sure(&own) && !claims.is_sure(&twin));
         let claims = Claims::new(&[(2, 0)], [&own].into_iter());
-        assert!(claims.is_managed(&own) && claims.is_sure(&own) && !claims.is_managed(&member(3, Kind::Agent)));
+        assert!(claims.is_managed(&own, || false) && claims.is_sure(&own));
+        assert!(!claims.is_managed(&member(3, Kind::Agent), || true));
         let mut inside = member(2, Kind::Agent);
         inside.under = Some(Launcher::new(9, 9));
-        assert!(!Claims::new(&[(2, 0)], [&inside].into_iter()).is_managed(&inside));
+        assert!(!Claims::new(&[(2, 0)], [&inside].into_iter()).is_managed(&inside, || true));
     }
 
     #[test]
@@ -291,10 +293,10 @@ pub(super) mod test {
         let slot = (1, zygote.stat.start);
         let claims = Claims::new(&[slot], [&zygote, &forked].into_iter());
         assert!(claims.is_sure(&zygote) && claims.may_be(slot, &zygote));
-        assert!(!claims.is_managed(&forked) && !claims.may_be(slot, &forked));
+        assert!(!claims.is_managed(&forked, || true) && !claims.may_be(slot, &forked));
         // One that does not say when it began may be either's.
         let claims = Claims::new(&[slot, (1, 0)], [&zygote, &forked].into_iter());
-        assert!(claims.is_managed(&forked) && claims.may_be((1, 0), &forked));
+        assert!(claims.is_managed(&forked, || false) && claims.may_be((1, 0), &forked));
         // Told by another clock (a namespace of time): who is left has it.
         let claims = Claims::new(&[(1, 7)], [&forked].into_iter());
         assert!(claims.is_sure(&forked));

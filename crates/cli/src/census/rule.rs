@@ -15,7 +15,7 @@ use uzswap_sys::time::now_ns;
 use super::Census;
 use super::leaving::{ABSENT, ABSENT_MOST, Leaving, Look, Verdict, Victim};
 use super::member::{Claims, Kind, Member};
-use super::process::{Stat, is_ending, oom_score_adj};
+use super::process::{self, Stat, is_ending, oom_score_adj};
 use crate::group::OpenGroup;
 use crate::log::{self, Event};
 use uzswap_ctl::size::Size;
@@ -207,7 +207,8 @@ impl Census {
         };
         let size = |pid: i32, member: &Member| {
             let is_its = |slot: &&usize| claims.may_be(self.owner_of(**slot), member);
-            let slot = self.slots.iter().find(is_its).filter(|_| claims.is_managed(member));
+            let has_slot = |_: &&usize| claims.is_managed(member, || process::has_pager(pid));
+            let slot = self.slots.iter().find(is_its).filter(has_slot);
             match slot {
                 Some(slot) if claims.is_sure(member) => {
                     group.field(*slot, Field::Charge) + group.field(*slot, Field::Swapped) * PAGE_SIZE as u64
