@@ -32,6 +32,8 @@ const TRY_NS: u64 = 20_000;
 #[derive(Default)]
 pub(super) struct Gate {
     opened: Option<u64>,
+    /// It is about to be shut.
+    is_awaited: bool,
     /// As far as pages are protected.
     next: Option<Vpn>,
     /// While pages are protected the kernel cannot write to the mutexes in them ([`mutexes`]):
@@ -67,6 +69,7 @@ impl Kswapd {
         let (pager, memcg) = (self.pager, &self.pager.memcg);
         // Who asks the fault thread from under a filter of system calls cannot sleep at the gate.
         let must_be_open = mutexes::is_any() || inline::is_filtered();
+        self.gate.is_awaited = false;
         if !memcg.shares() || must_be_open {
             memcg.set_gated(false);
             // Where calls are guarded, not all that the kernel writes to is known: it meets no page
@@ -79,7 +82,9 @@ impl Kswapd {
         }
         let copyable = self.copyable();
         memcg.tell_copyable(copyable);
-        if pager.mm.machine().copies() || self.gate_due_in() != Some(0) || !memcg.may_outgrow(pager) {
+        let due = self.gate_due_in();
+        self.gate.is_awaited = due.is_some_and(|due| due > 0);
+        if pager.mm.machine().copies() || due != Some(0) || !memcg.may_outgrow(pager) {
             return;
         }
         if !pager.mm.machine().protection.is_on() {
@@ -98,6 +103,12 @@ impl Kswapd {
         // Before the first page is: its writer waits for the fault thread.
         memcg.set_gated(true);
         self.protect();
+        self.gate.is_awaited = self.gate.opened.is_some();
+    }
+
+    /// Whether it is about to be shut: nothing that takes long comes before that.
+    pub(super) fn is_gate_awaited(&self) -> bool {
+        self.gate.is_awaited
     }
 
     fn protect(&mut self) {

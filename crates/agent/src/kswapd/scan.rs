@@ -66,7 +66,7 @@ impl Kswapd {
         // What relatives share may be written to, and is ours then.
         pager
             .memcg
-            .note_touched(sizes.anon.saturating_sub(own + self.known_shared()));
+            .note_touched(sizes.anon.saturating_sub(own + self.known_shared().max(0) as usize));
         pager.memcg.claim_unseen(pager) || {
             // Perhaps it is the dead that have it.
             self.return_charges();

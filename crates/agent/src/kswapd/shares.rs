@@ -14,10 +14,12 @@
 //! it has alone ([`CHILD_OWN`]), its parent for the rest, as before the fork. Who dies is charged
 //! until all heirs are.
 //!
-//! Between two looks copies are charged in full to the writer: of the kernel's count of faults
-//! those are left that nobody had to wait for and that brought nothing. Other faults are taken for
-//! copies too, so they are rather charged more than there are. What else is given up is taken for
-//! relatives' in the part that all of it was. Much of either makes a look due. Where copies are not
+//! Between two looks, and from a fork to the first one, copies are charged in full to the writer:
+//! of the kernel's count of faults those are left that nobody had to wait for and that brought
+//! nothing. Who writes to what he is charged for alone leaves the old page to relatives who do not
+//! know, so he is charged more than he has. Other faults are taken for copies too, so they are
+//! rather charged more than there are. What else is given up is taken for relatives' in the part
+//! that all of it was. Much of either makes a look due. Where copies are not
 //! known (a filter of system calls, pages that are copied out, what is deferred) looks come one
 //! after the other, as long as each takes.
 //!
@@ -32,7 +34,7 @@
 
 use core::cmp::Ordering;
 
-use uzswap_ctl::Notice;
+use uzswap_ctl::{Look, Moment, Notice};
 use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::{thread, time};
@@ -82,50 +84,13 @@ pub(super) struct Shares {
     read_since: Option<u64>,
 }
 
-/// A look at it.
-#[derive(Clone, Copy)]
-struct Look {
-    /// Bytes that are relatives' share.
-    seen: usize,
-    at: Moment,
-    /// Nanoseconds; when the one before it began: what it finds has changed since.
-    began: u64,
-    before: u64,
-}
-
-/// What may say that memory is not shared any more.
-#[derive(Clone, Copy, Default)]
-struct Moment {
-    /// `RssAnon`, bytes.
-    anon: usize,
-    /// Pages that were copied as somebody wrote to them, beginning anywhere; `None`: nobody knows.
-    copies: Option<i64>,
-}
-
-impl Look {
-    /// What is relatives' share, at that moment: of copies since the look nothing is. What else is
-    /// gone was theirs as much as all there was: of a new child's pages, which are all its
-    /// parent's, none that it gives up is taken off its own.
-    fn known(&self, at: Moment) -> usize {
-        let copies = self
-            .at
-            .copies
-            .zip(at.copies)
-            .map_or(0, |(then, now)| (now - then).max(0));
-        let copied = copies as usize * PAGE_SIZE;
-        let gone = self.at.anon.saturating_sub(at.anon).saturating_sub(copied);
-        let theirs = (gone as u128 * self.seen as u128 / self.at.anon.max(1) as u128) as usize;
-        self.seen.saturating_sub(copied + theirs)
-    }
-}
-
 impl Shares {
     /// Nobody has looked, and nothing is shared or all.
     pub(super) fn new(pager: &Pager) -> Self {
-        let (at, now) = (Moment::now(pager), time::now_ns());
+        let (at, now) = (moment(pager), time::now_ns());
         // A child's, until it looks: what it has now, but for what its pager has just taken.
         let seen = match pager.memcg.shares() {
-            true => at.anon.saturating_sub(CHILD_OWN as usize),
+            true => at.anon.saturating_sub(CHILD_OWN as usize) as i64,
             false => 0,
         };
         let began = match pager.memcg.shares_since() {
@@ -133,12 +98,7 @@ impl Shares {
             since => since,
         };
         Self {
-            look: Look {
-                seen,
-                at,
-                began,
-                before: began,
-            },
+            look: Look::assumed(seen, at, began, began),
             next: None,
             has_looked: false,
             began,
@@ -154,16 +114,24 @@ impl Shares {
 
     /// Bytes that may be relatives' share now, if we have looked since the last fork.
     pub(super) fn most(&self, pager: &Pager) -> Option<usize> {
-        let at = Moment::now(pager);
+        let at = moment(pager);
         let next = self.next.map_or(0, |next| next.known(at));
-        self.has_looked.then(|| next.max(self.look.known(at)))
+        let most = next.max(self.look.known(at));
+        self.has_looked.then_some(most.max(0) as usize)
+    }
+
+    /// All may be shared from `at` on, with a child about whom nobody knows yet.
+    fn expect_child(&mut self, at: Moment) {
+        let Look { began, before, .. } = self.look;
+        self.look = Look::assumed(self.look.known(at), at, began, before);
+        self.has_looked = false;
     }
 
     /// Whether much may have changed since the last look.
     fn is_doubtful(&self, at: Moment) -> bool {
         let seen = self.look.seen;
-        let margin = NEWS_BYTES.max(seen / DOUBT_SHARE);
-        self.look.known(at) + margin < seen || at.anon + margin < self.look.at.anon
+        let margin = NEWS_BYTES.max(seen.max(0) as usize / DOUBT_SHARE);
+        self.look.known(at) + (margin as i64) < seen || at.anon + margin < self.look.at.anon
     }
 
     /// Whether a look is due, at a moment which is now.
@@ -181,33 +149,26 @@ impl Shares {
             true => self.took,
             false => (self.rest * 2).clamp(self.took, self.took * LOOK_SHARE),
         };
-        let before = self.began;
-        self.next = Some(Look {
-            seen,
-            at,
-            began,
-            before,
-        });
+        self.next = Some(Look::found(seen, at, began, self.began));
         (self.began, self.has_looked, self.unseen_since) = (began, true, None);
     }
 }
 
-impl Moment {
-    fn now(pager: &Pager) -> Self {
-        let before = pager.mm.usage_pages();
-        let Ok(sizes) = pager.fds().proc.sizes() else {
-            return Self::default();
-        };
-        let counted = before.max(pager.mm.usage_pages());
-        // What the engine does not count, and of what it does, what nobody had to wait for.
-        let brought = (sizes.anon / PAGE_SIZE) as i64 - counted as i64 + pager.mm.gauges().pool as i64;
-        let explained = (pager.memcg.faults() + arena::released()) as i64;
-        let is_known = !pager.mm.machine().copies() && !deferral::is_deferred();
-        let faults = is_known.then(thread::faults).flatten();
-        Self {
-            anon: sizes.anon,
-            copies: faults.map(|faults| faults as i64 - explained - brought),
-        }
+/// What may say now that memory is not shared any more.
+fn moment(pager: &Pager) -> Moment {
+    let before = pager.mm.usage_pages();
+    let Ok(sizes) = pager.fds().proc.sizes() else {
+        return Moment::default();
+    };
+    let counted = before.max(pager.mm.usage_pages());
+    // What the engine does not count, and of what it does, what nobody had to wait for.
+    let brought = (sizes.anon / PAGE_SIZE) as i64 - counted as i64 + pager.mm.gauges().pool as i64;
+    let explained = (pager.memcg.faults() + arena::released()) as i64;
+    let is_known = !pager.mm.machine().copies() && !deferral::is_deferred();
+    let faults = is_known.then(thread::faults).flatten();
+    Moment {
+        anon: sizes.anon,
+        copies: faults.map(|faults| faults as i64 - explained - brought),
     }
 }
 
@@ -225,7 +186,7 @@ impl Kswapd {
             self.shares.unshared = found;
             self.expect_news();
         }
-        match self.shares.is_due(Moment::now(self.pager)) {
+        match self.shares.is_due(moment(self.pager)) {
             true => self.look_at_shares(),
             false => self.sample(),
         }
@@ -237,7 +198,7 @@ impl Kswapd {
         if !memcg.shares() || self.shares.next.is_some() || self.is_to_wait() {
             return self.sample();
         }
-        let (at, began) = (Moment::now(pager), time::now_ns());
+        let (at, began) = (moment(pager), time::now_ns());
         let Ok(shared) = pager.fds().proc.shared_anon() else {
             (self.shares.looked, self.shares.took) = (began, UNSEEN_NS);
             return;
@@ -250,11 +211,11 @@ impl Kswapd {
             return;
         }
         let (known, margin) = (self.shares.look.known(at), NEWS_BYTES.max(shared / NEWS_SHARE));
-        let is_news = shared.abs_diff(known) > margin;
+        let is_news = (shared as i64).abs_diff(known) > margin as u64;
         let is_settled = !is_news && at.copies.is_some() && !self.shares.is_doubtful(at);
         self.shares.note_look(shared, at, began, is_news);
         // Before others are told, who look whether we have.
-        memcg.note_look(began, shared >= known);
+        memcg.note_look(began, shared as i64 >= known);
         if is_news {
             self.shares.unshared += 1;
             memcg.group().add(Notice::Unshared, 1);
@@ -275,7 +236,7 @@ impl Kswapd {
     /// neither less nor much more than what there is.
     fn settle_look(&mut self) {
         let Some(next) = self.shares.next else { return };
-        let (memcg, at) = (&self.pager.memcg, Moment::now(self.pager));
+        let (memcg, at) = (&self.pager.memcg, moment(self.pager));
         let (seen, known) = (next.known(at), self.shares.look.known(at));
         // Whoever died is charged until we are charged for what we found after that: we cannot miss
         // him.
@@ -285,7 +246,7 @@ impl Kswapd {
         }
         let is_time = match seen.cmp(&known) {
             // Too little for anybody to give up.
-            Ordering::Less if known - seen <= NEWS_BYTES => true,
+            Ordering::Less if known - seen <= NEWS_BYTES as i64 => true,
             Ordering::Less => memcg.have_relatives_looked(next.before),
             _ => memcg.have_relatives_charged(next.began),
         };
@@ -295,11 +256,11 @@ impl Kswapd {
     }
 
     fn let_count(&mut self) {
-        let (pager, at) = (self.pager, Moment::now(self.pager));
+        let (pager, at) = (self.pager, moment(self.pager));
         let Some(next) = self.shares.next.take() else { return };
-        let (found, known) = (next.known(at) as u64, self.shares.look.known(at) as u64);
+        let more = next.known(at) - self.shares.look.known(at);
         self.shares.look = next;
-        pager.memcg.settle(pager, next.began, found, known, |untaken| {
+        pager.memcg.settle(pager, next.began, more, |untaken| {
             self.keep_untaken(untaken as usize, next.began);
             self.charge_now();
         });
@@ -314,23 +275,24 @@ impl Kswapd {
         }
         let now = time::now_ns();
         if now - *self.shares.untaken_since.get_or_insert(now) < UNTAKEN_NS {
-            self.shares.look.seen = self.shares.look.seen.saturating_sub(untaken);
+            self.shares.look.seen -= untaken as i64;
             self.expect_news();
         }
     }
 
     /// A child is about to be forked, or somebody tries to.
     pub(super) fn expect_child(&mut self) {
-        self.shares.has_looked = false;
+        self.shares.expect_child(moment(self.pager));
         self.pager.memcg.begin_fork();
     }
 
-    /// Bytes charged to relatives now, as far as it is known.
-    pub(super) fn known_shared(&self) -> usize {
+    /// Bytes charged to relatives now, as far as it is known; less than nothing: what they have is
+    /// charged to us.
+    pub(super) fn known_shared(&self) -> i64 {
         // Nothing is shared, as a rule: nobody is asked then.
-        match self.shares.look.seen {
-            0 => 0,
-            _ => self.shares.look.known(Moment::now(self.pager)),
+        match self.pager.memcg.shares() {
+            false => 0,
+            true => self.shares.look.known(moment(self.pager)),
         }
     }
 

@@ -147,9 +147,9 @@ impl Memcg {
     }
 
     /// Sampled: `rss_anon` bytes, of which the engine counted `counted` and `shared` are charged to
-    /// relatives.
-    pub(crate) fn sample(&self, rss_anon: usize, counted: usize, shared: usize) {
-        let beyond = rss_anon.saturating_sub(counted) as i64 - shared as i64;
+    /// relatives; less than nothing: what relatives have besides is charged to us.
+    pub(crate) fn sample(&self, rss_anon: usize, counted: usize, shared: i64) {
+        let beyond = rss_anon.saturating_sub(counted) as i64 - shared;
         self.beyond.store(beyond, Ordering::Relaxed);
     }
 

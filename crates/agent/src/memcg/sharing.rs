@@ -151,13 +151,13 @@ impl Memcg {
         }
     }
 
-    /// We are to be charged for what we found in the look that began at `began`: `found` bytes of
-    /// what we have are relatives', of which `known` were not charged to us before. `sample`: has
-    /// that count, and is told how much of what we give up nobody has taken.
-    pub(crate) fn settle(&self, pager: &Pager, began: u64, found: u64, known: u64, sample: impl FnOnce(u64)) {
+    /// We are to be charged for what we found in the look that began at `began`: `more` bytes are
+    /// relatives' than was known; less than nothing: they are ours. `sample`: has that count, and
+    /// is told how much of what we give up nobody has taken.
+    pub(crate) fn settle(&self, pager: &Pager, began: u64, more: i64, sample: impl FnOnce(u64)) {
         let (group, slot) = (self.group, self.slot());
-        let inherited = group.begin_to_take(slot, known.saturating_sub(found), began);
-        let untaken = group.give_up(slot, found.saturating_sub(known));
+        let inherited = group.begin_to_take(slot, (-more).max(0) as u64, began);
+        let untaken = group.give_up(slot, more.max(0) as u64);
         sample(untaken);
         self.charge(pager);
         // Told before what the dead are charged becomes less.
