@@ -392,6 +392,27 @@ fn what_must_stay_is_passed_by() {
     }
 }
 
+#[test]
+fn what_a_relative_has_too_goes_where_all_pools_have_less_than_it() {
+    // How it compresses, relatives, and whether it goes to the device.
+    for (contents, relatives, goes) in [(3, 1, true), (5, 1, false), (3, 0, false), (5, 2, true)] {
+        let mut world = World::new(4 * PAGES, ARENA_PAGES);
+        for page in 0..PAGES {
+            world.write(Vpn::new(BASE + page), page * 8 + contents);
+        }
+        world.mm.shrink(&mut world.worker, PAGES as u32 / 2, Effort::Urgent);
+        world.mm.store_staged_beyond(&mut world.worker, 0);
+        assert!(world.mm.gauges().stored > 0);
+        world.mm.set_relatives(relatives);
+        let written = world.mm.stat().get(Item::PswpOut);
+        assert!(world.mm.isolate_range(PageRange::new(Vpn::new(BASE), PAGES)) > 0);
+        world.mm.store_staged_beyond(&mut world.worker, 0);
+        let went = world.mm.stat().get(Item::PswpOut) > written;
+        assert_eq!(went, goes, "{contents} {relatives}");
+        world.check_all();
+    }
+}
+
 /// A world of which everything is stored, and four ranges of it.
 fn all_stored() -> (World, [PageRange; 4]) {
     let mut world = World::new(0, ARENA_PAGES);

@@ -414,7 +414,8 @@ tunables! {
         /// Taken at once, but for those of a folio.
         at_once: u64 = 32, "pages";
         /// From so many relatives on, what one has broken the sharing of goes straight to the
-        /// device: the pools of all would have a copy each, together as much as the page. E-198.
+        /// device, however it compresses: the pools of all would have a copy each, and not all take
+        /// theirs. E-198, E-199.
         many: u64 = 2, "relatives";
     }
 

@@ -48,7 +48,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         (is_asked || is_shut) && self.with(is_open)
     }
 
-    /// Whether a staged run bypasses zswap: many relatives had it, and the device takes it.
+    /// Whether a staged run bypasses zswap: relatives had it (`shared`), and the device takes it.
     pub(crate) fn goes_to_device(&self, run: StagedRun) -> bool {
         let takes = || self.with(|inner| inner.drains() && inner.pages.slots.has_room());
         run.is_for_device && !self.device_refuses.load(Ordering::Relaxed) && takes()

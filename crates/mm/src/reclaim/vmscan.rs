@@ -167,7 +167,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             // Nothing refuses for being shared.
             return 0;
         }
-        let is_for_device = self.has_many_relatives();
+        let is_for_device = self.is_shared_for_device();
         self.with(|inner| {
             let mut scan = Scan::default();
             let mut batch = Batch {

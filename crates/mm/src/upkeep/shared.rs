@@ -10,8 +10,8 @@
 //!   relatives that stay are no snapshots, and what is cold may go to the device;
 //! * when nothing is shared any more: then they are pages like others, and the oldest.
 //!
-//! Where relatives are many (`sharing.many`), what one has broken the sharing of goes straight to
-//! the device: in the pool of each, it would take more than it frees.
+//! Where relatives are many (`sharing.many`), or pages compress badly, what one has broken the
+//! sharing of goes straight to the device: in the pools of all, it would take more than it frees.
 //!
 //! The pool is shared as well, and after a fork its pages are not written, or they would be copied
 //! (`Zpool::inherit`); to free a block in them frees nothing. So the block of a page that is loaded
@@ -52,9 +52,15 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.relatives.store(relatives, Ordering::Relaxed);
     }
 
-    /// Whether they are so many that what is shared is for the device.
-    pub(crate) fn has_many_relatives(&self) -> bool {
-        self.relatives.load(Ordering::Relaxed) >= self.tunables().sharing.many
+    /// Whether what is shared is for the device: relatives are many, or their pools and ours would
+    /// have more for a page than it is, going by what has been stored.
+    pub(crate) fn is_shared_for_device(&self) -> bool {
+        let relatives = self.relatives.load(Ordering::Relaxed);
+        let outgrows = |inner: &mut Held<'_, R, M>| {
+            let (pages, stored) = (inner.pages.pool.pages(), inner.pages.pool.objects());
+            pages * (relatives + 1) > stored
+        };
+        relatives > 0 && (relatives >= self.tunables().sharing.many || self.with(outgrows))
     }
 
     /// To be called now and then, by the thread that [`compact`](Self::compact)s: relatives that
