@@ -103,6 +103,7 @@
 //! | `acomp::dictionary::TAKEN` | kept | with the dictionaries |
 //! | `acomp::dictionary::CONTENTS` | kept | blocks that are inherited were stored with them |
 //! | `sys::closed::IS_ON` | kept | the group is the same |
+//! | `sys::closed::memory::FAULTS` | kept | a count that begins anywhere |
 //! | `sys::closed::WERE_TOO_MANY` | kept | a hint |
 //! | `sys::closed::BORDERS` | kept | the mappings are inherited |
 //! | `sys::closed::states::STATES` | kept | the memory is inherited as it is, closed or not |

@@ -8,10 +8,10 @@ pub struct Look {
     /// Bytes that are relatives' share; less than nothing: they have so much that is charged to
     /// this process besides what it has.
     pub seen: i64,
-    /// No more bytes than that can have been copied since.
-    most_copied: usize,
-    /// At that moment.
+    /// When that was.
     pub at: Moment,
+    /// Bytes that can have been copied since, at most.
+    most_copied: usize,
     /// Nanoseconds; when the one before it began: what it finds has changed since.
     pub began: u64,
     /// As `began`, of the one before it.
@@ -28,7 +28,8 @@ pub struct Moment {
 }
 
 impl Look {
-    /// What a look found, of which relatives have no less: so no more than twice that is shared.
+    /// A look has found that `seen` bytes are relatives' share. They have no less of what is
+    /// shared, so that is twice as much at most.
     pub fn found(seen: usize, at: Moment, began: u64, before: u64) -> Self {
         Self {
             seen: seen as i64,
@@ -50,9 +51,9 @@ impl Look {
         }
     }
 
-    /// What is relatives' share, at that moment: of copies since the look nothing is. What else is
-    /// gone was theirs as much as all there was: of a new child's pages, which are all its
-    /// parent's, none that it gives up is taken off its own.
+    /// Bytes that are relatives' share at that moment, less than nothing as in `seen`. Each page
+    /// that was copied since is one less. Whatever else is gone was theirs as much as all there
+    /// was: a new child's pages are all its parent's, so it gives up none of its own.
     pub fn known(&self, at: Moment) -> i64 {
         let copies = self
             .at

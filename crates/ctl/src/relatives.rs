@@ -191,6 +191,12 @@ impl Group {
         words.max().unwrap_or(0)
     }
 
+    /// Whether any other that is not found dead, and `is` so, may share memory with the process in
+    /// `slot`.
+    pub fn has_relative(&self, slot: usize, is: impl FnMut(usize) -> bool) -> bool {
+        self.relatives(slot).any(is)
+    }
+
     /// How many others that live may share memory with the process in `slot`.
     pub fn relatives_count(&self, slot: usize) -> usize {
         self.relatives(slot).count()

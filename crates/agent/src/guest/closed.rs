@@ -72,6 +72,7 @@ impl AgentMachine {
             let len = closed::close(&filling, addr, pages as usize * PAGE_SIZE)?;
             let copied = self.staging().fill(offset, len, memory, addr) / PAGE_SIZE * PAGE_SIZE;
             closed::give_back(&filling, addr + copied, len - copied);
+            closed::note_faults(copied / PAGE_SIZE);
             let staged = self.staging().bytes(offset, copied);
             match closed::drop_closed(self.managed().as_fd(), &filling, addr, staged) {
                 Ok(()) => Ok(copied),

@@ -23,6 +23,8 @@ use crate::pager::pause;
 const OPEN_NS: u64 = 50;
 /// At least so long: a child that runs another program at once. Nanoseconds.
 const OPEN_NS_MIN: u64 = 500_000;
+/// As long as it was open times so many nothing else is done before it is shut.
+const SHUTS_WITHIN: u64 = 8;
 
 /// How often a page is tried whose mapping is being changed, before the next tick.
 const TRIES: u32 = 20;
@@ -59,8 +61,12 @@ impl Kswapd {
     /// Nanoseconds until the gate may have to be shut. `None`: it is shut, or nothing is shared.
     pub(super) fn gate_due_in(&self) -> Option<u64> {
         let opened = self.gate.opened.filter(|_| self.pager.memcg.shares())?;
-        let open = (self.pager.mm.gauges().resident * OPEN_NS).max(OPEN_NS_MIN);
-        Some((opened + open).saturating_sub(time::now_ns()))
+        Some((opened + self.opens_for()).saturating_sub(time::now_ns()))
+    }
+
+    /// Nanoseconds.
+    fn opens_for(&self) -> u64 {
+        (self.pager.mm.gauges().resident * OPEN_NS).max(OPEN_NS_MIN)
     }
 
     /// Shut it, if it is time and copies might not fit; open it when nothing is shared any more, or
@@ -82,16 +88,20 @@ impl Kswapd {
         }
         let copyable = self.copyable();
         memcg.tell_copyable(copyable);
-        let due = self.gate_due_in();
-        self.gate.is_awaited = due.is_some_and(|due| due > 0);
-        if pager.mm.machine().copies() || due != Some(0) || !memcg.may_outgrow(pager) {
+        let (due, protection) = (self.gate_due_in(), &pager.mm.machine().protection);
+        let can_protect = protection.is_on() || pager.fds().managed.can_protect();
+        if pager.mm.machine().copies() || !can_protect || due.is_none() || !memcg.may_outgrow(pager) {
             return;
         }
-        if !pager.mm.machine().protection.is_on() {
-            if !pager.fds().managed.can_protect() || !vma::watch_writes(pager, pager.fds()) {
+        if due != Some(0) {
+            self.gate.is_awaited = true;
+            return;
+        }
+        if !protection.is_on() {
+            if !vma::watch_writes(pager, pager.fds()) {
                 return;
             }
-            pager.mm.machine().protection.turn_on();
+            protection.turn_on();
         }
         if self.gate.shut.is_none() {
             let taking = Taking::begin();
@@ -103,10 +113,11 @@ impl Kswapd {
         // Before the first page is: its writer waits for the fault thread.
         memcg.set_gated(true);
         self.protect();
-        self.gate.is_awaited = self.gate.opened.is_some();
+        let is_late = |opened| time::now_ns() - opened > self.opens_for() * SHUTS_WITHIN;
+        self.gate.is_awaited = self.gate.opened.is_some_and(|opened| !is_late(opened));
     }
 
-    /// Whether it is about to be shut: nothing that takes long comes before that.
+    /// Whether it is about to be shut: no look comes before that, which takes as long.
     pub(super) fn is_gate_awaited(&self) -> bool {
         self.gate.is_awaited
     }

@@ -364,8 +364,7 @@ impl Kswapd {
             self.slow_tick();
         }
         self.look_in = self.look_in.saturating_sub(1);
-        let may_look = self.look_in == 0 && !self.is_gate_awaited();
-        if may_look && self.ticks >= FIRST_SHARE_TICK && self.ticks.is_multiple_of(SHARE_TICK) {
+        if self.look_in == 0 && self.ticks >= FIRST_SHARE_TICK && self.ticks.is_multiple_of(SHARE_TICK) {
             self.look_if_due();
         }
         self.sample();

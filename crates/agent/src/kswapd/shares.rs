@@ -14,12 +14,12 @@
 //! it has alone ([`CHILD_OWN`]), its parent for the rest, as before the fork. Who dies is charged
 //! until all heirs are.
 //!
-//! Between two looks, and from a fork to the first one, copies are charged in full to the writer:
-//! of the kernel's count of faults those are left that nobody had to wait for and that brought
-//! nothing. Who writes to what he is charged for alone leaves the old page to relatives who do not
-//! know, so he is charged more than he has. Other faults are taken for copies too, so they are
-//! rather charged more than there are. What else is given up is taken for relatives' in the part
-//! that all of it was. Much of either makes a look due. Where copies are not
+//! Between two looks, and from a fork to the first one, copies are charged in full to the writer.
+//! They are the faults of the kernel's count that nobody had to wait for and that brought nothing.
+//! The writer may be charged for all of the old page already, which relatives have now and do not
+//! know of: then he is charged more than he has. Other faults are taken for copies too, so rather
+//! more is charged than there is. What else is given up is taken for relatives' in the part that
+//! all of it was. Much of either makes a look due. Where copies are not
 //! known (a filter of system calls, pages that are copied out, what is deferred) looks come one
 //! after the other, as long as each takes.
 //!
@@ -37,7 +37,7 @@ use core::cmp::Ordering;
 use uzswap_ctl::{Look, Moment, Notice};
 use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::PAGE_SIZE;
-use uzswap_sys::{thread, time};
+use uzswap_sys::{closed, thread, time};
 
 use super::Kswapd;
 use crate::machine::arena;
@@ -46,7 +46,8 @@ use crate::pager::Pager;
 
 /// How long an ending process keeps others from looking. Nanoseconds.
 const UNSEEN_NS: u64 = 100_000_000;
-/// How long what nobody has taken is kept where relatives fork all the time. Nanoseconds.
+/// How long what nobody has taken is kept where relatives fork all the time, or is charged to who
+/// wrote to it. Nanoseconds.
 const UNTAKEN_NS: u64 = 1_000_000_000;
 /// How long somebody is expected to read the memory of a process that has ended. Nanoseconds.
 const READ_NS: u64 = 500_000_000;
@@ -68,6 +69,8 @@ pub(super) struct Shares {
     next: Option<Look>,
     /// Whether we have looked since the last fork.
     has_looked: bool,
+    /// Since when copies are charged besides what a look has found: a fork.
+    assumed_since: Option<u64>,
     /// When the last look began and ended, how long it took, and how long the next one waits.
     /// Nanoseconds.
     began: u64,
@@ -101,6 +104,7 @@ impl Shares {
             look: Look::assumed(seen, at, began, began),
             next: None,
             has_looked: false,
+            assumed_since: None,
             began,
             looked: 0,
             took: 0,
@@ -120,11 +124,31 @@ impl Shares {
         self.has_looked.then_some(most.max(0) as usize)
     }
 
-    /// All may be shared from `at` on, with a child about whom nobody knows yet.
-    fn expect_child(&mut self, at: Moment) {
-        let Look { began, before, .. } = self.look;
-        self.look = Look::assumed(self.look.known(at), at, began, before);
+    /// All may be shared from `at` on, with a child about whom nobody knows yet. `is_shared`:
+    /// relatives live whose part is known.
+    fn expect_child(&mut self, at: Moment, is_shared: bool) {
         self.has_looked = false;
+        if at.anon == 0 {
+            // It could not be read: what was known has to do.
+            return;
+        }
+        let assumed = |look: Look| {
+            let seen = if is_shared { look.known(at) } else { 0 };
+            Look::assumed(seen, at, look.began, look.before)
+        };
+        (self.look, self.next) = (assumed(self.look), self.next.map(assumed));
+        self.assumed_since.get_or_insert(time::now_ns());
+    }
+
+    /// What relatives have besides they have looked for by now, or are late.
+    fn forget_assumed(&mut self, at: Moment) {
+        let is_old = |since: &u64| time::now_ns() - since > UNTAKEN_NS;
+        if self.assumed_since.is_some_and(|since| is_old(&since)) {
+            self.assumed_since = None;
+            if self.look.known(at) < 0 {
+                self.look = Look::found(0, at, self.look.began, self.look.before);
+            }
+        }
     }
 
     /// Whether much may have changed since the last look.
@@ -163,7 +187,7 @@ fn moment(pager: &Pager) -> Moment {
     let counted = before.max(pager.mm.usage_pages());
     // What the engine does not count, and of what it does, what nobody had to wait for.
     let brought = (sizes.anon / PAGE_SIZE) as i64 - counted as i64 + pager.mm.gauges().pool as i64;
-    let explained = (pager.memcg.faults() + arena::released()) as i64;
+    let explained = (pager.memcg.faults() + arena::released() + closed::faults()) as i64;
     let is_known = !pager.mm.machine().copies() && !deferral::is_deferred();
     let faults = is_known.then(thread::faults).flatten();
     Moment {
@@ -195,7 +219,7 @@ impl Kswapd {
     /// Look how much relatives share with us now, unless the last look does not count yet.
     pub(super) fn look_at_shares(&mut self) {
         let (pager, memcg) = (self.pager, &self.pager.memcg);
-        if !memcg.shares() || self.shares.next.is_some() || self.is_to_wait() {
+        if !memcg.shares() || self.shares.next.is_some() || self.is_gate_awaited() || self.is_to_wait() {
             return self.sample();
         }
         let (at, began) = (moment(pager), time::now_ns());
@@ -259,7 +283,7 @@ impl Kswapd {
         let (pager, at) = (self.pager, moment(self.pager));
         let Some(next) = self.shares.next.take() else { return };
         let more = next.known(at) - self.shares.look.known(at);
-        self.shares.look = next;
+        (self.shares.look, self.shares.assumed_since) = (next, None);
         pager.memcg.settle(pager, next.began, more, |untaken| {
             self.keep_untaken(untaken as usize, next.began);
             self.charge_now();
@@ -282,8 +306,10 @@ impl Kswapd {
 
     /// A child is about to be forked, or somebody tries to.
     pub(super) fn expect_child(&mut self) {
-        self.shares.expect_child(moment(self.pager));
-        self.pager.memcg.begin_fork();
+        let memcg = &self.pager.memcg;
+        let is_shared = memcg.shares() && memcg.has_living_relatives(self.pager);
+        self.shares.expect_child(moment(self.pager), is_shared);
+        memcg.begin_fork();
     }
 
     /// Bytes charged to relatives now, as far as it is known; less than nothing: what they have is
@@ -321,6 +347,7 @@ impl Kswapd {
     pub(super) fn sample(&mut self) {
         self.settle_look();
         if self.pager.memcg.shares() {
+            self.shares.forget_assumed(moment(self.pager));
             self.pager.memcg.end_twice();
         }
         self.charge_now();

@@ -134,6 +134,12 @@ impl Memcg {
         self.group.relatives_count(self.slot())
     }
 
+    /// Whether one of those lives who share memory with us.
+    pub(crate) fn has_living_relatives(&self, pager: &Pager) -> bool {
+        let leases = &pager.fds().leases;
+        self.group.has_relative(self.slot(), |other| leases.is_held(other))
+    }
+
     /// Whether all who shared memory with us are dead, and one of them is charged still.
     pub(crate) fn are_relatives_dead(&self) -> bool {
         self.group.are_relatives_dead(self.slot())

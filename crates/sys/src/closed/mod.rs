@@ -22,6 +22,7 @@
 mod alone;
 mod events;
 mod exclusion;
+mod memory;
 mod program;
 mod states;
 
@@ -29,7 +30,7 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::io::{self, Errno, Result};
+use rustix::io::{Errno, Result};
 use rustix::mm::{self, Advice, MprotectFlags};
 
 use crate::PAGE_SIZE;
@@ -42,6 +43,8 @@ pub use alone::{fill_alone, forget_alone, is_mapped, lose_alone, open_alone};
 pub use events::{Posted, post_remap, post_remove, post_unmap};
 pub(crate) use events::{has_events, read_events};
 pub use exclusion::{Changing, Filling, begin_fork, end_fork, is_changing};
+use memory::write;
+pub use memory::{faults, note_faults};
 pub use program::{begin_drop, change_access, end_drop, join, moved, note_locked, part};
 
 /// The page is under our care, or may come there.
@@ -166,20 +169,6 @@ fn protect(start: usize, end: usize, bits: u8) -> Result<()> {
     // SAFETY: memory of the program, which nobody borrows. It changes no contents, and takes away
     // access only where a handler gives it back.
     unsafe { mm::mprotect(start as *mut c_void, end - start, flags) }
-}
-
-/// Write to the program's memory, closed or not.
-fn write(memory: BorrowedFd<'_>, addr: usize, bytes: &[u8]) -> Result<()> {
-    let mut written = 0;
-    while written < bytes.len() {
-        match io::pwrite(memory, &bytes[written..], (addr + written) as u64) {
-            Ok(0) => return Err(Errno::FAULT),
-            Ok(n) => written += n,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }
 
 fn drop_frames(start: usize, end: usize) -> Result<()> {

@@ -3,6 +3,7 @@ extern crate std;
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::fd::OwnedFd;
+use rustix::io;
 
 use super::*;
 use crate::mapping::Mapping;
