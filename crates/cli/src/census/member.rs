@@ -192,8 +192,8 @@ impl Claims {
         self.key(slot) == self.key(member.who())
     }
 
-    /// Whether it has a slot. Where others may be meant, who has a pager has it: two that began at
-    /// one tick have one number, and the younger may have its maker's image without its pager.
+    /// Whether it has a slot. Where others may be meant, who has a pager has it: two of one number
+    /// may have begun at one tick. The younger has its maker's image then, and may have no pager.
     pub(super) fn is_managed(&self, member: &Member, has_pager: impl FnOnce() -> bool) -> bool {
         let (slots, members) = self.of(member);
         slots > 0 && (slots >= members || has_pager())

@@ -247,11 +247,11 @@ impl Status {
     }
 }
 
-/// Whether a thread of it is a pager's: each pager has this one in each way to serve faults.
+/// Whether a thread of it is a pager's: each pager has these in each way to serve faults.
 pub(super) fn has_pager(pid: i32) -> bool {
     let threads = fs::read_dir(path(pid, "task")).into_iter().flatten().flatten();
     let mut names = threads.filter_map(|thread| fs::read(thread.path().join("comm")).ok());
-    names.any(|name| name == b"uzswap-kswapd\n")
+    names.any(|name| matches!(&name[..], b"uzswap-fault\n" | b"uzswap-kswapd\n"))
 }
 
 /// Whether the file of its program is set-uid or set-gid.

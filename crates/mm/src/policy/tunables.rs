@@ -414,9 +414,10 @@ tunables! {
         /// Taken at once, but for those of a folio.
         at_once: u64 = 32, "pages";
         /// From so many relatives on, what one has broken the sharing of goes straight to the
-        /// device, however it compresses: the pools of all would have a copy each, and not all take
-        /// theirs. E-198, E-199.
+        /// device, however it compresses: some leave theirs where it is. E-198, E-199.
         many: u64 = 2, "relatives";
+        /// How it compresses is known when so many are stored. Experiment: none.
+        judged_least: u64 = 64, "pages";
     }
 
     /// How pages are stored, and stored again.

@@ -10,8 +10,8 @@
 //!   relatives that stay are no snapshots, and what is cold may go to the device;
 //! * when nothing is shared any more: then they are pages like others, and the oldest.
 //!
-//! Where relatives are many (`sharing.many`), or pages compress badly, what one has broken the
-//! sharing of goes straight to the device: in the pools of all, it would take more than it frees.
+//! Where relatives are many (`sharing.many`), or pages compress badly, what one has taken goes
+//! straight to the device. In the pools of all, it would take more than it frees.
 //!
 //! The pool is shared as well, and after a fork its pages are not written, or they would be copied
 //! (`Zpool::inherit`); to free a block in them frees nothing. So the block of a page that is loaded
@@ -52,13 +52,13 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.relatives.store(relatives, Ordering::Relaxed);
     }
 
-    /// Whether what is shared is for the device: relatives are many, or their pools and ours would
-    /// have more for a page than it is, going by what has been stored.
+    /// Whether what is shared is for the device: relatives are many, or all pools together would
+    /// have more for a page than it is. What has been stored says how pages compress.
     pub(crate) fn is_shared_for_device(&self) -> bool {
         let relatives = self.relatives.load(Ordering::Relaxed);
         let outgrows = |inner: &mut Held<'_, R, M>| {
             let (pages, stored) = (inner.pages.pool.pages(), inner.pages.pool.objects());
-            pages * (relatives + 1) > stored
+            stored >= self.tunables().sharing.judged_least && pages * (relatives + 1) > stored
         };
         relatives > 0 && (relatives >= self.tunables().sharing.many || self.with(outgrows))
     }
