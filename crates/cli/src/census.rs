@@ -285,7 +285,8 @@ impl Census {
         if stat.image != member.stat.image {
             // Another program.
             (member.kind, member.is_named, member.since) = (Kind::New { looks: 0 }, false, Instant::now());
-            (member.forked_from, member.shares, member.managed) = (None, false, None);
+            (member.forked_from, member.makes_pager) = (None, false);
+            (member.shares, member.managed) = (false, None);
         }
         member.stat = stat;
         member.bytes = 0;

@@ -1,9 +1,12 @@
 //! Who is new in the group.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Instant;
 
-use uzswap_ctl::Launcher;
+use uzswap_ctl::{ENV_GROUP, Field, Group, Launcher};
 
 use super::Census;
 use super::member::{Kind, Member};
@@ -79,7 +82,11 @@ impl Census {
             self.add(pid, stat, Some(parent));
             return true;
         }
-        // A parent that has gone meanwhile has left it to another.
+        // A parent that has gone meanwhile has left it to another: who is not told yet is looked at
+        // again.
+        if !self.reapers.contains(stat.parent) {
+            return false;
+        }
         let Some(stat) = self.stat_if_named(pid) else {
             return false;
         };
@@ -90,10 +97,15 @@ impl Census {
         true
     }
 
-    /// What is told of a process whose environment names this group, and which began in this run.
+    /// What is told of a process whose environment or agent names this group, and which began in
+    /// this run.
     pub(super) fn stat_if_named(&self, pid: i32) -> Option<Stat> {
         let before = Stat::of(pid)?;
-        let names = process::names_group(pid, &self.variable);
+        if before.start < self.first {
+            return None;
+        }
+        let path = Path::new(OsStr::from_bytes(&self.variable[ENV_GROUP.len() + 1..]));
+        let names = process::names_group(pid, &self.variable) || process::has_joined(pid, path);
         // Once more: what was read between is then the same process's.
         let after = Stat::of(pid)?;
         (names && is_of_this_run(before.start, after.start, self.first)).then_some(after)
@@ -120,11 +132,13 @@ impl Census {
         }
         let found = parent.and_then(|pid| self.members.get_mut(&pid).map(|member| (pid, member)));
         let (mut forked_from, mut kind, mut under) = (None, Kind::New { looks: 0 }, None);
+        let mut makes_pager = false;
         if let Some((parent, member)) = found {
             let launcher = Launcher::new(member.inner_pid, member.stat.start);
             under = self.group.inner_of(launcher).or(member.under);
             if member.stat.image == stat.image && stat.image != Image::default() {
                 (forked_from, kind, member.shares) = (Some(parent), member.kind, true);
+                makes_pager = member.makes_pager || member.managed.is_some() || has_slot(self.group, member);
             }
         }
         let member = Member {
@@ -135,6 +149,7 @@ impl Census {
             managed: None,
             shares: forked_from.is_some(),
             forked_from,
+            makes_pager,
             inner_pid: status.inner_pid,
             under,
             bytes: 0,
@@ -144,6 +159,12 @@ impl Census {
         self.moved = member.since;
         self.members.insert(pid, member);
     }
+}
+
+/// Whether somebody has a slot under that number.
+fn has_slot(group: Group, member: &Member) -> bool {
+    let is_its = |slot| group.field(slot, Field::Pid) as i32 == member.inner_pid;
+    (0..group.high_water()).any(is_its)
 }
 
 /// How often who may be a member is looked at again.

@@ -67,6 +67,8 @@ pub(super) struct Member {
     pub(super) managed: Option<Instant>,
     /// The process that forked it, whose image it still has.
     pub(super) forked_from: Option<i32>,
+    /// That one had a pager, so it makes one.
+    pub(super) makes_pager: bool,
     /// It has forked, or was: what it has may be others' too.
     pub(super) shares: bool,
     /// Its number where it lives.
@@ -101,7 +103,7 @@ impl Member {
     fn is_starting(&self) -> bool {
         let age = self.since.elapsed();
         let lacks_time = age < CHILD_GRACE || age < CHILD_MOST && self.stat.ran < CHILD_TICKS;
-        self.kind == Kind::Agent && self.forked_from.is_some() && lacks_time
+        self.kind == Kind::Agent && self.forked_from.is_some() && self.makes_pager && lacks_time
     }
 
     /// Whether it has the agent, and more than one that is idle can leave unmanaged: its pager
@@ -115,7 +117,7 @@ impl Member {
     /// Whether nearly all is changed copies of files, of a program that has never had a pager: one
     /// that loads many libraries, and maps little memory or none yet.
     fn is_of_files(&self, pid: i32) -> bool {
-        let may_be = self.managed.is_none() && self.forked_from.is_none();
+        let may_be = self.managed.is_none() && (self.forked_from.is_none() || !self.makes_pager);
         may_be && process::anon_without_files(pid).is_some_and(|bytes| bytes <= IDLE_MOST)
     }
 
@@ -249,6 +251,7 @@ pub(super) mod test {
             is_named: false,
             managed: None,
             forked_from: None,
+            makes_pager: false,
             shares: false,
             inner_pid,
             under: None,
@@ -262,13 +265,17 @@ pub(super) mod test {
     fn a_child_without_a_core_is_starting() {
         let mut child = member(2, Kind::Agent);
         child.bytes = IDLE_MOST + 1;
-        child.forked_from = Some(1);
+        (child.forked_from, child.makes_pager) = (Some(1), true);
         child.since -= CHILD_GRACE * 2;
         child.stat.ran = 1;
         assert!(child.is_starting() && !child.has_lost_its_pager(std::process::id() as i32));
         child.stat.ran = CHILD_TICKS;
         assert!(!child.is_starting() && child.has_lost_its_pager(std::process::id() as i32));
-        (child.stat.ran, child.forked_from) = (1, None);
+        child.stat.ran = 1;
+        assert!(child.is_starting());
+        child.makes_pager = false;
+        assert!(!child.is_starting());
+        (child.makes_pager, child.forked_from) = (true, None);
         assert!(!child.is_starting());
     }
 

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use uzswap_ctl::ENV_GROUP;
 use uzswap_mm::page::PAGE_SIZE;
 
 /// `/proc/PID/stat`, as far as it is used here.
@@ -311,6 +312,23 @@ impl Loaded {
     }
 }
 
+/// Whether it has an agent that has joined the group of this file, and nothing in its environment
+/// names a group: a daemon may write over that.
+pub(super) fn has_joined(pid: i32, group: &Path) -> bool {
+    let environment = fs::read(path(pid, "environ")).unwrap_or_default();
+    let is_name = |entry: &[u8]| entry.starts_with(ENV_GROUP.as_bytes());
+    if environment.split(|byte| *byte == 0).any(is_name) {
+        return false;
+    }
+    let maps = fs::read(path(pid, "maps")).unwrap_or_default();
+    maps_group(&String::from_utf8_lossy(&maps), group)
+}
+
+fn maps_group(maps: &str, group: &Path) -> bool {
+    let is_its = |line: &str| line.find('/').is_some_and(|at| Path::new(&line[at..]) == group);
+    maps.lines().any(is_its) && Loaded::parse(maps) == Loaded::Agent
+}
+
 /// Whether the environment that the process was started with names this group.
 pub(super) fn names_group(pid: i32, variable: &[u8]) -> bool {
     let environment = fs::read(path(pid, "environ")).unwrap_or_default();
@@ -431,6 +449,18 @@ mod test {
             Loaded::Agent
         );
         assert_eq!(maps(&["/bin/a", ld]), Loaded::Unfinished);
+        let joined = |files: &str| {
+            maps_group(
+                &format!("7f00-7f01 rw-s 0 08:01 12 {files}\n[stack]"),
+                Path::new("/tmp/g"),
+            )
+        };
+        assert!(joined("/tmp/g\n7f02-7f03 r-xp 0 08:01 13 /tmp/uzswap-0/agent-12.so"));
+        // Somebody looks at the group; has another; its name only begins like that.
+        assert!(!joined("/tmp/g") && !joined("/lib/agent-1.so") && !joined("/tmp/uzswap-0/agent-12.so"));
+        assert!(!joined(
+            "/tmp/g.old\n7f02-7f03 r-xp 0 08:01 13 /tmp/uzswap-0/agent-12.so"
+        ));
         assert_eq!(maps(&["/bin/a", ld, libc]), Loaded::LibcAlone);
         assert_eq!(maps(&["/bin/a", "/lib/ld-musl-x86_64.so.1"]), Loaded::LibcAlone);
         assert_eq!(maps(&["/bin/a"]), Loaded::Nothing);

@@ -23,6 +23,9 @@ use uzswap_ctl::size::Size;
 /// How long members without a pager may exceed the limit before the rule is applied: the managed
 /// ones are giving way.
 const EXCEEDED: Duration = Duration::from_secs(3);
+/// The same where they do without what the managed ones have: what is charged to whom settles
+/// meanwhile.
+const HOPELESS: Duration = Duration::from_millis(500);
 /// They give way as long as they lose one part in so many of the limit meanwhile.
 const GIVES_WAY_SHARE: u64 = 64;
 /// `oom_score_adj` of those who are never killed; a thousand is all of the limit.
@@ -36,8 +39,9 @@ pub(super) struct Rule {
     leaving: Leaving,
     /// When the last look was.
     looked: Duration,
-    /// Since when the limit is exceeded, and what managed members had then.
     exceeded: Option<(Instant, u64)>,
+    /// Since when members without a pager alone exceed it.
+    hopeless: Option<Instant>,
 }
 
 /// What members have that are victims, or end by themselves; bytes.
@@ -54,6 +58,8 @@ struct Candidate {
     start: u64,
     size: u64,
     points: i64,
+    /// It has no pager, and is charged as it is.
+    is_unmanaged: bool,
 }
 
 impl Census {
@@ -72,7 +78,9 @@ impl Census {
             true => self.leavers(),
             false => Leavers::default(),
         };
-        let is_exceeded = self.is_exceeded_for_long(leavers.victims + leavers.ending);
+        let is_hopeless = self.is_hopeless(&leavers);
+        let is_long = self.is_exceeded_for_long(leavers.victims + leavers.ending);
+        let is_exceeded = is_long || is_hopeless;
         let look = Look {
             now,
             // Since the last look, whatever clock the asker has.
@@ -90,8 +98,46 @@ impl Census {
         let is_own = is_exceeded || group.memory_max() == group.get(Limit::MemoryMax);
         match (verdict, &self.outer) {
             (Verdict::Kill, Some(outer)) if !is_own => outer.ask(),
+            // None of them may be killed, where that has not helped for so long.
+            (Verdict::Kill, _) if is_hopeless && !is_long => self.kill_the_excess(now, open),
             (Verdict::Kill, _) if is_own => self.kill_largest(now),
             _ => {}
+        }
+    }
+
+    /// By how much members without a pager alone exceed the limit, beyond what returns.
+    fn excess(&self, leavers: &Leavers) -> u64 {
+        let group = self.group();
+        let returns = leavers.victims + leavers.ending;
+        let others = group.get(Notice::Census).saturating_sub(returns);
+        others.saturating_sub(group.get(Limit::MemoryMax))
+    }
+
+    /// Whether they have for long: nothing that others give up makes up for it.
+    fn is_hopeless(&mut self, leavers: &Leavers) -> bool {
+        if self.excess(leavers) == 0 {
+            self.rule.hopeless = None;
+            return false;
+        }
+        self.rule.hopeless.get_or_insert_with(Instant::now).elapsed() > HOPELESS
+    }
+
+    /// Kill the largest of them until they do not.
+    fn kill_the_excess(&mut self, now: Duration, open_group: &OpenGroup) {
+        // What was found last may be a second old.
+        self.sample(open_group);
+        let (mut excess, usage) = (self.excess(&self.leavers()), self.current());
+        let mut candidates = self.candidates();
+        candidates.retain(|one| one.is_unmanaged);
+        candidates.sort_by_key(|one| std::cmp::Reverse(one.points));
+        for one in candidates {
+            if excess == 0 {
+                break;
+            }
+            if let Some((victim, stat)) = open(one.pid, one.start) {
+                self.kill(now, &one, &victim, stat, usage);
+                excess = excess.saturating_sub(one.size);
+            }
         }
     }
 
@@ -113,9 +159,11 @@ impl Census {
         let group = self.group();
         let others = group.get(Notice::Census) + group.inner();
         let (managed, max) = (self.current().saturating_sub(others), group.get(Limit::MemoryMax));
-        let (since, had) = *self.rule.exceeded.get_or_insert((Instant::now(), managed));
+        let fresh = (Instant::now(), managed);
+        let (mut since, had) = *self.rule.exceeded.get_or_insert(fresh);
         if managed + max / GIVES_WAY_SHARE < had {
-            self.rule.exceeded = Some((Instant::now(), managed));
+            since = fresh.0;
+            self.rule.exceeded = Some(fresh);
         }
         since.elapsed() > EXCEEDED
     }
@@ -175,25 +223,30 @@ impl Census {
     }
 
     fn kill_largest(&mut self, now: Duration) {
-        let (group, usage) = (self.group(), self.current());
+        let usage = self.current();
         let open = |one: &Candidate| open(one.pid, one.start);
-        let Some((Candidate { pid, start, size, .. }, (victim, stat))) = first_living(self.candidates(), open) else {
-            return;
-        };
+        if let Some((one, (victim, stat))) = first_living(self.candidates(), open) {
+            self.kill(now, &one, &victim, stat, usage);
+        }
+    }
+
+    /// The group has `usage` bytes.
+    fn kill(&mut self, now: Duration, one: &Candidate, victim: &OwnedFd, stat: Stat, usage: u64) {
+        let group = self.group();
         // Said before it is done: the launcher may end with it.
-        say(group, i64::from(pid), Some((&stat.name, size)), usage);
+        say(group, i64::from(one.pid), Some((&stat.name, one.size)), usage);
         self.rule.leaving.killed(now);
         self.rule.victims.push(Victim {
-            pid,
-            start,
+            pid: one.pid,
+            start: one.start,
             name: stat.name,
             killed: now,
             is_said: false,
         });
-        self.rule.exceeded = None;
+        (self.rule.exceeded, self.rule.hopeless) = (None, None);
         group.vmstat().add(Item::OomKill, 1);
         // It may have ended.
-        let _ = pidfd_send_signal(&victim, Signal::KILL);
+        let _ = pidfd_send_signal(victim, Signal::KILL);
     }
 
     fn candidates(&self) -> Vec<Candidate> {
@@ -227,6 +280,7 @@ impl Census {
                 start: member.stat.start,
                 size,
                 points,
+                is_unmanaged: member.under.is_none() && member.bytes > 0,
             })
         };
         self.members
@@ -320,6 +374,7 @@ mod test {
             start: 1,
             size: 1,
             points,
+            is_unmanaged: false,
         };
         let all = || vec![one(3, 10), one(4, 30), one(5, 20)];
         let but = |gone: &'static [i32]| move |one: &Candidate| (!gone.contains(&one.pid)).then_some(());
