@@ -70,9 +70,8 @@ impl Watched {
     }
 
     fn counter(&self, name: &str) -> u64 {
-        let output = Command::new(UZSWAP).args(["stat", &self.group, "--json"]).output();
-        let counters: serde_json::Value = serde_json::from_slice(&output.expect("stat").stdout).unwrap_or_default();
-        counters[name].as_u64().unwrap_or(0)
+        // 0 before the group is there.
+        common::counter(&self.group, name).unwrap_or(0)
     }
 
     /// Anonymous memory of all descendants, each page once.

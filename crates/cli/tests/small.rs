@@ -4,10 +4,10 @@ mod common;
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{UZSWAP, can_manage, compile, temp, uzswap_run};
+use common::{can_manage, compile, temp, uzswap_run};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -41,9 +41,8 @@ impl Daemon {
     }
 
     fn counter(&self, name: &str) -> u64 {
-        let output = Command::new(UZSWAP).args(["stat", &self.group, "--json"]).output();
-        let counters: serde_json::Value = serde_json::from_slice(&output.expect("stat").stdout).unwrap_or_default();
-        counters[name].as_u64().unwrap_or(0)
+        // 0 before the group is there.
+        common::counter(&self.group, name).unwrap_or(0)
     }
 
     fn wait_until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {

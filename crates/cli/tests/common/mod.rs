@@ -110,6 +110,15 @@ pub fn run(name: &str, options: &[&str], cmd: &[&str]) -> Run {
     }
 }
 
+/// A counter of a group now; what `uzswap stat` said if there is none.
+pub fn counter(group: &str, name: &str) -> Result<u64, String> {
+    let output = Command::new(UZSWAP).args(["stat", group, "--json"]).output();
+    let output = output.expect("uzswap stat");
+    let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let said = || format!("{}, {}", output.status, String::from_utf8_lossy(&output.stderr));
+    counters[name].as_u64().ok_or_else(said)
+}
+
 /// A managed program that has written its data and holds still until it is let go; then it checks
 /// every byte.
 pub struct Held {
@@ -182,14 +191,8 @@ impl Held {
     }
 
     /// A counter now.
-    pub fn now(&self, counter: &str) -> u64 {
-        let output = Command::new(UZSWAP).args(["stat", &self.group, "--json"]).output();
-        let output = output.expect("uzswap stat");
-        let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        counters[counter].as_u64().unwrap_or_else(|| {
-            let said = String::from_utf8_lossy(&output.stderr);
-            panic!("no counter {counter}: {}, {said}", output.status)
-        })
+    pub fn now(&self, name: &str) -> u64 {
+        counter(&self.group, name).unwrap_or_else(|said| panic!("no counter {name}: {said}"))
     }
 
     /// Wait until `is_so`, or panic after a minute with what was waited for.
