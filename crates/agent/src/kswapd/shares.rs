@@ -19,9 +19,9 @@
 //! The writer may be charged for all of the old page already, which relatives have now and do not
 //! know of: then he is charged more than he has. Other faults are taken for copies too, so rather
 //! more is charged than there is. What else is given up is taken for relatives' in the part that
-//! all of it was. Much of either makes a look due. Where copies are not
-//! known (a filter of system calls, pages that are copied out, what is deferred) looks come one
-//! after the other, as long as each takes.
+//! all of it was. Much of either makes a look due. Where copies are not known (a filter of system
+//! calls, pages that are copied out, what is deferred) looks come one after the other, as long as
+//! each takes.
 //!
 //! A look that finds what was known already has the next one wait twice as long, up to
 //! [`LOOK_SHARE`] of the time. Whoever finds something else, or that somebody is dead, has all of
@@ -142,8 +142,8 @@ impl Shares {
 
     /// What relatives have besides they have looked for by now, or are late.
     fn forget_assumed(&mut self, at: Moment) {
-        let is_old = |since: &u64| time::now_ns() - since > UNTAKEN_NS;
-        if self.assumed_since.is_some_and(|since| is_old(&since)) {
+        let is_old = |since| time::now_ns() - since > UNTAKEN_NS;
+        if self.assumed_since.is_some_and(is_old) {
             self.assumed_since = None;
             if self.look.known(at) < 0 {
                 self.look = Look::found(0, at, self.look.began, self.look.before);
