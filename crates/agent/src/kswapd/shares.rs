@@ -41,7 +41,7 @@ use uzswap_sys::{closed, thread, time};
 
 use super::Kswapd;
 use crate::machine::arena;
-use crate::memcg::{CHILD_OWN, deferral};
+use crate::memcg::{CHILD_OWN, Sharers, deferral};
 use crate::pager::Pager;
 
 /// How long an ending process keeps others from looking. Nanoseconds.
@@ -124,16 +124,21 @@ impl Shares {
         self.has_looked.then_some(most.max(0) as usize)
     }
 
-    /// All may be shared from `at` on, with a child about whom nobody knows yet. `is_shared`:
-    /// relatives live whose part is known.
-    fn expect_child(&mut self, at: Moment, is_shared: bool) {
+    /// All may be shared from `at` on, with a child about whom nobody knows yet. `shared_with`:
+    /// those whose part is known.
+    fn expect_child(&mut self, at: Moment, shared_with: Sharers) {
         self.has_looked = false;
         if at.anon == 0 {
             // It could not be read: what was known has to do.
             return;
         }
         let assumed = |look: Look| {
-            let seen = if is_shared { look.known(at) } else { 0 };
+            let seen = match shared_with {
+                Sharers::Living => look.known(at),
+                // What they were charged for is charged still. What they had besides is gone.
+                Sharers::Dead => look.known(at).max(0),
+                Sharers::Nobody => 0,
+            };
             Look::assumed(seen, at, look.began, look.before)
         };
         (self.look, self.next) = (assumed(self.look), self.next.map(assumed));
@@ -307,8 +312,8 @@ impl Kswapd {
     /// A child is about to be forked, or somebody tries to.
     pub(super) fn expect_child(&mut self) {
         let memcg = &self.pager.memcg;
-        let is_shared = memcg.shares() && memcg.has_living_relatives(self.pager);
-        self.shares.expect_child(moment(self.pager), is_shared);
+        let shared_with = memcg.sharers(self.pager);
+        self.shares.expect_child(moment(self.pager), shared_with);
         memcg.begin_fork();
     }
 

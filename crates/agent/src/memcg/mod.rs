@@ -25,6 +25,7 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::time::now_ns;
 
 use crate::pager::Pager;
+pub(crate) use sharing::Sharers;
 
 /// What a process is charged: bytes of memory, pages of the pool, slots of the device.
 const CHARGES: [Field; 5] = [

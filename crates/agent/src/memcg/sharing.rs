@@ -9,6 +9,15 @@ use uzswap_sys::time::now_ns;
 use super::{CHILD_OWN, Memcg};
 use crate::pager::Pager;
 
+/// Who is charged for what a process shares.
+#[derive(Clone, Copy)]
+pub(crate) enum Sharers {
+    Living,
+    /// Only those who have ended, as nobody is charged for it in their place yet.
+    Dead,
+    Nobody,
+}
+
 impl Memcg {
     /// Whether relatives may share pages.
     pub(crate) fn shares(&self) -> bool {
@@ -134,10 +143,21 @@ impl Memcg {
         self.group.relatives_count(self.slot())
     }
 
-    /// Whether one of those lives who share memory with us.
-    pub(crate) fn has_living_relatives(&self, pager: &Pager) -> bool {
+    /// Who is charged for what we share.
+    pub(crate) fn sharers(&self, pager: &Pager) -> Sharers {
+        let (group, slot) = (self.group, self.slot());
         let leases = &pager.fds().leases;
-        self.group.has_relative(self.slot(), |other| leases.is_held(other))
+        if !self.shares() {
+            return Sharers::Nobody;
+        }
+        if group.has_relative(slot, |other| leases.is_held(other)) {
+            return Sharers::Living;
+        }
+        // Not all of them were found dead yet.
+        match group.has_relative(slot, |_| true) || group.are_relatives_dead(slot) {
+            true => Sharers::Dead,
+            false => Sharers::Nobody,
+        }
     }
 
     /// Whether all who shared memory with us are dead, and one of them is charged still.
