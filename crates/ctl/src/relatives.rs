@@ -202,6 +202,12 @@ impl Group {
         self.relatives(slot).count()
     }
 
+    /// Bytes that others are charged who share memory with the process in `slot`, or did.
+    pub fn relatives_charge(&self, slot: usize) -> u64 {
+        let relatives = (0..self.high_water()).filter(|other| self.is_relative(slot, *other));
+        relatives.map(|other| self.field(other, Field::Charge)).sum()
+    }
+
     /// Whether all who shared memory with the process in `slot` are dead, and one of them is
     /// charged still.
     pub fn are_relatives_dead(&self, slot: usize) -> bool {
@@ -320,6 +326,7 @@ mod test {
         group.take_from_the_dead(1, 5);
         assert_eq!(group.field(0, Field::Charge), 7);
         assert!(!group.is_inherited(0, 70) && group.is_inherited(0, 61 + LATE_NS));
+        assert_eq!((group.relatives_charge(1), group.relatives_charge(3)), (7, 0));
         // The other heir dies as well.
         assert!(!group.are_relatives_dead(1));
         group.note_death(2, 66);

@@ -136,7 +136,7 @@ impl Shares {
             let seen = match shared_with {
                 Sharers::Living => look.known(at),
                 // What they were charged for is charged still. What they had besides is gone.
-                Sharers::Dead => look.known(at).max(0),
+                Sharers::Dead(bytes) => look.known(at).clamp(0, bytes as i64),
                 Sharers::Nobody => 0,
             };
             Look::assumed(seen, at, look.began, look.before)

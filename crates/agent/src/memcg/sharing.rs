@@ -13,8 +13,8 @@ use crate::pager::Pager;
 #[derive(Clone, Copy)]
 pub(crate) enum Sharers {
     Living,
-    /// Only those who have ended, as nobody is charged for it in their place yet.
-    Dead,
+    /// Only those who have ended, so many bytes: nobody is charged for it in their place yet.
+    Dead(u64),
     Nobody,
 }
 
@@ -153,10 +153,9 @@ impl Memcg {
         if group.has_relative(slot, |other| leases.is_held(other)) {
             return Sharers::Living;
         }
-        // Not all of them were found dead yet.
-        match group.has_relative(slot, |_| true) || group.are_relatives_dead(slot) {
-            true => Sharers::Dead,
-            false => Sharers::Nobody,
+        match group.relatives_charge(slot) {
+            0 => Sharers::Nobody,
+            bytes => Sharers::Dead(bytes),
         }
     }
 
