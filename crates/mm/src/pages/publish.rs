@@ -88,13 +88,16 @@ impl<R: RawMutex, A: Arena> Pages<R, A> {
 
     /// What is on our own swap device is on device `device`, and ours is empty.
     pub(crate) fn rename_device(&mut self, device: u8) {
-        let mut renamed = Vec::new();
-        self.table.for_each(PageRange::ALL, |_, vpn, slot| match slot {
-            Slot::Swap(blob) if blob.device == 0 => renamed.push((vpn, Slot::Swap(Blob { device, ..blob }))),
-            _ => {}
-        });
-        for (vpn, slot) in renamed {
-            self.table.publish(vpn, slot);
+        // All words are walked for it.
+        if self.slots.in_use() > 0 {
+            let mut renamed = Vec::new();
+            self.table.for_each(PageRange::ALL, |_, vpn, slot| match slot {
+                Slot::Swap(blob) if blob.device == 0 => renamed.push((vpn, Slot::Swap(Blob { device, ..blob }))),
+                _ => {}
+            });
+            for (vpn, slot) in renamed {
+                self.table.publish(vpn, slot);
+            }
         }
         self.slots.start_over();
     }
