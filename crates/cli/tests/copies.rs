@@ -1,5 +1,5 @@
-//! What forked relatives write to is copied by the kernel, page by page: copies wait for room,
-//! whoever writes, and no system call fails for it.
+//! What forked relatives have of each other's memory. What they write to is copied by the kernel,
+//! page by page: copies wait for room, whoever writes, and no system call fails for it.
 
 mod common;
 
@@ -45,4 +45,58 @@ fn who_writes_over_shared_pages_waits_for_room() {
         let peak = run.count("memory.peak");
         assert!(peak < 88 << 20, "{way:?}: {:#}", run.counters);
     });
+}
+
+/// Another process reads the memory of children that have just been forked. With fork events
+/// somebody serves it at any moment, so that one finds what is there. No child finds anything else
+/// later.
+#[test]
+fn who_reads_the_memory_of_a_new_child_leaves_it_as_it_is() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("read_by_parent");
+    let path = program.to_str().expect("a name of ours");
+    let cmd = ["timeout", "--signal=KILL", "240", path, "60", "12"];
+    let ways = WAYS
+        .into_iter()
+        .chain([&["--guard", "off", "--isolate", "copy"] as &[&str]]);
+    for way in ways {
+        let run = run("read-by-parent", &[&["--memory-max", "24M"], way].concat(), &cmd);
+        let said = run.stdout();
+        let is_right = match way.contains(&"off") {
+            true => said == "right\n",
+            false => !said.contains("damaged"),
+        };
+        assert!(
+            is_right && run.status() == 0,
+            "{way:?}: {said}{}{:#}",
+            run.stderr(),
+            run.counters
+        );
+    }
+    let _ = std::fs::remove_file(&program);
+}
+
+/// Of two children that are forked at a time, one by a raw call, each has its own memory.
+#[test]
+fn who_forks_beside_a_raw_fork_has_its_own_memory() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("raw_forks");
+    let path = program.to_str().expect("a name of ours");
+    let cmd = ["timeout", "--signal=KILL", "120", path, "20", "60"];
+    for isolate in ["auto", "copy"] {
+        let args = ["--memory-max", "100M", "--guard", "off", "--isolate", isolate];
+        let run = run("raw-forks", &args, &cmd);
+        assert_eq!(
+            (run.status(), run.stdout().as_str()),
+            (0, "right\n"),
+            "{isolate}: {}{:#}",
+            run.stderr(),
+            run.counters
+        );
+    }
+    let _ = std::fs::remove_file(&program);
 }

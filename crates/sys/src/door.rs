@@ -6,11 +6,12 @@ use core::mem::MaybeUninit;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::stat;
 use rustix::io::{Errno, IoSlice, IoSliceMut, Result};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, recvmsg, sendmsg, sendmsg_addr, socket_with,
-    sockopt::set_socket_passcred,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, recvmsg, sendmsg, sendmsg_addr,
+    socket_with, sockopt::set_socket_passcred,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::geteuid;
@@ -37,6 +38,32 @@ pub(crate) fn send(path: &CStr, word: u64, fds: &[BorrowedFd<'_>]) -> Result<()>
     })
 }
 
+/// A name without a file, which the kernel has found. Anybody of the network namespace may send
+/// there: the word has to show who does. Whoever sends has to know that it is the same namespace.
+#[derive(Clone, Copy)]
+pub struct Found(pub u64);
+
+impl Found {
+    /// To whoever is bound to it: a word and a descriptor.
+    ///
+    /// # Errors
+    /// What `socket` and `sendmsg` answer; EAGAIN: the queue is full; ECONNREFUSED: nobody is bound
+    /// to it.
+    pub fn send(self, word: u64, fd: BorrowedFd<'_>) -> Result<()> {
+        let bytes = self.0.to_ne_bytes();
+        let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        let (socket, address) = (socket()?, SocketAddrUnix::new_abstract_name(&bytes[..len])?);
+        once(word, &[fd], |bytes, control| {
+            sendmsg_addr(&socket, &address, &[IoSlice::new(bytes)], control, SendFlags::NOSIGNAL)
+        })
+    }
+}
+
+/// Which network namespace this thread is in. `None`: without /proc.
+pub fn network() -> Option<u64> {
+    stat(c"/proc/thread-self/ns/net").ok().map(|stat| stat.st_ino)
+}
+
 /// Send until the receiver has room.
 fn patiently(
     word: u64,
@@ -44,15 +71,23 @@ fn patiently(
     send: impl Fn(&[u8], &mut SendAncillaryBuffer<'_, '_, '_>) -> Result<usize>,
 ) -> Result<()> {
     for _ in 0..TRIES {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        control.push(SendAncillaryMessage::ScmRights(fds));
-        match send(&word.to_ne_bytes(), &mut control) {
+        match once(word, fds, &send) {
             Err(Errno::AGAIN) => drop(nanosleep(&PAUSE)),
-            sent => return sent.map(drop),
+            sent => return sent,
         }
     }
     Err(Errno::AGAIN)
+}
+
+fn once(
+    word: u64,
+    fds: &[BorrowedFd<'_>],
+    send: impl Fn(&[u8], &mut SendAncillaryBuffer<'_, '_, '_>) -> Result<usize>,
+) -> Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(fds));
+    send(&word.to_ne_bytes(), &mut control).map(drop)
 }
 
 /// A datagram as it came.
@@ -115,6 +150,20 @@ impl Door {
         // Who sends, as this process sees him.
         set_socket_passcred(&socket, true)?;
         Ok(Self(socket))
+    }
+
+    /// Bind to a name without a file that the kernel finds: five digits.
+    ///
+    /// # Errors
+    /// What `socket`, `bind` and `getsockname` answer.
+    pub fn bind_anywhere() -> Result<(Self, Found)> {
+        let socket = socket()?;
+        bind(&socket, &SocketAddrUnix::new_unnamed())?;
+        let address = SocketAddrUnix::try_from(getsockname(&socket)?)?;
+        let name = address.abstract_name().ok_or(Errno::INVAL)?;
+        let mut bytes = [0; size_of::<u64>()];
+        bytes.get_mut(..name.len()).ok_or(Errno::INVAL)?.copy_from_slice(name);
+        Ok((Self(socket), Found(u64::from_ne_bytes(bytes))))
     }
 
     /// The next datagram that has come.
@@ -182,5 +231,16 @@ mod test {
         drop(door);
         assert_eq!(bell.ring(9), Err(Errno::CONNREFUSED));
         rustix::fs::unlink(path).unwrap();
+    }
+
+    #[test]
+    fn a_descriptor_comes_to_a_name_that_the_kernel_has_found() {
+        let (door, name) = Door::bind_anywhere().unwrap();
+        let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        name.send(7, event.as_fd()).unwrap();
+        let received = door.receive().unwrap();
+        assert_eq!((received.word, received.fds.len()), (7, 1));
+        drop(door);
+        assert_eq!(name.send(8, event.as_fd()), Err(Errno::CONNREFUSED));
     }
 }

@@ -112,12 +112,20 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
         return Err(ORPHAN);
     }
     // Where that fails, the thread that forked sees to it.
-    let (fds, slot) = equip(pager)?;
+    let (mut fds, slot) = equip(pager)?;
     let device = fds.inherited.len() as u8;
+    // Without fork events there is nothing to be had.
+    let door = if guard::is_on() { None } else { handover.open_door() };
     handover.set_state(READY);
     if !handover.wait_for_parent(pager, RELEASED) {
         return Err(ORPHAN);
     }
+    let memory = door.and_then(|door| handover.receive(&door));
+    let was_watched = memory.is_some();
+    if let Some(memory) = memory {
+        fds.managed = pager.fds().managed.of_child(memory);
+    }
+    fds.have_kept(pager.memcg.path());
     pager.memcg.set_slot(slot);
     pager.memcg.assume_shared(pager);
     pager.fork.pins.lock().clear();
@@ -130,7 +138,7 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     }
     // What is expected are events of the parent's mappings. They are not ours.
     pager.mm.with_changes(|changes| changes.settle());
-    if !vma::register_inherited(pager, pager.fds()) {
+    if !vma::register_inherited(pager, pager.fds(), was_watched) {
         return Err(("registering inherited memory", Errno::INVAL));
     }
     pager.reclaim.thaw();

@@ -6,11 +6,13 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use lock_api::RawMutex;
 use uzswap_mm::Change;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
-use uzswap_sys::Errno;
+use uzswap_sys::door::{self, Door, Found};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::shared::{FamilyWords, Leases};
-use uzswap_sys::thread;
+use uzswap_sys::uffd::Uffd;
+use uzswap_sys::{AsFd, Errno, OwnedFd, random, thread};
 
+use crate::guard::exec;
 use crate::pager::{Pager, pause};
 
 /// How a fork is going, and what the child needs to know.
@@ -44,8 +46,15 @@ const FILES: usize = 4;
 const SENT: usize = 5;
 const TAKEN: usize = 6;
 const PAGES: usize = 7;
+/// Where the child waits for its userfaultfd, 0: nowhere; in which network namespace; and what only
+/// its parent can know.
+const DOOR: usize = 8;
+const NETWORK: usize = 9;
+const SECRET: usize = 10;
 /// Pairs: number of a descriptor of the parent's fault thread, byte that a lease on it locks.
-const FIRST_FILE: usize = 8;
+const FIRST_FILE: usize = 11;
+/// Datagrams that the child looks at: others may send, too.
+const LETTERS_MAX: usize = 16;
 const FILES_MAX: usize = 254;
 /// Four words each: kind, start, end, target.
 const FIRST_CHANGE: usize = FIRST_FILE + 2 * FILES_MAX;
@@ -144,6 +153,40 @@ impl Handover {
             pause(20_000);
         }
         true
+    }
+
+    /// In the child: wait where the parent can send a descriptor. `None`: it cannot, or a filter of
+    /// the program's might end who tries.
+    pub(super) fn open_door(&self) -> Option<Door> {
+        if exec::is_filtered() {
+            return None;
+        }
+        let (network, (door, name)) = (door::network()?, Door::bind_anywhere().ok()?);
+        let mut secret = [0; size_of::<u64>()];
+        random::fill(&mut secret).ok()?;
+        self.set(SECRET, u64::from_ne_bytes(secret));
+        self.set(NETWORK, network);
+        self.set(DOOR, name.0);
+        Some(door)
+    }
+
+    /// In the parent: send the child its userfaultfd. False: it does not arrive.
+    pub(super) fn hand_over(&self, child: &Uffd) -> bool {
+        match self.get(DOOR) {
+            0 => false,
+            _ if exec::is_filtered() => false,
+            // Somebody else may have that name in ours.
+            _ if door::network() != Some(self.get(NETWORK)) => false,
+            name => Found(name).send(self.get(SECRET), child.as_fd()).is_ok(),
+        }
+    }
+
+    /// In the child, once it is RELEASED: what the parent has sent. `None`: nothing, or there was
+    /// no room for it; then nobody has it any more.
+    pub(super) fn receive(&self, door: &Door) -> Option<OwnedFd> {
+        let mut letters = core::iter::from_fn(|| door.receive()).take(LETTERS_MAX);
+        let sent = letters.find(|sent| sent.word == self.get(SECRET))?;
+        sent.fds.into_iter().next()
     }
 
     /// In the parent: page `n` of the next batch is `page`, with `contents`; `None`: they are lost.

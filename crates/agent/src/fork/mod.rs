@@ -9,18 +9,23 @@
 //!   the kernel copies memory         FORK event: child's uffd
 //!                                    serves both              child: starts a fault thread,
 //!                                                               which opens its own uffds
-//!                                    closes the child's  <--- READY
-//!                                    RELEASED  -------------> registers every range anew,
+//!                                    sends the child's  <--- READY
+//!                                    RELEASED  -------------> serves itself with it,
 //! parent: waits <-THAWED-- FORKED -- thaws                      adopts what is mapped, goes on
 //! ```
-//! While the parent's fault thread holds the child's userfaultfd, a missing page of the child waits
-//! for it. Between RELEASED and the child's own registration a missing page would read as zeros,
-//! but nobody is there to touch one: the child's only thread of the program waits in [`child`], on
-//! a stack whose pages are mapped.
+//! The userfaultfd that the FORK event brings is that of the child's memory: who holds it serves
+//! that, and all that is registered in the parent is registered there. The parent's fault thread
+//! does until the child's is READY, and sends it then. So a missing page of the child waits for one
+//! of the two at any moment, also where another process reads it (a debugger).
 //!
-//! The parent does not return from `fork` before that, so a parent that exits at once (a daemon)
-//! leaves a child that stands on its own. If the parent is killed before RELEASED, the child may
-//! have met missing pages that nobody served: it is stopped.
+//! Where nothing arrives (no socket can be had, or no descriptor) the kernel closes it, and the
+//! child registers all anew. Until it has a missing page reads as zeros, but only another process
+//! could ask for one: the child's only thread of the program waits in [`child`], on a stack whose
+//! pages are mapped.
+//!
+//! The parent does not return from `fork` before RELEASED, so a parent that exits at once (a
+//! daemon) leaves a child that stands on its own. If the parent is killed before RELEASED, the
+//! child may have met missing pages that nobody served: it is stopped.
 //!
 //! A child that cannot have a pager says UNMANAGED instead of READY; the parent then maps all that
 //! is swapped out into it ([`populate`]), or tells it that ([`fill`]), and it runs on unmanaged. A

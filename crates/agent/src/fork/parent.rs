@@ -147,6 +147,8 @@ enum Child {
 pub(crate) struct ForkServer {
     child: Option<Child>,
     is_new: bool,
+    /// Another thread has forked, too: the child may be that one's.
+    is_unsure: bool,
     /// Leases are told apart by the byte they lock; never used twice.
     lease: u64,
     inbox: Vec<usize>,
@@ -182,6 +184,8 @@ impl ForkServer {
     pub(crate) fn begin(&mut self, child: Uffd, since: Vec<Change>) {
         self.child = Some(Child::Served(child));
         self.is_new = true;
+        self.is_unsure = false;
+        self.inbox.clear();
         self.since = since;
         self.told.clear();
         self.changes.clear();
@@ -196,6 +200,7 @@ impl ForkServer {
         changes: &mut Changes<'_, RawLock, AgentMachine>,
         worker: &mut Worker<AgentMachine>,
     ) {
+        self.is_unsure = true;
         if let Some(Child::Served(child)) = &self.child {
             let mut since = self.since.clone();
             since.extend_from_slice(self.changes.get(self.described..).unwrap_or_default());
@@ -276,8 +281,13 @@ impl ForkServer {
             }
             _ => return,
         };
-        // Closed, so that the child may register its memory anew.
-        self.child = None;
+        if let (RELEASED, Some(Child::Served(child))) = (answer, self.child.take()) {
+            // Whoever waits for what was not to be had yet asks the child.
+            self.inbox.drain(..).for_each(|addr| child.wake(addr, PAGE_SIZE));
+            // The event of the child that is READY was read before it ran: whose this is is known.
+            let _ = !self.is_unsure && pager.fork.handover.hand_over(&child);
+            // Closed: where nothing arrives, the child registers its memory anew.
+        }
         pager.fork.handover.set_state(answer);
         pager.mm.stat().add(Item::Forks, 1);
         self.finish(pager, true);

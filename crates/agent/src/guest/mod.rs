@@ -10,5 +10,7 @@ pub(crate) mod mutexes;
 pub(crate) mod order;
 pub(crate) mod small;
 pub(crate) mod stacks;
+mod strays;
 pub(crate) mod unmanaged;
 pub(crate) mod vma;
+mod window;

@@ -21,7 +21,8 @@ use uzswap_sys::procfs::Vma;
 use uzswap_sys::thread::page_align;
 use uzswap_sys::{Errno, closed};
 
-use super::{order, small, stacks};
+use super::window::Window;
+use super::{order, small, stacks, strays};
 use crate::guard;
 use crate::machine::{AgentMachine, Fds};
 use crate::pager::Pager;
@@ -414,38 +415,13 @@ fn present_pages(fds: &Fds, start: usize, end: usize) -> Vec<PageRange> {
     present
 }
 
-/// Mappings that were read together. Where they are text (Linux before 6.11) each question reads
-/// all of it up to the answer. No thread of the program runs meanwhile.
-#[derive(Default)]
-struct Window {
-    vmas: Vec<Vma>,
-    /// It says what lies from here on, up to the end of the last.
-    start: usize,
-}
-
-impl Window {
-    const MAPPINGS: usize = 512;
-
-    /// The mapping that covers `addr` or else the next one above.
-    fn at_or_after(&mut self, fds: &Fds, addr: usize) -> Result<Option<Vma>, Errno> {
-        let next = self.vmas.partition_point(|vma| vma.end <= addr);
-        if let Some(vma) = self.vmas.get(next).filter(|_| self.start <= addr) {
-            return Ok(Some(*vma));
-        }
-        self.vmas = fds.proc.vmas_from(addr, Self::MAPPINGS)?;
-        self.start = addr;
-        Ok(self.vmas.first().copied())
-    }
-}
-
 /// In a forked child: register every managed range anew and find out which pages are mapped,
-/// whatever their words say. False: a range cannot be registered, so what it has swapped out could
-/// not be given back.
+/// whatever their words say. False: a range cannot be registered, so what is out of it is lost.
 ///
 /// What the parent managed the child manages, whatever the records of stacks say: they may name
 /// more than is stacks ([`stacks::StackChange::add`]), and a word that is dropped is a page that
-/// reads as zeros.
-pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
+/// reads as zeros. `was_watched`: nothing of it was without a userfaultfd since.
+pub(crate) fn register_inherited(pager: &Pager, fds: &Fds, was_watched: bool) -> bool {
     let mut window = Window::default();
     pager.mm.managed().into_iter().all(|range| {
         let mut at = range.start.addr();
@@ -489,6 +465,14 @@ pub(crate) fn register_inherited(pager: &Pager, fds: &Fds) -> bool {
                     continue;
                 }
             }
+            if !was_watched {
+                match strays::drop_strays(pager, fds, start, end) {
+                    Ok(false) => {}
+                    Ok(true) => continue,
+                    Err(_) => return false,
+                }
+            }
+            fds.unprotect_inherited(start, end);
             let present = present_pages(fds, start, end);
             pager
                 .mm

@@ -42,15 +42,9 @@ impl Fds {
     pub(crate) fn open(group_path: &core::ffi::CStr, copies: bool) -> Result<Self, (&'static str, Errno)> {
         let spare = WakeEvent::new().ok();
         let opened = isolation::open(copies)?;
-        // The launcher may have ended with CMD: then nobody keeps it.
-        // What is closed reads as zeros for nobody.
-        let lifeline = opened.managed.waits_on().and_then(|managed| {
-            let keeper = keeper(group_path)?;
-            keep::hand_over(&keeper, managed).ok()
-        });
         Ok(Self {
             spare: Mutex::new(spare),
-            lifeline,
+            lifeline: None,
             managed: opened.managed,
             isolation: opened.isolation,
             proc: opened.proc,
@@ -62,6 +56,15 @@ impl Fds {
         })
     }
 
+    /// Have the launcher keep the userfaultfd, before the program goes on. It may have ended with
+    /// CMD: then nobody does. What is closed reads as zeros for nobody.
+    pub(crate) fn have_kept(&mut self, group_path: &core::ffi::CStr) {
+        self.lifeline = self.managed.waits_on().and_then(|managed| {
+            let keeper = keeper(group_path)?;
+            keep::hand_over(&keeper, managed).ok()
+        });
+    }
+
     /// Have missing pages of the program's memory reported, or close them.
     ///
     /// # Errors
@@ -70,6 +73,14 @@ impl Fds {
         match closed::is_on() {
             true => closed::register(self.managed.as_fd(), &self.proc, start, end),
             false => self.managed.register(start, end - start),
+        }
+    }
+
+    /// In a forked child: nothing of this is protected any more, where that was inherited.
+    pub(crate) fn unprotect_inherited(&self, start: usize, end: usize) {
+        if self.managed.protects() {
+            // Where it is not registered for that, nothing is.
+            let _ = self.managed.unprotect(start, end - start);
         }
     }
 

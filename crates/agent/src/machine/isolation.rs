@@ -149,7 +149,7 @@ const WANTED: u8 = 1;
 const ON: u8 = 2;
 
 impl Protection {
-    /// Of a process that has a new userfaultfd: what was protected by another is not any more.
+    /// Of a new process: what its parent had protected is not any more.
     pub(crate) fn reset(&self) {
         self.0.store(UNWANTED, Ordering::Relaxed);
     }

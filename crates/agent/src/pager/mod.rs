@@ -261,6 +261,7 @@ pub(crate) fn forget() {
 fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
     let mut fds = Fds::open(path, group.is_on(Tunable::Copies))?;
+    fds.have_kept(path);
     let slot = take_slot(&fds, group)?;
     fds.swap = swap_file::of_group(group, path, swap_pages(group));
     fds.recorder = Recorder::of_environment();

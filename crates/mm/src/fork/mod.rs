@@ -169,10 +169,14 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
         self.absent().len() as u64
     }
 
-    /// Pages that are not mapped and whose contents are no zeros.
     fn absent(&self) -> Vec<Vpn> {
+        self.absent_in(PageRange::USER)
+    }
+
+    /// Pages of `range` that are not mapped, as far as words say, and whose contents are no zeros.
+    pub fn absent_in(&self, range: PageRange) -> Vec<Vpn> {
         let mut absent = Vec::new();
-        self.0.pages.table.for_each(PageRange::USER, |_, vpn, slot| match slot {
+        self.0.pages.table.for_each(range, |_, vpn, slot| match slot {
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Filled { word: 0 } => {}
             Slot::Staged { .. } | Slot::Zswap(_) | Slot::Filled { .. } | Slot::Swap(_) | Slot::Bad => {
                 absent.push(vpn);

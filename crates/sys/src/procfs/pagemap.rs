@@ -18,6 +18,7 @@ const NO_REGION: raw::page_region = raw::page_region {
 
 /// Which pages PAGEMAP_SCAN finds: those of all of some categories and of any of some others (0: of
 /// whichever), where to be in an inverted one means not to be in it.
+#[derive(Clone, Copy)]
 pub(super) struct Categories {
     inverted: u64,
     all_of: u64,
@@ -52,15 +53,34 @@ impl ProcSelf {
     ///
     /// # Errors
     /// What the system answers.
-    pub fn for_each_present(&self, start: usize, end: usize, mut found: impl FnMut(usize, usize)) -> Result<()> {
-        if !self.scans {
-            return self.for_each_present_word(start, end, found);
+    pub fn for_each_present(&self, start: usize, end: usize, found: impl FnMut(usize, usize)) -> Result<()> {
+        match self.scans {
+            true => self.for_each_of(Categories::any_of(raw::PAGE_IS_PRESENT.into()), start, end, found),
+            false => self.for_each_present_word(start, end, found),
         }
+    }
+
+    /// As [`for_each_present`](Self::for_each_present), of those that are the kernel's one page of
+    /// zeros: read, and never written.
+    ///
+    /// # Errors
+    /// ENOTTY before Linux 6.7.
+    pub fn for_each_zero(&self, start: usize, end: usize, found: impl FnMut(usize, usize)) -> Result<()> {
+        self.for_each_of(Categories::any_of(raw::PAGE_IS_PFNZERO.into()), start, end, found)
+    }
+
+    fn for_each_of(
+        &self,
+        categories: Categories,
+        start: usize,
+        end: usize,
+        mut found: impl FnMut(usize, usize),
+    ) -> Result<()> {
         const REGIONS: usize = 64;
         let mut regions = [NO_REGION; REGIONS];
         let mut at = start;
         while at < end {
-            let (n, walked) = self.scan(at, end, Categories::any_of(raw::PAGE_IS_PRESENT.into()), &mut regions)?;
+            let (n, walked) = self.scan(at, end, categories, &mut regions)?;
             for region in &regions[..n] {
                 found(region.start as usize, region.end as usize);
             }
@@ -228,5 +248,19 @@ mod test {
         let expected = [(0, 2), (255, 258), (599, 600)];
         assert_eq!(present(ProcSelf::open().unwrap()), expected);
         assert_eq!(present(ProcSelf::open_without_queries().unwrap()), expected);
+    }
+
+    #[test]
+    fn a_page_that_was_only_read_is_known() {
+        let mut mapping = Mapping::reserve(3 * PAGE_SIZE).unwrap().without_huge_pages();
+        let (start, end) = (mapping.addr(), mapping.addr() + mapping.len());
+        mapping.write(0, &[0]);
+        let mut byte = [1];
+        // Or the compiler leaves it out.
+        mapping.read(PAGE_SIZE, core::hint::black_box(&mut byte));
+        let mut found = Vec::new();
+        let proc = ProcSelf::open().unwrap();
+        let scanned = proc.for_each_zero(start, end, |from, to| found.push((from - start, to - start)));
+        assert!(scanned.is_err() || found == [(PAGE_SIZE, 2 * PAGE_SIZE)], "{found:?}");
     }
 }

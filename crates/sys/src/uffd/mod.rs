@@ -6,6 +6,7 @@
 //! or, for partial work, in the argument, as a byte count or as a negative errno, depending on its
 //! version; both are decoded in one place.
 
+mod filled;
 mod open;
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,8 @@ use rustix::io::{self, Errno, Result};
 use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::closed;
+
+pub use filled::Filled;
 
 const UFFDIO: u8 = 0xAA;
 const API: Opcode = opcode::read_write::<raw::uffdio_api>(UFFDIO, raw::_UFFDIO_API as u8);
@@ -71,36 +74,6 @@ pub enum Event {
     Unmap { start: usize, end: usize },
 }
 
-/// How far a fill came: `bytes` were done; `stop` says what the next page met, or `None` when all
-/// were done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filled {
-    /// Bytes done.
-    pub bytes: usize,
-    /// Why not more.
-    pub stop: Option<Errno>,
-}
-
-impl Filled {
-    /// `field` is the result field of the ioctl's argument: bytes done, a negative errno, or
-    /// untouched.
-    fn decode(result: Result<()>, field: i64, len: usize) -> Self {
-        match (result, usize::try_from(field)) {
-            (Ok(()), _) => Self { bytes: len, stop: None },
-            // A partial fill answers EAGAIN with the bytes done; what stopped it shows when the
-            // rest is tried again.
-            (Err(Errno::AGAIN), Ok(bytes)) if bytes > 0 => Self {
-                bytes: bytes.min(len),
-                stop: None,
-            },
-            (Err(errno), _) => Self {
-                bytes: 0,
-                stop: Some(errno),
-            },
-        }
-    }
-}
-
 const MESSAGE: usize = size_of::<raw::uffd_msg>();
 /// Messages read at a time.
 pub const BATCH: usize = 16;
@@ -131,6 +104,14 @@ impl Uffd {
             can_protect,
             protects: AtomicBool::new(false),
         }
+    }
+
+    /// The one of a forked child's memory that the fork of a process with this one has made: the
+    /// same is registered, for the same.
+    pub fn of_child(&self, fd: OwnedFd) -> Self {
+        let child = Self::opened(fd, self.can_protect);
+        child.protects.store(self.protects(), Ordering::Relaxed);
+        child
     }
 
     /// What does the same where memory is [`closed`], with the file of that.
