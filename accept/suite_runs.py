@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Runs modules of CPython's own test suite, each in a process of its own, and compares two such runs.
 
-usage: suite_runs.py run DIRECTORY SECONDS PYTHON MODULE... [-- WRAPPER...]
+usage: suite_runs.py run DIRECTORY SECONDS PYTHON MODULE[=LIMIT]... [-- WRAPPER...]
        suite_runs.py compare UNMANAGED MANAGED
 
 `run` writes for each module DIRECTORY/MODULE.{log,xml,took}; a module that takes longer than SECONDS is killed with all
-that it started. An argument of WRAPPER may contain {module}. A process that is still there half a second after its
-module ended is noted as left behind, and killed. `compare` prints each test whose result differs, and a last line
-with the sums.
+that it started. An argument of WRAPPER may contain {module} and {limit}. A process that is still there half a second
+after its module ended is noted as left behind, and killed. `compare` prints each test whose result differs, and a last
+line with the sums.
 """
 
 import ctypes
@@ -90,8 +90,8 @@ def run(arguments):
     directory = pathlib.Path(directory)
     directory.mkdir(exist_ok=True)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    for module in modules:
-        command = [argument.replace("{module}", module) for argument in wrapper]
+    for module, _, limit in (module.partition("=") for module in modules):
+        command = [argument.replace("{module}", module).replace("{limit}", limit) for argument in wrapper]
         command += [python, "-m", "test", "-u", "subprocess", "--junit-xml", str((directory / f"{module}.xml").absolute()), module]
         run_module(directory, float(seconds), command)
 
