@@ -33,7 +33,8 @@ runs=("$python" "$accept_dir/suite_runs.py")
 echo "== managed, --memory-max ${limit_mib}M"
 limited=()
 for module in "${modules[@]}"; do
-    limited+=("$module=$((${larger[$module]:-0} > limit_mib ? ${larger[$module]} : limit_mib))")
+    at_least=${larger[$module]:-0}
+    limited+=("$module=$((at_least > limit_mib ? at_least : limit_mib))")
 done
 "${runs[@]}" run "$work/managed" "${SECONDS_EACH:-600}" "$suite_python" "${limited[@]}" -- \
     "$uzswap" run --memory-max "{limit}M" --stat-json "$work/managed/{module}.json" --
