@@ -78,7 +78,8 @@ fn who_reads_the_memory_of_a_new_child_leaves_it_as_it_is() {
     let _ = std::fs::remove_file(&program);
 }
 
-/// Of two children that are forked at a time, one by a raw call, each has its own memory.
+/// Of children that are forked at a time, some by raw calls, each has its own memory. A fork that
+/// was prepared goes on where a raw child has ended, and which was filled is not filled anew.
 #[test]
 fn who_forks_beside_a_raw_fork_has_its_own_memory() {
     if !can_manage() {
@@ -86,9 +87,16 @@ fn who_forks_beside_a_raw_fork_has_its_own_memory() {
     }
     let program = compile("raw_forks");
     let path = program.to_str().expect("a name of ours");
-    let cmd = ["timeout", "--signal=KILL", "120", path, "20", "60"];
-    for isolate in ["auto", "copy"] {
-        let args = ["--memory-max", "100M", "--guard", "off", "--isolate", isolate];
+    let alone = ["100M", "20", "60", "0"];
+    let among_many = ["40M", "48", "6", "3"];
+    for (isolate, [limit, mib, rounds, quick]) in [
+        ("auto", alone),
+        ("copy", alone),
+        ("auto", among_many),
+        ("copy", among_many),
+    ] {
+        let cmd = ["timeout", "--signal=KILL", "120", path, mib, rounds, quick];
+        let args = ["--memory-max", limit, "--guard", "off", "--isolate", isolate];
         let run = run("raw-forks", &args, &cmd);
         assert_eq!(
             (run.status(), run.stdout().as_str()),

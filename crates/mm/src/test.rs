@@ -297,10 +297,8 @@ fn a_child_starts_from_the_frozen_state() {
     let pin = world.mm.freeze();
     world.check(Vpn::new(BASE + 1));
     world.remove(PageRange::new(Vpn::new(BASE + 2), 1));
-    world.mm.with_changes(|changes| changes.mark_fork());
+    let before = world.mm.with_changes(|changes| changes.logged());
     world.remove(PageRange::new(Vpn::new(BASE + 3), 1));
-    let mut before = Vec::new();
-    world.mm.changes_before_fork(|change| before.push(change));
     assert_eq!(before, [Change::Remove(PageRange::new(Vpn::new(BASE + 2), 1))]);
     for (page, seed) in [(0u64, 0u64), (3, 3)] {
         let mut seen = Vec::new();

@@ -18,7 +18,7 @@ use crate::pager::Pager;
 /// what is mapped.
 pub(super) fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>, retires: bool) -> bool {
     pager.mm.with_changes(|changes| {
-        let is_back = changes.bring_back(worker, |vpn, page| map_back(pager, vpn, page));
+        let is_back = changes.for_each_absent(worker, |vpn, page| map_back(pager, vpn, page));
         if is_back && (inline::is_on() || retires) {
             // Whoever goes on with the memory has a copy of the descriptor: it would wait for ever
             // for its events to be read. The launcher has one, too, for a moment yet.

@@ -78,7 +78,7 @@ impl FaultThread {
         Self {
             pager,
             servers: Servers::new(pager).expect("its seat is made with the pager"),
-            forks: ForkServer::default(),
+            forks: ForkServer::new(),
             spin: Spin::new(may_spin),
             waits: Waits::default(),
         }
@@ -194,9 +194,13 @@ fn read_events(
     mut note_fault: impl FnMut(i32),
 ) {
     let fds = pager.fds();
+    let mut has_filled = false;
     pager.mm.with_changes(|changes| {
+        // A fork that has returned has had its event read: who comes now is not its child. While
+        // the engine is frozen nothing is left of the fork before.
+        let has_returned = pager.fork.handover.parent_returned();
         vma::settle_in(pager, changes);
-        while changes.has_room() && inbox.len() + BATCH < INBOX {
+        while changes.has_room() && inbox.len() + BATCH < INBOX && !has_filled {
             let mut read = |event: Event| match event {
                 Event::Fault {
                     addr,
@@ -220,11 +224,11 @@ fn read_events(
                     // Now: the next message may be a change that is not the child's.
                     let mut since = changes.logged();
                     fork::add_wiped(&mut since);
-                    if forks.accepts(pager) {
-                        changes.mark_fork();
-                        forks.begin(child, since)
+                    if changes.is_frozen() && !has_returned {
+                        forks.begin(pager, child, &since);
                     } else {
-                        forks.fill_first(pager, changes, worker);
+                        // It takes long: the lock, and who waits for a page, come first then.
+                        has_filled = true;
                         drop(fork::populate(pager, changes, worker, &child, &since));
                     }
                 }

@@ -41,16 +41,13 @@ pub(super) fn send(
 ) -> bool {
     let handover = &pager.fork.handover;
     let mut pages = 0;
-    let mut goes_on = true;
-    changes.for_each_absent(worker, |page, contents| {
-        let Some(now) = destination(page, since).filter(|_| goes_on) else {
-            return;
+    let goes_on = changes.for_each_absent(worker, |page, contents| {
+        let Some(now) = destination(page, since) else {
+            return true;
         };
         handover.write_page(pages, now, contents);
         pages += 1;
-        if pages == BATCH {
-            goes_on = send_batch(handover, core::mem::take(&mut pages), &is_gone);
-        }
+        pages < BATCH || send_batch(handover, core::mem::take(&mut pages), &is_gone)
     });
     goes_on && (pages == 0 || send_batch(handover, pages, &is_gone))
 }

@@ -58,7 +58,7 @@ const LETTERS_MAX: usize = 16;
 const FILES_MAX: usize = 254;
 /// Four words each: kind, start, end, target.
 const FIRST_CHANGE: usize = FIRST_FILE + 2 * FILES_MAX;
-const CHANGES_MAX: usize = 64 * 1024;
+pub(super) const CHANGES_MAX: usize = 64 * 1024;
 /// A page each, in the place of changes, which only a child with a pager reads: its number, with
 /// [`LOST`] if its contents are, and those.
 const PAGE_WORDS: usize = 1 + PAGE_SIZE / size_of::<u64>();
@@ -116,6 +116,11 @@ impl Handover {
     /// Whether the child is there.
     pub(crate) fn has_arrived(&self) -> bool {
         self.get(ARRIVED) != 0
+    }
+
+    /// Whether the child has not been told anything yet.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.state() == 0
     }
 
     pub(super) fn state(&self) -> u64 {
@@ -273,7 +278,13 @@ impl Handover {
         })
     }
 
-    pub(super) fn push_change(&self, change: Change) {
+    /// In the parent, once: what happened to the child's mappings, oldest first, at most
+    /// [`CHANGES_MAX`].
+    pub(super) fn push_changes(&self, changes: &[Change]) {
+        changes.iter().for_each(|change| self.push_change(*change));
+    }
+
+    fn push_change(&self, change: Change) {
         let n = self.get(CHANGES) as usize;
         assert!(n < CHANGES_MAX, "more changes than a fork's log holds");
         let (kind, range, to) = match change {

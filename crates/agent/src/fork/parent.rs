@@ -17,8 +17,8 @@ use uzswap_sys::thread;
 use uzswap_sys::uffd::{Event, Uffd, wait_readable};
 
 use super::fill;
-use super::handover::{DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
-use super::populate::populate;
+use super::handover::{CHANGES_MAX, DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
+use super::populate::{populate, read_events};
 use crate::guest::{mmap, order, vma};
 use crate::machine::{AgentMachine, Fds};
 use crate::memcg::deferral;
@@ -133,92 +133,117 @@ pub(crate) fn release_pins(pager: &Pager) {
     });
 }
 
-/// Who serves the faults of a child that has no pager yet.
-enum Child {
-    /// Its parent, with the child's userfaultfd.
-    Served(Uffd),
-    /// Nobody: without fork events its memory is not registered. It touches none of it until it has
-    /// registered that itself, as its only thread is in the guard.
-    Alone,
+/// A child that an event told of, and that has no pager yet: its parent serves it.
+struct Served {
+    uffd: Uffd,
+    /// All that was out was mapped into it: what it misses since it has dropped.
+    is_filled: bool,
+    heard: Heard,
+}
+
+/// What a child has told and asked for.
+#[derive(Default)]
+struct Heard {
+    inbox: Vec<usize>,
+    /// What was read of it while it was filled.
+    told: Vec<Event>,
+    /// What happened to its mappings since the freeze, before the fork and after.
+    changes: Vec<Change>,
+    /// Who it has forked itself, by a raw system call, and what had happened by then.
+    born: Vec<(Uffd, Vec<Change>)>,
 }
 
 /// The fault thread's part.
-#[derive(Default)]
 pub(crate) struct ForkServer {
-    child: Option<Child>,
+    /// Those that were forked since the engine was frozen, and before the fork returned: the child
+    /// that was prepared for, and by raw system calls others. Who is who no event says.
+    served: Vec<Served>,
+    /// Room for what one of them tells.
+    spare: Heard,
+    /// Without fork events: the child is there, and this happened to its mappings before. Its
+    /// memory is not registered. It touches none of it until it has registered that itself, as its
+    /// only thread is in the guard.
+    alone: Option<Vec<Change>>,
     is_new: bool,
-    /// Another thread has forked, too: the child may be that one's.
-    is_unsure: bool,
     /// Leases are told apart by the byte they lock; never used twice.
     lease: u64,
-    inbox: Vec<usize>,
-    /// What the child has told already.
-    told: Vec<Event>,
-    /// What happened to the child's mappings since the freeze, before the fork and after.
-    changes: Vec<Change>,
-    /// So many of them were before.
-    described: usize,
-    /// What had happened when its event was read.
-    since: Vec<Change>,
 }
 
+/// Room for so many children of a fork's time, and for so much that the first tells. Nothing is
+/// allocated then, as the heap may be copied next.
+const SERVED: usize = 16;
+const HEARD: usize = 64;
+
 impl ForkServer {
+    pub(crate) fn new() -> Self {
+        Self {
+            served: Vec::with_capacity(SERVED),
+            spare: Heard {
+                inbox: Vec::with_capacity(HEARD),
+                changes: Vec::with_capacity(HEARD),
+                ..Heard::default()
+            },
+            alone: None,
+            is_new: false,
+            lease: 0,
+        }
+    }
+
     /// Wait for anything to do. False: timed out or interrupted.
     pub(crate) fn wait(&self, fds: &Fds, timeout_ns: Option<u64>) -> bool {
         use uzswap_sys::AsFd;
-        match (fds.managed.waits_on(), &self.child) {
-            (Some(managed), Some(Child::Served(child))) => {
-                wait_readable(&[managed, fds.wake.as_fd(), child.as_fd()], timeout_ns)
-            }
-            (Some(managed), _) => wait_readable(&[managed, fds.wake.as_fd()], timeout_ns),
+        match (fds.managed.waits_on(), self.served.last()) {
+            // It waits a short while only: the others are looked at soon.
+            (Some(managed), Some(child)) => wait_readable(&[managed, fds.wake.as_fd(), child.uffd.as_fd()], timeout_ns),
+            (Some(managed), None) => wait_readable(&[managed, fds.wake.as_fd()], timeout_ns),
             (None, _) => wait_readable(&[fds.wake.as_fd()], timeout_ns),
         }
     }
 
-    /// Whether a FORK event now is the one that was prepared for.
-    pub(crate) fn accepts(&self, pager: &Pager) -> bool {
-        pager.reclaim.is_freezing() && self.child.is_none()
+    /// A child's userfaultfd arrived. `since`: what happened from the freeze to the fork.
+    pub(crate) fn begin(&mut self, pager: &Pager, uffd: Uffd, since: &[Change]) {
+        self.is_new |= pager.fork.handover.is_fresh();
+        let mut heard = core::mem::take(&mut self.spare);
+        heard.changes.extend_from_slice(since);
+        self.served.push(Served {
+            uffd,
+            is_filled: false,
+            heard,
+        });
     }
 
-    /// The child's userfaultfd arrived. `since`: what happened from the freeze to the fork.
-    pub(crate) fn begin(&mut self, child: Uffd, since: Vec<Change>) {
-        self.child = Some(Child::Served(child));
-        self.is_new = true;
-        self.is_unsure = false;
-        self.inbox.clear();
-        self.since = since;
-        self.told.clear();
-        self.changes.clear();
-        self.described = 0;
-    }
-
-    /// Another thread has forked, too, without us. The child that came first may be that one's, who
-    /// knows nothing of us: it gets all it may miss. If not, it finds there what it expects.
-    pub(crate) fn fill_first(
-        &mut self,
-        pager: &Pager,
-        changes: &mut Changes<'_, RawLock, AgentMachine>,
-        worker: &mut Worker<AgentMachine>,
-    ) {
-        self.is_unsure = true;
-        if let Some(Child::Served(child)) = &self.child {
-            let mut since = self.since.clone();
-            since.extend_from_slice(self.changes.get(self.described..).unwrap_or_default());
-            let told = populate(pager, changes, worker, child, &since);
-            self.told.extend(told);
+    /// Who has forked by a raw system call knows nothing of us, and needs all that is out before
+    /// its userfaultfd is closed. Any of several may be such a child; who is born of one is.
+    fn fill(&mut self, pager: &Pager, worker: &mut Worker<AgentMachine>) {
+        let mut populate = |uffd: &Uffd, since: &[Change]| {
+            pager
+                .mm
+                .with_changes(|changes| populate(pager, changes, worker, uffd, since))
+        };
+        let is_sure = self.served.len() == 1;
+        for child in &mut self.served {
+            for (uffd, since) in child.heard.born.drain(..) {
+                drop(populate(&uffd, &since));
+            }
+            if !is_sure && !child.is_filled {
+                child.is_filled = true;
+                let told = populate(&child.uffd, &child.heard.changes);
+                child.heard.told.extend(told);
+            }
         }
     }
 
     /// The child is there, and there are no fork events.
     fn begin_alone(&mut self, pager: &Pager) {
-        pager.mm.with_changes(|changes| changes.mark_fork());
-        self.child = Some(Child::Alone);
+        let mut since = pager.mm.with_changes(|changes| changes.logged());
+        add_wiped(&mut since);
+        self.alone = Some(since);
         self.describe(pager);
     }
 
     /// Whether a child is being served.
     pub(crate) fn has_child(&self) -> bool {
-        self.child.is_some()
+        self.alone.is_some() || !self.served.is_empty()
     }
 
     /// Whether the child has not been told yet what it needs to know.
@@ -226,16 +251,11 @@ impl ForkServer {
         self.is_new
     }
 
-    /// Tell the child what it needs to know.
+    /// Tell the child what it needs to know to have a pager.
     pub(crate) fn describe(&mut self, pager: &Pager) {
         self.is_new = false;
         self.lease += 1;
         let (handover, fds) = (&pager.fork.handover, pager.fds());
-        self.changes.clear();
-        pager.mm.changes_before_fork(|change| self.changes.push(change));
-        add_wiped(&mut self.changes);
-        self.changes.iter().for_each(|change| handover.push_change(*change));
-        self.described = self.changes.len();
         // Our own file only if a word names it: or every generation of a family would hand down one
         // more.
         let is_used = pager.mm.gauges().swapped > 0;
@@ -258,50 +278,104 @@ impl ForkServer {
         parent_returned: bool,
         has_arrived: bool,
     ) {
-        if self.child.is_none() && has_arrived {
+        if self.alone.is_none() && has_arrived {
             self.begin_alone(pager);
         }
-        let Some(child) = &self.child else {
-            // No event and yet returned: the fork failed. Without events the child may still come.
-            if parent_returned && (!guard::is_on() || has_ended(pager)) {
-                self.finish(pager, false);
-            }
-            return;
-        };
-        if let Child::Served(child) = child {
-            let told = core::mem::take(&mut self.told);
-            serve_child(pager, worker, child, told, &mut self.inbox, &mut self.changes);
+        // Before all that is done for a child that is READY.
+        let state = pager.fork.handover.state();
+        // Not before the heap has been copied: this allocates.
+        if parent_returned || pager.fork.handover.has_arrived() {
+            self.fill(pager, worker);
         }
-        let answer = match pager.fork.handover.state() {
+        self.served.iter_mut().for_each(|child| child.serve(pager, worker));
+        let answer = match state {
             READY => RELEASED,
-            UNMANAGED if self.see_to_unmanaged(pager, worker, child) => RELEASED_UNMANAGED,
-            _ if is_gone(pager, child) => {
-                self.child = None;
+            UNMANAGED if self.see_to_unmanaged(pager, worker) => RELEASED_UNMANAGED,
+            _ if self.is_over(pager, parent_returned) => {
+                self.alone = None;
                 return self.finish(pager, false);
             }
             _ => return,
         };
-        if let (RELEASED, Some(Child::Served(child))) = (answer, self.child.take()) {
-            // Whoever waits for what was not to be had yet asks the child.
-            self.inbox.drain(..).for_each(|addr| child.wake(addr, PAGE_SIZE));
-            // The event of the child that is READY was read before it ran: whose this is is known.
-            let _ = !self.is_unsure && pager.fork.handover.hand_over(&child);
-            // Closed: where nothing arrives, the child registers its memory anew.
+        if answer == RELEASED {
+            self.release(pager, worker);
         }
+        if let Some(child) = self.served.drain(..).next() {
+            self.spare = child.heard.cleared();
+        }
+        self.alone = None;
         pager.fork.handover.set_state(answer);
         pager.mm.stat().add(Item::Forks, 1);
         self.finish(pager, true);
     }
 
-    /// The child cannot have a pager: it gets all that is out. False: it is gone.
-    fn see_to_unmanaged(&self, pager: &Pager, worker: &mut Worker<AgentMachine>, child: &Child) -> bool {
-        pager.mm.with_changes(|changes| match child {
-            Child::Served(child) => {
-                drop(populate(pager, changes, worker, child, &self.changes));
-                true
+    /// The child is READY: it gets its userfaultfd, and is told what happened to its mappings.
+    fn release(&mut self, pager: &Pager, worker: &mut Worker<AgentMachine>) {
+        self.forget_gone(pager);
+        let handover = &pager.fork.handover;
+        match (&self.alone, &*self.served) {
+            (Some(changes), _) => handover.push_changes(changes),
+            (None, [child]) if child.heard.changes.len() <= CHANGES_MAX => {
+                handover.push_changes(&child.heard.changes);
+                // Whoever waits for what was not to be had yet asks the child.
+                child
+                    .heard
+                    .inbox
+                    .iter()
+                    .for_each(|addr| child.uffd.wake(*addr, PAGE_SIZE));
+                // Where nothing arrives, it is closed, and the child registers its memory anew.
+                let _ = handover.hand_over(&child.uffd);
             }
-            Child::Alone => fill::send(pager, changes, worker, &self.changes, || has_ended(pager)),
+            (None, several) => {
+                if let [child] = several {
+                    drop(
+                        pager.mm.with_changes(|changes| {
+                            populate(pager, changes, worker, &child.uffd, &child.heard.changes)
+                        }),
+                    );
+                }
+                // Whoever it is, it has all.
+                let managed = pager.mm.managed();
+                if let (Some(first), Some(last)) = (managed.first(), managed.last()) {
+                    handover.push_changes(&[Change::Remove(PageRange {
+                        start: first.start,
+                        end: last.end,
+                    })]);
+                }
+            }
+        }
+    }
+
+    /// The child cannot have a pager: it gets all that is out. False: it is gone.
+    fn see_to_unmanaged(&self, pager: &Pager, worker: &mut Worker<AgentMachine>) -> bool {
+        pager.mm.with_changes(|changes| {
+            for child in self.served.iter().filter(|child| !child.is_filled) {
+                drop(populate(pager, changes, worker, &child.uffd, &child.heard.changes));
+            }
+            self.alone
+                .as_ref()
+                .is_none_or(|since| fill::send(pager, changes, worker, since, || has_ended(pager)))
         })
+    }
+
+    /// Whether there is no child, or none any more. The event of a fork that has returned was read
+    /// before, and so one of those that are served is its child, or was. Without events the child
+    /// may still come.
+    fn is_over(&mut self, pager: &Pager, parent_returned: bool) -> bool {
+        if self.alone.is_some() {
+            return has_ended(pager);
+        }
+        if parent_returned {
+            self.forget_gone(pager);
+        }
+        self.served.is_empty() && parent_returned && (!guard::is_on() || has_ended(pager))
+    }
+
+    /// A fill answers ESRCH when there is no address space any more, and ENOENT before.
+    fn forget_gone(&mut self, pager: &Pager) {
+        let nowhere = pager.mm.machine().nowhere();
+        self.served
+            .retain(|child| child.uffd.copy(nowhere, &[0; PAGE_SIZE], false).stop != Some(Errno::SRCH));
     }
 
     /// The fork is over. A child that holds no lease on our swap file keeps no slots: the next look
@@ -339,51 +413,57 @@ pub(crate) fn add_wiped(changes: &mut Vec<Change>) {
     }
 }
 
-/// Serve what the child asks for, until it asks for nothing. `told`: what was read of it before.
-fn serve_child(
-    pager: &Pager,
-    worker: &mut Worker<AgentMachine>,
-    child: &Uffd,
-    told: Vec<Event>,
-    inbox: &mut Vec<usize>,
-    changes: &mut Vec<Change>,
-) {
-    let mut read = |event: Event| match &event {
-        Event::Fault {
-            addr,
-            is_protected: true,
-            ..
-        } => child.unprotect_and_wake(*addr & !(PAGE_SIZE - 1), PAGE_SIZE),
-        Event::Fault { addr, .. } => inbox.push(*addr & !(PAGE_SIZE - 1)),
-        // A fork by a child that has not finished forking: its descriptor closes, its memory was
-        // copied whole.
-        Event::Fork(_) => {}
-        other => {
-            if let Some(change) = fault::change(other) {
-                changes.push(change);
-                pager.fork.handover.push_change(change);
-            }
-        }
-    };
-    told.into_iter().for_each(&mut read);
-    // An error means that the child is gone, which `is_gone` finds out.
-    let _ = child.read_events(read);
-    inbox.retain(|addr| {
-        let mut retry = false;
-        pager
-            .mm
-            .fault_of_child(worker, Vpn::of_addr(*addr), changes, |page| match page {
-                Some(page) => {
-                    let filled = child.copy(*addr, page, true);
-                    retry = filled.stop == Some(Errno::AGAIN);
-                    if filled.stop.is_some() && !retry {
-                        child.unprotect_and_wake(*addr, PAGE_SIZE);
+impl Heard {
+    /// Its room, for another child.
+    fn cleared(mut self) -> Self {
+        self.inbox.clear();
+        self.told = Vec::new();
+        self.changes.clear();
+        self.changes.shrink_to(HEARD);
+        self.born = Vec::new();
+        self
+    }
+}
+
+impl Served {
+    /// Serve what the child asks for, until it asks for nothing.
+    fn serve(&mut self, pager: &Pager, worker: &mut Worker<AgentMachine>) {
+        let uffd = &self.uffd;
+        let Heard {
+            inbox,
+            told,
+            changes,
+            born,
+        } = &mut self.heard;
+        let mut read = |event: Event| match event {
+            Event::Fault {
+                addr,
+                is_protected: true,
+                ..
+            } => uffd.unprotect_and_wake(addr & !(PAGE_SIZE - 1), PAGE_SIZE),
+            Event::Fault { addr, .. } => inbox.push(addr & !(PAGE_SIZE - 1)),
+            Event::Fork(child) => born.push((child, changes.clone())),
+            other => changes.extend(fault::change(&other)),
+        };
+        core::mem::take(told).into_iter().for_each(&mut read);
+        read_events(pager, uffd, read);
+        inbox.retain(|addr| {
+            let mut retry = false;
+            pager
+                .mm
+                .fault_of_child(worker, Vpn::of_addr(*addr), changes, |page| match page {
+                    Some(page) => {
+                        let filled = uffd.copy(*addr, page, true);
+                        retry = filled.stop == Some(Errno::AGAIN);
+                        if filled.stop.is_some() && !retry {
+                            uffd.unprotect_and_wake(*addr, PAGE_SIZE);
+                        }
                     }
-                }
-                None => retry = !fault::poison(pager, child, *addr),
-            });
-        retry
-    });
+                    None => retry = !fault::poison(pager, uffd, *addr),
+                });
+            retry
+        });
+    }
 }
 
 /// Whether there is no child, or it has ended, as far as is known.
@@ -392,13 +472,4 @@ fn has_ended(pager: &Pager) -> bool {
         0 => false,
         child => child < 0 || children::has_ended(child),
     }
-}
-
-/// Whether the child has died: where its parent serves it, a fill answers ESRCH when there is no
-/// address space any more, and ENOENT before.
-fn is_gone(pager: &Pager, child: &Child) -> bool {
-    let Child::Served(child) = child else {
-        return has_ended(pager);
-    };
-    child.copy(pager.mm.machine().nowhere(), &[0; PAGE_SIZE], false).stop == Some(Errno::SRCH)
 }

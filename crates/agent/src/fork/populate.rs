@@ -75,27 +75,30 @@ impl Filling<'_> {
         mut since: Vec<Change>,
     ) {
         self.until = now_ns() + WITHIN_NS;
-        changes.for_each_absent(worker, |page, contents| self.map(child, &mut since, page, contents));
+        let _ = changes.for_each_absent(worker, |page, contents| self.map(child, &mut since, page, contents));
         // Who is born from now on has a copy of all.
         self.read_events(child, &mut since);
     }
 
-    /// Map one page. `contents`: none if they are lost.
-    fn map(&mut self, child: &Uffd, since: &mut Vec<Change>, page: Vpn, contents: Option<&[u8]>) {
+    /// Map one page. `contents`: none if they are lost. False: the child is gone.
+    fn map(&mut self, child: &Uffd, since: &mut Vec<Change>, page: Vpn, contents: Option<&[u8]>) -> bool {
         loop {
             // It runs already, and may have moved the page, or dropped it.
-            let Some(now) = destination(page, since) else { return };
+            let Some(now) = destination(page, since) else {
+                return true;
+            };
             let stop = match contents {
                 Some(contents) => child.copy(now.addr(), contents, true).stop,
-                None if fault::poison(self.pager, child, now.addr()) => return,
+                None if fault::poison(self.pager, child, now.addr()) => return true,
                 None => Some(Errno::AGAIN),
             };
             match stop {
                 Some(Errno::AGAIN | Errno::NOMEM) => {}
                 // It is moving, or its mapping is gone: the kernel looks for that first.
                 Some(Errno::NOENT) if child.is_changing(self.pager.mm.machine().nowhere()) => {}
+                Some(Errno::SRCH) => return false,
                 // It is there.
-                _ => return,
+                _ => return true,
             }
             let late_ns = now_ns().saturating_sub(self.until);
             if late_ns > 0 {
@@ -103,7 +106,7 @@ impl Filling<'_> {
                 let poisoned = child.poison(now.addr());
                 if poisoned != Err(Errno::AGAIN) || late_ns > WITHIN_NS {
                     self.lost += u32::from(poisoned.is_ok() || late_ns > WITHIN_NS);
-                    return;
+                    return true;
                 }
             }
             self.read_events(child, since);
@@ -113,22 +116,27 @@ impl Filling<'_> {
 
     /// Learn what a child has done.
     fn read_events(&mut self, child: &Uffd, since: &mut Vec<Change>) {
-        let mut read = |event: Event| match event {
+        let read = |event: Event| match event {
             Event::Fork(born) => self.born.push((born, since.clone())),
             event => {
                 since.extend(fault::change(&event));
                 self.read.push(event);
             }
         };
-        loop {
-            match child.read_events(&mut read) {
-                Ok(true) => {}
-                // For the descriptor of one that it has forked: the event stays till it can be had.
-                Err(Errno::MFILE | Errno::NFILE) if self.pager.fds().give_spare() => {}
-                Err(Errno::MFILE) if lent::with_most_descriptors(|| child.read_events(&mut read)).is_ok() => {}
-                // Another error means that it is gone.
-                Ok(false) | Err(_) => return,
-            }
+        read_events(self.pager, child, read);
+    }
+}
+
+/// Read all that a child has told.
+pub(super) fn read_events(pager: &Pager, child: &Uffd, mut read: impl FnMut(Event)) {
+    loop {
+        match child.read_events(&mut read) {
+            Ok(true) => {}
+            // For the descriptor of one that it has forked: the event stays till it can be had.
+            Err(Errno::MFILE | Errno::NFILE) if pager.fds().give_spare() => {}
+            Err(Errno::MFILE) if lent::with_most_descriptors(|| child.read_events(&mut read)).is_ok() => {}
+            // Another error means that it is gone.
+            Ok(false) | Err(_) => return,
         }
     }
 }

@@ -20,8 +20,6 @@ pub(crate) enum Logged {
 /// What happened since the freeze, in order.
 pub(crate) struct Log {
     pub(crate) entries: Vec<Logged>,
-    /// Entries that are older than the fork.
-    at_fork: Option<usize>,
 }
 
 /// Where a page's contents are while the engine is frozen.
@@ -36,7 +34,6 @@ impl Log {
     pub(crate) fn new() -> Self {
         Self {
             entries: Vec::with_capacity(LOG_MAX),
-            at_fork: None,
         }
     }
 
@@ -58,24 +55,12 @@ impl Log {
         }
     }
 
-    pub(crate) fn mark_fork(&mut self) {
-        self.at_fork = Some(self.entries.len());
-    }
-
     pub(crate) fn changes(&self) -> impl DoubleEndedIterator<Item = Change> + Clone {
-        changes(&self.entries)
+        self.entries.iter().filter_map(|entry| match *entry {
+            Logged::Changed(change) => Some(change),
+            Logged::Served(_) => None,
+        })
     }
-
-    pub(crate) fn changes_before_fork(&self) -> impl DoubleEndedIterator<Item = Change> {
-        changes(&self.entries[..self.at_fork.unwrap_or(0)])
-    }
-}
-
-fn changes(entries: &[Logged]) -> impl DoubleEndedIterator<Item = Change> + Clone {
-    entries.iter().filter_map(|entry| match *entry {
-        Logged::Changed(change) => Some(change),
-        Logged::Served(_) => None,
-    })
 }
 
 /// Follow changes backwards, from the newest, to where the page was. False: a departure from an

@@ -72,14 +72,6 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     pub fn give_up(&mut self, range: PageRange) {
         self.0.forget(range);
     }
-
-    /// The fork happened: what was logged so far is older than the child, the rest is not its
-    /// business.
-    pub fn mark_fork(&mut self) {
-        if let Some(log) = &mut self.0.flight.frozen {
-            log.mark_fork();
-        }
-    }
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {

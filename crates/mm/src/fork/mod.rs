@@ -45,16 +45,6 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with(|inner| inner.flight.frozen.is_some())
     }
 
-    /// The changes read before the fork: the child applies them first. Call after the fork was
-    /// marked.
-    pub fn changes_before_fork(&self, mut f: impl FnMut(Change)) {
-        self.with(|inner| {
-            if let Some(log) = &inner.flight.frozen {
-                log.changes_before_fork().for_each(&mut f);
-            }
-        });
-    }
-
     /// Go on: apply the log.
     pub fn thaw(&self) {
         self.with(|inner| {
@@ -120,33 +110,33 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
+    /// Whether the engine is frozen for a fork.
+    pub fn is_frozen(&self) -> bool {
+        self.0.flight.frozen.is_some()
+    }
+
     /// The changes logged so far; none while nothing is frozen.
     pub fn logged(&self) -> Vec<Change> {
         self.0.flight.frozen.iter().flat_map(Log::changes).collect()
     }
 
-    /// Call `copy_in` with every page whose contents are not mapped, for a child that cannot be
-    /// managed: [`destination`] says where the page is by then. `None`: its contents are lost.
-    pub fn for_each_absent(&mut self, worker: &mut Worker<M>, mut copy_in: impl FnMut(Vpn, Option<&[u8]>)) {
-        for vpn in self.absent() {
-            let found = self.0.contents(worker, vpn);
-            copy_in(vpn, found.then_some(worker.page()));
-        }
-    }
-}
-
-impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     /// Call `copy_in` with every page that is stored, which is not mapped then, as long as it
-    /// answers true; `None`: its contents are lost. True: that was all. No word changes: nothing of
-    /// it may leave any more.
-    pub fn bring_back(&mut self, worker: &mut Worker<M>, mut copy_in: impl FnMut(Vpn, Option<&[u8]>) -> bool) -> bool {
+    /// answers true; `None`: its contents are lost. In a child, [`destination`] says where the page
+    /// is by then. True: that was all. No word changes: nothing may leave any more that is mapped
+    /// so.
+    pub fn for_each_absent(
+        &mut self,
+        worker: &mut Worker<M>,
+        mut copy_in: impl FnMut(Vpn, Option<&[u8]>) -> bool,
+    ) -> bool {
         self.absent().into_iter().all(|vpn| {
             let found = self.0.contents(worker, vpn);
             copy_in(vpn, found.then_some(worker.page()))
         })
     }
 
-    /// As [`bring_back`](Self::bring_back), for all pages of `range` that were touched, zeros too.
+    /// As [`for_each_absent`](Self::for_each_absent), for all pages of `range` that were touched,
+    /// zeros too.
     pub fn bring_back_range(
         &mut self,
         worker: &mut Worker<M>,
@@ -164,7 +154,7 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
         })
     }
 
-    /// How many pages [`bring_back`](Self::bring_back) brings.
+    /// How many pages [`for_each_absent`](Self::for_each_absent) brings.
     pub fn absent_pages(&self) -> u64 {
         self.absent().len() as u64
     }
