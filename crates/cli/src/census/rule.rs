@@ -14,8 +14,8 @@ use uzswap_sys::time::now_ns;
 
 use super::Census;
 use super::leaving::{ABSENT, ABSENT_MOST, Leaving, Look, Verdict, Victim};
-use super::member::{Claims, Kind, Member};
-use super::process::{self, Stat, is_ending, oom_score_adj};
+use super::member::{Claims, IDLE_MOST, Kind, Member};
+use super::process::{self, Loaded, Stat, is_ending, oom_score_adj};
 use crate::group::OpenGroup;
 use crate::log::{self, Event};
 use uzswap_ctl::size::Size;
@@ -44,11 +44,13 @@ pub(super) struct Rule {
     hopeless: Option<Instant>,
 }
 
-/// What members have that are victims, or end by themselves; bytes.
+/// What members have that are victims, or end by themselves, or whose pager has ended before them,
+/// which has brought all back for them at once; bytes.
 #[derive(Clone, Copy, Default)]
 struct Leavers {
     victims: u64,
     ending: u64,
+    outliving: u64,
 }
 
 /// Who may be killed.
@@ -105,11 +107,12 @@ impl Census {
         }
     }
 
-    /// By how much members without a pager alone exceed the limit, beyond what returns.
+    /// By how much members without a pager alone exceed the limit, beyond what returns, and what
+    /// had a pager.
     fn excess(&self, leavers: &Leavers) -> u64 {
         let group = self.group();
-        let returns = leavers.victims + leavers.ending;
-        let others = group.get(Notice::Census).saturating_sub(returns);
+        let spared = leavers.victims + leavers.ending + leavers.outliving;
+        let others = group.get(Notice::Census).saturating_sub(spared);
         others.saturating_sub(group.get(Limit::MemoryMax))
     }
 
@@ -191,6 +194,8 @@ impl Census {
                 leavers.victims += bytes;
             } else if bytes > 0 && is_ending(*pid) {
                 leavers.ending += bytes;
+            } else if member.bytes > IDLE_MOST && Loaded::of(*pid) == Loaded::Agent {
+                leavers.outliving += member.bytes;
             }
         }
         leavers
