@@ -53,6 +53,11 @@ struct Leavers {
     outliving: u64,
 }
 
+/// Whether it has the agent, and more than one that is idle can leave unmanaged.
+fn outlives_its_pager(pid: i32, member: &Member) -> bool {
+    member.bytes > IDLE_MOST && Loaded::of(pid) == Loaded::Agent
+}
+
 /// Who may be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate {
@@ -131,7 +136,12 @@ impl Census {
         self.sample(open_group);
         let (mut excess, usage) = (self.excess(&self.leavers()), self.current());
         let mut candidates = self.candidates();
-        candidates.retain(|one| one.is_unmanaged);
+        let is_spared = |pid: i32| {
+            self.members
+                .get(&pid)
+                .is_some_and(|member| outlives_its_pager(pid, member))
+        };
+        candidates.retain(|one| one.is_unmanaged && !is_spared(one.pid));
         candidates.sort_by_key(|one| std::cmp::Reverse(one.points));
         for one in candidates {
             if excess == 0 {
@@ -194,7 +204,7 @@ impl Census {
                 leavers.victims += bytes;
             } else if bytes > 0 && is_ending(*pid) {
                 leavers.ending += bytes;
-            } else if member.bytes > IDLE_MOST && Loaded::of(*pid) == Loaded::Agent {
+            } else if outlives_its_pager(*pid, member) {
                 leavers.outliving += member.bytes;
             }
         }
