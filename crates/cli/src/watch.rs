@@ -212,6 +212,7 @@ impl Watch {
 
     /// The copy in the background.
     fn stay(&mut self, cmd: i32) {
+        log::go_to_background();
         let _ = self.library.link();
         self.census.take_over();
         let mut time = FIRST_LOOK;

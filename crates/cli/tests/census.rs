@@ -474,26 +474,3 @@ fn nobody_else_is_a_member() {
     let (output, stderr) = run.finish();
     assert!(output.status.success(), "{}: {stderr}", output.status);
 }
-
-/// Nothing but its launcher knows that it is one, until it has joined the group.
-#[test]
-fn daemons_without_an_environment_outlive_their_makers() {
-    if !can_manage() {
-        return;
-    }
-    for round in 0..20 {
-        let file = temp(&format!("daemon-{round}"));
-        let (path, mut waited) = (file.display(), 0);
-        let script = format!("(env -i /bin/sh -c '/bin/sleep 0.1; echo x > {path}' &); exit 0");
-        let started = uzswap_run()
-            .args(["--memory-max", "24M", "--", "sh", "-c", &script])
-            .status();
-        assert!(started.expect("starting uzswap").success());
-        while !file.exists() {
-            std::thread::sleep(Duration::from_millis(20));
-            waited += 1;
-            assert!(waited < 20 * 50, "round {round}: it was ended");
-        }
-        let _ = std::fs::remove_file(file);
-    }
-}

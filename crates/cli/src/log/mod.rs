@@ -1,12 +1,16 @@
 //! What `uzswap run` says while it runs: lines for people, or events for programs (`--log`), on
-//! stderr or in a file of their own. There is one log, as there is one stderr.
+//! stderr or in a file of their own; in the background the system's log stands for stderr. There is
+//! one log, as there is one stderr.
 
 mod event;
 mod options;
+mod system;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -31,6 +35,8 @@ struct Log {
     kept: Mutex<Vec<Told>>,
     /// The name of the run's group, once it has one.
     group: OnceLock<String>,
+    /// There is no stderr: this is the launcher's copy.
+    is_in_background: AtomicBool,
 }
 
 /// Where events go: a file, or stderr.
@@ -61,8 +67,14 @@ pub(crate) fn begin(to: &LogTo) -> Result<(), Failure> {
         json,
         kept: Mutex::default(),
         group: OnceLock::new(),
+        is_in_background: AtomicBool::new(false),
     });
     Ok(())
+}
+
+/// From now on there is no stderr, and the system's log stands for it.
+pub(crate) fn go_to_background() {
+    let _ = LOG.get().map(|log| log.is_in_background.store(true, Ordering::Relaxed));
 }
 
 /// Events are of this group from now on.
@@ -76,8 +88,8 @@ pub(crate) fn tell(event: Event) {
         return event.line.iter().for_each(|line| output::print_error(line));
     };
     match (&log.json, &event.line) {
-        (Some(json), _) => json.write(&object(&event, log.group.get(), SystemTime::now())),
-        (None, Some(line)) => output::print_error(line),
+        (Some(json), _) => log.write(json, &object(&event, log.group.get(), SystemTime::now())),
+        (None, Some(line)) => log.print_error(line),
         (None, None) => {}
     }
     log.keep(event);
@@ -102,6 +114,22 @@ pub(crate) fn descriptor() -> Option<BorrowedFd<'static>> {
 }
 
 impl Log {
+    /// One object in one write: others write there, too. Where it goes nowhere that is so.
+    fn write(&self, json: &Json, object: &Value) {
+        match &json.0 {
+            Some(file) => drop((&mut &*file).write_all(format!("{object}\n").as_bytes())),
+            None => self.print_error(&object.to_string()),
+        }
+    }
+
+    fn print_error(&self, line: &str) {
+        if self.is_in_background.load(Ordering::Relaxed) {
+            system::write(Path::new(system::SOCKET), line);
+        } else {
+            output::print_error(line);
+        }
+    }
+
     fn keep(&self, event: Event) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = event.line
@@ -109,17 +137,6 @@ impl Log {
         {
             let after = self.began.elapsed();
             kept.push(Told { after, line });
-        }
-    }
-}
-
-impl Json {
-    /// One object in one write: others write there, too. Where it goes nowhere that is so.
-    fn write(&self, object: &Value) {
-        let line = format!("{object}\n");
-        match &self.0 {
-            Some(file) => drop((&mut &*file).write_all(line.as_bytes())),
-            None => drop(std::io::stderr().write_all(line.as_bytes())),
         }
     }
 }
@@ -162,6 +179,7 @@ mod test {
             json: None,
             kept: Mutex::default(),
             group: OnceLock::new(),
+            is_in_background: AtomicBool::new(false),
         };
         log.keep(Event::of(Kind::NoLimit, None, json!({})));
         (0..KEPT + 5).for_each(|_| log.keep(Event::message("x")));
