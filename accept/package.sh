@@ -33,7 +33,9 @@ reads_as_manual() {
 # The unit, with a program in place of the one that is not installed here.
 unit_is_sound() {
     sed 's|/usr/bin/uzswap|/bin/true|' "$work/pages/usr/lib/systemd/system/uzswap@.service" >"$work/uzswap@.service"
-    ! systemd-analyze verify --man=no "$work/uzswap@x.service" 2>&1 | grep .
+    # It reads the machine's own units, too, whose errors are not ours.
+    systemd-analyze verify --man=no "$work/uzswap@x.service" 2>"$work/verify" || return
+    ! grep -F 'uzswap@' "$work/verify"
 }
 
 deb=$(build_package "$work/out")
