@@ -319,6 +319,12 @@ fn register_and_adopt(pager: &Pager, fds: &Fds, range: PageRange, hole_end: usiz
             guard::begin_moves(range);
             guard::note_registering(start, end);
         }
+        // What is registered and not taken under our care is an address whose departure shows
+        // nothing (`mm/flight/departing.rs`): not while a change is under way that would leave it
+        // so.
+        if fds.managed.is_changing(pager.mm.machine().nowhere()) {
+            return false;
+        }
         // Refused when something in the hole cannot be registered, or is ours by now; the exact
         // range decides. No stack may be among it: a thread begins on its own with no other to take
         // a signal on.
