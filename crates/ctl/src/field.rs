@@ -173,6 +173,22 @@ impl Group {
             .unwrap_or(0)
     }
 
+    /// The same of others than the process in `slot`, if they have less to give up themselves.
+    pub fn lacked_by_helpless(&self, slot: usize, then: u64) -> u64 {
+        self.used()
+            .filter(|other| *other != slot && self.field(*other, Field::LackedAt) >= then)
+            .map(|other| (other, self.field(other, Field::Lacks)))
+            .filter(|(other, lacks)| !self.has_to_give(*other, *lacks))
+            .map(|(_, lacks)| lacks)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Whether the process in this slot has `bytes` that may leave.
+    pub fn has_to_give(&self, slot: usize, bytes: u64) -> bool {
+        self.field(slot, Field::Resident) + self.field(slot, Field::Staged) >= bytes
+    }
+
     /// The pages of the process in this slot that would leave next are so old, at `now`.
     pub fn set_oldest(&self, slot: usize, oldest: u64, now: u64) {
         self.set_field(slot, Field::Oldest, oldest);
@@ -206,6 +222,23 @@ mod test {
         );
         group.lack(0, 0, 30);
         assert_eq!(group.lacked(5), 1 << 20);
+    }
+
+    #[test]
+    fn who_has_less_than_it_waits_for_is_helpless() {
+        let group = Group::fresh();
+        (0..4).for_each(|slot| group.take_slot(slot, 100 + slot as i32));
+        group.lack(0, 2 << 20, 20);
+        group.set_field(0, Field::Resident, 1 << 20);
+        group.lack(1, 8 << 20, 20);
+        group.set_field(1, Field::Resident, 7 << 20);
+        group.set_field(1, Field::Staged, 1 << 20);
+        group.lack(2, 3 << 20, 10);
+        // Not what waits itself, what has enough, or what no longer waits.
+        let lacked = |slot, then| group.lacked_by_helpless(slot, then);
+        assert_eq!((lacked(3, 5), lacked(2, 5), lacked(3, 15)), (3 << 20, 2 << 20, 2 << 20));
+        group.set_field(1, Field::Staged, 0);
+        assert_eq!((lacked(3, 5), lacked(3, 25)), (8 << 20, 0));
     }
 
     #[test]

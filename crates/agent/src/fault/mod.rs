@@ -406,24 +406,24 @@ fn must_be_served(pager: &Pager, addr: usize) -> bool {
 
 /// Whether the page at `addr` can be mapped without making room for it.
 pub(crate) fn has_room(pager: &Pager, addr: usize) -> bool {
-    must_be_served(pager, addr) || pager.memcg.excess(pager, pager.room()) == 0
+    must_be_served(pager, addr) || pager.memcg.excess(pager, pager.room_beside_others()) == 0
 }
 
-/// Direct reclaim: before the page at `addr` is mapped there must be room ([`Pager::room`]). False:
-/// not now, read events and try again.
+/// Direct reclaim: before the page at `addr` is mapped there must be room
+/// ([`Pager::room_beside_others`]). False: not now, read events and try again.
 fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stall: &mut Stall) -> bool {
-    let room = pager.room();
     if must_be_served(pager, addr) {
         return true;
     }
-    if pager.memcg.excess(pager, room) == 0 {
+    let (room, beside_others) = (pager.room(), pager.room_beside_others());
+    if pager.memcg.excess(pager, beside_others) == 0 {
         stall.note_room();
         return true;
     }
     pager.mm.stat().add(Item::AllocStall, 1);
     pager.memcg.note_stall(pager, time::now_ns());
     pager.post.mail.post(mail::RECLAIM);
-    while pager.memcg.excess(pager, room) > 0 {
+    while pager.memcg.excess(pager, beside_others) > 0 {
         pager.mm.machine().settle_errand();
         let scan = CORES.in_direct_reclaim(|| pager.shrink_directly(worker, DIRECT_BATCH));
         if stall.is_over(pager) && !pager.mm.machine().copy_out.is_kept_out() && !pager.memcg.needs_all(pager, room) {

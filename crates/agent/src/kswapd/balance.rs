@@ -50,7 +50,9 @@ impl Kswapd {
         self.return_charges();
         self.quiet = 0;
         let low = pager.memcg.low(pager);
-        let (mut fruitless, mut rounds) = (0, 0u32);
+        // As faults that wait for room wake us again and again: others have what there is.
+        let mut fruitless = if self.is_barren { FRUITLESS_MAX - 1 } else { 0 };
+        let mut rounds = 0u32;
         while self.is_ours_to_reclaim(low) && fruitless < FRUITLESS_MAX && !self.is_waited_for() {
             rounds += 1;
             pager.come_by();

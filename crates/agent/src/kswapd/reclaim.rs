@@ -187,6 +187,12 @@ impl Pager {
             + (1 + servers) * Mm::<RawLock, AgentMachine>::bytes(self.mm.portions_expected().give_up.into())
     }
 
+    /// What must be free before a fault of ours is served: room, and what is others'.
+    pub(crate) fn room_beside_others(&self) -> u64 {
+        let room = self.room();
+        room + self.memcg.reserved(room)
+    }
+
     /// Whether faults wait for room that those who serve them may not be able to make: another
     /// process of the group has the memory, or only kswapd copies pages out.
     pub(crate) fn lacks_room(&self) -> bool {

@@ -226,6 +226,16 @@ impl Memcg {
         self.group.lacked(now_ns().saturating_sub(LACK_NS))
     }
 
+    /// What others wait for who have nothing to give up. Who has, and takes what is free as soon as
+    /// it is free, would have them wait for ever. 0 if we have less than the `room` that we need.
+    pub(crate) fn reserved(&self, room: u64) -> u64 {
+        if !self.group.has_to_give(self.slot(), room) {
+            return 0;
+        }
+        let then = now_ns().saturating_sub(LACK_NS);
+        self.group.lacked_by_helpless(self.slot(), then)
+    }
+
     /// Charge `want` slots of the swap device beyond the `in_use` that we have, or as many as
     /// `memory.swap.max` leaves. Of two processes that ask for the last of it at the same moment,
     /// each sees the other's charge, and both may go away with less.
