@@ -186,7 +186,8 @@ impl Group {
 
     /// Whether the process in this slot has `bytes` that may leave.
     pub fn has_to_give(&self, slot: usize, bytes: u64) -> bool {
-        self.field(slot, Field::Resident) + self.field(slot, Field::Staged) >= bytes
+        let resident = self.field(slot, Field::Resident);
+        resident.saturating_add(self.field(slot, Field::Staged)) >= bytes
     }
 
     /// The pages of the process in this slot that would leave next are so old, at `now`.

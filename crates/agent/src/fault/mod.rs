@@ -426,8 +426,14 @@ fn make_room(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize, stal
     while pager.memcg.excess(pager, beside_others) > 0 {
         pager.mm.machine().settle_errand();
         let scan = CORES.in_direct_reclaim(|| pager.shrink_directly(worker, DIRECT_BATCH));
-        if stall.is_over(pager) && !pager.mm.machine().copy_out.is_kept_out() && !pager.memcg.needs_all(pager, room) {
-            pager.memcg.run_out(pager);
+        if stall.is_over(pager) && !pager.mm.machine().copy_out.is_kept_out() {
+            // Nobody is killed for what others wait for, and they have had their time.
+            if pager.memcg.excess(pager, room) == 0 {
+                return true;
+            }
+            if !pager.memcg.needs_all(pager, room) {
+                pager.memcg.run_out(pager);
+            }
         }
         if scan.reclaimed > 0 {
             continue;

@@ -3,6 +3,7 @@
 use uzswap_ctl::Field;
 use uzswap_ctl::defaults::SWAP_CLUSTER_MAX;
 use uzswap_mm::Effort;
+use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::time;
 
@@ -50,9 +51,7 @@ impl Kswapd {
         self.return_charges();
         self.quiet = 0;
         let low = pager.memcg.low(pager);
-        // As faults that wait for room wake us again and again: others have what there is.
-        let mut fruitless = if self.is_barren { FRUITLESS_MAX - 1 } else { 0 };
-        let mut rounds = 0u32;
+        let (mut fruitless, mut rounds) = (self.begun_fruitless(), 0u32);
         while self.is_ours_to_reclaim(low) && fruitless < FRUITLESS_MAX && !self.is_waited_for() {
             rounds += 1;
             pager.come_by();
@@ -88,7 +87,7 @@ impl Kswapd {
                 // Breaking the sharing takes more memory at first: not while anything of our own
                 // waits for a second chance, nor for a watermark.
                 if is_stuck && pager.shrink(&mut self.worker, batch, Effort::Requested).reclaimed > 0 {
-                    fruitless = 0;
+                    (fruitless, self.is_barren) = (0, false);
                     continue;
                 }
                 let is_short = is_stuck && (pager.memcg.excess(pager, pager.room()) > 0 || pager.lacks_room());
@@ -106,8 +105,7 @@ impl Kswapd {
                 }
             }
             if scan.reclaimed > 0 || self.copy_out(&scan.unmovable) > 0 {
-                fruitless = 0;
-                self.is_barren = false;
+                (fruitless, self.is_barren) = (0, false);
                 continue;
             }
             fruitless += u32::from(scan.isolated == 0);
@@ -117,10 +115,24 @@ impl Kswapd {
                 // Nothing left to isolate: what waits for a second chance has to go, then the
                 // pool's oldest.
                 let urgent = pager.shrink(&mut self.worker, batch, Effort::Urgent);
-                fruitless = if urgent.reclaimed > 0 { 0 } else { fruitless };
+                if urgent.reclaimed > 0 {
+                    (fruitless, self.is_barren) = (0, false);
+                }
             }
         }
         self.is_barren |= fruitless >= FRUITLESS_MAX;
+    }
+
+    /// Rounds that count as fruitless before the first one. One is tried where there was nothing of
+    /// ours to take, as faults that wait for room wake us again and again. What is shared takes
+    /// more, and so does what has to wait for a turn to be copied.
+    fn begun_fruitless(&self) -> u32 {
+        let is_simple = !self.pager.memcg.shares() && !self.pager.mm.machine().copies();
+        if self.is_barren && is_simple {
+            FRUITLESS_MAX - 1
+        } else {
+            0
+        }
     }
 
     /// Memory is short now.

@@ -190,13 +190,17 @@ impl Pager {
     /// What must be free before a fault of ours is served: room, and what is others'.
     pub(crate) fn room_beside_others(&self) -> u64 {
         let room = self.room();
-        room + self.memcg.reserved(room)
+        room.saturating_add(self.memcg.reserved(room))
     }
 
     /// Whether faults wait for room that those who serve them may not be able to make: another
     /// process of the group has the memory, or only kswapd copies pages out.
     pub(crate) fn lacks_room(&self) -> bool {
-        let own = if self.mm.machine().copies() { self.room() } else { 0 };
+        let own = if self.mm.machine().copies() {
+            self.room_beside_others()
+        } else {
+            0
+        };
         let room = self.memcg.lacked().max(own);
         room > 0 && self.memcg.excess(self, room) > 0
     }

@@ -38,6 +38,8 @@ const CHARGES: [Field; 5] = [
 
 /// Who waits for room says so more often than this.
 const LACK_NS: u64 = 1_000_000_000;
+/// The part of the limit that is left to them at most.
+const RESERVED_SHARE: u64 = 8;
 
 /// Room that is not worth making for a child.
 const CHILD_ROOM_MIN: u64 = 1 << 20;
@@ -233,7 +235,8 @@ impl Memcg {
             return 0;
         }
         let then = now_ns().saturating_sub(LACK_NS);
-        self.group.lacked_by_helpless(self.slot(), then)
+        let lacks = self.group.lacked_by_helpless(self.slot(), then);
+        lacks.min(self.group.memory_max() / RESERVED_SHARE)
     }
 
     /// Charge `want` slots of the swap device beyond the `in_use` that we have, or as many as
