@@ -173,7 +173,8 @@ impl Group {
             .unwrap_or(0)
     }
 
-    /// The same of others than the process in `slot`, if they have less to give up themselves.
+    /// As [`lacked`](Self::lacked), of those but the process in `slot` that have less than that to
+    /// give up.
     pub fn lacked_by_helpless(&self, slot: usize, then: u64) -> u64 {
         self.used()
             .filter(|other| *other != slot && self.field(*other, Field::LackedAt) >= then)
