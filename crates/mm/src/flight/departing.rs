@@ -24,8 +24,9 @@
 //! ([`Changes::settle`](crate::Changes::settle)) and always before it takes a range under its care,
 //! nothing is expected any more.
 //!
-//! What remains: X was registered but not under our care yet (a mapping of the last few
-//! milliseconds), so its landing shows nothing.
+//! What remains: X is registered and not under our care, so a landing there shows nothing. Either a
+//! change began while X was registered, or a mapping under our care has grown to X, and no scan has
+//! come by since.
 
 use alloc::vec::Vec;
 
