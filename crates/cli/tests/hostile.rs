@@ -67,18 +67,21 @@ fn no_thread_of_a_quiet_process_waits_for_an_idle_core() {
     }
 }
 
-/// It is killed if it lives on for so long. In any case somebody is told why.
 #[test]
-fn memory_that_may_be_executed_is_named() {
+fn memory_that_may_be_executed_leaves_and_comes_back() {
     if !can_manage() {
         return;
     }
-    let run = run_program("executable", &["--memory-max", "24M"], &[]);
-    assert!(
-        run.stderr().contains("may be executed, which is not managed"),
-        "{}",
-        run.stderr()
-    );
+    let ways = [
+        &["--guard", "off"][..],
+        &["--guard", "on"],
+        &["--guard", "on", "--backend", "mprotect"],
+    ];
+    for way in ways {
+        let options = [&["--memory-max", "24M"], way].concat();
+        let run = sees_what_is_right("executable", &options, &[]);
+        assert!(run.count("zswpout") > 5_000, "{way:?}: {:#}", run.counters);
+    }
 }
 
 /// PROT_READ, PROT_NONE, PROT_READ | PROT_EXEC: the kernel moves no such pages.

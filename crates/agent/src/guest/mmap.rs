@@ -64,7 +64,7 @@ fn is_stack(flags: c_int) -> bool {
 /// Whether a new mapping is memory of the kind that comes under our care.
 fn is_data(prot: c_int, flags: c_int) -> bool {
     let kind = flags & (MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB);
-    kind == MAP_PRIVATE | MAP_ANONYMOUS && prot & PROT_EXEC == 0
+    kind == MAP_PRIVATE | MAP_ANONYMOUS && prot & (PROT_EXEC | PROT_WRITE) != PROT_EXEC
 }
 
 /// Whether it may come under our care; a small one only as a part of another, if there are few.

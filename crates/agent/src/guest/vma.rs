@@ -1,6 +1,6 @@
 //! Which mappings are ours to manage.
 //!
-//! Private anonymous memory that is not executable, from 64 KiB up or where smaller mappings are
+//! Private anonymous memory that is not code alone, from 64 KiB up or where smaller mappings are
 //! many ([`small`]), and the heap. Never: stacks, shared or file mappings, huge pages, our own
 //! memory, and the pages in which the kernel keeps words of the first thread.
 //!
