@@ -1,6 +1,6 @@
 //! `uzswap run`: check everything, set up the group, start CMD, wait, report.
 
-mod told;
+pub(crate) mod told;
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;

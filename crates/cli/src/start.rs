@@ -9,13 +9,31 @@ use uzswap_sys::{Errno, inject};
 
 use crate::group::c_path;
 use crate::options::RunOptions;
-use crate::output::warn_line;
+use crate::run::told::tell_unmanaged;
 use crate::watch::Watch;
 use crate::{Failure, agent, describe, elf, remote};
 
 /// Start CMD; returns its process id, or why it cannot be executed. `loads_nothing`: the agent is
-/// put into it.
+/// put into it, or it runs without where that may be.
 pub(crate) fn start(
+    options: &RunOptions,
+    watch: Option<&Watch>,
+    signals: &Signals,
+    file_sizes: FileSizes,
+    loads_nothing: bool,
+) -> Result<Result<i32, Errno>, Failure> {
+    match attempt(options, watch, signals, file_sizes, loads_nothing) {
+        Err(Failure(line)) if loads_nothing && options.allow_unmanaged => {
+            tell_unmanaged(options, &line);
+            attempt(options, watch, signals, file_sizes, false)
+        }
+        Err(Failure(line)) if loads_nothing => Err(Failure(format!("{line}; run it with --allow-unmanaged"))),
+        started => started,
+    }
+}
+
+/// Where the agent cannot be put into CMD, nothing of that has run or is left.
+fn attempt(
     options: &RunOptions,
     watch: Option<&Watch>,
     signals: &Signals,
@@ -28,29 +46,25 @@ pub(crate) fn start(
     let library = library.transpose()?;
     let program = program(options, watch, file_sizes, library.is_some())?;
     let started = launch::start(&program, signals);
-    if library.is_some() && started == Err(Errno::PERM) {
-        return Err(Failure(format!(
-            "{}: the agent cannot be put into it, as it may not be traced (another tracer, a filter, kernel.yama.ptrace_scope); run it \
-             with --allow-unmanaged",
-            options.cmd[0].display()
-        )));
-    }
-    if let (Ok(cmd), Some(library)) = (started, &library)
-        && let Err(errno) = inject::inject(cmd, library, signals)
-        // It has ended by itself, as it says.
-        && errno != Errno::SRCH
-    {
-        launch::kill(cmd);
-        warn_line!(
-            "uzswap: {} was ended, since the agent cannot be put into it: {}; run it with --allow-unmanaged",
-            options.cmd[0].display(),
-            describe(errno)
-        );
-    }
-    Ok(started)
+    let Some(library) = library else { return Ok(started) };
+    let why = match started {
+        Ok(cmd) => match inject::inject(cmd, &library, signals) {
+            // It has ended by itself, as it says.
+            Ok(()) | Err(Errno::SRCH) => return Ok(started),
+            Err(errno) => {
+                launch::end(cmd);
+                describe(errno)
+            }
+        },
+        Err(Errno::PERM) => "it may not be traced (another tracer, a filter, kernel.yama.ptrace_scope)".into(),
+        Err(_) => return Ok(started),
+    };
+    Err(Failure(format!(
+        "{}: the agent cannot be put into it: {why}",
+        options.cmd[0].display()
+    )))
 }
 
-/// What is to be started, with its arguments and environment.
 /// CMD as it is to be started, in the group if there is one.
 fn program(
     options: &RunOptions,

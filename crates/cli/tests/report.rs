@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
-use common::{UZSWAP, can_manage, compile, temp, uzswap_run};
+use common::{UZSWAP, can_manage, compile, run, temp, uzswap_run};
 use serde_json::Value;
 
 /// What every event has.
@@ -300,4 +300,16 @@ fn nobody_needs_a_log() {
         .stderr(writer)
         .status();
     assert_eq!(child.expect("its end").code(), Some(5));
+}
+
+#[test]
+fn shared_memory_is_reported() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("shared");
+    let run = run("shared", &["--memory-max", "64M"], &[program.to_str().expect("ours")]);
+    let _ = std::fs::remove_file(program);
+    let peak = run.count("shmem.peak") >> 20;
+    assert!((24..32).contains(&peak), "{peak} MiB: {:#}", run.counters);
 }

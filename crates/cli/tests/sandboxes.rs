@@ -3,8 +3,10 @@
 
 mod common;
 
+use std::process::Command;
+
 use common::place::{Place, is_root};
-use common::{Run, can_manage, compile, run};
+use common::{Run, UZSWAP, can_manage, compile, run};
 
 const GUARDS: [&str; 2] = ["auto", "on"];
 
@@ -70,4 +72,54 @@ fn a_daemon_that_drops_root_is_managed() {
         is_right(&run);
         assert!(run.count("zswpout") > 8_000, "{guard}: {:#}", run.counters);
     }
+}
+
+/// Without its LD_PRELOAD, in a shell that has it unset, or sets its own.
+#[test]
+fn children_that_lost_the_preload_are_managed() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("executable");
+    for how in ["unset LD_PRELOAD", "export LD_PRELOAD=libm.so.6"] {
+        let script = format!("{how}; {}; exit", program.display());
+        let run = run("lost", &["--memory-max", "24M"], &["/bin/sh", "-c", &script]);
+        assert_eq!((run.status(), run.stdout().as_str()), (0, "right\n"), "{}", run.stderr());
+        assert!(run.count("zswpout") > 4_000, "{how}: {:#}", run.counters);
+        assert_eq!(run.count("unmanaged_processes"), 0, "{how}: {:#}", run.counters);
+    }
+    let _ = std::fs::remove_file(program);
+}
+
+/// A static program, into which the agent would be put as its tracer.
+#[test]
+fn what_may_not_be_traced_runs_on_where_that_is_allowed() {
+    let (place, forbids) = (Place::new("untraced"), compile("forbids"));
+    let program = place.0.join("static");
+    let source = format!("{}/tests/programs/shared.c", env!("CARGO_MANIFEST_DIR"));
+    let built = Command::new("cc")
+        .args(["-static", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status();
+    if !can_manage() || !built.is_ok_and(|status| status.success()) {
+        return;
+    }
+    for (allowed, status, said) in [(&[][..], 125, ""), (&["--allow-unmanaged"], 0, "right\n")] {
+        let mut command = Command::new(&forbids);
+        command
+            .args(["trace", UZSWAP, "run", "--memory-max", "24M"])
+            .args(allowed)
+            .arg(&program);
+        let output = command.output().expect("starting it");
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            (output.status.code(), &*String::from_utf8_lossy(&output.stdout)),
+            (Some(status), said),
+            "{why}"
+        );
+        assert!(why.contains("it may not be traced"), "{why}");
+        assert_eq!(why.contains("--allow-unmanaged"), allowed.is_empty(), "{why}");
+    }
+    std::fs::remove_file(forbids).expect("compiled above");
 }

@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{TORTURE, UZSWAP, can_manage};
+use common::{TORTURE, UZSWAP, can_manage, run};
 
 /// What runs longer has hung.
 const PATIENCE_S: &str = "300";
@@ -38,6 +38,23 @@ fn a_short_run_makes_every_move() {
     assert!(counts.len() > 30, "{said}");
     for (name, count) in counts {
         assert!(count > 0, "no {name} in {said}");
+    }
+}
+
+/// With relatives that live on, and mappings by the thousand.
+#[test]
+fn every_move_may_be_made_under_a_limit() {
+    if !can_manage() {
+        return;
+    }
+    for guard in ["off", "on"] {
+        let run = run(
+            &format!("moves-{guard}"),
+            &["--memory-max", "64M", "--guard", guard],
+            &["timeout", "-s", "KILL", PATIENCE_S, TORTURE, "--seconds", "6", "--seed", "9"],
+        );
+        assert_eq!(run.status(), 0, "{guard}: {}{}", run.stdout(), run.stderr());
+        assert!(run.count("zswpout") > 0, "{guard}: {:#}", run.counters);
     }
 }
 

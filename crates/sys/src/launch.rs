@@ -352,6 +352,23 @@ pub fn kill(pid: i32) {
     crate::thread::signal(pid, SIGKILL);
 }
 
+/// End a child that was started, and wait for that.
+pub fn end(pid: i32) {
+    const STANDS: c_int = 0x7f;
+    kill(pid);
+    loop {
+        let mut status: c_int = 0;
+        let args = [pid as usize, (&raw mut status).addr(), 0, 0, 0, 0];
+        // SAFETY: writes one integer.
+        match unsafe { syscall(raw::__NR_wait4 as usize, args) } {
+            Err(Errno::INTR) => {}
+            // Who is traced may have a stop left to tell of.
+            Ok(_) if status & 0xff == STANDS => {}
+            _ => return,
+        }
+    }
+}
+
 /// The child.
 extern "C" fn become_program(order: *mut c_void) -> ! {
     // SAFETY: what `start` passed, whose thread waits.

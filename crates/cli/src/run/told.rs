@@ -59,7 +59,7 @@ pub(super) fn past<'a>(
 }
 
 /// CMD runs beside uzswap, and why.
-pub(super) fn tell_unmanaged(options: &RunOptions, reason: &str) {
+pub(crate) fn tell_unmanaged(options: &RunOptions, reason: &str) {
     let line = format!("uzswap: running unmanaged: {reason}");
     let process = options.cmd[0].to_string_lossy();
     let fields = json!({ "pid": null, "process": process, "reason": reason });

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 
 #define PAGES (40 * MIB / PAGE)
-#define CALLS 1500
+#define CALLS 600
 
 static unsigned char *heap;
 /* What the words beside the functions are to be. */
