@@ -83,8 +83,13 @@ fn children_that_lost_the_preload_are_managed() {
     let program = compile("executable");
     for how in ["unset LD_PRELOAD", "export LD_PRELOAD=libm.so.6"] {
         let script = format!("{how}; {}; exit", program.display());
-        let run = run("lost", &["--memory-max", "24M"], &["/bin/sh", "-c", &script]);
-        assert_eq!((run.status(), run.stdout().as_str()), (0, "right\n"), "{}", run.stderr());
+        let run = run("lost", &["--memory-max", "11M"], &["/bin/sh", "-c", &script]);
+        assert_eq!(
+            (run.status(), run.stdout().as_str()),
+            (0, "right\n"),
+            "{}",
+            run.stderr()
+        );
         assert!(run.count("zswpout") > 4_000, "{how}: {:#}", run.counters);
         assert_eq!(run.count("unmanaged_processes"), 0, "{how}: {:#}", run.counters);
     }

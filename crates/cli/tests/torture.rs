@@ -51,7 +51,17 @@ fn every_move_may_be_made_under_a_limit() {
         let run = run(
             &format!("moves-{guard}"),
             &["--memory-max", "64M", "--guard", guard],
-            &["timeout", "-s", "KILL", PATIENCE_S, TORTURE, "--seconds", "6", "--seed", "9"],
+            &[
+                "timeout",
+                "-s",
+                "KILL",
+                PATIENCE_S,
+                TORTURE,
+                "--seconds",
+                "4",
+                "--seed",
+                "9",
+            ],
         );
         assert_eq!(run.status(), 0, "{guard}: {}{}", run.stdout(), run.stderr());
         assert!(run.count("zswpout") > 0, "{guard}: {:#}", run.counters);

@@ -20,6 +20,7 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 use uzswap_ctl::Field;
+use uzswap_sys::procfs;
 
 use super::Memcg;
 use crate::guest::{mapped, vma};
@@ -39,6 +40,8 @@ pub(crate) const BIG_BYTES: usize = 8 << 20;
 /// been mapped is seen late.
 const DEFERRAL_SHARE: u64 = 16;
 
+/// The program may make system calls by their numbers, so that nobody tells when it has grown.
+static MAPS_BY_NUMBER: AtomicBool = AtomicBool::new(false);
 /// Bytes mapped so far.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 /// Nothing is under our care yet, on purpose.
@@ -95,8 +98,21 @@ fn note_mapped(len: usize, is_usable: bool) {
 
 /// Start the pager of a process that has mapped enough.
 pub(crate) fn activate_if_big() {
-    if pager::active().is_none() && MAPPED.load(Ordering::Relaxed) >= ACTIVATE_BYTES {
+    if pager::active().is_none() && mapped() >= ACTIVATE_BYTES {
         pager::activate();
+    }
+}
+
+/// Before anything is mapped: what is mapped by number is found at the next mapping by name.
+pub(crate) fn note_maps_by_number() {
+    MAPS_BY_NUMBER.store(true, Ordering::Relaxed);
+}
+
+fn mapped() -> usize {
+    let seen = MAPPED.load(Ordering::Relaxed);
+    match seen < ACTIVATE_BYTES && MAPS_BY_NUMBER.load(Ordering::Relaxed) {
+        true => procfs::data_bytes().unwrap_or(0).max(seen),
+        false => seen,
     }
 }
 
