@@ -40,8 +40,9 @@ pub(crate) const BIG_BYTES: usize = 8 << 20;
 /// been mapped is seen late.
 const DEFERRAL_SHARE: u64 = 16;
 
-/// The program may make system calls by their numbers, so that nobody tells when it has grown.
-static MAPS_BY_NUMBER: AtomicBool = AtomicBool::new(false);
+/// Where the program may make system calls by their numbers, so that nobody tells when it has
+/// grown: the bytes that it could write to at first, with ours. 0: it does not.
+static DATA_AT_FIRST: AtomicUsize = AtomicUsize::new(0);
 /// Bytes mapped so far.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 /// Nothing is under our care yet, on purpose.
@@ -105,14 +106,16 @@ pub(crate) fn activate_if_big() {
 
 /// Before anything is mapped: what is mapped by number is found at the next mapping by name.
 pub(crate) fn note_maps_by_number() {
-    MAPS_BY_NUMBER.store(true, Ordering::Relaxed);
+    DATA_AT_FIRST.store(procfs::data_bytes().unwrap_or(0), Ordering::Relaxed);
 }
 
 fn mapped() -> usize {
     let seen = MAPPED.load(Ordering::Relaxed);
-    match seen < ACTIVATE_BYTES && MAPS_BY_NUMBER.load(Ordering::Relaxed) {
-        true => procfs::data_bytes().unwrap_or(0).max(seen),
-        false => seen,
+    match DATA_AT_FIRST.load(Ordering::Relaxed) {
+        at_first if at_first > 0 && seen < ACTIVATE_BYTES => {
+            seen.max(procfs::data_bytes().unwrap_or(0).saturating_sub(at_first))
+        }
+        _ => seen,
     }
 }
 
