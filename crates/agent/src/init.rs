@@ -131,9 +131,6 @@ unsafe fn begin(argv: *const *const c_char, with: With) {
     }
     pager::start_idle(group, path);
     group.add(Notice::Joined, 1);
-    if program.is_some_and(calls_by_number) {
-        deferral::note_maps_by_number();
-    }
     let unseen = match program.is_some_and(maps_unseen) {
         true => deferral::BIG_BYTES,
         false => 0,
@@ -211,13 +208,6 @@ fn maps_unseen(program: Headers) -> bool {
     const MAPPING: [&CStr; 5] = [c"mmap", c"sbrk", c"__asan_init", c"__tsan_init", c"__lsan_init"];
     let is_own = |image: Image| !image.is_libc() && MAPPING.iter().any(|name| image.function(name).is_some());
     Image::all(program).any(is_own)
-}
-
-/// Whether the program may make system calls by their numbers, mmap among them (SBCL).
-fn calls_by_number(program: Headers) -> bool {
-    Image::all(program)
-        .next()
-        .is_some_and(|image| image.asks_for(c"syscall"))
 }
 
 /// Have libc's wrappers lead here; libc's way to register handlers of forks. INVAL: libc is not

@@ -69,7 +69,6 @@
 //! | `guest::identity::MAY_BE_FILTERED` | kept | a filter is inherited |
 //! | `guest::small::BYTES` | kept | the mappings are inherited |
 //! | `guest::small::ARE_OURS` | kept | the same |
-//! | `memcg::deferral::DATA_AT_FIRST` | kept | the program is the same |
 //! | `memcg::deferral::MAPPED` | kept | the mappings are inherited |
 //! | `memcg::deferral::IS_DEFERRED` | kept | what the parent managed the child manages |
 //! | `memcg::deferral::IS_BIG` | kept | the mapping is inherited |

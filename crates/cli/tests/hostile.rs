@@ -67,20 +67,29 @@ fn no_thread_of_a_quiet_process_waits_for_an_idle_core() {
     }
 }
 
+/// It is killed if it lives on for so long. In any case somebody is told why.
+#[test]
+fn memory_that_may_be_executed_is_named_where_calls_are_not_guarded() {
+    if !can_manage() {
+        return;
+    }
+    let run = run_program("executable", &["--memory-max", "11M", "--guard", "off"], &["stands"]);
+    let said = run.stderr();
+    assert!(
+        said.contains("may be executed, which is not managed; use --guard on"),
+        "{said}"
+    );
+}
+
 #[test]
 fn memory_that_may_be_executed_leaves_and_comes_back() {
     if !can_manage() {
         return;
     }
-    let ways = [
-        (&["--guard", "off"][..], &["by-number"][..]),
-        (&["--guard", "on"], &[]),
-        (&["--guard", "on", "--backend", "mprotect"], &[]),
-    ];
-    for (way, args) in ways {
-        let options = [&["--memory-max", "11M"], way].concat();
-        let run = sees_what_is_right("executable", &options, args);
-        assert!(run.count("zswpout") > 4_000, "{way:?}: {:#}", run.counters);
+    for backend in ["uffd", "mprotect"] {
+        let options = ["--memory-max", "11M", "--guard", "on", "--backend", backend];
+        let run = sees_what_is_right("executable", &options, &[]);
+        assert!(run.count("zswpout") > 4_000, "{backend}: {:#}", run.counters);
     }
 }
 

@@ -80,10 +80,10 @@ fn children_that_lost_the_preload_are_managed() {
     if !can_manage() {
         return;
     }
-    let program = compile("executable");
+    let program = compile("read_only");
     for how in ["unset LD_PRELOAD", "export LD_PRELOAD=libm.so.6"] {
-        let script = format!("{how}; {}; exit", program.display());
-        let run = run("lost", &["--memory-max", "11M"], &["/bin/sh", "-c", &script]);
+        let script = format!("{how}; {} 1; exit", program.display());
+        let run = run("lost", &["--memory-max", "12M"], &["/bin/sh", "-c", &script]);
         assert_eq!(
             (run.status(), run.stdout().as_str()),
             (0, "right\n"),

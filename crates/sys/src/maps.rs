@@ -36,10 +36,10 @@ pub struct Vma {
 }
 
 impl Vma {
-    /// Private anonymous memory that is not code alone, whatever else its protection is: it may
-    /// change later. Some languages may execute all of their heap, and write to it.
+    /// Private anonymous memory that is not executable, whatever else its protection is: it may
+    /// change later.
     pub fn is_private_anonymous_data(&self) -> bool {
-        self.is_private_anonymous() && (self.is_writable || !self.is_executable)
+        self.is_private_anonymous() && !self.is_executable
     }
 
     /// As that, executable or not.
@@ -56,6 +56,17 @@ impl Vma {
                 end: bounds.1,
                 ..*other
             }
+    }
+
+    /// Private anonymous memory that may be executed.
+    pub fn is_executable_anonymous(&self) -> bool {
+        self.is_private_anonymous() && self.is_executable
+    }
+
+    /// Private anonymous memory that may be executed and written, as some Lisps have for all that
+    /// they hold.
+    pub fn is_executable_data(&self) -> bool {
+        self.is_executable_anonymous() && self.is_writable
     }
 
     /// Whether it is of a file.
@@ -335,9 +346,9 @@ mod test {
         let heap = b"55d0c8a4b000-55d0c8a6c000 rw-p 00000000 00:00 0                          [heap]";
         assert!(Vma::parse(heap).unwrap().is_private_anonymous_data());
         let lisp = b"7f10a0000000-7f10a0021000 rwxp 00000000 00:00 0";
-        assert!(Vma::parse(lisp).unwrap().is_private_anonymous_data());
+        assert!(Vma::parse(lisp).unwrap().is_executable_data());
         let code = b"7f10a0000000-7f10a0021000 r-xp 00000000 00:00 0";
-        assert!(!Vma::parse(code).unwrap().is_private_anonymous_data());
+        assert!(!Vma::parse(code).unwrap().is_executable_data());
         let text = b"55d0c7000000-55d0c7001000 r-xp 00001000 08:01 1234   /bin/a b";
         assert!(!Vma::parse(text).unwrap().is_private_anonymous());
         assert_eq!(Vma::parse(b""), None);

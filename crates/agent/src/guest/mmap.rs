@@ -64,7 +64,8 @@ fn is_stack(flags: c_int) -> bool {
 /// Whether a new mapping is memory of the kind that comes under our care.
 fn is_data(prot: c_int, flags: c_int) -> bool {
     let kind = flags & (MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB);
-    kind == MAP_PRIVATE | MAP_ANONYMOUS && prot & (PROT_EXEC | PROT_WRITE) != PROT_EXEC
+    let is_executable = prot & PROT_EXEC != 0;
+    kind == MAP_PRIVATE | MAP_ANONYMOUS && (!is_executable || vma::manages_executable_data() && prot & PROT_WRITE != 0)
 }
 
 /// Whether it may come under our care; a small one only as a part of another, if there are few.

@@ -1,7 +1,7 @@
 //! Which mappings are ours to manage.
 //!
-//! Private anonymous memory that is not code alone, from 64 KiB up or where smaller mappings are
-//! many ([`small`]), and the heap. Never: stacks, shared or file mappings, huge pages, our own
+//! Private anonymous memory that is not code ([`is_data`]), from 64 KiB up or where smaller ones
+//! are many ([`small`]), and the heap. Never: stacks, shared or file mappings, huge pages, our own
 //! memory, and the pages in which the kernel keeps words of the first thread.
 //!
 //! A thread's stack looks like any other memory in `/proc/self/maps`, and must not be managed: the
@@ -33,6 +33,16 @@ pub(crate) const MIN_BYTES: usize = 64 * 1024;
 /// Smallest mapping that is managed now.
 pub(crate) fn least_bytes() -> usize {
     if small::are_ours() { PAGE_SIZE } else { MIN_BYTES }
+}
+
+/// Whether memory that may be executed and written is managed. The kernel moves none of it. Copying
+/// knows of a device that writes to it meanwhile (O_DIRECT) only where calls hold their buffers.
+pub(crate) fn manages_executable_data() -> bool {
+    guard::is_on()
+}
+
+fn is_data(vma: &Vma) -> bool {
+    vma.is_private_anonymous_data() || manages_executable_data() && vma.is_executable_data()
 }
 
 /// The library's own image: its segments and what the loader mapped behind them.
@@ -137,7 +147,7 @@ pub(crate) fn scan_all(pager: &Pager, fds: &Fds) -> Option<Vec<(usize, usize)>> 
         count += 1;
         if is_worth_it(&vma) {
             vmas.push(vma);
-        } else if vma.is_private_anonymous_data() {
+        } else if is_data(&vma) {
             small += vma.end - vma.start;
         }
     });
@@ -210,7 +220,7 @@ fn is_still_manageable(fds: &Fds, start: usize, end: usize) -> bool {
         };
         // What is closed in parts is several for the kernel.
         let is_one = vma.end >= end || closed::is_on();
-        if vma.start > at || !is_one || !vma.is_private_anonymous_data() {
+        if vma.start > at || !is_one || !is_data(&vma) {
             return false;
         }
         at = vma.end;
@@ -257,7 +267,7 @@ fn manage_mapping_of(pager: &Pager, fds: &Fds, page: usize) -> Option<bool> {
 }
 
 fn is_worth_it(vma: &Vma) -> bool {
-    vma.end - vma.start >= least_bytes() && vma.is_private_anonymous_data()
+    vma.end - vma.start >= least_bytes() && is_data(vma)
 }
 
 /// Take `[start, end)` of `vma` under our care if it is not yet. False: not now.

@@ -86,6 +86,7 @@ struct Kswapd {
     pool: PoolKind,
     /// `RssAnon` that the engine did not know after the last scan.
     unknown: usize,
+    has_told_of_executable: bool,
     search: Search,
     shares: Shares,
     gate: Gate,
@@ -125,6 +126,7 @@ pub(crate) fn run(pager: &'static Pager) {
         sizes: Sizes::default(),
         pool: pager.mm.pool().0,
         unknown: 0,
+        has_told_of_executable: false,
         search: Search::default(),
         shares: Shares::new(pager),
         gate: Gate::default(),

@@ -2,15 +2,17 @@
 
 use alloc::vec::Vec;
 
+use uzswap_ctl::Limit;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::procfs::Sizes;
-use uzswap_sys::time;
+use uzswap_sys::{thread, time};
 
 use super::Kswapd;
+use crate::Line;
 use crate::guest::{mapped, vma};
 use crate::memcg::deferral;
 use crate::pager::mailbox::mail;
-use crate::pager::{Pager, pause};
+use crate::pager::{self, Pager, pause};
 
 /// How often a thread that maps memory looks whether to wait on: for ten seconds, as for a turn to
 /// change mappings.
@@ -106,6 +108,35 @@ impl Kswapd {
         }
         let anon = pager.fds().proc.sizes().map_or(0, |sizes| sizes.anon);
         self.unknown = anon.saturating_sub(pager.mm.usage_pages() as usize * PAGE_SIZE);
+        self.tell_of_executable();
+    }
+
+    /// Say it, once, where memory that may be executed is most of what is not managed and is more
+    /// than the limit.
+    fn tell_of_executable(&mut self) {
+        let pager = self.pager;
+        let most = pager.memcg.group().get(Limit::MemoryMax);
+        if self.has_told_of_executable || most > self.unknown as u64 {
+            return;
+        }
+        let (proc, mut bytes) = (&pager.fds().proc, 0);
+        let _ = proc.for_each_vma(|vma| {
+            if vma.is_executable_anonymous() {
+                let _ = proc.for_each_present(vma.start, vma.end, |from, to| bytes += to - from);
+            }
+        });
+        if bytes > self.unknown / 2 {
+            self.has_told_of_executable = true;
+            pager::say(
+                Line::of(format_args!(
+                    "uzswap: process {} cannot be kept within the limit: {} MiB of its memory may be executed, which is not managed; {}raise --memory-max\n",
+                    thread::pid(),
+                    bytes >> 20,
+                    if vma::manages_executable_data() { "" } else { "use --guard on, or " }
+                ))
+                .as_str(),
+            );
+        }
     }
 }
 

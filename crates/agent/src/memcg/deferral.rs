@@ -20,7 +20,6 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 use uzswap_ctl::Field;
-use uzswap_sys::procfs;
 
 use super::Memcg;
 use crate::guest::{mapped, vma};
@@ -40,9 +39,6 @@ pub(crate) const BIG_BYTES: usize = 8 << 20;
 /// been mapped is seen late.
 const DEFERRAL_SHARE: u64 = 16;
 
-/// Where the program may make system calls by their numbers, so that nobody tells when it has
-/// grown: the bytes that it could write to at first, with ours. 0: it does not.
-static DATA_AT_FIRST: AtomicUsize = AtomicUsize::new(0);
 /// Bytes mapped so far.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 /// Nothing is under our care yet, on purpose.
@@ -99,23 +95,8 @@ fn note_mapped(len: usize, is_usable: bool) {
 
 /// Start the pager of a process that has mapped enough.
 pub(crate) fn activate_if_big() {
-    if pager::active().is_none() && mapped() >= ACTIVATE_BYTES {
+    if pager::active().is_none() && MAPPED.load(Ordering::Relaxed) >= ACTIVATE_BYTES {
         pager::activate();
-    }
-}
-
-/// Before anything is mapped: what is mapped by number is found at the next mapping by name.
-pub(crate) fn note_maps_by_number() {
-    DATA_AT_FIRST.store(procfs::data_bytes().unwrap_or(0), Ordering::Relaxed);
-}
-
-fn mapped() -> usize {
-    let seen = MAPPED.load(Ordering::Relaxed);
-    match DATA_AT_FIRST.load(Ordering::Relaxed) {
-        at_first if at_first > 0 && seen < ACTIVATE_BYTES => {
-            seen.max(procfs::data_bytes().unwrap_or(0).saturating_sub(at_first))
-        }
-        _ => seen,
     }
 }
 

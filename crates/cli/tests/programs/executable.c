@@ -1,6 +1,6 @@
-/* Memory that may be executed and written, as some Lisps have for all that they hold, mapped by the number of the call if there
-   is an argument: two threads call functions that lie
-   in its pages, one of them makes a system call, and write beside them; a forked child does the same. */
+/* Memory that may be executed and written, as some Lisps have for all that they hold: two threads call functions that lie
+   in its pages, one of them makes a system call, and write beside them; a forked child does the same. With an argument it stands
+   for a second, beside memory that may not be executed. */
 #include "pages.h"
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -66,14 +66,15 @@ static void call_and_write_all(void) {
 
 int main(int argc, char **argv) {
     (void)argv;
-    int prot = PROT_READ | PROT_WRITE | PROT_EXEC, flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    heap = argc > 1 ? (void *)syscall(SYS_mmap, 0, PAGES * PAGE, prot, flags, -1, 0) : mmap(0, PAGES * PAGE, prot, flags, -1, 0);
+    heap = mmap(0, PAGES * PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     must(heap != MAP_FAILED);
-    /* Something that is mapped by name. */
-    memset(map(64 * PAGE), 1, PAGE);
     fill(heap, PAGES * PAGE, 2);
     for (size_t page = 0; page < PAGES; page++)
         make_function(page);
+    if (argc > 1) {
+        fill(map(8 * MIB), 8 * MIB, 1);
+        sleep(1);
+    }
     call_and_write_all();
     pid_t child = fork();
     must(child >= 0);

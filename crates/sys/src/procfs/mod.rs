@@ -33,15 +33,6 @@ pub struct Sizes {
     pub anon: usize,
 }
 
-/// Bytes of the private memory that this process may write to, touched or not. `None`: it cannot be
-/// told.
-pub fn data_bytes() -> Option<usize> {
-    let mut buf = [0u8; 128];
-    let statm = open(c"/proc/self/statm").ok()?;
-    let n = io::pread(&statm, &mut buf, 0).ok()?;
-    Some(buf[..n].split(|&b| b == b' ').map(number).nth(5)? * PAGE_SIZE)
-}
-
 /// The open files.
 pub struct ProcSelf {
     pub(crate) maps: Maps,
