@@ -22,7 +22,7 @@ read -ra modules <<<"${*:3}"
     test_{cmath,statistics,asyncio,concurrent_futures,multiprocessing_fork,multiprocessing_spawn,multiprocessing_forkserver}
 )
 declare -A larger=([test_asyncio]=100 [test_concurrent_futures]=64 [test_lzma]=100 [test_weakref]=40
-    [test_multiprocessing_fork]=128 [test_multiprocessing_spawn]=64 [test_multiprocessing_forkserver]=64)
+    [test_multiprocessing_fork]=128 [test_multiprocessing_spawn]=64 [test_multiprocessing_forkserver]=128)
 begin "$@"
 suite_python=$(realpath "${PYTHON:-/usr/bin/python3}")
 "$suite_python" -c 'import test.support' || die "no test package: apt-get install libpython3.11-testsuite"
