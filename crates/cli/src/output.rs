@@ -26,7 +26,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// The same; whether anybody reads it.
 ///
 /// # Errors
-/// As of [`print`].
+/// As of [`print()`].
 pub(crate) fn write(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

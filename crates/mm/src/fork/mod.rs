@@ -121,9 +121,9 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
     }
 
     /// Call `copy_in` with every page that is stored, which is not mapped then, as long as it
-    /// answers true; `None`: its contents are lost. In a child, [`destination`] says where the page
-    /// is by then. True: that was all. No word changes: nothing may leave any more that is mapped
-    /// so.
+    /// answers true; `None`: its contents are lost. In a child, `freeze_log::destination` says
+    /// where the page is by then. True: that was all. No word changes: nothing may leave any more
+    /// that is mapped so.
     pub fn for_each_absent(
         &mut self,
         worker: &mut Worker<M>,

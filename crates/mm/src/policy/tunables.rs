@@ -20,7 +20,7 @@ pub struct Tunable {
     pub unit: &'static str,
     /// What it is.
     pub value: f64,
-    /// Only a build changes it ([`FIXED`]).
+    /// Only a build changes it (`FIXED`).
     pub is_fixed: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Tunable {
 pub enum Refused {
     /// No tunable has that name.
     Unknown,
-    /// Only a build changes it ([`FIXED`]).
+    /// Only a build changes it (`FIXED`).
     Fixed,
     /// The type of the number does not hold it, or it is 0.
     Range,
@@ -82,7 +82,7 @@ macro_rules! tunables {
             $($(#[$why])* pub(crate) $name: $type,)*
         })*
 
-        /// All that are not [`FIXED`].
+        /// All that are not `FIXED`.
         #[derive(Clone, Copy, Debug)]
         pub struct Tunables {
             $($(#[$of])* pub(crate) $group: $Group,)*

@@ -79,7 +79,7 @@ pub fn begin_fork() {
     }
 }
 
-/// After it, in the parent. A child [resets](reset_in_child) it.
+/// After it, in the parent. A child resets it (`reset_in_child`).
 pub fn end_fork() {
     if is_on() {
         drop(Changing(()));

@@ -12,7 +12,7 @@
 //! | an event | [`Posted`], by the thread that changes mappings |
 //!
 //! # Invariants
-//! 1. A page that the kernel lets nobody access, and the program would, is [`CLOSED`]: the bit is
+//! 1. A page that the kernel lets nobody access, and the program would, is `CLOSED`: the bit is
 //!    set before mprotect takes access away, and cleared after it gave access back. So who gets a
 //!    signal at a page that is not closed may look again.
 //! 2. A closed page has no frame, but while a [`Filling`] is at it.

@@ -1,7 +1,7 @@
 //! The swap table: one [`Word`] a page, in leaves of 16 words (64 KiB of address space).
 //!
 //! A leaf is taken when the first of its pages gets a word and given back when the last word is
-//! NONE again. What leads to it is a tree without detours ([`tree`]): a program pays some 9 bytes
+//! NONE again. What leads to it is a tree without detours (`tree.rs`): a program pays some 9 bytes
 //! for each page where they are dense, 128 to 256 for one that lies alone, and nothing for address
 //! space.
 //!
