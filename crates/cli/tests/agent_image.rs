@@ -1,4 +1,8 @@
-//! The agent as a guest: it defines no symbol and leaves none open that a program could define.
+//! The agent as a guest: it defines no symbol and leaves none open that a program could define. And
+//! as a member of the workspace.
+
+use std::path::Path;
+use std::process::Command;
 
 use object::{Object, ObjectSymbol};
 
@@ -16,4 +20,21 @@ fn the_agent_exports_nothing_and_binds_no_function() {
         let is_fine = name.is_empty() || ALLOWED.contains(&name);
         assert!(is_fine, "the agent uses {name} of the program");
     }
+}
+
+/// As a part of the workspace (`cargo check --workspace`, an editor) it is checked with the
+/// features that others ask for, such as rustix's std: what it defines as a program without std is
+/// there twice then (E0152), but in the image.
+#[test]
+fn the_agent_is_checked_with_others_features() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new(env!("CARGO"))
+        .args(["check", "--locked", "--lib"])
+        .args(["--package", "uzswap-agent", "--package", "uzswap-zram"])
+        .current_dir(&root)
+        .arg("--target-dir")
+        .arg(root.join("target/check"))
+        .output()
+        .expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -128,3 +128,15 @@ fn what_may_not_be_traced_runs_on_where_that_is_allowed() {
     }
     std::fs::remove_file(forbids).expect("compiled above");
 }
+
+/// Nothing is known of a device that may not be opened.
+#[test]
+fn what_cannot_be_looked_at_is_not_called_missing() {
+    let place = Place::new("doctor");
+    let output = place.unprivileged(&place.0.join("uzswap")).arg("doctor").output();
+    let output = output.expect("starting it");
+    let said = String::from_utf8_lossy(&output.stdout);
+    if said.contains("is not yours to open") {
+        assert!(!said.contains("UFFDIO_MOVE") && !said.contains("Linux 6.8"), "{said}");
+    }
+}

@@ -157,3 +157,39 @@ impl Workload for Analytics {
         self.job(session)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::DUCKDB;
+
+    /// In the place of DuckDB, which few have: it prints what it is asked.
+    const STAND_IN: &str = "
+import sys, types
+class Connection:
+    def execute(self, text):
+        print(text, file=sys.stderr)
+        return self
+    def fetchall(self):
+        return []
+sys.modules['duckdb'] = types.SimpleNamespace(connect=Connection)
+";
+
+    /// The text has percent signs, and a place for a number.
+    #[test]
+    fn duckdb_is_asked_for_its_rows() {
+        let script = format!("{STAND_IN}{DUCKDB}");
+        let Ok(output) = Command::new("python3").args(["-c", &script, "3"]).output() else {
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(
+            said.contains("hash(i) % 100000") && said.contains("range(51000)"),
+            "{said}"
+        );
+        let times = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(times.split_whitespace().count(), 2, "{times}");
+    }
+}
