@@ -51,7 +51,15 @@ const HEADINGS: [(&str, &[&str]); 5] = [
     ),
     (
         "Compression",
-        &["compressor", "recompress", "zpool", "batch", "iaa_model", "iaa_verify"],
+        &[
+            "compressor",
+            "recompress",
+            "zpool",
+            "batch",
+            "iaa_model",
+            "iaa_verify",
+            "iaa_sync_mode",
+        ],
     ),
     ("Swap file", &["swap", "no_writeback", "swap_format", "encrypt"]),
     (

@@ -111,6 +111,7 @@ fn bad_values_are_refused_with_the_rule() {
         ),
         (&["--iaa-model", "clock=virtual"], "programs run in real time"),
         (&["--iaa-verify", "maybe"], "possible values: on, off"),
+        (&["--iaa-sync-mode", "async_irq"], "possible values: sync, async"),
         (
             &[
                 "--iaa-model=",
@@ -148,9 +149,15 @@ fn a_program_pages_through_the_model() {
     if !can_manage() {
         return;
     }
-    for (name, compressor, model) in [
-        ("iaa-fixed", "deflate-iaa", "devices=4,engines=8,wqs=2,seed=1"),
-        ("iaa-dynamic", "deflate-iaa:dynamic", "devices=2,mode=dedicated,seed=2"),
+    for (name, compressor, sync_mode, model) in [
+        ("iaa-fixed", "deflate-iaa", "async", "devices=4,engines=8,wqs=2,seed=1"),
+        (
+            "iaa-dynamic",
+            "deflate-iaa:dynamic",
+            "async",
+            "devices=2,mode=dedicated,seed=2",
+        ),
+        ("iaa-sync", "deflate-iaa", "sync", "devices=1,seed=3"),
     ] {
         let options = [
             "--memory-max=16M",
@@ -158,6 +165,8 @@ fn a_program_pages_through_the_model() {
             "--summary",
             "--compressor",
             compressor,
+            "--iaa-sync-mode",
+            sync_mode,
             "--iaa-model",
             model,
         ];
@@ -166,6 +175,7 @@ fn a_program_pages_through_the_model() {
         assert!(run.stderr().contains("iaa: a MODEL of devices"), "{}", run.stderr());
         assert_eq!(run.counters["iaa"], "MODEL");
         assert_eq!(run.counters["compressor"], compressor);
+        assert_eq!(run.counters["iaa/sync_mode"], sync_mode);
         assert_eq!((run.count("iaa/model_injected"), run.count("iaa/acomp_wrong")), (0, 0));
         assert!(run.count("iaa/acomp_done") > 500, "{:#}", run.counters);
         assert_adds_up(&run);

@@ -106,6 +106,8 @@ words! {
         IaaFd,
         /// `verify_compress`: the device reads back what it compressed.
         IaaVerify,
+        /// `sync_mode`: one page of a thread is under way at a time.
+        IaaSync,
         /// The device makes codes for each page, else it uses deflate's fixed ones.
         IaaDynamic,
         /// Cold segments of the swap files go to a mover ([`remote`](crate::remote)), which tries

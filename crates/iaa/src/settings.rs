@@ -50,6 +50,16 @@ pub enum Mitigation {
     Incompressible,
 }
 
+/// How many pages of a batch are under way at a time (`sync_mode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncMode {
+    /// As many as the queues take.
+    #[default]
+    Async,
+    /// One: the next is submitted when that is settled.
+    Sync,
+}
+
 /// What the driver is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -57,6 +67,8 @@ pub struct Settings {
     pub mode: CompressionMode,
     /// Have each compression read back by the device, and compare checksums (`verify_compress`).
     pub verify: bool,
+    /// How many pages of a batch are under way at a time (`sync_mode`).
+    pub sync_mode: SyncMode,
     /// Have descriptors block on faults, where the queue allows it. Buffers are resident, so a
     /// fault is a mistake that is found sooner without.
     pub block_on_fault: bool,
@@ -69,11 +81,12 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Fixed codes, verified, 5 ms.
+    /// Fixed codes, verified, side by side, 5 ms.
     fn default() -> Self {
         Self {
             mode: CompressionMode::Fixed,
             verify: true,
+            sync_mode: SyncMode::default(),
             block_on_fault: false,
             deadline_ns: 5_000_000,
             tries: Tries::default(),

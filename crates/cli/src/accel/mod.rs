@@ -24,7 +24,7 @@ use crate::options::RunOptions;
 use crate::output::print;
 use crate::{Failure, describe};
 use host::Host;
-use options::{AccelCommand, Verb};
+use options::{AccelCommand, SyncMode, Verb};
 use place::Place;
 
 /// `uzswap accel`
@@ -81,6 +81,7 @@ pub(crate) struct Devices {
     source: Source,
     codes: Codes,
     verify: bool,
+    is_sync: bool,
     host: Option<Host>,
 }
 
@@ -123,6 +124,7 @@ impl Devices {
             source,
             codes: codes.unwrap_or(Codes::Fixed),
             verify: options.accel.iaa_verify.is_on(),
+            is_sync: options.accel.iaa_sync_mode == SyncMode::Sync,
             host,
         }))
     }
@@ -133,6 +135,7 @@ impl Devices {
             (Tunable::IaaPid, u64::from(std::process::id())),
             (Tunable::IaaFd, self.fd.as_raw_fd() as u64),
             (Tunable::IaaVerify, u64::from(self.verify)),
+            (Tunable::IaaSync, u64::from(self.is_sync)),
             (Tunable::IaaDynamic, u64::from(self.codes == Codes::Dynamic)),
             (Tunable::Iaa, self.source.to_word()),
         ] {
@@ -221,6 +224,8 @@ pub(crate) fn counters(group: &Group, map: &mut Map<String, Value>) {
     };
     put("iaa".into(), json!(source));
     put("iaa/verify_compress".into(), json!(group.get(Tunable::IaaVerify)));
+    let sync_mode = if group.is_on(Tunable::IaaSync) { "sync" } else { "async" };
+    put("iaa/sync_mode".into(), json!(sync_mode));
     let driver = Statistics::kept_in(file.driver(Statistics::COUNTERS)).snapshot();
     for (name, value) in driver.named() {
         put(format!("iaa/{name}"), json!(value));

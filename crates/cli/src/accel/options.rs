@@ -20,6 +20,19 @@ pub(crate) struct AccelOptions {
     /// Its devices have just compressed it then (verify_compress).
     #[arg(long, value_name = "on|off", value_enum, default_value_t = OnOff::On)]
     pub(crate) iaa_verify: OnOff,
+    /// How IAA gets pages
+    ///
+    /// sync: a thread submits the next when the one before is settled. async: as many as the queues
+    /// take (sync_mode).
+    #[arg(long, value_name = "sync|async", value_enum, default_value_t = SyncMode::Async)]
+    pub(crate) iaa_sync_mode: SyncMode,
+}
+
+/// How many pages of a thread its devices have at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SyncMode {
+    Sync,
+    Async,
 }
 
 /// `uzswap accel`

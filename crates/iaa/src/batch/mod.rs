@@ -9,7 +9,7 @@ use crate::buffers::Buffers;
 use crate::completion::Direction;
 use crate::driver::{Driver, Flight, Progress, Request};
 use crate::outcome::{Outcome, Why};
-use crate::settings::Mitigation;
+use crate::settings::{Mitigation, SyncMode};
 use crate::statistics::count;
 use crate::table::Reader;
 use alloc::sync::Arc;
@@ -204,9 +204,19 @@ impl<R: RawMutex, B: Buffers> Batch<R, B> {
         }
     }
 
-    /// Submit pages until one has to wait.
+    /// Submit pages until one has to wait: for a queue, or for the page before it.
     fn send(&mut self, now: u64) {
+        let is_sync = self.driver.settings().sync_mode == SyncMode::Sync;
         while let Some(&i) = self.order.get(self.sent) {
+            if is_sync && self.sent > 0 && now >= self.deadline {
+                // Others had the one slot that a thread may have for too long.
+                self.mitigate(i, Why::NoSlot);
+                self.sent += 1;
+                continue;
+            }
+            if is_sync && self.is_flying() {
+                return;
+            }
             let page = &mut self.pages[i];
             match self
                 .driver
@@ -226,6 +236,11 @@ impl<R: RawMutex, B: Buffers> Batch<R, B> {
             self.sent += 1;
             self.tries = 0;
         }
+    }
+
+    /// Whether a queue has one of the pages: not all that are unsettled wait.
+    fn is_flying(&self) -> bool {
+        self.unsettled > self.order.len() - self.sent
     }
 
     /// No queue takes the page.

@@ -27,7 +27,7 @@ use uzswap_iaa::driver::Driver;
 use uzswap_iaa::portal::Portal;
 use uzswap_iaa::queue::Queue;
 use uzswap_iaa::resident::{Resident, Room};
-use uzswap_iaa::settings::{CompressionMode, Settings};
+use uzswap_iaa::settings::{CompressionMode, Settings, SyncMode};
 use uzswap_iaa::statistics::Statistics;
 use uzswap_iaa::table::{Fleet, Layout, Table};
 use uzswap_iaa::topology::{Topology, WorkQueue};
@@ -138,6 +138,10 @@ impl Accel {
                 Codes::Dynamic => CompressionMode::Dynamic,
             },
             verify: group.is_on(Tunable::IaaVerify),
+            sync_mode: match group.is_on(Tunable::IaaSync) {
+                true => SyncMode::Sync,
+                false => SyncMode::Async,
+            },
             deadline_ns: match source {
                 Source::Model => model::DEADLINE_NS,
                 Source::Hardware => Settings::default().deadline_ns,

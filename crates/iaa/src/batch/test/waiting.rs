@@ -1,10 +1,10 @@
 //! Pages for which no slot is free, or no queue.
 
-use super::fake::{Act, Plan, World, page, settle};
+use super::fake::{Act, Plan, TestBatch, World, page, settle};
 use super::{COMPRESS, DEADLINE, DECOMPRESS, first, unverified};
 use crate::batch::*;
 use crate::queue::test::work_queue;
-use crate::settings::{CompressionMode, Settings};
+use crate::settings::{CompressionMode, Settings, SyncMode};
 use crate::topology::Mode;
 use alloc::vec;
 
@@ -59,6 +59,50 @@ fn a_page_waits_no_longer_than_the_deadline() {
     assert_eq!(batch.poll(100 + DEADLINE), 0);
     world.check_at_rest();
     assert_eq!(world.driver.snapshot().compress.full, 5);
+}
+
+/// Three pages of a thread at a device that keeps what it gets.
+fn three_that_are_kept(sync_mode: SyncMode) -> (World, TestBatch) {
+    let world = World::new(Plan {
+        settings: Settings {
+            sync_mode,
+            ..unverified()
+        },
+        ..Plan::default()
+    });
+    *world.devices[0].always.lock() = Act::Hold;
+    let requests: Vec<_> = (0..3).map(|i| world.request(i, &page(1), 4095)).collect();
+    let mut batch = world.batch();
+    batch.submit(COMPRESS, 0, &requests, 0).unwrap();
+    (world, batch)
+}
+
+#[test]
+fn in_sync_mode_a_page_waits_for_the_one_before() {
+    for (sync_mode, under_way) in [(SyncMode::Async, [3, 3, 3]), (SyncMode::Sync, [1, 2, 3])] {
+        let (world, mut batch) = three_that_are_kept(sync_mode);
+        for seen in under_way {
+            batch.poll(0);
+            assert_eq!(world.devices[0].log.lock().len(), seen, "{sync_mode:?}");
+            world.devices[0].answer_held();
+            batch.poll(0);
+        }
+        assert!(
+            settle(&mut batch)
+                .iter()
+                .all(|outcome| matches!(outcome, Outcome::Done(_)))
+        );
+        world.check_at_rest();
+    }
+}
+
+#[test]
+fn in_sync_mode_no_page_waits_beyond_the_deadline() {
+    let (world, mut batch) = three_that_are_kept(SyncMode::Sync);
+    assert_eq!(batch.poll(DEADLINE - 1), 3);
+    assert_eq!(batch.poll(DEADLINE), 0);
+    assert_eq!(world.driver.snapshot().compress.no_slot, 2);
+    assert_eq!(world.devices[0].log.lock().len(), 1);
 }
 
 /// A world of one slot, whose device keeps it.
