@@ -178,9 +178,11 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
     guard::exec::look_at_filters(group);
     match register {
         Some(register) if !guard::is_on() => {
-            // SAFETY: the three handlers are extern "C" functions of this library, which is never
-            // unloaded (see build.rs).
-            unsafe { register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
+            if !replace_fork(program) {
+                // SAFETY: the three handlers are extern "C" functions of this library, which is
+                // never unloaded (see build.rs).
+                unsafe { register(Some(fork::prepare), Some(fork::parent), Some(fork::child), __dso_handle) };
+            }
             replace_execve(program);
             replace_looks(program);
         }
@@ -224,6 +226,14 @@ fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> 
     unsafe { replace_mutex_init(program)? };
     // SAFETY: libc's function of this name has this type.
     Ok(unsafe { core::mem::transmute::<*mut c_void, RegisterAtFork>(register.entry) })
+}
+
+/// Replace `_Fork`, which forks of libc come to. False: it cannot be, and handlers of forks do what
+/// they can.
+fn replace_fork(program: Option<Headers>) -> bool {
+    let function = program.and_then(Image::libc).and_then(|libc| libc.function(c"_Fork"));
+    // SAFETY: libc's function; no other thread runs yet.
+    function.is_some_and(|function| unsafe { hook::divert_fork(&function) })
 }
 
 /// Replace `execve`, which all functions of libc come to that make another program of a process

@@ -38,6 +38,7 @@
 //! | `guard::ranges::INDEX` | kept | the same |
 //! | `guest::hook::IS_GIVEN` | kept | what it is about stays as it is in a child |
 //! | `guest::hook::ERRNO_LOCATION` | kept | libc is where it was |
+//! | `guest::hook::FORK` | kept | the same |
 //! | `guest::order::ORDER` | reset | whose turn it was is not here, or was the fork's |
 //! | `guest::order::IN_VAIN` | kept | says of which process |
 //! | `guest::order::FORK_HAS_TURN` | reset | only the parent ends the fork's turn |

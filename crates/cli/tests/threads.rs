@@ -278,3 +278,16 @@ fn the_death_of_a_process_that_slept_is_told() {
     is_as_unmanaged(&program, &[], &["--memory-max", "16M", "--quiet"]);
     let _ = std::fs::remove_file(program);
 }
+
+/// A lock of malloc, under which memory is given back, and which a fork wants.
+#[test]
+fn a_fork_beside_a_thread_that_gives_memory_back_ends() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("gives_back");
+    for guard in ["off", "on"] {
+        is_as_unmanaged(&program, &["20"], &["--memory-max", "12M", "--quiet", "--guard", guard]);
+    }
+    let _ = std::fs::remove_file(program);
+}

@@ -29,7 +29,7 @@ use crate::{fault, guard};
 const EXPECTING_MAX: u32 = 400;
 const EXPECTING_NS: u64 = 50_000;
 
-/// Before a fork, in the forking thread, after the program's own handlers.
+/// Before a fork, in the forking thread, after the program's own handlers and libc's locks.
 pub(crate) extern "C" fn prepare() {
     // Where events tell of a fork, one that is made out of turn is told of too.
     let _ = prepare_in_order(false);

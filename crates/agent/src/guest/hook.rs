@@ -1,6 +1,6 @@
 //! libc's `mmap`, `munmap`, `mremap`, `madvise`, `brk`, `mlockall`, `ioctl`, `fstatat`, `statx`,
-//! `unshare`, `setns`, `prctl` and `execve`, replaced: the same system call, plus what the pager
-//! needs.
+//! `unshare`, `setns`, `prctl`, `execve` and `_Fork`, replaced: the same system call, plus what the
+//! pager needs.
 //!
 //! They run in the program's threads, perhaps inside its malloc, perhaps on a stack in managed
 //! memory, perhaps in a vfork child; so they take no lock of the pager's, allocate nothing, and
@@ -14,12 +14,14 @@ use uzswap_sys::libc::Function;
 use uzswap_sys::mapping;
 use uzswap_sys::procfs::{self, ProcSelf, Told};
 use uzswap_sys::request::Request;
+use uzswap_sys::text::{self, Moved};
 use uzswap_sys::thread::{page_align, syscall};
 
 use super::closed::{SYS_MLOCK, SYS_MLOCKALL};
 use super::order::InOrder;
 use super::stacks::{self, StackChange};
 use super::{closed, identity, mapped, mmap};
+use crate::fork;
 use crate::guard;
 use crate::guard::exec::{Asked, SYS_EXECVE};
 use crate::memcg::deferral;
@@ -34,6 +36,42 @@ pub(crate) const SYS_STATX: usize = 332;
 const MCL_CURRENT: c_int = 1;
 const MCL_FUTURE: c_int = 2;
 const MCL_ONFAULT: c_int = 4;
+
+/// libc's `_Fork`, where it can be called.
+static FORK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// libc's `_Fork`: what `fork` comes to when it has taken the locks of libc, among them those of
+/// its malloc.
+///
+/// A fork has the program's turn to change mappings. Other threads wait for that in the middle of
+/// `free`, which gives memory back (madvise, munmap, brk) under such a lock. Were the turn taken
+/// before the locks, as by a handler of `pthread_atfork`, each would wait for the other.
+extern "C" fn _fork() -> c_int {
+    fork::prepare();
+    // SAFETY: the original's entry, stored before anything can come here, which has this type.
+    let original: extern "C" fn() -> c_int = unsafe { core::mem::transmute(FORK.load(Ordering::Acquire)) };
+    let returned = original();
+    match returned {
+        0 => fork::child(),
+        _ => fork::parent(),
+    }
+    returned
+}
+
+/// Replace it. False: libc has none (before glibc 2.34), or begins it in a way that is not known.
+///
+/// # Safety
+/// Nobody runs `function` now.
+pub(crate) unsafe fn divert_fork(function: &Function) -> bool {
+    let Ok(mut moved) = Moved::new() else { return false };
+    // SAFETY: the caller's promise; it is libc's.
+    let Some(original) = (unsafe { moved.add(function) }) else {
+        return false;
+    };
+    FORK.store(original, Ordering::Release);
+    // SAFETY: see above; the replacement calls the original.
+    moved.seal().is_ok() && unsafe { text::replace_any(function, _fork as *const c_void) }.is_ok()
+}
 
 /// libc's `__errno_location`, which a program may define, too.
 static ERRNO_LOCATION: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());

@@ -221,8 +221,8 @@ fn movable(code: &[u8]) -> Option<usize> {
             [0x41, 0x50..=0x57, ..] => 2,
             // sub $8-bit, %rsp
             [0x48, 0x83, 0xec, ..] => 4,
-            // mov %fs:32-bit, %rax
-            [0x64, 0x48, 0x8b, 0x04, 0x25, ..] => 9,
+            // mov %fs:32-bit, of a register
+            [0x64, 0x48, 0x8b, register, 0x25, ..] if register & 0xc7 == 0x04 => 9,
             // mov %rax, 8-bit(%rsp)
             [0x48, 0x89, 0x44, 0x24, ..] => 5,
             // xor of a register with itself, mov between registers
@@ -246,6 +246,17 @@ mod test {
             0xc0, 0x80, 0x3d,
         ];
         assert_eq!(movable(&setuid), Some(18));
+        // As _Fork of glibc 2.36 and 2.41 begins.
+        let forks: [&[u8]; 2] = [
+            &[
+                0x64, 0x48, 0x8b, 0x04, 0x25, 0x10, 0, 0, 0, 0x45, 0x31, 0xc0, 0x31, 0xd2, 0x31, 0xf6,
+            ],
+            &[
+                0x55, 0x53, 0x48, 0x83, 0xec, 0x18, 0x64, 0x48, 0x8b, 0x1c, 0x25, 0x28, 0, 0, 0, 0x48, 0x89, 0x5c,
+                0x24, 0x08,
+            ],
+        ];
+        assert_eq!(forks.map(movable), [Some(14), Some(15)]);
         // A system call and a short jump.
         let stub = [
             0xb8, 0x3b, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x73, 0x01, 0xc3, 0, 0, 0, 0, 0, 0,
