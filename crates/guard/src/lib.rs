@@ -10,7 +10,7 @@
 //! | [`notes`] | what was found there, for the next process |
 //! | [`stub`] | the code that such a jump leads to |
 //! | [`frames`] | where functions begin and end |
-//! | [`table`] | what each call reaches, a row a call |
+//! | [`table`] | what each call reaches, a row a call ([`row`] has its words) |
 //! | [`reach`] | the memory that one call with its arguments reaches |
 //!
 //! Nothing here makes a system call or touches the program: `uzswap-sys` puts the jumps into place,
@@ -26,6 +26,7 @@ extern crate std;
 pub mod frames;
 pub mod notes;
 pub mod reach;
+pub mod row;
 mod x86_64;
 
 pub use x86_64::{site, stub, table};

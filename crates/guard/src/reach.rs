@@ -2,7 +2,7 @@
 
 use linux_raw_sys::ioctl as known;
 
-use crate::table::{Len, Row, Way, What};
+use crate::row::{Len, Row, Way, What};
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
@@ -19,13 +19,19 @@ const MOST: usize = 1 << 20;
 const TEXTS_MAX: usize = 1 << 16;
 /// Options of sockets that are filters: SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF.
 const FILTERS: [usize; 2] = [26, 51];
+const SOL_SOCKET: usize = 1;
+/// A `struct sock_filter`.
+const INSTRUCTION: usize = 8;
+/// PTRACE_GETREGSET, PTRACE_SETREGSET.
+const REGISTER_SETS: [usize; 2] = [0x4204, 0x4205];
 /// `_IOWR('f', 11, struct fiemap)`
 const FS_IOC_FIEMAP: u32 = 0xc020_660b;
 /// `_IOWR('f', 16, struct pm_scan_arg)`, `_IOWR('f', 17, struct procmap_query)`
 const PAGEMAP_SCAN: u32 = 0xc060_6610;
 const PROCMAP_QUERY: u32 = 0xc068_6611;
-/// `_IOWR(0xaa, 3, struct uffdio_copy)`
+/// `_IOWR(0xaa, 3, struct uffdio_copy)`, `_IOWR(0xaa, 5, struct uffdio_move)`
 const UFFDIO_COPY: u32 = 0xc028_aa03;
+const UFFDIO_MOVE: u32 = 0xc028_aa05;
 /// Its argument is a `struct ifreq`.
 const SIOCETHTOOL: u32 = 0x8946;
 /// Of NVIDIA's open kernel modules: `_IOWR('F', 42, NVOS54_PARAMETERS)`, and `'F', 43` with
@@ -55,6 +61,10 @@ pub trait Memory {
     fn reach(&mut self, extent: Extent);
     /// Read what was said to be reached. False: it cannot be read, so the kernel will not either.
     fn read(&mut self, addr: usize, bytes: &mut [u8]) -> bool;
+    /// Whether the process of this number is the program's own.
+    fn is_own(&self, process: usize) -> bool;
+    /// Whether the kernel has answered EFAULT.
+    fn is_again(&self) -> bool;
 }
 
 /// Say what the call of `row` with these arguments reaches.
@@ -84,6 +94,14 @@ impl<M: Memory> Call<'_, M> {
                 let count = self.len(count);
                 self.vectors(at, count, way);
             }
+            What::Others(way, count) if self.memory.is_own(self.args[0]) => {
+                let count = self.len(count);
+                self.vectors(at, count, way);
+            }
+            What::Others(_, count) => {
+                let count = self.len(count).min(VECTORS_MAX);
+                self.plain(at, count * VECTOR, Way::In);
+            }
             What::Message(way) => self.message(at, way),
             What::Messages(way, count) => {
                 let count = self.len(count).min(VECTORS_MAX);
@@ -101,7 +119,6 @@ impl<M: Memory> Call<'_, M> {
                 }
             }
             What::SocketOption(len) => {
-                const SOL_SOCKET: usize = 1;
                 let len = self.len(len);
                 self.plain(at, len, Way::In);
                 let [_, level, option, ..] = *self.args;
@@ -109,6 +126,14 @@ impl<M: Memory> Call<'_, M> {
                     self.filter(at);
                 }
             }
+            What::SocketAnswer(len) => {
+                let len = self.len(len);
+                let [_, level, option, ..] = *self.args;
+                let is_filter = level == SOL_SOCKET && FILTERS.contains(&option);
+                self.plain(at, if is_filter { len * INSTRUCTION } else { len }, Way::Out);
+            }
+            What::Registers if REGISTER_SETS.contains(&self.args[0]) => self.vectors(at, 1, Way::Out),
+            What::Registers => {}
             What::Filter(what) if self.args[0] == what => self.filter(at),
             What::Filter(_) => {}
             What::Mask => {
@@ -125,6 +150,8 @@ impl<M: Memory> Call<'_, M> {
         match len {
             Len::Bytes(bytes) => bytes,
             Len::Arg(n) => arg(n),
+            // One below 0 is refused.
+            Len::Int(n) => (arg(n) as u32 as i32).max(0) as usize,
             Len::ArgAnd(n, bytes) => arg(n).saturating_add(bytes),
             // Such counts are 32 bits long, or would be refused.
             Len::Times(n, bytes) => (arg(n) as u32 as usize).saturating_mul(bytes),
@@ -182,7 +209,6 @@ impl<M: Memory> Call<'_, M> {
 
     /// A filter of a socket or of system calls: how many instructions, and where they are.
     fn filter(&mut self, at: usize) {
-        const INSTRUCTION: usize = 8;
         self.plain(at, 16, Way::In);
         if let Some([count, start]) = self.words(at) {
             self.plain(start, count as u16 as usize * INSTRUCTION, Way::In);
@@ -258,6 +284,7 @@ impl<M: Memory> Call<'_, M> {
     fn ioctl(&mut self, at: usize) {
         const OLD: usize = 512;
         const EXTENT: usize = 56;
+        const BEHIND: usize = 64 << 10;
         let request = self.args[1] as u32;
         let (direction, size) = (request >> 30, (request >> 16 & 0x3fff) as usize);
         let is_old = direction == 0 || size == 0;
@@ -307,6 +334,13 @@ impl<M: Memory> Call<'_, M> {
                     self.plain(from, len, Way::In);
                 }
             }
+            // A page that is out would be no page, or not be moved.
+            UFFDIO_MOVE => {
+                self.plain(at, size, Way::Out);
+                if let Some([from, len]) = self.words(at + 8) {
+                    self.plain(from, len, Way::Out);
+                }
+            }
             // Parameters, and how many bytes they are.
             NV_ESC_RM_CONTROL | NV_ESC_RM_ALLOC | NV_ESC_RM_ALLOC_WITH_RIGHTS => {
                 let len_at = if request == NV_ESC_RM_ALLOC_WITH_RIGHTS { 32 } else { 24 };
@@ -316,6 +350,8 @@ impl<M: Memory> Call<'_, M> {
                     self.plain(parameters, if len == 0 { PAGE } else { len.min(MOST) }, Way::Out);
                 }
             }
+            // An array may be behind it, as long as it says itself.
+            _ if self.memory.is_again() => self.plain(at, BEHIND, Way::Out),
             _ => self.plain(at, if is_old { OLD } else { size }, Way::Out),
         }
     }
@@ -325,14 +361,20 @@ impl<M: Memory> Call<'_, M> {
 mod test {
     use alloc::vec::Vec;
 
+    use linux_raw_sys::general as nr;
+
     use super::*;
-    use crate::table::Care;
+    use crate::table::BY_NUMBER;
 
     /// A page that begins with words, at `BASE`.
     struct Fake {
         bytes: Vec<u8>,
         reached: Vec<(usize, usize)>,
+        is_again: bool,
     }
+
+    /// The program's own process.
+    const OWN: usize = 42;
 
     const BASE: usize = 0x5500_0000_0000;
     const THERE: usize = 0x7f00_0000_0000;
@@ -347,6 +389,14 @@ mod test {
             bytes.copy_from_slice(&self.bytes[from..from + bytes.len()]);
             true
         }
+
+        fn is_own(&self, process: usize) -> bool {
+            process == OWN
+        }
+
+        fn is_again(&self) -> bool {
+            self.is_again
+        }
     }
 
     /// What a request reaches whose argument begins with these words.
@@ -356,14 +406,57 @@ mod test {
         let mut memory = Fake {
             bytes,
             reached: Vec::new(),
+            is_again: false,
         };
-        let row = Row {
-            number: 16,
-            reaches: &[(2, What::Ioctl)],
-            care: Care::Hold,
-        };
-        reach(&row, &[3, request as usize, BASE, 0, 0, 0], &mut memory);
+        let args = [3, request as usize, BASE, 0, 0, 0];
+        reach(row(nr::__NR_ioctl), &args, &mut memory);
         memory.reached
+    }
+
+    /// What a call reaches, with `words` at `BASE`, when it is made again.
+    fn reached_again(number: u32, args: &[usize; 6], words: &[usize]) -> Vec<(usize, usize)> {
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.resize(PAGE, 0);
+        let mut memory = Fake {
+            bytes,
+            reached: Vec::new(),
+            is_again: true,
+        };
+        reach(row(number), args, &mut memory);
+        memory.reached
+    }
+
+    fn row(number: u32) -> &'static Row {
+        BY_NUMBER[number as usize].expect("a row")
+    }
+
+    #[test]
+    fn of_an_int_the_lower_half_of_a_register_counts() {
+        for (said, len) in [(7 << 32 | 110, 110), (110, 110)] {
+            let connect = reached_again(nr::__NR_connect, &[3, THERE, said, 0, 0, 0], &[]);
+            assert_eq!(connect, [(THERE, len)]);
+        }
+        let below = reached_again(nr::__NR_connect, &[3, THERE, u32::MAX as usize, 0, 0, 0], &[]);
+        assert_eq!(below, []);
+    }
+
+    #[test]
+    fn buffers_of_the_programs_own_process_are_reached() {
+        let of = |process| {
+            let args = [process, 0, 0, BASE, 1, 0];
+            reached_again(nr::__NR_process_vm_readv, &args, &[THERE, 64])
+        };
+        assert_eq!(of(OWN), [(BASE, 16), (THERE, 64)]);
+        assert_eq!(of(OWN + 1), [(BASE, 16)]);
+    }
+
+    #[test]
+    fn a_filter_is_counted_in_instructions_and_registers_in_a_vector() {
+        let got = reached_again(nr::__NR_getsockopt, &[3, 1, 26, THERE, BASE, 0], &[100]);
+        assert_eq!(got, [(BASE, 4), (THERE, 800)]);
+        let asked = |request| reached_again(nr::__NR_ptrace, &[request, 7, 1, BASE, 0, 0], &[THERE, 216]);
+        assert_eq!(asked(0x4204)[2..], [(BASE, 16), (THERE, 216)]);
+        assert_eq!(asked(12).len(), 2);
     }
 
     #[test]
@@ -376,12 +469,16 @@ mod test {
         assert_eq!(name, [(BASE, 104), (THERE, 200)]);
         let copy = reached(UFFDIO_COPY, &[1 << 20, THERE, 0x2000, 0, 0]);
         assert_eq!(copy, [(BASE, 40), (THERE, 0x2000)]);
+        let moved = reached(UFFDIO_MOVE, &[1 << 20, THERE, 0x2000, 0, 0]);
+        assert_eq!(moved, [(BASE, 40), (THERE, 0x2000)]);
         let control = reached(NV_ESC_RM_CONTROL, &[1, 2, THERE, 48]);
         assert_eq!(control, [(BASE, 32), (THERE, 48)]);
         // One that does not say how many bytes.
         let made = reached(NV_ESC_RM_ALLOC_WITH_RIGHTS, &[1, 2, THERE, 0, 0, 0]);
         assert_eq!(made, [(BASE, 48), (THERE, PAGE)]);
-        // Of others the argument alone.
+        // Of others the argument alone, and what may be behind it when that did not do.
         assert_eq!(reached(0xc010_4601, &[THERE, 4096]), [(BASE, 16)]);
+        let again = reached_again(nr::__NR_ioctl, &[3, 0xc010_4601, BASE, 0, 0, 0], &[THERE, 4096]);
+        assert_eq!(again, [(BASE, 64 << 10)]);
     }
 }

@@ -6,7 +6,7 @@ use uzswap_mm::swap_table::entry::Slot;
 use uzswap_sys::Errno;
 use uzswap_sys::populate::{Populate, is_guard, populate, read_populated, touch, write_populated};
 use uzswap_sys::signal::{self, Plain};
-use uzswap_sys::thread::page_align;
+use uzswap_sys::thread::{self, page_align};
 
 use super::holds::Hold;
 use super::{ADDRESSES, ranges};
@@ -146,6 +146,14 @@ impl Memory for Reached {
         };
         let mut pages = (addr & !(PAGE_SIZE - 1)..end).step_by(PAGE_SIZE);
         pages.all(|page| self.bring(page, false)) && read_populated(addr, bytes)
+    }
+
+    fn is_own(&self, process: usize) -> bool {
+        process == thread::pid() as usize
+    }
+
+    fn is_again(&self) -> bool {
+        self.is_thorough
     }
 }
 

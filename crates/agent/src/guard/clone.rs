@@ -181,7 +181,11 @@ fn before_clone(call: &mut Call) -> Verdict {
 
 fn before_clone3(call: &mut Call) -> Verdict {
     const STACK: usize = 40;
-    let Some(flags) = word_at(call.args[0]) else {
+    const WORD: usize = size_of::<u64>();
+    let [at, size, ..] = call.args;
+    // The last word brings what is on another page.
+    let last = at.saturating_add(size.clamp(WORD, PAGE_SIZE) - WORD);
+    let (Some(flags), Some(_)) = (word_at(at), word_at(last)) else {
         // Nowhere: the kernel says so.
         return Verdict::Leave;
     };
@@ -210,7 +214,7 @@ fn stack_of(call: &Call) -> (usize, usize) {
 
 /// Where the kernel writes by itself to the first thread's memory, and cannot wait for a page, is
 /// never managed from now on: its number at its end, its robust list, what rseq(2) is told. libc's
-/// are known by the list.
+/// are known by the list. What rseq(2) is told may be in any thread.
 pub(super) fn leave_words(call: &Call) {
     let len = match call.number {
         SYS_SET_TID_ADDRESS => size_of::<i32>(),
@@ -219,8 +223,14 @@ pub(super) fn leave_words(call: &Call) {
         _ => return,
     };
     let start = call.args[0];
-    if is_alone() && thread::tid() == thread::pid() && (1..ADDRESSES).contains(&start) {
-        leave_to_kernel(start & !(PAGE_SIZE - 1), page_align(start + len));
+    if !(1..ADDRESSES).contains(&start) {
+        return;
+    }
+    let (start, end) = (start & !(PAGE_SIZE - 1), page_align(start + len));
+    let is_first = is_alone() && thread::tid() == thread::pid();
+    // A thread of libc's has its words on its stack, which is known.
+    if is_first || call.number == SYS_RSEQ && !stacks::covers(start, end) {
+        leave_to_kernel(start, end);
     }
 }
 

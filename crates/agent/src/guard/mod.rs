@@ -10,6 +10,7 @@
 //! | `ranges` | where anything may be registered |
 //! | `bring` | the memory of one call |
 //! | `holds` | what must stay, and what is on the move |
+//! | `memory` | calls about the program's own memory |
 //! | `pieces` | calls that move more than may be held |
 //! | `notes` | where calls are, if somebody looked before |
 //! | `clone` | calls that make threads and processes |
@@ -31,6 +32,7 @@ mod dispatch;
 mod environment;
 pub(crate) mod exec;
 mod holds;
+mod memory;
 mod notes;
 mod pieces;
 mod ranges;
@@ -43,9 +45,10 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_guard::frames::Frames;
 use uzswap_guard::reach::reach;
+use uzswap_guard::row::{Care, Row};
 use uzswap_guard::site::{self, SYSCALL, Sites};
 use uzswap_guard::stub::Stubs;
-use uzswap_guard::table::{BY_NUMBER, Care, ROWS, Row};
+use uzswap_guard::table::{BY_NUMBER, ROWS};
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_sys::Errno;
 use uzswap_sys::gateways::Gateway;
@@ -343,6 +346,11 @@ extern "C" fn after(call: &mut Call) -> Verdict {
 }
 
 fn begin(call: &mut Call) -> Verdict {
+    if memory::LOCKS.contains(&call.number)
+        && let Some(result) = memory::before_lock(call)
+    {
+        return done(call, result);
+    }
     match call.number {
         number if LATER.contains(&number) => refuse(call, Errno::NOSYS),
         number if retire::CALLS.contains(&number) => {
@@ -376,12 +384,7 @@ fn begin(call: &mut Call) -> Verdict {
             // As before Linux 6.13.
             refuse(call, Errno::INVAL)
         }
-        SYS_PROCESS_MADVISE => {
-            // Of its own memory, perhaps.
-            let _turn = InOrder::begin();
-            // SAFETY: exactly the call that the program makes.
-            done(call, unsafe { make(SYS_PROCESS_MADVISE, call.args) })
-        }
+        SYS_PROCESS_MADVISE => done(call, memory::process_madvise(call.args)),
         hook::SYS_IOCTL if Request::words(call.args[1] as u32) > 0 => done(call, hook::make_request(call.args)),
         SYS_MADVISE => done(call, mmap::madvise(call.args[0], call.args[1], call.args[2] as i32)),
         number => {

@@ -6,6 +6,8 @@
 //! | a file, a block device | piece by piece, until one is short | the same |
 //! | a pipe, a terminal, a stream socket | the same, waiting for the first alone | piece by piece |
 //! | anything else, as sockets that keep messages apart | as a whole | as a whole |
+//! | what is told apart by its end (MSG_ZEROCOPY, MSG_OOB) | as a whole | as a whole |
+//! | getrandom(2) | piece by piece | - |
 //!
 //! As for the kernel, an error counts only if nothing was moved before it. Between two pieces
 //! another thread may write to the same file. A read of a stream is short only if that is empty:
@@ -20,7 +22,7 @@ use uzswap_sys::populate::{Kind, kind_of};
 use uzswap_sys::{Errno, closed, thread};
 
 use super::bring::Reached;
-use super::{ADDRESSES, AGAIN_MAX, ranges, release};
+use super::{ADDRESSES, AGAIN_MAX, exec, ranges, release};
 use crate::pager;
 
 /// Of `memory.max` one call may hold one part in so many.
@@ -28,7 +30,7 @@ const SHARE: u64 = 8;
 /// At least so much. Bytes.
 const LEAST: u64 = 256 << 10;
 /// Buffers of one call at most (UIO_MAXIOV), and bytes of one that names them.
-const VECTORS_MAX: usize = 1024;
+pub(super) const VECTORS_MAX: usize = 1024;
 const VECTOR: usize = 16;
 /// What the kernel moves at most in one call.
 const MAX_RW_COUNT: usize = 0x7fff_f000;
@@ -42,11 +44,18 @@ const SYS_WRITEV: usize = 20;
 const SYS_SENDTO: usize = 44;
 const SYS_RECVFROM: usize = 45;
 const SYS_MADVISE: usize = 28;
+const SYS_LSEEK: usize = 8;
+const SYS_PRLIMIT: usize = 302;
+const SYS_GETRANDOM: usize = 318;
 const MADV_POPULATE_WRITE: usize = 23;
 const SYS_PREADV: usize = 295;
 const SYS_PWRITEV: usize = 296;
 const SYS_PREADV2: usize = 327;
 
+/// Whose end is marked for the receiver, or who is told by a number of its own when it is over.
+const WHOLE: usize = MSG_OOB | MSG_ZEROCOPY;
+const MSG_OOB: usize = 0x1;
+const MSG_ZEROCOPY: usize = 0x400_0000;
 const MSG_PEEK: usize = 0x2;
 const MSG_DONTWAIT: usize = 0x40;
 const MSG_WAITALL: usize = 0x100;
@@ -92,8 +101,10 @@ fn way(call: &Call) -> Option<Way> {
         SYS_WRITEV => way(SYS_WRITE, false, Fourth::Nothing, true),
         SYS_PREADV => way(SYS_PREAD, true, Fourth::Offset, true),
         SYS_PWRITEV => way(SYS_PWRITE, false, Fourth::Offset, true),
-        SYS_SENDTO if address == 0 => way(SYS_SENDTO, false, Fourth::Flags, false),
-        SYS_RECVFROM if address == 0 && flags & MSG_WAITALL == 0 => way(SYS_RECVFROM, true, Fourth::Flags, false),
+        SYS_SENDTO if address == 0 && flags & WHOLE == 0 => way(SYS_SENDTO, false, Fourth::Flags, false),
+        SYS_RECVFROM if address == 0 && flags & (MSG_WAITALL | MSG_OOB) == 0 => {
+            way(SYS_RECVFROM, true, Fourth::Flags, false)
+        }
         _ => None,
     }
 }
@@ -111,11 +122,14 @@ struct Moving<'a> {
 
 /// Make the call in pieces, if it has to be. Returns what the program gets.
 pub(super) fn make(call: &Call) -> Option<isize> {
+    if call.number == SYS_GETRANDOM {
+        return random(call);
+    }
     let way = way(call)?;
     let most = most()?;
     let [fd, at, count, fourth, ..] = call.args;
     let count = if way.is_list { count } else { count.min(MAX_RW_COUNT) };
-    let is_much = |start: usize, len: usize| len > most && ranges::next(start, start.saturating_add(len)).is_some();
+    let is_much = |start, len| is_much(start, len, most);
     let is_long = match way.is_list {
         // As a whole the kernel refuses it.
         false if is_beyond(at, call.args[2]) => return None,
@@ -148,6 +162,39 @@ pub(super) fn make(call: &Call) -> Option<isize> {
         Err(errno) if moving.moved == 0 => -(errno.raw_os_error() as isize),
         _ => moving.moved as isize,
     })
+}
+
+/// Whether a buffer is more than may be held, and may be out.
+fn is_much(start: usize, len: usize, most: usize) -> bool {
+    len > most && ranges::next(start, start.saturating_add(len)).is_some()
+}
+
+/// The same for getrandom(2), which a signal may end early as well.
+fn random(call: &Call) -> Option<isize> {
+    let [start, len, flags, ..] = call.args;
+    let (most, len) = (most()?, len.min(MAX_RW_COUNT));
+    if is_beyond(start, len) || !is_much(start, len, most) {
+        return None;
+    }
+    let mut done = 0;
+    while done < len {
+        let extent = Extent {
+            start: start + done,
+            len: most.min(len - done),
+            is_written: true,
+        };
+        let args = [extent.start, extent.len, flags, 0, 0, 0];
+        // SAFETY: a part of what the program's own call does.
+        match holding(extent, || unsafe { thread::syscall(SYS_GETRANDOM, args) }) {
+            Ok(got) => done += got,
+            Err(errno) if done == 0 => return Some(-(errno.raw_os_error() as isize)),
+            Err(_) => break,
+        }
+        if done < extent.start - start + extent.len {
+            break;
+        }
+    }
+    Some(done as isize)
 }
 
 /// Populate what the program asks for (MADV_POPULATE_READ, MADV_POPULATE_WRITE), piece by piece:
@@ -216,7 +263,7 @@ fn most() -> Option<usize> {
 }
 
 /// A buffer of a list.
-fn vector(list: usize, n: usize) -> Option<(usize, usize)> {
+pub(super) fn vector(list: usize, n: usize) -> Option<(usize, usize)> {
     let mut bytes = [0; VECTOR];
     let mut reached = Reached::new(0, (&raw const bytes).addr(), false);
     let at = list + n * VECTOR;
@@ -291,11 +338,32 @@ impl Moving<'_> {
             self.moved += got;
             // What was looked at only would be looked at again.
             let is_peek = self.way.fourth == Fourth::Flags && self.way.is_read && self.fourth & MSG_PEEK != 0;
-            if got < want || is_peek {
+            if got < want || is_peek || self.is_at_limit() {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Whether the file is as long as the program may make one (RLIMIT_FSIZE). A write that begins
+    /// there raises SIGXFSZ, where one that comes there is short.
+    fn is_at_limit(&self) -> bool {
+        const FSIZE: usize = 1;
+        const CURRENT: usize = 1;
+        if self.way.is_read || self.kind != Kind::File || exec::is_filtered() {
+            return false;
+        }
+        let mut limits = [u64::MAX; 2];
+        let asked = [0, FSIZE, 0, limits.as_mut_ptr().expose_provenance(), 0, 0];
+        // SAFETY: both only look; the kernel writes two words, which are ours.
+        let at = unsafe {
+            match self.way.fourth {
+                _ if thread::syscall(SYS_PRLIMIT, asked).is_err() || limits[0] == u64::MAX => return false,
+                Fourth::Offset => Ok(self.fourth + self.moved),
+                _ => thread::syscall(SYS_LSEEK, [self.fd, 0, CURRENT, 0, 0, 0]),
+            }
+        };
+        at.is_ok_and(|at| at as u64 >= limits[0])
     }
 
     /// Bytes of a piece at most, of so many that are left. A pipe takes what is beyond whole pages

@@ -10,6 +10,7 @@ const EDGE: &[(&str, &str)] = &[
     ("fork/parent.rs", "opens the lock that `prepare` took"),
     ("guard/deliver.rs", "ends the process by a signal"),
     ("guard/mod.rs", "puts jumps into code, and makes the program's calls"),
+    ("guard/memory.rs", "makes them as others"),
     ("guard/pieces.rs", "makes them in pieces"),
     ("guard/signals.rs", "has handlers called as the program asked"),
     ("x86_64/mod.rs", "a function of instructions"),

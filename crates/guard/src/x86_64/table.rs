@@ -10,85 +10,7 @@
 
 use linux_raw_sys::general as nr;
 
-/// When a call's memory is seen to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Care {
-    /// Before the kernel is entered.
-    Hold,
-    /// When it has answered EFAULT.
-    Retry,
-}
-
-/// Bytes, or how many of something there are.
-#[derive(Clone, Copy, Debug)]
-pub enum Len {
-    /// So many.
-    Bytes(usize),
-    /// As many as the argument of this number says.
-    Arg(usize),
-    /// As many as the argument says, and so many bytes.
-    ArgAnd(usize, usize),
-    /// As many times so many bytes as the argument says.
-    Times(usize, usize),
-    /// As many as the 32-bit word says that the argument points to.
-    At(usize),
-    /// A bit each of as many as the argument says, in whole words.
-    Bits(usize),
-    /// A byte each of the pages of as many bytes as the argument says.
-    Pages(usize),
-    /// Up to a zero byte, a page at most.
-    Text,
-}
-
-/// What the kernel does with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Reads it.
-    In,
-    /// Writes it, and may read it.
-    Out,
-}
-
-/// What is at an address.
-#[derive(Clone, Copy, Debug)]
-pub enum What {
-    /// Bytes.
-    Plain(Way, Len),
-    /// An array of `struct iovec`, of buffers; and how many.
-    Vectors(Way, Len),
-    /// A `struct msghdr`.
-    Message(Way),
-    /// An array of `struct mmsghdr`; and how many.
-    Messages(Way, Len),
-    /// An array of addresses of texts, up to a null.
-    Texts,
-    /// What the request says that is the argument before it.
-    Ioctl,
-    /// An array of `struct futex_waitv`, of words; and how many.
-    Words(Len),
-    /// An address and a length of 32 bits, of bytes (`struct xattr_args`).
-    Described(Way),
-    /// An option of a socket, of so many bytes: it may be a `struct sock_fprog`.
-    SocketOption(Len),
-    /// A `struct sock_fprog`, if the first argument is this number.
-    Filter(usize),
-    /// The address and length of a mask of signals (`pselect6`).
-    Mask,
-}
-
-/// A call.
-#[derive(Clone, Copy, Debug)]
-pub struct Row {
-    /// Its number.
-    pub number: usize,
-    /// When its memory is seen to.
-    pub care: Care,
-    /// What its arguments point to: which argument, and what is there.
-    pub reaches: &'static [(usize, What)],
-}
-
-/// Numbers of calls are below this.
-pub const NUMBERS: usize = 512;
+use crate::row::{Care, Len, NUMBERS, Row, Way, What};
 
 const fn r#in(bytes: usize) -> What {
     What::Plain(Way::In, Len::Bytes(bytes))
@@ -104,6 +26,14 @@ const fn in_of(arg: usize) -> What {
 
 const fn out_of(arg: usize) -> What {
     What::Plain(Way::Out, Len::Arg(arg))
+}
+
+const fn in_of_int(arg: usize) -> What {
+    What::Plain(Way::In, Len::Int(arg))
+}
+
+const fn out_of_int(arg: usize) -> What {
+    What::Plain(Way::Out, Len::Int(arg))
 }
 
 /// A word that says how long something else is, and is written.
@@ -141,9 +71,12 @@ const fn retry(number: u32, reaches: &'static [(usize, What)]) -> Row {
     }
 }
 
-use Len::{Arg, At, Bits, Times};
+use Len::{Arg, At, Bits, Int, Times};
 use Way::{In, Out};
-use What::{Described, Filter, Ioctl, Mask, Message, Messages, Plain, SocketOption, Texts, Vectors, Words};
+use What::{
+    Described, Filter, Ioctl, Mask, Message, Messages, Others, Plain, Registers, SocketAnswer, SocketOption, Texts,
+    Vectors, Words,
+};
 
 /// All that reach memory.
 pub const ROWS: &[Row] = &[
@@ -161,20 +94,20 @@ pub const ROWS: &[Row] = &[
     hold(nr::__NR_vmsplice, &[(1, Vectors(Out, Arg(2)))]),
     hold(
         nr::__NR_process_vm_readv,
-        &[(1, Vectors(Out, Arg(2))), (3, in_vectors(4))],
+        &[(1, Vectors(Out, Arg(2))), (3, Others(In, Arg(4)))],
     ),
     hold(
         nr::__NR_process_vm_writev,
-        &[(1, Vectors(In, Arg(2))), (3, in_vectors(4))],
+        &[(1, Vectors(In, Arg(2))), (3, Others(Out, Arg(4)))],
     ),
     hold(nr::__NR_sendfile, &[(2, out(8))]),
     hold(nr::__NR_splice, &[(1, out(8)), (3, out(8))]),
     hold(nr::__NR_copy_file_range, &[(1, out(8)), (3, out(8))]),
-    hold(nr::__NR_getdents, &[(1, out_of(2))]),
-    hold(nr::__NR_getdents64, &[(1, out_of(2))]),
+    hold(nr::__NR_getdents, &[(1, out_of_int(2))]),
+    hold(nr::__NR_getdents64, &[(1, out_of_int(2))]),
     hold(nr::__NR_getrandom, &[(0, out_of(1))]),
     // Sockets.
-    hold(nr::__NR_sendto, &[(1, in_of(2)), (4, in_of(5))]),
+    hold(nr::__NR_sendto, &[(1, in_of(2)), (4, in_of_int(5))]),
     hold(nr::__NR_recvfrom, &[(1, out_of(2)), (5, LEN), (4, Plain(Out, At(5)))]),
     hold(nr::__NR_sendmsg, &[(1, Message(In))]),
     hold(nr::__NR_recvmsg, &[(1, Message(Out))]),
@@ -182,15 +115,15 @@ pub const ROWS: &[Row] = &[
     hold(nr::__NR_recvmmsg, &[(1, Messages(Out, Arg(2))), (4, out(TIME))]),
     hold(nr::__NR_accept, &[(2, LEN), (1, Plain(Out, At(2)))]),
     hold(nr::__NR_accept4, &[(2, LEN), (1, Plain(Out, At(2)))]),
-    retry(nr::__NR_connect, &[(1, in_of(2))]),
-    retry(nr::__NR_bind, &[(1, in_of(2))]),
+    retry(nr::__NR_connect, &[(1, in_of_int(2))]),
+    retry(nr::__NR_bind, &[(1, in_of_int(2))]),
     // They say how long an address is before they write it: made again they would write more of it
     // than there is room for.
     hold(nr::__NR_getsockname, &[(2, LEN), (1, Plain(Out, At(2)))]),
     hold(nr::__NR_getpeername, &[(2, LEN), (1, Plain(Out, At(2)))]),
-    retry(nr::__NR_setsockopt, &[(3, SocketOption(Arg(4)))]),
+    retry(nr::__NR_setsockopt, &[(3, SocketOption(Int(4)))]),
     // Some options answer once (SO_ERROR).
-    hold(nr::__NR_getsockopt, &[(4, LEN), (3, Plain(Out, At(4)))]),
+    hold(nr::__NR_getsockopt, &[(4, LEN), (3, SocketAnswer(At(4)))]),
     hold(nr::__NR_socketpair, &[(3, out(8))]),
     hold(nr::__NR_pipe, &[(0, out(8))]),
     hold(nr::__NR_pipe2, &[(0, out(8))]),
@@ -314,8 +247,8 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_access, &[(0, TEXT)]),
     retry(nr::__NR_faccessat, &[(1, TEXT)]),
     retry(nr::__NR_faccessat2, &[(1, TEXT)]),
-    retry(nr::__NR_readlink, &[(0, TEXT), (1, out_of(2))]),
-    retry(nr::__NR_readlinkat, &[(1, TEXT), (2, out_of(3))]),
+    retry(nr::__NR_readlink, &[(0, TEXT), (1, out_of_int(2))]),
+    retry(nr::__NR_readlinkat, &[(1, TEXT), (2, out_of_int(3))]),
     retry(nr::__NR_getcwd, &[(0, out_of(1))]),
     retry(nr::__NR_chdir, &[(0, TEXT)]),
     retry(nr::__NR_chroot, &[(0, TEXT)]),
@@ -369,7 +302,8 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_fanotify_mark, &[(4, TEXT)]),
     retry(nr::__NR_name_to_handle_at, &[(1, TEXT), (2, out(136)), (3, out(8))]),
     retry(nr::__NR_open_by_handle_at, &[(1, r#in(136))]),
-    retry(nr::__NR_mount, &[(0, TEXT), (1, TEXT), (2, TEXT), (4, TEXT)]),
+    // Of its options the kernel takes what it can read, up to a page that is not there.
+    hold(nr::__NR_mount, &[(0, TEXT), (1, TEXT), (2, TEXT), (4, TEXT)]),
     retry(nr::__NR_umount2, &[(0, TEXT)]),
     retry(nr::__NR_pivot_root, &[(0, TEXT), (1, TEXT)]),
     retry(nr::__NR_swapon, &[(0, TEXT)]),
@@ -410,20 +344,21 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_sched_getparam, &[(1, out(4))]),
     retry(nr::__NR_sched_setscheduler, &[(2, r#in(4))]),
     retry(nr::__NR_sched_rr_get_interval, &[(1, out(TIME))]),
-    retry(nr::__NR_sched_setaffinity, &[(2, in_of(1))]),
-    retry(nr::__NR_sched_getaffinity, &[(2, out_of(1))]),
+    retry(nr::__NR_sched_setaffinity, &[(2, in_of_int(1))]),
+    retry(nr::__NR_sched_getaffinity, &[(2, out_of_int(1))]),
     // The size is written where it is too big.
     retry(nr::__NR_sched_setattr, &[(1, LEN), (1, Plain(Out, At(1)))]),
     retry(nr::__NR_sched_getattr, &[(1, out_of(2))]),
     retry(nr::__NR_getcpu, &[(0, out(4)), (1, out(4))]),
-    retry(nr::__NR_sethostname, &[(0, in_of(1))]),
-    retry(nr::__NR_setdomainname, &[(0, in_of(1))]),
-    hold(nr::__NR_syslog, &[(1, out_of(2))]),
+    retry(nr::__NR_sethostname, &[(0, in_of_int(1))]),
+    retry(nr::__NR_setdomainname, &[(0, in_of_int(1))]),
+    hold(nr::__NR_syslog, &[(1, out_of_int(2))]),
     retry(nr::__NR_personality, &[]),
     retry(
         nr::__NR_prctl,
         &[
-            (1, out(128)),
+            // PR_GET_AUXV writes as much as a vector has, some 30 pairs.
+            (1, out(PAGE)),
             (2, out(128)),
             (3, out(8)),
             (4, TEXT),
@@ -436,8 +371,9 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_bpf, &[(1, out_of(2))]),
     // It says how long it is, a page at most.
     retry(nr::__NR_perf_event_open, &[(0, out(PAGE))]),
-    retry(nr::__NR_ptrace, &[(3, out(512))]),
-    retry(nr::__NR_kcmp, &[]),
+    retry(nr::__NR_ptrace, &[(2, r#in(16)), (3, out(512)), (3, Registers)]),
+    // KCMP_EPOLL_TFD.
+    retry(nr::__NR_kcmp, &[(4, r#in(16))]),
     retry(nr::__NR_init_module, &[(0, in_of(1)), (2, TEXT)]),
     retry(nr::__NR_finit_module, &[(1, TEXT)]),
     retry(nr::__NR_delete_module, &[(0, TEXT)]),
@@ -462,7 +398,10 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_mincore, &[(2, Plain(Out, Len::Pages(1)))]),
     retry(nr::__NR_mbind, &[(3, Plain(In, Bits(4)))]),
     retry(nr::__NR_set_mempolicy, &[(1, Plain(In, Bits(2)))]),
-    retry(nr::__NR_get_mempolicy, &[(0, out(4)), (1, Plain(Out, Bits(2)))]),
+    retry(
+        nr::__NR_get_mempolicy,
+        &[(0, out(4)), (1, Plain(Out, Bits(2))), (3, r#in(1))],
+    ),
     retry(
         nr::__NR_migrate_pages,
         &[(2, Plain(In, Bits(1))), (3, Plain(In, Bits(1)))],
@@ -478,11 +417,6 @@ pub const ROWS: &[Row] = &[
     retry(nr::__NR_process_madvise, &[(1, Plain(In, Times(2, 16)))]),
     retry(nr::__NR_rseq, &[(0, out(32))]),
 ];
-
-/// An array of `struct iovec` whose buffers are another process's.
-const fn in_vectors(count: usize) -> What {
-    Plain(In, Times(count, 16))
-}
 
 /// The row of each call, by its number.
 pub static BY_NUMBER: [Option<&Row>; NUMBERS] = {
