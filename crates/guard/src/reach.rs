@@ -401,33 +401,26 @@ mod test {
 
     /// What a request reaches whose argument begins with these words.
     fn reached(request: u32, words: &[usize]) -> Vec<(usize, usize)> {
-        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        bytes.resize(PAGE, 0);
-        let mut memory = Fake {
-            bytes,
-            reached: Vec::new(),
-            is_again: false,
-        };
         let args = [3, request as usize, BASE, 0, 0, 0];
-        reach(row(nr::__NR_ioctl), &args, &mut memory);
-        memory.reached
+        reached_by(nr::__NR_ioctl, &args, words, false)
     }
 
     /// What a call reaches, with `words` at `BASE`, when it is made again.
     fn reached_again(number: u32, args: &[usize; 6], words: &[usize]) -> Vec<(usize, usize)> {
+        reached_by(number, args, words, true)
+    }
+
+    fn reached_by(number: u32, args: &[usize; 6], words: &[usize], is_again: bool) -> Vec<(usize, usize)> {
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.resize(PAGE, 0);
         let mut memory = Fake {
             bytes,
             reached: Vec::new(),
-            is_again: true,
+            is_again,
         };
-        reach(row(number), args, &mut memory);
+        let row = BY_NUMBER[number as usize].expect("a row");
+        reach(row, args, &mut memory);
         memory.reached
-    }
-
-    fn row(number: u32) -> &'static Row {
-        BY_NUMBER[number as usize].expect("a row")
     }
 
     #[test]

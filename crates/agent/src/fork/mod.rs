@@ -34,6 +34,8 @@
 //! `prepare` also takes the program's turn to change mappings (`order::InOrder`): every change made
 //! before the fork has had its event read, so the words that the child inherits are those of the
 //! memory that it inherits. Only raw system calls of other threads can still fall in between.
+//! Others wait for the turn under locks of libc's, so the fork has those by then: it is prepared in
+//! libc's `_Fork`, or where the guard sees the call.
 
 mod child;
 mod fill;

@@ -4,19 +4,16 @@ use uzswap_sys::guard::Call;
 use uzswap_sys::{Errno, closed, thread};
 
 use super::{exec, pieces};
+use crate::guest::closed::{SYS_MLOCK, SYS_MLOCK2};
 use crate::guest::mmap::{self, SYS_PROCESS_MADVISE};
 use crate::guest::order::InOrder;
 
-const SYS_MLOCK: usize = 149;
-const SYS_MLOCK2: usize = 325;
 /// mlock(2) and mlock2(2).
 pub(super) const LOCKS: [usize; 2] = [SYS_MLOCK, SYS_MLOCK2];
 const MLOCK_ONFAULT: usize = 1;
 
 /// MADV_WILLNEED, MADV_COLD, MADV_PAGEOUT, MADV_COLLAPSE: what a process may advise another.
 const FOR_OTHERS: [usize; 4] = [3, 20, 21, 25];
-/// Bytes of one call at most.
-const MAX_RW_COUNT: usize = 0x7fff_f000;
 
 /// Before memory is locked, which brings all of it: whether the kernel would, as it looks at
 /// RLIMIT_MEMLOCK and at what is mapped first. `Some`: what the call answers. What is locked only
@@ -65,7 +62,7 @@ pub(super) fn process_madvise(args: [usize; 6]) -> Result<usize, Errno> {
     let mut advised = 0;
     for n in 0..count {
         let (start, len) = pieces::vector(list, n).ok_or(Errno::FAULT)?;
-        let len = len.min(MAX_RW_COUNT - advised);
+        let len = len.min(pieces::MAX_RW_COUNT - advised);
         match mmap::madvise(start, len, advice as i32) {
             Ok(_) => advised += len,
             Err(errno) if advised == 0 => return Err(errno),

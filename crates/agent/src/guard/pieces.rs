@@ -33,7 +33,7 @@ const LEAST: u64 = 256 << 10;
 pub(super) const VECTORS_MAX: usize = 1024;
 const VECTOR: usize = 16;
 /// What the kernel moves at most in one call.
-const MAX_RW_COUNT: usize = 0x7fff_f000;
+pub(super) const MAX_RW_COUNT: usize = 0x7fff_f000;
 
 const SYS_READ: usize = 0;
 const SYS_WRITE: usize = 1;

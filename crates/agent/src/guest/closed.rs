@@ -34,7 +34,7 @@ pub(crate) const SYS_MLOCK: usize = 149;
 const SYS_MUNLOCK: usize = 150;
 pub(crate) const SYS_MLOCKALL: usize = 151;
 const SYS_MUNLOCKALL: usize = 152;
-const SYS_MLOCK2: usize = 325;
+pub(crate) const SYS_MLOCK2: usize = 325;
 const SYS_PKEY_MPROTECT: usize = 329;
 const SYS_MSEAL: usize = 462;
 /// PROT_READ, PROT_WRITE and PROT_EXEC; PROT_SEM, which says nothing.
