@@ -75,6 +75,9 @@
 //! | `memcg::deferral::IS_BIG` | kept | the mapping is inherited |
 //! | `memcg::deferral::UNSEEN` | reset | a child is charged for what it has |
 //! | `pager::STATE` | reset | idle again, or no pager; else the child's starts and says so |
+//! | `pager::hold::HOLDERS_MASK` | kept | of the thread that forked, which is here |
+//! | `pager::hold::HOLDER` | reset | nobody holds |
+//! | `pager::hold::NESTED` | kept | the child goes on in the same handlers |
 //! | `pager::HAS_FAILED_EARLY` | kept | the child is as far |
 //! | `pager::PID` | reset | the process is another |
 //! | `pager::PAGER` | kept | the child goes on with its copy of the engine |
@@ -171,11 +174,11 @@ use crate::{fork, guard};
 ///    parent was doing when the fork cut it off changed nothing of it.
 /// 3. In the child's new fault thread, when the parent has let go of the child (`take_over`). What
 ///    depends on the child's own descriptors and slot are fields of the pager, no globals.
-pub(crate) fn reset_in_child() -> Option<&'static Pager> {
+pub(crate) fn reset_in_child(is_own: bool) -> Option<&'static Pager> {
     reset_in_any_child();
     let pager = pager::inherited()?;
     // Before anything of the pager's is locked or read.
-    if !fork::unlock_inherited(pager) {
+    if !is_own || !fork::unlock_inherited(pager) {
         // Forked by a vfork child, in which the pager was not active either. The parent's has
         // mapped all that was out.
         pager::lose();
@@ -189,7 +192,6 @@ pub(crate) fn reset_in_child() -> Option<&'static Pager> {
 fn reset_in_any_child() {
     pager::note_child();
     own::reset_in_child();
-    pager::release_start();
     stacks::reset_in_child();
     mapped::reset_in_child();
     order::reset_in_child();

@@ -78,6 +78,109 @@ fn who_reads_the_memory_of_a_new_child_leaves_it_as_it_is() {
     let _ = std::fs::remove_file(&program);
 }
 
+/// A fork that fails returns, though raw children that came meanwhile live on: they have all.
+#[test]
+fn a_fork_that_fails_beside_raw_children_returns() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("fails_fork");
+    let path = program.to_str().expect("a name of ours");
+    for isolate in ["auto", "copy"] {
+        let cmd = ["timeout", "--signal=KILL", "60", path, "8", "200", "12"];
+        let args = ["--memory-max", "160M", "--guard", "off", "--isolate", isolate];
+        let run = run("fails-fork", &args, &cmd);
+        let swapped = run.count("zswpout");
+        assert_eq!(
+            (run.status(), run.stdout().as_str(), swapped > 0),
+            (0, "right\n", true),
+            "{isolate}: {}{:#}",
+            run.stderr(),
+            run.counters
+        );
+    }
+    let _ = std::fs::remove_file(&program);
+}
+
+/// A handler that comes in the middle of a fork may fork as well, or jump out of it, whether there
+/// is a pager or not yet.
+#[test]
+fn a_handler_may_fork_in_the_middle_of_a_fork() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("forks_in_handler");
+    let path = program.to_str().expect("a name of ours");
+    for (way, (what, mib, rounds)) in WAYS.into_iter().flat_map(|way| {
+        let small = ["fork", "_Fork", "jump"].map(|what| (what, "0", "200"));
+        let large = ["fork", "_Fork"].map(|what| (what, "32", "10"));
+        [&small[..], &large].concat().into_iter().map(move |case| (way, case))
+    }) {
+        let cmd = ["timeout", "--signal=KILL", "120", path, mib, rounds, what];
+        let run = run("forks-in-handler", &[&["--memory-max", "24M"], way].concat(), &cmd);
+        assert_eq!(
+            (run.status(), run.stdout().as_str()),
+            (0, "right\n"),
+            "{way:?} {what} {mib}: {}{:#}",
+            run.stderr(),
+            run.counters
+        );
+    }
+    let _ = std::fs::remove_file(&program);
+}
+
+/// The same, as a pager starts.
+#[test]
+fn a_handler_may_fork_as_a_pager_starts() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("forks_in_handler");
+    let rounds = format!(
+        "for us in $(seq 1 4 400); do timeout --signal=KILL 60 {} 0 $us start || exit; done",
+        program.display()
+    );
+    for way in WAYS {
+        let run = run(
+            "forks-at-start",
+            &[&["--memory-max", "24M"], way].concat(),
+            &["sh", "-c", &rounds],
+        );
+        assert_eq!(
+            (run.status(), run.stdout().as_str()),
+            (0, "right\n".repeat(100).as_str()),
+            "{way:?}: {}{:#}",
+            run.stderr(),
+            run.counters
+        );
+    }
+    let _ = std::fs::remove_file(&program);
+}
+
+/// A filter of the program's ends who waits, or raises a signal in the middle of a fork.
+#[test]
+fn a_fork_makes_no_call_that_a_filter_ends_it_for() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("filtered_fork");
+    let path = program.to_str().expect("a name of ours");
+    for (mib, call) in [("0", "waitid"), ("32", "waitid"), ("0", "clone")] {
+        for way in WAYS {
+            let cmd = ["timeout", "--signal=KILL", "60", path, mib, call];
+            let run = run("filtered-fork", &[&["--memory-max", "24M"], way].concat(), &cmd);
+            assert_eq!(
+                (run.status(), run.stdout().as_str()),
+                (0, "right\n"),
+                "{way:?} {mib} {call}: {}{:#}",
+                run.stderr(),
+                run.counters
+            );
+        }
+    }
+    let _ = std::fs::remove_file(&program);
+}
+
 /// Of children that are forked at a time, some by raw calls, each has its own memory. A fork that
 /// was prepared goes on where a raw child has ended, and which was filled is not filled anew.
 #[test]

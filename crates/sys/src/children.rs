@@ -21,6 +21,22 @@ pub fn has_ended(child: i32) -> bool {
     }
 }
 
+/// The same by its `stat`: a filter of system calls that forbids to wait lets that be read, or may
+/// answer with an error. False: that cannot be read.
+pub fn has_ended_by_stat(child: i32) -> bool {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let stat = match open(alloc::format!("/proc/{child}/stat").as_str(), flags, Mode::empty()) {
+        Ok(stat) => stat,
+        Err(errno) => return errno == Errno::NOENT,
+    };
+    let mut text = [0; 128];
+    let len = rustix::io::read(&stat, &mut text).unwrap_or(0);
+    // Behind its name, which may have anything in it.
+    let name_end = text[..len].iter().rposition(|byte| *byte == b')');
+    name_end.is_some_and(|end| matches!(text.get(end + 2), Some(b'Z' | b'X')))
+}
+
 fn is_process(pid: i32) -> bool {
     // SAFETY: kill(2) takes two integers; signal 0 only asks.
     let asked = unsafe { syscall(raw::__NR_kill as usize, [pid as usize, 0, 0, 0, 0, 0]) };

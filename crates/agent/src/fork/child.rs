@@ -20,12 +20,22 @@ use crate::machine::Fds;
 use crate::machine::remote::{self, Remote};
 use crate::machine::swap_file::{self, Swap};
 use crate::pager::record::Recorder;
-use crate::pager::{self, Pager};
+use crate::pager::{self, Pager, hold};
 use crate::{Line, guard, statics};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
-    let Some(pager) = statics::reset_in_child() else { return };
+    child_of(true);
+}
+
+/// After a fork, in the child. `is_own`: it was made by the process that began here. Else that one
+/// may be forking as well, and what is prepared is for its child.
+pub(crate) fn child_of(is_own: bool) {
+    let pager = statics::reset_in_child(is_own);
+    if let Some(mask) = hold::end_in_child(is_own) {
+        guard::signals::unblock(mask);
+    }
+    let Some(pager) = pager else { return };
     // Signals are blocked since `prepare`: no handler of the program may touch memory before its
     // pager stands.
     let mask = pager.fork.handover.mask.load(Ordering::Relaxed);

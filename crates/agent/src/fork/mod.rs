@@ -42,6 +42,7 @@ mod fill;
 mod handover;
 mod parent;
 mod populate;
+mod served;
 
 use alloc::vec::Vec;
 
@@ -49,7 +50,7 @@ use lock_api::Mutex;
 use uzswap_mm::PinId;
 use uzswap_sys::futex::RawLock;
 
-pub(crate) use child::{child, unlock_inherited};
+pub(crate) use child::{child, child_of, unlock_inherited};
 pub(crate) use handover::Handover;
 pub(crate) use parent::{
     ForkServer, add_wiped, begin, freeze_until_forked, parent, parent_of, prepare, prepare_in_order, release_pins,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use lock_api::RawMutex;
-use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
+use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Worker};
 use uzswap_sys::Errno;
@@ -13,17 +13,18 @@ use uzswap_sys::children;
 use uzswap_sys::closed;
 use uzswap_sys::procfs::for_each_wiped_on_fork;
 use uzswap_sys::thread;
-use uzswap_sys::uffd::{Event, Uffd, wait_readable};
+use uzswap_sys::uffd::{Uffd, wait_readable};
 
 use super::fill;
 use super::handover::{CHANGES_MAX, DESCRIBED, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
-use super::populate::{populate, read_events};
+use super::populate::populate;
+use super::served::{Heard, Served};
+use crate::guard;
 use crate::guest::{mmap, order, vma};
 use crate::machine::{AgentMachine, Fds};
 use crate::memcg::deferral;
 use crate::pager::mailbox::{mail, reply};
-use crate::pager::{self, Pager, pause};
-use crate::{fault, guard};
+use crate::pager::{self, Pager, hold, pause};
 
 /// How often, and how long each time, a fork waits for late events.
 const EXPECTING_MAX: u32 = 400;
@@ -38,15 +39,21 @@ pub(crate) extern "C" fn prepare() {
 /// The same; `must_have_turn`: false, and nothing is prepared, if others change mappings and do not
 /// end.
 pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
-    pager::hold_start();
-    let Some(pager) = pager::active() else { return true };
+    let mask = guard::signals::block_sent();
+    let is_held = hold::hold_start(mask);
+    let Some(pager) = pager::active() else {
+        if !is_held {
+            guard::signals::unblock(mask);
+        }
+        return true;
+    };
+    guard::signals::block_others();
     let handover = &pager.fork.handover;
     if deferral::has_unseen() {
         // What is two mappings only because it is half registered would stay two in the child for
         // ever.
         pager.request_scan();
     }
-    let mask = guard::signals::block_others();
     handover.lock.lock();
     handover.mask.store(mask, Ordering::Relaxed);
     if !order::begin_fork() && must_have_turn {
@@ -79,8 +86,9 @@ pub(crate) extern "C" fn parent() {
 
 /// After a fork that has `returned` this, in the parent; 0: not known.
 pub(crate) fn parent_of(returned: i32) {
-    if pager::release_start() {
+    if let Some(mask) = hold::release_start() {
         deferral::activate_if_big();
+        guard::signals::unblock(mask);
         return;
     }
     let Some(pager) = pager::active() else { return };
@@ -132,31 +140,13 @@ pub(crate) fn release_pins(pager: &Pager) {
     });
 }
 
-/// A child that an event told of, and that has no pager yet: its parent serves it.
-struct Served {
-    uffd: Uffd,
-    /// All that was out was mapped into it: what it misses since it has dropped.
-    is_filled: bool,
-    heard: Heard,
-}
-
-/// What a child has told and asked for.
-#[derive(Default)]
-struct Heard {
-    inbox: Vec<usize>,
-    /// What was read of it while it was filled.
-    told: Vec<Event>,
-    /// What happened to its mappings since the freeze, before the fork and after.
-    changes: Vec<Change>,
-    /// Who it has forked itself, by a raw system call, and what had happened by then.
-    born: Vec<(Uffd, Vec<Change>)>,
-}
-
 /// The fault thread's part.
 pub(crate) struct ForkServer {
     /// Those that were forked since the engine was frozen, and before the fork returned: the child
     /// that was prepared for, and by raw system calls others. Who is who no event says.
     served: Vec<Served>,
+    /// How many came.
+    came: u32,
     /// Room for what one of them tells.
     spare: Heard,
     /// Without fork events: the child is there, and this happened to its mappings before. Its
@@ -168,20 +158,16 @@ pub(crate) struct ForkServer {
     lease: u64,
 }
 
-/// Room for so many children of a fork's time, and for so much that the first tells. Nothing is
-/// allocated then, as the heap may be copied next.
+/// Room for so many children of a fork's time. Nothing is allocated then, as the heap may be copied
+/// next.
 const SERVED: usize = 16;
-const HEARD: usize = 64;
 
 impl ForkServer {
     pub(crate) fn new() -> Self {
         Self {
             served: Vec::with_capacity(SERVED),
-            spare: Heard {
-                inbox: Vec::with_capacity(HEARD),
-                changes: Vec::with_capacity(HEARD),
-                ..Heard::default()
-            },
+            came: 0,
+            spare: Heard::with_room(),
             alone: None,
             is_new: false,
             lease: 0,
@@ -202,6 +188,7 @@ impl ForkServer {
     /// A child's userfaultfd arrived. `since`: what happened from the freeze to the fork.
     pub(crate) fn begin(&mut self, pager: &Pager, uffd: Uffd, since: &[Change]) {
         self.is_new |= pager.fork.handover.is_fresh();
+        self.came += 1;
         let mut heard = core::mem::take(&mut self.spare);
         heard.changes.extend_from_slice(since);
         self.served.push(Served {
@@ -213,13 +200,14 @@ impl ForkServer {
 
     /// Who has forked by a raw system call knows nothing of us, and needs all that is out before
     /// its userfaultfd is closed. Any of several may be such a child; who is born of one is.
-    fn fill(&mut self, pager: &Pager, worker: &mut Worker<AgentMachine>) {
+    /// `has_none`: the child that was prepared for is not among them.
+    fn fill(&mut self, pager: &Pager, worker: &mut Worker<AgentMachine>, has_none: bool) {
         let mut populate = |uffd: &Uffd, since: &[Change]| {
             pager
                 .mm
                 .with_changes(|changes| populate(pager, changes, worker, uffd, since))
         };
-        let is_sure = self.served.len() == 1;
+        let is_sure = self.served.len() == 1 && !has_none;
         for child in &mut self.served {
             for (uffd, since) in child.heard.born.drain(..) {
                 drop(populate(&uffd, &since));
@@ -282,15 +270,16 @@ impl ForkServer {
         }
         // Before all that is done for a child that is READY.
         let state = pager.fork.handover.state();
+        let has_none = parent_returned && self.has_none(pager);
         // Not before the heap has been copied: this allocates.
         if parent_returned || pager.fork.handover.has_arrived() {
-            self.fill(pager, worker);
+            self.fill(pager, worker, has_none);
         }
         self.served.iter_mut().for_each(|child| child.serve(pager, worker));
         let answer = match state {
             READY => RELEASED,
             UNMANAGED if self.see_to_unmanaged(pager, worker) => RELEASED_UNMANAGED,
-            _ if self.is_over(pager, parent_returned) => {
+            _ if self.is_over(pager, parent_returned, has_none) => {
                 self.alone = None;
                 return self.finish(pager, false);
             }
@@ -357,15 +346,31 @@ impl ForkServer {
         })
     }
 
+    /// Whether none of those that are served is the child of the fork that has returned: it failed,
+    /// or its child has ended, which is looked at only where several came.
+    fn has_none(&self, pager: &Pager) -> bool {
+        let has_failed = pager.fork.handover.returned.load(Ordering::SeqCst) < 0;
+        !self.served.is_empty() && (has_failed || self.came > 1 && has_ended(pager))
+    }
+
     /// Whether there is no child, or none any more. The event of a fork that has returned was read
-    /// before, and so one of those that are served is its child, or was. Without events the child
-    /// may still come.
-    fn is_over(&mut self, pager: &Pager, parent_returned: bool) -> bool {
+    /// before. So one of those that are served is its child, or was; `has_none`: none is. Without
+    /// events the child may still come.
+    fn is_over(&mut self, pager: &Pager, parent_returned: bool, has_none: bool) -> bool {
         if self.alone.is_some() {
             return has_ended(pager);
         }
         if parent_returned {
             self.forget_gone(pager);
+        }
+        // Each has all, but for who was born of one since.
+        if has_none
+            && self
+                .served
+                .iter()
+                .all(|child| child.is_filled && child.heard.born.is_empty())
+        {
+            self.served.clear();
         }
         self.served.is_empty() && parent_returned && (!guard::is_on() || has_ended(pager))
     }
@@ -390,6 +395,9 @@ impl ForkServer {
             pager.fork.pins.lock().pop();
             pager.memcg.has_no_child();
         }
+        if core::mem::take(&mut self.came) > 0 && !has_child {
+            self.spare = Heard::with_room();
+        }
         if has_child {
             // Before the log is applied, which frees blocks.
             pager.memcg.begin_sharing();
@@ -412,63 +420,13 @@ pub(crate) fn add_wiped(changes: &mut Vec<Change>) {
     }
 }
 
-impl Heard {
-    /// Its room, for another child.
-    fn cleared(mut self) -> Self {
-        self.inbox.clear();
-        self.told = Vec::new();
-        self.changes.clear();
-        self.changes.shrink_to(HEARD);
-        self.born = Vec::new();
-        self
-    }
-}
-
-impl Served {
-    /// Serve what the child asks for, until it asks for nothing.
-    fn serve(&mut self, pager: &Pager, worker: &mut Worker<AgentMachine>) {
-        let uffd = &self.uffd;
-        let Heard {
-            inbox,
-            told,
-            changes,
-            born,
-        } = &mut self.heard;
-        let mut read = |event: Event| match event {
-            Event::Fault {
-                addr,
-                is_protected: true,
-                ..
-            } => uffd.unprotect_and_wake(addr & !(PAGE_SIZE - 1), PAGE_SIZE),
-            Event::Fault { addr, .. } => inbox.push(addr & !(PAGE_SIZE - 1)),
-            Event::Fork(child) => born.push((child, changes.clone())),
-            other => changes.extend(fault::change(&other)),
-        };
-        core::mem::take(told).into_iter().for_each(&mut read);
-        read_events(pager, uffd, read);
-        inbox.retain(|addr| {
-            let mut retry = false;
-            pager
-                .mm
-                .fault_of_child(worker, Vpn::of_addr(*addr), changes, |page| match page {
-                    Some(page) => {
-                        let filled = uffd.copy(*addr, page, true);
-                        retry = filled.stop == Some(Errno::AGAIN);
-                        if filled.stop.is_some() && !retry {
-                            uffd.unprotect_and_wake(*addr, PAGE_SIZE);
-                        }
-                    }
-                    None => retry = !fault::poison(pager, uffd, *addr),
-                });
-            retry
-        });
-    }
-}
-
 /// Whether there is no child, or it has ended, as far as is known.
 fn has_ended(pager: &Pager) -> bool {
     match pager.fork.handover.returned.load(Ordering::SeqCst) {
         0 => false,
-        child => child < 0 || children::has_ended(child),
+        child if child < 0 => true,
+        // Which may end the process.
+        child if guard::exec::is_filtered() => children::has_ended_by_stat(child),
+        child => children::has_ended(child),
     }
 }

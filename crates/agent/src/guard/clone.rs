@@ -159,7 +159,7 @@ pub(super) fn after(call: &mut Call) {
     }
     match call.result {
         0 => {
-            fork::child();
+            fork::child_of(call.spare[0] == 0);
             if stack != 0 {
                 call.stack = stack;
             }
@@ -179,12 +179,22 @@ fn before_clone(call: &mut Call) -> Verdict {
     verdict
 }
 
+/// What clone3 reads.
+fn arguments(call: &Call) -> Extent {
+    Extent {
+        start: call.args[0],
+        len: call.args[1].clamp(WORD, PAGE_SIZE),
+        is_written: false,
+    }
+}
+
+const WORD: usize = size_of::<u64>();
+
 fn before_clone3(call: &mut Call) -> Verdict {
     const STACK: usize = 40;
-    const WORD: usize = size_of::<u64>();
-    let [at, size, ..] = call.args;
+    let Extent { start: at, len, .. } = arguments(call);
     // The last word brings what is on another page.
-    let last = at.saturating_add(size.clamp(WORD, PAGE_SIZE) - WORD);
+    let last = at.saturating_add(len - WORD);
     let (Some(flags), Some(_)) = (word_at(at), word_at(last)) else {
         // Nowhere: the kernel says so.
         return Verdict::Leave;
@@ -311,25 +321,29 @@ fn before_fork(call: &mut Call, flags: usize) -> Verdict {
     // Nothing leaves any more. The kernel writes to the child's before that can register it: what
     // is not there would be zeros but for the number.
     bring_numbers(call, flags);
+    call.spare[0] = usize::from(pager::is_vfork_child());
     fork::begin();
     Verdict::Make
 }
 
 /// Bring where the kernel writes the new thread's number, in the parent and in the child: it does
-/// not say so when it cannot.
+/// not say so when it cannot. And once more what it reads, which may have left since.
 fn bring_numbers(call: &Call, flags: usize) {
     /// CLONE_PARENT_SETTID, CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID, CLONE_PIDFD.
     const WRITES: usize = 0x10_0000 | 0x100_0000 | 0x20_0000 | 0x1000;
     /// Of clone3's arguments.
     const NUMBERS: [usize; 3] = [8, 16, 24];
+    let mut reached = Reached::new(0, (&raw const *call).addr(), false);
+    if call.number == SYS_CLONE3 {
+        reached.reach(arguments(call));
+    }
     if flags & WRITES == 0 {
-        return;
+        return release(reached.token());
     }
     let places = match call.number {
         SYS_CLONE3 => NUMBERS.map(|at| word_at(call.args[0] + at).unwrap_or(0)),
         _ => [call.args[2], call.args[3], 0],
     };
-    let mut reached = Reached::new(0, (&raw const *call).addr(), false);
     for start in places.into_iter().filter(|start| (1..ADDRESSES).contains(start)) {
         reached.reach(Extent {
             start,

@@ -160,6 +160,15 @@ pub(crate) fn block_others() -> u64 {
     }
 }
 
+/// Block all signals that somebody sends: what an instruction raises, or a filter of system calls,
+/// ends the process where it is blocked. Returns the mask for [`unblock`].
+pub(crate) fn block_sent() -> u64 {
+    /// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
+    const RAISED: [i32; 6] = [4, 5, SIGBUS, 8, SIGSEGV, SIGSYS];
+    let raised = RAISED.into_iter().map(bit).fold(0, |mask, bit| mask | bit);
+    signal::set_mask(BLOCK, !raised).unwrap_or(0)
+}
+
 /// Undo that.
 pub(crate) fn unblock(mask: u64) {
     thread::restore_signals(mask);

@@ -47,13 +47,14 @@ static FORK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 /// `free`, which gives memory back (madvise, munmap, brk) under such a lock. Were the turn taken
 /// before the locks, as by a handler of `pthread_atfork`, each would wait for the other.
 extern "C" fn _fork() -> c_int {
+    let is_own = !pager::is_vfork_child();
     fork::prepare();
     // SAFETY: the original's entry, stored before anything can come here, which has this type.
     let original: extern "C" fn() -> c_int = unsafe { core::mem::transmute(FORK.load(Ordering::Acquire)) };
     let returned = original();
     match returned {
-        0 => fork::child(),
-        _ => fork::parent(),
+        0 => fork::child_of(is_own),
+        _ => fork::parent_of(returned),
     }
     returned
 }

@@ -32,6 +32,11 @@ pub(super) fn note_prctl(option: c_int) {
     }
 }
 
+/// Whether a filter of the program's may decide which calls there are.
+pub(crate) fn may_be_filtered() -> bool {
+    inline::is_filtered() || MAY_BE_FILTERED.load(Ordering::Relaxed)
+}
+
 const ROOT: u32 = 0;
 
 /// Before it becomes one of `users`; -1: it stays who it is.
@@ -115,8 +120,9 @@ extern "C" fn capset(header: usize, data: usize) -> c_int {
 /// Under a filter of the program's this is the only call that is made: any other may end it with
 /// another status. Who goes on in its memory then finds what is out poisoned.
 extern "C" fn exit(status: c_int) -> ! {
-    let is_filtered = inline::is_filtered() || MAY_BE_FILTERED.load(Ordering::Relaxed);
-    if !is_filtered && let Some(pager) = pager::active() {
+    if !may_be_filtered()
+        && let Some(pager) = pager::active()
+    {
         pager.leave();
     }
     thread::end_process(status as u8)

@@ -11,6 +11,7 @@
 //! ACTIVE --a call wants one thread: all is mapped, the pager's threads end--> IDLE   (`retire`)
 //! ```
 
+pub(crate) mod hold;
 pub(crate) mod mailbox;
 pub(crate) mod record;
 pub(crate) mod retire;
@@ -42,6 +43,7 @@ use crate::cpu::vigil::VIGIL;
 use crate::fault::inline;
 use crate::fault::servers::{self, HELPERS, Seats};
 use crate::fork::Fork;
+use crate::guard::signals;
 use crate::guest::{unmanaged, vma};
 use crate::kswapd::reclaim::Reclaim;
 use crate::machine::arena::PoolArena;
@@ -52,9 +54,6 @@ const IDLE: u32 = 0;
 const STARTING: u32 = 1;
 const ACTIVE: u32 = 2;
 const FAILED: u32 = 3;
-/// As IDLE, but no pager may start now: a thread is forking, and a child must not inherit half a
-/// pager.
-const HELD: u32 = 4;
 
 static STATE: AtomicU32 = AtomicU32::new(IDLE);
 /// The process that STATE is about. A vfork child runs in its parent's memory under another process
@@ -165,17 +164,27 @@ fn start_if_idle() -> Result<(), (&'static str, Errno)> {
     if IDLE_GROUP.get().is_none() || PID.load(Ordering::Relaxed) != thread::pid() {
         return Ok(());
     }
-    match STATE.compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Relaxed) {
+    if STATE.load(Ordering::Acquire) != IDLE {
+        return Ok(());
+    }
+    // A handler that forks would wait for its own thread.
+    let mask = signals::block_sent();
+    let result = match STATE.compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Relaxed) {
         Ok(_) => open_and_start(),
         Err(_) => Ok(()),
-    }
+    };
+    signals::unblock(mask);
+    result
 }
 
 /// After a pager has retired: begin another, as [`activate`] does. The call that it retired for is
 /// made, so where none can begin the process goes on without.
 fn begin_anew() {
+    let mask = signals::block_sent();
     STATE.store(STARTING, Ordering::Release);
-    if let Err((what, errno)) = lent::with_most_descriptors(open_and_start) {
+    let result = lent::with_most_descriptors(open_and_start);
+    signals::unblock(mask);
+    if let Err((what, errno)) = result {
         unmanaged::lacks_another_pager(what, errno);
     }
 }
@@ -186,32 +195,6 @@ fn open_and_start() -> Result<(), (&'static str, Errno)> {
         return Err(missing);
     }
     threads::start(start_fresh)
-}
-
-/// Before a fork: have no pager start, and let one that is starting stand, until [`release_start`].
-pub(crate) fn hold_start() {
-    loop {
-        match STATE.load(Ordering::Acquire) {
-            IDLE => {
-                let held = STATE.compare_exchange(IDLE, HELD, Ordering::AcqRel, Ordering::Relaxed);
-                if held.is_ok() {
-                    return;
-                }
-            }
-            state @ (STARTING | HELD) => futex::wait(&STATE, state, Some(10_000_000), false),
-            _ => return,
-        }
-    }
-}
-
-/// After a fork, in parent and child: pagers may start again. True: it was this fork that held
-/// them.
-pub(crate) fn release_start() -> bool {
-    let is_held = STATE.load(Ordering::Acquire) == HELD;
-    if is_held {
-        settle(IDLE);
-    }
-    is_held
 }
 
 fn settle(state: u32) {
