@@ -5,7 +5,7 @@ mod common;
 use common::{can_manage, compile, run};
 
 /// What `programs/cold_calls.c` can be asked for.
-const CALLS: [&str; 14] = [
+const CALLS: [&str; 17] = [
     "wiped",
     "guarded",
     "populated",
@@ -20,6 +20,9 @@ const CALLS: [&str; 14] = [
     "policy",
     "child",
     "mounted",
+    "appended",
+    "own-thread",
+    "advised",
 ];
 
 #[test]

@@ -93,6 +93,18 @@ pub enum Kind {
     Other,
 }
 
+/// Where a write to `fd` at `offset` begins, as far as a limit of the lengths of files goes: at its
+/// end, if it is one to append to. None: it has no such limit, as a block device.
+pub fn begins_at(fd: i32, offset: u64) -> Option<u64> {
+    use rustix::fs::{FileType, OFlags};
+    // SAFETY: only asked about: whoever closes it meanwhile gets an error for an answer.
+    let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
+    let stat = rustix::fs::fstat(fd).ok()?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let appends = rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+    is_file.then_some(if appends { stat.st_size as u64 } else { offset })
+}
+
 /// What `fd` of the calling thread is.
 pub fn kind_of(fd: i32) -> Kind {
     use rustix::fs::FileType;

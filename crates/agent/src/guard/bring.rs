@@ -9,7 +9,7 @@ use uzswap_sys::signal::{self, Plain};
 use uzswap_sys::thread::{self, page_align};
 
 use super::holds::Hold;
-use super::{ADDRESSES, ranges};
+use super::{ADDRESSES, exec, ranges};
 use crate::guest::mmap;
 use crate::pager;
 
@@ -149,7 +149,10 @@ impl Memory for Reached {
     }
 
     fn is_own(&self, process: usize) -> bool {
-        process == thread::pid() as usize
+        let pid = thread::pid() as usize;
+        let is_id = (1..=i32::MAX as usize).contains(&process);
+        // A thread of it is the process, too.
+        process == pid || is_id && !exec::is_filtered() && thread::is_alive(pid as i32, process as i32)
     }
 
     fn is_again(&self) -> bool {

@@ -3,7 +3,7 @@
 use uzswap_sys::guard::Call;
 use uzswap_sys::{Errno, closed, thread};
 
-use super::{exec, pieces};
+use super::{ADDRESSES, exec, pieces};
 use crate::guest::closed::{SYS_MLOCK, SYS_MLOCK2};
 use crate::guest::mmap::{self, SYS_PROCESS_MADVISE};
 use crate::guest::order::InOrder;
@@ -52,12 +52,20 @@ pub(super) fn process_madvise(args: [usize; 6]) -> Result<usize, Errno> {
     if count > pieces::VECTORS_MAX {
         return Err(Errno::INVAL);
     }
+    let mut total = 0_usize;
     for n in 0..count {
         // The kernel reads all of the list first.
-        let (_, len) = pieces::vector(list, n).ok_or(Errno::FAULT)?;
+        let (start, len) = pieces::vector(list, n).ok_or(Errno::FAULT)?;
         if len > isize::MAX as usize {
             return Err(Errno::INVAL);
         }
+        if start.checked_add(len).is_none_or(|end| end > ADDRESSES) {
+            return Err(Errno::FAULT);
+        }
+        total = total.saturating_add(len);
+    }
+    if total == 0 {
+        return Ok(0);
     }
     let mut advised = 0;
     for n in 0..count {

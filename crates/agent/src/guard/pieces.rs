@@ -18,7 +18,7 @@ use uzswap_guard::reach::{Extent, Memory};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::closed::Access;
 use uzswap_sys::guard::Call;
-use uzswap_sys::populate::{Kind, kind_of};
+use uzswap_sys::populate::{Kind, begins_at, kind_of};
 use uzswap_sys::{Errno, closed, thread};
 
 use super::bring::Reached;
@@ -363,7 +363,7 @@ impl Moving<'_> {
                 _ => thread::syscall(SYS_LSEEK, [self.fd, 0, CURRENT, 0, 0, 0]),
             }
         };
-        at.is_ok_and(|at| at as u64 >= limits[0])
+        at.is_ok_and(|at| begins_at(self.fd as i32, at as u64).is_some_and(|at| at >= limits[0]))
     }
 
     /// Bytes of a piece at most, of so many that are left. A pipe takes what is beyond whole pages

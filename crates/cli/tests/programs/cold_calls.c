@@ -5,6 +5,7 @@
 #include <linux/errqueue.h>
 #include <linux/userfaultfd.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -174,6 +175,17 @@ static void too_long_a_file(void) {
     must(pwrite(fileno(file), from, much, 0) == (ssize_t)most);
 }
 
+/* What is appended begins at the end, wherever it is to. */
+static void appended(void) {
+    size_t much = 6 * MIB;
+    struct rlimit length = {8 * MIB, RLIM_INFINITY};
+    FILE *file = tmpfile();
+    must(file && fcntl(fileno(file), F_SETFL, O_APPEND) == 0 && setrlimit(RLIMIT_FSIZE, &length) == 0);
+    char *from = map(much);
+    fill(from, much, 4);
+    must(pwrite(fileno(file), from, much, 9 * MIB) == (ssize_t)much);
+}
+
 /* The upper half of a length of 32 bits may be anything. */
 static void upper_half(void) {
     struct sockaddr_un *name = (void *)area;
@@ -193,6 +205,32 @@ static void own_memory(void) {
     chill();
     must(process_vm_writev(getpid(), &to, 1, &from, 1, 0) == sizeof here);
     check(area, AREA, 1, "what was written to itself");
+}
+
+/* Whoever names a thread names its process. */
+static void *read_by_thread(void *here) {
+    struct iovec to = {here, PAGE}, from = {area, PAGE};
+    chill();
+    must(process_vm_readv(gettid(), &to, 1, &from, 1, 0) == (ssize_t)PAGE);
+    return NULL;
+}
+
+static void own_thread(void) {
+    char here[PAGE];
+    pthread_t thread;
+    must(pthread_create(&thread, NULL, read_by_thread, here) == 0);
+    must(pthread_join(thread, NULL) == 0);
+    check(here, PAGE, 1, "what a thread has read of its process");
+}
+
+/* Nothing is advised, and what is nobody's. */
+static void advised(void) {
+    if (!may_advise(MADV_WIPEONFORK))
+        return;
+    struct iovec memory = {area + 1, 0};
+    must(syscall(SYS_process_madvise, own_process(), &memory, 1, MADV_WIPEONFORK, 0) == 0);
+    memory = (struct iovec){(void *)(1ul << 63), PAGE};
+    must(syscall(SYS_process_madvise, own_process(), &memory, 1, MADV_WIPEONFORK, 0) < 0 && errno == EFAULT);
 }
 
 static void slot_of_epoll(void) {
@@ -248,7 +286,7 @@ int main(int argc, char **argv) {
         {"wiped", wiped}, {"guarded", guarded}, {"populated", populated}, {"moved", moved}, {"zerocopy", zerocopy},
         {"random", random_bytes}, {"locked", locked}, {"file", too_long_a_file}, {"upper-half", upper_half},
         {"own-memory", own_memory}, {"epoll", slot_of_epoll}, {"policy", policy}, {"child", made_child},
-        {"mounted", mounted},
+        {"mounted", mounted}, {"appended", appended}, {"own-thread", own_thread}, {"advised", advised},
     };
     // In the middle of what is large enough to be managed, so that nothing brings it along.
     area = (char *)map(16 * MIB) + 8 * MIB;
