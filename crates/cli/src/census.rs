@@ -284,7 +284,7 @@ impl Census {
         }
         if stat.image != member.stat.image {
             // Another program.
-            (member.kind, member.is_named, member.since) = (Kind::New { looks: 0 }, false, Instant::now());
+            (member.kind, member.named, member.since) = (Kind::New { looks: 0 }, None, Instant::now());
             (member.forked_from, member.makes_pager) = (None, false);
             (member.shares, member.managed) = (false, None);
         }
@@ -308,24 +308,24 @@ impl Census {
             _ if self.rule.is_victim(pid, member.stat.start) => None,
             Kind::Agent if member.has_lost_its_pager(pid) => {
                 member.kind = Kind::Unmanaged;
-                Some(Reason::WithoutPager)
+                Some(Reason::of_agent(pid))
             }
-            Kind::Unmanaged => reason.or(Some(Reason::WithoutPager)),
+            Kind::Unmanaged if member.named.is_none() => Some(reason.unwrap_or_else(|| Reason::of_agent(pid))),
             _ => None,
         };
         // Whoever has nothing is about to end.
         if let Some(reason) = reason
-            && !member.is_named
+            && member.named.is_none()
             && member.bytes > 0
         {
-            member.is_named = true;
+            member.named = Some(reason);
             self.group().count(Statistic::UnmanagedProcesses);
             *self.names.entry((member.stat.name.clone(), reason)).or_insert(0) += 1;
         }
         if member.kind == Kind::Unmanaged && member.bytes >= WORTH_A_LINE {
             self.say(pid, member);
         }
-        let is_settled = member.is_named || member.kind == Kind::Agent && member.bytes < IDLE_MOST;
+        let is_settled = member.named.is_some() || member.kind == Kind::Agent && member.bytes < IDLE_MOST;
         if is_settled && member.sizes.is_none() {
             member.sizes = Sizes::open(pid);
         }
@@ -341,14 +341,14 @@ impl Census {
             return;
         }
         self.said.insert(name.clone());
-        let of_name = |((name, reason), _): (&(String, Reason), _)| (name == &member.stat.name).then_some(*reason);
-        let reason = self.names.iter().find_map(of_name).unwrap_or(Reason::WithoutPager);
+        let reason = member.named.unwrap_or(Reason::WithoutPager);
         let what = match self.allows_unmanaged() {
             true => "it runs beside the limit",
             false => "what it has is charged to the limit, but cannot be taken out",
         };
+        let fix = reason.fix(pid);
         let reason = reason.text();
-        let line = format!("uzswap: process {pid} ({name}) is not managed ({reason}): {what}");
+        let line = format!("uzswap: process {pid} ({name}) is not managed ({reason}): {what}{fix}");
         let fields = json!({ "pid": pid, "process": name, "reason": reason });
         log::tell(Event::of(log::Kind::Unmanaged, Some(line), fields));
     }

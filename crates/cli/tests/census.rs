@@ -215,12 +215,11 @@ fn children_of_another_user_are_charged() {
             .status()
             .is_ok_and(|s| s.success())
     {
-        is_seen(
-            "user",
-            &[],
-            "setpriv --reuid 65534 --clear-groups PROGRAM",
-            "without a pager",
-        );
+        // With the agent, which cannot reach its group, and with an environment of its own.
+        for (name, way) in [("user", ""), ("login", "env -i ")] {
+            let child = format!("setpriv --reuid 65534 --clear-groups {way}PROGRAM");
+            is_seen(name, &[], &child, "another user's");
+        }
     }
 }
 

@@ -145,7 +145,7 @@ impl Census {
             stat,
             since: Instant::now(),
             kind,
-            is_named: false,
+            named: None,
             managed: None,
             shares: forked_from.is_some(),
             forked_from,

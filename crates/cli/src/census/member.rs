@@ -30,7 +30,7 @@ pub(super) enum Reason {
     Static,
     WithoutAgent,
     ChangesUser,
-    Hidden,
+    AnotherUsers,
     WithoutPager,
 }
 
@@ -40,8 +40,26 @@ impl Reason {
             Self::Static => "static",
             Self::WithoutAgent => "started without uzswap's LD_PRELOAD",
             Self::ChangesUser => "set-uid, so the loader ignores LD_PRELOAD",
-            Self::Hidden => "another user's",
+            Self::AnotherUsers => "another user's",
             Self::WithoutPager => "without a pager",
+        }
+    }
+
+    /// Why one that has the agent has no pager.
+    pub(super) fn of_agent(pid: i32) -> Self {
+        match process::other_user(pid) {
+            Some(_) => Self::AnotherUsers,
+            None => Self::WithoutPager,
+        }
+    }
+
+    /// What to do about it, to end a line with; empty: nothing that would be known to help.
+    pub(super) fn fix(self, pid: i32) -> String {
+        match (self, process::other_user(pid)) {
+            (Self::AnotherUsers, Some(user)) => format!(
+                "; change the user first and run uzswap as that one (setpriv --reuid {user} ... uzswap run ...)"
+            ),
+            _ => String::new(),
         }
     }
 }
@@ -62,7 +80,8 @@ pub(super) struct Member {
     pub(super) stat: Stat,
     pub(super) since: Instant,
     pub(super) kind: Kind,
-    pub(super) is_named: bool,
+    /// Why it is not managed, once it is counted among those.
+    pub(super) named: Option<Reason>,
     /// When it had a pager last.
     pub(super) managed: Option<Instant>,
     /// The process that forked it, whose image it still has.
@@ -125,18 +144,19 @@ impl Member {
     pub(super) fn classify(&mut self, pid: i32) -> Option<Reason> {
         let looks = match self.kind {
             Kind::New { looks } => looks + 1,
-            Kind::Unmanaged if !self.is_named => 2,
+            Kind::Unmanaged if self.named.is_none() => 2,
             _ => return None,
         };
         let loaded = Loaded::of(pid);
         let reason = match loaded {
             Loaded::Agent => None,
             Loaded::LibcAlone if process::changes_user(pid) => Some(Reason::ChangesUser),
+            Loaded::LibcAlone if process::other_user(pid).is_some() => Some(Reason::AnotherUsers),
             Loaded::LibcAlone => Some(Reason::WithoutAgent),
             Loaded::Unfinished => (self.since.elapsed() > LOADED_BY).then_some(Reason::Static),
             // At the second look: between the beginning of an execve and its end little is mapped.
             Loaded::Nothing => (looks > 1).then_some(Reason::Static),
-            Loaded::Hidden => (looks > 1).then_some(Reason::Hidden),
+            Loaded::Hidden => (looks > 1).then_some(Reason::AnotherUsers),
         };
         self.kind = match (loaded, reason) {
             (Loaded::Agent, _) => Kind::Agent,
@@ -248,7 +268,7 @@ pub(super) mod test {
             stat: Stat::own().expect("this process"),
             since: Instant::now(),
             kind,
-            is_named: false,
+            named: None,
             managed: None,
             forked_from: None,
             makes_pager: false,

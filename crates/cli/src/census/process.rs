@@ -261,6 +261,14 @@ pub(super) fn changes_user(pid: i32) -> bool {
     fs::metadata(path(pid, "exe")).is_ok_and(|exe| exe.mode() & SET != 0)
 }
 
+/// Whose it is, if that is another user than we are; of one that has changed that since its last
+/// exec this is not known.
+pub(super) fn other_user(pid: i32) -> Option<u32> {
+    let owner = fs::metadata(path(pid, "")).ok()?.uid();
+    let own = rustix::process::geteuid().as_raw();
+    (owner != own && owner != 0).then_some(owner)
+}
+
 /// What a program was loaded with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Loaded {

@@ -14,7 +14,7 @@ use uzswap_sys::time::now_ns;
 
 use super::Census;
 use super::leaving::{ABSENT, ABSENT_MOST, Leaving, Look, Verdict, Victim};
-use super::member::{Claims, IDLE_MOST, Kind, Member};
+use super::member::{Claims, IDLE_MOST, Kind, Member, Reason};
 use super::process::{self, Loaded, Stat, is_ending, oom_score_adj};
 use crate::group::OpenGroup;
 use crate::log::{self, Event};
@@ -249,7 +249,19 @@ impl Census {
     fn kill(&mut self, now: Duration, one: &Candidate, victim: &OwnedFd, stat: Stat, usage: u64) {
         let group = self.group();
         // Said before it is done: the launcher may end with it.
-        say(group, i64::from(one.pid), Some((&stat.name, one.size)), usage);
+        let unmanaged = self
+            .members
+            .get(&one.pid)
+            .filter(|member| member.kind == Kind::Unmanaged)
+            .and_then(|member| member.named)
+            .map(Reason::text);
+        say(
+            group,
+            i64::from(one.pid),
+            Some((&stat.name, one.size)),
+            unmanaged,
+            usage,
+        );
         self.rule.leaving.killed(now);
         self.rule.victims.push(Victim {
             pid: one.pid,
@@ -346,10 +358,11 @@ fn open(pid: i32, start: u64) -> Option<(OwnedFd, Stat)> {
 }
 
 /// Who is killed, why, and what helps. `largest`: its name, and what it had, if others were looked
-/// at.
-pub(crate) fn say(group: Group, pid: i64, largest: Option<(&str, u64)>, usage: u64) {
+/// at. `unmanaged`: why nothing could be taken out of it.
+pub(crate) fn say(group: Group, pid: i64, largest: Option<(&str, u64)>, unmanaged: Option<&str>, usage: u64) {
     let who = largest.map_or(pid.to_string(), |(name, size)| {
-        format!("{pid} ({name}), the largest of the group with {},", Size(size))
+        let how = unmanaged.map_or(String::new(), |reason| format!(" which is not managed ({reason}),"));
+        format!("{pid} ({name}),{how} the largest of the group with {},", Size(size))
     });
     let memory_max = group.get(Limit::MemoryMax);
     let line = format!(
@@ -359,7 +372,14 @@ pub(crate) fn say(group: Group, pid: i64, largest: Option<(&str, u64)>, usage: u
         advice(group.is_on(Tunable::Swap), group.get(Limit::SwapMax) != u64::MAX),
     );
     let (process, size) = largest.unzip();
-    let fields = json!({ "pid": pid, "process": process, "size": size, "usage": usage, "memory_max": memory_max });
+    let fields = json!({
+        "pid": pid,
+        "process": process,
+        "size": size,
+        "unmanaged": unmanaged,
+        "usage": usage,
+        "memory_max": memory_max,
+    });
     log::tell(Event::of(log::Kind::Killed, Some(line), fields));
 }
 

@@ -12,6 +12,9 @@ use uzswap_ctl::size::Size;
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 /// More than this part of it is waiting: one in so many.
 pub(crate) const PART: u32 = 2;
+/// Who waits for more than one part in so many shares in what would end the waits of others: room
+/// that one process gets all of the group take.
+const SHARING_PART: u32 = 10;
 
 /// A slot of the group, and the number that its process has where it lives: others may have the
 /// same elsewhere, and the slot another time.
@@ -32,7 +35,9 @@ pub(super) struct Waits {
 pub(super) struct Thrashing {
     pub(super) who: Who,
     pub(super) percent: u32,
+    /// Of all processes of the group that wait, and how many these are.
     pub(super) shortfall: u64,
+    pub(super) waiting: usize,
 }
 
 impl Thrashing {
@@ -49,6 +54,7 @@ impl Thrashing {
             "waited_percent": self.percent,
             "seconds": WINDOW.as_secs(),
             "shortfall": self.shortfall,
+            "waiting_processes": self.waiting,
             "memory_max": memory_max,
         });
         Event::of(Kind::Thrashing, Some(self.line(&name, memory_max)), fields)
@@ -56,8 +62,12 @@ impl Thrashing {
 
     /// The line that says so of the process that is called `name` here.
     fn line(&self, name: &str, memory_max: u64) -> String {
+        let whose = match self.waiting {
+            0 | 1 => String::new(),
+            several => format!(" for the {several} processes that wait"),
+        };
         format!(
-            "uzswap: {name} waited for pages {} % of the last {} s; about {} more would end that (--memory-max {})",
+            "uzswap: {name} waited for pages {} % of the last {} s; about {} more{whose} would end that (--memory-max {})",
             self.percent,
             WINDOW.as_secs(),
             Size(self.shortfall),
@@ -88,14 +98,22 @@ impl Thrash {
             return Vec::new();
         }
         let processes: Vec<Waits> = processes().collect();
-        let thrashes = |process: &Waits| {
+        let waited = |process: &Waits| {
             let before = self.waited.get(&process.who).copied().unwrap_or_default();
-            let waited = process.waited.saturating_sub(before).min(window);
+            process.waited.saturating_sub(before).min(window)
+        };
+        let shares = |process: &&Waits| process.shortfall > 0 && waited(process) > window / SHARING_PART;
+        let (waiting, shortfall) = processes.iter().filter(shares).fold((0, 0), |(count, sum), process| {
+            (count + 1, process.shortfall.saturating_add(sum))
+        });
+        let thrashes = |process: &Waits| {
             let is_new = !self.told.contains(&process.who);
+            let waited = waited(process);
             (is_new && waited > window / PART && process.shortfall > 0).then(|| Thrashing {
                 who: process.who,
                 percent: (waited.as_secs_f64() / window.as_secs_f64() * 100.0) as u32,
-                shortfall: process.shortfall,
+                shortfall,
+                waiting,
             })
         };
         let found: Vec<Thrashing> = processes.iter().filter_map(thrashes).collect();
@@ -136,7 +154,8 @@ mod test {
         let thrashing = Thrashing {
             who: (0, 7),
             percent: 80,
-            shortfall: 5,
+            shortfall: 10,
+            waiting: 2,
         };
         assert_eq!(found, [thrashing]);
         assert_eq!(look(&mut thrash, 120, &[waits(7, 18, 5), waits(8, 9, 5)]), []);
@@ -152,10 +171,19 @@ mod test {
             who: (0, 7),
             percent: 83,
             shortfall: 210 << 20,
+            waiting: 1,
         };
         assert_eq!(
             thrashing.line("node (7)", 124 << 20),
             "uzswap: node (7) waited for pages 83 % of the last 10 s; about 210M more would end that (--memory-max 124M)"
+        );
+        let several = Thrashing {
+            waiting: 4,
+            ..thrashing
+        };
+        assert_eq!(
+            several.line("node (7)", 124 << 20),
+            "uzswap: node (7) waited for pages 83 % of the last 10 s; about 210M more for the 4 processes that wait would end that (--memory-max 124M)"
         );
     }
 }

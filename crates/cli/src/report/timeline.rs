@@ -134,11 +134,12 @@ impl Timeline {
         let group = &open.group;
         let waits = waits(open);
         let most = most_waited(&self.waits, &waits);
+        let shortfall = shortfall(open, &self.waits, &waits);
         self.waits = waits;
         Moment {
             seconds: now.duration_since(self.began).as_secs_f64(),
             waited: most as f64 / 1e9,
-            shortfall: shortfall(open),
+            shortfall,
             ..sizes_and_counts(group)
         }
     }
@@ -177,9 +178,12 @@ fn most_waited(before: &Waits, now: &Waits) -> u64 {
     now.iter().map(since).max().unwrap_or(0)
 }
 
-fn shortfall(open: &OpenGroup) -> u64 {
-    let shortfalls = open.processes().map(|slot| open.group.field(slot, Field::Shortfall));
-    shortfalls.max().unwrap_or(0)
+/// What those lack that have waited since.
+fn shortfall(open: &OpenGroup, before: &Waits, now: &Waits) -> u64 {
+    let has_waited = |(who, waited): &(&(usize, u64), &u64)| before.get(who).is_none_or(|before| before < *waited);
+    let waiting = now.iter().filter(has_waited);
+    let shortfalls = waiting.map(|((slot, _), _)| open.group.field(*slot, Field::Shortfall));
+    shortfalls.fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

@@ -81,6 +81,6 @@ fn last_words(group: &Group, cmd: &str, status: ExitStatus) {
     }
     if group.get(Statistic::OomPid) != 0 {
         let pid = group.get(Statistic::OomPid) as i64;
-        census::say_killed(*group, pid, None, group.get(Statistic::OomUsage));
+        census::say_killed(*group, pid, None, None, group.get(Statistic::OomUsage));
     }
 }
