@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Shows: the units of Redis's own test suite give the same results when the whole run - servers, the children of their
 # BGSAVEs and the Tcl clients - is one group under a small limit.
-# Usage: accept/redis_suite.sh [path-to-uzswap [limit-in-mebibytes [UNIT...]]]
+# Usage: accept/redis_suite.sh [path-to-uzswap [limit-in-mebibytes [UNIT[=LIMIT]...]]]
+# A unit whose tests wait for so many seconds at most has a larger limit of its own: that of memefficiency waits for a
+# defragmentation, that of replication for five servers in turn.
 # Takes: half an hour for all units; 200 MiB of memory; needs redis-server 7.0, tclsh 8.6 and its sources: REDIS_SOURCE in
 # the environment names them, or they come by `apt-get source redis`. Servers listen on loopback, ports 21111 and up.
 set -euo pipefail
@@ -13,9 +15,9 @@ read -ra units <<<"${*:3}"
     unit/type/{string,incr,list,list-2,list-3,set,zset,hash,stream,stream-cgroups}
     unit/{dump,auth,protocol,keyspace,scan,info,sort,expire,other,multi,quit,aofrw,acl,latency-monitor,pubsub,slowlog}
     unit/{scripting,functions,maxmemory,introspection,introspection-2,limits,obuf-limits,bitops,bitfield,geo,hyperloglog}
-    unit/{lazyfree,wait,pause,querybuf,tracking,memefficiency,client-eviction,shutdown,replybufsize}
+    unit/{lazyfree,wait,pause,querybuf,tracking,memefficiency=80,client-eviction,shutdown,replybufsize}
     integration/{rdb,aof,aof-multi-part,corrupt-dump,convert-zipmap-hash-on-load,convert-ziplist-hash-on-load,logging}
-    integration/{block-repl,replication,replication-2,replication-3,replication-psync,shutdown,redis-cli,redis-benchmark,dismiss-mem}
+    integration/{block-repl,replication=384,replication-2,replication-3,replication-psync,shutdown,redis-cli,redis-benchmark,dismiss-mem}
 )
 begin "$@"
 need redis-server redis-cli redis-benchmark redis-check-aof redis-check-rdb tclsh8.6
@@ -38,11 +40,13 @@ results() {
 }
 
 swapped=0 tests=0 differing=0
-for unit in "${units[@]}"; do
+for named in "${units[@]}"; do
+    unit=${named%=*} limit=$limit_mib
+    [[ $named == "$unit" ]] || limit=${named#*=}
     name=${unit//\//-}
     suite=(timeout 600 tclsh8.6 tests/test_helper.tcl --clients 1 --timeout 300 --single "$unit")
     run_unmanaged "unmanaged-$name" "${suite[@]}"
-    run_unmanaged "managed-$name" "$uzswap" run --memory-max "${limit_mib}M" --stat-json "$work/managed-$name.json" -- "${suite[@]}"
+    run_unmanaged "managed-$name" "$uzswap" run --memory-max "${limit}M" --stat-json "$work/managed-$name.json" -- "${suite[@]}"
     results "$work/unmanaged-$name.stdout" >"$work/unmanaged-$name.results"
     results "$work/managed-$name.stdout" >"$work/managed-$name.results"
     grep -h '^uzswap:' "$work/managed-$name.stdout" "$work/managed-$name.stderr" | sort | uniq -c | head -n 5 || true
@@ -54,7 +58,7 @@ for unit in "${units[@]}"; do
         differing=$((differing + 1))
         sed 's/^/     | /' "$work/$name.diff" | head -n 20
     fi
-    check "$unit: $count tests passed unmanaged; the same managed (peak $(($(counter "$work/managed-$name.json" memory.peak) >> 20)) MiB, zswpout $out, zswpin $(counter "$work/managed-$name.json" zswpin))" \
+    check "$unit: $count tests passed unmanaged; the same managed ($limit MiB: peak $(($(counter "$work/managed-$name.json" memory.peak) >> 20)) MiB, zswpout $out, zswpin $(counter "$work/managed-$name.json" zswpin))" \
         test "$count" -gt 0 -a ! -s "$work/$name.diff" -a "$(status_of "unmanaged-$name")" = "$(status_of "managed-$name")"
 done
 say "$tests tests passed unmanaged; ${#units[@]} units, $swapped of them swapped, $differing with other results"

@@ -5,6 +5,7 @@ random. Run by soak.sh under `uzswap run`; everything that it starts is managed.
     soak.py storm SECONDS SEED                              one fork storm: a heap, and children that check and change it
 """
 
+import collections
 import ctypes
 import hashlib
 import json
@@ -58,11 +59,16 @@ def agent_threads(pid):
 
 
 def descriptors(pid):
-    """How many descriptors the pager of a process has, 0 if it has none (yet, or any more)."""
+    """How many descriptors the pager of a process has, 0 if it has none (yet, or any more); and if these are too many what."""
     try:
-        return sum(len(os.listdir(f"/proc/{pid}/task/{tid}/fd")) for tid in agent_threads(pid))
+        tables = [f"/proc/{pid}/task/{tid}/fd" for tid in agent_threads(pid)]
+        count = sum(len(os.listdir(table)) for table in tables)
+        if count <= DESCRIPTORS_MAX:
+            return count, ""
+        links = (os.readlink(os.path.join(table, fd)) for table in tables for fd in os.listdir(table))
+        return count, dict(collections.Counter(link.rstrip("0123456789") for link in links))
     except OSError:
-        return 0
+        return 0, ""
 
 
 class Member:
@@ -76,9 +82,11 @@ class Member:
 
     def sample(self):
         """Look at its pager's descriptors."""
-        count = descriptors(self.process.pid)
+        count, what = descriptors(self.process.pid)
         if count:
             self.descriptors.append(count)
+        if what:
+            print(f"{self.kind} {self.process.pid} has {count} descriptors: {what}", flush=True)
 
     def leaked(self):
         """How many more descriptors its pager has at its end than once it had settled; forks under way are left out by the minima."""
