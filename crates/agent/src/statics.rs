@@ -76,7 +76,7 @@
 //! | `memcg::deferral::UNSEEN` | reset | a child is charged for what it has |
 //! | `pager::STATE` | reset | idle again, or no pager; else the child's starts and says so |
 //! | `pager::hold::HOLDERS_MASK` | kept | of the thread that forked, which is here |
-//! | `pager::hold::HOLDER` | reset | nobody holds |
+//! | `pager::hold::HOLDER` | reset | nobody holds, or the child's thread |
 //! | `pager::hold::NESTED` | kept | the child goes on in the same handlers |
 //! | `pager::HAS_FAILED_EARLY` | kept | the child is as far |
 //! | `pager::PID` | reset | the process is another |

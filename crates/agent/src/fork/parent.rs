@@ -363,7 +363,8 @@ impl ForkServer {
         if parent_returned {
             self.forget_gone(pager);
         }
-        // Each has all, but for who was born of one since.
+        // Each has all, but for who was born of one since: who is born from now on has a copy of
+        // all. To close it wakes whoever waits.
         if has_none
             && self
                 .served

@@ -72,7 +72,13 @@ pub(crate) fn release_start() -> Option<u64> {
 /// process that began here. Else whoever holds, or has a pager start, is not here.
 pub(crate) fn end_in_child(is_own: bool) -> Option<u64> {
     match STATE.load(Ordering::Acquire) {
-        HELD if is_own => release_start(),
+        HELD if is_own => {
+            if NESTED.load(Ordering::Relaxed) > 0 {
+                // It holds on, until the handlers that it is in are over, and may fork in them.
+                HOLDER.store(thread::tid(), Ordering::Relaxed);
+            }
+            release_start()
+        }
         HELD => {
             NESTED.store(0, Ordering::Relaxed);
             settle(IDLE);
