@@ -12,6 +12,43 @@ const WAYS: [&[&str]; 4] = [
     &["--backend", "mprotect"],
 ];
 
+/// As root, with forks by raw calls.
+const RAW_WAYS: [&[&str]; 2] = [
+    &["--guard", "off", "--isolate", "auto"],
+    &["--guard", "off", "--isolate", "copy"],
+];
+
+/// Options of the run, and arguments of the program.
+type Case = (Vec<&'static str>, Vec<&'static str>);
+
+/// At 24M, with each of these arguments in each of the ways.
+fn in_all_ways<const N: usize>(args: &[[&'static str; N]]) -> Vec<Case> {
+    let of = |args: &[&'static str; N]| WAYS.map(|way| ([&["--memory-max", "24M"], way].concat(), args.to_vec()));
+    args.iter().flat_map(of).collect()
+}
+
+/// `programs/NAME.c` says that all is right, and the run passes `check`.
+fn says_right(name: &str, cases: &[Case], check: impl Fn(&Run)) {
+    if !can_manage() {
+        return;
+    }
+    let program = compile(name);
+    let path = program.to_str().expect("a name of ours");
+    for (options, args) in cases {
+        let cmd = [&["timeout", "--signal=KILL", "120", path], &args[..]].concat();
+        let run = run(name, options, &cmd);
+        assert_eq!(
+            (run.status(), run.stdout().as_str()),
+            (0, "right\n"),
+            "{options:?} {args:?}: {}{:#}",
+            run.stderr(),
+            run.counters
+        );
+        check(&run);
+    }
+    let _ = std::fs::remove_file(&program);
+}
+
 /// `programs/copies.c`, in each of the ways.
 fn copies(name: &str, limit: &str, args: &[&str], check: impl Fn(&[&str], &Run)) {
     if !can_manage() {
@@ -81,52 +118,19 @@ fn who_reads_the_memory_of_a_new_child_leaves_it_as_it_is() {
 /// A fork that fails returns, though raw children that came meanwhile live on: they have all.
 #[test]
 fn a_fork_that_fails_beside_raw_children_returns() {
-    if !can_manage() {
-        return;
-    }
-    let program = compile("fails_fork");
-    let path = program.to_str().expect("a name of ours");
-    for isolate in ["auto", "copy"] {
-        let cmd = ["timeout", "--signal=KILL", "60", path, "8", "200", "12"];
-        let args = ["--memory-max", "160M", "--guard", "off", "--isolate", isolate];
-        let run = run("fails-fork", &args, &cmd);
-        let swapped = run.count("zswpout");
-        assert_eq!(
-            (run.status(), run.stdout().as_str(), swapped > 0),
-            (0, "right\n", true),
-            "{isolate}: {}{:#}",
-            run.stderr(),
-            run.counters
-        );
-    }
-    let _ = std::fs::remove_file(&program);
+    let ways = RAW_WAYS.map(|way| ([&["--memory-max", "160M"], way].concat(), vec!["8", "200", "12"]));
+    says_right("fails_fork", &ways, |run| {
+        assert!(run.count("zswpout") > 0, "{:#}", run.counters);
+    });
 }
 
 /// A handler that comes in the middle of a fork may fork as well, or jump out of it, whether there
 /// is a pager or not yet.
 #[test]
 fn a_handler_may_fork_in_the_middle_of_a_fork() {
-    if !can_manage() {
-        return;
-    }
-    let program = compile("forks_in_handler");
-    let path = program.to_str().expect("a name of ours");
-    for (way, (what, mib, rounds)) in WAYS.into_iter().flat_map(|way| {
-        let small = ["fork", "_Fork", "jump"].map(|what| (what, "0", "200"));
-        let large = ["fork", "_Fork"].map(|what| (what, "32", "10"));
-        [&small[..], &large].concat().into_iter().map(move |case| (way, case))
-    }) {
-        let cmd = ["timeout", "--signal=KILL", "120", path, mib, rounds, what];
-        let run = run("forks-in-handler", &[&["--memory-max", "24M"], way].concat(), &cmd);
-        assert_eq!(
-            (run.status(), run.stdout().as_str()),
-            (0, "right\n"),
-            "{way:?} {what} {mib}: {}{:#}",
-            run.stderr(),
-            run.counters
-        );
-    }
-    let _ = std::fs::remove_file(&program);
+    let small = ["fork", "_Fork", "jump"].map(|what| ["0", "200", what]);
+    let large = ["fork", "_Fork"].map(|what| ["32", "10", what]);
+    says_right("forks_in_handler", &in_all_ways(&[&small[..], &large].concat()), |_| {});
 }
 
 /// The same, as a pager starts.
@@ -160,54 +164,19 @@ fn a_handler_may_fork_as_a_pager_starts() {
 /// A filter of the program's ends who waits, or raises a signal in the middle of a fork.
 #[test]
 fn a_fork_makes_no_call_that_a_filter_ends_it_for() {
-    if !can_manage() {
-        return;
-    }
-    let program = compile("filtered_fork");
-    let path = program.to_str().expect("a name of ours");
-    for (mib, call) in [("0", "waitid"), ("32", "waitid"), ("0", "clone")] {
-        for way in WAYS {
-            let cmd = ["timeout", "--signal=KILL", "60", path, mib, call];
-            let run = run("filtered-fork", &[&["--memory-max", "24M"], way].concat(), &cmd);
-            assert_eq!(
-                (run.status(), run.stdout().as_str()),
-                (0, "right\n"),
-                "{way:?} {mib} {call}: {}{:#}",
-                run.stderr(),
-                run.counters
-            );
-        }
-    }
-    let _ = std::fs::remove_file(&program);
+    let cases = [["0", "waitid"], ["32", "waitid"], ["0", "clone"]];
+    says_right("filtered_fork", &in_all_ways(&cases), |_| {});
 }
 
 /// Of children that are forked at a time, some by raw calls, each has its own memory. A fork that
 /// was prepared goes on where a raw child has ended, and which was filled is not filled anew.
 #[test]
 fn who_forks_beside_a_raw_fork_has_its_own_memory() {
-    if !can_manage() {
-        return;
-    }
-    let program = compile("raw_forks");
-    let path = program.to_str().expect("a name of ours");
-    let alone = ["100M", "20", "60", "0"];
-    let among_many = ["40M", "48", "6", "3"];
-    for (isolate, [limit, mib, rounds, quick]) in [
-        ("auto", alone),
-        ("copy", alone),
-        ("auto", among_many),
-        ("copy", among_many),
-    ] {
-        let cmd = ["timeout", "--signal=KILL", "120", path, mib, rounds, quick];
-        let args = ["--memory-max", limit, "--guard", "off", "--isolate", isolate];
-        let run = run("raw-forks", &args, &cmd);
-        assert_eq!(
-            (run.status(), run.stdout().as_str()),
-            (0, "right\n"),
-            "{isolate}: {}{:#}",
-            run.stderr(),
-            run.counters
-        );
-    }
-    let _ = std::fs::remove_file(&program);
+    let alone = ("100M", ["20", "60", "0"]);
+    let among_many = ("40M", ["48", "6", "3"]);
+    let cases: Vec<Case> = [alone, among_many]
+        .into_iter()
+        .flat_map(|(limit, args)| RAW_WAYS.map(|way| ([&["--memory-max", limit], way].concat(), args.to_vec())))
+        .collect();
+    says_right("raw_forks", &cases, |_| {});
 }
