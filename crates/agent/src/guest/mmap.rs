@@ -190,36 +190,70 @@ fn is_several(start: usize, end: usize) -> bool {
     vma.is_some_and(|vma| vma.start <= start && vma.end < end)
 }
 
-/// Move what is several mappings for the kernel, and one for the program: those that touch and may
-/// be used in the same way. The kernel does not join what was registered, or copied by a fork, at
-/// another time.
-///
-/// # Errors
-/// EFAULT: it is not that, or cannot be told (no /proc, no descriptor left), and nothing was done.
-/// What mmap and mremap answer; all is where it was then.
-fn move_pieces(addr: usize, old_len: usize, new_len: usize, to: Option<usize>, keeps: bool) -> Result<usize, Errno> {
-    let (old_len, new_len) = (page_align(old_len), page_align(new_len));
-    let (len, proc) = (old_len.min(new_len), ProcSelf::open().map_err(|_| Errno::FAULT)?);
-    let (mut ends, mut count, mut at) = ([0; PIECES], 0, addr);
-    let mut first = None;
-    while at < addr + len {
-        let vma = proc
-            .vma_at_or_after(at)
-            .ok()
-            .flatten()
-            .filter(|vma| vma.start <= at)
-            .ok_or(Errno::FAULT)?;
-        let is_alike = vma.is_private_anonymous() && first.get_or_insert(vma).is_used_as(&vma);
-        if !is_alike || count == PIECES {
+/// Where each of the mappings ends that a range is for the kernel. They touch, and may be used in
+/// the same way: one mapping for the program. The kernel does not join what was registered, or
+/// copied by a fork, at another time.
+struct Pieces {
+    ends: [usize; PIECES],
+    count: usize,
+}
+
+impl Pieces {
+    /// Those of the `len` bytes from `start`, as they are now.
+    ///
+    /// # Errors
+    /// EFAULT: it is one mapping, or not one for the program, or cannot be told (no /proc, no
+    /// descriptor left).
+    fn of(start: usize, len: usize) -> Result<Self, Errno> {
+        let end = start.checked_add(len).ok_or(Errno::FAULT)?;
+        let proc = ProcSelf::open().map_err(|_| Errno::FAULT)?;
+        let (mut ends, mut count, mut at) = ([0; PIECES], 0, start);
+        let mut first = None;
+        while at < end {
+            let vma = proc
+                .vma_at_or_after(at)
+                .ok()
+                .flatten()
+                .filter(|vma| vma.start <= at)
+                .ok_or(Errno::FAULT)?;
+            let is_alike = vma.is_private_anonymous() && first.get_or_insert(vma).is_used_as(&vma);
+            if !is_alike || count == PIECES {
+                return Err(Errno::FAULT);
+            }
+            at = vma.end.min(end);
+            ends[count] = at;
+            count += 1;
+        }
+        if count < 2 {
             return Err(Errno::FAULT);
         }
-        at = vma.end.min(addr + len);
-        ends[count] = at;
-        count += 1;
+        Ok(Self { ends, count })
     }
-    if count < 2 {
-        return Err(Errno::FAULT);
+
+    fn ends(&self) -> &[usize] {
+        &self.ends[..self.count]
     }
+}
+
+/// Make what is several mappings for the kernel, and one for the program, longer where it is.
+///
+/// # Errors
+/// As [`Pieces::of`]; what mremap answers. Nothing was done then.
+fn grow_pieces(addr: usize, old_len: usize, new_len: usize) -> Result<usize, Errno> {
+    let (old_len, new_len) = (page_align(old_len), page_align(new_len));
+    let pieces = Pieces::of(addr, old_len)?;
+    let before = pieces.ends()[pieces.count - 2] - addr;
+    mremap(addr + before, old_len - before, new_len - before, 0, 0).map(|_| addr)
+}
+
+/// Move what is several mappings for the kernel, and one for the program.
+///
+/// # Errors
+/// As [`Pieces::of`], and nothing was done. What mmap and mremap answer; all is where it was then.
+fn move_pieces(addr: usize, old_len: usize, new_len: usize, to: Option<usize>, keeps: bool) -> Result<usize, Errno> {
+    let (old_len, new_len) = (page_align(old_len), page_align(new_len));
+    let pieces = Pieces::of(addr, old_len.min(new_len))?;
+    let ends = pieces.ends();
     // Before anything goes.
     let to = match to {
         Some(to) => to,
@@ -229,10 +263,10 @@ fn move_pieces(addr: usize, old_len: usize, new_len: usize, to: Option<usize>, k
         munmap(addr + new_len, old_len - new_len)?;
     }
     let fixed = MREMAP_MAYMOVE | MREMAP_FIXED;
-    for (n, end) in ends[..count].iter().enumerate() {
+    for (n, end) in ends.iter().enumerate() {
         let start = if n == 0 { addr } else { ends[n - 1] };
         let place = to + (start - addr);
-        let grown = if n + 1 == count {
+        let grown = if n + 1 == ends.len() {
             to + new_len - place
         } else {
             end - start
@@ -341,8 +375,16 @@ pub(crate) fn mremap(
         pager.request_scan();
         result = move_whole();
     }
-    if result == Err(Errno::FAULT) && flags == MREMAP_MAYMOVE && pager::active().is_some() {
-        result = move_pieces(addr, old_len, new_len, None, false);
+    // What the kernel keeps apart all the same, as it was touched meanwhile.
+    if result == Err(Errno::FAULT) && pager::active().is_some() {
+        let grows = flags & !MREMAP_MAYMOVE == 0 && new_len > old_len;
+        if grows {
+            result = grow_pieces(addr, old_len, new_len);
+        }
+        let goes_anywhere = flags == MREMAP_MAYMOVE || keeps && !is_fixed && old_len == new_len;
+        if result.is_err() && goes_anywhere {
+            result = move_pieces(addr, old_len, new_len, None, keeps);
+        }
     }
     let start = result?;
     guard::note_grown(start, start + page_align(new_len));

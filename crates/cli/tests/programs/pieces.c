@@ -45,6 +45,27 @@ int main(void) {
     must(mremap(a, len, len, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, b) == b);
     check_zeros(a, len, "what was moved from");
     check(b, len, 5, "moved, and its mapping is there");
+
+    /* To a place of the kernel's choice. */
+    must(madvise(b + len / 3, len / 3, MADV_DONTFORK) == 0);
+    char *c = mremap(b, len, len, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+    must(c != MAP_FAILED);
+    check_zeros(b, len, "what was moved from");
+    check(c, len, 5, "moved to a free place, and its mapping is there");
+
+    /* It grows where it is, if there is room. */
+    char *d = map(len + MIB);
+    must(munmap(d + len, MIB) == 0);
+    fill(d, len, 9);
+    must(madvise(d + len / 3, len / 3, MADV_DONTFORK) == 0);
+    must(mremap(d, len, len + MIB, 0) == d);
+    fill(d + len, MIB, 10);
+    fill(other, 40 * MIB, 6);
+    check(d, len, 9, "not moved");
+    check(d + len, MIB, 10, "grown in its place");
+    char *end = map(3 * MIB);
+    must(madvise(end + MIB, MIB, MADV_DONTFORK) == 0);
+    must(mremap(end, 2 * MIB, 3 * MIB, 0) == MAP_FAILED && errno == ENOMEM);
     puts("moved");
     return 0;
 }
