@@ -447,3 +447,20 @@ pub fn is_memory_backed(dir: &CStr) -> Result<bool> {
     let kind = fs::statfs(dir)?.f_type as u64;
     Ok(kind == TMPFS_MAGIC || kind == RAMFS_MAGIC)
 }
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_sealed_file_is_read_and_never_changed() {
+        let fd = sealed(c"sealed", b"an image").unwrap();
+        let mut read = [0; 16];
+        assert_eq!(io::pread(&fd, &mut read, 0), Ok(8));
+        assert_eq!(&read[..8], b"an image");
+        assert_eq!(io::pwrite(&fd, b"x", 0), Err(Errno::PERM));
+        assert_eq!(fs::ftruncate(&fd, 1), Err(Errno::PERM));
+        assert_eq!(fs::ftruncate(&fd, 9), Err(Errno::PERM));
+        assert_eq!(fs::fcntl_add_seals(&fd, fs::SealFlags::FUTURE_WRITE), Err(Errno::PERM));
+    }
+}
