@@ -148,9 +148,7 @@ fn see_to(ask: Ask, library: &inject::Library, group: &Membership) {
     };
     if let Ok(Given::Broken) = tracee.give(|| ask.is_taken_back(), lacks) {
         launch::kill(process);
-        warn_line!(
-            "uzswap: process {process} was ended, since the agent went wrong in it; run it with --allow-unmanaged"
-        );
+        warn_line!("uzswap: process {process} was ended, since the agent went wrong in it; start it without uzswap");
     }
 }
 
