@@ -4,7 +4,7 @@
 //! but can never make reading them undefined. What the words mean is `uzswap-ctl`'s business.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags};
@@ -13,6 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::byte_locks::{self, Lock};
 use crate::file;
+use crate::mapping::Mapping;
 
 /// A mapped group file. The mapping lives as long as the process: forked children inherit it,
 /// nothing unmaps it. So the open file description that it is made from holds no lease, which would
@@ -200,8 +201,13 @@ impl AsFd for Leases {
 
 /// Zero words that this process shares with the children that it forks while they are mapped, and
 /// nobody else.
+///
+/// They lie in the one half or the other of a place that stays ours. A fresh address for each fork
+/// might be one that the program has left, and is about to map at (MAP_FIXED).
 pub struct FamilyWords {
     base: AtomicPtr<AtomicU64>,
+    /// Where the two halves begin; 0: there are none.
+    place: AtomicUsize,
     count: usize,
 }
 
@@ -210,6 +216,7 @@ impl FamilyWords {
     pub const fn new(count: usize) -> Self {
         Self {
             base: AtomicPtr::new(core::ptr::null_mut()),
+            place: AtomicUsize::new(0),
             count,
         }
     }
@@ -222,14 +229,31 @@ impl FamilyWords {
     /// # Safety
     /// No other thread may hold what [`words`](Self::words) returned.
     pub unsafe fn renew(&self) -> Result<()> {
-        let (len, prot, flags) = (self.count * 8, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a fresh shared mapping.
-        let base = unsafe { mmap_anonymous(core::ptr::null_mut(), len, prot, flags)? };
-        let old = self.base.swap(base.cast(), Ordering::AcqRel);
-        if !old.is_null() {
-            // SAFETY: mapped by an earlier call with this length; nobody holds the words (the
-            // caller's promise).
-            unsafe { munmap(old.cast(), len)? };
+        let len = (self.count * 8).next_multiple_of(crate::PAGE_SIZE);
+        // What is refused may have left a hole, which is anybody's: then the place is given up.
+        let place = match self.place.swap(0, Ordering::Relaxed) {
+            0 => {
+                let mapping = Mapping::reserve_beside_data(2 * len)?;
+                let place = mapping.addr();
+                core::mem::forget(mapping);
+                place
+            }
+            place => place,
+        };
+        let old = self.base.load(Ordering::Relaxed);
+        let next = if old.addr() == place { place + len } else { place };
+        let next = core::ptr::with_exposed_provenance_mut(next);
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        // SAFETY: replaces the half that holds no words.
+        let base = unsafe { mmap_anonymous(next, len, prot, flags)? };
+        self.base.store(base.cast(), Ordering::Release);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let is_whole = old.is_null()
+            // SAFETY: replaces words that an earlier call mapped with this length; nobody holds
+            // them (the caller's promise).
+            || unsafe { mmap_anonymous(old.cast(), len, ProtFlags::empty(), flags) }.is_ok();
+        if is_whole {
+            self.place.store(place, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -241,7 +265,7 @@ impl FamilyWords {
             return &[];
         }
         // SAFETY: mapped, page aligned, count * 8 bytes, accessed atomically by everybody, and
-        // unmapped only when nobody holds the slice (`renew`).
+        // replaced only when nobody holds the slice (`renew`).
         unsafe { core::slice::from_raw_parts(base, self.count) }
     }
 }
@@ -251,6 +275,22 @@ mod test {
     use rustix::fd::AsRawFd;
 
     use super::*;
+
+    #[test]
+    fn words_of_a_family_take_turns_in_one_place() {
+        let words = FamilyWords::new(1000);
+        assert!(words.words().is_empty());
+        let renewed = || {
+            // SAFETY: nobody else knows them.
+            unsafe { words.renew() }.unwrap();
+            assert!(words.words().iter().all(|word| word.load(Ordering::Relaxed) == 0));
+            words.words()[999].store(1, Ordering::Relaxed);
+            words.words().as_ptr().addr()
+        };
+        let places = [(); 4].map(|()| renewed());
+        assert_eq!(places[0].abs_diff(places[1]), 2 * crate::PAGE_SIZE);
+        assert_eq!([places[2], places[3]], [places[0], places[1]]);
+    }
 
     #[test]
     fn words_in_memory_are_opened_by_their_descriptor() {
