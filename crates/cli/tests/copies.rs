@@ -115,6 +115,13 @@ fn who_reads_the_memory_of_a_new_child_leaves_it_as_it_is() {
     let _ = std::fs::remove_file(&program);
 }
 
+/// A child finds memory that another thread moves in one of the places, all of it: also what the
+/// agent moves in several turns. Who moves it maps over the place that it has left.
+#[test]
+fn a_fork_finds_none_or_all_of_a_move() {
+    says_right("moves_beside_forks", &in_all_ways(&[["200"]]), |_| {});
+}
+
 /// A fork that fails returns, though raw children that came meanwhile live on: they have all.
 #[test]
 fn a_fork_that_fails_beside_raw_children_returns() {

@@ -252,6 +252,8 @@ fn grow_pieces(addr: usize, old_len: usize, new_len: usize) -> Result<usize, Err
 /// As [`Pieces::of`], and nothing was done. What mmap and mremap answer; all is where it was then.
 fn move_pieces(addr: usize, old_len: usize, new_len: usize, to: Option<usize>, keeps: bool) -> Result<usize, Errno> {
     let (old_len, new_len) = (page_align(old_len), page_align(new_len));
+    // One turn for all: a fork's child finds none or all of it moved.
+    let _turn = InOrder::begin();
     let pieces = Pieces::of(addr, old_len.min(new_len))?;
     let ends = pieces.ends();
     // Before anything goes.
@@ -308,6 +310,8 @@ pub(crate) fn mremap(
     let is_apart = (addr).abs_diff(new_addr) >= old_len;
     let shrinks = flags == MREMAP_MAYMOVE | MREMAP_FIXED && 0 < new_len && new_len < old_len && is_aligned && is_apart;
     if shrinks && pager::active().is_some() {
+        // No fork comes in between.
+        let _turn = InOrder::begin();
         munmap(addr + new_len, old_len - new_len)?;
         return mremap(addr, new_len, new_len, flags, new_addr);
     }
