@@ -140,6 +140,24 @@ fn no_thread_holds_more_than_the_program() {
     let _ = std::fs::remove_file(program);
 }
 
+/// Nobody could fetch one any more that waits for an idle core, and the process ends with its last
+/// thread.
+#[test]
+fn no_thread_gives_way_to_all_once_root_is_given_up() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !can_manage() || !is_root {
+        return;
+    }
+    let program = compile("drops_root");
+    let output = managed(
+        &program,
+        &[],
+        &["--memory-max", "16M", "--quiet", "--guard", "off", "--spin", "on"],
+    );
+    assert_eq!(text(&output.stdout), "right\n", "{}", text(&output.stderr));
+    let _ = std::fs::remove_file(program);
+}
+
 /// Its pager is neither the parent's, which is another process's, nor one of its own.
 #[test]
 fn a_child_of_a_vfork_child_waits_for_no_pager() {

@@ -9,8 +9,9 @@
 //!
 //! It takes turns with all others before it sleeps. The last thread of a process that ends frees
 //! all of its memory: one that waits for an idle core would keep a busy machine's process for
-//! seconds, and whoever waits for that. So it is there only where it may come back
-//! (CAP_SYS_NICE). kswapd fetches one that is kept off its core, which stays away for a while then:
+//! seconds, and whoever waits for that. So it is there only while it may come back (CAP_SYS_NICE),
+//! and is recalled before that, or the process, is given up ([`Vigil::recall`]). Who serves the
+//! next fault, or kswapd, fetches one that is kept off its core. That stays away for a while then:
 //! where no core is idle none has to be kept awake.
 //!
 //! Waking the program from another core takes an interrupt between the two, which the hypervisor
@@ -78,6 +79,7 @@ pub(crate) struct Vigil {
     /// It does not come before.
     away_until: AtomicU64,
     is_there: AtomicBool,
+    is_recalled: AtomicBool,
     thread: AtomicI32,
     mail: Mailbox,
 }
@@ -91,6 +93,7 @@ impl Vigil {
             until: AtomicU64::new(0),
             away_until: AtomicU64::new(0),
             is_there: AtomicBool::new(false),
+            is_recalled: AtomicBool::new(false),
             thread: AtomicI32::new(0),
             mail: Mailbox::new(),
         }
@@ -101,15 +104,38 @@ impl Vigil {
         // SeqCst, as in `run`: either this sees that nobody is there, or the thread sees the later
         // end.
         self.until.store(now + LINGER_NS, Ordering::SeqCst);
-        if !self.is_there.load(Ordering::SeqCst) && now >= self.away_until.load(Ordering::Relaxed) {
+        if self.is_there.load(Ordering::SeqCst) {
+            self.fetch_if_kept_off(now);
+        } else if now >= self.away_until.load(Ordering::Relaxed) {
             self.mail.post(COME);
         }
     }
 
     /// Have it take turns if it is kept off its core. Called by kswapd.
     pub(crate) fn fetch(&self) {
-        let is_kept_off = || now_ns() > self.seen.load(Ordering::Relaxed) + KEPT_OFF_NS;
-        if self.is_there.load(Ordering::SeqCst) && is_kept_off() {
+        if self.is_there.load(Ordering::SeqCst) {
+            self.fetch_if_kept_off(now_ns());
+        }
+    }
+
+    fn fetch_if_kept_off(&self, now: u64) {
+        let seen = self.seen.load(Ordering::Relaxed);
+        // Once for each time: many faults may come before it runs.
+        let is_first = || {
+            self.seen
+                .compare_exchange(seen, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        };
+        if now > seen + KEPT_OFF_NS && is_first() {
+            sched::take_turns(self.thread.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Have it take turns, and leave: before nobody may fetch it any more, and before this process
+    /// ends, or is another program.
+    pub(crate) fn recall(&self) {
+        self.is_recalled.store(true, Ordering::SeqCst);
+        if self.is_there.load(Ordering::SeqCst) {
             sched::take_turns(self.thread.load(Ordering::Relaxed));
         }
     }
@@ -135,6 +161,7 @@ impl Vigil {
     /// In a forked child: nobody is there, and its errands were the parent's.
     pub(crate) fn reset(&self) {
         self.is_there.store(false, Ordering::SeqCst);
+        self.is_recalled.store(false, Ordering::SeqCst);
         self.errand.store(NONE, Ordering::SeqCst);
         self.seen.store(0, Ordering::Relaxed);
         self.mail.reset();
@@ -203,12 +230,12 @@ impl Vigil {
     /// Watch until the program is over.
     fn run(&self, wake: impl Fn(PageRange), mut look: impl FnMut()) {
         // Who serves his own faults does not wait for others.
-        let may_come = !inline::is_on() && creds::may_schedule();
+        let may_come = || !inline::is_on() && creds::may_schedule();
         self.thread.store(thread::tid(), Ordering::Relaxed);
         let mut affinity = Affinity::default();
         while !thread::is_over() {
             let mail = self.mail.wait(COME | WATCH, CORES.followed().map(|_| LOOK_NS));
-            if mail & COME != 0 && may_come {
+            if mail & COME != 0 && may_come() {
                 self.keep_awake(&wake, &mut affinity);
             }
             if let Some(core) = CORES.followed() {
@@ -222,11 +249,12 @@ impl Vigil {
     fn keep_awake(&self, wake: &impl Fn(PageRange), affinity: &mut Affinity) {
         let came = now_ns();
         self.seen.store(came, Ordering::Relaxed);
+        // Before it gives way: either whoever recalls it sees it, or it sees that below.
+        self.is_there.store(true, Ordering::SeqCst);
         // Else it would take the core from somebody.
         if !sched::give_way_to_all() {
-            return;
+            return self.is_there.store(false, Ordering::SeqCst);
         }
-        self.is_there.store(true, Ordering::SeqCst);
         let mut last = 0;
         loop {
             let now = now_ns();
@@ -236,7 +264,7 @@ impl Vigil {
                 break;
             }
             last = now;
-            if now >= self.until.load(Ordering::SeqCst) {
+            if now >= self.until.load(Ordering::SeqCst) || self.is_recalled.load(Ordering::SeqCst) {
                 break;
             }
             self.seen.store(now, Ordering::Relaxed);
@@ -247,6 +275,9 @@ impl Vigil {
         }
         self.is_there.store(false, Ordering::SeqCst);
         sched::take_turns(0);
+        if self.is_recalled.swap(false, Ordering::SeqCst) {
+            return;
+        }
         let now = now_ns();
         if now < self.until.load(Ordering::SeqCst) && now >= self.away_until.load(Ordering::Relaxed) {
             self.mail.post(COME);

@@ -21,6 +21,7 @@ use super::closed::{SYS_MLOCK, SYS_MLOCKALL};
 use super::order::InOrder;
 use super::stacks::{self, StackChange};
 use super::{closed, identity, mapped, mmap};
+use crate::cpu::vigil::VIGIL;
 use crate::fork;
 use crate::guard;
 use crate::guard::exec::{Asked, SYS_EXECVE};
@@ -202,6 +203,10 @@ fn lock_all_but_ours(flags: c_int) -> Result<(), Errno> {
 /// Also those of the program's that libc makes for it, in a vfork child perhaps (`posix_spawn`).
 pub(crate) extern "C" fn execve(path: usize, args: usize, env: usize) -> c_int {
     let asked = Asked::before_execve(path, env);
+    // Where this process is not another's: its other threads end first.
+    if pager::active().is_some() && !identity::may_be_filtered() {
+        VIGIL.recall();
+    }
     // SAFETY: exactly the call that the program makes.
     let result = unsafe { syscall(SYS_EXECVE, [path, args, env, 0, 0, 0]) };
     if let Some(asked) = asked {

@@ -192,6 +192,7 @@ impl Kswapd {
             return;
         }
         pager::note_identity();
+        VIGIL.recall();
         creds::ask(&wanted);
         // While we hold what allows us to.
         shield::ring();

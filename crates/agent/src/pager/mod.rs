@@ -345,6 +345,7 @@ impl Pager {
     /// This process is about to end. If others go on with its memory, all of it is mapped before
     /// that; what is recorded of it is written. In a thread of the program.
     pub(crate) fn leave(&self) {
+        VIGIL.recall();
         if children::has_children() {
             self.ask(mail::LEAVE);
         } else if self.fds().recorder.is_some() {
