@@ -64,10 +64,10 @@ def descriptors(pid):
     Its threads have one table. As it starts several have the fault thread's name."""
     try:
         tables = [f"/proc/{pid}/task/{tid}/fd" for tid in agent_threads(pid)]
-        count = max((len(os.listdir(table)) for table in tables), default=0)
+        count, table = max(((len(os.listdir(table)), table) for table in tables), default=(0, ""))
         if count <= DESCRIPTORS_MAX:
             return count, ""
-        links = (os.readlink(os.path.join(table, fd)) for table in tables[:1] for fd in os.listdir(table))
+        links = (os.readlink(os.path.join(table, fd)) for fd in os.listdir(table))
         return count, dict(collections.Counter(link.rstrip("0123456789") for link in links))
     except OSError:
         return 0, ""
