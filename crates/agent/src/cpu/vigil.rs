@@ -56,6 +56,9 @@ const WATCH: u32 = 2;
 /// Looks at an errand before it is taken back: about a microsecond.
 const TAKE_SPINS: u32 = 60;
 
+/// Looks at whether one that is recalled has left: some ten microseconds.
+const RECALL_SPINS: u32 = 400;
+
 /// An errand is a range, its first page above [`PAGES_BITS`] bits with one less than its pages, and
 /// which of these it is.
 const PAGES_BITS: u32 = 12;
@@ -135,9 +138,14 @@ impl Vigil {
     /// ends, or is another program.
     pub(crate) fn recall(&self) {
         self.is_recalled.store(true, Ordering::SeqCst);
-        if self.is_there.load(Ordering::SeqCst) {
-            sched::take_turns(self.thread.load(Ordering::Relaxed));
+        // Where it runs it leaves at once.
+        for _ in 0..RECALL_SPINS {
+            if !self.is_there.load(Ordering::SeqCst) {
+                return;
+            }
+            core::hint::spin_loop();
         }
+        sched::take_turns(self.thread.load(Ordering::Relaxed));
     }
 
     /// The calling thread moves pages out: a core where a thread of the process runs, and be it
@@ -230,7 +238,7 @@ impl Vigil {
     /// Watch until the program is over.
     fn run(&self, wake: impl Fn(PageRange), mut look: impl FnMut()) {
         // Who serves his own faults does not wait for others.
-        let may_come = || !inline::is_on() && creds::may_schedule();
+        let may_come = || !inline::is_on() && !thread::is_filtered() && creds::may_schedule();
         self.thread.store(thread::tid(), Ordering::Relaxed);
         let mut affinity = Affinity::default();
         while !thread::is_over() {
@@ -252,7 +260,7 @@ impl Vigil {
         // Before it gives way: either whoever recalls it sees it, or it sees that below.
         self.is_there.store(true, Ordering::SeqCst);
         // Else it would take the core from somebody.
-        if !sched::give_way_to_all() {
+        if self.is_recalled.swap(false, Ordering::SeqCst) || !sched::give_way_to_all() {
             return self.is_there.store(false, Ordering::SeqCst);
         }
         let mut last = 0;
@@ -273,8 +281,8 @@ impl Vigil {
             self.stay_apart(affinity);
             core::hint::spin_loop();
         }
-        self.is_there.store(false, Ordering::SeqCst);
         sched::take_turns(0);
+        self.is_there.store(false, Ordering::SeqCst);
         if self.is_recalled.swap(false, Ordering::SeqCst) {
             return;
         }

@@ -11,6 +11,7 @@ use uzswap_sys::guard::Call;
 use uzswap_sys::{ask, creds, thread};
 
 use super::{environment, release, see_to};
+use crate::cpu::vigil::VIGIL;
 use crate::fault::inline;
 use crate::pager;
 
@@ -86,7 +87,12 @@ impl Asked {
             // The file is opened last: who closes it lets go of locks that the program has on it.
             false => environment::lacks_us(env) && kind() == Ok(Kind::Loads),
         };
-        let lacks_us = !is_filtered() && lacks_us();
+        let is_filtered = is_filtered();
+        if pager::active().is_some() && !is_filtered {
+            // This process's other threads end first.
+            VIGIL.recall();
+        }
+        let lacks_us = !is_filtered && lacks_us();
         let mut name = [0; NAME];
         let keeper = lacks_us.then(|| keeper(&mut name)).flatten()?;
         ask::ask_to_trace(keeper).ok().flatten().map(Self)

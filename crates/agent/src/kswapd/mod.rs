@@ -192,8 +192,9 @@ impl Kswapd {
             return;
         }
         pager::note_identity();
-        VIGIL.recall();
         creds::ask(&wanted);
+        // It takes them on before it comes again.
+        VIGIL.recall();
         // While we hold what allows us to.
         shield::ring();
         self.credentials = Some(wanted);
