@@ -148,13 +148,35 @@ fn no_thread_gives_way_to_all_once_root_is_given_up() {
     if !can_manage() || !is_root {
         return;
     }
-    let program = compile("drops_root");
-    let output = managed(
-        &program,
-        &[],
-        &["--memory-max", "16M", "--quiet", "--guard", "off", "--spin", "on"],
-    );
-    assert_eq!(text(&output.stdout), "right\n", "{}", text(&output.stderr));
+    says_right("drops_root", "16M", &["--spin", "on"]);
+}
+
+/// A filter that comes later decides over the pager's threads as well (TSYNC).
+#[test]
+fn no_thread_asks_what_it_holds_under_a_filter() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !can_manage() || !is_root {
+        return;
+    }
+    says_right("filtered_capget", "8M", &["--spin", "on", "--faults", "thread"]);
+}
+
+/// What a fork takes of the pager's memory is locked with the program's (MCL_FUTURE).
+#[test]
+fn who_may_lock_little_forks() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !can_manage() || !is_root {
+        return;
+    }
+    says_right("locked_forks", "24M", &[]);
+}
+
+/// `programs/NAME.c` without the guard, as root.
+fn says_right(name: &str, limit: &str, options: &[&str]) {
+    let program = compile(name);
+    let options = [&["--memory-max", limit, "--quiet", "--guard", "off"], options].concat();
+    let output = managed(&program, &[], &options);
+    assert_eq!(text(&output.stdout), "right\n", "{name}: {}", text(&output.stderr));
     let _ = std::fs::remove_file(program);
 }
 

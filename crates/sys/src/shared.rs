@@ -4,7 +4,7 @@
 //! but can never make reading them undefined. What the words mean is `uzswap-ctl`'s business.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags};
@@ -13,7 +13,6 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::byte_locks::{self, Lock};
 use crate::file;
-use crate::mapping::Mapping;
 
 /// A mapped group file. The mapping lives as long as the process: forked children inherit it,
 /// nothing unmaps it. So the open file description that it is made from holds no lease, which would
@@ -202,12 +201,10 @@ impl AsFd for Leases {
 /// Zero words that this process shares with the children that it forks while they are mapped, and
 /// nobody else.
 ///
-/// They lie in the one half or the other of a place that stays ours. A fresh address for each fork
-/// might be one that the program has left, and is about to map at (MAP_FIXED).
+/// They stay where they are. A fresh address for each fork might be one that the program has left,
+/// and is about to map at (MAP_FIXED).
 pub struct FamilyWords {
     base: AtomicPtr<AtomicU64>,
-    /// Where the two halves begin; 0: there are none.
-    place: AtomicUsize,
     count: usize,
 }
 
@@ -216,45 +213,33 @@ impl FamilyWords {
     pub const fn new(count: usize) -> Self {
         Self {
             base: AtomicPtr::new(core::ptr::null_mut()),
-            place: AtomicUsize::new(0),
             count,
         }
     }
 
-    /// Map fresh zero words in place of those there were; children keep the old ones.
+    /// Map fresh zero words over those there were; children keep the old ones.
     ///
     /// # Errors
-    /// What `mmap` answers; the old words stay then.
+    /// What `mmap` answers; there are no words then.
     ///
     /// # Safety
     /// No other thread may hold what [`words`](Self::words) returned.
     pub unsafe fn renew(&self) -> Result<()> {
-        let len = (self.count * 8).next_multiple_of(crate::PAGE_SIZE);
-        // What is refused may have left a hole, which is anybody's: then the place is given up.
-        let place = match self.place.swap(0, Ordering::Relaxed) {
-            0 => {
-                let mapping = Mapping::reserve_beside_data(2 * len)?;
-                let place = mapping.addr();
-                core::mem::forget(mapping);
-                place
-            }
-            place => place,
+        let old = self.base.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        let fixed = if old.is_null() {
+            MapFlags::empty()
+        } else {
+            MapFlags::FIXED
         };
-        let old = self.base.load(Ordering::Relaxed);
-        let next = if old.addr() == place { place + len } else { place };
-        let next = core::ptr::with_exposed_provenance_mut(next);
-        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
-        // SAFETY: replaces the half that holds no words.
-        let base = unsafe { mmap_anonymous(next, len, prot, flags)? };
+        let (len, prot, flags) = (
+            self.count * 8,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED | fixed,
+        );
+        // SAFETY: a fresh shared mapping, or one in place of an earlier call's with this length;
+        // nobody holds its words (the caller's promise).
+        let base = unsafe { mmap_anonymous(old.cast(), len, prot, flags)? };
         self.base.store(base.cast(), Ordering::Release);
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        let is_whole = old.is_null()
-            // SAFETY: replaces words that an earlier call mapped with this length; nobody holds
-            // them (the caller's promise).
-            || unsafe { mmap_anonymous(old.cast(), len, ProtFlags::empty(), flags) }.is_ok();
-        if is_whole {
-            self.place.store(place, Ordering::Relaxed);
-        }
         Ok(())
     }
 
@@ -277,7 +262,7 @@ mod test {
     use super::*;
 
     #[test]
-    fn words_of_a_family_take_turns_in_one_place() {
+    fn words_of_a_family_stay_where_they_are() {
         let words = FamilyWords::new(1000);
         assert!(words.words().is_empty());
         let renewed = || {
@@ -287,9 +272,8 @@ mod test {
             words.words()[999].store(1, Ordering::Relaxed);
             words.words().as_ptr().addr()
         };
-        let places = [(); 4].map(|()| renewed());
-        assert_eq!(places[0].abs_diff(places[1]), 2 * crate::PAGE_SIZE);
-        assert_eq!([places[2], places[3]], [places[0], places[1]]);
+        let places = [(); 3].map(|()| renewed());
+        assert_eq!(places, [places[0]; 3]);
     }
 
     #[test]
