@@ -14,7 +14,7 @@ use uzswap_sys::{Errno, PAGE_SIZE, creds, file, text, vdso};
 
 use crate::fault::inline;
 use crate::guest::mutexes::{self, Init};
-use crate::guest::{closed, hook, identity, mmap, unmanaged};
+use crate::guest::{closed, hook, identity, mmap, mremap, unmanaged};
 use crate::memcg::deferral;
 use crate::pager::{self, record};
 use crate::{fork, guard};
@@ -413,7 +413,7 @@ fn replace_wrappers(function: impl Fn(&CStr) -> Result<Function, Errno>) -> Resu
     let wrappers: [(&CStr, usize, *const c_void); 6] = [
         (c"mmap", mmap::SYS_MMAP, hook::mmap as *const c_void),
         (c"munmap", mmap::SYS_MUNMAP, hook::munmap as *const c_void),
-        (c"mremap", mmap::SYS_MREMAP, hook::mremap as *const c_void),
+        (c"mremap", mremap::SYS_MREMAP, hook::mremap as *const c_void),
         (c"madvise", mmap::SYS_MADVISE, hook::madvise as *const c_void),
         (c"brk", hook::SYS_BRK, hook::brk as *const c_void),
         (c"mlockall", closed::SYS_MLOCKALL, hook::mlockall as *const c_void),

@@ -42,7 +42,7 @@
 //! | `guest::order::ORDER` | reset | whose turn it was is not here, or was the fork's |
 //! | `guest::order::IN_VAIN` | kept | says of which process |
 //! | `guest::order::FORK_HAS_TURN` | reset | only the parent ends the fork's turn |
-//! | `guest::mmap::KEEPING` | kept | 0: a move has the turn, which the fork took |
+//! | `guest::mremap::KEEPING` | kept | 0: a move has the turn, which the fork took |
 //! | `guest::hook::BREAK` | kept | the program break is inherited |
 //! | `guest::mmap::WIPES_ON_FORK` | kept | the advice is inherited |
 //! | `guest::mmap::MERGES` | kept | the same |

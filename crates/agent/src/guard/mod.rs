@@ -62,7 +62,8 @@ use uzswap_sys::text;
 use uzswap_sys::thread::{self, page_align};
 
 use crate::fault::inline;
-use crate::guest::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MREMAP, SYS_MUNMAP, SYS_PROCESS_MADVISE};
+use crate::guest::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MUNMAP, SYS_PROCESS_MADVISE};
+use crate::guest::mremap::{self, SYS_MREMAP};
 use crate::guest::order::InOrder;
 use crate::guest::stacks::StackChange;
 use crate::guest::{closed, hook};
@@ -374,7 +375,7 @@ fn begin(call: &mut Call) -> Verdict {
         SYS_MUNMAP => done(call, mmap::munmap(call.args[0], call.args[1])),
         SYS_MREMAP => {
             let [addr, old_len, new_len, flags, new_addr, _] = call.args;
-            done(call, mmap::mremap(addr, old_len, new_len, flags as i32, new_addr))
+            done(call, mremap::mremap(addr, old_len, new_len, flags as i32, new_addr))
         }
         hook::SYS_BRK => done(call, Ok(hook::change_break(call.args[0]))),
         number if uzswap_sys::closed::is_on() && closed::CALLS.contains(&number) => {

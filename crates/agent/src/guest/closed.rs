@@ -20,7 +20,8 @@ use uzswap_sys::signal::{Context, SEGV_ACCERR, SIGBUS, SignalInfo};
 use uzswap_sys::thread::{page_align, syscall};
 use uzswap_sys::{AsFd, Errno};
 
-use super::mmap::{self, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, SYS_MREMAP};
+use super::mmap;
+use super::mremap::{MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, SYS_MREMAP};
 use super::order::InOrder;
 use crate::fault::inline::{self, TRIES};
 use crate::guard;

@@ -20,8 +20,7 @@ use uzswap_sys::thread::{page_align, syscall};
 use super::closed::{SYS_MLOCK, SYS_MLOCKALL};
 use super::order::InOrder;
 use super::stacks::{self, StackChange};
-use super::{closed, identity, mapped, mmap};
-use crate::cpu::vigil::VIGIL;
+use super::{closed, identity, mapped, mmap, mremap};
 use crate::fork;
 use crate::guard;
 use crate::guard::exec::{Asked, SYS_EXECVE};
@@ -149,7 +148,13 @@ pub(crate) extern "C" fn mremap(
     flags: c_int,
     new_addr: *mut c_void,
 ) -> *mut c_void {
-    address(mmap::mremap(addr as usize, old_len, new_len, flags, new_addr as usize))
+    address(mremap::mremap(
+        addr as usize,
+        old_len,
+        new_len,
+        flags,
+        new_addr as usize,
+    ))
 }
 
 pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
@@ -203,10 +208,6 @@ fn lock_all_but_ours(flags: c_int) -> Result<(), Errno> {
 /// Also those of the program's that libc makes for it, in a vfork child perhaps (`posix_spawn`).
 pub(crate) extern "C" fn execve(path: usize, args: usize, env: usize) -> c_int {
     let asked = Asked::before_execve(path, env);
-    // Where this process is not another's: its other threads end first.
-    if pager::active().is_some() && !identity::may_be_filtered() {
-        VIGIL.recall();
-    }
     // SAFETY: exactly the call that the program makes.
     let result = unsafe { syscall(SYS_EXECVE, [path, args, env, 0, 0, 0]) };
     if let Some(asked) = asked {

@@ -3,22 +3,20 @@
 //! guarded, from all code of the program ([`crate::guard`]).
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_mm::page::PAGE_SIZE;
-use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::thread::{page_align, syscall};
 use uzswap_sys::{Errno, vdso};
 
 use super::order::InOrder;
 use super::stacks::{StackChange, Undisturbed};
-use super::{closed, mapped, small, vma};
+use super::{closed, small, vma};
 use crate::memcg::deferral;
 use crate::{guard, pager};
 
 pub(crate) const SYS_MMAP: usize = 9;
 pub(crate) const SYS_MUNMAP: usize = 11;
-pub(crate) const SYS_MREMAP: usize = 25;
 pub(crate) const SYS_MADVISE: usize = 28;
 pub(crate) const SYS_PROCESS_MADVISE: usize = 440;
 
@@ -43,9 +41,6 @@ const MADV_POPULATE_READ: c_int = 22;
 const MADV_POPULATE_WRITE: c_int = 23;
 const MADV_GUARD_INSTALL: c_int = 102;
 const MAP_FIXED: c_int = 0x10;
-pub(crate) const MREMAP_MAYMOVE: c_int = 1;
-pub(crate) const MREMAP_FIXED: c_int = 2;
-pub(crate) const MREMAP_DONTUNMAP: c_int = 4;
 
 const MAP_PRIVATE: c_int = 0x02;
 const MAP_ANONYMOUS: c_int = 0x20;
@@ -157,245 +152,11 @@ pub(crate) fn munmap(start: usize, len: usize) -> Result<usize, Errno> {
     result
 }
 
-/// The address that is moved from by an mremap which leaves its mapping behind; 0: none is under
-/// way.
-static KEEPING: AtomicUsize = AtomicUsize::new(0);
-
-/// Until the call is over.
-struct Kept(bool);
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if self.0 {
-            KEEPING.store(0, Ordering::SeqCst);
-        }
-    }
-}
-
-/// Whether what is moved from `addr` at this moment leaves its mapping behind.
-pub(crate) fn is_keeping(addr: usize) -> bool {
-    addr != 0 && KEEPING.load(Ordering::SeqCst) == addr
-}
-
-/// Pieces of one mapping at most that are moved one by one.
-const PIECES: usize = 64;
-/// How often what is one mapping and then several is looked at again.
-const LOOKS: usize = 8;
-
-/// Whether `[start, end)` is several mappings for the kernel, if that can be told.
-fn is_several(start: usize, end: usize) -> bool {
-    let vma = ProcSelf::open()
-        .ok()
-        .and_then(|proc| proc.vma_at_or_after(start).ok().flatten());
-    vma.is_some_and(|vma| vma.start <= start && vma.end < end)
-}
-
-/// Where each of the mappings ends that a range is for the kernel. They touch, and may be used in
-/// the same way: one mapping for the program. The kernel does not join what was registered, or
-/// copied by a fork, at another time.
-struct Pieces {
-    ends: [usize; PIECES],
-    count: usize,
-}
-
-impl Pieces {
-    /// Those of the `len` bytes from `start`, as they are now.
-    ///
-    /// # Errors
-    /// EFAULT: it is one mapping, or not one for the program, or cannot be told (no /proc, no
-    /// descriptor left).
-    fn of(start: usize, len: usize) -> Result<Self, Errno> {
-        let end = start.checked_add(len).ok_or(Errno::FAULT)?;
-        let proc = ProcSelf::open().map_err(|_| Errno::FAULT)?;
-        let (mut ends, mut count, mut at) = ([0; PIECES], 0, start);
-        let mut first = None;
-        while at < end {
-            let vma = proc
-                .vma_at_or_after(at)
-                .ok()
-                .flatten()
-                .filter(|vma| vma.start <= at)
-                .ok_or(Errno::FAULT)?;
-            let is_alike = vma.is_private_anonymous() && first.get_or_insert(vma).is_used_as(&vma);
-            if !is_alike || count == PIECES {
-                return Err(Errno::FAULT);
-            }
-            at = vma.end.min(end);
-            ends[count] = at;
-            count += 1;
-        }
-        if count < 2 {
-            return Err(Errno::FAULT);
-        }
-        Ok(Self { ends, count })
-    }
-
-    fn ends(&self) -> &[usize] {
-        &self.ends[..self.count]
-    }
-}
-
-/// Make what is several mappings for the kernel, and one for the program, longer where it is.
-///
-/// # Errors
-/// As [`Pieces::of`]; what mremap answers. Nothing was done then.
-fn grow_pieces(addr: usize, old_len: usize, new_len: usize) -> Result<usize, Errno> {
-    let (old_len, new_len) = (page_align(old_len), page_align(new_len));
-    let pieces = Pieces::of(addr, old_len)?;
-    let before = pieces.ends()[pieces.count - 2] - addr;
-    mremap(addr + before, old_len - before, new_len - before, 0, 0).map(|_| addr)
-}
-
-/// Move what is several mappings for the kernel, and one for the program.
-///
-/// # Errors
-/// As [`Pieces::of`], and nothing was done. What mmap and mremap answer; all is where it was then.
-fn move_pieces(addr: usize, old_len: usize, new_len: usize, to: Option<usize>, keeps: bool) -> Result<usize, Errno> {
-    let (old_len, new_len) = (page_align(old_len), page_align(new_len));
-    // One turn for all: a fork's child finds none or all of it moved.
-    let _turn = InOrder::begin();
-    let pieces = Pieces::of(addr, old_len.min(new_len))?;
-    let ends = pieces.ends();
-    // Before anything goes.
-    let to = match to {
-        Some(to) => to,
-        None => reserve(new_len)?,
-    };
-    if new_len < old_len {
-        munmap(addr + new_len, old_len - new_len)?;
-    }
-    let fixed = MREMAP_MAYMOVE | MREMAP_FIXED;
-    for (n, end) in ends.iter().enumerate() {
-        let start = if n == 0 { addr } else { ends[n - 1] };
-        let place = to + (start - addr);
-        let grown = if n + 1 == ends.len() {
-            to + new_len - place
-        } else {
-            end - start
-        };
-        let flags = if keeps { fixed | MREMAP_DONTUNMAP } else { fixed };
-        if let Err(errno) = mremap(start, end - start, grown, flags, place) {
-            for (back, end) in ends[..n].iter().enumerate() {
-                let start = if back == 0 { addr } else { ends[back - 1] };
-                let _ = mremap(to + (start - addr), end - start, end - start, fixed, start);
-            }
-            return Err(errno);
-        }
-    }
-    Ok(to)
-}
-
 /// Address space that nothing else is put into.
 pub(crate) fn reserve(len: usize) -> Result<usize, Errno> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     // SAFETY: a fresh mapping, at an address of the kernel's choice.
     unsafe { syscall(SYS_MMAP, [0, len, 0, flags as usize, usize::MAX, 0]) }
-}
-
-/// mremap(2). `new_addr` is whatever the register held if none was passed.
-pub(crate) fn mremap(
-    addr: usize,
-    old_len: usize,
-    new_len: usize,
-    flags: c_int,
-    new_addr: usize,
-) -> Result<usize, Errno> {
-    vdso::note_unmapped(addr, old_len);
-    if flags & MREMAP_FIXED != 0 {
-        vdso::note_unmapped(new_addr, new_len);
-    }
-    // Before Linux 6.15 the event of a move that shrinks says the length from before, so the tail
-    // goes first, as in the kernel. Only if nothing else is wrong with the call.
-    let is_aligned = (addr | new_addr | old_len | new_len).is_multiple_of(PAGE_SIZE);
-    let is_apart = (addr).abs_diff(new_addr) >= old_len;
-    let shrinks = flags == MREMAP_MAYMOVE | MREMAP_FIXED && 0 < new_len && new_len < old_len && is_aligned && is_apart;
-    if shrinks && pager::active().is_some() {
-        // No fork comes in between.
-        let _turn = InOrder::begin();
-        munmap(addr + new_len, old_len - new_len)?;
-        return mremap(addr, new_len, new_len, flags, new_addr);
-    }
-    let args = [addr, old_len, new_len, flags as usize, new_addr, 0];
-    let keeps = flags & MREMAP_DONTUNMAP != 0;
-    let is_fixed = flags & MREMAP_FIXED != 0;
-    // `None`: it would be refused, half-way perhaps.
-    let call = |is_one: bool| {
-        let _turn = InOrder::begin();
-        // No scan registers a part of it before the call: that needs a turn as well.
-        if is_one && is_several(addr, addr + old_len.min(new_len)) {
-            return None;
-        }
-        let stacks = StackChange::begin();
-        let moving = stacks.lift(addr, old_len);
-        let covered = is_fixed.then(|| stacks.lift(new_addr, new_len));
-        // The event is read before the call returns.
-        KEEPING.store(if keeps { addr } else { 0 }, Ordering::SeqCst);
-        let _done = Kept(keeps);
-        // SAFETY: exactly the call that the program makes. `new_addr` is whatever the register held
-        // if it passed none; the kernel looks at it only with MREMAP_FIXED or MREMAP_DONTUNMAP,
-        // which take it.
-        let make = || unsafe { syscall(SYS_MREMAP, args) };
-        let result = closed::remap(args, make).unwrap_or_else(make);
-        if let Ok(start) = result {
-            // Whatever was recorded of a place where nothing was.
-            stacks.remove(start, new_len);
-            stacks.put(&moving, start, page_align(new_len));
-        } else if let Some(covered) = &covered {
-            stacks.restore(covered);
-        }
-        if keeps || result.is_err() {
-            stacks.restore(&moving);
-        }
-        Some(result)
-    };
-    let move_whole = || call(false).unwrap_or(Err(Errno::FAULT));
-    if let (true, Some(pager)) = (is_fixed && deferral::has_unseen(), pager::active()) {
-        // What is two mappings only because a part is not registered yet would be refused, perhaps
-        // after the target was unmapped.
-        pager.request_scan();
-    }
-    // From Linux 6.17 on the kernel moves the first of several before it refuses the next.
-    let is_far = addr.abs_diff(new_addr) >= old_len.max(new_len);
-    let is_move = match keeps {
-        true => flags == MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP && old_len == new_len,
-        false => flags == MREMAP_MAYMOVE | MREMAP_FIXED,
-    };
-    let may_be_several =
-        is_move && !uzswap_sys::closed::is_on() && is_aligned && is_far && new_len > 0 && pager::active().is_some();
-    let mut moved = None;
-    for _ in 0..if may_be_several { LOOKS } else { 0 } {
-        moved = match move_pieces(addr, old_len, new_len, Some(new_addr), keeps) {
-            Err(Errno::FAULT) => call(true),
-            moved => return moved,
-        };
-        if moved.is_some() {
-            break;
-        }
-    }
-    let mut result = moved.unwrap_or_else(move_whole);
-    if let (Err(Errno::FAULT), false, Some(pager)) = (result, is_fixed, pager::active()) {
-        // The same; but nothing was unmapped, so it may be tried again.
-        mapped::miss();
-        pager.request_scan();
-        result = move_whole();
-    }
-    // What the kernel keeps apart all the same, as it was touched meanwhile.
-    if result == Err(Errno::FAULT) && pager::active().is_some() {
-        let grows = flags & !MREMAP_MAYMOVE == 0 && new_len > old_len;
-        if grows {
-            result = grow_pieces(addr, old_len, new_len);
-        }
-        let goes_anywhere = flags == MREMAP_MAYMOVE || keeps && !is_fixed && old_len == new_len;
-        if result.is_err() && goes_anywhere {
-            result = move_pieces(addr, old_len, new_len, None, keeps);
-        }
-    }
-    let start = result?;
-    guard::note_grown(start, start + page_align(new_len));
-    if new_len > old_len {
-        deferral::note_growth(start + old_len, new_len - old_len, true);
-    }
-    Ok(start)
 }
 
 /// Some memory is not for children, or was once.

@@ -6,6 +6,7 @@ pub(crate) mod hook;
 pub(crate) mod identity;
 pub(crate) mod mapped;
 pub(crate) mod mmap;
+pub(crate) mod mremap;
 pub(crate) mod mutexes;
 pub(crate) mod order;
 pub(crate) mod small;

@@ -45,8 +45,8 @@ use crate::cpu::vigil::VIGIL;
 use crate::fault::inline;
 use crate::fault::servers::{self, HELPERS};
 use crate::guard;
-use crate::guest::mmap;
 use crate::guest::order::InOrder;
+use crate::guest::{mmap, mremap};
 
 pub(crate) use fds::{Fds, keeper};
 
@@ -363,7 +363,7 @@ impl Mapper for AgentMachine {
     }
 
     fn keeps_mapping(&self, from: PageRange) -> bool {
-        mmap::is_keeping(from.start.addr())
+        mremap::is_keeping(from.start.addr())
     }
 }
 

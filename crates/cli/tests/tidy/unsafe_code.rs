@@ -20,6 +20,7 @@ const EDGE: &[(&str, &str)] = &[
     ("cpu/io_poll.rs", "opens a lock that a thread of the parent held"),
     ("pager/mod.rs", "opens locks that threads of the parent held"),
     ("guest/mmap.rs", "makes calls of the program's"),
+    ("guest/mremap.rs", "makes calls of the program's"),
     (
         "guest/mutexes.rs",
         "reads the attributes of the program's mutexes, and makes them",
