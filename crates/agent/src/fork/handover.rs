@@ -91,6 +91,15 @@ impl Handover {
         }
     }
 
+    /// A place for the words of all forks, as the pager begins: one that is found later may be one
+    /// that the program has just left. Where there is none the first fork looks again.
+    pub(crate) fn begin(&self) {
+        if self.words.words().is_empty() {
+            // SAFETY: nobody forks before the pager is there.
+            let _ = unsafe { self.words.renew() };
+        }
+    }
+
     /// Fresh words for the next fork.
     pub(super) fn renew(&self) {
         // SAFETY: called by kswapd between two forks: the fault thread and the forking threads use

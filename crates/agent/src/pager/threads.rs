@@ -43,6 +43,7 @@ pub(super) fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>)
                 sched::go_before_others(FAULT_NICE);
                 // Before anybody forks: it allocates.
                 let fault_thread = fault::FaultThread::new(pager);
+                pager.fork.handover.begin();
                 settle(ACTIVE);
                 fault_thread.run();
             }

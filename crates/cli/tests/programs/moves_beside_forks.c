@@ -8,6 +8,9 @@
 
 static char *places[2];
 static int ends[2];
+/* What was found, for who reads of a failure. */
+static char said[6][80];
+static int asked;
 
 static void *move(void *unused) {
     for (int at = 0;; at = !at) {
@@ -21,9 +24,13 @@ static void *move(void *unused) {
 /* Where a page is not to be read the call fails; where there was none the pager may have memory of its own. */
 static int is_there(const char *place, size_t page) {
     uint64_t words[2];
-    if (write(ends[1], place + page * PAGE, sizeof words) != sizeof words)
+    ssize_t written = write(ends[1], place + page * PAGE, sizeof words);
+    if (written != sizeof words) {
+        snprintf(said[asked++], sizeof said[0], "%p: write: %zd, %s", place, written, strerror(errno));
         return 0;
+    }
     must(read(ends[0], words, sizeof words) == sizeof words);
+    snprintf(said[asked++], sizeof said[0], "%p: %lx %lx", place, words[0], words[1]);
     return words[0] == word_of(1, page, 0) && words[1] == word_of(1, page, 1);
 }
 
@@ -38,6 +45,8 @@ static int look(void) {
     int here = parts(places[0]), there = parts(places[1]);
     if (here + there != 3 || (here && there)) {
         printf("%d parts of three are here, %d there\n", here, there);
+        for (int i = 0; i < asked; i++)
+            puts(said[i]);
         fflush(stdout);
         return 1;
     }
