@@ -41,6 +41,18 @@ fn a_handler_may_leave_a_change_of_mappings() {
     }
 }
 
+/// mremap makes shorter what need not be all of it memory: what it unmaps is nobody's to reclaim.
+#[test]
+fn a_mapping_with_a_hole_is_made_shorter() {
+    if !can_manage() {
+        return;
+    }
+    for backend in [&[][..], &["--backend", "mprotect"]] {
+        let options = [&["--memory-max", "24M"], backend].concat();
+        sees_what_is_right("shortened", &options, &[]);
+    }
+}
+
 /// What a call held goes to the next one, and a handler's frame may be out as it returns.
 #[test]
 fn calls_may_be_left_and_handlers_return_late() {

@@ -262,6 +262,11 @@ pub(crate) fn remap(args: [usize; 6], call: impl Fn() -> Result<usize, Errno>) -
         return covered.map(|(start, end)| unmap(start, end, call));
     };
     let is_sound = from.is_multiple_of(PAGE_SIZE) && old > 0 && new > 0;
+    let goes = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) as usize != 0;
+    if is_sound && !goes && new < old {
+        // Nothing moves, and what stays need not be all of it memory.
+        return Some(unmap(from.saturating_add(new), from.saturating_add(old), call));
+    }
     let Some(proc) = ProcSelf::open().ok().filter(|_| is_sound) else {
         // Without /proc, or a descriptor, it cannot be told what is one mapping.
         return is_sound.then_some(Err(Errno::NOMEM));
@@ -274,8 +279,9 @@ pub(crate) fn remap(args: [usize; 6], call: impl Fn() -> Result<usize, Errno>) -
     let vma = proc.vma_at_or_after(from).ok().flatten();
     let is_joined = keeps || !vma.is_some_and(|vma| vma.start <= from && from + old <= vma.end);
     if is_joined && closed::join(&changing, &proc, from, from + old).is_err() {
-        // Some of it is no memory: the kernel says what is wrong.
-        return None;
+        // Some of it is no memory: the kernel says what is wrong. From Linux 6.17 on it would move
+        // what is.
+        return covered.map(|_| Err(Errno::FAULT));
     }
     // What a fork has copied in parts stays so for the kernel.
     let made = match call() {
@@ -301,8 +307,6 @@ pub(crate) fn remap(args: [usize; 6], call: impl Fn() -> Result<usize, Errno>) -
         if !keeps {
             wait_until_read(pager, &closed::post_unmap(&changing, from, from + old));
         }
-    } else if new < old {
-        wait_until_read(pager, &closed::post_unmap(&changing, to + new, to + old));
     }
     Some(Ok(to))
 }
