@@ -12,6 +12,10 @@ use common::{can_manage, compile, uzswap_run};
 /// What runs longer has hung.
 const PATIENCE_S: &str = "120";
 
+fn can_manage_as_root() -> bool {
+    can_manage() && rustix::process::geteuid().is_root()
+}
+
 fn run(command: &mut Command) -> Output {
     command.output().expect("starting it")
 }
@@ -118,8 +122,7 @@ fn who_outlives_the_maker_of_its_memory_has_all_of_it() {
 
 #[test]
 fn no_thread_holds_more_than_the_program() {
-    let is_root = rustix::process::geteuid().is_root();
-    if !can_manage() || !is_root {
+    if !can_manage_as_root() {
         return;
     }
     let program = compile("dropped");
@@ -144,35 +147,26 @@ fn no_thread_holds_more_than_the_program() {
 /// thread.
 #[test]
 fn no_thread_gives_way_to_all_once_root_is_given_up() {
-    let is_root = rustix::process::geteuid().is_root();
-    if !can_manage() || !is_root {
-        return;
-    }
     says_right("drops_root", "16M", &["--spin", "on"]);
 }
 
 /// A filter that comes later decides over the pager's threads as well (TSYNC).
 #[test]
 fn no_thread_asks_what_it_holds_under_a_filter() {
-    let is_root = rustix::process::geteuid().is_root();
-    if !can_manage() || !is_root {
-        return;
-    }
     says_right("filtered_capget", "8M", &["--spin", "on", "--faults", "thread"]);
 }
 
 /// What a fork takes of the pager's memory is locked with the program's (MCL_FUTURE).
 #[test]
 fn who_may_lock_little_forks() {
-    let is_root = rustix::process::geteuid().is_root();
-    if !can_manage() || !is_root {
-        return;
-    }
     says_right("locked_forks", "24M", &[]);
 }
 
 /// `programs/NAME.c` without the guard, as root.
 fn says_right(name: &str, limit: &str, options: &[&str]) {
+    if !can_manage_as_root() {
+        return;
+    }
     let program = compile(name);
     let options = [&["--memory-max", limit, "--quiet", "--guard", "off"], options].concat();
     let output = managed(&program, &[], &options);

@@ -3,12 +3,9 @@
    What fills OTHERS comes after it, and goes before.
    Usage: fails_fork MEBIBYTES OTHERS CHILDREN */
 #include "pages.h"
+#include "filter.h"
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
-#include <stddef.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -20,14 +17,7 @@ static int made;
 /* clone(2) fails, with which libc forks; fork(2) does not. */
 static void refuse_clone(void)
 {
-	struct sock_filter rules[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog filter = {sizeof rules / sizeof *rules, rules};
-	must(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) == 0);
+	filter(SYS_clone, SECCOMP_RET_ERRNO | EAGAIN);
 }
 
 static void *fork_raw(void *unused)

@@ -1,9 +1,6 @@
 /* A filter that all threads get ends whoever calls capget: none does that the program has not called. */
 #include "pages.h"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/syscall.h>
+#include "filter.h"
 
 #define LEN (24 * MIB)
 
@@ -21,14 +18,7 @@ int main(void) {
     char *p = map(LEN);
     fill(p, LEN, 1);
     touch(p);
-    struct sock_filter lines[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_capget, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof lines / sizeof *lines, lines};
-    must(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0);
+    filter(SYS_capget, SECCOMP_RET_KILL_PROCESS);
     touch(p);
     puts("right");
     return 0;

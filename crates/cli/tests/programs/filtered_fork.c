@@ -2,27 +2,11 @@
    by another call. Prints "right", or what was not.
    Usage: filtered_fork MEBIBYTES waitid|clone */
 #include "pages.h"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
+#include "filter.h"
 #include <signal.h>
-#include <stddef.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
-
-static void filter(int call, unsigned action)
-{
-	struct sock_filter rules[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, action),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
-	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-	must(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0);
-}
 
 static void emulate(int signal, siginfo_t *info, void *context)
 {
@@ -38,6 +22,7 @@ int main(int argc, char **argv)
 	size_t len = strtoul(argv[1], 0, 10) * MIB;
 	char *memory = map(len + PAGE);
 	fill(memory, len, 1);
+	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
 	if (*argv[2] == 'c') {
 		struct sigaction action = {.sa_sigaction = emulate, .sa_flags = SA_SIGINFO};
 		must(sigaction(SIGSYS, &action, 0) == 0);
