@@ -82,6 +82,7 @@ pub(crate) struct Vigil {
     /// It does not come before.
     away_until: AtomicU64,
     is_there: AtomicBool,
+    /// It leaves at its next look, or does not come the next time.
     is_recalled: AtomicBool,
     thread: AtomicI32,
     mail: Mailbox,

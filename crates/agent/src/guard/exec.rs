@@ -75,7 +75,8 @@ impl Asked {
         Self::before([HERE, path, 0], env)
     }
 
-    /// Before an execveat(2) of `[dir, path, flags]`.
+    /// Before an execveat(2) of `[dir, path, flags]`. This process's other threads end before that,
+    /// so the vigil is recalled, whoever is asked.
     fn before([dir, path, flags]: [usize; 3], env: usize) -> Option<Self> {
         let kind = || executable::kind_of(dir, core::ptr::with_exposed_provenance(path), flags);
         let lacks_us = || match inline::is_on() {
@@ -89,7 +90,6 @@ impl Asked {
         };
         let is_filtered = is_filtered();
         if pager::active().is_some() && !is_filtered {
-            // This process's other threads end first.
             VIGIL.recall();
         }
         let lacks_us = !is_filtered && lacks_us();

@@ -342,8 +342,8 @@ impl Pager {
         self.post.releasing.store(0, Ordering::SeqCst);
     }
 
-    /// This process is about to end. If others go on with its memory, all of it is mapped before
-    /// that; what is recorded of it is written. In a thread of the program.
+    /// This process is about to end, so the vigil is recalled. If others go on with its memory, all
+    /// of it is mapped before that; what is recorded of it is written. In a thread of the program.
     pub(crate) fn leave(&self) {
         VIGIL.recall();
         if children::has_children() {
