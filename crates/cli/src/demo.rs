@@ -1,120 +1,116 @@
-//! `uzswap demo`: a real child process with a gigabyte of data in a quarter of that, every byte
-//! checked.
+//! `uzswap demo`: what a limit does to its worst case, and to a real program beside it. Each is
+//! run without a limit and at one, as `uzswap try` does it.
+//!
+//! ```text
+//! worst case   a program of ours: nothing that it has is cold, and it checks every byte
+//! real program GNU sort, whose lines and pointers are not all in use at a time
+//! ```
 
-use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use uzswap_ctl::defaults::MEMORY_MAX_LEAST;
+use uzswap_ctl::size::Size;
 use uzswap_workload::heap::{PAGE_SIZE, Rng, fill_page, page_matches, prepare};
 
-use crate::Failure;
+use crate::elf::{self, Found};
 use crate::options::{DemoChildOptions, DemoOptions};
-use crate::output::say;
-use uzswap_ctl::size::Size;
+use crate::output::{print_error, say};
+use crate::trial::options::{self, At, TryOptions};
+use crate::{Failure, agent, trial};
 
 const SEED: u64 = 42;
 const MIB: u64 = 1 << 20;
 /// How long the child holds still at most.
 const HOLD_MAX: Duration = Duration::from_secs(120);
+/// Of the data, the lines that are sorted are one part in so many; and they are so many bytes.
+const LINES_SHARE: u64 = 16;
+const LINES_LEAST: u64 = 8 * MIB;
+const LINES_MOST: u64 = 64 * MIB;
+/// What sort is given, in percent of what it takes: as in the README's table.
+const SORT_PERCENT: &str = "80";
 
-/// What a run of the child came to.
-struct Outcome {
-    seconds: f64,
-    /// Of anonymous memory, which the limit is about. Bytes.
-    peak: u64,
-}
-
-/// Run the child without and with uzswap and print both.
+/// Both programs, each without a limit and at one. 1: one of them did something else at its limit.
 pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
-    let data = (options.data.0 / MIB).max(1);
-    let limit = options.memory_max.unwrap_or(Size(data * MIB / 4));
+    let megabytes = options.data / MIB;
+    let limit = options
+        .memory_max
+        .unwrap_or((megabytes * MIB / 4).max(MEMORY_MAX_LEAST));
+    say!("The worst case: a program fills {megabytes} MiB with heap-like data and reads it in order and at random,");
+    say!("checking every byte. All of it is in use, so each page that it touches has to come back first.");
     let exe = std::env::current_exe().map_err(|e| Failure::new(format!("finding this executable: {e}")))?;
-    let json = std::env::temp_dir().join(format!("uzswap-demo-{}.json", std::process::id()));
-
-    say!("A program that fills {data} MiB with heap-like data, reads it in order and at random, checking every byte.");
-    say!("\nwithout uzswap:");
-    let plain = child_of(Command::new(&exe).args(["demo-child", &data.to_string()]))?;
-    say!("\nuzswap run --memory-max {limit}:");
-    let mut command = Command::new(&exe);
-    command
-        .args(["run", "--no-config", "--memory-max"])
-        .arg(limit.0.to_string())
-        .arg("--stat-json")
-        .arg(&json);
-    command.arg("--").arg(&exe).args(["demo-child", &data.to_string()]);
-    let managed = child_of(&mut command)?;
-
-    let text = std::fs::read_to_string(&json).unwrap_or_default();
-    let _ = std::fs::remove_file(&json);
-    print_result(
-        &plain,
-        &managed,
-        limit,
-        &serde_json::from_str(&text).unwrap_or(Value::Null),
-    )?;
-    Ok(u8::from(managed.peak > limit.0 + limit.0 / 20))
-}
-
-fn print_result(plain: &Outcome, managed: &Outcome, limit: Size, counters: &Value) -> Result<(), Failure> {
-    let mib = |bytes: u64| format!("{} MiB", bytes / MIB);
-    let count = |key: &str| counters[key].as_u64().unwrap_or(0);
-    let (stored, pool) = (count("zswapped"), count("pool_total_size").max(1));
-    say!("\n{:<28}{:>14}{:>14}", "", "without", "with uzswap");
-    say!(
-        "{:<28}{:>14}{:>14}",
-        "peak anonymous memory",
-        mib(plain.peak),
-        mib(managed.peak)
-    );
-    say!("{:<28}{:>14}{:>14}", "limit", "none", limit.to_string());
-    say!("{:<28}{:>13.1}s{:>13.1}s", "time", plain.seconds, managed.seconds);
-    say!("{:<28}{:>14}{:>14}", "faults served", "", count("pgfault"));
-    say!(
-        "{:<28}{:>14}{:>14.2}",
-        "compression ratio at the end",
-        "",
-        stored as f64 / pool as f64
-    );
-    say!(
-        "{:<28}{:>14}{:>14}",
-        "pages stored / loaded",
-        "",
-        format!("{}/{}", count("zswpout"), count("zswpin"))
-    );
-    say!("{:<28}{:>14}{:>14}", "every byte", "right", "right");
-    Ok(())
-}
-
-/// Run a child that reports one line on stdout; its progress goes to our stderr.
-fn child_of(command: &mut Command) -> Result<Outcome, Failure> {
-    let started = Instant::now();
-    let output = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
-    let output = output.map_err(|e| Failure::new(format!("starting the demo's child: {e}")))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let peak = text.trim().strip_prefix("peak ").and_then(|n| n.parse().ok());
-    match (output.status.success(), peak) {
-        (true, Some(peak)) => Ok(Outcome {
-            seconds: started.elapsed().as_secs_f64(),
-            peak,
-        }),
-        _ => Err(Failure::new(format!(
-            "the demo's child failed ({}): {}",
-            output.status,
-            text.trim()
-        ))),
+    let size = megabytes.to_string().into();
+    let cmd = vec![exe.into(), "demo-child".into(), "--silent".into(), size];
+    let worst = trial::show(&TryOptions::of(cmd, vec![At::Size(limit)]))?;
+    if worst > 1 {
+        return Ok(worst);
     }
+    let real = match elf::inspect("sort".as_ref()) {
+        Found::Missing | Found::NotExecutable(_) => {
+            say!("\nA real program is left out: there is no `sort` here.");
+            0
+        }
+        _ => sort((options.data / LINES_SHARE).clamp(LINES_LEAST, LINES_MOST))?,
+    };
+    if real <= 1 {
+        say!("\nA program of yours: uzswap try -- CMD");
+    }
+    Ok(worst.max(real))
+}
+
+/// A real program.
+fn sort(bytes: u64) -> Result<u8, Failure> {
+    let lines = Lines::write(bytes)?;
+    say!(
+        "\nA real program: GNU sort of {} MiB of lines, at {SORT_PERCENT} % of what it takes. ok: it prints the same.",
+        bytes / MIB
+    );
+    let mut cmd: Vec<OsString> = ["env", "LC_ALL=C", "sort", "--parallel=1", "-S", "1G", "--"]
+        .map(OsString::from)
+        .to_vec();
+    cmd.push(lines.0.clone().into());
+    let at = options::at(SORT_PERCENT).map_err(Failure::new)?;
+    trial::show(&TryOptions::of(cmd, vec![at]))
+}
+
+/// A file of lines in no order, which goes when this does.
+struct Lines(PathBuf);
+
+impl Lines {
+    fn write(bytes: u64) -> Result<Self, Failure> {
+        let lines = Self(agent::runtime_dir()?.join(format!("demo-{}.lines", std::process::id())));
+        write_lines(&lines.0, bytes).map_err(|e| Failure::of(&lines.0, &e))?;
+        Ok(lines)
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn write_lines(path: &Path, bytes: u64) -> std::io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    let (mut random, mut written) = (Rng::new(SEED), 0);
+    while written < bytes {
+        let line = format!("{:016x} {}\n", random.next_u64(), random.below(1 << 40));
+        written += line.len() as u64;
+        file.write_all(line.as_bytes())?;
+    }
+    file.flush()
 }
 
 /// The child: fill, read in order, read at random. Status 1 and a line when a page is wrong.
 pub(crate) fn child(options: &DemoChildOptions) -> Result<u8, Failure> {
-    let pages = options.megabytes * MIB / PAGE_SIZE as u64;
+    let pages = options.megabytes.saturating_mul(MIB) / PAGE_SIZE as u64;
     prepare();
-    let mut memory = vec![0u8; pages as usize * PAGE_SIZE];
+    let mut memory = zeros(pages as usize * PAGE_SIZE)?;
     for (i, page) in memory.chunks_exact_mut(PAGE_SIZE).enumerate() {
         fill_page(SEED, i as u64, page);
-        progress("writing", i as u64, pages);
     }
     if let Some(path) = &options.hold {
         hold(path);
@@ -122,23 +118,30 @@ pub(crate) fn child(options: &DemoChildOptions) -> Result<u8, Failure> {
     let mut bad = 0;
     for (i, page) in memory.chunks_exact(PAGE_SIZE).enumerate() {
         bad += u64::from(!page_matches(SEED, i as u64, page));
-        progress("reading in order", i as u64, pages);
     }
     let mut random = Rng::new(SEED);
-    let touches = pages / 4;
-    for i in 0..touches {
+    for _ in 0..pages / 4 {
         let at = random.below(pages);
         let page = &memory[at as usize * PAGE_SIZE..][..PAGE_SIZE];
         bad += u64::from(!page_matches(SEED, at, page));
-        progress("reading at random", i, touches);
     }
     if bad > 0 {
         say!("{bad} pages read back different");
         return Ok(1);
     }
     let peak = anonymous_peak().ok_or_else(|| Failure::new("reading VmHWM and RssFile in /proc/self/status"))?;
-    say!("peak {peak}");
+    if !options.silent {
+        say!("peak {peak}");
+    }
     Ok(0)
+}
+
+/// Memory of zeros, of which nothing is there until it is touched.
+fn zeros(bytes: usize) -> Result<Vec<u8>, Failure> {
+    let failed = |e| Failure::new(format!("{} of memory for the demo: {e}", Size(bytes as u64)));
+    // `vec!` ends the process where there is not so much, and no other call has zeros untouched.
+    Vec::<u8>::new().try_reserve_exact(bytes).map_err(failed)?;
+    Ok(vec![0; bytes])
 }
 
 /// The most anonymous memory that this process had. The kernel keeps the peak of all that is
@@ -152,21 +155,11 @@ fn anonymous_peak() -> Option<u64> {
     Some((kib("VmHWM:")? - kib("RssFile:")?) * 1024)
 }
 
-/// Do nothing until `path` exists.
+/// Say so, and do nothing until `path` exists.
 fn hold(path: &Path) {
+    print_error("written");
     let until = Instant::now() + HOLD_MAX;
     while !path.exists() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A line that overwrites itself, 20 times a pass.
-fn progress(what: &str, done: u64, of: u64) {
-    let step = (of / 20).max(1);
-    if (done + 1).is_multiple_of(step) || done + 1 == of {
-        let end = if done + 1 == of { "\n" } else { "\r" };
-        // In one write: several processes share a pipe.
-        let line = format!("  {what:<18} {:>3} %{end}", (done + 1) * 100 / of);
-        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }

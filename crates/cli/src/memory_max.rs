@@ -15,6 +15,9 @@ pub(crate) const AUTO_WORD: u64 = 0;
 /// memory too, and files.
 const FREE_SHARE: u64 = 16;
 
+/// Less is no demonstration. Bytes.
+const DATA_LEAST: u64 = 1 << 20;
+
 /// What `--memory-max` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryMax {
@@ -84,10 +87,7 @@ impl Available {
 
     /// What is to be said of a limit that can never be reached.
     pub(crate) fn warning(self, memory_max: u64) -> Option<String> {
-        let what = match self.is_limited {
-            true => "this container may use",
-            false => "this machine has",
-        };
+        let what = self.whose();
         (memory_max > self.bytes).then(|| {
             format!(
                 "--memory-max {}: {what} only {}, which ends first",
@@ -95,6 +95,14 @@ impl Available {
                 Size(self.bytes)
             )
         })
+    }
+
+    /// Who has it.
+    pub(crate) fn whose(self) -> &'static str {
+        match self.is_limited {
+            true => "this container may use",
+            false => "this machine has",
+        }
     }
 }
 
@@ -142,6 +150,26 @@ pub(crate) fn parse_word(text: &str) -> Result<u64, String> {
         return Err(format!("'{text}' must be at least {}", Size(MEMORY_MAX_LEAST)));
     }
     Ok(bytes)
+}
+
+/// `--data` of `uzswap demo`: as much as its program can have without uzswap as well, beside
+/// others.
+///
+/// # Errors
+/// The value and the rule.
+pub(crate) fn data(text: &str) -> Result<u64, String> {
+    let Size(bytes) = text.parse()?;
+    if bytes < DATA_LEAST {
+        return Err(format!("'{text}' must be at least {}", Size(DATA_LEAST)));
+    }
+    match Available::look() {
+        Some(available) if bytes > available.bytes / 2 => Err(format!(
+            "'{text}' must be at most {}, half of what {}: it is filled without uzswap first",
+            Size(available.bytes / 2),
+            available.whose()
+        )),
+        _ => Ok(bytes),
+    }
 }
 
 /// The word of `memory.max=TEXT`.

@@ -55,7 +55,7 @@ pub(crate) enum Command {
     Metrics(MetricsOptions),
     /// Say what this machine allows, and the fix for each thing that is missing
     Doctor,
-    /// Run a program with a gigabyte of data in a quarter of that and check every byte
+    /// Run a program with a gibibyte of data in a quarter of that, its worst case, and a real one
     Demo(DemoOptions),
     /// Serve a block device whose pages lie compressed in memory, over NBD on a Unix socket
     Zram(ZramOptions),
@@ -283,11 +283,11 @@ pub(crate) struct SetOptions {
 #[derive(Args)]
 pub(crate) struct DemoOptions {
     /// Data that the program holds
-    #[arg(long, value_name = "SIZE", default_value = "1G")]
-    pub(crate) data: Size,
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "1G", value_parser = memory_max::data)]
+    pub(crate) data: u64,
     /// Memory that it gets [default: a quarter of the data]
-    #[arg(long, value_name = "SIZE|N%", allow_hyphen_values = true, value_parser = memory_max::parse)]
-    pub(crate) memory_max: Option<Size>,
+    #[arg(long, value_name = "SIZE|N%", allow_hyphen_values = true, value_parser = memory_max::parse_word)]
+    pub(crate) memory_max: Option<u64>,
 }
 
 #[derive(Args)]
@@ -313,6 +313,9 @@ pub(crate) struct WorkloadOptions {
 #[derive(Args)]
 pub(crate) struct DemoChildOptions {
     pub(crate) megabytes: u64,
+    /// Say nothing where all is right
+    #[arg(long)]
+    pub(crate) silent: bool,
     /// Between writing and reading, wait until this file exists, two minutes at most
     #[arg(long)]
     pub(crate) hold: Option<PathBuf>,

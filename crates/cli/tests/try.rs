@@ -353,3 +353,54 @@ fn bad_input_is_refused_before_anything_runs() {
         assert!(!Path::new(files.path(0)).exists(), "{options:?}: it ran");
     }
 }
+
+#[test]
+fn the_demo_shows_its_worst_case_and_a_real_program() {
+    if !can_manage() {
+        return;
+    }
+    let demo = |options: &[&str]| {
+        Command::new(UZSWAP)
+            .arg("demo")
+            .args(options)
+            .output()
+            .expect("the demo")
+    };
+    let output = demo(&["--data", "24M", "--memory-max", "16M"]);
+    assert_status(&output, 0);
+    let text = said(&output);
+    let tables: Vec<&str> = text.lines().filter(|line| line.ends_with(" ok")).collect();
+    assert!(text.starts_with("The worst case: a program fills 24 MiB"), "{text}");
+    assert!(
+        tables.len() == 2 && tables[0].trim_start().starts_with("16M "),
+        "{text}"
+    );
+    assert!(text.contains("\nA real program: GNU sort"), "{text}");
+    // A bar would be noise: nobody looks on.
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let refused = [
+        (["--data", "100T"], "'100T' must be at most "),
+        (["--data", "0"], "'0' must be at least 1M"),
+        (["--memory-max", "3M"], "'3M' must be at least 4M"),
+    ];
+    for (options, rule) in refused {
+        let output = demo(&options);
+        assert_status(&output, 2);
+        let line = String::from_utf8_lossy(&output.stderr);
+        assert!(line.contains(rule), "{options:?}: {line}");
+    }
+}
+
+#[test]
+fn percentages_of_next_to_nothing_are_a_failure() {
+    if !can_manage() {
+        return;
+    }
+    let output = try_limits(&["--at", "80"], &["true"]);
+    assert_status(&output, 125);
+    assert!(
+        said(&output).contains("no limit was tried: the percentages"),
+        "{}",
+        said(&output)
+    );
+}

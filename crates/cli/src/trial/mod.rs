@@ -23,11 +23,11 @@ use std::time::Duration;
 
 use options::TryOptions;
 use process::Ended;
-use row::{Baseline, Row};
+use row::{Baseline, Outcome, Row};
 use stage::{Managed, Stage, Stop};
 
 use crate::output::warn_line;
-use crate::{Failure, run};
+use crate::{FAILED, Failure, run};
 
 /// So long a run may take, however short it is without a limit.
 const SHORT: Duration = Duration::from_secs(1);
@@ -51,14 +51,42 @@ pub(crate) fn try_limits(options: &TryOptions) -> Result<u8, Failure> {
         return Ok(status);
     }
     let stage = Stage::begin(options)?;
-    let baseline = match baseline(&stage, options) {
-        Ok(baseline) => baseline,
-        Err(Stop::Failed(failure)) => return Err(failure),
-        Err(Stop::Interrupted(signal)) => {
-            warn_line!("uzswap: ended before there was anything to compare with");
-            return Ok(interrupted(signal));
+    let (tried, stopped) = match measure(&stage, options) {
+        Ok(measured) => measured,
+        Err(stop) => {
+            if let Stop::Interrupted(_) = stop {
+                warn_line!("uzswap: ended before there was anything to compare with");
+            }
+            return stop.status();
         }
     };
+    stage.say(&table::conclusion(&tried))?;
+    export::write(&tried)?;
+    match stopped {
+        Ok(()) if tried.limits.is_empty() => Ok(FAILED),
+        Ok(()) => Ok(0),
+        Err(stop) => stop.status(),
+    }
+}
+
+/// CMD without a limit and at each of `options`, as a table and nothing more, for `uzswap demo`.
+/// 1: at a limit it did something else.
+pub(crate) fn show(options: &TryOptions) -> Result<u8, Failure> {
+    let stage = Stage::begin(options)?;
+    let (tried, stopped) = match measure(&stage, options) {
+        Ok(measured) => measured,
+        Err(stop) => return stop.status(),
+    };
+    let is_same = |row: &Row| row.outcome(&tried.baseline) == Outcome::Same;
+    match stopped {
+        Ok(()) => Ok(u8::from(!tried.rows.iter().all(is_same))),
+        Err(stop) => stop.status(),
+    }
+}
+
+/// All runs, and why there are no more of them.
+fn measure<'a>(stage: &Stage<'_>, options: &'a TryOptions) -> Result<(Tried<'a>, Result<(), Stop>), Stop> {
+    let baseline = baseline(stage, options)?;
     let mut tried = Tried {
         options,
         limits: options::limits(&options.at, baseline.peak),
@@ -66,19 +94,18 @@ pub(crate) fn try_limits(options: &TryOptions) -> Result<u8, Failure> {
         rows: Vec::new(),
         again: None,
     };
-    let stopped = tried.go_down(&stage);
-    stage.say(&table::conclusion(&tried))?;
-    export::write(&tried)?;
-    match stopped {
-        Ok(()) => Ok(0),
-        Err(Stop::Failed(failure)) => Err(failure),
-        Err(Stop::Interrupted(signal)) => Ok(interrupted(signal)),
-    }
+    let stopped = tried.go_down(stage);
+    Ok((tried, stopped))
 }
 
-/// The exit status, as the shell would tell it.
-fn interrupted(signal: u8) -> u8 {
-    128 + signal
+impl Stop {
+    /// The exit status, as the shell would tell it.
+    fn status(self) -> Result<u8, Failure> {
+        match self {
+            Self::Failed(failure) => Err(failure),
+            Self::Interrupted(signal) => Ok(128 + signal),
+        }
+    }
 }
 
 /// What limits are compared with.

@@ -11,6 +11,9 @@ use crate::memory_max;
 use crate::options::RunOptions;
 use uzswap_ctl::size::{Decimal, Size};
 
+/// Nobody waits for longer.
+const TIMES_MOST: f64 = 1000.0;
+
 #[derive(Args)]
 pub(crate) struct TryOptions {
     /// Limits to try: percentages of the most that CMD takes, or sizes
@@ -59,6 +62,29 @@ pub(crate) struct TryOptions {
     pub(crate) cmd: Vec<OsString>,
 }
 
+impl TryOptions {
+    /// One run of `cmd` without a limit and one at each, however long they take, whatever settings
+    /// say.
+    pub(crate) fn of(cmd: Vec<OsString>, at: Vec<At>) -> Self {
+        Self {
+            at,
+            runs: 1,
+            warmup: 0,
+            prepare: None,
+            input: None,
+            slowdown: 1.0,
+            give_up: TIMES_MOST,
+            ignore_failure: false,
+            show_output: false,
+            export_json: None,
+            export_csv: None,
+            export_markdown: None,
+            passed: Passed(vec!["--no-config".into()]),
+            cmd,
+        }
+    }
+}
+
 /// A limit to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
@@ -87,7 +113,8 @@ pub(crate) fn limits(at: &[At], peak: u64) -> Vec<u64> {
     limits
 }
 
-fn at(text: &str) -> Result<At, String> {
+/// A limit to try; the error names the value and the rule.
+pub(crate) fn at(text: &str) -> Result<At, String> {
     match text.strip_suffix('%').unwrap_or(text).parse::<Decimal>() {
         Ok(percent) if percent.exceeds(100) => Err(format!(
             "'{text}' must be at most 100, being a percentage of what CMD takes; a size has a unit, as 512M"
@@ -107,8 +134,8 @@ fn at(text: &str) -> Result<At, String> {
 }
 
 fn times(text: &str) -> Result<f64, String> {
-    let times = text.parse().ok().filter(|n| (1.0..=1000.0).contains(n));
-    times.ok_or_else(|| format!("'{text}' must be a number from 1 to 1000"))
+    let times = text.parse().ok().filter(|n| (1.0..=TIMES_MOST).contains(n));
+    times.ok_or_else(|| format!("'{text}' must be a number from 1 to {TIMES_MOST}"))
 }
 
 /// Options of `uzswap run` that it gets at each limit, as they were given.

@@ -163,7 +163,7 @@ impl Held {
         held
     }
 
-    /// The last line of progress that each writes before it holds still.
+    /// The line that each writes before it holds still.
     fn read_until_written(&mut self, processes: usize) {
         let stderr = self
             .child
@@ -177,7 +177,7 @@ impl Held {
             match stderr.read(&mut byte) {
                 Ok(1) => {
                     seen.extend(byte);
-                    written += usize::from(seen.ends_with(b"100 %\n"));
+                    written += usize::from(seen.ends_with(b"written\n"));
                 }
                 _ => panic!("it ended early: {}", String::from_utf8_lossy(&seen)),
             }
