@@ -52,10 +52,29 @@ def test_mistakes_are_named_with_the_rule(call, line):
         assert str(raised.value).startswith(line), str(raised.value)
 
 
+@pytest.mark.parametrize("shape", [3.9, (2.5, 3), "5", True, (True, 2)])
+def test_a_shape_is_of_integers(shape):
+    with pytest.raises(TypeError):
+        uzswap.empty(shape)
+    assert uzswap.empty(np.int64(3)).shape == (3,)
+
+
+def test_what_is_made_of_its_buffer_can_be_resident():
+    run(
+        """
+        uzswap.limit("8M")
+        a = uzswap.zeros(1 << 16)
+        for view in (memoryview(a), np.frombuffer(a.data), a.data[5:9]):
+            with uzswap.resident(view):
+                assert uzswap.stats()["pinned"] > 0
+        """
+    )
+
+
 def test_settings_are_chosen_once():
     run(
         """
-        for swap, error, line in [("/nowhere/at/all", FileNotFoundError, "the swap file: "),
+        for swap, error, line in [("/nowhere/at/all", FileNotFoundError, "the swap file /nowhere/at/all: "),
                                   ("/var/tmp", None, ""), ("/var/tmp", None, ""),
                                   ("/tmp", ValueError, "settings: they are chosen before")]:
             try:

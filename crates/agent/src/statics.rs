@@ -119,6 +119,8 @@
 //! | `sys::creds::ASKED` | kept | the child's threads are made by one that has taken all on |
 //! | `sys::creds::WANTED` | reset | whoever held its lock is not here |
 //! | `sys::file::STDERR` | kept | stderr is inherited |
+//! | `sys::holes::CHUNKS` | kept | of the library's regions, of which the agent has none |
+//! | `sys::holes::IS_REGISTERED` | kept | the same |
 //! | `sys::x86_64::guard::IS_ON` | kept | the code is inherited |
 //! | `sys::x86_64::guard::IS_SEEN` | kept | the same |
 //! | `sys::x86_64::guard::HAS_YMM` | kept | the processor is the same |

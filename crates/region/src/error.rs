@@ -1,6 +1,7 @@
 //! Why something cannot be had.
 
 use core::fmt;
+use std::borrow::Cow;
 
 use uzswap_sys::Errno;
 
@@ -12,14 +13,15 @@ pub enum Error {
     /// The system lacks or refuses something.
     System {
         /// What.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// Its errno.
         errno: i32,
     },
 }
 
 impl Error {
-    pub(crate) fn system(what: &'static str) -> impl Fn(Errno) -> Self {
+    pub(crate) fn system(what: impl Into<Cow<'static, str>>) -> impl FnOnce(Errno) -> Self {
+        let what = what.into();
         move |errno| Self::System {
             what,
             errno: errno.raw_os_error(),

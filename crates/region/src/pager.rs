@@ -152,9 +152,10 @@ pub(crate) fn limit(bytes: u64) -> Result<(), Error> {
 fn note_agent(limit: u64) {
     static NOTED: AtomicU32 = AtomicU32::new(0);
     if NOTED.swap(1, Ordering::Relaxed) == 0 {
-        eprintln!(
-            "uzswap: the limit of {limit} bytes is not used: this process runs under uzswap run, whose limit holds"
-        );
+        note_stderr();
+        write_stderr(&format!(
+            "uzswap: the limit of {limit} bytes is not used: this process runs under uzswap run, whose limit holds\n"
+        ));
     }
 }
 
@@ -204,7 +205,7 @@ fn start_threads(plan: Plan, swap: Option<PathBuf>) -> Result<&'static Pager, Er
         Err(error) => drop(tell.send(Err(error))),
     })?;
     let pager: &'static Pager = told.recv().unwrap_or(Err(Error::System {
-        what: "a thread",
+        what: "a thread".into(),
         errno: Errno::SRCH.raw_os_error(),
     }))?;
     pager.is_ready.store(true, Ordering::Release);
@@ -230,7 +231,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> 
         })
     });
     spawned.map(drop).map_err(|error| Error::System {
-        what: "a thread",
+        what: "a thread".into(),
         errno: error.raw_os_error().unwrap_or(0),
     })
 }
@@ -270,12 +271,15 @@ fn open(plan: Plan, swap: Option<&Path>) -> Result<(&'static Pager, Worker<Regio
 fn open_fds(plan: &Plan, swap: Option<&Path>) -> Result<Fds, Error> {
     note_stderr();
     let (managed, serves_system_calls) = open_userfaultfd().map_err(Error::system(USERFAULTFD))?;
-    let swap = swap.map(|path| open_swap(path, plan)).transpose();
+    let open = |path: &Path| {
+        let failed = Error::system(format!("the swap file {}", path.display()));
+        open_swap(path, plan).map_err(failed)
+    };
     Ok(Fds {
         managed,
         serves_system_calls,
         proc: ProcSelf::open().map_err(Error::system("/proc/self"))?,
-        swap: swap.map_err(Error::system("the swap file"))?,
+        swap: swap.map(open).transpose()?,
     })
 }
 

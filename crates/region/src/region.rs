@@ -13,7 +13,8 @@ use crate::{Error, Pinned};
 /// Memory that pages itself: zeros at first, unmapped on drop.
 ///
 /// It begins at a page, so whatever a program has may lie there. In a forked child it is not there:
-/// touching it ends the child with SIGSEGV.
+/// touching it ends the child with SIGSEGV. Where the child is one of `_Fork` or of a raw system
+/// call, it must not touch it: other memory of its own may lie there.
 pub struct Region {
     /// Always there but in [`drop`].
     pages: Option<Pages>,
@@ -33,14 +34,18 @@ impl Region {
             .checked_next_multiple_of(PAGE_SIZE)
             .filter(|whole| isize::try_from(*whole).is_ok());
         let Some(whole) = whole.filter(|whole| *whole > 0) else {
-            let rule = format!("region of {len} bytes: must be from 1 to {}", isize::MAX);
+            let rule = format!(
+                "region of {len} bytes: must be from 1 to {}",
+                isize::MAX as usize / PAGE_SIZE * PAGE_SIZE
+            );
             return Err(Error::Value(rule));
         };
         let pager = match pager::is_under_agent() {
             true => None,
             false => Some(pager::running()?),
         };
-        let pages = Pages::map(whole, pager.is_none()).map_err(Error::system("address space for a region"))?;
+        let pages = Pages::map(whole, pager.is_none())
+            .map_err(Error::system(format!("address space for a region of {len} bytes")))?;
         if let Some(pager) = pager {
             pager.adopt(&pages).map_err(Error::system("paging a region"))?;
         }
@@ -82,17 +87,30 @@ impl Region {
         }
     }
 
+    /// A forked child has copies of our locks as they were, held perhaps, and must take none.
+    fn check_ours(&self) -> Result<(), Error> {
+        match self.pager.is_none_or(Pager::is_ours) {
+            true => Ok(()),
+            false => Err(Error::Value(format!(
+                "region of {} bytes: must be one that this process has made, not the one that forked it",
+                self.len
+            ))),
+        }
+    }
+
     /// Bring a part of it, and keep it where it is until what is returned is dropped: system calls
     /// can use it then, also where they cannot use what is cold. Half of the limit can be pinned at
     /// a time.
     ///
     /// # Errors
-    /// [`Error::Value`]: it is not in the region, or too much would be pinned.
+    /// [`Error::Value`]: it is not in the region, or too much would be pinned, or this is a child
+    /// that does not have it.
     pub fn pin(&self, range: impl RangeBounds<usize>) -> Result<Pinned, Error> {
         let (start, end) = self.part(&range)?;
         let Some(pager) = self.pager.filter(|_| start < end) else {
             return Ok(Pinned::NOTHING);
         };
+        self.check_ours()?;
         let pages = self.pages();
         let number = pager.pin(PageRange::of_bytes(pages.addr() + start, pages.addr() + end))?;
         let pinned = Pinned::new(pager, number);
@@ -103,9 +121,11 @@ impl Region {
     /// Have the whole pages of a part read as zeros, and take no memory.
     ///
     /// # Errors
-    /// [`Error::Value`]: it is not in the region; [`Error::System`]: it is locked (`mlock`).
+    /// [`Error::Value`]: it is not in the region, or this is a child that does not have it;
+    /// [`Error::System`]: it is locked (`mlock`).
     pub fn discard(&mut self, range: impl RangeBounds<usize>) -> Result<(), Error> {
         let (start, end) = self.part(&range)?;
+        self.check_ours()?;
         let start = start.next_multiple_of(PAGE_SIZE);
         let end = if end == self.len {
             self.pages().len()

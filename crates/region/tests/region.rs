@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{child, has_userfaultfd, succeeds, task};
 use uzswap_region::{Error, Region, Settings, limit, stats};
@@ -69,17 +70,20 @@ fn mistakes_are_named_with_the_rule() {
         let nowhere = Settings::default().limit(8 << 20).swap("/nowhere/at/all");
         assert_eq!(
             line(nowhere.start()),
-            "the swap file: No such file or directory (os error 2)"
+            "the swap file /nowhere/at/all: No such file or directory (os error 2)"
         );
         limit(8 << 20).unwrap();
         assert!(line(Settings::default().start()).starts_with("settings: they are chosen before"));
         let of = |len| Region::new(len).map(drop);
         assert_eq!(
             line(of(0)),
-            format!("region of 0 bytes: must be from 1 to {}", isize::MAX)
+            format!(
+                "region of 0 bytes: must be from 1 to {}",
+                isize::MAX as usize / PAGE * PAGE
+            )
         );
         assert!(line(of(usize::MAX)).starts_with("region of 18446744073709551615 bytes"));
-        assert!(line(of(1 << 60)).starts_with("address space for a region: "));
+        assert!(line(of(1 << 60)).starts_with("address space for a region of 1152921504606846976 bytes: "));
         let mut region = Region::new(16 * MIB).unwrap();
         let most = "must be in order, and at most 16777216";
         assert_eq!(
@@ -192,6 +196,51 @@ fn a_child_that_touches_a_region_ends() {
             reap(child, true)
         });
         assert_eq!([hot, cold], [Some(128 + SIGSEGV); 2]);
+        assert!(is_filled(&region));
+    });
+}
+
+#[test]
+fn a_child_has_nothing_else_where_its_parent_has_a_region() {
+    alone("a_child_has_nothing_else_where_its_parent_has_a_region", || {
+        let region = cold(8 * MIB);
+        let child = fork_and(|| {
+            // Left to the kernel, one of them would lie there.
+            let own: Vec<_> = (1..=16).map(|mib| vec![9u8; mib * MIB]).collect();
+            std::hint::black_box(&own);
+            region[MIB]
+        });
+        assert_eq!(reap(child.unwrap(), true), Some(128 + SIGSEGV));
+        assert!(is_filled(&region));
+    });
+}
+
+#[test]
+fn a_child_can_neither_discard_nor_pin_what_its_parent_has() {
+    alone("a_child_can_neither_discard_nor_pin_what_its_parent_has", || {
+        let mut region = cold(8 * MIB);
+        // Pages come and go meanwhile: some child has a lock that is held.
+        let is_over = AtomicBool::new(false);
+        let other = cold(8 * MIB);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(is_filled(&other));
+                }
+            });
+            for _ in 0..20 {
+                let child = fork_and(|| {
+                    let refused = [region.discard(..).unwrap_err(), region.pin(..MIB).unwrap_err()];
+                    u8::from(
+                        !refused
+                            .iter()
+                            .all(|error| error.to_string().contains("the one that forked it")),
+                    )
+                });
+                assert_eq!(reap(child.unwrap(), true), Some(0));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
         assert!(is_filled(&region));
     });
 }

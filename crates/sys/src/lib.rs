@@ -64,6 +64,7 @@ pub mod executable;
 pub mod file;
 pub mod futex;
 pub mod heap;
+mod holes;
 pub mod keep;
 #[cfg(feature = "launcher")]
 pub mod launch;

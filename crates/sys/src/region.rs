@@ -11,6 +11,7 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
 use crate::PAGE_SIZE;
+use crate::holes::Hole;
 use crate::thread::{self, syscall};
 
 /// Private anonymous memory of the program's, unmapped on drop.
@@ -22,6 +23,8 @@ use crate::thread::{self, syscall};
 pub struct Pages {
     base: NonNull<u8>,
     len: usize,
+    /// A forked child has none of it, and nothing else there.
+    hole: Option<Hole>,
 }
 
 // SAFETY: plain memory owned by this value; nothing about it is tied to a thread.
@@ -32,7 +35,8 @@ unsafe impl Sync for Pages {}
 
 impl Pages {
     /// Map `len` bytes of zeros (whole pages, at least one), without reserving memory for them.
-    /// With `is_forked` a forked child gets a copy, else it has nothing there.
+    /// With `is_forked` a child gets a copy of them. Else it ends with SIGSEGV where it touches
+    /// them, but for one of `_Fork` or of a raw system call, where anything may come to lie.
     ///
     /// # Errors
     /// What the system answers; ENOMEM: the address space does not hold them.
@@ -45,8 +49,9 @@ impl Pages {
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
         let base = unsafe { mm::mmap_anonymous(core::ptr::null_mut(), len, prot, flags)? };
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
-        let pages = Self { base, len };
+        let mut pages = Self { base, len, hole: None };
         if !is_forked {
+            pages.hole = Some(Hole::keep(pages.addr(), len)?);
             // SAFETY: advice on our own mapping that changes nothing in this process.
             unsafe { mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork)? };
         }
@@ -109,10 +114,13 @@ impl Pages {
     /// # Errors
     /// What `munmap` answers, with the memory, which is as it was.
     pub fn unmap(self) -> core::result::Result<(), (Self, Errno)> {
-        let pages = ManuallyDrop::new(self);
+        let mut pages = ManuallyDrop::new(self);
         // SAFETY: owned by this value, which nobody has any more if it succeeds.
         match unsafe { mm::munmap(pages.base.as_ptr().cast(), pages.len) } {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                drop(pages.hole.take());
+                Ok(())
+            }
             Err(errno) => Err((ManuallyDrop::into_inner(pages), errno)),
         }
     }

@@ -20,6 +20,7 @@ Three things are different from other memory:
 """
 
 import contextlib
+import operator
 import os
 
 import numpy as np
@@ -64,7 +65,9 @@ def empty(shape, dtype=float, order="C"):
     if order not in ("C", "F"):
         raise ValueError(f"order {order!r}: must be 'C' or 'F'")
     shape = (shape,) if np.ndim(shape) == 0 else tuple(shape)
-    shape = tuple(int(n) for n in shape)
+    if any(isinstance(n, (bool, np.bool_)) for n in shape):
+        raise TypeError(f"shape {shape}: must be of integers")
+    shape = tuple(operator.index(n) for n in shape)
     nbytes = dtype.itemsize
     for n in shape:
         if n < 0:
@@ -87,7 +90,7 @@ def stats():
 def _region_of(array):
     owner = array
     while owner is not None and not isinstance(owner, Region):
-        owner = getattr(owner, "base", None)
+        owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
     if owner is None:
         raise ValueError(f"array of shape {array.shape}: must be one of uzswap, or a view of one")
     return owner
