@@ -15,6 +15,6 @@ wheel=$(echo "$out"/wheels/*.whl)
 if [ "${1:-}" != --no-test ]; then
     python3 -m venv --clear "$out/test"
     "$out/test/bin/pip" install --quiet "$wheel[test]"
-    "$out/test/bin/pytest" -q tests
+    PYTHONDONTWRITEBYTECODE=1 "$out/test/bin/pytest" -q -p no:cacheprovider tests
 fi
 echo "$wheel"

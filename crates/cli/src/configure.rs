@@ -3,15 +3,23 @@
 use serde_json::Value;
 use uzswap_ctl::{Setting, Tunable};
 
+use crate::log::{self, Event};
 use crate::look_options::GetOptions;
 use crate::options::SetOptions;
 use crate::output::print;
-use crate::{Failure, accel, group, setting};
+use crate::{Failure, MISUSED, accel, group, setting};
 
 /// `uzswap set`
 pub(crate) fn set(options: &SetOptions) -> Result<u8, Failure> {
     let open = group::find(Some(&options.group))?;
-    for (key, value) in &options.settings {
+    let changes = match setting::changes(&open.group, &options.settings) {
+        Ok(changes) => changes,
+        Err(rule) => {
+            log::tell(Event::error(&format!("uzswap: {rule}")));
+            return Ok(MISUSED);
+        }
+    };
+    for (key, value) in &changes {
         if [Tunable::Compressor, Tunable::Recompress]
             .map(Setting::from)
             .contains(key)
@@ -19,7 +27,7 @@ pub(crate) fn set(options: &SetOptions) -> Result<u8, Failure> {
             accel::check_set(&open.group, *value)?;
         }
     }
-    setting::set_all(open.group, &options.settings).map_err(Failure)?;
+    setting::set_all(open.group, &changes).map_err(Failure)?;
     Ok(0)
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use uzswap_acomp::Compressor;
-use uzswap_ctl::{FailKind, Setting, defaults};
+use uzswap_ctl::{FailKind, defaults};
 use uzswap_mm::zpool::ZpoolType;
 use uzswap_mm::{Replacement, SwapOut};
 
@@ -17,7 +17,7 @@ use crate::look_options::{GetOptions, ListOptions, MetricsOptions, StatOptions, 
 use crate::memory_max::{self, MemoryMax};
 use crate::recompress::{Recompress, recompress};
 use crate::report::ReportOptions;
-use crate::setting;
+use crate::setting::{self, Asked};
 use crate::sim_options::SimOptions;
 use crate::stall::Stall;
 use crate::trial::options::TryOptions;
@@ -276,8 +276,8 @@ pub(crate) struct ReclaimOptions {
 pub(crate) struct SetOptions {
     /// Name of the group
     pub(crate) group: String,
-    #[arg(required = true, value_name = "KEY=VALUE", help = setting::help(), value_parser = setting::parse)]
-    pub(crate) settings: Vec<(Setting, u64)>,
+    #[arg(required = true, value_name = "KEY=VALUE", help = setting::help(), value_parser = setting::ask)]
+    pub(crate) settings: Vec<Asked>,
 }
 
 #[derive(Args)]

@@ -190,15 +190,55 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
+/// What `uzswap set` is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Change(Setting, u64),
+    /// What cannot be changed is to be as it is: a line of `uzswap get`.
+    Same {
+        key: &'static str,
+        value: String,
+    },
+}
+
 /// A setting and its value; the error names the key and the rule.
+pub(crate) fn ask(text: &str) -> Result<Asked, String> {
+    if let Some((key, value)) = text.split_once('=')
+        && let Some((key, _)) = FIXED.iter().find(|(fixed, _)| *fixed == key)
+    {
+        let value = value.to_owned();
+        return Ok(Asked::Same { key, value });
+    }
+    parse(text).map(|(setting, word)| Asked::Change(setting, word))
+}
+
+/// The changes that are asked for, if all else is as asked.
+///
+/// # Errors
+/// The key, and its rule.
+pub(crate) fn changes(group: &Group, asked: &[Asked]) -> Result<Vec<(Setting, u64)>, String> {
+    let mut changes = Vec::new();
+    for asked in asked {
+        match asked {
+            Asked::Change(setting, word) => changes.push((*setting, *word)),
+            Asked::Same { key, value } => {
+                let fixed = FIXED.iter().find(|(fixed, _)| fixed == key);
+                let now = fixed.map_or_else(String::new, |(_, value)| value(group));
+                if now != *value {
+                    return Err(format!("{key}: only `uzswap run` sets it, at the start; it is {now}"));
+                }
+            }
+        }
+    }
+    Ok(changes)
+}
+
+/// A setting that can be changed and its value; the error names the key and the rule.
 pub(crate) fn parse(text: &str) -> Result<(Setting, u64), String> {
     let Some((key, value)) = text.split_once('=') else {
         return Err(format!("'{text}': write KEY=VALUE"));
     };
     let Some(row) = ROWS.iter().find(|row| row.key == key) else {
-        if FIXED.iter().any(|(fixed, _)| *fixed == key) {
-            return Err(format!("{key}: only `uzswap run` sets it, at the start"));
-        }
         let keys = ROWS.map(|row| row.key);
         return Err(format!("{key}: unknown key; the keys are {}", listed(&keys)));
     };
@@ -339,11 +379,6 @@ mod test {
             ("balance=on", "balance: 'on' must be 0 or 1"),
             ("memory.max=64K", "memory.max: '64K' must be at least 4M"),
             ("swapout=all", "swapout: 'all' must be whole, split or direct"),
-            ("policy=clock", "policy: only `uzswap run` sets it, at the start"),
-            (
-                "page_cluster=1",
-                "page_cluster: only `uzswap run` sets it, at the start",
-            ),
             (
                 "spim=1",
                 "spim: unknown key; the keys are memory.max, stall, memory.high, memory.swap.max, memory.zswap.max, \
@@ -351,7 +386,23 @@ mod test {
                  swap_cache, swapout, max_pool_percent and accept_threshold_percent",
             ),
         ] {
-            assert_eq!(parse(text).unwrap_err(), error);
+            assert_eq!(ask(text).unwrap_err(), error);
         }
+    }
+
+    #[test]
+    fn all_that_is_shown_may_stay_as_it_is() {
+        let words = (0..uzswap_ctl::WORDS).map(|_| std::sync::atomic::AtomicU64::new(0));
+        let group = Group::create(words.collect::<Vec<_>>().leak());
+        group.set(Limit::MemoryMax, 64 << 20);
+        group.set(Tunable::MaxPoolPercent, 20);
+        group.set(Tunable::AcceptThresholdPercent, 90);
+        let shown = all(&group);
+        let asked = shown.iter().map(|(key, value)| ask(&format!("{key}={value}")));
+        let asked: Vec<_> = asked.collect::<Result<_, _>>().unwrap();
+        assert_eq!(changes(&group, &asked).unwrap().len(), ROWS.len());
+        let other = [ask("page_cluster=7").unwrap()];
+        let refused = "page_cluster: only `uzswap run` sets it, at the start; it is 0";
+        assert_eq!(changes(&group, &other).unwrap_err(), refused);
     }
 }

@@ -281,7 +281,7 @@ fn bad_input_is_named_and_ends_with_2() {
             &["memory.max", "'1Q'", "K, M, G or T", "50%"],
         ),
         (&["set", "g", "memory.max=101%"], &["'101%'", "at most 100%"]),
-        (&["set", "g", "spin=1"], &["spin", "`uzswap run`"]),
+        (&["set", "g", "spim=1"], &["spim", "memory.max"]),
         (&["metrics", "--listen", "9184"], &["'9184'", "127.0.0.1:9184"]),
         (&["reclaim", "g", "1.5"], &["'1.5'", "parts of a byte"]),
     ] {

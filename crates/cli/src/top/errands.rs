@@ -13,7 +13,7 @@ pub(super) struct Reclaim(ReclaimOptions);
 /// The value and the rule, or why it cannot be.
 pub(super) fn limit(group: &str, text: &str) -> Result<String, String> {
     let text = text.trim();
-    let settings = vec![setting::parse(&format!("memory.max={text}"))?];
+    let settings = vec![setting::ask(&format!("memory.max={text}"))?];
     let group = group.to_owned();
     let said = format!("memory.max of {group} is {text} now");
     let done = configure::set(&SetOptions { group, settings });
