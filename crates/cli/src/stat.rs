@@ -233,7 +233,10 @@ fn ratio(text: &mut String, group: &Group) {
 /// Percentiles of loads and stores.
 fn latencies(text: &mut String, group: &Group) {
     let [load, store] = group.vmstat().histograms();
-    let below = |buckets, share| format!("< {:.1}", percentile(buckets, share) as f64 / 1000.0);
+    let below = |buckets, share| match percentile(buckets, share) {
+        0 => "-".to_owned(),
+        ns => format!("< {:.1}", ns as f64 / 1000.0),
+    };
     row(text, "load p50", &below(&load, 0.5), "us, a page");
     row(text, "load p99", &below(&load, 0.99), "us, a page");
     row(text, "store p50", &below(&store, 0.5), "us, a page");

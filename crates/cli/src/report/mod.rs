@@ -115,9 +115,12 @@ fn histogram(buckets: &[u64; BUCKETS]) -> Value {
     )
 }
 
-/// Upper bound of the bucket that holds the value at `share` of all.
+/// Upper bound of the bucket that holds the value at `share` of all; 0: there are none.
 pub(crate) fn percentile(buckets: &[u64; BUCKETS], share: f64) -> u64 {
     let total: u64 = buckets.iter().sum();
+    if total == 0 {
+        return 0;
+    }
     let mut seen = 0;
     let reaches = |count: &u64| {
         seen += count;

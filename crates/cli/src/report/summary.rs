@@ -14,6 +14,10 @@ pub(super) fn lines(name: &str, group: &Group) -> Vec<String> {
     let get = |item| stat.get(item);
     let mib = |pages: u64| pages * PAGE_SIZE as u64 / (1 << 20);
     let (needed, peak) = (group.get(Statistic::NeededPeak), group.get(Statistic::MemoryPeak));
+    let below = |buckets, share| match percentile(buckets, share) {
+        0 => "-".to_owned(),
+        ns => format!("< {} us", ns / 1000),
+    };
     let max = memory_max::word_of(*group);
     let of = match max {
         memory_max::AUTO_WORD => memory_max::AUTO.to_owned(),
@@ -36,12 +40,12 @@ pub(super) fn lines(name: &str, group: &Group) -> Vec<String> {
             mib(get(Item::RestoreAnon)),
         ),
         format!(
-            "  faults: {} (p50 < {} us, p99 < {} us), {} had to reclaim; a page stored in p50 < {} us",
+            "  faults: {} (p50 {}, p99 {}), {} had to reclaim; a page stored in p50 {}",
             get(Item::PgFault),
-            percentile(&load, 0.5) / 1000,
-            percentile(&load, 0.99) / 1000,
+            below(&load, 0.5),
+            below(&load, 0.99),
             get(Item::AllocStall),
-            percentile(&store, 0.5) / 1000,
+            below(&store, 0.5),
         ),
     ];
     lines.extend(accel::summary(group));
