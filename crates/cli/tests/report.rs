@@ -281,8 +281,16 @@ fn nobody_needs_a_log() {
         "{}",
         stderr(&run)
     );
-    let run = output(&["--log", "json:/dev/full"], &["sh", "-c", "exit 3"]);
-    assert_eq!((run.status.code(), &*stderr(&run)), (Some(3), ""));
+    // What is for people goes to them then.
+    let full = ["--log", "json:/dev/full", "--report", "/dev/full"];
+    let run = output(&full, &["sh", "-c", "exit 3"]);
+    let said = stderr(&run);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!((run.status.code(), lines.len()), (Some(3), 2), "{said}");
+    assert!(
+        lines[0].contains("nothing is limited") && lines[1].contains("no report: --report /dev/full"),
+        "{said}"
+    );
     for word in ["xml", "json:", ""] {
         let run = output(&["--log", word], &["echo", "began"]);
         assert_eq!((run.status.code(), &*run.stdout), (Some(125), &b""[..]));

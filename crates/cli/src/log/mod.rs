@@ -87,10 +87,13 @@ pub(crate) fn tell(event: Event) {
     let Some(log) = LOG.get() else {
         return event.line.iter().for_each(|line| output::print_error(line));
     };
-    match (&log.json, &event.line) {
-        (Some(json), _) => log.write(json, &object(&event, log.group.get(), SystemTime::now())),
-        (None, Some(line)) => log.print_error(line),
-        (None, None) => {}
+    let is_written = match &log.json {
+        Some(json) => log.write(json, &object(&event, log.group.get(), SystemTime::now())),
+        None => false,
+    };
+    // Of a log that takes no more, a full disk's, people hear what was for them at least.
+    if let Some(line) = event.line.as_ref().filter(|_| !is_written) {
+        log.print_error(line);
     }
     log.keep(event);
 }
@@ -114,11 +117,14 @@ pub(crate) fn descriptor() -> Option<BorrowedFd<'static>> {
 }
 
 impl Log {
-    /// One object in one write: others write there, too. Where it goes nowhere that is so.
-    fn write(&self, json: &Json, object: &Value) {
+    /// One object in one write: others write there, too. Whether it went anywhere.
+    fn write(&self, json: &Json, object: &Value) -> bool {
         match &json.0 {
-            Some(file) => drop((&mut &*file).write_all(format!("{object}\n").as_bytes())),
-            None => self.print_error(&object.to_string()),
+            Some(file) => (&mut &*file).write_all(format!("{object}\n").as_bytes()).is_ok(),
+            None => {
+                self.print_error(&object.to_string());
+                true
+            }
         }
     }
 
