@@ -227,7 +227,7 @@ fn where_nothing_can_be_written_is_told() {
     assert!(prefix.join(KERNELS).join("python3/kernel.json").exists());
     let line = home.refused(&["remove"]);
     assert!(
-        line.contains("uzswap-python3") && line.contains("No such file"),
+        line.contains("uzswap-python3: no such kernel in ") && line.contains("there is none; --prefix"),
         "{line}"
     );
 }

@@ -57,7 +57,16 @@ fn check_ours(directory: &Path) -> Result<(), Failure> {
 }
 
 fn remove(options: &RemoveOptions) -> Result<u8, Failure> {
-    let directory = places::target(&options.place)?.join(&options.name);
+    let target = places::target(&options.place)?;
+    let directory = target.join(&options.name);
+    if !directory.join(places::SPEC).exists() {
+        let known = places::known(std::slice::from_ref(&target), "there is none");
+        return Err(Failure::new(format!(
+            "{}: no such kernel in {}: {known}; --prefix names another place",
+            options.name,
+            target.display()
+        )));
+    }
     check_ours(&directory)?;
     std::fs::remove_dir_all(&directory).map_err(|e| Failure::of(&directory, &e))?;
     Ok(0)

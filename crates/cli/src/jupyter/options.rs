@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::memory_max::{AUTO, MemoryMax};
+use crate::memory_max::{AUTO, setting_word};
 
 /// Of the name of a new kernel; the other's is behind it.
 pub(super) const NAME_PREFIX: &str = "uzswap-";
@@ -70,7 +70,25 @@ fn kernel_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// As it is written: a percentage is of the machine that the kernel runs on.
+/// As it is written: a percentage is of the machine that the kernel runs on. No kernel would start
+/// with what is refused here.
 fn memory_max(text: &str) -> Result<String, String> {
-    text.parse::<MemoryMax>().map(|_| text.to_owned())
+    setting_word(text).map(|_| text.to_owned())
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_one_that_a_kernel_starts_with() {
+        for text in ["4M", "1.5G", "50%", "max", "none", "auto"] {
+            assert_eq!(memory_max(text).as_deref(), Ok(text));
+        }
+        for text in ["1", "0", "4095K", "0%"] {
+            let error = memory_max(text).unwrap_err();
+            assert_eq!(error, format!("'{text}' must be at least 4M"));
+        }
+        assert!(memory_max("5Q").unwrap_err().contains("'5Q' is not a size"));
+    }
 }

@@ -80,15 +80,20 @@ pub(super) fn find(kernel: &str, places: &[PathBuf]) -> Result<PathBuf, Failure>
     }
     let mut all = places.iter().map(|place| place.join(kernel));
     all.find(|path| path.join(SPEC).is_file()).ok_or_else(|| {
-        let names = names(places);
-        let known = match names.is_empty() {
-            true => "Jupyter has none here: install ipykernel".to_owned(),
-            false => format!("there are {}", names.join(", ")),
-        };
+        let known = known(places, "Jupyter has none here: install ipykernel");
         Failure::new(format!(
             "--from {kernel}: no such kernel; {known}, or name the directory of its {SPEC}"
         ))
     })
+}
+
+/// What is to be said of the kernels there are; `none` where there are none.
+pub(super) fn known(places: &[PathBuf], none: &str) -> String {
+    let names = names(places);
+    match names.is_empty() {
+        true => none.to_owned(),
+        false => format!("there are {}", names.join(", ")),
+    }
 }
 
 /// All kernels there are.
