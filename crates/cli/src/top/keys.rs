@@ -49,9 +49,11 @@ impl Model {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return self.press_control(key.code);
         }
-        self.status = None;
+        let was_told = self.status.take().is_some();
         match self.prompt.take() {
             Some(prompt) => self.write(prompt, key.code),
+            // It is gone by now, which is all that was asked for.
+            None if was_told && key.code == KeyCode::Esc => None,
             None if self.has_help => self.leave_help(),
             None => self.command(key.code),
         }
@@ -172,5 +174,8 @@ mod test {
         model.status = Some(Status::Said("done".to_owned()));
         press(&mut model, "j");
         assert_eq!((model.status.is_none(), model.selected()), (true, 1));
+        model.status = Some(Status::Failed("'abc' is not a size".to_owned()));
+        assert_eq!((press(&mut model, "\x1b"), model.status.is_none()), (None, true));
+        assert_eq!(press(&mut model, "\x1b"), Some(Action::Quit));
     }
 }
