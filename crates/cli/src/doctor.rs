@@ -60,11 +60,14 @@ fn unopened(errno: Errno, is_root: bool) -> String {
             "no /dev/userfaultfd: `modprobe userfaultfd` or a kernel with CONFIG_USERFAULTFD; in a container pass --device /dev/userfaultfd".into()
         }
         Errno::ACCESS if is_root => {
-            "/dev/userfaultfd may not be opened, even by this root: it lacks CAP_DAC_OVERRIDE and does not own it; `chmod 666 /dev/userfaultfd` \
-             outside"
+            "/dev/userfaultfd may not be opened, even by this root: it lacks CAP_DAC_OVERRIDE and does not own it; a udev rule outside can \
+             open it to a group of this root's, never to everybody (docs/installing.md)"
                 .into()
         }
-        Errno::ACCESS => "/dev/userfaultfd is not yours to open: `chmod 666 /dev/userfaultfd` or a udev rule, as root".into(),
+        Errno::ACCESS => {
+            "/dev/userfaultfd is not yours to open: a udev rule of root's can open it to a group, never to everybody (docs/installing.md)"
+                .into()
+        }
         Errno::PERM => {
             "/dev/userfaultfd is there, but the container may not use it: pass --device /dev/userfaultfd".into()
         }
@@ -299,6 +302,15 @@ mod test {
             assert!(!unopened(errno, true).contains("as root") && !lacking(errno, true).contains("run as root"));
         }
         assert!(lacking(Errno::PERM, true).contains("SYS_PTRACE"));
+    }
+
+    /// Whoever has it can make the kernel wait.
+    #[test]
+    fn nobody_is_told_to_open_it_to_everybody() {
+        for is_root in [false, true] {
+            let fix = unopened(Errno::ACCESS, is_root);
+            assert!(!fix.contains("666") && fix.contains("docs/installing.md"), "{fix}");
+        }
     }
 
     #[test]
