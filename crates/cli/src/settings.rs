@@ -4,6 +4,7 @@
 
 mod environment;
 mod file;
+mod near;
 mod place;
 
 use std::ffi::{OsStr, OsString};
@@ -99,7 +100,11 @@ fn refusal(run: &Command, arg: &Arg, value: &OsStr) -> Option<String> {
 
 /// All settings of which none is overruled by another.
 #[derive(Debug, Default)]
-pub(crate) struct Settings(Vec<Setting>);
+pub(crate) struct Settings {
+    list: Vec<Setting>,
+    /// What is to be said of variables that set nothing.
+    strays: Vec<String>,
+}
 
 impl Settings {
     /// Those of this machine, this user and this environment.
@@ -126,14 +131,15 @@ impl Settings {
             }
         }
         settings.overrule(run, environment::settings(run)?);
+        settings.strays = environment::strays(run, std::env::vars_os().map(|(name, _)| name));
         Ok(settings)
     }
 
     fn overrule(&mut self, run: &Command, later: Vec<Setting>) {
         for setting in &later {
-            (self.0).retain(|old| old.arg.get_id() != setting.arg.get_id() && !setting.excludes(run, &old.arg));
+            (self.list).retain(|old| old.arg.get_id() != setting.arg.get_id() && !setting.excludes(run, &old.arg));
         }
-        self.0.extend(later);
+        self.list.extend(later);
     }
 
     /// What the command line says, which has come to `options`, over these settings. Those that it
@@ -142,7 +148,15 @@ impl Settings {
     /// # Errors
     /// None that the command line alone has not.
     pub(crate) fn under(&mut self, options: RunOptions, words: &[OsString]) -> Result<RunOptions, Failure> {
-        if self.0.is_empty() {
+        let options = self.merged(options, words)?;
+        if !options.report.quiet {
+            self.strays.iter().for_each(|line| warn_line!("uzswap: {line}"));
+        }
+        Ok(options)
+    }
+
+    fn merged(&mut self, options: RunOptions, words: &[OsString]) -> Result<RunOptions, Failure> {
+        if self.list.is_empty() {
             return Ok(options);
         }
         let command = help::command();
@@ -150,8 +164,8 @@ impl Settings {
         let given = matches(command.clone(), words)?;
         let is_given = |arg: &Arg| given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
         let is_overruled = |setting: &Setting| settable(run).any(|arg| is_given(arg) && setting.excludes(run, arg));
-        (self.0).retain(|setting| !is_given(&setting.arg) && !is_overruled(setting));
-        let command = self.0.iter().fold(command.clone(), with_default);
+        (self.list).retain(|setting| !is_given(&setting.arg) && !is_overruled(setting));
+        let command = self.list.iter().fold(command.clone(), with_default);
         RunOptions::from_arg_matches(&matches(command, words)?).map_err(|e| misuse(&e))
     }
 
@@ -162,7 +176,7 @@ impl Settings {
             let is_word = |rest: &str| !rest.starts_with(|c: char| c == '-' || c.is_ascii_alphanumeric());
             line.split(&*option).skip(1).any(is_word)
         };
-        let named: Vec<_> = self.0.iter().filter(is_named).collect();
+        let named: Vec<_> = self.list.iter().filter(is_named).collect();
         let who = named
             .iter()
             .map(|setting| format!(" ({} is set by {})", setting.option(), setting.place));

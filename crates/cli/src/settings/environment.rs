@@ -3,12 +3,31 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, Command};
+use uzswap_ctl::{ENV_GIVEN_GROUP, ENV_GROUP, ENV_RECORD};
 
+use super::near::nearest;
 use super::place::Place;
 use super::{FALSE, Setting, TRUE, is_flag, settable};
 use crate::Failure;
 
 const PREFIX: &str = "UZSWAP_";
+/// No settings, but what processes of a group have, and builds, tests and benchmarks. Cargo tells
+/// what it runs all that the build script told.
+const OTHERS: [&str; 13] = [
+    ENV_GROUP,
+    ENV_GIVEN_GROUP,
+    ENV_RECORD,
+    "UZSWAP_AGENT",
+    "UZSWAP_AGENT_FINGERPRINT",
+    "UZSWAP_BENCH_WAY",
+    "UZSWAP_COMMIT",
+    "UZSWAP_GOLDEN",
+    "UZSWAP_IMAGE",
+    "UZSWAP_REGION_OPERATIONS",
+    "UZSWAP_REGION_TASK",
+    "UZSWAP_TEST_OPTIONS",
+    "UZSWAP_VERSION",
+];
 
 /// Whether there may be any.
 pub(super) fn has_any() -> bool {
@@ -32,6 +51,26 @@ pub(super) fn of(run: &Command, find: impl Fn(&str) -> Option<OsString>) -> Resu
             Setting::new(run, arg, value, Place::Variable(name))
         })
         .collect()
+}
+
+/// What is to be said of variables that are named as settings and are none.
+pub(super) fn strays(run: &Command, names: impl Iterator<Item = OsString>) -> Vec<String> {
+    let known: Vec<String> = settable(run).map(variable).collect();
+    let is_known = |name: &String| known.contains(name) || OTHERS.contains(&name.as_str()) || is_of_a_service(name);
+    let names = names.filter_map(|name| name.into_string().ok());
+    let strays = names.filter(|name| name.starts_with(PREFIX) && !is_known(name));
+    let line = |name: String| match nearest(&name[PREFIX.len()..], known.iter().map(|name| &name[PREFIX.len()..])) {
+        Some(near) => {
+            format!("{name} of the environment sets no option of `uzswap run`; the nearest is {PREFIX}{near}")
+        }
+        None => format!("{name} of the environment sets no option of `uzswap run`, whose --help lists them"),
+    };
+    strays.map(line).collect()
+}
+
+/// Kubernetes tells each container of the services beside it, and these may have our name.
+fn is_of_a_service(name: &str) -> bool {
+    name.contains("_SERVICE_") || name.ends_with("_PORT") || name.contains("_PORT_")
 }
 
 pub(super) fn variable(arg: &Arg) -> String {

@@ -7,13 +7,13 @@ use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command};
 use rustix::fs::OFlags;
 use rustix::process::{getegid, geteuid, getgid, getuid};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::near::nearest;
 use super::place::Place;
 use super::{RUN, Setting, is_flag, name, settable};
 use crate::Failure;
@@ -127,7 +127,7 @@ pub(super) fn settings(run: &Command, path: &Path, text: &str) -> Result<Vec<Set
             )
         };
         for (key, value) in table.ok_or_else(stray)? {
-            let setting = setting(run, key.get_ref(), value, place(key.span()))?;
+            let setting = setting(run, key.get_ref(), (value, text), place(key.span()))?;
             refuse_both(run, &settings, &setting)?;
             settings.push(setting);
         }
@@ -135,8 +135,14 @@ pub(super) fn settings(run: &Command, path: &Path, text: &str) -> Result<Vec<Set
     Ok(settings)
 }
 
-fn setting(run: &Command, key: &str, value: &Spanned<DeValue<'_>>, place: Place) -> Result<Setting, Failure> {
-    let found = option(run, key).and_then(|arg| Ok((arg, word(arg, value)?)));
+/// `text` is the whole file.
+fn setting(
+    run: &Command,
+    key: &str,
+    (value, text): (&Spanned<DeValue<'_>>, &str),
+    place: Place,
+) -> Result<Setting, Failure> {
+    let found = option(run, key).and_then(|arg| Ok((arg, word(arg, value, text)?)));
     let (arg, value) = found.map_err(|rule| Failure::new(format!("{place}: {rule}")))?;
     Setting::new(run, arg, value, place)
 }
@@ -166,30 +172,17 @@ fn one_line(message: &str) -> String {
 /// The option of that name.
 fn option<'run>(run: &'run Command, key: &str) -> Result<&'run Arg, String> {
     let found = settable(run).find(|arg| arg.get_long() == Some(key));
-    found.ok_or_else(|| match similar(run, key) {
+    let names = settable(run).map(name);
+    found.ok_or_else(|| match nearest(key, names) {
         Some(other) => format!("{key}: `uzswap run` has no such option that can be set here; the nearest is {other}"),
         None => format!("{key}: `uzswap run` has no such option that can be set here; `uzswap run --help` lists them"),
     })
 }
 
-/// What clap would suggest, if that can be set.
-fn similar(run: &Command, key: &str) -> Option<String> {
-    let words = [RUN.to_owned(), format!("--{}", key.replace('_', "-"))];
-    let error = run.clone().try_get_matches_from(words).err()?;
-    let option = match error
-        .get(ContextKind::SuggestedArg)
-        .or(error.get(ContextKind::InvalidArg))?
-    {
-        ContextValue::String(option) => option.strip_prefix("--")?.split([' ', '=']).next()?.to_owned(),
-        _ => return None,
-    };
-    settable(run).any(|arg| name(arg) == option).then_some(option)
-}
-
-/// A value as the command line would have it.
-fn word(arg: &Arg, value: &Spanned<DeValue<'_>>) -> Result<OsString, String> {
+/// A value as the command line would have it; `text` is the whole file.
+fn word(arg: &Arg, value: &Spanned<DeValue<'_>>, text: &str) -> Result<OsString, String> {
     let takes = |word| arg.get_possible_values().iter().any(|value| value.get_name() == word);
-    let rule = |rule: &str| Err(format!("{}: {rule}", name(arg)));
+    let rule = |rule: &str| Err(format!("{}: {}: {rule}", name(arg), written(value, text)));
     match value.get_ref() {
         DeValue::Boolean(is_so) if is_flag(arg) => Ok(is_so.to_string().into()),
         _ if is_flag(arg) => rule("write true or false"),
@@ -198,6 +191,15 @@ fn word(arg: &Arg, value: &Spanned<DeValue<'_>>) -> Result<OsString, String> {
         DeValue::Boolean(true) if takes("on") => Ok("on".into()),
         DeValue::Boolean(false) if takes("off") => Ok("off".into()),
         _ => rule("write a text in quotes, or a whole number"),
+    }
+}
+
+/// A value as it stands in the file.
+fn written(value: &Spanned<DeValue<'_>>, text: &str) -> String {
+    match value.get_ref() {
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+        _ => one_line(text.get(value.span()).unwrap_or_default()),
     }
 }
 

@@ -78,7 +78,7 @@ fn nothing_is_set_by_nothing() {
             &[("UZSWAP_BATCH", ""), ("UZSWAP_OTHER", "1")]
         )
         .unwrap()
-        .0
+        .list
         .is_empty()
     );
 }
@@ -112,14 +112,23 @@ fn bad_files_are_named_with_line_key_and_rule() {
         ("[run]\nbatch = -1", &["toml:2: batch:", "-1"]),
         (
             "[run]\nbatch = 1.5",
-            &["toml:2: batch:", "in quotes, or a whole number"],
+            &["toml:2: batch: 1.5:", "in quotes, or a whole number"],
         ),
-        ("[run]\nbatch = 0x10", &["toml:2: batch:", "a whole number"]),
-        ("[run]\nbatch = [1]", &["toml:2: batch:", "a whole number"]),
-        ("[run]\nbatch = true", &["toml:2: batch:", "a whole number"]),
+        ("[run]\nbatch = 0x10", &["toml:2: batch: 0x10:", "a whole number"]),
+        ("[run]\nbatch = [1]", &["toml:2: batch: a list:", "a whole number"]),
+        ("[run]\nbatch.a = 1", &["toml:2: batch: a table:", "a whole number"]),
+        ("[run]\nbatch = true", &["toml:2: batch: true:", "a whole number"]),
+        ("[run]\nmemory-max = 1.5", &["toml:2: memory-max: 1.5: write a text"]),
         ("[run]\nguard = \"yes\"", &["toml:2: guard:", "'yes'", "auto, on, off"]),
-        ("[run]\nquiet = \"yes\"", &["toml:2: quiet:", "true or false"]),
-        ("[run]\nquiet = 1", &["toml:2: quiet:", "true or false"]),
+        (
+            "[run]\nno-writeback = \"maybe\"",
+            &["toml:2: no-writeback: \"maybe\": write true or false"],
+        ),
+        ("[run]\nquiet = 1", &["toml:2: quiet: 1: write true or false"]),
+        (
+            "[run]\nquiet = \"\"\"a\nb\"\"\"",
+            &["toml:2: quiet: \"\"\"a; b\"\"\": write true"],
+        ),
         (
             "[run]\nmemory_max = \"1G\"",
             &["toml:2: memory_max:", "no such option", "nearest is memory-max"],
@@ -129,6 +138,7 @@ fn bad_files_are_named_with_line_key_and_rule() {
             &["toml:2: memroy-max:", "nearest is memory-max"],
         ),
         ("[run]\nxyzzy = 1", &["toml:2: xyzzy:", "`uzswap run --help`"]),
+        ("[run]\nfoo = 1", &["toml:2: foo:", "`uzswap run --help` lists them"]),
         ("[run]\n\"x=1 y\" = 1", &["toml:2: x=1 y:", "no such option"]),
         ("[run]\n\"\" = 1", &["toml:2: :", "no such option"]),
         ("[run]\nno-config = true", &["toml:2: no-config:", "no such option"]),
@@ -162,13 +172,69 @@ fn bad_variables_are_named_with_the_rule() {
     }
 }
 
+fn strays(names: &[&str]) -> Vec<String> {
+    let command = help::command();
+    environment::strays(run_of(&command), names.iter().map(OsString::from))
+}
+
+#[test]
+fn a_variable_that_sets_nothing_is_named_with_the_nearest() {
+    let lines = strays(&["UZSWAP_MEMMAX", "UZSWAP_FOO", "UZSWAP_MEMORY_MAX"]);
+    let of = "of the environment sets no option of `uzswap run`";
+    assert_eq!(
+        lines,
+        [
+            format!("UZSWAP_MEMMAX {of}; the nearest is UZSWAP_MEMORY_MAX"),
+            format!("UZSWAP_FOO {of}, whose --help lists them"),
+        ]
+    );
+    let others = [
+        "UZSWAP",
+        "HOME",
+        "XUZSWAP_FOO",
+        "UZSWAP_PORT",
+        "UZSWAP_PORT_80_TCP",
+        "UZSWAP_SERVICE_HOST",
+        "UZSWAP_METRICS_SERVICE_PORT",
+    ];
+    assert_eq!(strays(&others), [""; 0]);
+}
+
+/// Whatever the sources name is known: nothing is said of what uzswap itself sets.
+#[test]
+fn variables_of_our_own_are_no_strays() {
+    let mut names = std::collections::BTreeSet::new();
+    let mut directories = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))];
+    while let Some(directory) = directories.pop() {
+        for entry in directory.read_dir().unwrap().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            if kind.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("settings/test.rs") {
+                names.extend(variables_of(&std::fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    assert!(names.contains(uzswap_ctl::ENV_GROUP), "{names:?}");
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(strays(&names), [""; 0]);
+}
+
+/// Names in quotes.
+fn variables_of(text: &str) -> Vec<String> {
+    let names = text.split("\"UZSWAP_").skip(1).filter_map(|rest| rest.split_once('"'));
+    let is_name = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    let names = names.map(|(name, _)| name).filter(is_name);
+    names.map(|name| format!("UZSWAP_{name}")).collect()
+}
+
 #[test]
 fn whoever_set_an_option_is_named_with_its_failure() {
-    let settings = settings(&["run.memory-max = \"64K\""], &[("UZSWAP_MEMORY_HIGH", "1G")]).unwrap();
+    let settings = settings(&["run.memory-max = \"64M\""], &[("UZSWAP_MEMORY_HIGH", "1G")]).unwrap();
     let said = |line: &str| settings.explain(Failure::new(line)).0;
     assert_eq!(
-        said("--memory-max 64K: too little"),
-        "--memory-max 64K: too little (--memory-max is set by /etc/uzswap.toml:1)"
+        said("--memory-max 64M: too little"),
+        "--memory-max 64M: too little (--memory-max is set by /etc/uzswap.toml:1)"
     );
     assert_eq!(
         said("--memory-high: no"),
