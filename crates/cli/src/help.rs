@@ -1,6 +1,7 @@
 //! How the command line presents itself: options in groups, examples, the version.
 
-use clap::{Arg, Command, CommandFactory};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, Command, CommandFactory, Error};
 
 use crate::options::Cli;
 
@@ -136,9 +137,42 @@ pub(crate) fn command() -> Command {
         .mut_subcommand("zram", sizes)
 }
 
+/// An error without clap's advice to put an unknown option behind `--`: it would be CMD there, or
+/// the name of a group.
+pub(crate) fn without_tips(mut error: Error) -> Error {
+    let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) else {
+        return error;
+    };
+    tips.retain(|tip| !tip.to_string().starts_with("to pass "));
+    if !tips.is_empty() {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    }
+    error
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
+
+    #[test]
+    fn nobody_is_told_to_make_a_command_of_an_option() {
+        let error = |words: &[&str]| {
+            let words = [&["uzswap"], words].concat();
+            let error = command().try_get_matches_from(words).unwrap_err();
+            without_tips(error).to_string()
+        };
+        for words in [
+            &["run", "--bogus"][..],
+            &["run", "--bogus", "cmd"],
+            &["stat", "--bogus"],
+        ] {
+            let error = error(words);
+            assert!(error.contains("unexpected argument '--bogus'"), "{error}");
+            assert!(!error.contains("tip") && !error.contains("-- --bogus"), "{error}");
+        }
+        let error = error(&["run", "--memroy-max", "1G", "cmd"]);
+        assert!(error.contains("a similar argument exists: '--memory-max'"), "{error}");
+    }
 
     const WIDTH: usize = 80;
 

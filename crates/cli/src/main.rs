@@ -47,6 +47,7 @@ mod watch;
 mod zram;
 mod zram_options;
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -94,7 +95,8 @@ pub(crate) fn describe(errno: Errno) -> String {
 
 fn parse() -> Result<Cli, clap::Error> {
     let mut command = help::command();
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let matches = matches.map_err(help::without_tips)?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
@@ -125,8 +127,11 @@ fn main() -> ExitCode {
     let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { misused() } else { 0 });
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            if error.use_stderr() {
+                return ExitCode::from(misused());
+            }
+            return exit(output::printed(printed).map(|_| 0));
         }
     };
     let result = match cli.command {
@@ -152,6 +157,11 @@ fn main() -> ExitCode {
         Command::DemoChild(options) => demo::child(&options),
         Command::Mover => remote::mover(),
     };
+    exit(result)
+}
+
+/// The exit status, and a line where it failed.
+fn exit(result: Result<u8, Failure>) -> ExitCode {
     result.map_or_else(
         |Failure(line)| {
             log::tell(log::Event::error(&format!("uzswap: {line}")));

@@ -29,7 +29,15 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// As of [`print()`].
 pub(crate) fn write(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What became of something on stdout; whether anybody reads it.
+///
+/// # Errors
+/// As of [`print()`].
+pub(crate) fn printed(result: std::io::Result<()>) -> Result<bool, Failure> {
+    match result {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(e) => Err(Failure::new(format!("standard output: {e}"))),
