@@ -26,6 +26,25 @@ pub(crate) struct OpenGroup {
     pub(crate) group: Group,
 }
 
+fn taken(name: &str) -> Failure {
+    Failure::new(format!(
+        "--name {name}: a group of that name is running: choose another; `uzswap list` shows those that are taken"
+    ))
+}
+
+/// Beforehand, for that is no fault of the program's or the machine's.
+///
+/// # Errors
+/// A group of that name is running.
+pub(crate) fn check_free(name: Option<&str>) -> Result<(), Failure> {
+    let Some(name) = name else { return Ok(()) };
+    let path = runtime_dir()?.join(format!("{name}{SUFFIX}"));
+    match OpenGroup::open(&path) {
+        Some(group) if group.is_alive() => Err(taken(name)),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn c_path(path: &Path) -> Result<CString, Failure> {
     CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Failure::new(format!("{}: a path with a zero byte", path.display())))
@@ -73,10 +92,7 @@ impl OpenGroup {
                 group,
             });
         }
-        Err(Failure::new(format!(
-            "--name {}: a group of that name is running",
-            name.unwrap_or_default()
-        )))
+        Err(taken(name.unwrap_or_default()))
     }
 
     /// Open a group file. `None`: it is not one of ours.

@@ -21,7 +21,7 @@ use crate::agent::{self, Library};
 use crate::calls;
 use crate::choices::{Faults, Guard, Isolate, Spin, SwapFormat, SwapPath};
 use crate::elf::{self, Found};
-use crate::group::{OpenGroup, c_path};
+use crate::group::{self, OpenGroup, c_path};
 use crate::log::Event;
 use crate::options::RunOptions;
 use crate::output::warn_line;
@@ -50,6 +50,9 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let memory_max = limits::check(options)?;
     report::check_all(&options.report)?;
     accel::check(options)?;
+    if !options.allow_unmanaged {
+        group::check_free(options.name.as_deref())?;
+    }
     let found = match look_at(&options.cmd[0]) {
         Ok(found) => found,
         Err(status) => return Ok(status),
@@ -257,10 +260,13 @@ fn choose_swap(options: &RunOptions) -> Result<Swap, Failure> {
         )));
     }
     let error = |e| {
+        let what = match e {
+            Errno::EXIST => "it is there, and is no directory".to_owned(),
+            e => describe(e),
+        };
         Failure::new(format!(
-            "--swap {}: {}; name a directory that you can write, or none",
-            path.display(),
-            describe(e)
+            "--swap {}: {what}; name a directory that you can write, a file that is not there yet, or none",
+            path.display()
         ))
     };
     result.map_err(error)?;

@@ -235,7 +235,7 @@ pub(crate) fn changes(group: &Group, asked: &[Asked]) -> Result<Vec<(Setting, u6
 
 /// A setting that can be changed and its value; the error names the key and the rule.
 pub(crate) fn parse(text: &str) -> Result<(Setting, u64), String> {
-    let Some((key, value)) = text.split_once('=') else {
+    let Some((key, value)) = text.split_once('=').filter(|(key, _)| !key.is_empty()) else {
         return Err(format!("'{text}': write KEY=VALUE"));
     };
     let Some(row) = ROWS.iter().find(|row| row.key == key) else {
@@ -376,6 +376,7 @@ mod test {
     fn anything_else_names_the_key_and_the_rule() {
         for (text, error) in [
             ("balance", "'balance': write KEY=VALUE"),
+            ("=1", "'=1': write KEY=VALUE"),
             ("balance=on", "balance: 'on' must be 0 or 1"),
             ("memory.max=64K", "memory.max: '64K' must be at least 4M"),
             ("swapout=all", "swapout: 'all' must be whole, split or direct"),

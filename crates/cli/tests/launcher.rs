@@ -156,7 +156,7 @@ fn a_report_that_cannot_be_written_leaves_the_status() {
     ]]);
     assert_eq!(run.status.code(), Some(3), "{}", stderr(&run));
     assert!(
-        stderr(&run).contains("--stat-json /dev/full: No space left"),
+        stderr(&run).contains("no counters: --stat-json /dev/full: No space left"),
         "{}",
         stderr(&run)
     );

@@ -164,7 +164,7 @@ pub(crate) fn check_all(options: &ReportOptions) -> Result<(), Failure> {
 pub(crate) fn write(path: &Path, counters: Map<String, Value>) {
     let text = format!("{:#}\n", Value::Object(counters));
     if let Err(e) = std::fs::write(path, text) {
-        warn_line!("uzswap: no report: --stat-json {}: {e}", path.display());
+        warn_line!("uzswap: no counters: --stat-json {}: {e}", path.display());
     }
 }
 
