@@ -16,6 +16,8 @@ mod accel {
 mod cgroup;
 #[path = "../../crates/cli/src/choices.rs"]
 mod choices;
+#[path = "../../crates/cli/src/given.rs"]
+mod given;
 #[path = "../../crates/cli/src/look_options.rs"]
 mod look_options;
 #[path = "../../crates/cli/src/jupyter"]
@@ -29,6 +31,8 @@ mod log {
 }
 #[path = "../../crates/cli/src/memory_max.rs"]
 mod memory_max;
+#[path = "../../crates/cli/src/number.rs"]
+mod number;
 #[path = "../../crates/cli/src/options.rs"]
 mod options;
 #[path = "../../crates/cli/src/recompress.rs"]

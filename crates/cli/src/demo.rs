@@ -3,11 +3,12 @@
 //!
 //! ```text
 //! worst case   a program of ours: nothing that it has is cold, and it checks every byte
-//! real program GNU sort, whose lines and pointers are not all in use at a time
+//! real program sort, whose lines and pointers are not all in use at a time
 //! ```
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::hint::black_box;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,10 +21,12 @@ use crate::elf::{self, Found};
 use crate::options::{DemoChildOptions, DemoOptions};
 use crate::output::{print_error, say};
 use crate::trial::options::{self, At, TryOptions};
-use crate::{Failure, agent, trial};
+use crate::{Failure, agent, memory_max, trial};
 
 const SEED: u64 = 42;
 const MIB: u64 = 1 << 20;
+/// Of a machine that is large enough.
+const DATA: u64 = 1 << 30;
 /// How long the child holds still at most.
 const HOLD_MAX: Duration = Duration::from_secs(120);
 /// Of the data, the lines that are sorted are one part in so many; and they are so many bytes.
@@ -35,7 +38,8 @@ const SORT_PERCENT: &str = "80";
 
 /// Both programs, each without a limit and at one. 1: one of them did something else at its limit.
 pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
-    let megabytes = options.data / MIB;
+    let data = options.data.unwrap_or_else(|| DATA.min(memory_max::data_most()));
+    let megabytes = data / MIB;
     let limit = options
         .memory_max
         .unwrap_or((megabytes * MIB / 4).max(MEMORY_MAX_LEAST));
@@ -53,7 +57,7 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
             say!("\nA real program is left out: there is no `sort` here.");
             0
         }
-        _ => sort((options.data / LINES_SHARE).clamp(LINES_LEAST, LINES_MOST))?,
+        _ => sort((data / LINES_SHARE).clamp(LINES_LEAST, LINES_MOST))?,
     };
     if real <= 1 {
         say!("\nA program of yours: uzswap try -- CMD");
@@ -65,12 +69,10 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
 fn sort(bytes: u64) -> Result<u8, Failure> {
     let lines = Lines::write(bytes)?;
     say!(
-        "\nA real program: GNU sort of {} MiB of lines, at {SORT_PERCENT} % of what it takes. ok: it prints the same.",
+        "\nA real program: sort, of {} MiB of lines, at {SORT_PERCENT} % of what it takes. ok: it prints the same.",
         bytes / MIB
     );
-    let mut cmd: Vec<OsString> = ["env", "LC_ALL=C", "sort", "--parallel=1", "-S", "1G", "--"]
-        .map(OsString::from)
-        .to_vec();
+    let mut cmd: Vec<OsString> = ["env", "LC_ALL=C", "sort"].map(OsString::from).to_vec();
     cmd.push(lines.0.clone().into());
     let at = options::at(SORT_PERCENT).map_err(Failure::new)?;
     trial::show(&TryOptions::of(cmd, vec![at]))
@@ -140,7 +142,9 @@ pub(crate) fn child(options: &DemoChildOptions) -> Result<u8, Failure> {
 fn zeros(bytes: usize) -> Result<Vec<u8>, Failure> {
     let failed = |e| Failure::new(format!("{} of memory for the demo: {e}", Size(bytes as u64)));
     // `vec!` ends the process where there is not so much, and no other call has zeros untouched.
-    Vec::<u8>::new().try_reserve_exact(bytes).map_err(failed)?;
+    let mut probe = Vec::<u8>::new();
+    probe.try_reserve_exact(bytes).map_err(failed)?;
+    drop(black_box(probe));
     Ok(vec![0; bytes])
 }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 
+use crate::number::number;
 use crate::setting;
 
 #[derive(Args)]
@@ -36,24 +37,24 @@ pub(crate) struct StatOptions {
 #[derive(Args, Clone, Copy, Default)]
 pub(crate) struct AgainOptions {
     /// Look again every so many seconds, until stopped or the group has ended
-    #[arg(long, short, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = interval)]
+    #[arg(long, short, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", allow_negative_numbers = true, value_parser = interval)]
     pub(crate) watch: Option<f64>,
     /// Show what changed since the look before, from the second look on; looks every second unless
     /// --watch says otherwise
     #[arg(long, short)]
     pub(crate) diff: bool,
     /// Looks [default: one, or with --watch and --diff until stopped]
-    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short = 'n', value_name = "N", allow_negative_numbers = true, value_parser = number(1..=u64::MAX))]
     pub(crate) count: Option<u64>,
 }
 
 #[derive(Args)]
 pub(crate) struct TopOptions {
     /// Seconds between two looks
-    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0, allow_negative_numbers = true, value_parser = interval)]
     pub(crate) interval: f64,
     /// So many tables as lines, the first of which has no rates [default: until stopped]
-    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short = 'n', value_name = "N", allow_negative_numbers = true, value_parser = number(1..=u64::MAX))]
     pub(crate) count: Option<u64>,
     /// Tables as lines, one below the other, as where there is no terminal
     #[arg(long, short = 'b')]

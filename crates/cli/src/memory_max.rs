@@ -1,5 +1,7 @@
 //! `--memory-max` and `memory.max`: a size, or a part of the memory that this process may use.
 
+use std::fmt::Display;
+
 use uzswap_ctl::defaults::MEMORY_MAX_LEAST;
 use uzswap_ctl::size::{Decimal, Size};
 use uzswap_ctl::{Group, Limit};
@@ -11,6 +13,8 @@ use crate::stall::Stall;
 pub(crate) const AUTO: &str = "auto";
 /// Stands for that where limits are words: no limit is as small.
 pub(crate) const AUTO_WORD: u64 = 0;
+/// Instead of a size: nothing is limited, and nothing given back.
+const NONE: &str = "none";
 /// Of what may be used an automatic limit leaves so much free, one part in so many: others have
 /// memory too, and files.
 const FREE_SHARE: u64 = 16;
@@ -32,15 +36,15 @@ impl std::str::FromStr for MemoryMax {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             AUTO => Ok(Self::Auto),
-            "none" => Ok(Self::Size(Size(u64::MAX))),
-            _ => parse(text).map(Self::Size).map_err(with_auto),
+            NONE => Ok(Self::Size(Size(u64::MAX))),
+            _ => parse(text).map(Self::Size).map_err(with_words),
         }
     }
 }
 
-fn with_auto(rule: String) -> String {
+fn with_words(rule: String) -> String {
     match rule.contains("is not a size") {
-        true => format!("{rule}, or {AUTO}"),
+        true => format!("{rule}, or {AUTO}, or {NONE}"),
         false => rule,
     }
 }
@@ -86,12 +90,11 @@ impl Available {
     }
 
     /// What is to be said of a limit that can never be reached.
-    pub(crate) fn warning(self, memory_max: u64) -> Option<String> {
+    pub(crate) fn warning(self, memory_max: u64, given: &impl Display) -> Option<String> {
         let what = self.whose();
         (memory_max > self.bytes).then(|| {
             format!(
-                "--memory-max {}: {what} only {}, which ends first",
-                Size(memory_max),
+                "--memory-max {given}: {what} only {}, which ends first",
                 Size(self.bytes)
             )
         })
@@ -163,13 +166,18 @@ pub(crate) fn data(text: &str) -> Result<u64, String> {
         return Err(format!("'{text}' must be at least {}", Size(DATA_LEAST)));
     }
     match Available::look() {
-        Some(available) if bytes > available.bytes / 2 => Err(format!(
+        Some(available) if bytes > data_most() => Err(format!(
             "'{text}' must be at most {}, half of what {}: it is filled without uzswap first",
-            Size(available.bytes / 2),
+            Size(data_most()),
             available.whose()
         )),
         _ => Ok(bytes),
     }
+}
+
+/// The most that [`data`] takes.
+pub(crate) fn data_most() -> u64 {
+    Available::look().map_or(u64::MAX, |available| available.bytes / 2)
 }
 
 /// The word of `memory.max=TEXT`.
@@ -267,6 +275,10 @@ mod test {
             error.contains("'12Q'") && error.ends_with("or a percentage as 50%"),
             "{error}"
         );
+        // Where these words are taken, too.
+        let error = "12Q".parse::<MemoryMax>().unwrap_err();
+        assert!(error.ends_with("or a percentage as 50%, or auto, or none"), "{error}");
+        assert_eq!("none".parse(), Ok(MemoryMax::Size(Size(u64::MAX))));
         assert_eq!(parse_word("0.001%").is_ok(), parse("0.001%").unwrap().0 >= 4 << 20);
     }
 
@@ -274,14 +286,14 @@ mod test {
     fn a_limit_above_what_there_is_has_one_line() {
         let machine = Available::least(Some(4 << 30), &[]).unwrap();
         let container = Available::least(Some(4 << 30), &["1073741824".to_owned()]).unwrap();
-        assert_eq!(machine.warning(4 << 30), None);
+        assert_eq!(machine.warning(4 << 30, &"4G"), None);
         assert_eq!(
-            machine.warning(5 << 30).unwrap(),
-            "--memory-max 5120M: this machine has only 4096M, which ends first"
+            machine.warning(5 << 30, &"5G").unwrap(),
+            "--memory-max 5G: this machine has only 4096M, which ends first"
         );
         assert_eq!(
-            container.warning(2 << 30).unwrap(),
-            "--memory-max 2048M: this container may use only 1024M, which ends first"
+            container.warning(2 << 30, &"2GiB").unwrap(),
+            "--memory-max 2GiB: this container may use only 1024M, which ends first"
         );
     }
 }

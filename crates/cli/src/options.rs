@@ -12,9 +12,11 @@ use uzswap_mm::{Replacement, SwapOut};
 
 use crate::accel::options::{AccelCommand, AccelOptions};
 use crate::choices::{Backend, Faults, Guard, Isolate, OnOff, ReclaimSource, Shell, Spin, SwapFormat, SwapPath};
+use crate::given::Given;
 use crate::jupyter::options::JupyterCommand;
 use crate::look_options::{GetOptions, ListOptions, MetricsOptions, StatOptions, TopOptions};
 use crate::memory_max::{self, MemoryMax};
+use crate::number::number;
 use crate::recompress::{Recompress, recompress};
 use crate::report::ReportOptions;
 use crate::setting::{self, Asked};
@@ -92,7 +94,7 @@ pub(crate) struct RunOptions {
     /// this machine or container may use. auto, which it is without this option: nothing is
     /// limited, but cold memory is given back (--stall). none: it is not.
     #[arg(long, value_name = "SIZE|N%|auto", allow_hyphen_values = true)]
-    pub(crate) memory_max: Option<MemoryMax>,
+    pub(crate) memory_max: Option<Given<MemoryMax>>,
     /// What auto may cost in waiting
     ///
     /// The part of the time in which threads may wait for memory that --memory-max auto gave back.
@@ -103,7 +105,7 @@ pub(crate) struct RunOptions {
     ///
     /// [default: just under memory-max]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub(crate) memory_high: Option<Size>,
+    pub(crate) memory_high: Option<Given<Size>>,
     /// Compressor and level
     ///
     /// They are words, lz4, zstd, zstd-dict and deflate. words is twice as fast as lz4 on pages of
@@ -125,12 +127,12 @@ pub(crate) struct RunOptions {
     /// Most of memory-max that the pool may take
     ///
     /// [default: 90; 100 without a swap file]
-    #[arg(long, value_name = "N", value_parser = percent)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = percent)]
     pub(crate) max_pool_percent: Option<u64>,
     /// Drain a full pool to this
     ///
     /// It takes no more before. A share of the pool's limit.
-    #[arg(long, value_name = "N", default_value_t = defaults::ACCEPT_THRESHOLD_PERCENT, value_parser = percent)]
+    #[arg(long, value_name = "N", default_value_t = defaults::ACCEPT_THRESHOLD_PERCENT, allow_negative_numbers = true, value_parser = percent)]
     pub(crate) accept_threshold_percent: u64,
     /// Swap file, its directory, URL, or none
     ///
@@ -207,13 +209,13 @@ pub(crate) struct RunOptions {
     /// Background compression threads
     ///
     /// Of each process. [default: the cores beyond the second, 4 at most]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=defaults::KCOMPRESSD_MAX))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(0..=defaults::KCOMPRESSD_MAX))]
     pub(crate) kcompressd: Option<u64>,
     /// Threads that serve faults
     ///
     /// Of each process, where several threads of it fault or a fault brings much. [default: one,
     /// and one for every two cores, 4 at most]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=defaults::FAULT_THREADS_MAX))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(1..=defaults::FAULT_THREADS_MAX))]
     pub(crate) fault_threads: Option<u64>,
     /// Keep cores awake
     ///
@@ -224,18 +226,18 @@ pub(crate) struct RunOptions {
     /// Most memory that one fault maps
     ///
     /// It is the largest folio. [default: a 512th of --memory-max, 512K at most]
-    #[arg(long, value_name = "SIZE", value_parser = folio)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = folio)]
     pub(crate) folio_max: Option<u64>,
     /// Pages compressed at a time
-    #[arg(long, value_name = "N", default_value_t = defaults::STORE_BATCH, value_parser = clap::value_parser!(u64).range(1..=defaults::STORE_BATCH_MAX))]
+    #[arg(long, value_name = "N", default_value_t = defaults::STORE_BATCH, allow_negative_numbers = true, value_parser = number(1..=defaults::STORE_BATCH_MAX))]
     pub(crate) batch: u64,
     /// log2 of the pages read along
     ///
     /// With a page, where faults follow no pattern. 0: only the page.
-    #[arg(long, value_name = "N", default_value_t = defaults::PAGE_CLUSTER, value_parser = clap::value_parser!(u64).range(0..=defaults::PAGE_CLUSTER_MAX))]
+    #[arg(long, value_name = "N", default_value_t = defaults::PAGE_CLUSTER, allow_negative_numbers = true, value_parser = number(0..=defaults::PAGE_CLUSTER_MAX))]
     pub(crate) page_cluster: u64,
     /// For tests: of 1000 steps of the machine under the engine, make so many fail
-    #[arg(long, value_name = "N", hide = true, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=500))]
+    #[arg(long, value_name = "N", hide = true, default_value_t = 0, allow_negative_numbers = true, value_parser = number(0..=500))]
     pub(crate) fail_per_mille: u64,
     /// For tests: what fails, names separated by commas [default: all after which nothing may be
     /// lost]
@@ -282,9 +284,9 @@ pub(crate) struct SetOptions {
 
 #[derive(Args)]
 pub(crate) struct DemoOptions {
-    /// Data that the program holds
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "1G", value_parser = memory_max::data)]
-    pub(crate) data: u64,
+    /// Data that the program holds [default: 1G, or half of what there is]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = memory_max::data)]
+    pub(crate) data: Option<u64>,
     /// Memory that it gets [default: a quarter of the data]
     #[arg(long, value_name = "SIZE|N%", allow_hyphen_values = true, value_parser = memory_max::parse_word)]
     pub(crate) memory_max: Option<u64>,

@@ -86,7 +86,9 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
         Err(Failure(line)) => return Err(Failure(format!("{line}, or run it with --allow-unmanaged"))),
     };
     if !options.report.quiet {
-        limits::notice(options.memory_max).into_iter().for_each(log::tell);
+        limits::notice(options.memory_max.as_ref())
+            .into_iter()
+            .for_each(log::tell);
     }
     let must_load = unmanageable.is_none() && !options.allow_unmanaged;
     supervise(options, watch, &signals, file_sizes, must_load, loads_nothing)
@@ -300,7 +302,10 @@ fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) 
     let kcompressd = options.kcompressd.unwrap_or(defaults::kcompressd(cores));
     let fault_threads = options.fault_threads.unwrap_or(defaults::fault_threads(cores));
     let limits = [
-        (Limit::MemoryHigh, size(options.memory_high)),
+        (
+            Limit::MemoryHigh,
+            size(options.memory_high.as_ref().map(|high| high.value)),
+        ),
         (Limit::Stall, options.stall.map_or(0, |Stall(millionths)| millionths)),
         (Limit::SwapMax, size(options.swap_max)),
         (Limit::ZswapMax, size(options.zswap_max)),

@@ -131,7 +131,7 @@ impl Settings {
             }
         }
         settings.overrule(run, environment::settings(run)?);
-        settings.strays = environment::strays(run, std::env::vars_os().map(|(name, _)| name));
+        settings.strays = environment::strays(run, environment::names());
         Ok(settings)
     }
 

@@ -90,7 +90,7 @@ fn what_makes_no_sense_names_the_value_and_the_rule() {
             &["--memory-max", "512M", "--stall", "2%"],
             ["--stall 2%: goes with --memory-max auto", "is 512M"],
         ),
-        (&["--memory-max", "none", "--stall", "2%"], ["--stall 2%", "is max"]),
+        (&["--memory-max", "none", "--stall", "2%"], ["--stall 2%", "is none"]),
         (&["--memory-max", "Auto"], ["'Auto' is not a size", "or auto"]),
     ] {
         let run = uzswap_run()

@@ -319,7 +319,7 @@ fn a_limit_beyond_what_there_is_has_one_line() {
         stderr(&output)
     };
     let beyond = lines(&["--memory-max", "1000T"]);
-    assert!(beyond.starts_with("uzswap: --memory-max 1048576000M: ") && beyond.ends_with(", which ends first\n"));
+    assert!(beyond.starts_with("uzswap: --memory-max 1000T: ") && beyond.ends_with(", which ends first\n"));
     assert_eq!(beyond.lines().count(), 1);
     assert_eq!(lines(&["--memory-max", "1000T", "--quiet"]), "");
     assert_eq!(lines(&["--memory-max", "50%"]), "");

@@ -107,10 +107,10 @@ fn a_bad_setting_starts_nothing_and_is_named() {
         "{line}"
     );
     // What only the run itself finds out.
-    std::fs::write(user.file(), "run.memory-max = \"64K\"\n").expect("its settings");
+    std::fs::write(user.file(), "run.memory-max = \"64M\"\nrun.memory-high = \"0.5G\"\n").expect("its settings");
     let line = stderr(&user.run(&[], &[]));
     assert!(
-        line.contains("the least") && line.contains("--memory-max is set by") && line.contains("uzswap.toml:1)"),
+        line.contains("--memory-high 0.5G: must not be above --memory-max 64M") && line.contains("uzswap.toml:1)"),
         "{line}"
     );
 }

@@ -286,8 +286,8 @@ fn bad_values_are_refused_by_name_and_rule() {
         format!("/tmp/{}", "x".repeat(120)),
     );
     let cases: [(&[&str], &[&str]); 9] = [
-        (&["--size", "5000"], &["--size 5000", "multiple of 4096"]),
-        (&["--size", "0"], &["--size 0", "not 0"]),
+        (&["--size", "5000"], &["--size", "'5000'", "multiple of 4096"]),
+        (&["--size", "0"], &["--size", "'0'", "not 0"]),
         (&["--size", "1Q"], &["1Q", "K, M, G"]),
         (&["--mem-limit", "4K"], &["--mem-limit 4096", "at least 1048576"]),
         (

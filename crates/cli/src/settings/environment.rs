@@ -53,6 +53,13 @@ pub(super) fn of(run: &Command, find: impl Fn(&str) -> Option<OsString>) -> Resu
         .collect()
 }
 
+/// Names of all variables that have a value.
+pub(super) fn names() -> impl Iterator<Item = OsString> {
+    std::env::vars_os()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, _)| name)
+}
+
 /// What is to be said of variables that are named as settings and are none.
 pub(super) fn strays(run: &Command, names: impl Iterator<Item = OsString>) -> Vec<String> {
     let known: Vec<String> = settable(run).map(variable).collect();
@@ -63,14 +70,16 @@ pub(super) fn strays(run: &Command, names: impl Iterator<Item = OsString>) -> Ve
         Some(near) => {
             format!("{name} of the environment sets no option of `uzswap run`; the nearest is {PREFIX}{near}")
         }
-        None => format!("{name} of the environment sets no option of `uzswap run`, whose --help lists them"),
+        None => format!(
+            "{name} of the environment sets nothing: no option of `uzswap run` that a variable can set has that name"
+        ),
     };
     strays.map(line).collect()
 }
 
-/// Kubernetes tells each container of the services beside it, and these may have our name.
+/// Kubernetes and Docker's links tell each container of those beside it, which may have our name.
 fn is_of_a_service(name: &str) -> bool {
-    name.contains("_SERVICE_") || name.ends_with("_PORT") || name.contains("_PORT_")
+    ["_SERVICE_", "_PORT_", "_ENV_"].iter().any(|word| name.contains(word)) || name.ends_with("_PORT")
 }
 
 pub(super) fn variable(arg: &Arg) -> String {

@@ -63,8 +63,8 @@ pub(crate) struct TryOptions {
 }
 
 impl TryOptions {
-    /// One run of `cmd` without a limit and one at each, however long they take, whatever settings
-    /// say.
+    /// One run of `cmd` without a limit and one at each, however long they take, whatever files of
+    /// settings say.
     pub(crate) fn of(cmd: Vec<OsString>, at: Vec<At>) -> Self {
         Self {
             at,
