@@ -66,7 +66,7 @@ fn an_url_is_refused_where_nothing_was_built_for_it() {
 fn bad_values_are_refused_by_name_and_rule() {
     let missing = temp("missing").join("swap");
     let missing = missing.to_str().expect("a plain path");
-    let cases: [(&[&str], &[&str]); 10] = [
+    let cases: [(&[&str], &[&str]); 12] = [
         (&["--compressor", "lzo"], &["lzo", "lz4"]),
         (&["--compressor", "zstd:99"], &["zstd:99", "-7 to 19"]),
         (&["--zpool", "zsmallocs"], &["zsmallocs", "zsmalloc"]),
@@ -79,6 +79,11 @@ fn bad_values_are_refused_by_name_and_rule() {
         (&["--max-pool-percent", "101"], &["101", "max-pool-percent", "100"]),
         (&["--folio-max", "3M"], &["3M", "folio-max", "4K to 2M"]),
         (&["--swap", missing], &[missing, "No such file"]),
+        (
+            &["--swap", "/dev/null"],
+            &["--swap /dev/null", "no directory", "not there yet"],
+        ),
+        (&["--page-cluster", "-1"], &["'-1'", "page-cluster", "from 0 to 5"]),
         (&["--frobnicate"], &["--frobnicate"]),
     ];
     for (options, words) in cases {
@@ -91,6 +96,7 @@ fn bad_values_are_refused_by_name_and_rule() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{options:?}: {stderr}");
         assert!(output.stdout.is_empty(), "{options:?} started the command");
+        assert!(!stderr.contains("tip: to pass"), "{options:?}: {stderr}");
         for word in words {
             assert!(stderr.contains(word), "{options:?}: no '{word}' in: {stderr}");
         }
@@ -106,4 +112,38 @@ fn bad_values_are_refused_by_name_and_rule() {
             "{args:?}"
         );
     }
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for args in [&["--help"][..], &["--version"], &["run", "-h"]] {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("/dev/full");
+        let output = Command::new(UZSWAP).args(args).stdout(full).output().expect("uzswap");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {stderr}");
+        assert!(
+            stderr.starts_with("uzswap: standard output: No space left"),
+            "{args:?}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_is_named_with_what_to_do() {
+    if !can_manage() {
+        return;
+    }
+    let name = format!("taken-{}", std::process::id());
+    let within = [UZSWAP, "run", "--name", &name, "--", "echo", "started"];
+    let run = run("taken", &["--quiet", "--name", &name], &within);
+    assert_eq!((run.status(), &*run.output.stdout), (125, &b""[..]));
+    let line = format!("uzswap: --name {name}: a group of that name is running: choose another; `uzswap list` shows");
+    assert!(
+        run.stderr().starts_with(&line) && !run.stderr().contains("--allow-unmanaged"),
+        "{}",
+        run.stderr()
+    );
 }
