@@ -3,13 +3,16 @@
 
 use std::path::PathBuf;
 
-use clap::Command;
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Command};
 use clap_complete::Shell as Generator;
 use clap_mangen::Man;
+use uzswap_mm::zpool::ZpoolType;
+use uzswap_mm::{Replacement, SwapOut};
 
 use crate::choices::Shell;
 use crate::options::{CompletionsOptions, ManOptions};
-use crate::{Failure, help, output};
+use crate::{Failure, help, output, setting};
 
 const NAME: &str = "uzswap";
 const MANUAL: &str = "User Commands";
@@ -19,6 +22,11 @@ const NO_DATE: &str = " ";
 /// Of its own, clap has only zsh complete CMD.
 const COMMANDS_BASH: &str = include_str!("install/commands.bash");
 const COMMANDS_FISH: &str = include_str!("install/commands.fish");
+/// Where a script of these has the keys of `uzswap set`.
+const KEYS: &str = "@KEYS@";
+/// Without levels and -parallel. The last two are for programs alone.
+const COMPRESSORS: [&str; 6] = ["words", "lz4", "zstd", "deflate", "zstd-dict", "deflate-iaa"];
+const OF_DEVICES: usize = 4;
 
 /// Print what completes this command line.
 pub(crate) fn completions(options: &CompletionsOptions) -> Result<u8, Failure> {
@@ -29,12 +37,38 @@ pub(crate) fn completions(options: &CompletionsOptions) -> Result<u8, Failure> {
     };
     let mut script = Vec::new();
     clap_complete::generate(generator, &mut shown(&help::command()), NAME, &mut script);
-    output::print(&(String::from_utf8_lossy(&script) + more)).map(|()| 0)
+    let more = more.replace(KEYS, setting::help().trim_start_matches("KEY=VALUE: "));
+    output::print(&format!("{}{more}", String::from_utf8_lossy(&script))).map(|()| 0)
+}
+
+/// Words that an option takes, the parser of which does not say them.
+fn words(command: &str, option: &str) -> Option<Vec<&'static str>> {
+    Some(match (command, option) {
+        ("zram", "compressor") => COMPRESSORS[..OF_DEVICES].to_vec(),
+        ("run" | "try", "compressor") => COMPRESSORS.to_vec(),
+        ("run" | "try", "recompress") => [&["none"], &COMPRESSORS[..]].concat(),
+        ("run" | "try", "policy") => Replacement::ALL.map(Replacement::name).to_vec(),
+        ("run" | "try", "swapout") => SwapOut::ALL.map(SwapOut::name).to_vec(),
+        ("run" | "try" | "zram", "zpool") => ZpoolType::ALL.map(ZpoolType::name).to_vec(),
+        _ => return None,
+    })
+}
+
+fn with_words(command: &Command, arg: &Arg) -> Arg {
+    match words(command.get_name(), arg.get_id().as_str()) {
+        // The default has a level behind it.
+        Some(words) => {
+            let parser = PossibleValuesParser::new(words);
+            arg.clone().default_value(None::<&str>).value_parser(parser)
+        }
+        None => arg.clone(),
+    }
 }
 
 /// The command without what its help does not show: completions would offer that.
 fn shown(command: &Command) -> Command {
-    let args = command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
+    let args = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let args = args.map(|arg| with_words(command, arg));
     let below = command.get_subcommands().filter(|below| !below.is_hide_set());
     let copy = Command::new(command.get_name().to_owned())
         .disable_help_subcommand(true)
@@ -83,6 +117,30 @@ fn page(command: &Command) -> (PathBuf, String) {
 #[cfg(test)]
 mod test {
     use super::*;
+
+    /// All of them, and nothing else.
+    #[test]
+    fn words_that_are_offered_are_taken() {
+        let (whole, shown) = (help::command(), shown(&help::command()));
+        for (name, more) in [
+            ("run", &["cmd"][..]),
+            ("try", &["cmd"]),
+            ("zram", &["--size=1M", "--socket=x"]),
+        ] {
+            let below = whole.find_subcommand(name).unwrap();
+            let offered = shown.find_subcommand(name).unwrap().get_arguments();
+            let mut options = 0;
+            for arg in offered.filter(|arg| words(name, arg.get_id().as_str()).is_some()) {
+                options += 1;
+                for word in arg.get_possible_values() {
+                    let option = format!("--{}={}", arg.get_id(), word.get_name());
+                    let words = [&[name, &option], more].concat();
+                    below.clone().try_get_matches_from(words).unwrap();
+                }
+            }
+            assert_eq!(options, if name == "zram" { 2 } else { 5 });
+        }
+    }
 
     #[test]
     fn what_is_hidden_is_not_completed() {

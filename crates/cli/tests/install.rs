@@ -102,6 +102,14 @@ fn bash_completes_options_and_what_is_run() {
     assert_eq!(complete(&["uzswap", "run", "--memory-m"]), ["--memory-max"]);
     assert_eq!(complete(&["uzswap", "run", "--guard", "a"]), ["auto"]);
     assert_eq!(complete(&["uzswap", "recl"]), ["reclaim"]);
+    assert_eq!(complete(&["uzswap", "run", "--policy", "clo"]), ["clock"]);
+    assert_eq!(
+        complete(&["uzswap", "run", "--compressor", "zstd"]),
+        ["zstd", "zstd-dict"]
+    );
+    assert_eq!(complete(&["uzswap", "set", "web", "memory.m"]), ["memory.max="]);
+    assert!(complete(&["uzswap", "set", "web", "memory.max", "="]).is_empty());
+    assert!(complete(&["uzswap", "get", "no-such-gr"]).is_empty());
     assert!(
         complete(&["uzswap", "run", "--", "mkdi"])
             .iter()
