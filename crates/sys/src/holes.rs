@@ -19,6 +19,8 @@ use crate::PAGE_SIZE;
 
 /// Ranges of a chunk: with its other words four pages.
 const RANGES: usize = 1023;
+/// So often a range is halved: a thousandth of it stays open around what lies there.
+const HALVES: u32 = 10;
 /// In [`Range::len`]: free.
 const FREE: usize = 0;
 /// In [`Range::len`]: somebody's, who has not written where it is yet. No range is as short.
@@ -154,12 +156,20 @@ unsafe extern "C" fn close() {
         // Acquire: pairs with release in `keep`.
         let len = range.len.load(Ordering::Acquire);
         if len > TAKEN {
-            let start = range.start.load(Ordering::Relaxed);
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
-            // Where something lies already, another handler's or that of a region that its parent
-            // had just unmapped, it stays.
-            // SAFETY: replaces nothing.
-            let _ = unsafe { mm::mmap_anonymous(start as *mut _, len, ProtFlags::empty(), flags) };
+            take_away(range.start.load(Ordering::Relaxed), len, HALVES);
         }
+    }
+}
+
+/// Map a range without access. Where something lies already, what another handler has mapped or
+/// the parent where it had just unmapped a region, that stays, and the halves around it are tried.
+fn take_away(start: usize, len: usize, halves: u32) {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: replaces nothing.
+    let mapped = unsafe { mm::mmap_anonymous(start as *mut _, len, ProtFlags::empty(), flags) };
+    if mapped == Err(Errno::EXIST) && halves > 0 && len > PAGE_SIZE {
+        let half = (len / 2).next_multiple_of(PAGE_SIZE);
+        take_away(start, half, halves - 1);
+        take_away(start + half, len - half, halves - 1);
     }
 }
