@@ -314,11 +314,13 @@ fn groups_are_shown_limited_and_reclaimed() {
     // Others may be running, of other tests: this one is sought by its name.
     let seek = |screen: &mut Screen| {
         let title = format!("── {}: ", held.group);
-        screen.press("\x1b[H");
+        let mut looks = 0;
         screen.wait_until("the group is selected", |screen| {
             let is_selected = screen.text().contains(&title);
             if !is_selected {
-                screen.press("j");
+                looks += 1;
+                // No key before the first look: what it shows would be of before that key.
+                screen.press(if looks % 16 == 0 { "\x1b[H" } else { "j" });
             }
             is_selected
         });
