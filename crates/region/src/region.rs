@@ -179,7 +179,7 @@ impl Drop for Region {
         let Some(pages) = self.pages.take() else { return };
         match self.pager {
             Some(pager) if pager.is_ours() => pager.release(pages),
-            // A forked child has nothing there, or something else by now.
+            // A forked child has nothing there, or after `_Fork` something else by now.
             Some(_) => core::mem::forget(pages),
             None => drop(pages),
         }
