@@ -194,9 +194,9 @@ fn listed(names: &[&str]) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Change(Setting, u64),
-    /// What cannot be changed is to be as it is: a line of `uzswap get`.
+    /// What cannot be changed, of [`FIXED`], is to be as it is: a line of `uzswap get`.
     Same {
-        key: &'static str,
+        fixed: usize,
         value: String,
     },
 }
@@ -204,10 +204,10 @@ pub(crate) enum Asked {
 /// A setting and its value; the error names the key and the rule.
 pub(crate) fn ask(text: &str) -> Result<Asked, String> {
     if let Some((key, value)) = text.split_once('=')
-        && let Some((key, _)) = FIXED.iter().find(|(fixed, _)| *fixed == key)
+        && let Some(fixed) = FIXED.iter().position(|(name, _)| *name == key)
     {
         let value = value.to_owned();
-        return Ok(Asked::Same { key, value });
+        return Ok(Asked::Same { fixed, value });
     }
     parse(text).map(|(setting, word)| Asked::Change(setting, word))
 }
@@ -221,9 +221,9 @@ pub(crate) fn changes(group: &Group, asked: &[Asked]) -> Result<Vec<(Setting, u6
     for asked in asked {
         match asked {
             Asked::Change(setting, word) => changes.push((*setting, *word)),
-            Asked::Same { key, value } => {
-                let fixed = FIXED.iter().find(|(fixed, _)| fixed == key);
-                let now = fixed.map_or_else(String::new, |(_, value)| value(group));
+            Asked::Same { fixed, value } => {
+                let (key, now) = FIXED[*fixed];
+                let now = now(group);
                 if now != *value {
                     return Err(format!("{key}: only `uzswap run` sets it, at the start; it is {now}"));
                 }
