@@ -9,7 +9,7 @@
 //! pages      where every page is: words, lists, staging slots; publish.rs alone changes words
 //! flight     what somebody does without the lock: brings, copies out, a fork's log
 //! policy     what is worth it: numbers in, decisions out
-//! swapin     a page comes: a fault, its window, what is read along, a write to a protected page
+//! swapin     a page comes: a fault, its window, a write to a protected page
 //! reclaim    a page leaves: isolated, stored, swapped out, written back
 //! upkeep     compaction, recompression, dictionaries, what relatives share
 //! fork       the engine stands still; changes of the mappings

@@ -47,7 +47,6 @@ items! {
     SwpOutZero "swpout_zero" "pages found to be all zeros when stored",
     SameFilled "same_filled_pages" "pages found to be one word over and over, but not zeros, when stored",
     SwapRa "swap_ra" "pages loaded because another one faulted",
-    SwapRaZswap "swap_ra_zswap" "pages read from the swap device because another one faulted, and stored in zswap as they were",
     RefaultAnon "workingset_refault_anon" "pages loaded again after they were stored",
     ActivateAnon "workingset_activate_anon" "faults on pages stored so lately that as much memory again would have kept them",
     RestoreAnon "workingset_restore_anon" "staged pages taken back before they were stored: second chances used",

@@ -99,14 +99,6 @@ impl Read {
     }
 }
 
-/// A page that is read along.
-pub(crate) struct Along {
-    pub(crate) page: Vpn,
-    pub(crate) blob: Blob,
-    /// Where its block begins, behind those of the load, once it was read and opened.
-    pub(crate) at: Option<usize>,
-}
-
 #[cfg(test)]
 mod test {
     use super::*;

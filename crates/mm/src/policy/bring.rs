@@ -2,7 +2,7 @@
 
 use crate::page::{PageRange, Vpn};
 use crate::policy::Policy;
-use crate::policy::locality::{Reach, Span};
+use crate::policy::locality::Span;
 use crate::policy::readahead::{Ahead, Window};
 use crate::policy::view::View;
 
@@ -14,8 +14,6 @@ pub(crate) struct FaultFacts {
     /// log2 of the pages that a fault in sequence brings at most, and one out of it.
     pub(crate) order_max: u32,
     pub(crate) cluster: u32,
-    /// The pool takes what is read along.
-    pub(crate) reads_along: bool,
 }
 
 /// Where another page is, for one that is faulted.
@@ -33,8 +31,6 @@ pub(crate) enum Place {
 pub(crate) enum Way {
     /// All are mapped.
     Map,
-    /// The faulted page is mapped, the others go from the device to the pool.
-    ReadAlong,
     /// The faulted page comes alone, and the others are [watched](Policy::watch).
     Probe,
 }
@@ -52,7 +48,7 @@ impl Fetch {
     pub(crate) fn mapped(&self, vpn: Vpn) -> Window {
         match self.way {
             Way::Map => self.window,
-            Way::ReadAlong | Way::Probe => Window::around(vpn, 0),
+            Way::Probe => Window::around(vpn, 0),
         }
     }
 }
@@ -108,13 +104,11 @@ impl Policy {
         if adjoining.pages() > 1 && self.locality.is_probe() {
             return (Window::of(adjoining), Way::Probe);
         }
-        let (reach, way) = match self.locality.reach(fault.is_on_device) {
-            Reach::Pool if fault.reads_along => (Reach::Pool, Way::ReadAlong),
-            Reach::Pool => (Reach::None, Way::Map),
-            worth => (worth, Way::Map),
-        };
-        let near = self.tunables.neighbours.near_order;
-        (Window::of(reach.narrow(near, adjoining, vpn)), way)
+        let (reach, near) = (
+            self.locality.reach(fault.is_on_device),
+            self.tunables.neighbours.near_order,
+        );
+        (Window::of(reach.narrow(near, adjoining, vpn)), Way::Map)
     }
 
     /// What is stored, and what leaves before a page that is mapped now.

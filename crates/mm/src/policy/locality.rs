@@ -13,9 +13,7 @@
 //! pages lie beside each other, though which is touched next is nobody's guess. But what is wanted
 //! only after it has left again was brought for nothing in any case, so nobody looks for longer
 //! than a page stays that nothing is known of ([`Span`]): a page that is touched now and then has
-//! others like it beside it, and they fill memory where the hot ones are there already. Those are
-//! read, as one read costs as much as another, but not mapped: they go to the pool
-//! ([`read_along`](crate::swapin::read_along)).
+//! others like it beside it, and they fill memory where the hot ones are there already.
 
 use crate::page::{PageRange, Vpn};
 use crate::policy::tunables::{Neighbours, PROBES};
@@ -49,8 +47,6 @@ impl Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     None,
-    /// The near ones are worth reading, but not the memory: they go to the pool.
-    Pool,
     Near,
     All,
 }
@@ -121,7 +117,6 @@ pub(crate) struct Locality {
     is_near_worth_a_load: bool,
     /// The near ones, and the others.
     are_worth_a_read: [bool; 2],
-    is_near_warm: bool,
 }
 
 impl Locality {
@@ -135,7 +130,6 @@ impl Locality {
             hand: 0,
             is_near_worth_a_load: true,
             are_worth_a_read: [true; 2],
-            is_near_warm: true,
         }
     }
 
@@ -204,7 +198,6 @@ impl Locality {
         if let Some(verdict) = seen[0].is_worth_a_load(self.tunables) {
             self.is_near_worth_a_load = verdict;
         }
-        self.is_near_warm = seen[0].is_warm(self.tunables).unwrap_or(self.is_near_warm);
         for (worth, seen) in self.are_worth_a_read.iter_mut().zip(seen) {
             *worth = seen.is_worth_a_read(self.tunables).unwrap_or(*worth);
         }
@@ -215,7 +208,6 @@ impl Locality {
         match (is_on_device, self.are_worth_a_read, self.is_near_worth_a_load) {
             (true, [true, true], _) => Reach::All,
             (true, [true, false], _) | (false, _, true) => Reach::Near,
-            (true, [false, _], _) if self.is_near_warm => Reach::Pool,
             (true, [false, _], _) | (false, _, false) => Reach::None,
         }
     }
@@ -227,7 +219,7 @@ impl Reach {
         let near = PageRange::new(Vpn::new(vpn.number() >> near_order << near_order), 1 << near_order);
         match self {
             Self::All => window,
-            Self::Near | Self::Pool => PageRange {
+            Self::Near => PageRange {
                 start: window.start.max(near.start),
                 end: window.end.min(near.end),
             },
@@ -310,7 +302,7 @@ mod test {
         assert_eq!(locality.reach(true), Reach::Near);
         let hot_ones_are_there = Span::new(NEIGHBOURS, STORED, 400);
         loads_of(&mut locality, hot_ones_are_there, 2000, &mut warm);
-        assert_eq!(locality.reach(true), Reach::Pool);
+        assert_eq!(locality.reach(true), Reach::None);
         loads(&mut locality, 20_000, &mut warm);
         assert_eq!(locality.reach(true), Reach::Near);
     }

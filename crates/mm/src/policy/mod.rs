@@ -96,8 +96,6 @@ pub(crate) enum Event {
     Stored(u64),
     /// These were compressed, by the denser compressor or by the fast one.
     Compressed { is_dense: bool, compressed: Compressed },
-    /// So many entries came from the device that nobody has asked for.
-    ReadAlong(u64),
     /// So many pages were mapped from the device.
     SwappedIn(u64),
     /// So many entries left for the device since they [were to](round::Plan::SendOn).
@@ -162,7 +160,6 @@ impl Policy {
                 self.balance.note_taken(pages, 0);
             }
             Event::Compressed { is_dense, compressed } => self.density.note_compressed(is_dense, compressed),
-            Event::ReadAlong(entries) => self.balance.note_along(entries),
             Event::SwappedIn(pages) => self.shrinker.note_swapped_in(pages),
             Event::SentOn { entries, pool } => self.balance.note_sent(entries, pool),
             Event::Emptied(entries) => self.balance.note_emptied(entries),

@@ -260,7 +260,7 @@ tunables! {
         watched_least: f32 = 32.0, "neighbours";
         /// log2 of the pages of an aligned folio that are near to each other. E-097.
         near_order: u32 = 2, "log2 of pages";
-        /// A neighbour that is read along is worth it if one in so many is wanted while it stays.
+        /// A neighbour on the device is worth it if one in so many is wanted while it stays.
         /// E-112.
         read_share: f32 = 20.0, "neighbours";
         /// Of those that are watched, the part that must be wanted beyond chance: a fault that is

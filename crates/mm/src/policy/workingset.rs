@@ -21,8 +21,7 @@
 //!
 //! There are no young entries to be seen where the hot ones nearly fit: what reclaim takes is
 //! wanted again while it is staged. So where more is taken back than is stored, that counts as
-//! well. And what came from the device without a fault ([`crate::swapin::read_along`]) has as many
-//! of the oldest go there.
+//! well.
 
 use crate::policy::costs::Costs;
 use crate::policy::tunables::{self, PARTS};
@@ -88,9 +87,6 @@ pub(crate) struct Balance {
     /// What a load from the device costs, in loads from the pool.
     read_cost: i64,
     owed: i64,
-    /// Entries that came from the device and were no faults ([`crate::swapin::read_along`]): as
-    /// many of the oldest go there in their place.
-    exchanged: i64,
     /// What it would have been worth if so many parts of the pool had gone, from one on, in
     /// [`chances`](tunables::Balance) of a load; what was long ago counts little.
     worth: [i64; PARTS],
@@ -115,7 +111,6 @@ impl Balance {
             costs: Costs::default(),
             read_cost: tunables.read_cost,
             owed: 0,
-            exchanged: 0,
             worth: [0; PARTS],
             loads: 0,
             stored: 0,
@@ -199,11 +194,6 @@ impl Balance {
         self.restored = (self.restored + restored as i64) / part;
     }
 
-    /// So many entries came from the device that nobody has asked for.
-    pub(crate) fn note_along(&mut self, entries: u64) {
-        self.exchanged = (self.exchanged + entries as i64).min(self.tunables.most);
-    }
-
     /// So many entries left the pool for the device.
     pub(crate) fn note_emptied(&mut self, entries: u64) {
         self.emptied += entries;
@@ -221,17 +211,13 @@ impl Balance {
 
     /// Entries to send on in this round of reclaim.
     pub(crate) fn due(&self) -> u32 {
-        let is_due = self.owed.max(self.exchanged) >= self.tunables.round;
+        let is_due = self.owed >= self.tunables.round;
         if is_due { self.tunables.round as u32 } else { 0 }
     }
 
     /// So many were sent on.
     pub(crate) fn note_sent(&mut self, entries: u64, pool: Packing) {
         // What cannot be sent now cannot be soon.
-        if self.exchanged >= self.tunables.round {
-            self.exchanged -= self.tunables.round;
-            return;
-        }
         self.owed -= self.tunables.round;
         self.sent += pool.missed(entries * self.tunables.chances);
     }
@@ -370,16 +356,6 @@ mod test {
         assert_eq!(balance.due(), 0);
         (0..400).for_each(|_| balance.note_restored(1));
         assert_eq!(balance.due(), 32);
-    }
-
-    #[test]
-    fn what_came_along_is_made_up_for() {
-        let mut balance = Balance::new(TUNABLES);
-        note(&mut balance, 100, OLDEST);
-        balance.note_along(40);
-        assert_eq!(balance.due(), 32);
-        balance.note_sent(32, THIRD);
-        assert_eq!((balance.due(), balance.sent), (0, 0));
     }
 
     #[test]

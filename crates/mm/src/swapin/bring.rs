@@ -169,7 +169,6 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         let mm = self.mm;
         let wanted = load.wanted;
         self.publish_loaded(worker, load);
-        self.publish_along(worker);
         if worker.has_brought(wanted) {
             return Step::Done(Fault::Served);
         }
@@ -198,7 +197,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     fn load_alone(&mut self, worker: &mut Worker<M>, wanted: Vpn) -> Step {
         self.policy.note(Event::Narrowed(wanted));
         let window = Window::around(wanted, 0);
-        let read = self.take_along(worker, wanted, window, None);
+        let read = self.take_along(worker, wanted, window);
         if worker.loads() == 0 {
             // It lies in the window of another thread: when that is over.
             return Step::Done(Fault::Retry);

@@ -1,7 +1,6 @@
 //! Faults: give a page back.
 
 use lock_api::RawMutex;
-use uzswap_acomp::Codec;
 
 use crate::flight::underway::{Bring, Load, Read, Underway, Zeros};
 use crate::machine::{Done, Machine, Stop};
@@ -163,7 +162,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// The pages of the window around `vpn` that lie so near to it on the device that reading all
     /// of them costs no more than a slot for each, as the range of those, and what has to be read:
     /// at most `most` slots.
-    fn swap_run(&self, vpn: Vpn, blob: Blob, window: Window, of: Option<Codec>, most: u32) -> (PageRange, Read) {
+    fn swap_run(&self, vpn: Vpn, blob: Blob, window: Window, most: u32) -> (PageRange, Read) {
         let needed = Read::of(&blob);
         let (mut range, mut read, mut pages) = (PageRange::new(vpn, 1), needed, 1);
         // What may lie elsewhere comes by whole segments, and who waits in vain for one has lost
@@ -173,9 +172,6 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             let Slot::Swap(blob) = self.pages.table.lookup(page) else {
                 return None;
             };
-            if of.is_some_and(|codec| codec != blob.codec) {
-                return Some(());
-            }
             let more = read.with(&blob)?;
             let is_near = more.slots() <= pages + 2 && more.slots() <= most;
             let is_near = is_near && (any_segment || more.is_in_segments_of(needed));
@@ -225,19 +221,12 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Have the worker load `vpn` and what else of the window is where it is: in the pool, or near
     /// it on the device, and that no other thread brings; nothing if `vpn` alone is wanted and is
-    /// none of these. What is to be read, if it is on the device; `along`: then the others are only
-    /// [read along](crate::swapin::read_along), if they are of this codec.
-    pub(crate) fn take_along(
-        &self,
-        worker: &mut Worker<M>,
-        vpn: Vpn,
-        window: Window,
-        along: Option<Codec>,
-    ) -> Option<Read> {
+    /// none of these. What is to be read, if it is on the device.
+    pub(crate) fn take_along(&self, worker: &mut Worker<M>, vpn: Vpn, window: Window) -> Option<Read> {
         worker.begin_loads();
         let read = match self.pages.table.lookup(vpn) {
             Slot::Zswap(_) | Slot::Filled { .. } => None,
-            Slot::Swap(blob) => Some(self.swap_run(vpn, blob, window, along, worker.io_pages() as u32)),
+            Slot::Swap(blob) => Some(self.swap_run(vpn, blob, window, worker.io_pages() as u32)),
             Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => return None,
         };
         let range = read.map_or(window.range(), |(range, _)| range);
@@ -255,9 +244,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
                     .pool
                     .with_block(entry.handle, entry.len, |block| worker.push_load(page, block)),
                 Slot::Filled { word } => worker.push_filled(page, word),
-                Slot::Swap(blob) if page == vpn || along.is_none() => worker.push_read(page, blob),
-                Slot::Swap(blob) if along == Some(blob.codec) => worker.push_along(page, blob),
-                Slot::Swap(_) => {}
+                Slot::Swap(blob) => worker.push_read(page, blob),
                 // Not stored, so not there.
                 Slot::None | Slot::Resident { .. } | Slot::Cached(_) | Slot::Staged { .. } | Slot::Bad => {}
             }
@@ -391,20 +378,15 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         let slot = self.pages.table.lookup(vpn);
         let is_swapped = matches!(slot, Slot::Swap(_));
         let fetch = self.decide(vpn, is_swapped);
-        let mapped = self.widened(vpn, fetch.mapped(vpn));
-        let (window, along) = match fetch.way {
-            Way::Map => (mapped, None),
-            Way::ReadAlong => (fetch.window, Some(self.pool_codec())),
-            Way::Probe => {
-                self.take_along(worker, vpn, fetch.window, None);
-                let view = self.view();
-                self.policy.watch(vpn, worker.load_pages(), &view);
-                (mapped, None)
-            }
-        };
-        let read = self.take_along(worker, vpn, window, along);
+        if fetch.way == Way::Probe {
+            self.take_along(worker, vpn, fetch.window);
+            let view = self.view();
+            self.policy.watch(vpn, worker.load_pages(), &view);
+        }
+        let window = self.widened(vpn, fetch.mapped(vpn));
+        let read = self.take_along(worker, vpn, window);
         self.policy.fetched(vpn, fetch);
-        if worker.loads() < mapped.pages() {
+        if worker.loads() < window.pages() {
             mm.stat.add_folio(OrderItem::SwpInFallback, window.pages().ilog2());
         }
         let distance = self.refault_distance(slot);
@@ -443,7 +425,6 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             is_on_device,
             order_max: mm.load_order_max(),
             cluster: mm.config.cluster(is_on_device),
-            reads_along: is_on_device && self.reads_along(),
         };
         let view = self.view();
         let Inner { pages, policy, flight } = &mut **self;

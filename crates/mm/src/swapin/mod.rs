@@ -2,5 +2,4 @@
 
 pub(crate) mod bring;
 pub(crate) mod fault;
-pub(crate) mod read_along;
 pub(crate) mod swap_cache;

@@ -12,7 +12,6 @@ use uzswap_acomp::{Codec, SCATTER_MAX};
 
 use super::contexts::Contexts;
 use super::{Worker, fill, open, slice};
-use crate::flight::underway::Along;
 use crate::flight::underway::SERVERS_MAX;
 use crate::machine::{Done, IoBuffer, Machine, Stop};
 use crate::page::{PAGE_SIZE, PageRange, Vpn, fingerprint};
@@ -174,18 +173,6 @@ impl<M: Machine> Worker<M> {
         self.loads.push(Load::Block(blob.codec, blob.len as usize, None));
     }
 
-    /// Read a blob along, if the device is read for this load.
-    pub(crate) fn push_along(&mut self, page: Vpn, blob: Blob) {
-        self.along.push(Along { page, blob, at: None });
-    }
-
-    /// What was read along: pages, their blobs, and their blocks.
-    pub(crate) fn along(&self) -> impl Iterator<Item = (Vpn, Blob, &[u8])> {
-        let blocks = self.blocks.bytes(self.blocks_len);
-        let read = self.along.iter().filter_map(|along| Some((along, along.at?)));
-        read.map(|(along, at)| (along.page, along.blob, &blocks[at..at + along.blob.len as usize]))
-    }
-
     /// The I/O buffer holds slots of the device from `first` on: open those that blobs of this load
     /// lie in and take the blobs out of them.
     pub(crate) fn take_reads(&mut self, machine: &M, device: u8, first: u32) {
@@ -198,16 +185,6 @@ impl<M: Machine> Worker<M> {
                 *load = Load::Damaged(blob.len as usize);
             }
         }
-        for along in &mut self.along {
-            if open(machine, device, &mut self.io, &mut self.opened, &along.blob, first) {
-                along.at = Some(self.blocks_len);
-                append(
-                    &mut self.blocks,
-                    &mut self.blocks_len,
-                    slice(&self.io, &along.blob, first),
-                );
-            }
-        }
     }
 
     /// Forget the blocks of the last load.
@@ -215,7 +192,6 @@ impl<M: Machine> Worker<M> {
         self.loads.clear();
         self.load_pages.clear();
         self.reads.clear();
-        self.along.clear();
         self.blocks_len = 0;
     }
 

@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 use uzswap_acomp::{Algorithm, Codec, Compressor, Counts};
 
 use crate::checksum;
-use crate::flight::underway::Along;
 use crate::machine::{IoBuffer, Machine};
 use crate::page::{PAGE_SIZE, Vpn};
 use crate::pages::swap_table::entry::Blob;
@@ -40,8 +39,6 @@ pub struct Worker<M: Machine> {
     load_pages: Vec<Vpn>,
     /// Those of them that are read from a device, which are all or none.
     reads: Vec<Blob>,
-    /// What is read along with them.
-    along: Vec<Along>,
     /// Which of the slots that were read are open.
     opened: Vec<bool>,
     io: M::Io,
@@ -110,7 +107,6 @@ impl<M: Machine> Worker<M> {
             loads: Vec::with_capacity(load_pages),
             load_pages: Vec::with_capacity(load_pages),
             reads: Vec::with_capacity(load_pages),
-            along: Vec::with_capacity(load_pages),
             opened: Vec::with_capacity(io_pages),
             io: machine.io_buffer(io_pages),
             io_pages,
