@@ -5,11 +5,13 @@ mod dictionary;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
+use uzswap_acomp::Algorithm;
 
 use crate::machine::{Clock, Mapper};
 use crate::page::{PAGE_SIZE, PageRange, Vpn};
 use crate::sim::{ARENA_PAGES, BASE, OPS, PAGES, SimMachine, contents};
 use crate::vmstat::{Item, OrderItem};
+use crate::zpool::{PoolKind, ZpoolType};
 use crate::{Change, Effort};
 
 type World = crate::sim::World<parking_lot::RawMutex>;
@@ -221,6 +223,26 @@ fn the_block_that_is_kept_for_a_page_goes_when_another_takes_its_handle() {
     world.mm.shrink(&mut world.worker, 16, Effort::Urgent);
     let gauges = world.mm.gauges();
     assert_eq!((gauges.stored, gauges.cached, gauges.resident), (1, 0, 0));
+    world.check_all();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "C")]
+fn a_block_that_a_relative_has_too_is_kept_whatever_pages_are_stored_as_now() {
+    let mut world = World::new(0, ARENA_PAGES);
+    let vpn = Vpn::new(BASE);
+    world.write(vpn, 5);
+    world.mm.shrink(&mut world.worker, 16, Effort::Urgent);
+    world.mm.forked();
+    let zstd = Algorithm::Zstd { level: 1 }.into();
+    world.mm.set_pool(PoolKind {
+        zpool: ZpoolType::Zsmalloc,
+        compressor: zstd,
+    });
+    world.check(vpn);
+    assert_eq!(world.mm.gauges().cached, 1);
+    world.mm.shrink(&mut world.worker, 16, Effort::Urgent);
+    assert_eq!(world.mm.stat().get(Item::SwpOutClean), 1);
     world.check_all();
 }
 

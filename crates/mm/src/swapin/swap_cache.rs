@@ -52,7 +52,7 @@ use crate::policy::admission::{Admit, Keep, LoadFacts};
 use crate::policy::readahead::Window;
 use crate::swapin::fault::Fault;
 use crate::vmstat::Item;
-use crate::zpool::Arena;
+use crate::zpool::{Arena, Handle};
 use crate::{Held, Inner, Mm};
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
@@ -107,11 +107,10 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             for page in PageRange::new(vpn, 1 << order).iter() {
                 let slot = self.pages.table.lookup(page);
                 let kept = self.keepable(slot);
-                let is_inherited = |kept: &BlockRef| self.pages.pool.is_inherited(kept.handle(), kept.len() as usize);
                 let facts = LoadFacts {
                     distance: self.refault_distance(slot),
                     is_keepable: kept.is_some(),
-                    is_inherited: self.policy.sharing.shares && kept.as_ref().is_some_and(is_inherited),
+                    is_inherited: kept.is_some_and(|kept| self.is_inherited(kept.handle(), kept.len())),
                 };
                 let admit = self.policy.admit(facts, keep, self.working());
                 let mut add = |lru| self.pages.lru_add(lru, vpn, order);
@@ -153,7 +152,13 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.policy.note(Event::Unwritten);
     }
 
-    /// The block of a stored page, if it would be made in the same way again.
+    /// Whether a relative has a block too, so that freeing it frees nothing.
+    fn is_inherited(&self, handle: Handle, len: u32) -> bool {
+        self.policy.sharing.shares && self.pages.pool.is_inherited(handle, len as usize)
+    }
+
+    /// The block of a stored page, if it would be made in the same way again, or a relative has it
+    /// too and freeing it frees nothing.
     fn keepable(&self, slot: Slot) -> Option<BlockRef> {
         let Slot::Zswap(ZswapEntry {
             handle,
@@ -165,7 +170,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             return None;
         };
         let is_compressed = (len as usize) < PAGE_SIZE;
-        (is_compressed && self.pages.pool.is_current(handle)).then(|| BlockRef::new(handle, len))
+        let is_of_use = || self.pages.pool.is_current(handle) || self.is_inherited(handle, len);
+        (is_compressed && is_of_use()).then(|| BlockRef::new(handle, len))
     }
 
     /// The blocks of the `pages` oldest pages that are mapped go, if no freeze forbids it; if there
