@@ -91,7 +91,10 @@ impl Kswapd {
                     continue;
                 }
                 let is_short = is_stuck && (pager.memcg.excess(pager, pager.room()) > 0 || pager.lacks_room());
-                let need = is_short && self.is_short_for_long() && !self.is_ahead_of_relatives();
+                let need = is_short
+                    && self.is_short_for_long()
+                    && !self.is_ahead_of_relatives()
+                    && !pager.memcg.spares_sharing(pager, pager.room());
                 if !is_short {
                     self.short_since = None;
                 }

@@ -139,7 +139,7 @@ impl Memcg {
     }
 
     /// How many others that live may share memory with us.
-    fn relatives(&self) -> usize {
+    pub(super) fn relatives(&self) -> usize {
         self.group.relatives_count(self.slot())
     }
 

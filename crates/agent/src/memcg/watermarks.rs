@@ -29,6 +29,8 @@ use crate::pager::Pager;
 /// The part of the limit that stays free for what is unseen.
 const UNSEEN_SHARE: u64 = 12;
 const UNSEEN_MAX: u64 = 16 << 20;
+/// Two relatives need less than this in any case.
+const UNSEEN_SPARED: u64 = 4 << 20;
 /// At most such a part of what those are charged who share.
 const UNSEEN_PART: u64 = 4;
 /// How long that is used, once somebody would have been killed for it, and as long as it is in use.
@@ -100,6 +102,14 @@ impl Memcg {
         }
         // Others may have said so a moment ago, when we waited already.
         (is_new || now.saturating_sub(at) < JUST_NOW_NS) && self.excess(pager, want) == 0
+    }
+
+    /// The sharing of pages would be broken for `want` bytes, as nothing else is left that could
+    /// leave. As [`needs_all`](Self::needs_all), where there is one relative: what both store of a
+    /// page takes about as much as it does, so nothing is gained. Two have little in flight, but
+    /// for a small limit.
+    pub(crate) fn spares_sharing(&self, pager: &Pager, want: u64) -> bool {
+        self.relatives() == 1 && self.unseen() >= UNSEEN_SPARED && self.needs_all(pager, want)
     }
 
     /// By kswapd, at each tick: what is in use stays so.
