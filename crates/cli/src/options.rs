@@ -231,9 +231,9 @@ pub(crate) struct RunOptions {
     /// Pages compressed at a time
     #[arg(long, value_name = "N", default_value_t = defaults::STORE_BATCH, allow_negative_numbers = true, value_parser = number(1..=defaults::STORE_BATCH_MAX))]
     pub(crate) batch: u64,
-    /// log2 of the pages brought with one
+    /// log2 of the pages brought
     ///
-    /// Where faults follow no pattern. 0: only the page.
+    /// With a page, where faults follow no pattern. 0: only the page.
     #[arg(long, value_name = "N", default_value_t = defaults::PAGE_CLUSTER, allow_negative_numbers = true, value_parser = number(0..=defaults::PAGE_CLUSTER_MAX))]
     pub(crate) page_cluster: u64,
     /// For tests: of 1000 steps of the machine under the engine, make so many fail

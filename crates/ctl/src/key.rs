@@ -159,6 +159,9 @@ words! {
         ColdAsked,
         /// Processes: bytes that they took out for it, ever (wrapping).
         ColdTaken,
+        /// Processes: when the sharing of two would have been broken for what stays free while
+        /// relatives share pages.
+        SparedAt,
     }
 }
 

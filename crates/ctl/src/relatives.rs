@@ -57,11 +57,19 @@ impl Group {
         self.field(slot, Field::ForkedAt).max(relatives) >= since.max(1)
     }
 
-    /// Bytes that those are charged who share memory with relatives.
+    /// Those who share memory with relatives.
+    fn sharers(&self) -> impl Iterator<Item = usize> {
+        (0..self.high_water()).filter(|slot| self.field(*slot, Field::LookedAt) != 0)
+    }
+
+    /// How many share memory with relatives.
+    pub fn sharers_count(&self) -> usize {
+        self.sharers().count()
+    }
+
+    /// Bytes that they are charged.
     pub fn sharing(&self) -> u64 {
-        let shares = |slot: &usize| self.field(*slot, Field::LookedAt) != 0;
-        let charges = (0..self.high_water()).filter(shares);
-        charges.map(|slot| self.field(slot, Field::Charge)).sum()
+        self.sharers().map(|slot| self.field(slot, Field::Charge)).sum()
     }
 
     /// The process in `slot` shares nothing: no relative gives up anything to it.

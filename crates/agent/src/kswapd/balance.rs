@@ -94,7 +94,7 @@ impl Kswapd {
                 let need = is_short
                     && self.is_short_for_long()
                     && !self.is_ahead_of_relatives()
-                    && !pager.memcg.spares_sharing(pager, pager.room());
+                    && !pager.memcg.spares_sharing(pager);
                 if !is_short {
                     self.short_since = None;
                 }

@@ -139,7 +139,7 @@ impl Memcg {
     }
 
     /// How many others that live may share memory with us.
-    pub(super) fn relatives(&self) -> usize {
+    fn relatives(&self) -> usize {
         self.group.relatives_count(self.slot())
     }
 

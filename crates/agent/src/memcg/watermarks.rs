@@ -11,8 +11,8 @@
 //! low          kswapd stops
 //! ```
 //! Each of several relatives has batches in flight, and copies that the kernel has made since the
-//! last sample. So a part of the limit stays free while pages are shared, unless somebody would be
-//! killed for it.
+//! last sample. So a part of the limit stays free while pages are shared. It is used where somebody
+//! would be killed for it, or the sharing of two would be broken.
 //!
 //! Memory that is free serves nobody, so there is as little of it as the program's faults need:
 //! each that has to wait doubles what is spare, and with time it shrinks again
@@ -29,11 +29,11 @@ use crate::pager::Pager;
 /// The part of the limit that stays free for what is unseen.
 const UNSEEN_SHARE: u64 = 12;
 const UNSEEN_MAX: u64 = 16 << 20;
-/// Two relatives need less than this in any case.
+/// Only where at least so much stays free is it used before the sharing of two is broken.
 const UNSEEN_SPARED: u64 = 4 << 20;
 /// At most such a part of what those are charged who share.
 const UNSEEN_PART: u64 = 4;
-/// How long that is used, once somebody would have been killed for it, and as long as it is in use.
+/// How long that is used once it was needed, and as long as it is in use.
 /// Nanoseconds.
 const NEEDS_ALL_NS: u64 = 60_000_000_000;
 /// As long as a stall takes. Nanoseconds.
@@ -82,8 +82,13 @@ impl Memcg {
     /// What may be charged. All processes of the group reckon with the same, or some would wait for
     /// what others do not give.
     pub(super) fn max(&self) -> u64 {
-        let is_needed = now_ns().saturating_sub(self.group.get(Notice::NeedsAllAt)) < NEEDS_ALL_NS;
-        self.group.memory_max() - if is_needed { 0 } else { self.unseen() }
+        let is_used = self.is_recent(Notice::NeedsAllAt, NEEDS_ALL_NS) || self.is_spared();
+        self.group.memory_max() - if is_used { 0 } else { self.unseen() }
+    }
+
+    fn is_recent(&self, notice: Notice, ns: u64) -> bool {
+        let at = self.group.get(notice);
+        at != 0 && now_ns().saturating_sub(at) < ns
     }
 
     /// What stays free for what is unseen: of those who share, as much as their memory may need.
@@ -92,32 +97,52 @@ impl Memcg {
         share.min(UNSEEN_MAX).min(self.group.sharing() / UNSEEN_PART)
     }
 
-    /// A process would be killed, as nothing is left that could leave. Whether `want` bytes fit
-    /// into what stays free otherwise, which is used for a while. False: it is used already.
-    pub(crate) fn needs_all(&self, pager: &Pager, want: u64) -> bool {
-        let (now, at) = (now_ns(), self.group.get(Notice::NeedsAllAt));
-        let is_new = now.saturating_sub(at) >= NEEDS_ALL_NS && self.unseen() > 0;
-        if is_new {
-            self.group.tell(Notice::NeedsAllAt, now);
-        }
-        // Others may have said so a moment ago, when we waited already.
-        (is_new || now.saturating_sub(at) < JUST_NOW_NS) && self.excess(pager, want) == 0
+    /// Whether what stays free is used, or sharing would have been broken. Only two share, who have
+    /// little in flight.
+    fn is_spared(&self) -> bool {
+        self.is_recent(Notice::SparedAt, NEEDS_ALL_NS) && self.group.sharers_count() <= 2
     }
 
-    /// The sharing of pages would be broken for `want` bytes, as nothing else is left that could
-    /// leave. As [`needs_all`](Self::needs_all), where there is one relative: what both store of a
-    /// page takes about as much as it does, so nothing is gained. Two have little in flight, but
-    /// for a small limit.
-    pub(crate) fn spares_sharing(&self, pager: &Pager, want: u64) -> bool {
-        self.relatives() == 1 && self.unseen() >= UNSEEN_SPARED && self.needs_all(pager, want)
+    /// A process would be killed, as nothing is left that could leave. Whether `want` bytes fit
+    /// into what stays free otherwise, which is used for a while. False: it is used already. Where
+    /// it was used before for another reason, who waits is given one more stall.
+    pub(crate) fn needs_all(&self, pager: &Pager, want: u64) -> bool {
+        let is_new = !self.is_recent(Notice::NeedsAllAt, NEEDS_ALL_NS) && self.unseen() > 0;
+        let was_used = self.is_spared();
+        if is_new {
+            self.group.tell(Notice::NeedsAllAt, now_ns());
+        }
+        // Others may have said so a moment ago, when we waited already.
+        let is_now = is_new || self.is_recent(Notice::NeedsAllAt, JUST_NOW_NS);
+        is_now && (is_new && was_used || self.excess(pager, want) == 0)
+    }
+
+    /// The sharing of pages would be broken, as nothing else is left that could leave. Whether what
+    /// stays free otherwise is enough for all who wait, and is used from now on. Only where two
+    /// share: two stored copies take about as much as the page, so breaking it gains nothing.
+    pub(crate) fn spares_sharing(&self, pager: &Pager) -> bool {
+        let (unseen, want) = (self.unseen(), pager.room().max(self.lacked()));
+        let is_used = self.is_recent(Notice::NeedsAllAt, NEEDS_ALL_NS) || self.is_spared();
+        let spares = !is_used
+            && unseen >= UNSEEN_SPARED
+            && self.group.sharers_count() <= 2
+            && self.excess(pager, want) <= unseen;
+        if spares {
+            self.group.tell(Notice::SparedAt, now_ns());
+        }
+        spares
     }
 
     /// By kswapd, at each tick: what is in use stays so.
     pub(crate) fn keep_all(&self, pager: &Pager) {
-        let (now, at) = (now_ns(), self.group.get(Notice::NeedsAllAt));
-        let is_used = self.current(pager) > self.group.memory_max() - self.unseen();
-        if at != 0 && now.saturating_sub(at) < NEEDS_ALL_NS && is_used {
-            self.group.tell(Notice::NeedsAllAt, now);
+        let (is_needed, is_spared) = (self.is_recent(Notice::NeedsAllAt, NEEDS_ALL_NS), self.is_spared());
+        if !is_needed && !is_spared || self.current(pager) <= self.group.memory_max() - self.unseen() {
+            return;
+        }
+        for (notice, is_used) in [(Notice::NeedsAllAt, is_needed), (Notice::SparedAt, is_spared)] {
+            if is_used {
+                self.group.tell(notice, now_ns());
+            }
         }
     }
 

@@ -30,7 +30,7 @@ impl Keep {
 pub(crate) struct LoadFacts {
     /// Pages stored since it was; `None`: long ago. As many more frames would have kept it.
     pub(crate) distance: Option<u64>,
-    /// Its block would be made in the same way again.
+    /// Its block may be kept: it would be made in the same way again, or a relative has it too.
     pub(crate) is_keepable: bool,
     /// A relative has its block too, so freeing it frees nothing.
     pub(crate) is_inherited: bool,
