@@ -97,8 +97,8 @@ impl Memcg {
         share.min(UNSEEN_MAX).min(self.group.sharing() / UNSEEN_PART)
     }
 
-    /// Whether what stays free is used, or sharing would have been broken. Only two share, who have
-    /// little in flight.
+    /// Whether what stays free is used so that no sharing is broken. Not once more than two share:
+    /// they have more in flight.
     fn is_spared(&self) -> bool {
         self.is_recent(Notice::SparedAt, NEEDS_ALL_NS) && self.group.sharers_count() <= 2
     }
