@@ -104,10 +104,8 @@ impl Policy {
         if adjoining.pages() > 1 && self.locality.is_probe() {
             return (Window::of(adjoining), Way::Probe);
         }
-        let (reach, near) = (
-            self.locality.reach(fault.is_on_device),
-            self.tunables.neighbours.near_order,
-        );
+        let reach = self.locality.reach(fault.is_on_device);
+        let near = self.tunables.neighbours.near_order;
         (Window::of(reach.narrow(near, adjoining, vpn)), Way::Map)
     }
 

@@ -1,7 +1,6 @@
 //! Programs of many pages, most of them on the device, that touch them as programs do: hot
 //! clusters, sequences, now and then anything. What neighbours are worth, and how much of the pool
-//! goes to the device, is decided here, and not among the few pages of a
-//! [`World`](super::World).
+//! goes to the device, is decided here, and not among the few pages of a [`World`](super::World).
 
 use std::format;
 use std::string::String;
