@@ -27,6 +27,7 @@
 //! | `guard::holds::WITHOUT` | reset | the same |
 //! | `guard::holds::IS_DROPPING` | reset | whoever dropped pages is not here |
 //! | `guard::holds::IS_MOVING` | reset | whoever moved pages is not here |
+//! | `guard::others::IS_SAID` | kept | the line says of which processes |
 //! | `guard::signals::ACTIONS` | kept | what the program has set is inherited |
 //! | `guard::signals::LOCK` | reset | whoever held it is not here |
 //! | `guard::signals::IS_BLOCKED` | kept | what the thread that forked has blocked is inherited |

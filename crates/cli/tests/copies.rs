@@ -115,6 +115,32 @@ fn who_reads_the_memory_of_a_new_child_leaves_it_as_it_is() {
     let _ = std::fs::remove_file(&program);
 }
 
+/// Where the kernel may not wait for a pager it does not read what is out in another process: the
+/// call fails, nothing is read wrong, and one line says why.
+#[test]
+fn who_reads_the_memory_of_another_is_told_why_it_fails() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("reads_other");
+    let path = program.to_str().expect("a name of ours");
+    for way in WAYS {
+        let run = run("reads-other", &[&["--memory-max", "12M"], way].concat(), &[path]);
+        let lines = run.stderr().matches("uzswap: process_vm_readv of process").count();
+        let (said, told) = match way.contains(&"off") {
+            true => ("0 differ, no call failed\n", 0),
+            false => ("0 differ, calls failed\n", 1),
+        };
+        assert_eq!(
+            (run.status(), run.stdout().as_str(), lines),
+            (0, said, told),
+            "{way:?}: {}",
+            run.stderr()
+        );
+    }
+    let _ = std::fs::remove_file(&program);
+}
+
 /// A child finds memory that another thread moves in one of the places, all of it: also what the
 /// agent moves in several turns. Who moves it maps over the place that it has left.
 #[test]

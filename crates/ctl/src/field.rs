@@ -133,6 +133,11 @@ impl Group {
         (0..self.high_water()).filter(|slot| self.field(*slot, Field::Pid) != 0)
     }
 
+    /// The slot of a process that has or had one.
+    pub fn slot_of(&self, pid: u64) -> Option<usize> {
+        self.used().find(|slot| self.field(*slot, Field::Pid) == pid)
+    }
+
     /// Sum of one field over all processes.
     pub fn sum(&self, field: Field) -> u64 {
         self.used()

@@ -34,6 +34,7 @@ pub(crate) mod exec;
 mod holds;
 mod memory;
 mod notes;
+mod others;
 mod pieces;
 mod ranges;
 pub(crate) mod signals;
@@ -473,6 +474,7 @@ fn finish(call: &mut Call) -> Verdict {
             return end(call, Verdict::Make);
         }
         release(token);
+        others::say_why(call);
         return end(call, Verdict::Done);
     }
     release(token);
