@@ -85,7 +85,8 @@ fn disk() -> PathBuf {
 
 fn chosen(context: &Context, only: &[String]) -> Result<Vec<Box<dyn workloads::Workload>>, Failure> {
     let mut all = workloads::all(context);
-    let names: Vec<String> = all.iter().map(|workload| workload.name()).collect();
+    let mut names: Vec<String> = all.iter().map(|workload| programs::family(&workload.name())).collect();
+    names.dedup();
     all.retain(|workload| programs::is_chosen(only, &workload.name()));
     if all.is_empty() {
         return Err(Failure::new(format!(

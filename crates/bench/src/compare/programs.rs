@@ -26,6 +26,14 @@ fn parse_case(name: &str) -> Option<(&str, u64)> {
     Some((program, percent.parse().ok()?))
 }
 
+/// What --only names: a program, at whatever share.
+pub(super) fn family(name: &str) -> String {
+    match parse_case(name) {
+        Some((program, _)) => format!("{PREFIX}{program}"),
+        None => name.to_owned(),
+    }
+}
+
 /// Whether --only chooses a workload. Programs are only run where `programs` is named: all of
 /// them, or those after a colon and the commas behind it.
 pub(super) fn is_chosen(only: &[String], name: &str) -> bool {
@@ -217,6 +225,8 @@ mod test {
     fn cases_have_names() {
         assert_eq!(parse_case(&case_name("c++", 80)), Some(("c++", 80)));
         assert_eq!(parse_case("redis"), None);
+        assert_eq!(family(&case_name("c++", 80)), "programs:c++");
+        assert_eq!(family("redis"), "redis");
     }
 
     #[test]
