@@ -35,10 +35,9 @@ impl Compressor {
         };
         let algorithm = Algorithm::from_parts(name.strip_suffix(PARALLEL).unwrap_or(name), level)?;
         let is_parallel = name.ends_with(PARALLEL);
-        match algorithm.codes() {
-            // The device's engines do what cores would.
-            Some(_) if is_parallel => Err(UnknownAlgorithm::Name),
-            _ => Ok(Self { algorithm, is_parallel }),
+        match is_parallel && !may_be_parallel(algorithm) {
+            true => Err(UnknownAlgorithm::Name),
+            false => Ok(Self { algorithm, is_parallel }),
         }
     }
 
@@ -58,11 +57,17 @@ impl Compressor {
 
     /// The inverse of [`to_word`](Self::to_word); any word reads as a compressor.
     pub fn from_word(word: u64) -> Self {
+        let algorithm = Algorithm::from_word(word & !PARALLEL_BIT);
         Self {
-            algorithm: Algorithm::from_word(word & !PARALLEL_BIT),
-            is_parallel: word & PARALLEL_BIT != 0,
+            algorithm,
+            is_parallel: word & PARALLEL_BIT != 0 && may_be_parallel(algorithm),
         }
     }
+}
+
+/// A device's engines do what cores would.
+fn may_be_parallel(algorithm: Algorithm) -> bool {
+    algorithm.codes().is_none()
 }
 
 impl From<Algorithm> for Compressor {
@@ -84,6 +89,24 @@ impl fmt::Display for Compressor {
             (Some(level), _) => write!(f, ":{level}"),
             (None, Some(Codes::Dynamic)) => f.write_str(":dynamic"),
             (None, _) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn whatever_a_word_reads_as_has_a_name() {
+        for low in 0..1 << 12 {
+            for high in [0, 1 << 16, u64::MAX << 16] {
+                let compressor = Compressor::from_word(high | low);
+                let name = compressor.to_string();
+                assert_eq!(Compressor::parse(&name), Ok(compressor), "{:#x}: {name}", high | low);
+            }
         }
     }
 }
