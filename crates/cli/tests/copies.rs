@@ -125,7 +125,7 @@ fn who_reads_the_memory_of_another_is_told_why_it_fails() {
     let program = compile("reads_other");
     let path = program.to_str().expect("a name of ours");
     for way in WAYS {
-        let run = run("reads-other", &[&["--memory-max", "12M"], way].concat(), &[path]);
+        let run = run("reads-other", &[&["--memory-max", "16M"], way].concat(), &[path]);
         let lines = run.stderr().matches("uzswap: process_vm_readv of process").count();
         let (said, told) = match way.contains(&"off") {
             true => ("0 differ, no call failed\n", 0),
