@@ -14,7 +14,8 @@ const SYS_PROCESS_VM_WRITEV: usize = 311;
 /// That such a call failed was said.
 static IS_SAID: AtomicBool = AtomicBool::new(false);
 
-/// A call failed, as the kernel did not find what it reaches. In a thread of the program.
+/// A call failed, as the kernel did not find what it reaches (EFAULT): that may be what is out in
+/// the other process. In a thread of the program.
 pub(super) fn say_why(call: &Call) {
     let name = match call.number {
         SYS_PROCESS_VM_READV => "process_vm_readv",
@@ -31,7 +32,7 @@ pub(super) fn say_why(call: &Call) {
     if is_ours && !IS_SAID.swap(true, Ordering::Relaxed) {
         pager::say(
             Line::of(format_args!(
-                "uzswap: {name} of process {process} fails in process {}, as pages of that are out. Run it as root, or have the program \
+                "uzswap: {name} of process {process}, of which pages are out, fails in process {}. Run both as root, or have the program \
                  share memory in another way (Open MPI: OMPI_MCA_osc=pt2pt OMPI_MCA_btl_vader_single_copy_mechanism=none)\n",
                 thread::pid(),
             ))
