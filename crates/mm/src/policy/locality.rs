@@ -267,6 +267,7 @@ mod test {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "tens of thousands of loads, of nothing but numbers")]
     fn neighbours_that_are_wanted_soon_are_brought() {
         let (mut locality, mut x) = (Locality::new(NEIGHBOURS), 1);
         assert_eq!(
@@ -291,6 +292,7 @@ mod test {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "tens of thousands of loads, of nothing but numbers")]
     fn what_is_wanted_after_it_has_left_again_is_not_brought() {
         let (mut locality, mut x) = (Locality::new(NEIGHBOURS), 1);
         // One cluster in five, of which each page is loaded once in 4,000 times.
@@ -308,6 +310,7 @@ mod test {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "tens of thousands of loads, of nothing but numbers")]
     fn where_hot_pages_lie_together_they_are_brought_from_the_device() {
         let (mut locality, mut x) = (Locality::new(NEIGHBOURS), 1);
         loads(&mut locality, 20_000, || random(&mut x) % STORED);

@@ -25,7 +25,7 @@ mod steps;
 pub use steps::OPS;
 
 /// First page of the program's memory.
-pub const BASE: u64 = if cfg!(miri) { 0x155_0000 } else { 0x5555_0000 };
+pub const BASE: u64 = if cfg!(miri) { 0x55_0000 } else { 0x5555_0000 };
 /// Pages of it.
 pub const PAGES: u64 = if cfg!(miri) { 32 } else { 96 };
 
