@@ -86,6 +86,10 @@ words! {
         /// When a fork of the process last ended, nanoseconds of CLOCK_MONOTONIC; 0: none has;
         /// [`u64::MAX`]: one is under way.
         ForkedAt,
+        /// What another process has it bring ([`Wanted`](crate::Wanted)).
+        Wanted,
+        /// Process id of the one that does.
+        WantedBy,
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `field`     | words of each process: what it is charged, and what it tells the others        |
 //! | `group`     | the file as an object: words by name, and what follows of them                 |
 //! | `relatives` | what relatives share is charged once                                           |
+//! | `wanted`    | what one process has another bring                                             |
 //! | `inner`     | groups inside this one                                                         |
 //! | `fail_kind` | failures that tests can ask for                                                |
 //! | `defaults`  | what holds where nobody asks for something else                                |
@@ -37,6 +38,7 @@ pub mod record;
 mod relatives;
 pub mod remote;
 pub mod size;
+mod wanted;
 
 pub use env::{
     ENV_ALLOW_UNMANAGED, ENV_GIVEN_GROUP, ENV_GROUP, ENV_RECORD, GROUP_SUFFIX, KEEPER_SUFFIX, LIBRARY_SUFFIX,
@@ -49,3 +51,4 @@ pub use inner::Launcher;
 pub use key::{Key, Limit, Notice, Setting, Statistic, Test, Tunable};
 pub use layout::{HEADER_WORDS, LAUNCHER, MEMBERSHIP, PROCESSES, WORDS};
 pub use look::{Look, Moment};
+pub use wanted::Wanted;

@@ -34,7 +34,7 @@ use uzswap_sys::signal::{BUS_ADRERR, Context, SignalInfo};
 use uzswap_sys::time::now_ns;
 use uzswap_sys::{Errno, closed, futex, thread};
 
-use super::Waiting;
+use super::{Waiting, wanted};
 use crate::fault;
 use crate::guard::{self, deliver, signals};
 use crate::machine::isolation;
@@ -398,9 +398,9 @@ pub(crate) fn stop_if_alone() {
     }
 }
 
-/// kswapd's part of it: wake the fault thread, if its mail says so.
+/// kswapd's part of it: wake the fault thread, if its mail says so, or another process.
 pub(crate) fn pass_on(pager: &Pager, bits: u32) {
-    if bits & mail::RING != 0 {
+    if bits & mail::RING != 0 || wanted::is_asked(pager) {
         pager.fds().wake.set();
     }
 }
@@ -410,7 +410,7 @@ pub(crate) fn is_filtered() -> bool {
     IS_FILTERED.load(Ordering::Relaxed)
 }
 
-fn pause(ns: u64) {
+pub(crate) fn pause(ns: u64) {
     match is_filtered() {
         true => core::hint::spin_loop(),
         false => pager::pause(ns),

@@ -9,6 +9,7 @@ mod give_up;
 pub(crate) mod inline;
 pub(crate) mod servers;
 pub(crate) mod waits;
+mod wanted;
 
 use alloc::vec::Vec;
 
@@ -24,6 +25,7 @@ use self::give_up::{bring_back, give_up};
 use self::inline::Ticket;
 use self::servers::{INBOX, Servers};
 use self::waits::Waits;
+use self::wanted::Wanting;
 use crate::Line;
 use crate::cpu::cores::CORES;
 use crate::cpu::io_poll::IO_POLL;
@@ -68,6 +70,7 @@ pub(crate) struct FaultThread {
     forks: ForkServer,
     spin: Spin,
     waits: Waits,
+    wanting: Wanting,
 }
 
 impl FaultThread {
@@ -81,6 +84,7 @@ impl FaultThread {
             forks: ForkServer::new(),
             spin: Spin::new(may_spin),
             waits: Waits::default(),
+            wanting: Wanting::default(),
         }
     }
 
@@ -98,6 +102,7 @@ impl FaultThread {
             forks,
             spin,
             waits,
+            wanting,
         } = self;
         if servers.is_idle() {
             pager.memcg.lack(0);
@@ -106,7 +111,7 @@ impl FaultThread {
         let is_forking = pager.reclaim.is_freezing();
         // Posted since the event was cleared that woke us.
         let is_told = fds.managed.waits_on().is_none() && fds.managed.has_events();
-        let is_quiet = servers.is_idle() && !is_told;
+        let is_quiet = servers.is_idle() && !is_told && !wanting.is_busy();
         let timeout = match (is_quiet, is_forking || pager.is_bringing_back()) {
             (false, _) => Some(RETRY_NS),
             (true, true) => Some(FORK_POLL_NS),
@@ -154,8 +159,10 @@ impl FaultThread {
             fds.wake.clear();
             inline::take_requests(pager, |waiting| servers.reading().1.push(waiting));
         }
+        wanting.take(pager, servers.reading().1);
         waits.begin(servers.waiting());
         servers.serve(pager);
+        wanting.answer(pager, servers.reading().1);
         if servers.is_idle() {
             waits.end(pager);
         }

@@ -148,12 +148,17 @@ impl Hold {
 
     /// Hold `[start, end)` as well. What of it is there when this returns stays.
     pub(super) fn add(self, start: usize, end: usize) {
+        self.publish(start, end);
+        wait_for_moves();
+    }
+
+    /// The same, of what is not on the move.
+    fn publish(self, start: usize, end: usize) {
         if let Some(place) = self.place() {
             let n = self.number();
             place.add(&EXTENTS_HELD[n / PLACES][n % PLACES], start, end);
         }
         fence(Ordering::SeqCst);
-        wait_for_moves();
     }
 
     /// Let go.
@@ -166,6 +171,32 @@ impl Hold {
         place.count.store(0, Ordering::Release);
         place.frame.store(0, Ordering::Relaxed);
         IS_TAKEN[n / PLACES].fetch_and(!(1 << (n % PLACES)), Ordering::Release);
+    }
+}
+
+/// What another process reaches, held by the fault thread. That waits for no move: who drops what
+/// it copied waits for the fault thread.
+pub(crate) struct Kept(Hold);
+
+impl Kept {
+    /// `[start, end)` stays, but for what is on the move ([`has_settled`](Self::has_settled)).
+    pub(crate) fn begin(start: usize, end: usize) -> Self {
+        let hold = Hold::take(start, 0);
+        hold.publish(start, end);
+        Self(hold)
+    }
+
+    /// Whether nothing is: from then on what is there stays.
+    pub(crate) fn has_settled(&self) -> bool {
+        [&IS_MOVING, &IS_DROPPING]
+            .iter()
+            .all(|moves| moves.load(Ordering::SeqCst) == 0)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.release();
     }
 }
 

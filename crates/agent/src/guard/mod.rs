@@ -31,7 +31,7 @@ pub(crate) mod deliver;
 mod dispatch;
 mod environment;
 pub(crate) mod exec;
-mod holds;
+pub(crate) mod holds;
 mod memory;
 mod notes;
 mod others;
@@ -399,7 +399,7 @@ fn begin(call: &mut Call) -> Verdict {
             {
                 return verdict;
             }
-            if let Some(result) = pieces::make(call) {
+            if let Some(result) = pieces::make(call).or_else(|| others::make(call)) {
                 call.result = result;
                 return Verdict::Done;
             }
@@ -474,7 +474,6 @@ fn finish(call: &mut Call) -> Verdict {
             return end(call, Verdict::Make);
         }
         release(token);
-        others::say_why(call);
         return end(call, Verdict::Done);
     }
     release(token);

@@ -1,39 +1,178 @@
-//! Calls that reach the memory of other processes: nobody brings what is out there.
+//! process_vm_readv(2) and process_vm_writev(2). Of another process the kernel finds what is mapped
+//! there, and waits for no pager: so that one's has to bring what is out (`fault/wanted.rs`), and
+//! the call is made in pieces. Of the process's own memory both ends are held, so that a call that
+//! reaches much is made in pieces as well.
+//!
+//! While the other process is waited for nothing is held here: it may be waiting for us, for room
+//! or in such a call.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use uzswap_ctl::{Field, Group};
+use uzswap_ctl::{Field, Group, Wanted};
+use uzswap_guard::reach::Extent;
+use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::guard::Call;
-use uzswap_sys::thread;
+use uzswap_sys::time::now_ns;
+use uzswap_sys::{Errno, thread};
 
+use super::ADDRESSES;
+use super::pieces::{self, MAX_RW_COUNT, VECTORS_MAX};
+use crate::fault::inline;
 use crate::{Line, pager};
 
 const SYS_PROCESS_VM_READV: usize = 310;
 const SYS_PROCESS_VM_WRITEV: usize = 311;
 
+/// Bytes of one piece at most.
+const PIECE: usize = Wanted::PAGES_MAX as usize * PAGE_SIZE;
+/// So often a page is asked for that is brought and still is not found: one that is written to may
+/// come protected at first.
+const BROUGHT_MAX: u32 = 16;
+/// The same, of one that is there, or that the other's pager does not have.
+const NOTHING_MAX: u32 = 3;
+/// How long a process that gives no answer is waited for before the kernel is asked again: it may
+/// have ended. And how often: it is stopped then. Nanoseconds.
+const LATE_NS: u64 = 1_000_000_000;
+const LATE_MAX: u32 = 5;
+/// From one look at the answer to the next: a few, then as long as a look of that one's kswapd
+/// takes. Nanoseconds.
+const LOOK_NS: u64 = 30_000;
+const LOOK_LONGER_NS: u64 = 1_000_000;
+const LOOKS: u32 = 30;
+
 /// That such a call failed was said.
 static IS_SAID: AtomicBool = AtomicBool::new(false);
 
-/// A call failed, as the kernel did not find what it reaches (EFAULT): that may be what is out in
-/// the other process. In a thread of the program.
-pub(super) fn say_why(call: &Call) {
-    let name = match call.number {
-        SYS_PROCESS_VM_READV => "process_vm_readv",
-        SYS_PROCESS_VM_WRITEV => "process_vm_writev",
-        _ => return,
+/// Whose memory the call reaches.
+#[derive(Clone, Copy)]
+enum Whose {
+    Own,
+    /// That of the process in this slot.
+    Member(Group, usize),
+}
+
+/// A call that is made in pieces.
+struct Transfer {
+    number: usize,
+    process: usize,
+    whose: Whose,
+}
+
+/// Make the call in pieces, if it has to be. Returns what the program gets. In a thread of the
+/// program.
+pub(super) fn make(call: &Call) -> Option<isize> {
+    if ![SYS_PROCESS_VM_READV, SYS_PROCESS_VM_WRITEV].contains(&call.number) {
+        return None;
+    }
+    let [process, here, heres, there, theres, flags] = call.args;
+    let whose = match process == thread::pid() as usize {
+        true => Whose::Own,
+        false => {
+            let group = pager::group()?;
+            Whose::Member(group, group.slot_of(process as u64)?)
+        }
     };
-    let process = call.args[0];
-    let is_out = |group: Group| {
-        group
-            .slot_of(process as u64)
-            .is_some_and(|slot| has_pages_out(group, slot))
+    // What the kernel refuses as a whole it refuses itself.
+    let (mut here, mut there) = (Vectors::new(here, heres)?, Vectors::new(there, theres)?);
+    let least = match whose {
+        Whose::Own => pieces::most()?,
+        Whose::Member(..) => 0,
     };
-    let is_ours = process != thread::pid() as usize && pager::group().is_some_and(is_out);
-    if is_ours && !IS_SAID.swap(true, Ordering::Relaxed) {
+    if flags != 0 || here.left.min(there.left) <= least {
+        return None;
+    }
+    let transfer = Transfer {
+        number: call.number,
+        process,
+        whose,
+    };
+    let mut moved = 0;
+    while let (Some([to, room]), Some([from, rest])) = (here.current(), there.current()) {
+        let len = room.min(rest).min(PIECE - from % PIECE).min(MAX_RW_COUNT - moved);
+        match transfer.piece([to, len], [from, len]) {
+            Ok(0) => break,
+            Ok(some) => {
+                here.skip(some);
+                there.skip(some);
+                moved += some;
+            }
+            Err(errno) if moved == 0 => return Some(-(errno.raw_os_error() as isize)),
+            Err(_) => break,
+        }
+    }
+    Some(moved as isize)
+}
+
+impl Transfer {
+    /// Move a piece, or some of it: of both ends an address and how many bytes.
+    fn piece(&self, here: [usize; 2], there: [usize; 2]) -> Result<usize, Errno> {
+        let Whose::Member(group, slot) = self.whose else {
+            return self.attempt(here, there);
+        };
+        let is_beyond = there[0] >= ADDRESSES - PIECE;
+        // One without a pager has nothing out.
+        if is_beyond || group.field(slot, Field::CameBy) == 0 {
+            return self.attempt(here, there);
+        }
+        let is_write = self.number == SYS_PROCESS_VM_WRITEV;
+        // What is written must stay meanwhile.
+        let mut moved = match is_write {
+            true => Err(Errno::FAULT),
+            false => self.attempt(here, there),
+        };
+        let first = there[0] / PAGE_SIZE;
+        let wanted = Wanted {
+            first: first as u64,
+            pages: ((there[0] + there[1]).div_ceil(PAGE_SIZE) - first) as u64,
+            is_write,
+        };
+        let (mut brought, mut nothing, mut late) = (0, 0, 0);
+        while moved == Err(Errno::FAULT) {
+            let answer = Answer::wait_for(group, slot, wanted);
+            let (count, most) = match answer.as_ref().map(|answer| answer.is_brought) {
+                Some(true) => (&mut brought, BROUGHT_MAX),
+                Some(false) => (&mut nothing, NOTHING_MAX),
+                None => (&mut late, LATE_MAX),
+            };
+            *count += 1;
+            let is_last = *count == most;
+            if answer.is_some() || !is_write {
+                moved = self.attempt(here, there);
+            }
+            if is_last {
+                if late == LATE_MAX && moved == Err(Errno::FAULT) {
+                    self.say_why();
+                }
+                break;
+            }
+        }
+        moved
+    }
+
+    fn attempt(&self, here: [usize; 2], there: [usize; 2]) -> Result<usize, Errno> {
+        let is_read = self.number == SYS_PROCESS_VM_READV;
+        let extent = |[start, len]: [usize; 2], is_written| Extent { start, len, is_written };
+        let ends = [extent(here, is_read), extent(there, !is_read)];
+        let held = match self.whose {
+            Whose::Own => &ends[..],
+            Whose::Member(..) => &ends[..1],
+        };
+        pieces::holding(held, || pieces::transfer(self.number, self.process, here, there))
+    }
+
+    fn say_why(&self) {
+        if IS_SAID.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let name = match self.number {
+            SYS_PROCESS_VM_READV => "process_vm_readv",
+            _ => "process_vm_writev",
+        };
         pager::say(
             Line::of(format_args!(
-                "uzswap: {name} of process {process}, of which pages are out, fails in process {}. Run both as root, or have the program \
-                 share memory in another way (Open MPI: OMPI_MCA_osc=pt2pt OMPI_MCA_btl_vader_single_copy_mechanism=none)\n",
+                "uzswap: {name} of process {} fails in process {}: it is stopped, so nobody brings its pages that are out. Continue it \
+                 (SIGCONT)\n",
+                self.process,
                 thread::pid(),
             ))
             .as_str(),
@@ -41,7 +180,107 @@ pub(super) fn say_why(call: &Call) {
     }
 }
 
-fn has_pages_out(group: Group, slot: usize) -> bool {
-    let out = [Field::Staged, Field::Stored, Field::Swapped];
-    out.into_iter().any(|field| group.field(slot, field) > 0)
+/// What a process was asked for stays, while this lives.
+struct Answer {
+    group: Group,
+    slot: usize,
+    wanted: Wanted,
+    /// The first page of it was out.
+    is_brought: bool,
+}
+
+impl Answer {
+    /// Have the process in `slot` bring something, and hold it. `None`: it does not answer.
+    fn wait_for(group: Group, slot: usize, wanted: Wanted) -> Option<Self> {
+        let began = now_ns();
+        let mut looks = 0;
+        // A thread that waits for room may do so for long: as long as kswapd comes by.
+        let is_late = || {
+            let ago = |then: u64| now_ns().saturating_sub(then);
+            ago(began) >= LATE_NS && ago(group.field(slot, Field::CameBy)) >= LATE_NS
+        };
+        let mut look = || {
+            looks += 1;
+            inline::pause(if looks < LOOKS { LOOK_NS } else { LOOK_LONGER_NS });
+        };
+        while !group.ask_for(slot, wanted, thread::pid()) {
+            if is_late() {
+                return None;
+            }
+            look();
+        }
+        let is_brought = loop {
+            let answer = group.answered(slot, wanted);
+            if answer.is_some() || is_late() {
+                break answer;
+            }
+            look();
+        };
+        let answer = |is_brought| Self {
+            group,
+            slot,
+            wanted,
+            is_brought,
+        };
+        let given = is_brought.map(answer);
+        if given.is_none() {
+            group.end_asking(slot, wanted);
+        }
+        given
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.group.end_asking(self.slot, self.wanted);
+    }
+}
+
+/// What is left of an array of `struct iovec` in the program's memory.
+struct Vectors {
+    list: usize,
+    /// The next one, and how many there are.
+    next: usize,
+    count: usize,
+    /// Address and length of the rest of the one before.
+    rest: [usize; 2],
+    /// Bytes of all.
+    left: usize,
+}
+
+impl Vectors {
+    /// `None`: the kernel takes no such array.
+    fn new(list: usize, count: usize) -> Option<Self> {
+        if count > VECTORS_MAX {
+            return None;
+        }
+        let mut left = 0usize;
+        for n in 0..count {
+            let (start, len) = pieces::vector(list, n)?;
+            left = left.checked_add(len).filter(|_| !pieces::is_beyond(start, len))?;
+        }
+        Some(Self {
+            list,
+            next: 0,
+            count,
+            rest: [0; 2],
+            left,
+        })
+    }
+
+    /// Address and length of what comes next, if anything does.
+    fn current(&mut self) -> Option<[usize; 2]> {
+        while self.rest[1] == 0 && self.next < self.count {
+            let (start, len) = pieces::vector(self.list, self.next)?;
+            self.rest = [start, len];
+            self.next += 1;
+        }
+        (self.rest[1] > 0).then_some(self.rest)
+    }
+
+    /// So many bytes of it are done.
+    fn skip(&mut self, bytes: usize) {
+        let [start, len] = self.rest;
+        self.rest = [start.wrapping_add(bytes), len.saturating_sub(bytes)];
+    }
 }

@@ -185,7 +185,7 @@ fn random(call: &Call) -> Option<isize> {
         };
         let args = [extent.start, extent.len, flags, 0, 0, 0];
         // SAFETY: a part of what the program's own call does.
-        match holding(extent, || unsafe { thread::syscall(SYS_GETRANDOM, args) }) {
+        match holding(&[extent], || unsafe { thread::syscall(SYS_GETRANDOM, args) }) {
             Ok(got) => done += got,
             Err(errno) if done == 0 => return Some(-(errno.raw_os_error() as isize)),
             Err(_) => break,
@@ -227,16 +227,16 @@ pub(super) fn populate(start: usize, len: usize, advice: usize) -> Result<(), Er
             len,
             is_written,
         };
-        holding(extent, || advise(at, len))?;
+        holding(&[extent], || advise(at, len))?;
     }
     Ok(())
 }
 
-/// Make a call that reaches this.
-fn holding(extent: Extent, call: impl Fn() -> Result<usize, Errno>) -> Result<usize, Errno> {
-    let near = (&raw const extent).addr();
+/// Make a call that reaches these.
+pub(super) fn holding(extents: &[Extent], call: impl Fn() -> Result<usize, Errno>) -> Result<usize, Errno> {
+    let near = (&raw const extents).addr();
     let mut reached = Reached::new(0, near, false);
-    reached.reach(extent);
+    extents.iter().for_each(|extent| reached.reach(*extent));
     let mut result = call();
     for _ in 0..AGAIN_MAX {
         if result != Err(Errno::FAULT) {
@@ -244,7 +244,7 @@ fn holding(extent: Extent, call: impl Fn() -> Result<usize, Errno>) -> Result<us
         }
         // Registered without being known as such, or nowhere.
         let mut thorough = Reached::new(reached.token(), near, true);
-        thorough.reach(extent);
+        extents.iter().for_each(|extent| thorough.reach(*extent));
         let brought = thorough.brought;
         reached = thorough;
         if brought == 0 {
@@ -257,7 +257,7 @@ fn holding(extent: Extent, call: impl Fn() -> Result<usize, Errno>) -> Result<us
 }
 
 /// Bytes that one call may hold.
-fn most() -> Option<usize> {
+pub(super) fn most() -> Option<usize> {
     let limit = pager::inherited()?.memcg.group().get(Limit::MemoryMax);
     Some((limit / SHARE).max(LEAST) as usize & !(PAGE_SIZE - 1))
 }
@@ -280,7 +280,7 @@ pub(super) fn vector(list: usize, n: usize) -> Option<(usize, usize)> {
 }
 
 /// Whether a buffer lies where none can.
-fn is_beyond(start: usize, len: usize) -> bool {
+pub(super) fn is_beyond(start: usize, len: usize) -> bool {
     start.checked_add(len).is_none_or(|end| end > ADDRESSES - PAGE_SIZE)
 }
 
@@ -407,6 +407,14 @@ impl Moving<'_> {
             _ => self.way.single,
         };
         // SAFETY: a part of what the program's own call does.
-        holding(extent, || unsafe { thread::syscall(number, args) })
+        holding(&[extent], || unsafe { thread::syscall(number, args) })
     }
+}
+
+/// Part of a process_vm_readv(2) or process_vm_writev(2): of both ends an address and how many
+/// bytes.
+pub(super) fn transfer(number: usize, process: usize, here: [usize; 2], there: [usize; 2]) -> Result<usize, Errno> {
+    let [here, there] = [&here, &there].map(|vector| vector.as_ptr().expose_provenance());
+    // SAFETY: a part of what the program's own call does.
+    unsafe { thread::syscall(number, [process, here, 1, there, 1, 0]) }
 }

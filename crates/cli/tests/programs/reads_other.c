@@ -1,37 +1,129 @@
-/* Reads the memory of a child, more of it than there is room for, by process_vm_readv: reads_other all|some. All calls read what the
- * child wrote, or some of them fail (EFAULT) and the others do. Prints "right". */
+/* Reads and writes the memory of a child, more of it than there is room for: reads_other WHAT. there: by process_vm_readv and
+ * process_vm_writev, in calls of a page, of several buffers, and of some MiB. absent: what the child does not have is not read, and calls
+ * end where it begins. stopped: the child is stopped; calls fail, or read right. own: all of its own memory in one call. Prints "right". */
 #include "pages.h"
+#include <signal.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
 #define LEN (24 * MIB)
+#define PAGES (LEN / PAGE)
+#define MANY (3 * MIB)
+
+static pid_t child;
+static int ready[2], done[2];
+static char *p, *own;
+
+static ssize_t transfer(int is_write, char *here, size_t at, size_t len) {
+    struct iovec local = {here, len}, remote = {p + at, len};
+    return (is_write ? process_vm_writev : process_vm_readv)(child, &local, 1, &remote, 1, 0);
+}
+
+static void tell(int fd) { must(write(fd, "", 1) == 1); }
+static void hear(int fd) { char byte; must(read(fd, &byte, 1) == 1); }
+
+static void is_page(const char *at, size_t page, uint64_t seed) {
+    for (size_t i = 0; i < 512; i++)
+        must(((const uint64_t *)at)[i] == word_of(seed, page, i));
+}
+
+static void set_pages(char *at, size_t page, size_t pages, uint64_t seed) {
+    for (size_t n = 0; n < pages; n++)
+        for (size_t i = 0; i < 512; i++)
+            ((uint64_t *)at)[n * 512 + i] = word_of(seed, page + n, i);
+}
+
+static void be_read(uint64_t seed) {
+    fill(p, LEN, 1);
+    tell(ready[1]);
+    hear(done[0]);
+    check(p, LEN, seed, "child");
+    _exit(0);
+}
+
+static void read_and_write(void) {
+    for (size_t page = 0; page < PAGES; page += 7) {
+        must(transfer(0, own, page * PAGE, PAGE) == (ssize_t)PAGE);
+        is_page(own, page, 1);
+    }
+    for (size_t at = 0; at < LEN; at += MANY) {
+        must(transfer(0, own, at, MANY) == (ssize_t)MANY);
+        for (size_t page = 0; page < MANY / PAGE; page++)
+            is_page(own + page * PAGE, at / PAGE + page, 1);
+    }
+    /* Buffers that begin and end anywhere: three pages of the child into four pieces. */
+    for (size_t page = 1; page + 8 < PAGES; page += 301) {
+        struct iovec local[4] = {{own, 100}, {own + 100, 0}, {own + 100, 5000}, {own + 5100, 3 * PAGE - 5100}};
+        struct iovec remote[3] = {{p + page * PAGE, PAGE}, {p + (page + 4) * PAGE, PAGE}, {p + (page + 2) * PAGE, PAGE}};
+        must(process_vm_readv(child, local, 4, remote, 3, 0) == (ssize_t)(3 * PAGE));
+        is_page(own, page, 1);
+        is_page(own + PAGE, page + 4, 1);
+        is_page(own + 2 * PAGE, page + 2, 1);
+    }
+    for (size_t at = 0; at < LEN; at += MANY) {
+        set_pages(own, at / PAGE, MANY / PAGE, 2);
+        must(transfer(1, own, at, MANY) == (ssize_t)MANY);
+    }
+}
+
+static void meet_the_end(void) {
+    must(transfer(0, own, LEN, PAGE) == -1 && errno == EFAULT);
+    must(transfer(0, own, LEN - PAGE, 2 * PAGE) == (ssize_t)PAGE);
+    is_page(own, PAGES - 1, 1);
+    struct iovec local = {own, 2 * PAGE}, remote[2] = {{p, PAGE}, {p + LEN, PAGE}};
+    must(process_vm_readv(child, &local, 1, remote, 2, 0) == (ssize_t)PAGE);
+    is_page(own, 0, 1);
+    must(process_vm_readv(child, &local, 1, remote, 2, 1) == -1 && errno == EINVAL);
+    must(transfer(0, NULL, 0, PAGE) == -1 && errno == EFAULT);
+    must(transfer(0, own, 0, 0) == 0);
+}
+
+static void read_stopped(void) {
+    int status;
+    must(kill(child, SIGSTOP) == 0 && waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+    for (size_t page = 0; page < PAGES; page += 5000) {
+        ssize_t got = transfer(0, own, page * PAGE, PAGE);
+        must(got == (ssize_t)PAGE || (got == -1 && errno == EFAULT));
+        if (got > 0)
+            is_page(own, page, 1);
+    }
+    must(kill(child, SIGCONT) == 0);
+}
+
+static void copy_own(void) {
+    struct iovec from = {p, LEN}, to = {map(LEN), LEN};
+    fill(p, LEN, 1);
+    must(process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)LEN);
+    check(to.iov_base, LEN, 1, "copy");
+    fill(p, LEN, 3);
+    must(process_vm_writev(getpid(), &from, 1, &to, 1, 0) == (ssize_t)LEN);
+    check(to.iov_base, LEN, 3, "copied back");
+}
 
 int main(int argc, char **argv) {
-    int ready[2], done[2];
-    char byte, *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    must(argc == 2 && p != MAP_FAILED && pipe(ready) == 0 && pipe(done) == 0);
-    pid_t child = fork();
+    must(argc == 2 && pipe(ready) == 0 && pipe(done) == 0);
+    int is_there = strcmp(argv[1], "there") == 0, status;
+    p = map(LEN + PAGE);
+    own = map(MANY);
+    must(munmap(p + LEN, PAGE) == 0);
+    if (strcmp(argv[1], "own") == 0) {
+        copy_own();
+        printf("right\n");
+        return 0;
+    }
+    child = fork();
     must(child >= 0);
-    if (child == 0) {
-        fill(p, LEN, 1);
-        must(write(ready[1], "", 1) == 1 && read(done[0], &byte, 1) == 1);
-        check(p, LEN, 1, "child");
-        _exit(0);
-    }
-    must(read(ready[0], &byte, 1) == 1);
-    static uint64_t words[512];
-    long failed = 0;
-    for (size_t page = 0; page < LEN / PAGE; page++) {
-        struct iovec here = {words, PAGE}, there = {p + page * PAGE, PAGE};
-        ssize_t read = process_vm_readv(child, &here, 1, &there, 1, 0);
-        failed += read < 0 && errno == EFAULT;
-        must(read == (ssize_t)PAGE || (read < 0 && errno == EFAULT));
-        for (size_t i = 0; read > 0 && i < 512; i++)
-            must(words[i] == word_of(1, page, i));
-    }
-    int status;
-    must(write(done[1], "", 1) == 1 && waitpid(child, &status, 0) == child && status == 0);
-    must((failed > 0) == (strcmp(argv[1], "some") == 0));
+    if (child == 0)
+        be_read(is_there ? 2 : 1);
+    hear(ready[0]);
+    if (is_there)
+        read_and_write();
+    else if (strcmp(argv[1], "absent") == 0)
+        meet_the_end();
+    else
+        read_stopped();
+    tell(done[1]);
+    must(waitpid(child, &status, 0) == child && status == 0);
     printf("right\n");
     return 0;
 }
