@@ -24,6 +24,7 @@ mod events;
 mod exclusion;
 mod memory;
 mod program;
+mod register;
 mod states;
 
 use core::ffi::c_void;
@@ -36,7 +37,7 @@ use rustix::mm::{self, Advice, MprotectFlags};
 use crate::PAGE_SIZE;
 use crate::populate::{Populate, populate};
 use crate::proc_mem::ProcMem;
-use crate::procfs::{ProcSelf, Vma};
+use crate::procfs::ProcSelf;
 use crate::uffd::Filled;
 
 pub use alone::{fill_alone, forget_alone, is_mapped, lose_alone, open_alone};
@@ -46,6 +47,8 @@ pub use exclusion::{Changing, Filling, begin_fork, end_fork, is_changing};
 use memory::write;
 pub use memory::{faults, note_faults};
 pub use program::{begin_drop, change_access, end_drop, join, moved, note_locked, part};
+use register::access_of;
+pub use register::{register, unregister};
 
 /// The page is under our care, or may come there.
 const REGISTERED: u8 = 1;
@@ -184,112 +187,38 @@ pub fn were_too_many() -> bool {
     WERE_TOO_MANY.load(Ordering::Relaxed) && WERE_TOO_MANY.swap(false, Ordering::Relaxed)
 }
 
-/// Let the program have the pages of `[start, end)` that are closed. Returns how far that came.
+/// Let the program have the pages of `[start, end)` that are closed. Returns how far that came:
+/// what is behind it is closed still.
 fn open(start: usize, end: usize) -> (usize, Result<()>) {
     let mut opened = start;
     let result = runs(start, end, CLOSED | ACCESS, |from, to, bits| {
-        if bits & CLOSED != 0 {
-            protect(from, to, bits & ACCESS).inspect_err(|_| WERE_TOO_MANY.store(true, Ordering::Relaxed))?;
-            count_borders(from, to);
-            states::update(from, to, |state| state & !CLOSED);
-        }
-        opened = to;
-        Ok(())
-    });
-    (opened, result)
-}
-
-/// Take what lies in `[start, end)` under our care: each mapping as it is, its pages that have no
-/// frame closed. What is under our care already stays as it is. It is the calling thread's turn to
-/// change mappings.
-///
-/// # Errors
-/// EINVAL: not (only) private anonymous memory; ENOMEM: too many mappings.
-pub fn register(memory: BorrowedFd<'_>, proc: &ProcSelf, start: usize, end: usize) -> Result<()> {
-    // Neighbours that are being filled lie in the same mapping.
-    let _changing = Changing::begin();
-    let mut at = start;
-    while at < end
-        && let Some(vma) = proc.vma_at_or_after(at)?.filter(|vma| vma.start < end)
-    {
-        let (from, to) = (vma.start.max(at), vma.end.min(end));
-        if !vma.is_private_anonymous() {
-            return Err(Errno::INVAL);
-        }
-        if vma.access() != [false; 3] {
-            // What may be accessed is not closed: it was unmapped without our knowing, and this is
-            // something else.
-            states::update(from, to, |state| if state & CLOSED == 0 { state } else { 0 });
-        }
-        runs(from, to, REGISTERED, |from, to, bits| match bits {
-            // Or what is found open would be taken for touched.
-            0 => close_new(memory, proc, &vma, from, to).inspect_err(|_| unregister(from, to)),
-            _ => Ok(()),
-        })?;
-        at = to;
-    }
-    Ok(())
-}
-
-fn access_of(vma: &Vma) -> u8 {
-    let bits = vma.access().into_iter().zip([READ, WRITE, EXEC]);
-    bits.map(|(is_set, bit)| u8::from(is_set) * bit).sum()
-}
-
-/// Close what nobody has touched of a part of a mapping, by the unit.
-///
-/// What is there stays as it is: a call under way may use it. Who touches what is closed meanwhile
-/// waits for the engine's lock, as for any page. What was touched until then is found, and opened.
-fn close_new(memory: BorrowedFd<'_>, proc: &ProcSelf, vma: &Vma, start: usize, end: usize) -> Result<()> {
-    let access = access_of(vma);
-    states::update(start, end, |_| REGISTERED | access);
-    let close_run = |from: usize, to: usize| {
-        if from >= to {
+        if bits & CLOSED == 0 {
+            opened = to;
             return Ok(());
         }
-        count_borders(from, to);
-        states::update(from, to, |state| state | CLOSED);
-        protect(from, to, 0).inspect_err(|_| open_again(from, to))?;
-        let mut opened = Ok(());
-        for_each_unit(proc, from, to, |from, to| {
-            opened = opened.and_then(|()| open(from, to).1)
-        })?;
-        opened
-    };
-    let (mut at, mut closed) = (start, Ok(()));
-    for_each_unit(proc, start, end, |from, to| {
-        closed = closed.and_then(|()| close_run(at, from));
-        at = to;
-    })?;
-    closed?;
-    let is_touched = at > start;
-    close_run(at, end)?;
-    if !is_touched && states::get(start) & CLOSED != 0 {
-        // The kernel joins parts of a mapping again only if they have one list of frames
-        // (`anon_vma`), which it makes at the first frame: so now, while it is one. Without it a
-        // program's mremap would find several mappings.
-        write(memory, start, &[0])?;
-        let _ = drop_frames(start, start + PAGE_SIZE);
-    }
-    Ok(())
-}
-
-/// Call `f` with the units of `[start, end)` that have frames, by the run.
-fn for_each_unit(proc: &ProcSelf, start: usize, end: usize, mut f: impl FnMut(usize, usize)) -> Result<()> {
-    let mut done = start;
-    proc.for_each_present(start, end, |from, to| {
-        let (from, to) = ((from & !(UNIT - 1)).max(done), to.next_multiple_of(UNIT).min(end));
-        if from < to {
-            f(from, to);
-            done = to;
+        if open_run(from, to, bits).is_ok() {
+            opened = to;
+            return Ok(());
         }
-    })
+        // The kernel went mapping by mapping, and has opened those before the one that it could not
+        // split: what it has opened the program reads and writes by now.
+        (from..to).step_by(PAGE_SIZE).try_for_each(|page| {
+            open_run(page, page + PAGE_SIZE, bits)?;
+            opened = page + PAGE_SIZE;
+            Ok(())
+        })
+    });
+    (
+        opened,
+        result.inspect_err(|_| WERE_TOO_MANY.store(true, Ordering::Relaxed)),
+    )
 }
 
-/// Nothing of `[start, end)` is under our care any more: what is closed has zeros.
-pub fn unregister(start: usize, end: usize) {
-    open_again(start, end);
-    forget(start, end);
+fn open_run(from: usize, to: usize, bits: u8) -> Result<()> {
+    protect(from, to, bits & ACCESS)?;
+    count_borders(from, to);
+    states::update(from, to, |state| state & !CLOSED);
+    Ok(())
 }
 
 /// `[start, end)` is no longer mapped, or is something else.

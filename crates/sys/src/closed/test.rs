@@ -128,3 +128,68 @@ fn events_are_read_once() {
     });
     assert!(seen == 1 && !has_events() && posted.is_read_within(1));
 }
+
+#[test]
+fn what_the_kernel_has_swapped_out_keeps_its_contents() {
+    let _alone = alone();
+    begin().unwrap();
+    let mut mapping = Mapping::reserve_aligned(2 * UNIT, UNIT).unwrap().without_huge_pages();
+    let (start, end) = (mapping.addr(), mapping.addr() + mapping.len());
+    mapping.write(0, &[7; 3]);
+    mapping.write(PAGE, &[7; 3]);
+    // Does nothing where the system has no swap.
+    // SAFETY: our own mapping, whose contents stay.
+    unsafe { mm::madvise(start as *mut c_void, end - start, Advice::LinuxPageOut).unwrap() };
+    let (memory, proc) = (ProcMem::open_to_write().unwrap().into_fd(), ProcSelf::open().unwrap());
+    register(memory.as_fd(), &proc, start, end).unwrap();
+    assert_eq!([0, PAGE].map(|at| bytes_at(&memory, start + at)), [[7; 3]; 2]);
+    assert_eq!(touched(start, Access::Write), Touched::Open);
+    forget(start, end);
+}
+
+/// In a process of its own: it has as many mappings as the kernel allows.
+#[test]
+fn what_was_opened_before_mappings_were_too_many_is_open() {
+    let own = std::env::current_exe().unwrap();
+    let child = "closed::test::mappings_are_too_many";
+    let ran = std::process::Command::new(own)
+        .args(["--ignored", "--exact", child])
+        .output()
+        .unwrap();
+    assert!(
+        ran.status.success(),
+        "{}",
+        std::string::String::from_utf8_lossy(&ran.stdout)
+    );
+}
+
+#[test]
+#[ignore = "run by the one above"]
+fn mappings_are_too_many() {
+    let (mapping, ..) = registered();
+    let start = mapping.addr();
+    // The second and third units are another mapping for the kernel.
+    let other = (start + 2 * UNIT) as *mut c_void;
+    // SAFETY: our own mapping, whose contents stay.
+    unsafe { mm::madvise(other, 2 * UNIT, Advice::LinuxDontDump).unwrap() };
+    let filling = Filling::begin().unwrap();
+    assert_eq!(close(&filling, start + UNIT, UNIT), Ok(UNIT));
+    let many = Mapping::reserve(200_000 * PAGE).unwrap();
+    // SAFETY: a mapping that nobody reads or writes.
+    let splits = |n: usize| unsafe {
+        mm::mprotect(
+            (many.addr() + n * 2 * PAGE) as *mut c_void,
+            PAGE,
+            MprotectFlags::empty(),
+        )
+        .is_ok()
+    };
+    assert!(!(0..100_000).all(splits));
+    let (opened, result) = open(start, start + 2 * UNIT + PAGE);
+    assert_eq!((opened - start, result), (2 * UNIT, Err(Errno::NOMEM)));
+    let at = |n: usize| touched(start + n, Access::Write);
+    assert_eq!(
+        [at(0), at(UNIT), at(2 * UNIT - PAGE), at(2 * UNIT)],
+        [Touched::Open, Touched::Open, Touched::Open, Touched::Closed]
+    );
+}

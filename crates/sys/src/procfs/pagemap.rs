@@ -35,6 +35,10 @@ impl Categories {
     }
 }
 
+/// Bits of a word of it.
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+
 /// `/proc/self/pagemap`.
 pub struct Pagemap(pub(crate) OwnedFd);
 
@@ -56,7 +60,21 @@ impl ProcSelf {
     pub fn for_each_present(&self, start: usize, end: usize, found: impl FnMut(usize, usize)) -> Result<()> {
         match self.scans {
             true => self.for_each_of(Categories::any_of(raw::PAGE_IS_PRESENT.into()), start, end, found),
-            false => self.for_each_present_word(start, end, found),
+            false => self.for_each_word(PRESENT, start, end, found),
+        }
+    }
+
+    /// As [`for_each_present`](Self::for_each_present), of pages that have contents, or are no
+    /// longer as they were mapped: also those in the kernel's own swap, those on their way between
+    /// two places, and guards.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn for_each_populated(&self, start: usize, end: usize, found: impl FnMut(usize, usize)) -> Result<()> {
+        let any = Categories::any_of((raw::PAGE_IS_PRESENT | raw::PAGE_IS_SWAPPED).into());
+        match self.scans {
+            true => self.for_each_of(any, start, end, found),
+            false => self.for_each_word(PRESENT | SWAPPED, start, end, found),
         }
     }
 
@@ -94,16 +112,15 @@ impl ProcSelf {
 
     /// Whether the page at `addr` is there and in no other process, as far as that can be told.
     pub fn is_alone(&self, addr: usize) -> bool {
-        const PRESENT_AND_EXCLUSIVE: u64 = 1 << 63 | 1 << 56;
+        const PRESENT_AND_EXCLUSIVE: u64 = PRESENT | 1 << 56;
         let mut word = [0; 8];
         let read = io::pread(&self.pagemap, &mut word, (addr / PAGE_SIZE * 8) as u64);
         read.is_ok() && u64::from_ne_bytes(word) & PRESENT_AND_EXCLUSIVE == PRESENT_AND_EXCLUSIVE
     }
 
-    /// [`for_each_present`](Self::for_each_present) by reading a word for each page.
-    fn for_each_present_word(&self, start: usize, end: usize, mut found: impl FnMut(usize, usize)) -> Result<()> {
+    /// The same for pages with any of these bits, by reading a word for each page.
+    fn for_each_word(&self, any_of: u64, start: usize, end: usize, mut found: impl FnMut(usize, usize)) -> Result<()> {
         const PAGES: usize = 256;
-        const PRESENT: u64 = 1 << 63;
         let mut run = None;
         let mut at = start;
         while at < end {
@@ -111,8 +128,8 @@ impl ProcSelf {
             let want = (end - at).div_ceil(PAGE_SIZE).min(PAGES);
             let n = io::pread(&self.pagemap, &mut bytes[..want * 8], (at / PAGE_SIZE * 8) as u64)?;
             for word in bytes[..n].as_chunks::<8>().0 {
-                let is_present = u64::from_ne_bytes(*word) & PRESENT != 0;
-                match (run, is_present) {
+                let is_one = u64::from_ne_bytes(*word) & any_of != 0;
+                match (run, is_one) {
                     (None, true) => run = Some(at),
                     (Some(first), false) => {
                         found(first, at);
