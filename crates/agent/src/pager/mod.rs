@@ -448,8 +448,9 @@ impl Pager {
     }
 
     /// Have kswapd take `[start, end)` under our care at once if it lies beside what is, and wait
-    /// until it did, a tenth of a second at most. In the program's thread, whose turn it is to
-    /// change mappings.
+    /// until it did. One that does not come to it within a tenth of a second does not begin any
+    /// more: it would find what others have mapped or protected there since. In the program's
+    /// thread, whose turn it is to change mappings.
     pub(crate) fn request_join(&self, start: usize, end: usize) {
         self.post.replies.take(reply::JOINED);
         self.post.joining[0].store(start, Ordering::Relaxed);
@@ -461,6 +462,11 @@ impl Pager {
                 return;
             }
         }
+        // What it has begun it ends soon: it needs nothing that this turn keeps from it.
+        while self.post.mail.take(mail::JOIN) == 0
+            && self.post.replies.wait(reply::JOINED, Some(10_000_000)) == 0
+            && !thread::is_over()
+        {}
     }
 
     /// kswapd's part of it.

@@ -37,7 +37,6 @@ use rustix::mm::{self, Advice, MprotectFlags};
 use crate::PAGE_SIZE;
 use crate::populate::{Populate, populate};
 use crate::proc_mem::ProcMem;
-use crate::procfs::ProcSelf;
 use crate::uffd::Filled;
 
 pub use alone::{fill_alone, forget_alone, is_mapped, lose_alone, open_alone};

@@ -7,6 +7,7 @@ use rustix::io;
 
 use super::*;
 use crate::mapping::Mapping;
+use crate::procfs::ProcSelf;
 use crate::uffd::Event;
 
 const PAGE: usize = PAGE_SIZE;
