@@ -35,11 +35,31 @@ struct AddingAPolicy;
 
 /// Why a benchmark could not be run: one line that names the value and the rule.
 #[derive(Debug)]
-pub struct Failure(String);
+pub struct Failure(String, Cause);
+
+/// Whose failure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// An option has a value that is none.
+    Misuse,
+    /// Something could not be done.
+    Work,
+}
 
 impl Failure {
     pub(crate) fn new(line: impl Into<String>) -> Self {
-        Self(line.into())
+        Self(line.into(), Cause::Work)
+    }
+
+    /// Of an option whose value is none.
+    pub(crate) fn misuse(line: impl Into<String>) -> Self {
+        Self(line.into(), Cause::Misuse)
+    }
+
+    /// Whether the command line is to blame.
+    #[must_use]
+    pub fn is_misuse(&self) -> bool {
+        self.1 == Cause::Misuse
     }
 
     /// The line.

@@ -6,12 +6,18 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// As clap's, of what it refuses itself.
+const MISUSED: u8 = 2;
+
 fn main() -> ExitCode {
     match uzswap_bench::run(&uzswap_bench::Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("uzswap-bench: {}", failure.line());
-            ExitCode::FAILURE
+            match failure.is_misuse() {
+                true => ExitCode::from(MISUSED),
+                false => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -3,21 +3,17 @@
 use serde_json::Value;
 use uzswap_ctl::{Setting, Tunable};
 
-use crate::log::{self, Event};
 use crate::look_options::GetOptions;
 use crate::options::SetOptions;
 use crate::output::print;
-use crate::{Failure, MISUSED, accel, group, setting};
+use crate::{Failure, accel, group, misuse, setting};
 
 /// `uzswap set`
 pub(crate) fn set(options: &SetOptions) -> Result<u8, Failure> {
     let open = group::find(Some(&options.group))?;
     let changes = match setting::changes(&open.group, &options.settings) {
         Ok(changes) => changes,
-        Err(rule) => {
-            log::tell(Event::error(&format!("uzswap: {rule}")));
-            return Ok(MISUSED);
-        }
+        Err(rule) => return Ok(misuse(&rule)),
     };
     for (key, value) in &changes {
         if [Tunable::Compressor, Tunable::Recompress]

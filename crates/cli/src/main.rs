@@ -111,6 +111,12 @@ fn misused() -> u8 {
     }
 }
 
+/// One line on stderr, and the exit status of a value that clap cannot judge and that is wrong.
+pub(crate) fn misuse(line: &str) -> u8 {
+    log::tell(log::Event::error(&format!("uzswap: {line}")));
+    MISUSED
+}
+
 /// `uzswap run`, as it is told by its command line and by settings.
 fn run(options: RunOptions) -> Result<u8, Failure> {
     let mut settings = Settings::find(&options)?;
@@ -121,8 +127,10 @@ fn run(options: RunOptions) -> Result<u8, Failure> {
 /// `uzswap bench`, with this executable.
 fn bench(options: &uzswap_bench::Compare) -> Result<u8, Failure> {
     let exe = std::env::current_exe().map_err(|e| Failure::new(format!("finding this executable: {e}")))?;
-    uzswap_bench::run_compare(options, &exe)?;
-    Ok(0)
+    match uzswap_bench::run_compare(options, &exe) {
+        Err(failure) if failure.is_misuse() => Ok(misuse(failure.line())),
+        result => Ok(result.map(|()| 0)?),
+    }
 }
 
 fn main() -> ExitCode {

@@ -6,7 +6,7 @@ use uzswap_sim::{Options, Report, list, run};
 
 use crate::output::{print, say};
 use crate::sim_options::SimOptions;
-use crate::{Failure, help};
+use crate::{Failure, help, misuse};
 
 /// Simulate what is asked for, and print each table as soon as it is ready.
 pub(crate) fn sim(options: &SimOptions) -> Result<u8, Failure> {
@@ -20,6 +20,10 @@ pub(crate) fn sim(options: &SimOptions) -> Result<u8, Failure> {
         only: options.only.clone(),
         seed: options.seed,
     };
+    // Before files are made: what is there keeps its contents.
+    if let Err(error) = wanted.check() {
+        return Ok(misuse(&format!("--only {error}")));
+    }
     let outputs = Outputs::create(options)?;
     let mut printed = Ok(());
     let report = run(&wanted, |table| {

@@ -115,6 +115,21 @@ fn bad_values_are_refused_by_name_and_rule() {
 }
 
 #[test]
+fn a_workload_that_is_none_is_misuse_of_the_command_line() {
+    let output = Command::new(UZSWAP)
+        .args(["bench", "--only", "nosuch"])
+        .output()
+        .expect("uzswap bench");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.starts_with("uzswap: --only nosuch: no workload has that in its name; they are ")
+            && output.stdout.is_empty(),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn help_that_cannot_be_written_is_a_failure() {
     for args in [&["--help"][..], &["--version"], &["run", "-h"]] {
         let full = std::fs::File::options()

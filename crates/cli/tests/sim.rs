@@ -23,6 +23,17 @@ fn tables_are_listed_by_name() {
     }
 }
 
+/// The page of an earlier run is not made empty for a name that is none.
+#[test]
+fn an_unknown_name_leaves_files_alone() {
+    let page = common::temp("sim-page");
+    std::fs::write(&page, "kept").expect("a file");
+    let output = sim(&["--only", "v13", "--html", page.to_str().expect("a plain path")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(std::fs::read(&page).expect("it is still there"), b"kept");
+    let _ = std::fs::remove_file(page);
+}
+
 #[test]
 fn bad_values_are_refused_by_name_and_rule() {
     for (args, error) in [
@@ -51,7 +62,8 @@ fn bad_values_are_refused_by_name_and_rule() {
     ] {
         let output = sim(args);
         let text = String::from_utf8_lossy(&output.stderr);
-        let status = if error.starts_with("error:") { 2 } else { 125 };
+        let is_misuse = error.starts_with("error:") || args[0] == "--only";
+        let status = if is_misuse { 2 } else { 125 };
         assert_eq!(output.status.code(), Some(status), "{text}");
         assert!(text.starts_with(error) && output.stdout.is_empty(), "{text}");
     }

@@ -57,6 +57,18 @@ pub struct Options {
     pub seed: u64,
 }
 
+impl Options {
+    /// Whether each name is that of a table.
+    ///
+    /// # Errors
+    /// The first that is none.
+    pub fn check(&self) -> Result<(), UnknownName> {
+        let unknown = |name: &&String| list().all(|(known, _)| known != name.as_str());
+        let unknown = self.only.iter().find(unknown);
+        unknown.map_or(Ok(()), |name| Err(UnknownName(name.clone())))
+    }
+}
+
 /// There is no table of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName(String);
@@ -114,10 +126,7 @@ pub fn run(options: &Options, mut done: impl FnMut(&str)) -> Result<Report, Unkn
 }
 
 fn run_on(mut lab: Lab, options: &Options, done: &mut dyn FnMut(&str)) -> Result<Report, UnknownName> {
-    let unknown = |name: &&String| list().all(|(known, _)| known != name.as_str());
-    if let Some(name) = options.only.iter().find(unknown) {
-        return Err(UnknownName(name.clone()));
-    }
+    options.check()?;
     let is_wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
     let mut sections = Vec::new();
     for (name, _) in list().filter(|(name, _)| is_wanted(name)) {

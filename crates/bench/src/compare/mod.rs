@@ -89,7 +89,7 @@ fn chosen(context: &Context, only: &[String]) -> Result<Vec<Box<dyn workloads::W
     names.dedup();
     all.retain(|workload| programs::is_chosen(only, &workload.name()));
     if all.is_empty() {
-        return Err(Failure::new(format!(
+        return Err(Failure::misuse(format!(
             "--only {}: no workload has that in its name; they are {}",
             only.join(","),
             names.join(", ")

@@ -124,7 +124,7 @@ fn chosen(only: &str) -> Result<Vec<Measured>, Failure> {
         .collect();
     if chosen.is_empty() {
         let example = row::all()[0].full_name();
-        return Err(Failure::new(format!(
+        return Err(Failure::misuse(format!(
             "--only '{only}': no row has that in its name; one is '{example}'"
         )));
     }
@@ -215,7 +215,7 @@ mod test {
 
     #[test]
     fn an_unknown_row_is_refused_by_name() {
-        let Err(Failure(line)) = chosen("8K folios") else {
+        let Err(Failure(line, ..)) = chosen("8K folios") else {
             panic!("there is no such row")
         };
         assert!(line.contains("8K folios"), "{line}");

@@ -90,7 +90,8 @@ fn module_python(module: &str) -> Result<OsString, Failure> {
         let package = if module == "sklearn" { "scikit-learn" } else { module };
         let mut line = with(["-m", "pip"]);
         line.extend(words(["install", "-q", package]));
-        output(&line, None, LONG).map_err(|Failure(line)| Failure::new(format!("pip install {package}: {line}")))?;
+        output(&line, None, LONG)
+            .map_err(|Failure(line, ..)| Failure::new(format!("pip install {package}: {line}")))?;
     }
     Ok(python)
 }
