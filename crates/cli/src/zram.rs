@@ -6,11 +6,11 @@ use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use serde_json::{Map, Value, json};
 use uzswap_mm::zpool::PoolKind;
 use uzswap_sys::launch::{self, Signals};
-use uzswap_zram::{Config, Counter, Device, MakeError, Server};
+use uzswap_zram::{Config, Counter, Device, LIMIT_MIN, MakeError, Server};
 
 use crate::output::warn_line;
 use crate::zram_options::ZramOptions;
-use crate::{Failure, describe, report};
+use crate::{Failure, describe, misuse, report};
 use uzswap_ctl::size::Size;
 
 /// Those that end it; all others are of no interest.
@@ -27,7 +27,10 @@ pub(crate) fn zram(options: &ZramOptions) -> Result<u8, Failure> {
         maximum: Some(0),
     };
     setrlimit(Resource::Core, none).map_err(|e| Failure::new(format!("no core file: {}", describe(e))))?;
-    let device = Device::new(&config(options)).map_err(|error| refusal(error, options.size))?;
+    let device = match Device::new(&config(options)) {
+        Ok(device) => device,
+        Err(error) => return refuse(error, options),
+    };
     // In front of the first thread: each inherits what is blocked.
     let signals = Signals::begin().map_err(|e| Failure::new(format!("signals: {}", describe(e))))?;
     let path = options.socket.display();
@@ -48,7 +51,7 @@ pub(crate) fn zram(options: &ZramOptions) -> Result<u8, Failure> {
 }
 
 fn config(options: &ZramOptions) -> Config {
-    let limit = options.mem_limit.map(|Size(bytes)| bytes);
+    let limit = options.mem_limit.as_ref().map(|given| given.value.0);
     Config {
         bytes: options.size.0,
         kind: PoolKind {
@@ -60,10 +63,14 @@ fn config(options: &ZramOptions) -> Config {
 }
 
 /// The option that is wrong, or what the machine lacks.
-fn refusal(error: MakeError, size: Size) -> Failure {
-    match error {
-        MakeError::Memory(_) => Failure::new(format!("--size {size}: {error}")),
-        MakeError::Size(_) | MakeError::Compressor(_) | MakeError::MemLimit(_) => Failure::new(format!("--{error}")),
+fn refuse(error: MakeError, options: &ZramOptions) -> Result<u8, Failure> {
+    match (error, &options.mem_limit) {
+        (MakeError::Memory(_), _) => Err(Failure::new(format!("--size {}: {error}", options.size))),
+        (MakeError::MemLimit(_), Some(given)) => {
+            let least = Size(LIMIT_MIN);
+            Ok(misuse(&format!("--mem-limit {given}: must be at least {least}")))
+        }
+        _ => Ok(misuse(&format!("--{error}"))),
     }
 }
 

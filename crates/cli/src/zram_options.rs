@@ -8,6 +8,7 @@ use uzswap_ctl::defaults;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::zpool::ZpoolType;
 
+use crate::given::Given;
 use crate::options::{compressor, zpool};
 use uzswap_ctl::size::Size;
 
@@ -56,9 +57,9 @@ pub(crate) struct ZramOptions {
     /// Pool allocator: zsmalloc, zbud or z3fold
     #[arg(long, value_name = "NAME", default_value_t = defaults::POOL.zpool, value_parser = zpool)]
     pub(crate) zpool: ZpoolType,
-    /// Most memory that the pool may take: a write that needs more fails (ENOSPC)
+    /// Most memory that the pool may take, at least 1M: a write that needs more fails (ENOSPC)
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub(crate) mem_limit: Option<Size>,
+    pub(crate) mem_limit: Option<Given<Size>>,
     /// Write the final counters here as one JSON object
     #[arg(long, value_name = "FILE")]
     pub(crate) stat_json: Option<PathBuf>,

@@ -285,11 +285,15 @@ fn bad_values_are_refused_by_name_and_rule() {
         file.to_str().expect("a plain path"),
         format!("/tmp/{}", "x".repeat(120)),
     );
-    let cases: [(&[&str], &[&str]); 9] = [
+    let cases: [(&[&str], &[&str]); 10] = [
         (&["--size", "5000"], &["--size", "'5000'", "multiple of 4096"]),
         (&["--size", "0"], &["--size", "'0'", "not 0"]),
         (&["--size", "1Q"], &["1Q", "K, M, G"]),
-        (&["--mem-limit", "4K"], &["--mem-limit 4096", "at least 1048576"]),
+        (&["--mem-limit", "4K"], &["--mem-limit 4K: must be at least 1M"]),
+        (
+            &["--mem-limit", "1048575"],
+            &["--mem-limit 1048575: must be at least 1M"],
+        ),
         (
             &["--compressor", "lz4-parallel"],
             &["lz4-parallel", "without -parallel"],

@@ -44,7 +44,7 @@ mod test;
 pub use counters::{Counter, Counters};
 pub use device::{Device, IoError, Worker};
 pub use server::{BindError, Server};
-pub use store::{Config, MakeError};
+pub use store::{Config, LIMIT_MIN, MakeError};
 
 /// The lock of the engine's own threads, with its guards.
 type Mutex<T> = lock_api::Mutex<uzswap_sys::futex::RawLock, T>;

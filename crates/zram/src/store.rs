@@ -25,7 +25,7 @@ use crate::table::Table;
 /// Compaction is worth it from this part of the pool on.
 const COMPACTED_LEAST: u64 = 64;
 /// Least memory that a device may be limited to: a few pages for each size class that is in use.
-const LIMIT_MIN: u64 = 1 << 20;
+pub const LIMIT_MIN: u64 = 1 << 20;
 
 /// What a device is to be.
 #[derive(Clone, Copy, Debug)]
