@@ -32,6 +32,14 @@ fn taken(name: &str) -> Failure {
     ))
 }
 
+/// Why nothing could be set up, with what helps unless it is another name.
+pub(crate) fn not_set_up(Failure(line): Failure, name: Option<&str>) -> Failure {
+    match name {
+        Some(name) if line == taken(name).0 => taken(name),
+        _ => Failure(format!("{line}, or run it with --allow-unmanaged")),
+    }
+}
+
 /// Beforehand, for that is no fault of the program's or the machine's.
 ///
 /// # Errors

@@ -83,7 +83,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
             told::tell_unmanaged(options, &line);
             None
         }
-        Err(Failure(line)) => return Err(Failure(format!("{line}, or run it with --allow-unmanaged"))),
+        Err(failure) => return Err(group::not_set_up(failure, options.name.as_deref())),
     };
     if !options.report.quiet {
         limits::notice(options.memory_max.as_ref())

@@ -2,8 +2,9 @@
 
 mod common;
 
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::{UZSWAP, can_manage, run, temp};
 
@@ -161,4 +162,53 @@ fn a_name_that_is_taken_is_named_with_what_to_do() {
         "{}",
         run.stderr()
     );
+}
+
+/// Whoever comes second may have looked before the first had the name.
+#[test]
+fn of_runs_that_begin_at_once_one_has_the_name() {
+    if !can_manage() {
+        return;
+    }
+    let name = format!("at-once-{}", std::process::id());
+    let go = temp("at-once");
+    // Not for ever: this test may fail first.
+    let wait = format!(
+        "for n in $(seq 3000); do [ -e {} ] && break; sleep 0.02; done; echo ran",
+        go.display()
+    );
+    let begin = |_| {
+        let mut command = Command::new(UZSWAP);
+        command.args(["run", "--quiet", "--name", &name, "--", "sh", "-c", &wait]);
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        piped.spawn().expect("uzswap run")
+    };
+    let mut running: Vec<Child> = (0..8).map(begin).collect();
+    while running.len() > 1 {
+        let has_ended = |child: &mut Child| child.try_wait().expect("waiting").is_some();
+        match running.iter_mut().position(has_ended) {
+            Some(at) => {
+                let output = running.swap_remove(at).wait_with_output().expect("its words");
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(
+                    (output.status.code(), &*output.stdout),
+                    (Some(125), &b""[..]),
+                    "{stderr}"
+                );
+                let line = format!("uzswap: --name {name}: a group of that name is running: choose another");
+                assert!(
+                    stderr.starts_with(&line) && !stderr.contains("--allow-unmanaged"),
+                    "{stderr}"
+                );
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    // Those that were refused took nothing of it with them.
+    let get = Command::new(UZSWAP).args(["get", &name, "swap"]).output();
+    assert!(get.expect("uzswap get").status.success());
+    std::fs::write(&go, "").expect("a file");
+    let last = running.swap_remove(0).wait_with_output().expect("its end");
+    assert_eq!((last.status.code(), &*last.stdout), (Some(0), &b"ran\n"[..]));
+    let _ = std::fs::remove_file(go);
 }
