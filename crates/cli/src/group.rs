@@ -129,6 +129,12 @@ impl OpenGroup {
 
     /// Remove what this group has in the directory. It is over.
     pub(crate) fn remove_files(&self) {
+        // A cleaner of temporary files may have freed the name, and another group may have it now.
+        let named = std::fs::metadata(&self.path).map(|file| (file.dev(), file.ino()));
+        let own = rustix::fs::fstat(&self.leases).map(|file| (file.st_dev, file.st_ino));
+        if named.is_ok_and(|named| own != Ok(named)) {
+            return;
+        }
         for path in files(&self.path) {
             let _ = std::fs::remove_file(path);
         }
@@ -280,5 +286,22 @@ mod test {
         assert_eq!(limit(), 2);
         std::fs::remove_file(&path).unwrap();
         assert!(OpenGroup::open(&path).is_none());
+    }
+
+    #[test]
+    fn a_group_whose_name_another_has_got_removes_nothing() {
+        let path = std::env::temp_dir().join(format!("uzswap-names-{}{SUFFIX}", std::process::id()));
+        let make = || {
+            let words = SharedWords::create(&c_path(&path).unwrap(), WORDS).unwrap();
+            Group::create(words.words());
+            OpenGroup::open(&path).unwrap()
+        };
+        let first = make();
+        std::fs::remove_file(&path).unwrap();
+        let second = make();
+        first.remove_files();
+        assert!(path.exists());
+        second.remove_files();
+        assert!(!path.exists());
     }
 }
