@@ -261,6 +261,17 @@ fn any_size_is_drawn() {
     assert!(screen.end().success());
 }
 
+/// No database of terminals is asked.
+#[test]
+fn a_terminal_of_a_name_that_nobody_knows_is_drawn_on() {
+    let mut screen = Screen::start((80, 24), &[], &[("TERM", "xyz")]);
+    screen.wait_for("q quit");
+    assert!(screen.parser.screen().alternate_screen());
+    screen.press("q");
+    assert!(screen.end().success());
+    screen.assert_given_back();
+}
+
 #[test]
 fn it_has_no_colours_where_none_are_wanted() {
     let coloured = |env: &[(&str, &str)]| {
@@ -282,6 +293,7 @@ fn it_has_no_colours_where_none_are_wanted() {
 fn it_is_lines_where_it_cannot_be_a_screen() {
     for (args, env) in [
         (&["--count", "2"][..], &[("TERM", "dumb")][..]),
+        (&["--count", "2"], &[("TERM", "unknown")]),
         (&["--plain", "-n2"], &[]),
     ] {
         let mut screen = Screen::start((80, 24), args, env);

@@ -39,7 +39,8 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
 /// Whether keys can be read, and what is written can be put anywhere.
 fn can_be_screen() -> bool {
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    // Of any other name it is taken for one that obeys ANSI's sequences, as all do that are in use.
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| ["", "dumb", "unknown"].iter().any(|dumb| term == *dumb));
     is_terminal && !is_dumb && terminal::width().is_some()
 }
 
