@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{Held, UZSWAP, can_manage};
+use common::{Held, UZSWAP, can_manage, temp};
 use serde_json::Value;
 
 fn uzswap(args: &[&str]) -> Output {
@@ -363,4 +363,28 @@ fn the_version_is_that_of_the_package() {
         .and_then(|rest| rest.strip_suffix(')'));
     assert!(rest == "\n" || commit.is_some_and(is_commit), "{version}");
     assert_eq!(said(&["-V"]), version);
+}
+
+/// LD_PRELOAD takes no path with a blank, so the group is in another directory then; the swap file
+/// is not.
+#[test]
+fn a_group_is_set_as_it_is_where_paths_have_blanks() {
+    if !can_manage() {
+        return;
+    }
+    let dir = temp("a dir");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let name = format!("blanks-{}", std::process::id());
+    let script = r#""$0" get "$1" | xargs -d '\n' "$0" set "$1" && "$0" get "$1" swap"#;
+    let output = Command::new(UZSWAP)
+        .args(["run", "--quiet", "--name", &name, "--swap"])
+        .arg(&dir)
+        .args(["--", "sh", "-c", script, UZSWAP, &name])
+        .env("TMPDIR", &dir)
+        .output()
+        .expect("uzswap run");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let swap = format!("swap={}", dir.display());
+    assert!(stdout(&output).starts_with(&swap), "{}", stdout(&output));
+    let _ = std::fs::remove_dir_all(dir);
 }
