@@ -1,5 +1,7 @@
 //! `uzswap list`: the running groups, a line each.
 
+use std::time::SystemTime;
+
 use serde_json::{Value, json};
 use uzswap_ctl::Field;
 use uzswap_mm::page::PAGE_SIZE;
@@ -13,6 +15,20 @@ use crate::{memory_max, report};
 const MIB: f64 = (1 << 20) as f64;
 const MAX: &str = "MAX";
 const COLUMNS: [&str; 6] = ["CURRENT", MAX, "RESIDENT", "POOL", "STORED", "SWAP"];
+/// As [`object`] names them. A group has no `pid`, a process no `processes`.
+const CSV: [&str; 11] = [
+    "time",
+    "group",
+    "pid",
+    "processes",
+    "memory.current",
+    "memory.max",
+    "anon_resident",
+    "pool_total_size",
+    "zswapped",
+    "memory.swap.current",
+    "shortfall",
+];
 /// A longer name has a line of its own.
 const NAME_WIDTH: usize = 20;
 
@@ -30,8 +46,12 @@ struct Row {
 pub(crate) fn list(options: &ListOptions) -> Result<u8, Failure> {
     let mut before: Option<Vec<Row>> = None;
     let again = &options.again;
-    again.show(!options.json, || {
+    let mut is_first = true;
+    again.show(!options.json && !options.csv, || {
         let groups = group::running()?;
+        if options.csv {
+            return Ok(Some(csv(&groups, options.all, std::mem::take(&mut is_first))));
+        }
         if options.json {
             let all = groups.iter().map(|open| object(open, options.all)).collect();
             return Ok(Some(json_text(&Value::Array(all), again.repeats())));
@@ -73,6 +93,29 @@ fn object(open: &OpenGroup, has_processes: bool) -> Value {
         false => json!(open.processes().count()),
     };
     object
+}
+
+/// A line for each group, and with `has_processes` one for each process below it. Looks are told
+/// apart by their time.
+fn csv(groups: &[OpenGroup], has_processes: bool, is_first: bool) -> String {
+    let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64();
+    let mut text = if is_first { CSV.join(",") + "\n" } else { String::new() };
+    for open in groups {
+        let group = object(open, has_processes);
+        let processes = group["processes"].as_array().into_iter().flatten();
+        for row in std::iter::once(&group).chain(processes) {
+            let cells = CSV.map(|column| match (column, &row[column]) {
+                ("time", _) => format!("{time:.3}"),
+                ("group", _) => open.name.clone(),
+                (_, Value::Null) => String::new(),
+                (_, Value::Array(processes)) => processes.len().to_string(),
+                (_, Value::String(text)) => text.clone(),
+                (_, value) => value.to_string(),
+            });
+            text += &(cells.join(",") + "\n");
+        }
+    }
+    text
 }
 
 fn pages(count: u64) -> u64 {

@@ -15,6 +15,9 @@ pub(crate) struct ListOptions {
     /// One JSON array, sizes in bytes; with --watch one in each line
     #[arg(long)]
     pub(crate) json: bool,
+    /// A line of CSV for each, sizes in bytes, time in seconds since 1970
+    #[arg(long, conflicts_with_all = ["json", "diff"])]
+    pub(crate) csv: bool,
     #[command(flatten)]
     pub(crate) again: AgainOptions,
 }

@@ -109,6 +109,16 @@ fn a_group_is_shown_to_people_and_programs() {
         "{found:#}"
     );
 
+    let csv = said(&["list", "--all", "--csv", "--count", "2"]);
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{csv}");
+    let of_group = |line: &&Vec<&str>| line[1] == group && line[2].is_empty();
+    let looks: Vec<_> = lines.iter().filter(of_group).collect();
+    assert_eq!((looks.len(), looks[0][5]), (2, "25690112"), "{csv}");
+    assert!(looks[0][0] < looks[1][0] && looks[0][3] != "0", "{csv}");
+    let of_process = |line: &Vec<&str>| line[1] == group && line[2].parse::<u32>().is_ok() && line[3].is_empty();
+    assert!(lines.iter().any(of_process), "{csv}");
+
     let page = said(&["stat", group]);
     assert_narrow(&page);
     for name in ["memory.current", "pool_total_size", "ratio", "pgfault", "load p99"] {
@@ -270,7 +280,7 @@ fn bad_input_is_named_and_ends_with_2() {
         (&["top", "--interval", "0"], &["'0'", "--interval", "0.1 to 3600"]),
         (&["stat", "--watch", "web"], &["'web'", "number of seconds"]),
         (&["stat", "--count", "0"], &["0", "--count"]),
-        (&["stat", "--all", "--json"], &["--all", "--json"]),
+        (&["list", "--csv", "--json"], &["--csv", "--json"]),
         (&["get"], &["<GROUP>"]),
         (
             &["get", "g", "memory.mix"],
