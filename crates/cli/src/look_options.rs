@@ -26,8 +26,8 @@ pub(crate) struct ListOptions {
 pub(crate) struct StatOptions {
     /// Name of the group, if there is more than one
     pub(crate) group: Option<String>,
-    /// Show every counter, a line each, in its own unit
-    #[arg(long, short, conflicts_with = "json")]
+    /// Show every counter, a line each, in its own unit; --json has them all
+    #[arg(long, short)]
     pub(crate) all: bool,
     /// One JSON object with every counter; with --watch one in each line
     #[arg(long)]

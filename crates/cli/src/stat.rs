@@ -109,7 +109,7 @@ fn goes_on(open: &OpenGroup, is_first: bool) -> bool {
 fn for_programs(options: &StatOptions, open: &OpenGroup) -> Result<u8, Failure> {
     let mut before: Option<Map<String, Value>> = None;
     let again = &options.again;
-    again.show(options.all, || {
+    again.show(!options.json, || {
         if !goes_on(open, before.is_none()) {
             return Ok(None);
         }

@@ -137,6 +137,12 @@ fn a_group_is_shown_to_people_and_programs() {
         json.as_object().expect("an object").keys().cloned().collect::<Vec<_>>()
     );
     assert!(all.contains("\nmemory.max 25690112\n"), "{all}");
+    let both: Value = serde_json::from_str(&said(&["stat", group, "--json", "--all"])).expect("JSON");
+    assert_eq!(both["memory.max"], 25_690_112);
+    assert_eq!(
+        both.as_object().map(serde_json::Map::len),
+        json.as_object().map(serde_json::Map::len)
+    );
 
     assert_eq!(
         said(&["get", group, "memory.max", "page_cluster"]),
