@@ -15,8 +15,8 @@ const MESSAGE: usize = 56;
 const MESSAGE_AND_LEN: usize = 64;
 /// Bytes at most of what says itself how long it is.
 const MOST: usize = 1 << 20;
-/// Texts of an `execve` at most that are looked at.
-const TEXTS_MAX: usize = 1 << 16;
+/// Texts of an `execve` at most: the kernel takes 6 MiB of them, each with a word that names it.
+const TEXTS_MAX: usize = (6 << 20) / 9;
 /// Options of sockets that are filters: SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF.
 const FILTERS: [usize; 2] = [26, 51];
 const SOL_SOCKET: usize = 1;
