@@ -20,6 +20,7 @@
 //! | `guard::IS_ALONE` | kept | the program is the same |
 //! | `guard::IS_OF_GO` | kept | the same |
 //! | `guard::exec::HAS_LAUNCHERS_FILTERS` | kept | filters are inherited |
+//! | `guard::holds::USED` | kept | how many places there are to look at |
 //! | `guard::holds::IS_TAKEN` | reset | the calls of other threads are not here |
 //! | `guard::holds::HELD` | reset | the same |
 //! | `guard::holds::EXTENTS_HELD` | kept | places count them |
@@ -96,6 +97,7 @@
 //! | `fault::servers::HELPERS` | reset | they are not here |
 //! | `guest::stacks::RANGES` | kept | the stacks are inherited; each step leaves them usable |
 //! | `guest::stacks::USED` | kept | the same |
+//! | `guest::stacks::LAST` | kept | they are looked at again |
 //! | `guest::stacks::LOCK` | reset | whoever held it is not here |
 //! | `guest::stacks::CHANGES_IN_FLIGHT` | reset | whoever was between two steps is not here |
 //! | `guest::stacks::IS_REGISTERING` | reset | kswapd is not here, and rests before a fork |

@@ -23,8 +23,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_sys::futex;
 
-/// Places, in groups that a word of bits tells about.
-const GROUPS: usize = 64;
+/// Places, in groups that a word of bits tells about. As a rule the first of them do.
+const GROUPS: usize = 512;
+const FIRST_GROUPS: usize = 64;
 const PLACES: usize = 32;
 /// Extents that a place holds; more are joined with their nearest.
 const EXTENTS: usize = 64;
@@ -64,6 +65,8 @@ impl Place {
     }
 }
 
+/// Groups that were ever needed: nobody looks at others.
+static USED: AtomicUsize = AtomicUsize::new(FIRST_GROUPS);
 static IS_TAKEN: [AtomicU32; GROUPS] = [const { AtomicU32::new(0) }; GROUPS];
 static HELD: [[Place; PLACES]; GROUPS] = [const {
     [const {
@@ -100,7 +103,10 @@ impl Hold {
     /// seldom meet. `frame`: as in [`Place`].
     pub(super) fn take(near: usize, frame: usize) -> Self {
         let first = (near >> 14).wrapping_mul(0x9e37_79b9) >> 8;
-        for group in (0..GROUPS).map(|n| (first + n) % GROUPS) {
+        let first = (0..FIRST_GROUPS).map(|n| (first + n) % FIRST_GROUPS);
+        for group in first.chain(FIRST_GROUPS..GROUPS) {
+            // Before a place of it is taken.
+            USED.fetch_max(group + 1, Ordering::SeqCst);
             let taken = &IS_TAKEN[group];
             let mut bits = taken.load(Ordering::Relaxed);
             if let Some(left) = left_by(group, bits, frame) {
@@ -259,7 +265,8 @@ pub(super) fn for_each_held(start: usize, end: usize, found: impl FnMut(usize, u
 }
 
 fn each_held(start: usize, end: usize, mut found: impl FnMut(usize, usize)) {
-    for ((taken, group), extents) in IS_TAKEN.iter().zip(&HELD).zip(&EXTENTS_HELD) {
+    let used = USED.load(Ordering::SeqCst);
+    for ((taken, group), extents) in IS_TAKEN.iter().zip(&HELD).zip(&EXTENTS_HELD).take(used) {
         let mut bits = taken.load(Ordering::SeqCst);
         while bits != 0 {
             let n = bits.trailing_zeros() as usize;
@@ -281,7 +288,7 @@ fn each_held(start: usize, end: usize, mut found: impl FnMut(usize, usize)) {
 /// not written: its page would be memory of this child's own from then on.
 pub(super) fn reset_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    for (taken, group) in IS_TAKEN.iter().zip(&HELD) {
+    for (taken, group) in IS_TAKEN.iter().zip(&HELD).take(USED.load(Ordering::Relaxed)) {
         let counted = group.iter().filter(|place| place.count.load(Ordering::Relaxed) != 0);
         counted.for_each(|place| place.count.store(0, Ordering::Relaxed));
         taken.store(0, Ordering::Relaxed);
