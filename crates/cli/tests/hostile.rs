@@ -68,6 +68,30 @@ fn calls_may_be_left_and_handlers_return_late() {
     sees_what_is_right("left_calls", &["--memory-max", "24M"], &["blocked"]);
 }
 
+/// What they reach stays, wherever it lies, and nothing else does.
+#[test]
+fn calls_may_go_on_for_long_and_reach_much() {
+    if !can_manage() {
+        return;
+    }
+    let ways = [
+        &["--guard", "on"][..],
+        &["--guard", "on", "--faults", "thread"],
+        &["--backend", "mprotect"],
+    ];
+    for way in ways {
+        for (limit, what) in [
+            ("24M", "coroutine"),
+            ("24M", "jumps"),
+            ("24M", "arguments"),
+            ("64M", "threads"),
+        ] {
+            let options = [&["--memory-max", limit], way].concat();
+            sees_what_is_right("long_calls", &options, &[what]);
+        }
+    }
+}
+
 /// On a busy machine it would be seconds until whoever frees all memory has a core.
 #[test]
 fn no_thread_of_a_quiet_process_waits_for_an_idle_core() {

@@ -10,7 +10,7 @@ use uzswap_sys::thread::{self, page_align};
 
 use super::holds::Hold;
 use super::{ADDRESSES, exec, ranges};
-use crate::guest::mmap;
+use crate::guest::{mmap, stacks};
 use crate::pager;
 
 /// How often a page is tried that leaves again before it can be held: never twice, once it is held.
@@ -19,8 +19,13 @@ const TRIES: u32 = 1000;
 /// What is so short is brought though a page of it cannot be. Bytes.
 const SHORT: usize = 4 * PAGE_SIZE;
 
-/// So much above an address on a stack is that stack. Bytes.
+/// So much above an address on a stack is taken for that stack. Bytes.
 const OWN_STACK: usize = 64 << 10;
+
+/// Where a call is kept that has these arguments: they lie on the stack until it is over.
+pub(super) fn frame_of(args: &[usize; 6]) -> usize {
+    args.as_ptr().addr()
+}
 
 /// The memory of one call.
 pub(super) struct Reached {
@@ -50,9 +55,8 @@ impl Reached {
         }
     }
 
-    /// The same, of a call with these arguments, which lie on the stack until it is over.
-    pub(super) fn of_call(token: usize, args: &[usize; 6], is_thorough: bool) -> Self {
-        let frame = args.as_ptr().addr();
+    /// The same, of a call that has this frame ([`frame_of`]).
+    pub(super) fn of_call(token: usize, frame: usize, is_thorough: bool) -> Self {
         Self {
             frame,
             ..Self::new(token, frame, is_thorough)
@@ -120,9 +124,10 @@ fn is_there(page: usize, is_written: bool) -> bool {
 impl Memory for Reached {
     fn reach(&mut self, extent: Extent) {
         let (mut at, end) = (extent.start & !(PAGE_SIZE - 1), page_align(extent.start + extent.len));
-        // Whether it is registered or not: it may be before the call is over. Stacks are not.
-        let is_own_stack = (self.near..self.near + OWN_STACK).contains(&at) && end <= self.near + OWN_STACK;
-        if !is_own_stack || ranges::next(at, end).is_some() {
+        // Whether it is registered or not: it may be before the call is over. Stacks are not, but
+        // for those that the program makes of other memory, for coroutines.
+        let is_near = (self.near..self.near + OWN_STACK).contains(&at) && end <= self.near + OWN_STACK;
+        if !(is_near && stacks::is_stack(at, end)) {
             let (near, frame) = (self.near, self.frame);
             self.hold.get_or_insert_with(|| Hold::take(near, frame)).add(at, end);
         }

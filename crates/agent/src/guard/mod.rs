@@ -322,7 +322,7 @@ pub(crate) fn populate(start: usize, len: usize, advice: usize) -> Option<Result
 
 /// Bring and hold what a call reaches. Returns what is held, and how many pages were not there.
 fn see_to(row: &Row, args: &[usize; 6], token: usize, is_thorough: bool) -> (usize, u32) {
-    let mut reached = Reached::of_call(token, args, is_thorough);
+    let mut reached = Reached::of_call(token, bring::frame_of(args), is_thorough);
     reach(row, args, &mut reached);
     (reached.token(), reached.brought)
 }

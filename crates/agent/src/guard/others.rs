@@ -16,6 +16,7 @@ use uzswap_sys::time::now_ns;
 use uzswap_sys::{Errno, thread};
 
 use super::ADDRESSES;
+use super::bring::frame_of;
 use super::pieces::{self, MAX_RW_COUNT, VECTORS_MAX};
 use crate::fault::inline;
 use crate::{Line, pager};
@@ -54,6 +55,8 @@ enum Whose {
 /// A call that is made in pieces.
 struct Transfer {
     number: usize,
+    /// Of the program's call.
+    frame: usize,
     process: usize,
     whose: Whose,
 }
@@ -83,6 +86,7 @@ pub(super) fn make(call: &Call) -> Option<isize> {
     }
     let transfer = Transfer {
         number: call.number,
+        frame: frame_of(&call.args),
         process,
         whose,
     };
@@ -157,7 +161,9 @@ impl Transfer {
             Whose::Own => &ends[..],
             Whose::Member(..) => &ends[..1],
         };
-        pieces::holding(held, || pieces::transfer(self.number, self.process, here, there))
+        pieces::holding(self.frame, held, || {
+            pieces::transfer(self.number, self.process, here, there)
+        })
     }
 
     fn say_why(&self) {

@@ -21,7 +21,7 @@ use uzswap_sys::guard::Call;
 use uzswap_sys::populate::{Kind, begins_at, kind_of};
 use uzswap_sys::{Errno, closed, thread};
 
-use super::bring::Reached;
+use super::bring::{Reached, frame_of};
 use super::{ADDRESSES, AGAIN_MAX, exec, ranges, release};
 use crate::pager;
 
@@ -112,6 +112,8 @@ fn way(call: &Call) -> Option<Way> {
 /// How far the call has come.
 struct Moving<'a> {
     way: &'a Way,
+    /// Of the program's call.
+    frame: usize,
     fd: usize,
     /// Offset or flags.
     fourth: usize,
@@ -148,6 +150,7 @@ pub(super) fn make(call: &Call) -> Option<isize> {
     }
     let mut moving = Moving {
         way: &way,
+        frame: frame_of(&call.args),
         fd,
         fourth,
         moved: 0,
@@ -185,7 +188,9 @@ fn random(call: &Call) -> Option<isize> {
         };
         let args = [extent.start, extent.len, flags, 0, 0, 0];
         // SAFETY: a part of what the program's own call does.
-        match holding(&[extent], || unsafe { thread::syscall(SYS_GETRANDOM, args) }) {
+        match holding(frame_of(&call.args), &[extent], || unsafe {
+            thread::syscall(SYS_GETRANDOM, args)
+        }) {
             Ok(got) => done += got,
             Err(errno) if done == 0 => return Some(-(errno.raw_os_error() as isize)),
             Err(_) => break,
@@ -217,6 +222,8 @@ pub(super) fn populate(start: usize, len: usize, advice: usize) -> Result<(), Er
         }
     };
     let end = start.checked_add(len).ok_or(Errno::INVAL)?;
+    // The program's call is not at hand. No signal ends this one early.
+    let frame = [0; 6];
     if !start.is_multiple_of(PAGE_SIZE) || len == 0 {
         return advise(start, len).map(drop);
     }
@@ -227,15 +234,18 @@ pub(super) fn populate(start: usize, len: usize, advice: usize) -> Result<(), Er
             len,
             is_written,
         };
-        holding(&[extent], || advise(at, len))?;
+        holding(frame_of(&frame), &[extent], || advise(at, len))?;
     }
     Ok(())
 }
 
-/// Make a call that reaches these.
-pub(super) fn holding(extents: &[Extent], call: impl Fn() -> Result<usize, Errno>) -> Result<usize, Errno> {
-    let near = (&raw const extents).addr();
-    let mut reached = Reached::new(0, near, false);
+/// Make a call that reaches these, as a part of the one that has this frame.
+pub(super) fn holding(
+    frame: usize,
+    extents: &[Extent],
+    call: impl Fn() -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let mut reached = Reached::of_call(0, frame, false);
     extents.iter().for_each(|extent| reached.reach(*extent));
     let mut result = call();
     for _ in 0..AGAIN_MAX {
@@ -243,7 +253,7 @@ pub(super) fn holding(extents: &[Extent], call: impl Fn() -> Result<usize, Errno
             break;
         }
         // Registered without being known as such, or nowhere.
-        let mut thorough = Reached::new(reached.token(), near, true);
+        let mut thorough = Reached::of_call(reached.token(), frame, true);
         extents.iter().for_each(|extent| thorough.reach(*extent));
         let brought = thorough.brought;
         reached = thorough;
@@ -407,7 +417,7 @@ impl Moving<'_> {
             _ => self.way.single,
         };
         // SAFETY: a part of what the program's own call does.
-        holding(&[extent], || unsafe { thread::syscall(number, args) })
+        holding(self.frame, &[extent], || unsafe { thread::syscall(number, args) })
     }
 }
 

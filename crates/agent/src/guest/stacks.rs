@@ -30,17 +30,19 @@ static IS_REGISTERING: AtomicU32 = AtomicU32::new(0);
 /// How long somebody who is about to map a stack sleeps until that is looked at again.
 const REGISTERING_NS: u64 = 1_000_000;
 
-/// A change of the stack records that surrounds the system call it records.
-pub(crate) struct StackChange(());
+/// A change of the stack records that surrounds the system call it records. Undisturbed, where no
+/// turn is that sees to it: there is no pager yet.
+pub(crate) struct StackChange(#[expect(dead_code, reason = "it ends with the change")] Option<Undisturbed>);
 
 impl StackChange {
     pub(crate) fn begin() -> Self {
+        let undisturbed = pager::active().is_none().then(Undisturbed::begin);
         loop {
             // SeqCst, as in `while_none_changes`: either that sees us, or we see it.
             CHANGES_IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
             // A child whose pager is not there is waited for by nobody.
             if IS_REGISTERING.load(Ordering::SeqCst) == 0 || pager::active().is_none() {
-                return Self(());
+                return Self(undisturbed);
             }
             CHANGES_IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
             match inline::is_filtered() {
@@ -255,6 +257,26 @@ pub(crate) fn for_each(mut f: impl FnMut(usize, usize)) {
 /// Whether `[start, end)` is recorded.
 pub(crate) fn covers(start: usize, end: usize) -> bool {
     records().any(|(_, (first, limit))| first <= start && end <= limit)
+}
+
+/// Records that were asked for last, by address: threads ask again and again.
+static LAST: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+/// So much of the addresses around the first one has the main stack to itself. Bytes.
+const MAIN_ROOM: usize = 64 << 20;
+
+/// Whether `[start, end)` is stack that is never managed. In a thread of the program, before it
+/// makes a call.
+pub(crate) fn is_stack(start: usize, end: usize) -> bool {
+    if start.abs_diff(crate::init::main_stack()) < MAIN_ROOM {
+        return true;
+    }
+    let last = &LAST[(start >> 16) % LAST.len()];
+    let [first, limit] = &RANGES[last.load(Ordering::Relaxed)];
+    if first.load(Ordering::SeqCst) <= start && end <= limit.load(Ordering::SeqCst) {
+        return true;
+    }
+    let found = records().find(|(_, (first, limit))| *first <= start && end <= *limit);
+    found.inspect(|(i, _)| last.store(*i, Ordering::Relaxed)).is_some()
 }
 
 /// Whether a stack may be unrecorded at this moment.
