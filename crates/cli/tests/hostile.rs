@@ -84,6 +84,7 @@ fn calls_may_go_on_for_long_and_reach_much() {
             ("24M", "coroutine"),
             ("24M", "jumps"),
             ("24M", "arguments"),
+            ("24M", "reset"),
             ("64M", "threads"),
         ] {
             let options = [&["--memory-max", limit], way].concat();

@@ -87,8 +87,10 @@ pub fn write_populated(addr: usize, bytes: &[u8]) -> bool {
 pub enum Kind {
     /// A file or a block device.
     File,
-    /// Bytes come and go in order: a pipe, a terminal, a stream socket.
+    /// Bytes come and go in order: a pipe, a terminal.
     Stream,
+    /// The same, and an error waits for the next call that moves nothing: a stream socket.
+    Socket,
     /// Anything else.
     Other,
 }
@@ -103,6 +105,16 @@ pub fn begins_at(fd: i32, offset: u64) -> Option<u64> {
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let appends = rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND));
     is_file.then_some(if appends { stat.st_size as u64 } else { offset })
+}
+
+/// Whether an error waits at a socket, which stays there.
+pub fn has_error(fd: i32) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    // SAFETY: only asked about: whoever closes it meanwhile gets an error for an answer.
+    let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
+    let mut fds = [PollFd::new(&fd, PollFlags::empty())];
+    let is_told = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    is_told.is_ok() && fds[0].revents().contains(PollFlags::ERR)
 }
 
 /// What `fd` of the calling thread is.
@@ -122,7 +134,7 @@ pub fn kind_of(fd: i32) -> Kind {
         FileType::CharacterDevice if rustix::fs::major(stat.st_rdev) == 1 => Kind::File,
         FileType::Fifo | FileType::CharacterDevice => Kind::Stream,
         FileType::Socket => match rustix::net::sockopt::socket_type(fd) {
-            Ok(rustix::net::SocketType::STREAM) => Kind::Stream,
+            Ok(rustix::net::SocketType::STREAM) => Kind::Socket,
             _ => Kind::Other,
         },
         _ => Kind::Other,

@@ -7,9 +7,11 @@
 //! | a pipe, a terminal, a stream socket | the same, waiting for the first alone | piece by piece |
 //! | anything else, as sockets that keep messages apart | as a whole | as a whole |
 //! | what is told apart by its end (MSG_ZEROCOPY, MSG_OOB) | as a whole | as a whole |
+//! | what is looked at only (MSG_PEEK) | as a whole | - |
 //! | getrandom(2) | piece by piece | - |
 //!
-//! As for the kernel, an error counts only if nothing was moved before it. Between two pieces
+//! As for the kernel, an error counts only if nothing was moved before it; one that waits at a
+//! socket is left there for the next call. Between two pieces
 //! another thread may write to the same file. A read of a stream is short only if that is empty:
 //! who waits for edges (EPOLLET) takes it for a sign of that.
 
@@ -18,7 +20,7 @@ use uzswap_guard::reach::{Extent, Memory};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::closed::Access;
 use uzswap_sys::guard::Call;
-use uzswap_sys::populate::{Kind, begins_at, kind_of};
+use uzswap_sys::populate::{Kind, begins_at, has_error, kind_of};
 use uzswap_sys::{Errno, closed, thread};
 
 use super::bring::{Reached, frame_of};
@@ -102,7 +104,7 @@ fn way(call: &Call) -> Option<Way> {
         SYS_PREADV => way(SYS_PREAD, true, Fourth::Offset, true),
         SYS_PWRITEV => way(SYS_PWRITE, false, Fourth::Offset, true),
         SYS_SENDTO if address == 0 && flags & WHOLE == 0 => way(SYS_SENDTO, false, Fourth::Flags, false),
-        SYS_RECVFROM if address == 0 && flags & (MSG_WAITALL | MSG_OOB) == 0 => {
+        SYS_RECVFROM if address == 0 && flags & (MSG_WAITALL | MSG_OOB | MSG_PEEK) == 0 => {
             way(SYS_RECVFROM, true, Fourth::Flags, false)
         }
         _ => None,
@@ -346,9 +348,9 @@ impl Moving<'_> {
             let got = self.piece(start + done, want)?;
             done += got;
             self.moved += got;
-            // What was looked at only would be looked at again.
-            let is_peek = self.way.fourth == Fourth::Flags && self.way.is_read && self.fourth & MSG_PEEK != 0;
-            if got < want || is_peek || self.is_at_limit() {
+            // The kernel does not look for an error once it has moved something.
+            let ends_here = || self.kind == Kind::Socket && !exec::is_filtered() && has_error(self.fd as i32);
+            if got < want || self.is_at_limit() || ends_here() {
                 return Ok(false);
             }
         }
@@ -381,7 +383,7 @@ impl Moving<'_> {
     fn most(&self, left: usize) -> usize {
         let beyond = left % PAGE_SIZE;
         match self.kind {
-            Kind::Stream if !self.way.is_read && beyond > 0 => self.most - PAGE_SIZE + beyond,
+            Kind::Stream | Kind::Socket if !self.way.is_read && beyond > 0 => self.most - PAGE_SIZE + beyond,
             _ => self.most,
         }
     }
@@ -393,7 +395,7 @@ impl Moving<'_> {
             is_written: self.way.is_read,
         };
         // Some of a stream is there already: what is not yet is not waited for.
-        let may_not_wait = self.way.is_read && self.kind == Kind::Stream && self.moved > 0;
+        let may_not_wait = self.way.is_read && self.kind != Kind::File && self.moved > 0;
         let fourth = match self.way.fourth {
             Fourth::Nothing => 0,
             Fourth::Offset => self.fourth + self.moved,

@@ -1,11 +1,12 @@
 /* Calls that go on while everything else leaves. coroutine: one whose buffer lies on a stack that the program made, before any of it is
  * under care. jumps: long reads that a handler leaves. threads: more of them than most programs have. arguments: a program that is given
- * very many. Says `right` as without uzswap. */
+ * very many. reset: a peer that is gone. Says `right` as without uzswap. */
 #include "pages.h"
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -115,11 +116,32 @@ static void give_many_arguments(void) {
     must(waitpid(child, &status, 0) == child && status == 0);
 }
 
+/* What a peer that is gone has sent is read first, all that is there; then the error comes. What is looked at only is looked at as a whole. */
+static void read_what_a_reset_leaves(void) {
+    enum { SENT = 3 << 20, MORE = 1 << 20 };
+    int pair[2], much = 16 << 20;
+    must(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    char *sent = map(SENT + MORE), *buffer = map(2 * SENT);
+    fill(sent + MORE, SENT, 4);
+    fill(buffer, 2 * SENT, 5);
+    use_much();
+    if (setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, &much, sizeof much) < 0)
+        return;
+    must(write(pair[1], "", 1) == 1 && send(pair[0], sent, SENT + MORE, 0) == SENT + MORE);
+    must(recv(pair[1], buffer, 2 * SENT, MSG_PEEK) == SENT + MORE);
+    must(recv(pair[1], buffer, MORE, 0) == MORE);
+    close(pair[0]);
+    must(recv(pair[1], buffer, 2 * SENT, 0) == SENT);
+    check(buffer, SENT, 4, "received");
+    must(recv(pair[1], buffer, 2 * SENT, 0) == -1 && errno == ECONNRESET);
+}
+
 int main(int argc, char **argv) {
     must(argc == 2 && pipe(ends) == 0);
     switch (argv[1][0]) {
     case 'c': wait_on_own_stack(); break;
     case 'j': leave_long_reads(); break;
+    case 'r': read_what_a_reset_leaves(); break;
     case 't': wait_in_many_threads(); break;
     default: give_many_arguments();
     }
