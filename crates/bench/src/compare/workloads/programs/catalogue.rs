@@ -39,7 +39,7 @@ const fn executable(name: &'static str, how: &'static str) -> Needs {
 }
 
 /// In the order in which they are run.
-pub(super) const PROGRAMS: [Program; 16] = [
+pub(super) const PROGRAMS: [Program; 20] = [
     program(
         "node",
         executable("node", "apt-get install nodejs"),
@@ -126,6 +126,30 @@ pub(super) const PROGRAMS: [Program; 16] = [
         },
         "rm -rf go-cache; HOME=. GOCACHE=$PWD/go-cache GOFLAGS=-mod=mod go build -o go.out net/http && echo built",
         true,
+    ),
+    program(
+        "luajit",
+        executable("luajit", "apt-get install luajit"),
+        "exec luajit maps.lua",
+        false,
+    ),
+    program(
+        "ocaml",
+        executable("ocaml", "apt-get install ocaml-nox"),
+        "exec ocaml lists.ml",
+        false,
+    ),
+    program(
+        "php",
+        executable("php", "apt-get install php-cli"),
+        "exec php arrays.php",
+        false,
+    ),
+    program(
+        "perl",
+        executable("perl", "apt-get install perl"),
+        "exec perl words.pl",
+        false,
     ),
 ];
 

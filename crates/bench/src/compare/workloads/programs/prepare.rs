@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(600);
 const LINES: u64 = 3_000_000;
 const FUNCTIONS: u32 = 20_000;
 
-const SCRIPTS: [(&str, &str); 11] = [
+const SCRIPTS: [(&str, &str); 15] = [
     ("maps.js", include_str!("scripts/maps.js")),
     ("names.js", include_str!("scripts/names.js")),
     ("Maps.java", include_str!("scripts/Maps.java")),
@@ -26,6 +26,10 @@ const SCRIPTS: [(&str, &str); 11] = [
     ("memory.sql", include_str!("scripts/memory.sql")),
     ("text.awk", include_str!("scripts/text.awk")),
     ("regexes.cc", include_str!("scripts/regexes.cc")),
+    ("maps.lua", include_str!("scripts/maps.lua")),
+    ("lists.ml", include_str!("scripts/lists.ml")),
+    ("arrays.php", include_str!("scripts/arrays.php")),
+    ("words.pl", include_str!("scripts/words.pl")),
 ];
 
 /// Write what the program reads, and find its interpreter: the path of Python, if it needs one.
