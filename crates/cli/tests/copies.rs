@@ -122,7 +122,7 @@ fn who_reads_and_writes_the_memory_of_another_finds_it() {
     let told = |run: &Run| run.stderr().matches("uzswap: process_vm_readv of process").count();
     let limit = |way: &[&str]| if way.contains(&"off") { "20M" } else { "16M" };
     let all = |what| WAYS.map(|way| ([&["--memory-max", limit(way)], way].concat(), vec![what]));
-    for what in ["there", "absent", "own"] {
+    for what in ["there", "executed", "absent", "killed", "own"] {
         says_right("reads_other", &all(what), |run| assert_eq!(told(run), 0));
     }
     // As root without the guard it waits until that one is continued.

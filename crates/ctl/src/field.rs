@@ -137,9 +137,12 @@ impl Group {
         (0..self.high_water()).filter(|slot| self.field(*slot, Field::Pid) != 0)
     }
 
-    /// The slot of a process that has or had one.
+    /// The slot of a process that has or had one: of several, as of a program that has executed
+    /// another, the one whose kswapd came by last.
     pub fn slot_of(&self, pid: u64) -> Option<usize> {
-        self.used().find(|slot| self.field(*slot, Field::Pid) == pid)
+        self.used()
+            .filter(|slot| self.field(*slot, Field::Pid) == pid)
+            .max_by_key(|slot| self.field(*slot, Field::CameBy))
     }
 
     /// Sum of one field over all processes.

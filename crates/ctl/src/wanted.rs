@@ -78,6 +78,12 @@ impl Group {
         (word & !BROUGHT == wanted.word() | ANSWERED).then_some(word & BROUGHT != 0)
     }
 
+    /// Whether the process in `slot` is asked for that, or has answered. False: it was cleared
+    /// with the slot.
+    pub fn is_asked_for(&self, slot: usize, wanted: Wanted) -> bool {
+        self.wanted_word(slot) & !(ANSWERED | BROUGHT) == wanted.word()
+    }
+
     /// Who asked has the answer, or does not wait for it.
     pub fn end_asking(&self, slot: usize, wanted: Wanted) {
         let word = self.field(slot, Field::Wanted);
@@ -127,7 +133,9 @@ mod test {
             assert_eq!((group.asked_for(1), group.answered(1, wanted)), (Some(wanted), None));
             assert!(!group.answer(1, other, true));
             assert_eq!(group.answered(1, wanted), None);
+            assert!(group.is_asked_for(1, wanted) && !group.is_asked_for(1, other));
             assert!(group.answer(1, wanted, is_brought));
+            assert!(group.is_asked_for(1, wanted) && !group.is_asked_for(0, wanted));
             assert_eq!((group.asked_for(1), group.answered(1, other)), (None, None));
             assert_eq!(group.answered(1, wanted), Some(is_brought));
             group.end_asking(1, other);

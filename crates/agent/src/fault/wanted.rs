@@ -14,18 +14,21 @@ use alloc::vec::Vec;
 use uzswap_ctl::{Field, Wanted};
 use uzswap_mm::page::{PageRange, Vpn};
 use uzswap_mm::swap_table::entry::Slot;
-use uzswap_sys::thread;
+use uzswap_sys::children;
+use uzswap_sys::populate::is_guard;
 use uzswap_sys::time::now_ns;
 
 use super::Waiting;
 use crate::guard::holds::Kept;
+use crate::guest::mmap;
 use crate::pager::Pager;
 
 /// How long the fault thread looks for the next piece after one was answered. kswapd does later.
 /// Nanoseconds.
 const NEXT_NS: u64 = 500_000;
-/// A process that has not given the word back for so long may be dead. Nanoseconds.
-const DEAD_NS: u64 = 10_000_000_000;
+/// A process that has not given the word back for so long may be dead. One of another pid namespace
+/// seems so: it has had its time. Nanoseconds.
+const DEAD_NS: u64 = 1_000_000_000;
 
 /// In the fault thread: what is being brought for another process.
 #[derive(Default)]
@@ -93,7 +96,9 @@ impl Wanting {
             return;
         }
         let asker = group.field(slot, Field::WantedBy) as i32;
-        if now_ns().saturating_sub(since) >= DEAD_NS && !thread::is_alive(asker, asker) {
+        // Which allocates.
+        let has_ended = || !pager.reclaim.is_freezing() && children::has_ended_by_stat(asker);
+        if now_ns().saturating_sub(since) >= DEAD_NS && has_ended() {
             group.drop_asked(slot, word);
             self.asked = None;
         }
@@ -142,15 +147,12 @@ fn range(wanted: Wanted) -> PageRange {
     PageRange::new(Vpn::new(first), wanted.pages.min(most - first))
 }
 
-/// The fault that an access to this page would be. `None`: it would be none, or it is not under our
-/// care.
+/// The fault that an access to this page would be. `None`: it would be none, or nobody may have it.
+/// What has no word may be registered all the same, as what has just grown.
 fn fault_at(pager: &Pager, page: Vpn, is_write: bool) -> Option<Waiting> {
     let is_there = match pager.mm.lookup(page) {
-        // Never touched: the kernel finds nothing there, either.
-        Slot::None => {
-            let is_managed = |page| pager.mm.with_changes(|changes| changes.gaps(page).is_empty());
-            is_managed(PageRange::new(page, 1)).then_some(false)?
-        }
+        // A page would take the guard's place.
+        Slot::None if mmap::installs_guards() && is_guard(page.addr()) => return None,
         Slot::Resident { .. } | Slot::Cached(_) => true,
         _ => false,
     };

@@ -105,8 +105,10 @@ impl Hold {
         let first = (near >> 14).wrapping_mul(0x9e37_79b9) >> 8;
         let first = (0..FIRST_GROUPS).map(|n| (first + n) % FIRST_GROUPS);
         for group in first.chain(FIRST_GROUPS..GROUPS) {
-            // Before a place of it is taken.
-            USED.fetch_max(group + 1, Ordering::SeqCst);
+            if group >= FIRST_GROUPS {
+                // Before a place of it is taken.
+                USED.fetch_max(group + 1, Ordering::SeqCst);
+            }
             let taken = &IS_TAKEN[group];
             let mut bits = taken.load(Ordering::Relaxed);
             if let Some(left) = left_by(group, bits, frame) {

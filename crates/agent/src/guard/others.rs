@@ -19,6 +19,7 @@ use super::ADDRESSES;
 use super::bring::frame_of;
 use super::pieces::{self, MAX_RW_COUNT, VECTORS_MAX};
 use crate::fault::inline;
+use crate::guest::stacks::Undisturbed;
 use crate::{Line, pager};
 
 const SYS_PROCESS_VM_READV: usize = 310;
@@ -35,6 +36,9 @@ const NOTHING_MAX: u32 = 3;
 /// have ended. And how often: it is stopped then. Nanoseconds.
 const LATE_NS: u64 = 1_000_000_000;
 const LATE_MAX: u32 = 5;
+/// How long one is waited for that answers others. One of them may be dead, which that one sees
+/// after a second. Nanoseconds.
+const BUSY_NS: u64 = 20_000_000_000;
 /// From one look at the answer to the next: a few, then as long as a look of that one's kswapd
 /// takes. Nanoseconds.
 const LOOK_NS: u64 = 30_000;
@@ -48,8 +52,8 @@ static IS_SAID: AtomicBool = AtomicBool::new(false);
 #[derive(Clone, Copy)]
 enum Whose {
     Own,
-    /// That of the process in this slot.
-    Member(Group, usize),
+    /// That of another process of the group.
+    Member(Group),
 }
 
 /// A call that is made in pieces.
@@ -72,14 +76,15 @@ pub(super) fn make(call: &Call) -> Option<isize> {
         true => Whose::Own,
         false => {
             let group = pager::group()?;
-            Whose::Member(group, group.slot_of(process as u64)?)
+            group.slot_of(process as u64)?;
+            Whose::Member(group)
         }
     };
     // What the kernel refuses as a whole it refuses itself.
     let (mut here, mut there) = (Vectors::new(here, heres)?, Vectors::new(there, theres)?);
     let least = match whose {
         Whose::Own => pieces::most()?,
-        Whose::Member(..) => 0,
+        Whose::Member(_) => 0,
     };
     if flags != 0 || here.left.min(there.left) <= least {
         return None;
@@ -110,12 +115,11 @@ pub(super) fn make(call: &Call) -> Option<isize> {
 impl Transfer {
     /// Move a piece, or some of it: of both ends an address and how many bytes.
     fn piece(&self, here: [usize; 2], there: [usize; 2]) -> Result<usize, Errno> {
-        let Whose::Member(group, slot) = self.whose else {
+        let is_beyond = there[0] >= ADDRESSES - PIECE;
+        let Whose::Member(group) = self.whose else {
             return self.attempt(here, there);
         };
-        let is_beyond = there[0] >= ADDRESSES - PIECE;
-        // One without a pager has nothing out.
-        if is_beyond || group.field(slot, Field::CameBy) == 0 {
+        if is_beyond || self.pager_of(group).is_none() {
             return self.attempt(here, there);
         }
         let is_write = self.number == SYS_PROCESS_VM_WRITEV;
@@ -132,15 +136,20 @@ impl Transfer {
         };
         let (mut brought, mut nothing, mut late) = (0, 0, 0);
         while moved == Err(Errno::FAULT) {
+            // It may have executed another program since.
+            let Some(slot) = self.pager_of(group) else {
+                return self.attempt(here, there);
+            };
             let answer = Answer::wait_for(group, slot, wanted);
             let (count, most) = match answer.as_ref().map(|answer| answer.is_brought) {
-                Some(true) => (&mut brought, BROUGHT_MAX),
-                Some(false) => (&mut nothing, NOTHING_MAX),
-                None => (&mut late, LATE_MAX),
+                Ok(true) => (&mut brought, BROUGHT_MAX),
+                Ok(false) => (&mut nothing, NOTHING_MAX),
+                Err(_) => (&mut late, LATE_MAX),
             };
             *count += 1;
             let is_last = *count == most;
-            if answer.is_some() || !is_write {
+            // Nothing of a stopped process is taken out, either.
+            if !(is_write && answer.as_ref().is_err_and(|silence| *silence == Silence::Busy)) {
                 moved = self.attempt(here, there);
             }
             if is_last {
@@ -153,13 +162,19 @@ impl Transfer {
         moved
     }
 
+    /// The slot of the other process, if it has a pager: or nothing of it is out.
+    fn pager_of(&self, group: Group) -> Option<usize> {
+        let slot = group.slot_of(self.process as u64)?;
+        (group.field(slot, Field::CameBy) != 0).then_some(slot)
+    }
+
     fn attempt(&self, here: [usize; 2], there: [usize; 2]) -> Result<usize, Errno> {
         let is_read = self.number == SYS_PROCESS_VM_READV;
         let extent = |[start, len]: [usize; 2], is_written| Extent { start, len, is_written };
         let ends = [extent(here, is_read), extent(there, !is_read)];
         let held = match self.whose {
             Whose::Own => &ends[..],
-            Whose::Member(..) => &ends[..1],
+            Whose::Member(_) => &ends[..1],
         };
         pieces::holding(self.frame, held, || {
             pieces::transfer(self.number, self.process, here, there)
@@ -186,53 +201,66 @@ impl Transfer {
     }
 }
 
-/// What a process was asked for stays, while this lives.
+/// What a process was asked for stays, while this lives. No handler of the program runs meanwhile:
+/// it would wait for its own thread, or leave the word taken for ever.
 struct Answer {
     group: Group,
     slot: usize,
     wanted: Wanted,
     /// The first page of it was out.
     is_brought: bool,
+    _undisturbed: Undisturbed,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Silence {
+    /// The process is stopped, or has ended.
+    Late,
+    /// It answers somebody else.
+    Busy,
 }
 
 impl Answer {
-    /// Have the process in `slot` bring something, and hold it. `None`: it does not answer.
-    fn wait_for(group: Group, slot: usize, wanted: Wanted) -> Option<Self> {
+    /// Have the process in `slot` bring something, and hold it.
+    fn wait_for(group: Group, slot: usize, wanted: Wanted) -> Result<Self, Silence> {
+        let _undisturbed = Undisturbed::begin();
         let began = now_ns();
         let mut looks = 0;
+        let ago = |then: u64| now_ns().saturating_sub(then);
         // A thread that waits for room may do so for long: as long as kswapd comes by.
-        let is_late = || {
-            let ago = |then: u64| now_ns().saturating_sub(then);
-            ago(began) >= LATE_NS && ago(group.field(slot, Field::CameBy)) >= LATE_NS
-        };
+        let is_late = || ago(began) >= LATE_NS && ago(group.field(slot, Field::CameBy)) >= LATE_NS;
         let mut look = || {
             looks += 1;
             inline::pause(if looks < LOOKS { LOOK_NS } else { LOOK_LONGER_NS });
         };
         while !group.ask_for(slot, wanted, thread::pid()) {
             if is_late() {
-                return None;
+                return Err(Silence::Late);
+            }
+            if ago(began) >= BUSY_NS {
+                return Err(Silence::Busy);
             }
             look();
         }
         let is_brought = loop {
-            let answer = group.answered(slot, wanted);
-            if answer.is_some() || is_late() {
+            if let Some(answer) = group.answered(slot, wanted) {
                 break answer;
+            }
+            // Or it is another process's slot by now.
+            if is_late() || !group.is_asked_for(slot, wanted) {
+                group.end_asking(slot, wanted);
+                return Err(Silence::Late);
             }
             look();
         };
-        let answer = |is_brought| Self {
+        Ok(Self {
             group,
             slot,
             wanted,
             is_brought,
-        };
-        let given = is_brought.map(answer);
-        if given.is_none() {
-            group.end_asking(slot, wanted);
-        }
-        given
+            _undisturbed,
+        })
     }
 }
 

@@ -465,7 +465,7 @@ impl Pager {
         // What it has begun it ends soon: it needs nothing that this turn keeps from it.
         while self.post.mail.take(mail::JOIN) == 0
             && self.post.replies.wait(reply::JOINED, Some(10_000_000)) == 0
-            && !thread::is_over()
+            && !thread::are_over()
         {}
     }
 

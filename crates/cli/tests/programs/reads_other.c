@@ -1,6 +1,7 @@
 /* Reads and writes the memory of a child, more of it than there is room for: reads_other WHAT. there: by process_vm_readv and
  * process_vm_writev, in calls of a page, of several buffers, and of some MiB. absent: what the child does not have is not read, and calls
- * end where it begins. stopped: the child is stopped; calls fail, or read right. own: all of its own memory in one call. Prints "right". */
+ * end where it begins. stopped: the child is stopped; calls fail, or read right. own: all of its own memory in one call. executed: as there, of a child that is another program by
+ * then. killed: beside others that do the same and are killed. Prints "right". */
 #include "pages.h"
 #include <signal.h>
 #include <sys/uio.h>
@@ -9,9 +10,12 @@
 #define LEN (24 * MIB)
 #define PAGES (LEN / PAGE)
 #define MANY (3 * MIB)
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
 
 static pid_t child;
-static int ready[2], done[2];
+static int ready[2], done[2], has_guards;
 static char *p, *own;
 
 static ssize_t transfer(int is_write, char *here, size_t at, size_t len) {
@@ -76,6 +80,29 @@ static void meet_the_end(void) {
     must(process_vm_readv(child, &local, 1, remote, 2, 1) == -1 && errno == EINVAL);
     must(transfer(0, NULL, 0, PAGE) == -1 && errno == EFAULT);
     must(transfer(0, own, 0, 0) == 0);
+    /* Nor a guard, which stays. */
+    for (int i = 0; i < 2; i++)
+        must(transfer(i, own, LEN + PAGE, PAGE) == (has_guards ? -1 : (ssize_t)PAGE));
+}
+
+/* Nobody has waited for those that were killed. */
+static void read_beside_killed(void) {
+    enum { KILLED = 6 };
+    pid_t killed[KILLED];
+    for (int i = 0; i < KILLED; i++) {
+        killed[i] = fork();
+        must(killed[i] >= 0);
+        for (size_t page = 0; killed[i] == 0; page = (page + 64) % PAGES)
+            must(transfer(0, own, page * PAGE, 64 * PAGE) > 0);
+        usleep(20000 + 7000 * i);
+        must(kill(killed[i], SIGKILL) == 0);
+        for (size_t page = i; page < PAGES; page += 101) {
+            must(transfer(0, own, page * PAGE, PAGE) == (ssize_t)PAGE);
+            is_page(own, page, 1);
+        }
+    }
+    for (int i = 0; i < KILLED; i++)
+        must(waitpid(killed[i], NULL, 0) == killed[i]);
 }
 
 static void read_stopped(void) {
@@ -100,26 +127,57 @@ static void copy_own(void) {
     check(to.iov_base, LEN, 3, "copied back");
 }
 
-int main(int argc, char **argv) {
-    must(argc == 2 && pipe(ready) == 0 && pipe(done) == 0);
-    int is_there = strcmp(argv[1], "there") == 0, status;
+/* The other program: says where its memory is. */
+static int be_executed(char **argv) {
+    ready[1] = atoi(argv[2]);
+    done[0] = atoi(argv[3]);
     p = map(LEN + PAGE);
+    must(munmap(p + LEN, PAGE) == 0);
+    must(write(ready[1], &p, sizeof p) == sizeof p);
+    be_read(2);
+    return 1;
+}
+
+static void execute(char *self) {
+    char to[16], from[16];
+    snprintf(to, sizeof to, "%d", ready[1]);
+    snprintf(from, sizeof from, "%d", done[0]);
+    execl(self, self, "child", to, from, (char *)NULL);
+    must(!"executed");
+}
+
+int main(int argc, char **argv) {
+    if (argc == 4)
+        return be_executed(argv);
+    must(argc == 2 && pipe(ready) == 0 && pipe(done) == 0);
+    int is_executed = strcmp(argv[1], "executed") == 0, status;
+    int is_there = is_executed || strcmp(argv[1], "there") == 0;
+    p = map(LEN + 3 * PAGE);
     own = map(MANY);
     must(munmap(p + LEN, PAGE) == 0);
+    has_guards = madvise(p + LEN + PAGE, 2 * PAGE, MADV_GUARD_INSTALL) == 0;
     if (strcmp(argv[1], "own") == 0) {
         copy_own();
         printf("right\n");
         return 0;
     }
+    if (is_executed)
+        fill(p, LEN, 7);
     child = fork();
     must(child >= 0);
+    if (child == 0 && is_executed)
+        execute(argv[0]);
     if (child == 0)
         be_read(is_there ? 2 : 1);
+    if (is_executed)
+        must(read(ready[0], &p, sizeof p) == sizeof p);
     hear(ready[0]);
     if (is_there)
         read_and_write();
     else if (strcmp(argv[1], "absent") == 0)
         meet_the_end();
+    else if (strcmp(argv[1], "killed") == 0)
+        read_beside_killed();
     else
         read_stopped();
     tell(done[1]);
