@@ -17,8 +17,9 @@
 //! handed out.
 //!
 //! Equations that [`SwapSlots::is_valid`] checks: `taken` of a cluster is its slots with a count or
-//! a pin, or in a segment set aside; a cluster is FREE or DISCARD if and only if nothing of it is
-//! taken, and FULL if and only if all of it is; `in_use` is the number of slots with a count.
+//! a pin, in a segment set aside, or beyond the device; a cluster is FREE or DISCARD if and only if
+//! nothing else of it is taken, and FULL if and only if all of it is; `in_use` is the number of
+//! slots with a count.
 
 mod aside;
 #[cfg(test)]
@@ -82,6 +83,8 @@ pub struct SwapSlots {
     pins: Vec<Pin>,
     next_pin: u64,
     aside: Aside,
+    /// Slots that the device can ever have. Those behind them, in its last cluster, are taken.
+    size: u64,
     max: u64,
     in_use: u64,
 }
@@ -121,10 +124,6 @@ impl Cluster {
         self.counts.as_ref().map_or(0, |counts| counts[slot as usize])
     }
 
-    fn is_empty(&self) -> bool {
-        self.taken == [0; BITMAP]
-    }
-
     /// The slots with a count.
     fn used(&self) -> Bitmap {
         let mut used = [0; BITMAP];
@@ -148,6 +147,7 @@ impl SwapSlots {
             pins: Vec::new(),
             next_pin: 0,
             aside: Aside::default(),
+            size: max,
             max,
             in_use: 0,
         }
@@ -216,7 +216,7 @@ impl SwapSlots {
         }
         if let Some(cluster) = self.free.pop_first() {
             self.enlist(cluster, State::Nonfull);
-            return Some((cluster, (0, want)));
+            return Some((cluster, find_run(&self.clusters[cluster as usize].taken, 0, want)));
         }
         while let Some(cluster) = self.nonfull.first().copied() {
             let run = find_run(&self.clusters[cluster as usize].taken, 0, want);
@@ -229,7 +229,7 @@ impl SwapSlots {
             .or_else(|| self.discard.first().copied())
             .map(|cluster| {
                 self.enlist(cluster, State::Nonfull);
-                (cluster, (0, want))
+                (cluster, find_run(&self.clusters[cluster as usize].taken, 0, want))
             })
             .or_else(|| self.find_in_fragments(want))
     }
@@ -245,10 +245,19 @@ impl SwapSlots {
             self.clusters.push(Cluster {
                 state: State::Free,
                 counts: None,
-                taken: [0; BITMAP],
+                taken: self.beyond(cluster as u32),
             });
             cluster as u32
         })
+    }
+
+    /// The slots of cluster `at` that the device does not have.
+    fn beyond(&self, at: u32) -> Bitmap {
+        let first = u64::from(at) * u64::from(CLUSTER);
+        let mut beyond = [0; BITMAP];
+        let there = self.size.saturating_sub(first).min(u64::from(CLUSTER)) as u32;
+        (there..CLUSTER).for_each(|slot| set_bit(&mut beyond, slot));
+        beyond
     }
 
     /// The longest run of the first cluster that has any.
@@ -341,8 +350,9 @@ impl SwapSlots {
 
     /// A cluster has lost slots: is it empty?
     fn look_at(&mut self, at: u32) {
+        let beyond = self.beyond(at);
         let cluster = &mut self.clusters[at as usize];
-        if cluster.is_empty() {
+        if cluster.taken == beyond {
             cluster.counts = None;
             self.current.take_if(|(current, _)| *current == at);
             self.enlist(at, State::Discard);
@@ -390,7 +400,9 @@ impl SwapSlots {
 
     /// What keeps slots of cluster `at` from being handed out has changed.
     fn retake(&mut self, at: u32) {
-        self.clusters[at as usize].taken = self.needed(at);
+        let (mut taken, beyond) = (self.needed(at), self.beyond(at));
+        taken.iter_mut().zip(beyond).for_each(|(word, beyond)| *word |= beyond);
+        self.clusters[at as usize].taken = taken;
         self.aside.add_to(at, &mut self.clusters[at as usize].taken);
         if matches!(
             self.clusters[at as usize].state,
@@ -411,7 +423,10 @@ impl SwapSlots {
 
     /// In a forked child: the slots belong to the parent's device; ours is empty.
     pub fn start_over(&mut self) {
-        *self = Self::new(self.max);
+        *self = Self {
+            max: self.max,
+            ..Self::new(self.size)
+        };
     }
 
     /// Whether the equations above hold.
@@ -424,11 +439,15 @@ impl SwapSlots {
                 .iter()
                 .map(|word| u64::from(word.count_ones()))
                 .sum::<u64>();
-            let mut taken = self.needed(at);
+            let (mut taken, beyond) = (self.needed(at), self.beyond(at));
+            taken.iter_mut().zip(beyond).for_each(|(word, beyond)| *word |= beyond);
             self.aside.add_to(at, &mut taken);
             let is_idle = matches!(cluster.state, State::Free | State::Discard | State::Discarding);
             let is_full = taken == [u64::MAX; BITMAP];
-            if taken != cluster.taken || is_idle != cluster.is_empty() || is_full != (cluster.state == State::Full) {
+            if taken != cluster.taken
+                || is_idle != (cluster.taken == beyond)
+                || is_full != (cluster.state == State::Full)
+            {
                 return false;
             }
         }

@@ -97,7 +97,8 @@ impl SwapSlots {
         let (at, word) = (segment / SEGMENTS, (segment % SEGMENTS) as usize);
         let first = segment * SEGMENT;
         let is_written = self.aside.is_written(first..first + SEGMENT);
-        let is_used = |taken: &Bitmap| taken[word] != 0;
+        let beyond = self.beyond(at);
+        let is_used = |taken: &Bitmap| taken[word] & !beyond[word] != 0;
         let cluster = self.clusters.get_mut(at as usize);
         let Some(cluster) = cluster.filter(|cluster| is_used(&cluster.taken) && !is_written) else {
             return false;
