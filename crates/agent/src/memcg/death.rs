@@ -4,7 +4,7 @@ use uzswap_ctl::{Field, Notice};
 use uzswap_sys::time::now_ns;
 use uzswap_sys::{remains, robust};
 
-use super::{CHARGES, Life, Memcg, is_charged};
+use super::{Life, Memcg, is_charged};
 use crate::pager::Pager;
 
 /// How long a process whose pager is gone is expected to give back its memory.
@@ -16,12 +16,7 @@ impl Memcg {
     pub(crate) fn return_charges(&self, pager: &Pager) {
         for slot in self.charged(pager, Life::Dead) {
             if self.group.is_inherited(slot, now_ns()) {
-                self.with_slot_of_dead(pager, slot, || {
-                    let told = [Field::LookedAt, Field::DeadAt, Field::LingersSince, Field::Twice];
-                    for field in CHARGES.iter().chain(&told) {
-                        self.group.set_field(slot, *field, 0);
-                    }
-                });
+                self.with_slot_of_dead(pager, slot, || self.group.clear_slot(slot));
             }
         }
     }
