@@ -199,18 +199,19 @@ fn is_of_this_run(before: u64, after: u64, first: u64) -> bool {
 #[derive(Default)]
 pub(super) struct Reapers {
     starts: HashMap<i32, u64>,
-    /// The launcher's parent when that was found out.
-    parent: i32,
+    /// The launcher's parent when that was found out; 0: it has none that it sees, as the first
+    /// process of a container, or one that was put into it.
+    parent: Option<i32>,
 }
 
 impl Reapers {
     /// Find out again, if the launcher's parent has left it to another.
     pub(super) fn refresh(&mut self) {
         let parent = uzswap_sys::thread::parent_pid();
-        if parent == self.parent {
+        if self.parent == Some(parent) {
             return;
         }
-        self.parent = parent;
+        self.parent = Some(parent);
         self.starts.extend(Stat::of(1).map(|stat| (1, stat.start)));
         let (mut pid, mut left) = (parent, 1 << 10);
         while pid > 1 && left > 0 {
@@ -253,6 +254,13 @@ mod test {
     fn who_began_before_the_run_is_of_another() {
         assert!(is_of_this_run(7, 7, 7) && is_of_this_run(8, 8, 7));
         assert!(!is_of_this_run(6, 6, 7) && !is_of_this_run(7, 8, 7));
+    }
+
+    #[test]
+    fn the_first_process_is_one_whoever_the_parent_is() {
+        let mut reapers = Reapers::default();
+        reapers.refresh();
+        assert!(reapers.contains(1));
     }
 
     #[test]
