@@ -74,6 +74,49 @@ fn a_daemon_that_drops_root_is_managed() {
     }
 }
 
+/// As an ordinary user, whose own files of /proc may be root's, and who may be allowed few others.
+#[test]
+fn who_hides_or_restricts_itself_runs_as_without_us() {
+    if !can_manage() {
+        return;
+    }
+    let place = Place::new("hidden");
+    let (compiled, program) = (compile("sandboxed"), place.0.join("sandboxed"));
+    std::fs::copy(&compiled, &program).expect("copying it");
+    std::fs::remove_file(compiled).expect("compiled above");
+    for backend in ["uffd", "mprotect"] {
+        for (what, is_managed) in [
+            ("hides", true),
+            ("full", true),
+            ("rules", false),
+            ("masks", true),
+            ("lends", true),
+        ] {
+            let script = format!(
+                "ulimit -Sn 200; exec {} run --memory-max 24M --backend {backend} -- {} {what}",
+                place.0.join("uzswap").display(),
+                program.display()
+            );
+            let output = place
+                .unprivileged(std::path::Path::new("/bin/sh"))
+                .args(["-c", &script])
+                .output();
+            let output = output.expect("starting it");
+            let (said, why) = (
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr),
+            );
+            assert_eq!(
+                (output.status.code(), &*said),
+                (Some(0), "right\n"),
+                "{what} {backend}: {why}"
+            );
+            let is_named = why.contains("is not managed");
+            assert!(!(is_managed && is_named), "{what} {backend}: {why}");
+        }
+    }
+}
+
 /// Without its LD_PRELOAD, in a shell that has it unset, or sets its own.
 #[test]
 fn children_that_lost_the_preload_are_managed() {

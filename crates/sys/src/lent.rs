@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use linux_raw_sys::general;
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::closed;
@@ -66,6 +67,30 @@ pub fn with_most_descriptors<T>(body: impl FnOnce() -> T) -> T {
         let _ = setrlimit(Resource::Nofile, limit);
     }
     done
+}
+
+/// Open what a pager needs, in a thread of the program: with as many descriptors as it might have,
+/// and the process's own files of /proc.
+pub fn to_open<T>(body: impl FnOnce() -> T) -> T {
+    let is_shown = show();
+    let done = with_most_descriptors(body);
+    if is_shown {
+        hide();
+    }
+    done
+}
+
+/// Have the files of /proc of this process be its user's, where they are root's as it is not
+/// dumpable: by PR_SET_DUMPABLE, or for an executable that its user may not read. Returns whether
+/// they were. Other threads may see that until [`hide`]. A filter of system calls is not tried.
+pub fn show() -> bool {
+    let is_hidden = || dumpable_behavior().is_ok_and(|now| now != DumpableBehavior::Dumpable);
+    !thread::is_filtered() && is_hidden() && set_dumpable_behavior(DumpableBehavior::Dumpable).is_ok()
+}
+
+/// Undo [`show`].
+pub fn hide() {
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Lend the program's threads these. In one of them.

@@ -41,6 +41,7 @@ pub(crate) fn child_of(is_own: bool) {
     let mask = pager.fork.handover.mask.load(Ordering::Relaxed);
     pager.fork.handover.arrive();
     attach(pager);
+    pager.fork.handover.hide_again();
     guard::signals::unblock(mask);
 }
 
@@ -71,7 +72,7 @@ pub(crate) fn unlock_inherited(pager: &Pager) -> bool {
 
 /// The child's part.
 fn attach(pager: &Pager) {
-    lent::with_most_descriptors(|| {
+    lent::to_open(|| {
         let Err((what, errno)) = inline::open().and_then(|()| pager::threads::start_in_child(take_over)) else {
             return;
         };

@@ -10,7 +10,7 @@ use uzswap_sys::door::{self, Door, Found};
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::shared::{FamilyWords, Leases};
 use uzswap_sys::uffd::Uffd;
-use uzswap_sys::{AsFd, Errno, OwnedFd, random, thread};
+use uzswap_sys::{AsFd, Errno, OwnedFd, lent, random, thread};
 
 use crate::guard::exec;
 use crate::pager::{Pager, pause};
@@ -23,6 +23,8 @@ pub(crate) struct Handover {
     /// `prepare` ran and neither `parent` nor `child` yet. Copied by the fork, like all that is not
     /// in `words`.
     pub(super) is_prepared: AtomicBool,
+    /// Its files of /proc are shown, in parent and child, until they are through with the fork.
+    pub(super) is_shown: AtomicBool,
     pub(super) parent_returned: AtomicBool,
     /// The process that prepares the fork: the child's parent, for the child to see whether it
     /// lives.
@@ -83,6 +85,7 @@ impl Handover {
         Self {
             words: FamilyWords::new(FIRST_CHANGE + 4 * CHANGES_MAX),
             is_prepared: AtomicBool::new(false),
+            is_shown: AtomicBool::new(false),
             parent_returned: AtomicBool::new(false),
             parent: AtomicI32::new(0),
             returned: AtomicI32::new(0),
@@ -115,6 +118,13 @@ impl Handover {
 
     fn set(&self, word: usize, value: u64) {
         self.words.words()[word].store(value, Ordering::Release);
+    }
+
+    /// The program is as it was.
+    pub(super) fn hide_again(&self) {
+        if self.is_shown.swap(false, Ordering::Relaxed) {
+            lent::hide();
+        }
     }
 
     /// In the child, at once.

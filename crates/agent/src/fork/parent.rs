@@ -11,6 +11,7 @@ use uzswap_mm::{Change, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::children;
 use uzswap_sys::closed;
+use uzswap_sys::lent;
 use uzswap_sys::procfs::for_each_wiped_on_fork;
 use uzswap_sys::thread;
 use uzswap_sys::uffd::{Uffd, wait_readable};
@@ -56,7 +57,10 @@ pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     }
     handover.lock.lock();
     handover.mask.store(mask, Ordering::Relaxed);
+    // The child opens our swap file, and files of its own, and inherits that.
+    handover.is_shown.store(lent::show(), Ordering::Relaxed);
     if !order::begin_fork() && must_have_turn {
+        handover.hide_again();
         // SAFETY: locked above.
         unsafe { handover.lock.unlock() };
         guard::signals::unblock(mask);
@@ -101,6 +105,7 @@ pub(crate) fn parent_of(returned: i32) {
     handover.parent_returned.store(true, Ordering::SeqCst);
     while pager.post.replies.wait(reply::FORKED, None) == 0 {}
     order::end_fork();
+    handover.hide_again();
     let mask = handover.mask.load(Ordering::Relaxed);
     // SAFETY: locked in `prepare` by this very thread.
     unsafe { handover.lock.unlock() };

@@ -7,6 +7,7 @@ use uzswap_sys::signal::{SS_AUTODISARM, SS_DISABLE, SS_ONSTACK, STACK_MIN, Stack
 
 use super::bring::{read, write};
 use super::{done, refuse};
+use crate::pager;
 
 /// sigaltstack. `None`: there is no stack of ours for this thread, so the kernel has the program's.
 pub(super) fn change_stack(call: &mut Call) -> Option<Verdict> {
@@ -37,10 +38,13 @@ pub(super) fn change_stack(call: &mut Call) -> Option<Verdict> {
         if let Some(error) = error {
             return Some(refuse(call, error));
         }
-        own.set_program_stack(match mode {
-            SS_DISABLE => Stack::new(0, 0, SS_DISABLE),
-            _ => Stack::new(stack.start, stack.len, stack.flags & SS_AUTODISARM),
-        });
+        // What a vfork child sets is its own, and it soon ends or is another program.
+        if !pager::is_vfork_child() {
+            own.set_program_stack(match mode {
+                SS_DISABLE => Stack::new(0, 0, SS_DISABLE),
+                _ => Stack::new(stack.start, stack.len, stack.flags & SS_AUTODISARM),
+            });
+        }
     }
     let told = Stack {
         flags: kept.flags | if is_on { SS_ONSTACK } else { 0 },

@@ -59,10 +59,11 @@ fn without_room(signal: i32, context: &mut Context) {
     }
 }
 
-/// Whether the program thinks that one of ours is blocked.
+/// Whether the program thinks that one of ours is blocked. Nobody keeps that where threads only
+/// ask.
 fn is_blocked(signal: i32, context: &Context) -> bool {
     let is_set = |own: &Own| own.blocked.load(Ordering::Relaxed) & bit(signal) != 0;
-    context.own().is_some_and(is_set)
+    !inline::only_asks() && context.own().is_some_and(is_set)
 }
 
 /// What was blocked as the signal came, if that was by the mask of a call. The frame says what the

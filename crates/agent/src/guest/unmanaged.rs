@@ -114,6 +114,8 @@ enum Away {
     ReadOnly,
     /// A filter of system calls forbids it what its launcher may.
     Filter,
+    /// So do rules about files: Landlock, AppArmor.
+    Rules,
 }
 
 fn away(path: &CStr, has_begun: bool, error: Option<Errno>) -> Option<Away> {
@@ -125,6 +127,8 @@ fn away(path: &CStr, has_begun: bool, error: Option<Errno>) -> Option<Away> {
         (Errno::SRCH, _) => Some(Away::Processes),
         (Errno::ROFS, _) => Some(Away::ReadOnly),
         (Errno::PERM | Errno::NOSYS, _) if guard::exec::is_filtered() => Some(Away::Filter),
+        // What is the process's own, and not to be had.
+        (Errno::ACCESS, _) if has_begun && !pager::has_new_identity() => Some(Away::Rules),
         _ => None,
     }
 }
@@ -173,6 +177,16 @@ fn run_on_or_end(path: Option<&CStr>, cause: &str, error: Option<Errno>, fix: &s
                 Line::of(format_args!(
                     "uzswap: process {pid} is not managed and counts as it is: the directory of its group is read-only where it is; have \
                      that writable there (bwrap --bind {directory} {directory})\n",
+                    directory = path.map_or("", directory_of),
+                ))
+                .as_str(),
+            );
+        }
+        Some(Away::Rules) => {
+            return pager::say(
+                Line::of(format_args!(
+                    "uzswap: process {pid} is not managed and counts as it is: rules about files (Landlock, AppArmor) keep it from what a pager \
+                     needs ({cause}); have them allow /proc/self and {directory}\n",
                     directory = path.map_or("", directory_of),
                 ))
                 .as_str(),

@@ -170,7 +170,7 @@ fn start_if_idle() -> Result<(), (&'static str, Errno)> {
     // A handler that forks would wait for its own thread.
     let mask = signals::block_sent();
     let result = match STATE.compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Relaxed) {
-        Ok(_) => open_and_start(),
+        Ok(_) => lent::to_open(open_and_start),
         Err(_) => Ok(()),
     };
     signals::unblock(mask);
@@ -182,7 +182,7 @@ fn start_if_idle() -> Result<(), (&'static str, Errno)> {
 fn begin_anew() {
     let mask = signals::block_sent();
     STATE.store(STARTING, Ordering::Release);
-    let result = lent::with_most_descriptors(open_and_start);
+    let result = lent::to_open(open_and_start);
     signals::unblock(mask);
     if let Err((what, errno)) = result {
         unmanaged::lacks_another_pager(what, errno);
