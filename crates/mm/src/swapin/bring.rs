@@ -261,6 +261,7 @@ mod test {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes more pages than the world has there")]
     fn a_page_that_lies_in_the_window_of_another_thread_is_not_taken_for_a_damaged_one() {
         let mut world = World::<parking_lot::RawMutex>::new(0, crate::sim::ARENA_PAGES);
         (0..PAGES).for_each(|n| world.write(page(n), n * 8 + 5));
