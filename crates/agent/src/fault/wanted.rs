@@ -29,6 +29,9 @@ const NEXT_NS: u64 = 500_000;
 /// A process that has not given the word back for so long may be dead. One of another pid namespace
 /// seems so: it has had its time. Nanoseconds.
 const DEAD_NS: u64 = 1_000_000_000;
+/// One that lives has left the call by siglongjmp, or is stopped: it asks again before it counts
+/// what it has written as written. Nanoseconds.
+const LEFT_NS: u64 = 10_000_000_000;
 
 /// In the fault thread: what is being brought for another process.
 #[derive(Default)]
@@ -98,7 +101,8 @@ impl Wanting {
         let asker = group.field(slot, Field::WantedBy) as i32;
         // Which allocates.
         let has_ended = || !pager.reclaim.is_freezing() && children::has_ended_by_stat(asker);
-        if now_ns().saturating_sub(since) >= DEAD_NS && has_ended() {
+        let ago = now_ns().saturating_sub(since);
+        if ago >= LEFT_NS || ago >= DEAD_NS && has_ended() {
             group.drop_asked(slot, word);
             self.asked = None;
         }

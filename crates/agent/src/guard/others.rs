@@ -13,7 +13,7 @@ use uzswap_guard::reach::Extent;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::guard::Call;
 use uzswap_sys::time::now_ns;
-use uzswap_sys::{Errno, thread};
+use uzswap_sys::{Errno, children, thread};
 
 use super::ADDRESSES;
 use super::bring::frame_of;
@@ -33,9 +33,9 @@ const BROUGHT_MAX: u32 = 16;
 /// The same, of one that is there, or that the other's pager does not have.
 const NOTHING_MAX: u32 = 3;
 /// How long a process that gives no answer is waited for before the kernel is asked again: it may
-/// have ended. And how often: it is stopped then. Nanoseconds.
+/// have ended. Nanoseconds. And how often one is waited for.
 const LATE_NS: u64 = 1_000_000_000;
-const LATE_MAX: u32 = 5;
+const SILENT_MAX: u32 = 5;
 /// How long one is waited for that answers others. One of them may be dead, which that one sees
 /// after a second. Nanoseconds.
 const BUSY_NS: u64 = 20_000_000_000;
@@ -134,7 +134,7 @@ impl Transfer {
             pages: ((there[0] + there[1]).div_ceil(PAGE_SIZE) - first) as u64,
             is_write,
         };
-        let (mut brought, mut nothing, mut late) = (0, 0, 0);
+        let (mut brought, mut nothing, mut silent) = (0, 0, 0);
         while moved == Err(Errno::FAULT) {
             // It may have executed another program since.
             let Some(slot) = self.pager_of(group) else {
@@ -144,16 +144,20 @@ impl Transfer {
             let (count, most) = match answer.as_ref().map(|answer| answer.is_brought) {
                 Ok(true) => (&mut brought, BROUGHT_MAX),
                 Ok(false) => (&mut nothing, NOTHING_MAX),
-                Err(_) => (&mut late, LATE_MAX),
+                Err(_) => (&mut silent, SILENT_MAX),
             };
             *count += 1;
             let is_last = *count == most;
-            // Nothing of a stopped process is taken out, either.
-            if !(is_write && answer.as_ref().is_err_and(|silence| *silence == Silence::Busy)) {
+            // One that was stopped may have been taking that very page out, and goes on with it.
+            if !is_write || answer.is_ok() || self.has_ended() {
                 moved = self.attempt(here, there);
             }
+            // That one does not wait for ever for a thread that is stopped here: write it again.
+            if is_write && answer.as_ref().is_ok_and(|answer| !answer.is_held()) {
+                moved = Err(Errno::FAULT);
+            }
             if is_last {
-                if late == LATE_MAX && moved == Err(Errno::FAULT) {
+                if answer.is_err_and(|silence| silence == Silence::Late) && moved == Err(Errno::FAULT) {
                     self.say_why();
                 }
                 break;
@@ -181,6 +185,10 @@ impl Transfer {
         })
     }
 
+    fn has_ended(&self) -> bool {
+        children::has_ended_by_stat(self.process as i32)
+    }
+
     fn say_why(&self) {
         if IS_SAID.swap(true, Ordering::Relaxed) {
             return;
@@ -191,8 +199,8 @@ impl Transfer {
         };
         pager::say(
             Line::of(format_args!(
-                "uzswap: {name} of process {} fails in process {}: it is stopped, so nobody brings its pages that are out. Continue it \
-                 (SIGCONT)\n",
+                "uzswap: {name} of process {} fails in process {}: it does not run, so nobody brings its pages that are out. If it is \
+                 stopped, continue it (SIGCONT)\n",
                 self.process,
                 thread::pid(),
             ))
@@ -215,7 +223,7 @@ struct Answer {
 /// Why there is no answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Silence {
-    /// The process is stopped, or has ended.
+    /// The process does not run, as it is stopped, or has ended.
     Late,
     /// It answers somebody else.
     Busy,
@@ -261,6 +269,12 @@ impl Answer {
             is_brought,
             _undisturbed,
         })
+    }
+
+    /// Whether what was asked for has stayed until now.
+    fn is_held(&self) -> bool {
+        self.group.answered(self.slot, self.wanted).is_some()
+            && self.group.field(self.slot, Field::WantedBy) == thread::pid() as u64
     }
 }
 

@@ -1,7 +1,8 @@
 /* Reads and writes the memory of a child, more of it than there is room for: reads_other WHAT. there: by process_vm_readv and
  * process_vm_writev, in calls of a page, of several buffers, and of some MiB. absent: what the child does not have is not read, and calls
- * end where it begins. stopped: the child is stopped; calls fail, or read right. own: all of its own memory in one call. executed: as there, of a child that is another program by
- * then. killed: beside others that do the same and are killed. Prints "right". */
+ * end where it begins. stopped: the child is stopped; calls fail, or read right, and nothing is written behind its back. own: all of its
+ * own memory in one call. executed: as there, of a child that is another program by then. killed: beside others that do the same and are
+ * killed. Prints "right". */
 #include "pages.h"
 #include <signal.h>
 #include <sys/uio.h>
@@ -114,6 +115,8 @@ static void read_stopped(void) {
         if (got > 0)
             is_page(own, page, 1);
     }
+    set_pages(own, PAGES - 1, 1, 2);
+    must(transfer(1, own, (PAGES - 1) * PAGE, PAGE) == -1 && errno == EFAULT);
     must(kill(child, SIGCONT) == 0);
 }
 
