@@ -1,6 +1,8 @@
 //! The program's memory, as its own threads get at it where the kernel does not wait for a page: by
 //! asking first, and touching it.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
 use crate::PAGE_SIZE;
@@ -100,21 +102,32 @@ pub enum Kind {
 pub fn begins_at(fd: i32, offset: u64) -> Option<u64> {
     use rustix::fs::{FileType, OFlags};
     // SAFETY: only asked about: whoever closes it meanwhile gets an error for an answer.
-    let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let stat = rustix::fs::fstat(fd).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let appends = rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND));
     is_file.then_some(if appends { stat.st_size as u64 } else { offset })
 }
 
-/// Whether an error waits at a socket, which stays there.
-pub fn has_error(fd: i32) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+/// Whether a read of this socket would get an error, as nothing is left of what came before that.
+/// It stays there.
+pub fn has_error_to_read(fd: i32) -> bool {
     // SAFETY: only asked about: whoever closes it meanwhile gets an error for an answer.
-    let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    has_all(fd, PollFlags::ERR) && rustix::io::ioctl_fionread(fd) == Ok(0)
+}
+
+/// Whether a write to this socket would get an error, as its other end is gone. It stays there.
+/// What else waits there, as news of writes without copies, fails no write.
+pub fn has_error_to_write(fd: i32) -> bool {
+    // SAFETY: only asked about: whoever closes it meanwhile gets an error for an answer.
+    has_all(unsafe { BorrowedFd::borrow_raw(fd) }, PollFlags::ERR | PollFlags::HUP)
+}
+
+fn has_all(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
     let mut fds = [PollFd::new(&fd, PollFlags::empty())];
     let is_told = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-    is_told.is_ok() && fds[0].revents().contains(PollFlags::ERR)
+    is_told.is_ok() && fds[0].revents().contains(events)
 }
 
 /// What `fd` of the calling thread is.
@@ -124,7 +137,7 @@ pub fn kind_of(fd: i32) -> Kind {
         return Kind::Other;
     }
     // SAFETY: only asked about: whoever closes it meanwhile gets an error for an answer.
-    let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let Ok(stat) = rustix::fs::fstat(fd) else {
         return Kind::Other;
     };

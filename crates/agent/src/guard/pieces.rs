@@ -20,7 +20,7 @@ use uzswap_guard::reach::{Extent, Memory};
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::closed::Access;
 use uzswap_sys::guard::Call;
-use uzswap_sys::populate::{Kind, begins_at, has_error, kind_of};
+use uzswap_sys::populate::{Kind, begins_at, has_error_to_read, has_error_to_write, kind_of};
 use uzswap_sys::{Errno, closed, thread};
 
 use super::bring::{Reached, frame_of};
@@ -348,13 +348,21 @@ impl Moving<'_> {
             let got = self.piece(start + done, want)?;
             done += got;
             self.moved += got;
-            // The kernel does not look for an error once it has moved something.
-            let ends_here = || self.kind == Kind::Socket && !exec::is_filtered() && has_error(self.fd as i32);
-            if got < want || self.is_at_limit() || ends_here() {
+            if got < want || self.is_at_limit() || self.has_error() {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Whether an error waits at a socket: the kernel does not look for one once it has moved
+    /// something.
+    fn has_error(&self) -> bool {
+        let has_error = match self.way.is_read {
+            true => has_error_to_read,
+            false => has_error_to_write,
+        };
+        self.kind == Kind::Socket && !exec::is_filtered() && has_error(self.fd as i32)
     }
 
     /// Whether the file is as long as the program may make one (RLIMIT_FSIZE). A write that begins
