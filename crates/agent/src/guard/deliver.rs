@@ -59,11 +59,11 @@ fn without_room(signal: i32, context: &mut Context) {
     }
 }
 
-/// Whether the program thinks that one of ours is blocked. Nobody keeps that where threads only
-/// ask.
+/// Whether the program thinks that one of ours is blocked. Nobody keeps that behind a filter of
+/// system calls.
 fn is_blocked(signal: i32, context: &Context) -> bool {
     let is_set = |own: &Own| own.blocked.load(Ordering::Relaxed) & bit(signal) != 0;
-    !inline::only_asks() && context.own().is_some_and(is_set)
+    !inline::is_filtered() && context.own().is_some_and(is_set)
 }
 
 /// What was blocked as the signal came, if that was by the mask of a call. The frame says what the

@@ -270,7 +270,7 @@ pub(super) fn after(call: &mut Call, is_done: bool) {
 /// Block for the kernel what is blocked for the program, or no longer.
 fn block(how: usize) {
     if IS_BLOCKED.load(Ordering::Relaxed)
-        && !inline::only_asks()
+        && !inline::is_filtered()
         && let Some(own) = Own::current()
     {
         let _ = signal::set_mask(how, own.blocked.load(Ordering::Relaxed));
@@ -336,7 +336,7 @@ fn before_mask(call: &mut Call) {
         return;
     }
     strip(call);
-    if inline::only_asks() {
+    if inline::is_filtered() {
         // The filter may forbid what it takes to know more.
         return;
     }
