@@ -36,7 +36,8 @@ pub(crate) struct StackChange(#[expect(dead_code, reason = "it ends with the cha
 
 impl StackChange {
     pub(crate) fn begin() -> Self {
-        let undisturbed = pager::active().is_none().then(Undisturbed::begin);
+        // A filter may forbid even to block a signal.
+        let undisturbed = (pager::active().is_none() && !inline::is_filtered()).then(Undisturbed::begin);
         loop {
             // SeqCst, as in `while_none_changes`: either that sees us, or we see it.
             CHANGES_IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
