@@ -138,6 +138,7 @@
 //! | `sys::x86_64::guard::VFORKS` | reset | who had it is not here |
 //! | `sys::lent::NUMBERS` | replaced | closed and opened anew before the child's pager starts |
 //! | `sys::lent::CAN_PROTECT` | replaced | with them |
+//! | `sys::lent::SHOWN` | reset | and the child hides itself, if its parent was showing itself |
 //! | `sys::mapping::MAKING` | reset | whoever held it is not here |
 //! | `sys::mapping::RANGES` | kept | the agent's own mappings are inherited |
 //! | `sys::robust::LIST` | replaced | by the child's thread that confesses its end |
@@ -203,6 +204,7 @@ fn reset_in_any_child() {
     guard::reset_in_child();
     inline::reset_in_child();
     deferral::reset_in_child();
+    lent::hide_in_child();
 }
 
 /// The second moment. No order matters among these, as the child has one thread, which is here.

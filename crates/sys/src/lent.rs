@@ -6,16 +6,17 @@
 //! copy of that table and keeps those of it. Whoever closes descriptors for the program has to
 //! pass over them.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use linux_raw_sys::general;
-use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::closed;
 use crate::file::WakeEvent;
+use crate::futex;
 use crate::procfs::Pagemap;
 use crate::thread::{self, syscall};
 use crate::uffd::Uffd;
@@ -54,6 +55,13 @@ pub fn is_lent(number: usize) -> bool {
     numbers().is_some_and(|numbers| numbers.contains(&(number as i32)))
 }
 
+/// The pagemap that is lent.
+pub(crate) fn pagemap() -> Option<BorrowedFd<'static>> {
+    let number = NUMBERS[2].load(Ordering::Relaxed);
+    // SAFETY: open as long as the process has a pager; only read.
+    (number != NONE).then(|| unsafe { BorrowedFd::borrow_raw(number) })
+}
+
 /// Do something with as many descriptors as the program might have, whatever it allows itself.
 /// Other threads, and who they start, may see that meanwhile; a forked child has none yet.
 pub fn with_most_descriptors<T>(body: impl FnOnce() -> T) -> T {
@@ -80,17 +88,70 @@ pub fn to_open<T>(body: impl FnOnce() -> T) -> T {
     done
 }
 
+/// Threads that have the process's files of /proc shown, where it hides them; or what one of them
+/// is about: [`ASKS`] whether it does, or [`CHANGES`] that. The others wait.
+static SHOWN: AtomicU32 = AtomicU32::new(0);
+const ASKS: u32 = u32::MAX;
+const CHANGES: u32 = u32::MAX - 1;
+/// How long they sleep at most until they look again. Nanoseconds.
+const LOOK_NS: u64 = 1_000_000;
+
 /// Have the files of /proc of this process be its user's, where they are root's as it is not
 /// dumpable: by PR_SET_DUMPABLE, or for an executable that its user may not read. Returns whether
-/// they were. Other threads may see that until [`hide`]. A filter of system calls is not tried.
+/// they were: until as many have called [`hide`]. Others may see that meanwhile. A filter of system
+/// calls is not tried.
 pub fn show() -> bool {
-    let is_hidden = || dumpable_behavior().is_ok_and(|now| now != DumpableBehavior::Dumpable);
-    !thread::is_filtered() && is_hidden() && set_dumpable_behavior(DumpableBehavior::Dumpable).is_ok()
+    if thread::is_filtered() {
+        return false;
+    }
+    let shown = take_shown(|shown| if shown == 0 { ASKS } else { shown + 1 });
+    if shown > 0 {
+        return true;
+    }
+    let is_hidden = dumpable_behavior().is_ok_and(|now| now != DumpableBehavior::Dumpable);
+    // Whoever is forked from here on hides itself.
+    let is_done = is_hidden && {
+        SHOWN.store(CHANGES, Ordering::SeqCst);
+        set_dumpable_behavior(DumpableBehavior::Dumpable).is_ok()
+    };
+    put_shown(is_done.into());
+    is_done
 }
 
 /// Undo [`show`].
 pub fn hide() {
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    if take_shown(|shown| if shown == 1 { CHANGES } else { shown - 1 }) == 1 {
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        put_shown(0);
+    }
+}
+
+/// In a forked child: it is as hidden as its parent, who may be showing itself.
+pub fn hide_in_child() {
+    let shown = SHOWN.swap(0, Ordering::SeqCst);
+    if shown != 0 && shown != ASKS {
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    }
+}
+
+/// Change [`SHOWN`] when no other thread is about it. Returns what it was.
+fn take_shown(to: impl Fn(u32) -> u32) -> u32 {
+    loop {
+        let shown = SHOWN.load(Ordering::SeqCst);
+        if shown >= CHANGES {
+            futex::wait(&SHOWN, shown, Some(LOOK_NS), false);
+        } else if SHOWN
+            .compare_exchange(shown, to(shown), Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok()
+        {
+            return shown;
+        }
+    }
+}
+
+fn put_shown(shown: u32) {
+    SHOWN.store(shown, Ordering::SeqCst);
+    futex::wake(&SHOWN, u32::MAX >> 1, false);
 }
 
 /// Lend the program's threads these. In one of them.

@@ -41,7 +41,6 @@ pub(crate) fn child_of(is_own: bool) {
     let mask = pager.fork.handover.mask.load(Ordering::Relaxed);
     pager.fork.handover.arrive();
     attach(pager);
-    pager.fork.handover.hide_again();
     guard::signals::unblock(mask);
 }
 

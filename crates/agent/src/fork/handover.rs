@@ -23,7 +23,7 @@ pub(crate) struct Handover {
     /// `prepare` ran and neither `parent` nor `child` yet. Copied by the fork, like all that is not
     /// in `words`.
     pub(super) is_prepared: AtomicBool,
-    /// Its files of /proc are shown, in parent and child, until they are through with the fork.
+    /// The parent's files of /proc are shown until it is through with the fork.
     pub(super) is_shown: AtomicBool,
     pub(super) parent_returned: AtomicBool,
     /// The process that prepares the fork: the child's parent, for the child to see whether it

@@ -57,10 +57,7 @@ pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     }
     handover.lock.lock();
     handover.mask.store(mask, Ordering::Relaxed);
-    // The child opens our swap file, and files of its own, and inherits that.
-    handover.is_shown.store(lent::show(), Ordering::Relaxed);
     if !order::begin_fork() && must_have_turn {
-        handover.hide_again();
         // SAFETY: locked above.
         unsafe { handover.lock.unlock() };
         guard::signals::unblock(mask);
@@ -72,8 +69,18 @@ pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     pager.post.replies.take(reply::FROZEN | reply::FORKED);
     pager.post.mail.post(mail::FREEZE);
     while pager.post.replies.wait(reply::FROZEN, None) == 0 {}
+    // The child opens our swap files by our /proc. A filter may forbid even to ask.
+    let hands_down = hands_own_down(pager) || !pager.fds().inherited.is_empty();
+    let is_shown = hands_down && !guard::exec::is_filtered() && lent::show();
+    handover.is_shown.store(is_shown, Ordering::Relaxed);
     handover.is_prepared.store(true, Ordering::SeqCst);
     true
+}
+
+/// Whether a child gets our own swap file, while the engine is frozen: only if a word names it. Or
+/// every generation of a family would hand down one more.
+fn hands_own_down(pager: &Pager) -> bool {
+    pager.mm.gauges().swapped > 0
 }
 
 /// All that the fork reaches is there: it is made next.
@@ -248,10 +255,7 @@ impl ForkServer {
         self.is_new = false;
         self.lease += 1;
         let (handover, fds) = (&pager.fork.handover, pager.fds());
-        // Our own file only if a word names it: or every generation of a family would hand down one
-        // more.
-        let is_used = pager.mm.gauges().swapped > 0;
-        let own = fds.swap.as_ref().filter(|_| is_used);
+        let own = fds.swap.as_ref().filter(|_| hands_own_down(pager));
         let files = fds
             .inherited
             .iter()
