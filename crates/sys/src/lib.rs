@@ -72,7 +72,7 @@ pub mod lent;
 pub mod libc;
 pub mod lz4;
 pub mod mapping;
-mod maps;
+pub mod maps;
 pub mod mutex;
 pub mod own_stack;
 pub mod populate;

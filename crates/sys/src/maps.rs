@@ -11,6 +11,7 @@ use rustix::io::{self, Errno, Result};
 use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::futex::RawLock;
+use crate::lent;
 use crate::procfs::ProcSelf;
 
 const QUERY: Opcode = opcode::read_write::<raw::procmap_query>(b'f', 17);
@@ -107,7 +108,7 @@ fn hex(text: &[u8]) -> Option<usize> {
 }
 
 /// The open file.
-pub(crate) struct Maps {
+pub struct Maps {
     file: OwnedFd,
     queries: bool,
     /// Held while the text is read: a descriptor has one position.
@@ -115,6 +116,17 @@ pub(crate) struct Maps {
 }
 
 impl Maps {
+    /// Open it in a thread of the program, with as many descriptors as that might have.
+    ///
+    /// # Errors
+    /// ENOENT when /proc is not mounted.
+    pub fn of_program() -> Result<Self> {
+        match Self::open(true) {
+            Err(Errno::MFILE) => lent::with_most_descriptors(|| Self::open(true)),
+            opened => opened,
+        }
+    }
+
     /// Open it. `may_query`: unless the kernel is too old, mappings are asked for.
     ///
     /// # Errors
@@ -133,8 +145,11 @@ impl Maps {
         })
     }
 
-    /// The mapping that covers `addr` or else the next one above.
-    pub(crate) fn at_or_after(&self, addr: usize) -> Result<Option<Vma>> {
+    /// The mapping that covers `addr` or else the next one above. `None`: there is none.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn at_or_after(&self, addr: usize) -> Result<Option<Vma>> {
         if self.queries {
             return query(&self.file, addr);
         }
@@ -162,7 +177,10 @@ impl Maps {
     }
 
     /// Call `found` with each mapping, lowest first.
-    pub(crate) fn for_each(&self, mut found: impl FnMut(Vma)) -> Result<()> {
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn for_each(&self, mut found: impl FnMut(Vma)) -> Result<()> {
         if !self.queries {
             return self.read(|vma| {
                 found(vma);

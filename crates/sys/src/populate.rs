@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use crate::PAGE_SIZE;
 use crate::closed::{self, Access};
+use crate::lent;
 use crate::x86_64::instructions;
 
 /// What becomes of asking for a page.
@@ -44,8 +45,16 @@ pub fn is_guard(addr: usize) -> bool {
     const IS_GUARD: u64 = 1 << 58;
     let mut entry = [0; 8];
     let at = (addr / PAGE_SIZE * entry.len()) as u64;
-    let file = rustix::fs::open(c"/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let read = file.and_then(|file| rustix::io::pread(&file, &mut entry, at));
+    let read = match lent::pagemap() {
+        Some(lent) => rustix::io::pread(lent, &mut entry, at),
+        // A program that hides itself has none to open here.
+        None => rustix::fs::open(
+            c"/proc/thread-self/pagemap",
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .and_then(|file| rustix::io::pread(&file, &mut entry, at)),
+    };
     read != Ok(8) || u64::from_ne_bytes(entry) & IS_GUARD != 0
 }
 

@@ -10,8 +10,8 @@ use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::Errno;
 use uzswap_sys::closed;
 use uzswap_sys::guard::{Call, Verdict, Vfork};
+use uzswap_sys::maps::Maps;
 use uzswap_sys::own_stack::Own;
-use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::thread::{self, page_align};
 
 use super::bring::{self, Reached};
@@ -264,10 +264,7 @@ fn before_thread(call: &Call) {
         // How deep it is nobody says: what lies beneath its mapping is another's.
         let top = end - PAGE_SIZE;
         let is_closed = closed::is_on() && closed::holds_any(top, end);
-        let vma = ProcSelf::open()
-            .and_then(|proc| proc.vma_at_or_after(top))
-            .ok()
-            .flatten();
+        let vma = Maps::of_program().and_then(|maps| maps.at_or_after(top)).ok().flatten();
         start = match is_closed {
             // In parts, which are mappings for the kernel.
             true => closed::beginning(start, end),

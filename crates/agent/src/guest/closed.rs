@@ -13,9 +13,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use uzswap_mm::machine::{Done, Stop};
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
 use uzswap_sys::closed::{self, Access, Changing, Filling, Posted, Touched};
+use uzswap_sys::maps::Maps;
 use uzswap_sys::populate::{Populate, populate};
 use uzswap_sys::proc_mem::ProcMem;
-use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::signal::{Context, SEGV_ACCERR, SIGBUS, SignalInfo};
 use uzswap_sys::thread::{page_align, syscall};
 use uzswap_sys::{AsFd, Errno};
@@ -218,8 +218,8 @@ pub(crate) fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
 fn unlock_all() {
     let (_turn, _stack) = (InOrder::begin(), guard::hold_stack());
     let changing = Changing::begin();
-    if let Ok(proc) = ProcSelf::open() {
-        let _ = proc.for_each_vma(|vma| {
+    if let Ok(maps) = Maps::of_program() {
+        let _ = maps.for_each(|vma| {
             if holder(vma.start, vma.end).is_some() {
                 closed::note_locked(&changing, vma.start, vma.end, false);
             }
@@ -267,8 +267,8 @@ pub(crate) fn remap(args: [usize; 6], call: impl Fn() -> Result<usize, Errno>) -
         // Nothing moves, and what stays need not be all of it memory.
         return Some(unmap(from.saturating_add(new), from.saturating_add(old), call));
     }
-    let Some(proc) = ProcSelf::open().ok().filter(|_| is_sound) else {
-        // Without /proc, or a descriptor, it cannot be told what is one mapping.
+    let Some(maps) = Maps::of_program().ok().filter(|_| is_sound) else {
+        // Without /proc, or a descriptor for anybody, it cannot be told what is one mapping.
         return is_sound.then_some(Err(Errno::NOMEM));
     };
     let keeps = flags & MREMAP_DONTUNMAP as usize != 0;
@@ -276,16 +276,16 @@ pub(crate) fn remap(args: [usize; 6], call: impl Fn() -> Result<usize, Errno>) -
     let changing = Changing::begin();
     // What is one stays as it is, as calls under way may use it; but not what stays behind, empty:
     // whoever touches that has to be seen.
-    let vma = proc.vma_at_or_after(from).ok().flatten();
+    let vma = maps.at_or_after(from).ok().flatten();
     let is_joined = keeps || !vma.is_some_and(|vma| vma.start <= from && from + old <= vma.end);
-    if is_joined && closed::join(&changing, &proc, from, from + old).is_err() {
+    if is_joined && closed::join(&changing, &maps, from, from + old).is_err() {
         // Some of it is no memory: the kernel says what is wrong. From Linux 6.17 on it would move
         // what is.
         return covered.map(|_| Err(Errno::FAULT));
     }
     // What a fork has copied in parts stays so for the kernel.
     let made = match call() {
-        Err(Errno::FAULT) => move_parts(&proc, args, old, new),
+        Err(Errno::FAULT) => move_parts(&maps, args, old, new),
         made => made,
     };
     let to = match made {
@@ -315,13 +315,13 @@ pub(crate) fn remap(args: [usize; 6], call: impl Fn() -> Result<usize, Errno>) -
 ///
 /// # Errors
 /// What it answers; all is where it was then.
-fn move_parts(proc: &ProcSelf, args: [usize; 6], old: usize, new: usize) -> Result<usize, Errno> {
+fn move_parts(maps: &Maps, args: [usize; 6], old: usize, new: usize) -> Result<usize, Errno> {
     let [from, _, _, flags, new_addr, _] = args;
     let (is_fixed, keeps) = (flags & MREMAP_FIXED as usize != 0, flags & MREMAP_DONTUNMAP as usize);
     // SAFETY: a part of the call that the program makes.
     let mremap = |from, old, new, flags, to| unsafe { syscall(SYS_MREMAP, [from, old, new, flags, to, 0]) };
     if new > old && !is_fixed && keeps == 0 {
-        let last = proc.vma_at_or_after(from + old - PAGE_SIZE).ok().flatten();
+        let last = maps.at_or_after(from + old - PAGE_SIZE).ok().flatten();
         let start = last.map_or(from, |vma| vma.start.max(from));
         let len = from + old - start;
         if mremap(start, len, len + new - old, 0, 0).is_ok() {
@@ -334,7 +334,7 @@ fn move_parts(proc: &ProcSelf, args: [usize; 6], old: usize, new: usize) -> Resu
     let to = if is_fixed { new_addr } else { mmap::reserve(new)? };
     let (kept, moves) = (old.min(new), (MREMAP_MAYMOVE | MREMAP_FIXED) as usize);
     let mut moved = 0;
-    let result = for_each_part(proc, from, from + kept, |start, len| {
+    let result = for_each_part(maps, from, from + kept, |start, len| {
         let offset = start - from;
         let grown = if offset + len == kept { new - offset } else { len };
         mremap(start, len, grown, moves | keeps, to + offset)?;
@@ -342,7 +342,7 @@ fn move_parts(proc: &ProcSelf, args: [usize; 6], old: usize, new: usize) -> Resu
         Ok(())
     });
     let Err(errno) = result else { return Ok(to) };
-    let undone = for_each_part(proc, to, to + moved, |start, len| {
+    let undone = for_each_part(maps, to, to + moved, |start, len| {
         mremap(start, len, len, moves, from + (start - to)).map(drop_value)
     });
     match undone {
@@ -354,14 +354,14 @@ fn move_parts(proc: &ProcSelf, args: [usize; 6], old: usize, new: usize) -> Resu
 /// Call `f` with the start and the length of each mapping of `[start, end)`, as far as it lies in
 /// there.
 fn for_each_part(
-    proc: &ProcSelf,
+    maps: &Maps,
     start: usize,
     end: usize,
     mut f: impl FnMut(usize, usize) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let mut at = start;
     while at < end {
-        let vma = proc.vma_at_or_after(at).ok().flatten();
+        let vma = maps.at_or_after(at).ok().flatten();
         let vma = vma.filter(|vma| vma.start <= at).ok_or(Errno::FAULT)?;
         let limit = vma.end.min(end);
         f(at, limit - at)?;

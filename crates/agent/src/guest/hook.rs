@@ -12,7 +12,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use uzswap_sys::Errno;
 use uzswap_sys::libc::Function;
 use uzswap_sys::mapping;
-use uzswap_sys::procfs::{self, ProcSelf, Told};
+use uzswap_sys::maps::Maps;
+use uzswap_sys::procfs::{self, Told};
 use uzswap_sys::request::Request;
 use uzswap_sys::text::{self, Moved};
 use uzswap_sys::thread::{page_align, syscall};
@@ -187,10 +188,10 @@ fn lock_all_but_ours(flags: c_int) -> Result<(), Errno> {
         return Ok(());
     }
     if flags & MCL_CURRENT != 0
-        && let Ok(proc) = ProcSelf::open()
+        && let Ok(maps) = Maps::of_program()
     {
         let mut at = 0;
-        while let Ok(Some(vma)) = proc.vma_at_or_after(at) {
+        while let Ok(Some(vma)) = maps.at_or_after(at) {
             at = vma.end;
             if !mapping::own::overlaps(vma.start, vma.end) {
                 // As mlockall does, which passes over what cannot be locked or filled.

@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uzswap_mm::page::PAGE_SIZE;
-use uzswap_sys::procfs::ProcSelf;
+use uzswap_sys::maps::Maps;
 use uzswap_sys::thread::{page_align, syscall};
 use uzswap_sys::{Errno, vdso};
 
@@ -62,12 +62,12 @@ impl Pieces {
     /// descriptor left).
     fn of(start: usize, len: usize) -> Result<Self, Errno> {
         let end = start.checked_add(len).ok_or(Errno::FAULT)?;
-        let proc = ProcSelf::open().map_err(|_| Errno::FAULT)?;
+        let maps = Maps::of_program().map_err(|_| Errno::FAULT)?;
         let (mut ends, mut count, mut at) = ([0; PIECES], 0, start);
         let mut first = None;
         while at < end {
-            let vma = proc
-                .vma_at_or_after(at)
+            let vma = maps
+                .at_or_after(at)
                 .ok()
                 .flatten()
                 .filter(|vma| vma.start <= at)
@@ -93,9 +93,9 @@ impl Pieces {
 
 /// Whether `[start, end)` is several mappings for the kernel, if that can be told.
 fn is_several(start: usize, end: usize) -> bool {
-    let vma = ProcSelf::open()
+    let vma = Maps::of_program()
         .ok()
-        .and_then(|proc| proc.vma_at_or_after(start).ok().flatten());
+        .and_then(|maps| maps.at_or_after(start).ok().flatten());
     vma.is_some_and(|vma| vma.start <= start && vma.end < end)
 }
 

@@ -2,7 +2,8 @@
  * exits: fills 8 MiB, allows itself write and exit_group alone, and ends with status 7.
  * helper: forbids itself to open files for writing and userfaultfd, then runs itself as `fills`, as man-db runs its helpers.
  * fills: fills 8 MiB, and says `right`.
- * hides: is not dumpable, fills 64 MiB, and has a child look at it. full: the same with all descriptors in use that it may have.
+ * hides: is not dumpable, fills 64 MiB, and has a child look at it; then moves some beside a guard. full: the same with all descriptors in
+ * use that it may have.
  * rules: fills 64 MiB, forbids itself all files, and has a child look.
  * masks: blocks all signals, begins a filter, opens them again, and catches one of its own. lends: as its child by vfork has no other stack.
  * drops: gives up root, then fills 64 MiB, and says `right` if all of it is there; status 99: it has no root. */
@@ -14,11 +15,16 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #define NOBODY 65534
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
 #define IS(number, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, skip)
 #define ANSWER(what) BPF_STMT(BPF_RET | BPF_K, what)
 
@@ -59,10 +65,11 @@ static void fills(size_t len) {
 }
 
 static void has_a_child_look(char *p, size_t len) {
-    int status;
+    int status, dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
     pid_t child = fork();
     must(child >= 0);
     if (child == 0) {
+        must(prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == dumpable);
         check(p, len, 3, "what the child has");
         _exit(0);
     }
@@ -75,6 +82,18 @@ static void fills_and_forks(void) {
     char *p = map(64 * MIB);
     fill(p, 64 * MIB, 3);
     has_a_child_look(p, 64 * MIB);
+}
+
+/* Grows, so that it moves, and keeps what it has; calls write to what is new. */
+static void moves_beside_a_guard(void) {
+    char *p = map(16 * MIB), *moved;
+    fill(p, 16 * MIB, 3);
+    must(munmap(p + 8 * MIB, PAGE) == 0);
+    moved = mremap(p, 8 * MIB, 16 * MIB, MREMAP_MAYMOVE);
+    must(moved != MAP_FAILED);
+    check(moved, 8 * MIB, 3, "what it has moved");
+    (void)madvise(moved + 9 * MIB, PAGE, MADV_GUARD_INSTALL);
+    must(getrandom(moved + 10 * MIB, PAGE, 0) == PAGE);
 }
 
 static void rules(void) {
@@ -140,9 +159,11 @@ int main(int argc, char **argv) {
         must(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
         fills_and_forks();
         must(prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0);
+        moves_beside_a_guard();
     } else if (!strcmp(argv[1], "full")) {
         while (open("/dev/null", O_RDONLY) >= 0) {}
         fills_and_forks();
+        moves_beside_a_guard();
     } else if (!strcmp(argv[1], "rules"))
         rules();
     else if (!strcmp(argv[1], "masks"))

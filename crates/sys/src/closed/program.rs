@@ -7,7 +7,7 @@ use super::{
     protect, replace, runs, states, until_there_is_room,
 };
 use crate::PAGE_SIZE;
-use crate::procfs::{ProcSelf, Vma};
+use crate::maps::{Maps, Vma};
 
 /// As mprotect, of memory that may be closed: `call` makes it, for what is closed without any
 /// access.
@@ -79,10 +79,10 @@ pub fn note_locked(_: &Changing, start: usize, end: usize, is_locked: bool) {
 ///
 /// # Errors
 /// EINVAL: there is something else in it, and nothing was done. ENOMEM: too many mappings.
-pub fn join(_: &Changing, proc: &ProcSelf, start: usize, end: usize) -> Result<()> {
+pub fn join(_: &Changing, maps: &Maps, start: usize, end: usize) -> Result<()> {
     let mut at = start;
     while at < end {
-        let vma = proc.vma_at_or_after(at)?.filter(|vma| vma.start <= at);
+        let vma = maps.at_or_after(at)?.filter(|vma| vma.start <= at);
         let vma = vma.filter(Vma::is_private_anonymous).ok_or(Errno::INVAL)?;
         let to = vma.end.min(end);
         let access = access_of(&vma);

@@ -7,6 +7,7 @@ use rustix::io;
 
 use super::*;
 use crate::mapping::Mapping;
+use crate::maps::Maps;
 use crate::procfs::ProcSelf;
 use crate::uffd::Event;
 
@@ -99,7 +100,7 @@ fn nothing_is_filled_while_mappings_change() {
     begin_drop(&changing, start, end);
     end_drop(&changing, start, end, true);
     assert_eq!(touched(start + UNIT, Access::Read), Touched::Closed);
-    join(&changing, &proc, start, end).unwrap();
+    join(&changing, &Maps::of_program().unwrap(), start, end).unwrap();
     part(start, end);
     drop(changing);
     assert_eq!(touched(start, Access::Write), Touched::Other);
