@@ -12,9 +12,9 @@ const LINGERS_NS: u64 = 10_000_000_000;
 
 impl Memcg {
     /// What the dead were charged is nobody's, where all who inherited from them are charged for
-    /// it.
+    /// it. So are their figures, of those too who were left nothing.
     pub(crate) fn return_charges(&self, pager: &Pager) {
-        for slot in self.charged(pager, Life::Dead) {
+        for slot in self.others(pager, Life::Dead, |_| true) {
             if self.group.is_inherited(slot, now_ns()) {
                 self.with_slot_of_dead(pager, slot, || self.group.clear_slot(slot));
             }
@@ -68,13 +68,17 @@ impl Memcg {
         self.charged(pager, Life::Ending).next().is_some()
     }
 
-    /// The slots of others that are charged anything. Only leases tell who lives.
+    /// The slots of others that are charged anything.
     pub(super) fn charged(&self, pager: &Pager, life: Life) -> impl Iterator<Item = usize> {
+        self.others(pager, life, |slot| is_charged(self.group, slot))
+    }
+
+    /// Those of others that are `meant`. Only leases tell who lives.
+    fn others(&self, pager: &Pager, life: Life, meant: impl Fn(usize) -> bool) -> impl Iterator<Item = usize> {
         let (group, own) = (self.group, self.slot());
         let is_leased = |slot: &usize| pager.fds().leases.is_held(*slot);
         (0..group.high_water())
-            .filter(move |slot| *slot != own && group.field(*slot, Field::Pid) != 0)
-            .filter(move |slot| is_charged(group, *slot))
+            .filter(move |slot| *slot != own && group.field(*slot, Field::Pid) != 0 && meant(*slot))
             .filter(move |slot| match life {
                 Life::Ending if is_leased(slot) => robust::has_ended(group.field(*slot, Field::Teller)),
                 Life::Ending => self.lingers(pager, *slot),
