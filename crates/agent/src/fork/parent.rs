@@ -70,7 +70,7 @@ pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     pager.post.mail.post(mail::FREEZE);
     while pager.post.replies.wait(reply::FROZEN, None) == 0 {}
     // The child opens our swap files by our /proc. A filter may forbid even to ask.
-    let hands_down = hands_own_down(pager) || !pager.fds().inherited.is_empty();
+    let hands_down = hands_own_down(pager) || !pager.mm.machine().opened().inherited.is_empty();
     let is_shown = hands_down && !guard::exec::is_filtered() && lent::show();
     handover.is_shown.store(is_shown, Ordering::Relaxed);
     handover.is_prepared.store(true, Ordering::SeqCst);

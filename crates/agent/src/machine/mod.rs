@@ -190,7 +190,7 @@ impl AgentMachine {
         self.managed().is_changing(self.nowhere())
     }
 
-    /// For what is lent to the program's threads.
+    /// For what is lent to the program's threads, and what is only in memory.
     pub(crate) fn opened(&self) -> &'static Fds {
         match self.fds.get() {
             Some(fds) => fds,
