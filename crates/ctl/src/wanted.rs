@@ -29,6 +29,8 @@ const WRITE: u64 = 1 << (FIRST_BITS + PAGES_BITS);
 const ASKED: u64 = 1 << 60;
 const ANSWERED: u64 = 1 << 61;
 const BROUGHT: u64 = 1 << 62;
+/// What the other says to it.
+const ANSWER: u64 = ANSWERED | BROUGHT;
 
 impl Wanted {
     /// Pages of one request at most.
@@ -38,6 +40,11 @@ impl Wanted {
         let first = self.first & ((1 << FIRST_BITS) - 1);
         let pages = (self.pages.clamp(1, Self::PAGES_MAX) - 1) << FIRST_BITS;
         ASKED | if self.is_write { WRITE } else { 0 } | pages | first
+    }
+
+    /// Whether the word asks for this, answered or not.
+    fn is_in(self, word: u64) -> bool {
+        word & !ANSWER == self.word()
     }
 
     fn of_word(word: u64) -> Self {
@@ -81,13 +88,13 @@ impl Group {
     /// Whether the process in `slot` is asked for that, or has answered. False: it was cleared
     /// with the slot.
     pub fn is_asked_for(&self, slot: usize, wanted: Wanted) -> bool {
-        self.wanted_word(slot) & !(ANSWERED | BROUGHT) == wanted.word()
+        wanted.is_in(self.wanted_word(slot))
     }
 
     /// Who asked has the answer, or does not wait for it.
     pub fn end_asking(&self, slot: usize, wanted: Wanted) {
-        let word = self.field(slot, Field::Wanted);
-        if word & !(ANSWERED | BROUGHT) == wanted.word() && !self.change_wanted(slot, word, 0) {
+        let word = self.wanted_word(slot);
+        if wanted.is_in(word) && !self.change_wanted(slot, word, 0) {
             // It was answered between the two.
             self.end_asking(slot, wanted);
         }

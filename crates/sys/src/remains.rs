@@ -4,6 +4,7 @@
 
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io;
+use rustix::path::DecInt;
 
 use crate::thread::is_filtered;
 
@@ -54,11 +55,21 @@ pub fn may_hold_memory(pid: u32, image: u64, start: u64) -> bool {
     if is_filtered() {
         return false;
     }
-    let path = alloc::format!("/proc/{pid}/stat");
     let mut buf = [0; 1024];
-    let read = fs::open(path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .and_then(|stat| io::pread(&stat, &mut buf, 0));
-    read.is_ok_and(|n| holds(&buf[..n], image, start))
+    read_stat(pid, &mut buf).is_ok_and(|n| holds(&buf[..n], image, start))
+}
+
+/// Whether it is seen that process `pid` has not that memory any more. Allocates nothing.
+pub fn is_seen_without_memory(pid: u32, image: u64, start: u64) -> bool {
+    let mut buf = [0; 1024];
+    read_stat(pid, &mut buf).is_ok_and(|n| !holds(&buf[..n], image, start))
+}
+
+fn read_stat(pid: u32, buf: &mut [u8]) -> io::Result<usize> {
+    let proc = fs::open(c"/proc", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let process = fs::openat(&proc, DecInt::new(pid), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = fs::openat(&process, c"stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    io::pread(&stat, buf, 0)
 }
 
 #[cfg(test)]
@@ -72,14 +83,16 @@ mod test {
     #[test]
     fn who_has_ended_has_no_memory() {
         assert!(may_hold_memory(std::process::id(), 0, 0));
+        assert!(!is_seen_without_memory(std::process::id(), 0, 0));
         let mut child = Command::new("true").spawn().unwrap();
         while may_hold_memory(child.id(), 0, 0) {
             std::thread::yield_now();
         }
         // Nobody has waited for it: there is something to read.
         assert!(std::fs::read(std::format!("/proc/{}/stat", child.id())).is_ok());
+        assert!(is_seen_without_memory(child.id(), 0, 0));
         child.wait().unwrap();
-        assert!(!may_hold_memory(child.id(), 0, 0));
+        assert!(!may_hold_memory(child.id(), 0, 0) && !is_seen_without_memory(child.id(), 0, 0));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What another process is about to read or write of this one's memory (`guard/others.rs`): the
+//! What another process is about to read or write of this one's memory (`guard/others.rs`). The
 //! fault thread serves it as if a thread waited for it, and holds it until the other has done.
 //!
 //! ```text
@@ -99,7 +99,7 @@ impl Wanting {
             return;
         }
         let asker = group.field(slot, Field::WantedBy) as i32;
-        // Which allocates.
+        // To look allocates, which a fork forbids.
         let has_ended = || !pager.reclaim.is_freezing() && children::has_ended_by_stat(asker);
         let ago = now_ns().saturating_sub(since);
         if ago >= LEFT_NS || ago >= DEAD_NS && has_ended() {

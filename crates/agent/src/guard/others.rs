@@ -1,7 +1,7 @@
 //! process_vm_readv(2) and process_vm_writev(2). Of another process the kernel finds what is mapped
-//! there, and waits for no pager: so that one's has to bring what is out (`fault/wanted.rs`), and
-//! the call is made in pieces. Of the process's own memory both ends are held, so that a call that
-//! reaches much is made in pieces as well.
+//! there, and waits for no pager. So that one's has to bring what is out (`fault/wanted.rs`), and
+//! the call is made in pieces. Of the process's own memory both ends are held: a call that reaches
+//! much is made in pieces as well.
 //!
 //! While the other process is waited for nothing is held here: it may be waiting for us, for room
 //! or in such a call.
@@ -13,11 +13,11 @@ use uzswap_guard::reach::Extent;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::guard::Call;
 use uzswap_sys::time::now_ns;
-use uzswap_sys::{Errno, children, thread};
+use uzswap_sys::{Errno, remains, thread};
 
-use super::ADDRESSES;
 use super::bring::frame_of;
 use super::pieces::{self, MAX_RW_COUNT, VECTORS_MAX};
+use super::{ADDRESSES, exec};
 use crate::fault::inline;
 use crate::guest::stacks::Undisturbed;
 use crate::{Line, pager};
@@ -115,27 +115,32 @@ pub(super) fn make(call: &Call) -> Option<isize> {
 impl Transfer {
     /// Move a piece, or some of it: of both ends an address and how many bytes.
     fn piece(&self, here: [usize; 2], there: [usize; 2]) -> Result<usize, Errno> {
-        let is_beyond = there[0] >= ADDRESSES - PIECE;
         let Whose::Member(group) = self.whose else {
             return self.attempt(here, there);
         };
-        if is_beyond || self.pager_of(group).is_none() {
+        if there[0] >= ADDRESSES - PIECE || self.pager_of(group).is_none() {
             return self.attempt(here, there);
         }
-        let is_write = self.number == SYS_PROCESS_VM_WRITEV;
         // What is written must stay meanwhile.
-        let mut moved = match is_write {
-            true => Err(Errno::FAULT),
-            false => self.attempt(here, there),
-        };
+        match self.is_write() {
+            true => self.bring(group, here, there),
+            false => match self.attempt(here, there) {
+                Err(Errno::FAULT) => self.bring(group, here, there),
+                moved => moved,
+            },
+        }
+    }
+
+    /// The same, when the other process has brought it.
+    fn bring(&self, group: Group, here: [usize; 2], there: [usize; 2]) -> Result<usize, Errno> {
         let first = there[0] / PAGE_SIZE;
         let wanted = Wanted {
             first: first as u64,
             pages: ((there[0] + there[1]).div_ceil(PAGE_SIZE) - first) as u64,
-            is_write,
+            is_write: self.is_write(),
         };
         let (mut brought, mut nothing, mut silent) = (0, 0, 0);
-        while moved == Err(Errno::FAULT) {
+        loop {
             // It may have executed another program since.
             let Some(slot) = self.pager_of(group) else {
                 return self.attempt(here, there);
@@ -148,22 +153,58 @@ impl Transfer {
             };
             *count += 1;
             let is_last = *count == most;
-            // One that was stopped may have been taking that very page out, and goes on with it.
-            if !is_write || answer.is_ok() || self.has_ended() {
-                moved = self.attempt(here, there);
-            }
-            // That one does not wait for ever for a thread that is stopped here: write it again.
-            if is_write && answer.as_ref().is_ok_and(|answer| !answer.is_held()) {
-                moved = Err(Errno::FAULT);
+            let moved = match &answer {
+                Ok(answer) => self.attempt_with(answer, here, there),
+                Err(_) => self.attempt_without(group, slot, here, there),
+            };
+            if moved != Err(Errno::FAULT) {
+                return moved;
             }
             if is_last {
-                if answer.is_err_and(|silence| silence == Silence::Late) && moved == Err(Errno::FAULT) {
+                if answer.is_err_and(|silence| silence == Silence::Late) {
                     self.say_why();
                 }
-                break;
+                return moved;
             }
         }
-        moved
+    }
+
+    /// While the other process holds it.
+    ///
+    /// # Errors
+    /// EFAULT as well where that one has let go: it does not wait for ever for a thread that is
+    /// stopped in here.
+    fn attempt_with(&self, answer: &Answer, here: [usize; 2], there: [usize; 2]) -> Result<usize, Errno> {
+        let moved = self.attempt(here, there);
+        match self.is_write() && !answer.is_held() {
+            true => Err(Errno::FAULT),
+            false => moved,
+        }
+    }
+
+    /// While nobody holds it. One that gives no answer may have been stopped as it took that very
+    /// page out, and goes on with it: what is written would be lost, unless that memory is gone.
+    ///
+    /// # Errors
+    /// ESRCH: so is the process. EFAULT: nothing was written.
+    fn attempt_without(&self, group: Group, slot: usize, here: [usize; 2], there: [usize; 2]) -> Result<usize, Errno> {
+        if !self.is_write() {
+            return self.attempt(here, there);
+        }
+        let mut byte = 0u8;
+        let own = [(&raw mut byte).expose_provenance(), 1];
+        if pieces::transfer(SYS_PROCESS_VM_READV, self.process, own, [there[0], 1]) == Err(Errno::SRCH) {
+            return Err(Errno::SRCH);
+        }
+        let [image, start] = [Field::Image, Field::Start].map(|field| group.field(slot, field));
+        match !exec::is_filtered() && remains::is_seen_without_memory(self.process as u32, image, start) {
+            true => self.attempt(here, there),
+            false => Err(Errno::FAULT),
+        }
+    }
+
+    fn is_write(&self) -> bool {
+        self.number == SYS_PROCESS_VM_WRITEV
     }
 
     /// The slot of the other process, if it has a pager: or nothing of it is out.
@@ -173,9 +214,8 @@ impl Transfer {
     }
 
     fn attempt(&self, here: [usize; 2], there: [usize; 2]) -> Result<usize, Errno> {
-        let is_read = self.number == SYS_PROCESS_VM_READV;
         let extent = |[start, len]: [usize; 2], is_written| Extent { start, len, is_written };
-        let ends = [extent(here, is_read), extent(there, !is_read)];
+        let ends = [extent(here, !self.is_write()), extent(there, self.is_write())];
         let held = match self.whose {
             Whose::Own => &ends[..],
             Whose::Member(_) => &ends[..1],
@@ -183,10 +223,6 @@ impl Transfer {
         pieces::holding(self.frame, held, || {
             pieces::transfer(self.number, self.process, here, there)
         })
-    }
-
-    fn has_ended(&self) -> bool {
-        children::has_ended_by_stat(self.process as i32)
     }
 
     fn say_why(&self) {
