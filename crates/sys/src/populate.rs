@@ -45,15 +45,18 @@ pub fn is_guard(addr: usize) -> bool {
     const IS_GUARD: u64 = 1 << 58;
     let mut entry = [0; 8];
     let at = (addr / PAGE_SIZE * entry.len()) as u64;
-    let read = match lent::pagemap() {
-        Some(lent) => rustix::io::pread(lent, &mut entry, at),
-        // A program that hides itself has none to open here.
-        None => rustix::fs::open(
+    let lent = lent::pagemap().and_then(|lent| rustix::io::pread(lent, &mut entry, at).ok());
+    // A program that hides itself has none to open here.
+    let open = || {
+        rustix::fs::open(
             c"/proc/thread-self/pagemap",
             OFlags::RDONLY | OFlags::CLOEXEC,
             Mode::empty(),
         )
-        .and_then(|file| rustix::io::pread(&file, &mut entry, at)),
+    };
+    let read = match lent {
+        Some(read) => Ok(read),
+        None => open().and_then(|file| rustix::io::pread(&file, &mut entry, at)),
     };
     read != Ok(8) || u64::from_ne_bytes(entry) & IS_GUARD != 0
 }
@@ -106,12 +109,17 @@ pub enum Kind {
     Other,
 }
 
+/// A descriptor of the program's, for a call that only asks about it.
+fn asked_about<'fd>(fd: i32) -> BorrowedFd<'fd> {
+    // SAFETY: whoever closes it meanwhile gets an error for an answer, or one about its successor.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
 /// Where a write to `fd` at `offset` begins, as far as a limit of the lengths of files goes: at its
 /// end, if it is one to append to. None: it has no such limit, as a block device.
 pub fn begins_at(fd: i32, offset: u64) -> Option<u64> {
     use rustix::fs::{FileType, OFlags};
-    // SAFETY: only asked about: whoever closes it meanwhile gets an error for an answer.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let fd = asked_about(fd);
     let stat = rustix::fs::fstat(fd).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let appends = rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND));
@@ -121,22 +129,20 @@ pub fn begins_at(fd: i32, offset: u64) -> Option<u64> {
 /// Whether a read of this socket would get an error, as nothing is left of what came before that.
 /// It stays there.
 pub fn has_error_to_read(fd: i32) -> bool {
-    // SAFETY: only asked about: whoever closes it meanwhile gets an error for an answer.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    has_all(fd, PollFlags::ERR) && rustix::io::ioctl_fionread(fd) == Ok(0)
+    let fd = asked_about(fd);
+    has_event(fd, PollFlags::ERR) && !rustix::io::ioctl_fionread(fd).is_ok_and(|left| left > 0)
 }
 
-/// Whether a write to this socket would get an error, as its other end is gone. It stays there.
-/// What else waits there, as news of writes without copies, fails no write.
+/// Whether a write to this socket would fail, as its other end is gone. An error stays there. What
+/// else waits, as news of writes without copies, fails no write.
 pub fn has_error_to_write(fd: i32) -> bool {
-    // SAFETY: only asked about: whoever closes it meanwhile gets an error for an answer.
-    has_all(unsafe { BorrowedFd::borrow_raw(fd) }, PollFlags::ERR | PollFlags::HUP)
+    has_event(asked_about(fd), PollFlags::HUP)
 }
 
-fn has_all(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
+fn has_event(fd: BorrowedFd<'_>, event: PollFlags) -> bool {
     let mut fds = [PollFd::new(&fd, PollFlags::empty())];
     let is_told = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-    is_told.is_ok() && fds[0].revents().contains(events)
+    is_told.is_ok() && fds[0].revents().contains(event)
 }
 
 /// What `fd` of the calling thread is.
@@ -145,8 +151,7 @@ pub fn kind_of(fd: i32) -> Kind {
     if fd < 0 {
         return Kind::Other;
     }
-    // SAFETY: only asked about: whoever closes it meanwhile gets an error for an answer.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let fd = asked_about(fd);
     let Ok(stat) = rustix::fs::fstat(fd) else {
         return Kind::Other;
     };

@@ -60,6 +60,7 @@ const MSG_OOB: usize = 0x1;
 const MSG_ZEROCOPY: usize = 0x400_0000;
 const MSG_PEEK: usize = 0x2;
 const MSG_DONTWAIT: usize = 0x40;
+const MSG_NOSIGNAL: usize = 0x4000;
 const MSG_WAITALL: usize = 0x100;
 const RWF_NOWAIT: usize = 0x8;
 
@@ -404,10 +405,13 @@ impl Moving<'_> {
         };
         // Some of a stream is there already: what is not yet is not waited for.
         let may_not_wait = self.way.is_read && self.kind != Kind::File && self.moved > 0;
+        // The other end of a socket may go between two pieces: no SIGPIPE for what is short.
+        let is_quiet = !self.way.is_read && self.kind == Kind::Socket && self.moved > 0 && !exec::is_filtered();
         let fourth = match self.way.fourth {
             Fourth::Nothing => 0,
             Fourth::Offset => self.fourth + self.moved,
             Fourth::Flags if may_not_wait => self.fourth | MSG_DONTWAIT,
+            Fourth::Flags if is_quiet => self.fourth | MSG_NOSIGNAL,
             Fourth::Flags => self.fourth,
         };
         let vector = [start, len];
@@ -420,10 +424,12 @@ impl Moving<'_> {
                 0,
                 RWF_NOWAIT,
             ],
+            Fourth::Nothing if is_quiet => [self.fd, start, len, MSG_NOSIGNAL, 0, 0],
             _ => [self.fd, start, len, fourth, 0, 0],
         };
-        let number = match args[5] {
-            RWF_NOWAIT => SYS_PREADV2,
+        let number = match self.way.fourth {
+            Fourth::Nothing if may_not_wait => SYS_PREADV2,
+            Fourth::Nothing if is_quiet => SYS_SENDTO,
             _ => self.way.single,
         };
         // SAFETY: a part of what the program's own call does.

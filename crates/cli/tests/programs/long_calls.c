@@ -137,12 +137,35 @@ static void read_what_a_reset_leaves(void) {
     must(recv(pair[1], buffer, 2 * SENT, 0) == -1 && errno == ECONNRESET);
 }
 
+/* Who writes to a peer that goes meanwhile is told how much went, and gets no signal. */
+static void write_to_one_that_goes(void) {
+    enum { ALL = 40 << 20, READ = 9 << 20 };
+    int pair[2];
+    char *p = map(ALL);
+    fill(p, ALL, 6);
+    for (int i = 0; i < 10; i++) {
+        must(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+        pid_t child = fork();
+        must(child >= 0);
+        if (child == 0) {
+            char *read = map(READ);
+            must(close(pair[0]) == 0 && recv(pair[1], read, READ, MSG_WAITALL) == READ);
+            check(read, READ, 6, "what was sent");
+            _exit(0);
+        }
+        must(close(pair[1]) == 0);
+        ssize_t sent = i % 2 ? write(pair[0], p, ALL) : send(pair[0], p, ALL, 0);
+        must(sent >= READ && sent < ALL);
+        must(waitpid(child, NULL, 0) == child && close(pair[0]) == 0);
+    }
+}
+
 int main(int argc, char **argv) {
     must(argc == 2 && pipe(ends) == 0);
     switch (argv[1][0]) {
     case 'c': wait_on_own_stack(); break;
     case 'j': leave_long_reads(); break;
-    case 'r': read_what_a_reset_leaves(); break;
+    case 'r': read_what_a_reset_leaves(), write_to_one_that_goes(); break;
     case 't': wait_in_many_threads(); break;
     default: give_many_arguments();
     }
