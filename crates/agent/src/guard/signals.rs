@@ -230,13 +230,13 @@ pub(super) fn before(call: &mut Call) -> Option<Verdict> {
             block(BLOCK);
             None
         }
-        SYS_EXIT if !inline::only_asks() => {
+        SYS_EXIT if !inline::is_filtered() => {
             Own::current().into_iter().for_each(Own::leave);
             None
         }
         SYS_SET_ROBUST_LIST => {
             // A thread begins, and may go on in memory that is managed.
-            if !inline::only_asks() {
+            if !inline::is_filtered() {
                 let _ = Own::current_of_kernel().or_else(Own::take_on_at_first);
             }
             None
