@@ -63,11 +63,19 @@ pub(crate) fn pagemap() -> Option<BorrowedFd<'static>> {
 }
 
 /// Do something with as many descriptors as the program might have, whatever it allows itself.
-/// Other threads, and who they start, may see that meanwhile; a forked child has none yet.
+/// Other threads, and who they start, may see that meanwhile; a forked child has none yet. Behind a
+/// filter of system calls that is not tried.
 pub fn with_most_descriptors<T>(body: impl FnOnce() -> T) -> T {
+    match thread::is_filtered() {
+        true => body(),
+        false => with_raised_limit(body),
+    }
+}
+
+fn with_raised_limit<T>(body: impl FnOnce() -> T) -> T {
     let limit = getrlimit(Resource::Nofile);
     let (current, maximum) = (limit.maximum, limit.maximum);
-    let is_lower = limit.current != maximum && !thread::is_filtered();
+    let is_lower = limit.current != maximum;
     let is_raised = is_lower && setrlimit(Resource::Nofile, Rlimit { current, maximum }).is_ok();
     let done = body();
     // What another thread has set meanwhile stays. To lower it is forbidden to nobody.
@@ -78,10 +86,14 @@ pub fn with_most_descriptors<T>(body: impl FnOnce() -> T) -> T {
 }
 
 /// Open what a pager needs, in a thread of the program: with as many descriptors as it might have,
-/// and the process's own files of /proc.
-pub fn to_open<T>(body: impl FnOnce() -> T) -> T {
+/// and the process's own files of /proc. `is_filtered`: a filter of the program's may forbid to try
+/// that.
+pub fn to_open<T>(is_filtered: bool, body: impl FnOnce() -> T) -> T {
+    if is_filtered {
+        return body();
+    }
     let is_shown = show();
-    let done = with_most_descriptors(body);
+    let done = with_raised_limit(body);
     if is_shown {
         hide();
     }
@@ -98,12 +110,9 @@ const LOOK_NS: u64 = 1_000_000;
 
 /// Have the files of /proc of this process be its user's, where they are root's as it is not
 /// dumpable: by PR_SET_DUMPABLE, or for an executable that its user may not read. Returns whether
-/// they were: until as many have called [`hide`]. Others may see that meanwhile. A filter of system
-/// calls is not tried.
+/// they were: until as many have called [`hide`]. Others may see that meanwhile. Not behind a
+/// filter of system calls that the program has set.
 pub fn show() -> bool {
-    if thread::is_filtered() {
-        return false;
-    }
     let shown = take_shown(|shown| if shown == 0 { ASKS } else { shown + 1 });
     if shown > 0 {
         return true;

@@ -71,7 +71,7 @@ pub(crate) fn unlock_inherited(pager: &Pager) -> bool {
 
 /// The child's part.
 fn attach(pager: &Pager) {
-    lent::to_open(|| {
+    lent::to_open(guard::exec::is_filtered(), || {
         let Err((what, errno)) = inline::open().and_then(|()| pager::threads::start_in_child(take_over)) else {
             return;
         };

@@ -43,7 +43,7 @@ use crate::cpu::vigil::VIGIL;
 use crate::fault::inline;
 use crate::fault::servers::{self, HELPERS, Seats};
 use crate::fork::Fork;
-use crate::guard::signals;
+use crate::guard::{exec, signals};
 use crate::guest::{unmanaged, vma};
 use crate::kswapd::reclaim::Reclaim;
 use crate::machine::arena::PoolArena;
@@ -170,7 +170,7 @@ fn start_if_idle() -> Result<(), (&'static str, Errno)> {
     // A handler that forks would wait for its own thread.
     let mask = signals::block_sent();
     let result = match STATE.compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Relaxed) {
-        Ok(_) => lent::to_open(open_and_start),
+        Ok(_) => lent::to_open(exec::is_filtered(), open_and_start),
         Err(_) => Ok(()),
     };
     signals::unblock(mask);
@@ -182,7 +182,7 @@ fn start_if_idle() -> Result<(), (&'static str, Errno)> {
 fn begin_anew() {
     let mask = signals::block_sent();
     STATE.store(STARTING, Ordering::Release);
-    let result = lent::to_open(open_and_start);
+    let result = lent::to_open(exec::is_filtered(), open_and_start);
     signals::unblock(mask);
     if let Err((what, errno)) = result {
         unmanaged::lacks_another_pager(what, errno);
