@@ -1,10 +1,10 @@
 //! The only place in uzswap that talks to the kernel or touches raw memory.
 //!
-//! Every other crate but the agent's C edge forbids `unsafe`; what they need from the machine they
-//! get here, behind safe types. Nothing in this crate calls libc, allocates from the program's
-//! heap, or uses thread-local storage: it runs inside other people's processes, in threads that
-//! libc does not know ([`thread`]), while those processes may be in the middle of `malloc` or
-//! `fork`.
+//! Every other crate forbids `unsafe`, but for the agent's C edge and `crates/c`, which C calls.
+//! What they need from the machine they get here, behind safe types. Nothing in this crate calls
+//! libc, allocates from the program's heap, or uses thread-local storage: it runs inside other
+//! people's processes, in threads that libc does not know ([`thread`]), while those processes may
+//! be in the middle of `malloc` or `fork`.
 //!
 //! | module | what it wraps |
 //! |---|---|
@@ -40,6 +40,7 @@
 //! | `inject` | a library in a program that loads none (only there) |
 //! | `launch` | starting programs, and what reaches the launcher (only there) |
 //! | [`lent`] | descriptors that the program's threads share with the pager's |
+//! | [`maps`] | the mappings of the process |
 //! | [`libc`] | libc's own functions, whoever else defines their names |
 //! | [`lz4`] | liblz4 through its allocation-free interface |
 

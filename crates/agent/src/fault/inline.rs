@@ -398,7 +398,7 @@ pub(crate) fn stop_if_alone() {
     }
 }
 
-/// kswapd's part of it: wake the fault thread, if its mail says so, or another process.
+/// kswapd's part of it: wake the fault thread, if its mail says so, or another process asks.
 pub(crate) fn pass_on(pager: &Pager, bits: u32) {
     if bits & mail::RING != 0 || wanted::is_asked(pager) {
         pager.fds().wake.set();

@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_sys::futex;
 
-/// Places, in groups that a word of bits tells about. As a rule the first of them do.
+/// Places, in groups that a word of bits tells about. As a rule the first of them suffice.
 const GROUPS: usize = 512;
 const FIRST_GROUPS: usize = 64;
 const PLACES: usize = 32;

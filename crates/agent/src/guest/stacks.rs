@@ -257,7 +257,14 @@ pub(crate) fn for_each(mut f: impl FnMut(usize, usize)) {
 
 /// Whether `[start, end)` is recorded.
 pub(crate) fn covers(start: usize, end: usize) -> bool {
-    records().any(|(_, (first, limit))| first <= start && end <= limit)
+    covering(start, end).is_some()
+}
+
+/// The record that has it.
+fn covering(start: usize, end: usize) -> Option<usize> {
+    records()
+        .find(|(_, (first, limit))| *first <= start && end <= *limit)
+        .map(|(i, _)| i)
 }
 
 /// Records that were asked for last, by address: threads ask again and again.
@@ -276,8 +283,8 @@ pub(crate) fn is_stack(start: usize, end: usize) -> bool {
     if first.load(Ordering::SeqCst) <= start && end <= limit.load(Ordering::SeqCst) {
         return true;
     }
-    let found = records().find(|(_, (first, limit))| *first <= start && end <= *limit);
-    found.inspect(|(i, _)| last.store(*i, Ordering::Relaxed)).is_some()
+    let found = covering(start, end);
+    found.inspect(|i| last.store(*i, Ordering::Relaxed)).is_some()
 }
 
 /// Whether a stack may be unrecorded at this moment.
