@@ -15,8 +15,9 @@
 //! words  1160 .. 42119  a slot of 40 words for each process (Field)
 //! words 42120 .. 42183  the last words of a pager that had to stop its process, as text
 //! ```
-//! Each word stands alone and is read and written atomically; a process that scribbles over them
-//! can spoil the numbers but nobody's memory. Which slots are in use is decided by leases on the
+//! Each word stands alone and is read and written atomically. A process that scribbles over them
+//! can spoil the numbers, and what another one writes here at its request (`wanted`), but nothing
+//! else of anybody's memory. Which slots are in use is decided by leases on the
 //! file (`uzswap_sys::shared`), not by what is written here: a lease ends when its process does,
 //! however that happens.
 //!

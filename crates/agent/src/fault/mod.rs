@@ -3,7 +3,7 @@
 //! The kernel may hand out a fault before the event that changes what the fault means, so each
 //! round reads everything there is, applies the events, and only then serves the faults. A fault
 //! that the kernel refuses to fill because yet another event waits (EAGAIN) stays in the inbox for
-//! the next round.
+//! the next round. What another process asks for (`wanted`) waits among the faults.
 
 mod give_up;
 pub(crate) mod inline;

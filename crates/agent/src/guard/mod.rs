@@ -12,6 +12,7 @@
 //! | `holds` | what must stay, and what is on the move |
 //! | `memory` | calls about the program's own memory |
 //! | `pieces` | calls that move more than may be held |
+//! | `others` | calls that reach another process's memory |
 //! | `notes` | where calls are, if somebody looked before |
 //! | `clone` | calls that make threads and processes |
 //! | `exec` | calls that make another program of a process |
