@@ -6,7 +6,7 @@ use uzswap_sys::{Errno, closed};
 
 use crate::choices::{Backend, Guard};
 use crate::output::print;
-use crate::{Failure, agent, describe};
+use crate::{Failure, agent, describe, run};
 
 /// One thing to look at: what it is, whether it is there, and what to do if not.
 struct Check {
@@ -124,9 +124,12 @@ fn surroundings() -> Vec<Check> {
         true => Err("transparent huge pages are always on: reclaim has to split them; madvise is better here".into()),
         false => Ok(thp),
     };
-    let swap = match std::env::var_os("TMPDIR").or(Some("/var/tmp".into())) {
+    let swap = match run::default_swap_directory() {
         Some(dir) => Ok(format!("swap files go to {}", dir.display())),
-        None => Err("no directory for swap files: set TMPDIR".into()),
+        None => Err(
+            "none: neither TMPDIR nor /var/tmp is on a disk and can be written; set TMPDIR, or use --swap DIRECTORY"
+                .into(),
+        ),
     };
     vec![
         note("kernel zswap", zswap),

@@ -1,5 +1,6 @@
 //! `uzswap run`: check everything, set up the group, start CMD, wait, report.
 
+mod job;
 pub(crate) mod told;
 
 use std::ffi::OsStr;
@@ -14,8 +15,9 @@ use uzswap_ctl::{Group, Limit, Notice, Test, Tunable, defaults};
 use uzswap_sys::Errno;
 use uzswap_sys::cut_short;
 use uzswap_sys::file::{File, is_memory_backed};
-use uzswap_sys::launch::{self, FileSizes, Signal, Signals};
+use uzswap_sys::launch::{self, FileSizes, Signals};
 
+use self::job::Job;
 use crate::accel::{self, Devices};
 use crate::agent::{self, Library};
 use crate::calls;
@@ -201,11 +203,11 @@ fn supervise(
         report::finish(&past, &options.report);
     }
     let Some(watch) = watch else {
-        return Ok(ended.map_or(FAILED, exit_status));
+        return Ok(ended.map_or(FAILED, job::end_as));
     };
     watch.end(cmd);
     Ok(match ended {
-        Some(status) => exit_status(status),
+        Some(status) => job::end_as(status),
         None => refuse(
             FAILED,
             &format!(
@@ -275,9 +277,13 @@ fn choose_swap(options: &RunOptions) -> Result<Swap, Failure> {
     Ok(swap)
 }
 
-/// $TMPDIR or /var/tmp, whichever is writable and on a disk.
 fn default_swap() -> Swap {
-    let candidates = std::env::var_os("TMPDIR")
+    default_swap_directory().map_or(Swap::None, Swap::Directory)
+}
+
+/// $TMPDIR or /var/tmp, whichever is writable and on a disk.
+pub(crate) fn default_swap_directory() -> Option<PathBuf> {
+    let mut candidates = std::env::var_os("TMPDIR")
         .map(PathBuf::from)
         .into_iter()
         .chain([PathBuf::from("/var/tmp")])
@@ -286,7 +292,7 @@ fn default_swap() -> Swap {
         dir.as_os_str().len() + 16 <= Group::PATH_MAX
             && c_path(dir).is_ok_and(|c| is_memory_backed(&c) == Ok(false) && File::create_unnamed(&c).is_ok())
     };
-    candidates.into_iter().find(is_good).map_or(Swap::None, Swap::Directory)
+    candidates.find(is_good)
 }
 
 fn configure(group: &Group, options: &RunOptions, memory_max: u64, swap: &Swap) {
@@ -370,17 +376,18 @@ const LOADS_WITHIN: Duration = Duration::from_secs(60);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Wait for CMD, passing on the signals that are sent to this process. `None`: CMD had to be ended,
+/// Wait for CMD, doing for it what signals to this process ask for. `None`: CMD had to be ended,
 /// since it `must_load` the agent and did not. Orphans that come to this process (the first of a
 /// namespace, a subreaper) are waited for as well.
 fn wait(cmd: i32, signals: &Signals, mut watch: Option<&mut Watch>, must_load: bool) -> Option<ExitStatus> {
-    let leads_session = launch::leads_session();
+    let mut job = Job::new(cmd);
     let started = Instant::now();
     let mut is_loading = must_load;
     loop {
         while let Some(signal) = signals.next() {
-            attend(signal, cmd, leads_session);
+            job.attend(signal);
         }
+        job.settle();
         let ended = std::iter::from_fn(launch::reap).find(|(pid, _)| *pid == cmd);
         if ended.is_some() {
             // Before the group is looked at: its number may be another's now.
@@ -430,68 +437,11 @@ fn lacks_agent(pid: i32) -> bool {
     maps.contains("/libc.so.6") && !maps.contains(agent::NAME)
 }
 
-/// Do for CMD what a signal to this process asks for.
-fn attend(signal: Signal, cmd: i32, leads_session: bool) {
-    let is_sent = is_for_cmd(signal, cmd, leads_session);
-    if is_sent {
-        launch::pass_on(signal, cmd);
-    }
-    if signal.number == launch::SIGTSTP {
-        launch::stop();
-        if is_sent {
-            uzswap_sys::thread::signal(cmd, launch::SIGCONT);
-        }
-    }
-}
-
-/// Whether a signal that came here has to be sent to CMD too. Those of the terminal reach CMD by
-/// themselves, being for the whole process group; but that the terminal has gone is told to the
-/// leader of the session alone. What CMD sends to its process group it has itself.
-fn is_for_cmd(signal: Signal, cmd: i32, leads_session: bool) -> bool {
-    let is_own = [cmd, uzswap_sys::thread::pid()].contains(&signal.sender);
-    match signal.code {
-        _ if signal.number == launch::SIGCHLD => false,
-        launch::SI_KERNEL => signal.number == launch::SIGHUP && leads_session,
-        _ => !is_own,
-    }
-}
-
 /// As the shell tells it: the code, or 128 and the signal.
 pub(crate) fn exit_status(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
         (None, Some(signal)) => 128 + signal as u8,
         (None, None) => FAILED,
-    }
-}
-
-#[cfg(test)]
-mod test {
-    use super::*;
-
-    const CMD: i32 = 77;
-
-    fn signal(number: i32, code: i32, sender: i32) -> Signal {
-        Signal {
-            number,
-            code,
-            sender,
-            value: 0,
-        }
-    }
-
-    #[test]
-    fn what_was_sent_here_alone_is_for_cmd() {
-        for number in [1, 2, 3, 10, 12, 15, 28, 40] {
-            assert!(is_for_cmd(signal(number, 0, 5), CMD, false), "{number}");
-            assert!(!is_for_cmd(signal(number, 0, CMD), CMD, false), "{number}");
-            assert!(
-                !is_for_cmd(signal(number, launch::SI_KERNEL, 0), CMD, false),
-                "{number}"
-            );
-        }
-        assert!(is_for_cmd(signal(1, launch::SI_KERNEL, 0), CMD, true));
-        assert!(!is_for_cmd(signal(2, launch::SI_KERNEL, 0), CMD, true));
-        assert!(!is_for_cmd(signal(17, 1, 5), CMD, true));
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use serde_json::{Map, Value, json};
 use uzswap_mm::zpool::PoolKind;
+use uzswap_sys::job;
 use uzswap_sys::launch::{self, Signals};
 use uzswap_zram::{Config, Counter, Device, LIMIT_MIN, MakeError, Server};
 
@@ -80,7 +81,7 @@ fn is_to_end(signals: &Signals) -> bool {
     while let Some(signal) = signals.next() {
         ends |= ENDS.iter().any(|end| end.as_raw() == signal.number);
         if signal.number == launch::SIGTSTP {
-            launch::stop();
+            job::stop();
         }
     }
     ends

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,8 +17,28 @@ fn the_exit_status_is_that_of_the_command() {
     for (script, status) in [("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)] {
         assert_eq!(run("status", &[], &["sh", "-c", script]).status(), status, "{script}");
     }
+    // Whoever waits for it sees what has ended it, as of any program that is told to end.
+    for signal in [1, 2, 3, 13, 15] {
+        let run = run("signal", &[], &["sh", "-c", &format!("kill -{signal} $$")]);
+        assert_eq!(run.output.status.signal(), Some(signal));
+    }
     assert_eq!(run("missing", &[], &["no-such-program"]).status(), 127);
     assert_eq!(run("passwd", &[], &["/etc/passwd"]).status(), 126);
+}
+
+/// What the environment says of one run is not for those inside it.
+#[test]
+fn a_name_is_not_handed_on() {
+    if !can_manage() {
+        return;
+    }
+    let name = format!("inherits-{}", std::process::id());
+    let mut command = Command::new(UZSWAP);
+    command
+        .env("UZSWAP_NAME", name)
+        .args(["run", "--quiet", "--", UZSWAP, "run", "--quiet", "--", "true"]);
+    let output = command.output().expect("uzswap");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -252,23 +252,6 @@ fn signals_that_are_sent_to_the_launcher_reach_cmd_once() {
     }
 }
 
-#[test]
-fn a_terminal_interrupts_and_stops_cmd_once() {
-    if !can_manage() {
-        return;
-    }
-    let terminal = compile("terminal");
-    let terminal = terminal.to_str().unwrap();
-    let [env, signals] = DEFAULT_SIGNALS;
-    let interrupted = "n=0; trap 'n=$((n+1))' INT; echo ready; sleep 60; sleep 0.2; echo interrupts $n; exit 6";
-    let run = assert_same(&[env, signals, terminal, "interrupt"], &["sh", "-c", interrupted]);
-    assert!(stdout(&run).contains("interrupts 1"), "{}", stdout(&run));
-    let stopped = "echo ready; sleep 2; exit 6";
-    let run = assert_same(&[env, signals, terminal, "stop"], &["sh", "-c", stopped]);
-    assert_eq!(stdout(&run).matches("stopped").count(), 1, "{}", stdout(&run));
-    std::fs::remove_file(terminal).expect("compiled above");
-}
-
 /// Until the group is gone, or a minute has passed.
 fn wait_until_gone(group: &str) {
     let deadline = Instant::now() + PATIENCE;

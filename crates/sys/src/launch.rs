@@ -18,7 +18,7 @@ use crate::mapping::Mapping;
 use crate::thread::{block_signals, clone, restore_signals, syscall};
 use crate::wait::{ALL, AT_ONCE, EXITED, LEAVE, OF_THREAD, wait};
 
-const SIG_DFL: usize = 0;
+pub(crate) const SIG_DFL: usize = 0;
 const SIG_IGN: usize = 1;
 /// Bytes of a mask of signals.
 const MASK: usize = 8;
@@ -55,7 +55,7 @@ struct Action {
 }
 
 /// Dispose of a signal in another way, if one is given; returns how it was.
-fn dispose(signal: u32, handler: Option<usize>) -> usize {
+pub(crate) fn dispose(signal: u32, handler: Option<usize>) -> usize {
     let mut old = Action::default();
     let new = handler.map(|handler| Action {
         handler,
@@ -113,7 +113,7 @@ const LEFT_ALONE: [u32; 12] = [
 ];
 const LIBC_SETXID: u32 = 33;
 
-const fn bit(signal: u32) -> u64 {
+pub(crate) const fn bit(signal: u32) -> u64 {
     1 << (signal - 1)
 }
 
@@ -225,23 +225,6 @@ pub const SIGHUP: i32 = raw::SIGHUP as i32;
 pub const SIGKILL: i32 = raw::SIGKILL as i32;
 /// SIGSYS.
 pub const SIGSYS: i32 = raw::SIGSYS as i32;
-
-/// Stop this process as SIGTSTP would if it were not read from a descriptor; returns when it was
-/// continued.
-pub fn stop() {
-    let mask = block_signals();
-    crate::thread::signal(crate::thread::pid(), SIGTSTP);
-    restore_signals(mask & !bit(raw::SIGTSTP));
-    restore_signals(mask);
-}
-
-/// Whether this process leads its session: the kernel tells it alone that the terminal is gone.
-pub fn leads_session() -> bool {
-    // Not rustix's, which takes 0 for no answer: so the session of another PID namespace is called
-    // here. SAFETY: getsid(2) takes an integer.
-    let session = unsafe { crate::thread::syscall(linux_raw_sys::general::__NR_getsid as usize, [0; 6]) };
-    session == Ok(crate::thread::pid() as usize)
-}
 
 /// A child of this thread that has ended, and its status as `wait` gives it.
 ///

@@ -36,6 +36,7 @@
 //! | [`shared`] | a file of 64-bit words that all processes of a group map |
 //! | [`shield`] | a tracer for the pager's threads, so that nobody else stops them |
 //! | [`cell`] | values set once and read without a lock |
+//! | `job` | stops, and ends by a signal, as a shell sees them (only in the launcher) |
 //! | [`keep`] | descriptors that the launcher holds until a process is gone |
 //! | `inject` | a library in a program that loads none (only there) |
 //! | `launch` | starting programs, and what reaches the launcher (only there) |
@@ -66,6 +67,8 @@ pub mod file;
 pub mod futex;
 pub mod heap;
 mod holes;
+#[cfg(feature = "launcher")]
+pub mod job;
 pub mod keep;
 #[cfg(feature = "launcher")]
 pub mod launch;

@@ -18,6 +18,8 @@ pub const ALL: u32 = raw::__WALL;
 /// Those of this thread alone.
 pub const OF_THREAD: u32 = raw::__WNOTHREAD;
 
+/// CLD_STOPPED: as a shell stops a job, not for a tracer.
+const STOPPED_AS_JOB: i32 = 5;
 /// CLD_EXITED, CLD_KILLED, CLD_DUMPED.
 const ENDED: RangeInclusive<i32> = 1..=3;
 
@@ -28,6 +30,8 @@ pub struct Found {
     /// The signal that it stopped at, and the event above, if it did.
     pub status: i32,
     pub has_ended: bool,
+    /// It has stopped, not for its tracer.
+    pub is_stopped: bool,
 }
 
 /// Look at one child, or any. `None`: nothing has happened yet.
@@ -54,6 +58,7 @@ pub fn wait(child: Option<i32>, options: u32) -> Result<Option<Found>> {
                     pid: info[PID],
                     status: info[STATUS],
                     has_ended: ENDED.contains(&info[CODE]),
+                    is_stopped: info[CODE] == STOPPED_AS_JOB,
                 };
                 return result.map(|_| (info[SIGNAL] != 0).then_some(found));
             }

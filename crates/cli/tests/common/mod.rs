@@ -5,6 +5,7 @@
 pub mod place;
 
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -58,7 +59,9 @@ pub struct Run {
 
 impl Run {
     pub fn status(&self) -> i32 {
-        self.output.status.code().unwrap_or(-1)
+        let status = self.output.status;
+        let signal = || status.signal().map(|signal| 128 + signal);
+        status.code().or_else(signal).unwrap_or(-1)
     }
 
     pub fn stdout(&self) -> String {
