@@ -11,7 +11,13 @@ use libfuzzer_sys::fuzz_target;
 mod elf;
 
 fuzz_target!(|bytes: &[u8]| {
-    let judge = |bytes: &[u8]| match inspect_elf(bytes, Path::new("it")) {
+    let read = |bytes: &[u8], at: u64, piece: &mut [u8]| {
+        let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+        let len = piece.len().min(rest.len());
+        piece[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    };
+    let judge = |bytes: &[u8]| match inspect_elf(|at, piece| read(bytes, at, piece), Path::new("it")) {
         Found::Unmanageable(line) => assert!(line.starts_with("it is ")),
         Found::Manageable | Found::LoadsNothing => {}
         Found::Missing | Found::NotExecutable(_) => panic!("it is there"),

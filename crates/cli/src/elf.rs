@@ -1,12 +1,16 @@
 //! Can this program be managed? Looks at the file that will be executed.
 
 use std::ffi::{CString, OsStr};
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use uzswap_sys::executable::{Kind, kind};
-use uzswap_sys::file;
+use uzswap_sys::{Errno, file};
+
+/// The kernel looks no further for the name of an interpreter. Bytes.
+const FIRST_LINE: usize = 256;
 
 /// What stands in the way.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,12 +68,13 @@ fn inspect_file(path: &Path, depth: u32) -> Found {
     if !is_executable(path) {
         return Found::NotExecutable(format!("{name}: not an executable file"));
     }
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        // Executable but not readable: nothing can be said, so the kernel decides.
-        Err(_) => return Found::Manageable,
+    // Executable but not readable: nothing can be said, so the kernel decides.
+    let Ok(file) = File::open(path) else {
+        return Found::Manageable;
     };
-    if let Some(script) = bytes.strip_prefix(b"#!") {
+    let mut first = [0; FIRST_LINE];
+    let len = file.read_at(&mut first, 0).unwrap_or(0);
+    if let Some(script) = first[..len].strip_prefix(b"#!") {
         let line = script.split(|b| *b == b'\n').next().unwrap_or_default();
         let interpreter = line.split(|b| b.is_ascii_whitespace()).find(|word| !word.is_empty());
         return match interpreter {
@@ -89,7 +94,7 @@ fn inspect_file(path: &Path, depth: u32) -> Found {
             "{name} has capabilities of its own (getcap), so the loader ignores LD_PRELOAD; run a copy of it without"
         ));
     }
-    inspect_elf(&bytes, path)
+    inspect_elf(|at, piece| file.read_at(piece, at).map_err(|_| Errno::IO), path)
 }
 
 /// Whether the program of this file runs as another user or group than we do.
@@ -98,18 +103,9 @@ fn changes_user(meta: &std::fs::Metadata) -> bool {
     (meta.mode() & 0o4000 != 0 && meta.uid() != user) || (meta.mode() & 0o2010 == 0o2010 && meta.gid() != group)
 }
 
-/// Look at the bytes of a file that is no script.
-pub(crate) fn inspect_elf(bytes: &[u8], path: &Path) -> Found {
+/// Look at a file that is no script, by what `read` finds there.
+pub(crate) fn inspect_elf(read: impl Fn(u64, &mut [u8]) -> Result<usize, Errno>, path: &Path) -> Found {
     let name = path.display();
-    let read = |at: u64, piece: &mut [u8]| {
-        let rest = usize::try_from(at)
-            .ok()
-            .and_then(|at| bytes.get(at..))
-            .unwrap_or_default();
-        let len = piece.len().min(rest.len());
-        piece[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
-    };
     match kind(read) {
         Ok(Kind::Foreign) => Found::Unmanageable(format!(
             "{name} is not a 64-bit x86-64 executable; only those can be managed"
