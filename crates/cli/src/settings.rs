@@ -12,15 +12,21 @@ use std::ffi::{OsStr, OsString};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
 
+use crate::memory_max::MemoryMax;
 use crate::options::RunOptions;
 use crate::output::warn_line;
 use crate::{Failure, help};
 use file::File;
 use place::Place;
+use uzswap_ctl::size::Size;
 
 const RUN: &str = "run";
 /// The option that no setting can be: it says whether they are looked for.
 const NO_CONFIG: &str = "no_config";
+/// Limits of which one may leave no room for the others.
+const MEMORY_MAX: &str = "memory_max";
+const MEMORY_HIGH: &str = "memory_high";
+const STALL: &str = "stall";
 const TRUE: &str = "true";
 const FALSE: &str = "false";
 
@@ -59,6 +65,24 @@ impl Setting {
                 .any(|id| id.get_id() == other.get_id())
         };
         self.value != FALSE && (names(&self.arg, other) || names(other, &self.arg))
+    }
+}
+
+impl Setting {
+    /// Whether a limit that a later place sets leaves no room for this one.
+    fn is_beyond(&self, limit: &OsStr) -> bool {
+        let Some(Ok(MemoryMax::Size(limit))) = limit.to_str().map(str::parse) else {
+            return false;
+        };
+        match self.arg.get_id().as_str() {
+            STALL => true,
+            MEMORY_HIGH => self
+                .value
+                .to_str()
+                .map(str::parse::<Size>)
+                .is_some_and(|high| high > Ok(limit)),
+            _ => false,
+        }
     }
 }
 
@@ -137,7 +161,11 @@ impl Settings {
 
     fn overrule(&mut self, run: &Command, later: Vec<Setting>) {
         for setting in &later {
-            (self.list).retain(|old| old.arg.get_id() != setting.arg.get_id() && !setting.excludes(run, &old.arg));
+            let is_limit = setting.arg.get_id() == MEMORY_MAX;
+            (self.list).retain(|old| {
+                let is_overruled = old.arg.get_id() == setting.arg.get_id() || setting.excludes(run, &old.arg);
+                !is_overruled && !(is_limit && old.is_beyond(&setting.value))
+            });
         }
         self.list.extend(later);
     }
@@ -164,7 +192,9 @@ impl Settings {
         let given = matches(command.clone(), words)?;
         let is_given = |arg: &Arg| given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
         let is_overruled = |setting: &Setting| settable(run).any(|arg| is_given(arg) && setting.excludes(run, arg));
-        (self.list).retain(|setting| !is_given(&setting.arg) && !is_overruled(setting));
+        let limit = given.get_raw(MEMORY_MAX).and_then(|mut values| values.next());
+        let is_beyond = |setting: &Setting| limit.is_some_and(|limit| setting.is_beyond(limit));
+        (self.list).retain(|setting| !is_given(&setting.arg) && !is_overruled(setting) && !is_beyond(setting));
         let command = self.list.iter().fold(command.clone(), with_default);
         RunOptions::from_arg_matches(&matches(command, words)?).map_err(|e| misuse(&e))
     }
@@ -182,6 +212,14 @@ impl Settings {
             .map(|setting| format!(" ({} is set by {})", setting.option(), setting.place));
         Failure::new(line.clone() + &who.collect::<String>())
     }
+}
+
+/// Whether a variable sets what one run alone can have: a run inside it would be refused, or write
+/// over it.
+pub(crate) fn is_of_one_run(name: &OsStr) -> bool {
+    ["UZSWAP_NAME", "UZSWAP_STAT_JSON", "UZSWAP_REPORT"]
+        .iter()
+        .any(|of_one| name == *of_one)
 }
 
 fn run_of(command: &Command) -> &Command {

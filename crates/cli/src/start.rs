@@ -11,7 +11,7 @@ use crate::group::c_path;
 use crate::options::RunOptions;
 use crate::run::told::tell_unmanaged;
 use crate::watch::Watch;
-use crate::{Failure, agent, describe, elf, remote};
+use crate::{Failure, agent, describe, elf, remote, settings};
 
 /// Start CMD; returns its process id, or why it cannot be executed. `loads_nothing`: the agent is
 /// put into it, or it runs without where that may be.
@@ -76,7 +76,9 @@ fn program(
     let args = options.cmd.iter().map(|arg| string(arg.as_bytes().to_vec()));
     let paths = elf::candidates(&options.cmd[0]);
     let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    env.retain(|(name, value)| name != ENV_ALLOW_UNMANAGED && !remote::is_secret(name, value));
+    env.retain(|(name, value)| {
+        name != ENV_ALLOW_UNMANAGED && !settings::is_of_one_run(name) && !remote::is_secret(name, value)
+    });
     let mut set = |name: &str, value: OsString| match env.iter_mut().find(|(other, _)| other == name) {
         Some((_, old)) => *old = value,
         None => env.push((name.into(), value)),

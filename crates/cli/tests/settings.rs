@@ -88,6 +88,18 @@ fn the_command_line_is_over_the_environment_over_the_file() {
     assert_ne!(memory_max(&[("HOME", ".")], &[]), 64 * MIB);
 }
 
+/// A limit of a later place leaves out what goes with none, or is more.
+#[test]
+fn a_limit_overrules_what_it_leaves_no_room_for() {
+    if !can_manage() {
+        return;
+    }
+    let user = User::new("limits", "[run]\nstall = \"2%\"\nmemory-high = \"256M\"\n");
+    let of = |name: &str, variables: &[_], options: &[_]| user.counter(name, variables, options);
+    assert_eq!(of("memory.max", &[], &["--memory-max", "64M"]), 64 * MIB);
+    assert_eq!(of("memory.max", &[("UZSWAP_MEMORY_MAX", "64M")], &[]), 64 * MIB);
+}
+
 #[test]
 fn a_bad_setting_starts_nothing_and_is_named() {
     let user = User::new("bad", "# mine\n[run]\nmemory-max = \"12Q\"\n");
