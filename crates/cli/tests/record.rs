@@ -111,8 +111,9 @@ fn touches_are_recorded_in_their_order_of_parent_and_child() {
         let is_it = |record: &&Record| matches!(record.what, What::Stored { compressor, bytes } if compressor == wanted && bytes > 0);
         records.iter().filter(is_it).count() as u64
     };
+    // Each of the two processes may end between two records of one page.
     assert!(
-        stored(0) > PAGES / 2 && stored(0) == stored(1),
+        stored(0) > PAGES / 2 && stored(0).abs_diff(stored(1)) <= 2,
         "{} {}",
         stored(0),
         stored(1)
