@@ -31,7 +31,7 @@ impl AgainOptions {
         mut look: impl FnMut() -> Result<Option<String>, Failure>,
     ) -> Result<u8, Failure> {
         let interval = self.interval();
-        let clears = fills_screen && interval.is_some() && !self.diff && std::io::stdout().is_terminal();
+        let clears = fills_screen && interval.is_some() && !self.diff && has_screen();
         let mut left = self.count.unwrap_or(u64::MAX);
         while let Some(text) = look()? {
             let clear = if clears { CLEAR } else { "" };
@@ -44,6 +44,13 @@ impl AgainOptions {
         }
         Ok(0)
     }
+}
+
+/// Whether what is written to stdout can be put anywhere. A terminal of any other name is taken for
+/// one that obeys ANSI's sequences, as all do that are in use.
+pub(crate) fn has_screen() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| ["", "dumb", "unknown"].iter().any(|dumb| term == *dumb));
+    std::io::stdout().is_terminal() && !is_dumb
 }
 
 /// Whole or, in a line of many, short.

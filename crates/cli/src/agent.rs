@@ -52,6 +52,13 @@ pub(crate) fn runtime_dir() -> Result<PathBuf, Failure> {
     Err(first.unwrap_or_else(|| Failure::new("no directory for temporary files")))
 }
 
+/// Our directory, as long as it is open: systemd-tmpfiles does not look for what is old in a
+/// directory that somebody has locked (flock). `None`: where that is refused.
+pub(crate) fn lock_runtime_dir() -> Option<fs::File> {
+    let directory = fs::File::open(runtime_dir().ok()?).ok()?;
+    directory.lock_shared().is_ok().then_some(directory)
+}
+
 fn directory_in(place: &Path) -> Result<PathBuf, Failure> {
     let uid = uzswap_sys::thread::effective_user();
     // Programs of the group look for it from their own directories.
@@ -80,6 +87,12 @@ fn directory_in(place: &Path) -> Result<PathBuf, Failure> {
         return Err(fail(
             "is not a directory that only you can write; remove it or set TMPDIR".into(),
         ));
+    }
+    // A mask may have forbidden others to look. What root's programs become when they give up root
+    // loads the agent from here.
+    if uid == 0 && meta.mode() & 0o055 != 0o055 {
+        let readable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&dir, readable).map_err(|e| fail(e.to_string()))?;
     }
     // It may have been made while the file system could be written.
     file::may_write(&c_path(&dir)?)

@@ -200,8 +200,25 @@ fn map_once(path: &Path) -> Option<SharedWords> {
 fn is_left_over(path: &Path) -> Result<bool, Failure> {
     Ok(match OpenGroup::open(path) {
         Some(old) => !old.is_alive(),
-        None => Leases::open(&c_path(path)?).is_ok_and(|leases| !leases.is_held(LAUNCHER)),
+        None => !is_held(path),
     })
+}
+
+/// Whether somebody has the group of this file, whatever version of uzswap.
+fn is_held(path: &Path) -> bool {
+    let leases = c_path(path).ok().and_then(|path| Leases::open(&path).ok());
+    leases.is_some_and(|leases| [LAUNCHER, MEMBERSHIP].iter().any(|who| leases.is_held(*who)))
+}
+
+/// Names of groups that run under another version of uzswap: nothing of them can be read.
+pub(crate) fn of_other_versions() -> Result<Vec<String>, Failure> {
+    let dir = runtime_dir()?;
+    let entries = std::fs::read_dir(&dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
+    let name_of = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();
+        (OpenGroup::open(&path).is_none() && is_held(&path)).then_some(name)
+    };
+    Ok(entries.flatten().filter_map(|entry| name_of(entry.path())).collect())
 }
 
 /// All groups that run; files of those that do not are removed.
@@ -255,10 +272,16 @@ pub(crate) fn find(name: Option<&str>) -> Result<OpenGroup, Failure> {
     };
     match (at, name) {
         (Some(at), _) => Ok(groups.swap_remove(at)),
+        (None, Some(name)) if of_other_versions()?.iter().any(|other| other == name) => Err(Failure::new(format!(
+            "group '{name}' is run by another version of uzswap: use that one's `uzswap`"
+        ))),
         (None, Some(name)) => Err(Failure::new(format!(
             "no group named '{name}' is running; `uzswap list` shows those that are"
         ))),
-        (None, None) => Err(Failure::new("no group is running")),
+        (None, None) => Err(Failure::new(format!(
+            "no group is running that has its file in {}: TMPDIR says where",
+            runtime_dir()?.display()
+        ))),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::Failure;
 use crate::again::json_text;
 use crate::group::{self, OpenGroup};
 use crate::look_options::ListOptions;
+use crate::output::warn_line;
 use crate::{memory_max, report};
 
 const MIB: f64 = (1 << 20) as f64;
@@ -47,6 +48,9 @@ pub(crate) fn list(options: &ListOptions) -> Result<u8, Failure> {
     let mut before: Option<Vec<Row>> = None;
     let again = &options.again;
     let mut is_first = true;
+    for name in group::of_other_versions()? {
+        warn_line!("uzswap: group '{name}' is run by another version of uzswap, whose own `uzswap list` shows it");
+    }
     again.show(!options.json && !options.csv, || {
         let groups = group::running()?;
         if options.csv {

@@ -3,6 +3,7 @@
 //! launcher does it while CMD runs. What has left CMD behind by then, a daemon, is looked after by
 //! a copy of the launcher in the background, so that the launcher can end with CMD as CMD would.
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use uzswap_sys::thread::pid;
 use uzswap_sys::{cut_short, launch};
 
 use crate::accel::Devices;
-use crate::agent::Library;
+use crate::agent::{self, Library};
 use crate::census::Census;
 use crate::group::OpenGroup;
 use crate::injector::Injector;
@@ -31,6 +32,8 @@ const LAST_LOOK: Duration = Duration::from_millis(250);
 pub(crate) struct Watch {
     pub(crate) group: OpenGroup,
     library: Library,
+    /// Ours for temporary files, locked: cleaners of what is old pass over it.
+    directory: Option<File>,
     keeper: Option<Keeper>,
     census: Census,
     devices: Option<Devices>,
@@ -60,6 +63,7 @@ impl Watch {
             injector,
             group,
             library,
+            directory: agent::lock_runtime_dir(),
             keeper,
             census,
             devices,
@@ -207,6 +211,7 @@ impl Watch {
         let kept = self.keeper.iter().flat_map(Keeper::descriptors);
         kept.chain(self.library.memory().map(AsFd::as_fd))
             .chain([self.group.leases.as_fd()])
+            .chain(self.directory.as_ref().map(AsFd::as_fd))
             .chain(log::descriptor())
     }
 

@@ -3,7 +3,8 @@
 mod common;
 
 use std::fs::{File, read_dir};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -50,6 +51,43 @@ fn ends_with_a_line(name: &str, cmd: &[&str]) {
     let pid = said.trim();
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z "), "{name}: {pid} lives: {stat}");
+}
+
+/// As after an upgrade.
+#[test]
+fn a_group_of_another_version_is_named() {
+    if !can_manage() {
+        return;
+    }
+    const VERSION: u64 = 8;
+    let place = Place::new("version");
+    let uzswap = |args: &[&str]| {
+        let mut command = place.unprivileged(&place.0.join("uzswap"));
+        command.args(args);
+        command
+    };
+    let mut run = uzswap(&["run", "--quiet", "--name", "old", "--memory-max", "32M", "--", "cat"]);
+    let mut run = run
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starting uzswap");
+    let (mut stdin, stdout) = (run.stdin.take().expect("ours"), run.stdout.take().expect("ours"));
+    stdin.write_all(b"began\n").expect("cat reads");
+    BufReader::new(stdout).read_line(&mut String::new()).expect("cat began");
+    let files = group_files(&place.0);
+    let file = File::options().write(true).open(&files[0]).expect("the group's");
+    file.write_at(&1u64.to_ne_bytes(), VERSION).expect("writing to it");
+    for args in [&["list"][..], &["stat", "old"]] {
+        let output = uzswap(args).output().expect("uzswap");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains("group 'old' is run by another version of uzswap"),
+            "{args:?}: {said}"
+        );
+    }
+    drop(stdin);
+    assert!(run.wait().expect("its end").success());
 }
 
 #[test]

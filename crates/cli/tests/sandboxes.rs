@@ -62,6 +62,31 @@ fn where_nothing_can_be_written_it_runs_on_and_says_so() {
     assert!(run.stderr().contains("is read-only where it is"), "{}", run.stderr());
 }
 
+/// The agent is there for whoever its programs become, whatever root's mask is.
+#[test]
+fn a_mask_hides_nothing_from_who_drops_root() {
+    if !can_manage() || !is_root() {
+        return;
+    }
+    let temporary = common::temp("mask");
+    std::fs::create_dir(&temporary).expect("a new directory");
+    let script = format!(
+        "umask 077; exec {UZSWAP} run --memory-max 64M -- setpriv --reuid 65534 --clear-groups /bin/echo right"
+    );
+    let mut command = std::process::Command::new("sh");
+    let output = command
+        .args(["-c", &script])
+        .env("TMPDIR", &temporary)
+        .output()
+        .expect("sh");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && !said.contains("cannot be preloaded"),
+        "{said}"
+    );
+    std::fs::remove_dir_all(temporary).expect("made above");
+}
+
 #[test]
 fn a_daemon_that_drops_root_is_managed() {
     if !can_manage() || !is_root() {

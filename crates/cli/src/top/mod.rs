@@ -24,6 +24,7 @@ use std::time::Instant;
 use look::SeenGroup;
 use rows::branches;
 
+use crate::again::has_screen;
 use crate::look_options::{AgainOptions, TopOptions};
 use crate::{Failure, group};
 
@@ -38,10 +39,7 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
 
 /// Whether keys can be read, and what is written can be put anywhere.
 fn can_be_screen() -> bool {
-    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    // Of any other name it is taken for one that obeys ANSI's sequences, as all do that are in use.
-    let is_dumb = std::env::var_os("TERM").is_none_or(|term| ["", "dumb", "unknown"].iter().any(|dumb| term == *dumb));
-    is_terminal && !is_dumb && terminal::width().is_some()
+    std::io::stdin().is_terminal() && has_screen() && terminal::width().is_some()
 }
 
 fn lines(options: &TopOptions, is_screen: bool) -> Result<u8, Failure> {
