@@ -138,6 +138,7 @@
 //! | `sys::x86_64::guard::VFORKS` | reset | who had it is not here |
 //! | `sys::lent::NUMBERS` | replaced | closed and opened anew before the child's pager starts |
 //! | `sys::lent::CAN_PROTECT` | replaced | with them |
+//! | `sys::khugepaged::PAUSED` | kept | the child ends that when its pager stands |
 //! | `sys::lent::SHOWN` | reset | and the child hides itself, if its parent was showing itself |
 //! | `sys::mapping::MAKING` | reset | whoever held it is not here |
 //! | `sys::mapping::RANGES` | kept | the agent's own mappings are inherited |

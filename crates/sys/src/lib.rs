@@ -40,6 +40,7 @@
 //! | [`keep`] | descriptors that the launcher holds until a process is gone |
 //! | `inject` | a library in a program that loads none (only there) |
 //! | `launch` | starting programs, and what reaches the launcher (only there) |
+//! | [`khugepaged`] | what makes huge pages, kept off for a while |
 //! | [`lent`] | descriptors that the program's threads share with the pager's |
 //! | [`maps`] | the mappings of the process |
 //! | [`libc`] | libc's own functions, whoever else defines their names |
@@ -70,6 +71,7 @@ mod holes;
 #[cfg(feature = "launcher")]
 pub mod job;
 pub mod keep;
+pub mod khugepaged;
 #[cfg(feature = "launcher")]
 pub mod launch;
 pub mod lent;

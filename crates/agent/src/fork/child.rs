@@ -9,7 +9,7 @@ use uzswap_mm::machine::Mapper;
 use uzswap_mm::zpool::Unlock;
 use uzswap_sys::file::File;
 use uzswap_sys::futex::RawLock;
-use uzswap_sys::{Errno, lent, thread};
+use uzswap_sys::{Errno, khugepaged, lent, thread};
 
 use super::fill;
 use super::handover::{DESCRIBED, ORPHAN, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
@@ -35,12 +35,15 @@ pub(crate) fn child_of(is_own: bool) {
     if let Some(mask) = hold::end_in_child(is_own) {
         guard::signals::unblock(mask);
     }
-    let Some(pager) = pager else { return };
+    let Some(pager) = pager else {
+        return khugepaged::resume();
+    };
     // Signals are blocked since `prepare`: no handler of the program may touch memory before its
     // pager stands.
     let mask = pager.fork.handover.mask.load(Ordering::Relaxed);
     pager.fork.handover.arrive();
     attach(pager);
+    khugepaged::resume();
     guard::signals::unblock(mask);
 }
 

@@ -21,7 +21,8 @@
 //! Where nothing arrives (no socket can be had, or no descriptor) the kernel closes it, and the
 //! child registers all anew. Until it has a missing page reads as zeros, but only another process
 //! could ask for one: the child's only thread of the program waits in [`child`], on a stack whose
-//! pages are mapped. What that process had mapped is dropped (`guest::strays`).
+//! pages are mapped. What that process had mapped is dropped (`guest::strays`). khugepaged, which
+//! would fill such pages as well, is kept off until then.
 //!
 //! The parent does not return from `fork` before RELEASED, so a parent that exits at once (a
 //! daemon) leaves a child that stands on its own. If the parent is killed before RELEASED, the

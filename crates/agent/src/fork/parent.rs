@@ -11,6 +11,7 @@ use uzswap_mm::{Change, Worker};
 use uzswap_sys::Errno;
 use uzswap_sys::children;
 use uzswap_sys::closed;
+use uzswap_sys::khugepaged;
 use uzswap_sys::lent;
 use uzswap_sys::procfs::for_each_wiped_on_fork;
 use uzswap_sys::thread;
@@ -73,6 +74,10 @@ pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     let hands_down = hands_own_down(pager) || !pager.mm.machine().opened().inherited.is_empty();
     let is_shown = hands_down && !guard::exec::is_filtered() && lent::show();
     handover.is_shown.store(is_shown, Ordering::Relaxed);
+    if guard::is_on() && !guard::exec::is_filtered() {
+        // Without events what is missing in the child is nobody's until it has registered that.
+        khugepaged::pause();
+    }
     handover.is_prepared.store(true, Ordering::SeqCst);
     true
 }
@@ -107,6 +112,7 @@ pub(crate) fn parent_of(returned: i32) {
     if !handover.is_prepared.swap(false, Ordering::SeqCst) {
         return;
     }
+    khugepaged::resume();
     closed::end_fork();
     handover.returned.store(returned, Ordering::SeqCst);
     handover.parent_returned.store(true, Ordering::SeqCst);
