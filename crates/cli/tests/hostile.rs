@@ -86,6 +86,7 @@ fn calls_may_go_on_for_long_and_reach_much() {
             ("24M", "arguments"),
             ("24M", "reset"),
             ("64M", "threads"),
+            ("40M", "waiting"),
         ] {
             let options = [&["--memory-max", limit], way].concat();
             sees_what_is_right("long_calls", &options, &[what]);

@@ -145,6 +145,12 @@ fn has_event(fd: BorrowedFd<'_>, event: PollFlags) -> bool {
     is_told.is_ok() && fds[0].revents().contains(event)
 }
 
+/// Whether a character device of this number is a terminal: console, serial line, pseudo-terminal
+/// (`Documentation/admin-guide/devices.txt`). A call of others may be one message (video, tapes).
+fn is_terminal(major: u32) -> bool {
+    matches!(major, 2..=5 | 136..=143 | 188 | 204 | 229)
+}
+
 /// What `fd` of the calling thread is.
 pub fn kind_of(fd: i32) -> Kind {
     use rustix::fs::FileType;
@@ -159,7 +165,8 @@ pub fn kind_of(fd: i32) -> Kind {
         FileType::RegularFile | FileType::BlockDevice => Kind::File,
         // /dev/zero and its like.
         FileType::CharacterDevice if rustix::fs::major(stat.st_rdev) == 1 => Kind::File,
-        FileType::Fifo | FileType::CharacterDevice => Kind::Stream,
+        FileType::Fifo => Kind::Stream,
+        FileType::CharacterDevice if is_terminal(rustix::fs::major(stat.st_rdev)) => Kind::Stream,
         FileType::Socket => match rustix::net::sockopt::socket_type(fd) {
             Ok(rustix::net::SocketType::STREAM) => Kind::Socket,
             _ => Kind::Other,

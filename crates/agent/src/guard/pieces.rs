@@ -4,7 +4,7 @@
 //! | what the descriptor is | reads | writes |
 //! |---|---|---|
 //! | a file, a block device | piece by piece, until one is short | the same |
-//! | a pipe, a terminal, a stream socket | the same, waiting for the first alone | piece by piece |
+//! | a pipe, a terminal, a stream socket | the same; the first may wait, and is small | piece by piece |
 //! | anything else, as sockets that keep messages apart | as a whole | as a whole |
 //! | what is told apart by its end (MSG_ZEROCOPY, MSG_OOB) | as a whole | as a whole |
 //! | what is looked at only (MSG_PEEK) | as a whole | - |
@@ -31,6 +31,9 @@ use crate::pager;
 const SHARE: u64 = 8;
 /// At least so much. Bytes.
 const LEAST: u64 = 256 << 10;
+/// A read of a stream holds so much of its buffer while it may wait, and the rest once there is
+/// something: many threads may wait with large buffers. Bytes.
+const WAITING: usize = 64 << 10;
 /// Buffers of one call at most (UIO_MAXIOV), and bytes of one that names them.
 pub(super) const VECTORS_MAX: usize = 1024;
 const VECTOR: usize = 16;
@@ -134,18 +137,28 @@ pub(super) fn make(call: &Call) -> Option<isize> {
     let most = most()?;
     let [fd, at, count, fourth, ..] = call.args;
     let count = if way.is_list { count } else { count.min(MAX_RW_COUNT) };
-    let is_much = |start, len| is_much(start, len, most);
-    let is_long = match way.is_list {
+    if !way.is_list && is_beyond(at, call.args[2]) {
         // As a whole the kernel refuses it.
-        false if is_beyond(at, call.args[2]) => return None,
-        false => Ok(is_much(at, count)),
-        true => is_long_list(at, count, most),
+        return None;
+    }
+    let may_wait = way.is_read && way.fourth != Fourth::Offset;
+    // While it waits, what is not managed yet may come under care, and is brought then.
+    let is_longer = |than, waits: bool| match way.is_list {
+        false => Ok(count > than && (waits || may_be_out(at, count))),
+        true => is_long_list(at, count, than, waits),
+    };
+    let mut is_long = match may_wait {
+        true => is_longer(WAITING, true),
+        false => is_longer(most, false),
     };
     if is_long == Ok(false) {
         return None;
     }
     let kind = kind_of(fd as i32);
-    if kind == Kind::Other {
+    if may_wait && kind == Kind::File {
+        is_long = is_longer(most, false);
+    }
+    if kind == Kind::Other || is_long == Ok(false) {
         return None;
     }
     if let Err(errno) = is_long {
@@ -170,16 +183,16 @@ pub(super) fn make(call: &Call) -> Option<isize> {
     })
 }
 
-/// Whether a buffer is more than may be held, and may be out.
-fn is_much(start: usize, len: usize, most: usize) -> bool {
-    len > most && ranges::next(start, start.saturating_add(len)).is_some()
+/// Whether any of a buffer may be out.
+fn may_be_out(start: usize, len: usize) -> bool {
+    ranges::next(start, start.saturating_add(len)).is_some()
 }
 
 /// The same for getrandom(2), which a signal may end early as well.
 fn random(call: &Call) -> Option<isize> {
     let [start, len, flags, ..] = call.args;
     let (most, len) = (most()?, len.min(MAX_RW_COUNT));
-    if is_beyond(start, len) || !is_much(start, len, most) {
+    if is_beyond(start, len) || len <= most || !may_be_out(start, len) {
         return None;
     }
     let mut done = 0;
@@ -271,7 +284,8 @@ pub(super) fn holding(
 
 /// Bytes that one call may hold.
 pub(super) fn most() -> Option<usize> {
-    let limit = pager::inherited()?.memcg.group().get(Limit::MemoryMax);
+    // Also before there is a pager: a call may wait until there is one.
+    let limit = pager::group()?.get(Limit::MemoryMax);
     Some((limit / SHARE).max(LEAST) as usize & !(PAGE_SIZE - 1))
 }
 
@@ -297,12 +311,12 @@ pub(super) fn is_beyond(start: usize, len: usize) -> bool {
     start.checked_add(len).is_none_or(|end| end > ADDRESSES - PAGE_SIZE)
 }
 
-/// Whether the buffers of a list are more than may be held at a time.
+/// Whether the buffers of a list that may be out, or all, are more than may be held at a time.
 ///
 /// # Errors
 /// EFAULT, EINVAL: it cannot be read, or one has no length, or no place. The kernel looks at all
 /// of it first.
-fn is_long_list(list: usize, count: usize, most: usize) -> Result<bool, Errno> {
+fn is_long_list(list: usize, count: usize, most: usize, all: bool) -> Result<bool, Errno> {
     if count > VECTORS_MAX || list == 0 || list >= ADDRESSES {
         return Ok(false);
     }
@@ -318,7 +332,7 @@ fn is_long_list(list: usize, count: usize, most: usize) -> Result<bool, Errno> {
         }
         if is_beyond(start, len) {
             error = Some(Errno::FAULT);
-        } else if ranges::next(start, start + len).is_some() {
+        } else if all || may_be_out(start, len) {
             held = held.saturating_add(len);
         }
     }
@@ -392,6 +406,7 @@ impl Moving<'_> {
     fn most(&self, left: usize) -> usize {
         let beyond = left % PAGE_SIZE;
         match self.kind {
+            Kind::Stream | Kind::Socket if self.way.is_read && self.moved == 0 => WAITING,
             Kind::Stream | Kind::Socket if !self.way.is_read && beyond > 0 => self.most - PAGE_SIZE + beyond,
             _ => self.most,
         }

@@ -1,6 +1,6 @@
 /* Calls that go on while everything else leaves. coroutine: one whose buffer lies on a stack that the program made, before any of it is
  * under care. jumps: long reads that a handler leaves. threads: more of them than most programs have. arguments: a program that is given
- * very many. reset: a peer that is gone. Says `right` as without uzswap. */
+ * very many. waiting: many threads that wait with large buffers. reset: a peer that is gone. Says `right` as without uzswap. */
 #include "pages.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -137,6 +137,26 @@ static void read_what_a_reset_leaves(void) {
     must(recv(pair[1], buffer, 2 * SENT, 0) == -1 && errno == ECONNRESET);
 }
 
+static void *wait_with_much(void *end) {
+    char *buffer = map(MIB);
+    must(read(*(int *)end, buffer, MIB) == 3 && memcmp(buffer, "one", 3) == 0 && buffer[3] == 0);
+    must(munmap(buffer, MIB) == 0);
+    return NULL;
+}
+
+static void wait_in_threads_with_much(void) {
+    enum { THREADS = 60 };
+    pthread_t threads[THREADS];
+    int pairs[THREADS][2];
+    for (int i = 0; i < THREADS; i++) {
+        must((i % 2 ? pipe(pairs[i]) : socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i])) == 0);
+        must(pthread_create(&threads[i], NULL, wait_with_much, &pairs[i][0]) == 0);
+    }
+    use_much();
+    for (int i = 0; i < THREADS; i++)
+        must(write(pairs[i][1], "one", 3) == 3 && pthread_join(threads[i], NULL) == 0);
+}
+
 /* Who writes to a peer that goes meanwhile is told how much went, and gets no signal. */
 static void write_to_one_that_goes(void) {
     enum { ALL = 40 << 20, READ = 9 << 20 };
@@ -167,6 +187,7 @@ int main(int argc, char **argv) {
     case 'j': leave_long_reads(); break;
     case 'r': read_what_a_reset_leaves(), write_to_one_that_goes(); break;
     case 't': wait_in_many_threads(); break;
+    case 'w': wait_in_threads_with_much(); break;
     default: give_many_arguments();
     }
     printf("right\n");
