@@ -5,7 +5,7 @@ use rustix::io::{Errno, Result};
 
 use super::memory::write;
 use super::{
-    CLOSED, Changing, EXEC, READ, REGISTERED, UNIT, WRITE, count_borders, drop_frames, forget, open, open_again,
+    CLOSED, Changing, EXEC, LOST, READ, REGISTERED, UNIT, WRITE, count_borders, drop_frames, forget, open, open_again,
     protect, runs, states,
 };
 use crate::procfs::{ProcSelf, Vma};
@@ -111,8 +111,14 @@ fn for_each_unit(proc: &ProcSelf, start: usize, end: usize, mut f: impl FnMut(us
     })
 }
 
-/// Nothing of `[start, end)` is under our care any more: what is closed has zeros.
+/// Nothing of `[start, end)` is under our care any more: what is closed has zeros. But what is lost
+/// stays closed, and known as that: it is not to be read as zeros.
 pub fn unregister(start: usize, end: usize) {
-    open_again(start, end);
-    forget(start, end);
+    let _ = runs(start, end, LOST, |from, to, bits| {
+        if bits == 0 {
+            open_again(from, to);
+            forget(from, to);
+        }
+        Ok(())
+    });
 }
