@@ -217,7 +217,12 @@ fn advise(addr: usize, len: usize, advice: c_int) -> Result<usize, Errno> {
     let result = advise(advice);
     // Also where a part was not mapped: it was done to the others.
     let is_done = matches!(result, Ok(_) | Err(Errno::NOMEM));
-    if matches!(advice, MADV_FREE | MADV_GUARD_INSTALL) && is_done && pager::active().is_some() {
+    let is_seen_to = match advice {
+        // It may be taken for memory like any other once there is a pager.
+        MADV_FREE => pager::group().is_some(),
+        advice => advice == MADV_GUARD_INSTALL && pager::active().is_some(),
+    };
+    if is_seen_to && is_done {
         // MADV_FREE: the kernel may drop the pages at any time, and the program has to expect that
         // it does so now. Pages that stayed would be charged, and be nobody's to reclaim: their
         // words are gone. MADV_GUARD_INSTALL has dropped them without an event, so what was stored
