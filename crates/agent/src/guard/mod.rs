@@ -60,6 +60,7 @@ use uzswap_sys::near::{Near, write_jumps};
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::populate::{self, Populate};
 use uzswap_sys::request::Request;
+use uzswap_sys::signal::SS_DISABLE;
 use uzswap_sys::text;
 use uzswap_sys::thread::{self, page_align};
 
@@ -427,9 +428,12 @@ fn done(call: &mut Call, result: Result<usize, Errno>) -> Verdict {
 /// sigaltstack(2): the kernel writes frames of signals there, and cannot wait for a page. So it is
 /// never managed from now on.
 fn before_stack(call: &mut Call) -> Verdict {
+    const FLAGS: usize = 8;
     const SIZE: usize = 16;
     let at = call.args[0];
+    let is_none = || word_at(at.wrapping_add(FLAGS)).is_none_or(|flags| flags as i32 & SS_DISABLE != 0);
     if let (true, Some(start), Some(len)) = (at != 0, word_at(at), word_at(at.wrapping_add(SIZE)))
+        && !is_none()
         && len > 0
         && start < start.saturating_add(len)
         && start.saturating_add(len) < ADDRESSES

@@ -56,9 +56,8 @@ const SYS_SECCOMP: usize = 317;
 const SYS_EXECVEAT: usize = 322;
 const SYS_CLOSE_RANGE: usize = 436;
 const SYS_EPOLL_PWAIT2: usize = 441;
-/// PR_SET_SECCOMP; the requests of seccomp(2) that set something.
+/// PR_SET_SECCOMP.
 const PR_SET_SECCOMP: usize = 22;
-const SETTING: [usize; 2] = [0, 1];
 
 /// Calls that are seen for signals, or for the descriptors that are lent.
 pub(super) const CALLS: [usize; 18] = [
@@ -241,7 +240,7 @@ pub(super) fn before(call: &mut Call) -> Option<Verdict> {
             }
             None
         }
-        SYS_SECCOMP if SETTING.contains(&first) && (first == 0 || third != 0) => {
+        SYS_SECCOMP if is_filter(call.args) => {
             inline::begin_filtering();
             None
         }
@@ -252,6 +251,18 @@ pub(super) fn before(call: &mut Call) -> Option<Verdict> {
             None
         }
         _ => None,
+    }
+}
+
+/// Whether a seccomp(2) filters calls from then on. Libraries ask in this way what there is, with
+/// what the kernel refuses: no filter, or flags where none may be (libseccomp).
+fn is_filter([operation, flags, filter, ..]: [usize; 6]) -> bool {
+    const STRICT: usize = 0;
+    const FILTER: usize = 1;
+    match operation {
+        STRICT => flags == 0 && filter == 0,
+        FILTER => filter != 0,
+        _ => false,
     }
 }
 
