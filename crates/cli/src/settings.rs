@@ -164,7 +164,7 @@ impl Settings {
             let is_limit = setting.arg.get_id() == MEMORY_MAX;
             (self.list).retain(|old| {
                 let is_overruled = old.arg.get_id() == setting.arg.get_id() || setting.excludes(run, &old.arg);
-                !is_overruled && !(is_limit && old.is_beyond(&setting.value))
+                !(is_overruled || is_limit && old.is_beyond(&setting.value))
             });
         }
         self.list.extend(later);

@@ -4,7 +4,7 @@
 //! | what the descriptor is | reads | writes |
 //! |---|---|---|
 //! | a file, a block device | piece by piece, until one is short | the same |
-//! | a pipe, a terminal, a stream socket | the same; the first may wait, and is small | piece by piece |
+//! | a pipe, a terminal, a stream socket | the same; a small first may wait | piece by piece |
 //! | anything else, as sockets that keep messages apart | as a whole | as a whole |
 //! | what is told apart by its end (MSG_ZEROCOPY, MSG_OOB) | as a whole | as a whole |
 //! | what is looked at only (MSG_PEEK) | as a whole | - |
