@@ -30,6 +30,7 @@ impl Device for SimMachine {
 
     fn read_swap(&self, _: u8, slot: u32, bytes: &mut [u8]) -> Result<(), IoError> {
         self.ledger.note(Call::ReadSwap, [slot.into(), bytes.len() as u64]);
+        self.clock.set(self.clock.get() + self.read_ns.get());
         // A page that cannot be read twice is lost, so no read fails that has just failed.
         let again = self.failed_read.replace(None) == Some(slot);
         if !again && self.fail.should_fail().is_some() {

@@ -122,6 +122,8 @@ pub struct SimMachine {
     clock: Cell<u64>,
     /// What a look at it takes beside the least.
     look_ns: Cell<u64>,
+    /// What a read of the disk takes.
+    read_ns: Cell<u64>,
 }
 
 /// Stands for the cipher, there and back.

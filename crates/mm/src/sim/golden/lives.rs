@@ -14,13 +14,16 @@ use crate::{Effort, Portions, Replacement, Tunables};
 
 const LZ4: Algorithm = Algorithm::Lz4 { acceleration: 1 };
 
-pub(super) const LIVES: [fn(&'static Tunables) -> String; 14] = [
+pub(super) const LIVES: [fn(&'static Tunables) -> String; 17] = [
     nearly_fits,
     changes_its_mind,
     comes_and_goes,
     neighbours,
     relatives,
     large_relatives,
+    many_relatives,
+    badly_stored,
+    slow_device,
     pinned,
     dictionary,
     empties,
@@ -42,7 +45,10 @@ fn nearly_fits(tunables: &'static Tunables) -> String {
 }
 
 fn set_that_grows(given: Given, tunables: &'static Tunables) -> Program {
-    let mut program = Program::new(given, LZ4, tunables);
+    touch_more_and_more(Program::new(given, LZ4, tunables))
+}
+
+fn touch_more_and_more(mut program: Program) -> Program {
     let mut numbers = Numbers(100 << 40);
     for touch in 0..24_000_u64 {
         let [kind, at] = [(); 2].map(|()| numbers.next());
@@ -206,6 +212,51 @@ fn large_relatives(tunables: &'static Tunables) -> String {
         part(&mut program, false);
     }
     program.line("large-relatives")
+}
+
+/// Several relatives have all of it, and some work with it.
+fn many_relatives(tunables: &'static Tunables) -> String {
+    shared_by(3, 2, tunables).line("many-relatives")
+}
+
+/// One has, and the pages compress to little less than half.
+fn badly_stored(tunables: &'static Tunables) -> String {
+    shared_by(1, 3, tunables).line("badly-stored")
+}
+
+/// Pages with contents of this kind, which so many relatives have as well.
+fn shared_by(relatives: u64, kind: u64, tunables: &'static Tunables) -> Program {
+    let mut program = Program::new(Given::DEFAULT, LZ4, tunables);
+    let mut numbers = Numbers(106 << 40);
+    (0..600).for_each(|page| program.touch(page, false));
+    (0..600).for_each(|page| {
+        program.bring(page);
+        program.write(page, 4 * page + kind);
+        program.make_room();
+    });
+    program.mm.forked();
+    program.mm.set_relatives(relatives);
+    let pages = (0..600).map(|page| Vpn::new(BASE + page));
+    program.mm.machine().pinned.borrow_mut().extend(pages);
+    for touch in 0..3_000_u64 {
+        let machine = program.mm.machine();
+        machine.clock.set(machine.clock.get() + 20_000_000);
+        if touch % 5 == 0 {
+            part(&mut program, touch % 50 == 0);
+        }
+        let page = numbers.next() % 1_200;
+        program.bring(page);
+        program.write(page, 4 * page + kind);
+        program.make_room();
+    }
+    program
+}
+
+/// The device takes a thousand times as long as the pool.
+fn slow_device(tunables: &'static Tunables) -> String {
+    let program = Program::new(Given::DEFAULT, LZ4, tunables);
+    program.mm.machine().read_ns.set(20_000_000);
+    touch_more_and_more(program).line("slow-device")
 }
 
 /// Break the sharing of those whose turn it is.
