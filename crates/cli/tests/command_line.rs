@@ -19,8 +19,10 @@ fn the_exit_status_is_that_of_the_command() {
     }
     // Whoever waits for it sees what has ended it, as of any program that is told to end.
     for signal in [1, 2, 3, 13, 15] {
-        let run = run("signal", &[], &["sh", "-c", &format!("kill -{signal} $$")]);
-        assert_eq!(run.output.status.signal(), Some(signal));
+        let mut command = Command::new("env");
+        command.args(["--default-signal", UZSWAP, "run", "--quiet", "--", "sh", "-c"]);
+        let status = command.arg(format!("kill -{signal} $$")).status().expect("env");
+        assert_eq!(status.signal(), Some(signal));
     }
     assert_eq!(run("missing", &[], &["no-such-program"]).status(), 127);
     assert_eq!(run("passwd", &[], &["/etc/passwd"]).status(), 126);
