@@ -36,7 +36,7 @@ fn a_terminal_interrupts_and_stops_cmd_once() {
     assert!(sh("interrupt", interrupted).contains("interrupts 1"));
     assert_eq!(stops(sh("stop", "echo ready; sleep 2; exit 6")), 1);
     // By itself, twice, and as it ignores what is typed.
-    let itself = "echo ready; kill -STOP $$; echo goes on; kill -TSTP $$; exit 6";
+    let itself = "echo ready; kill -TSTP $$; echo goes on; kill -TSTP $$; exit 6";
     assert_eq!(stops(sh("nothing", itself)), 2);
     assert_eq!(stops(sh("stop", "trap '' TSTP; echo ready; sleep 1; exit 6")), 0);
     // In a process group of its own.

@@ -26,10 +26,10 @@ pub fn leads_session() -> bool {
     session == Ok(thread::pid() as usize)
 }
 
-/// Whether a child is stopped at this moment, by SIGSTOP or a terminal.
-pub fn is_stopped(child: i32) -> bool {
-    let found = wait(Some(child), STOPPED | AT_ONCE | LEAVE | OF_THREAD);
-    found.is_ok_and(|found| found.is_some_and(|found| found.is_stopped))
+/// By which signal a child is stopped at this moment, if it is, and not for a tracer.
+pub fn stopped_by(child: i32) -> Option<i32> {
+    let found = wait(Some(child), STOPPED | AT_ONCE | LEAVE | OF_THREAD).ok()??;
+    found.is_stopped.then_some(found.status)
 }
 
 /// The process group of a process, or of this one (0), as numbers are here: 0 where it is of

@@ -223,6 +223,8 @@ pub const SIGCHLD: i32 = raw::SIGCHLD as i32;
 pub const SIGHUP: i32 = raw::SIGHUP as i32;
 /// SIGKILL.
 pub const SIGKILL: i32 = raw::SIGKILL as i32;
+/// SIGSTOP.
+pub const SIGSTOP: i32 = raw::SIGSTOP as i32;
 /// SIGSYS.
 pub const SIGSYS: i32 = raw::SIGSYS as i32;
 

@@ -53,18 +53,19 @@ impl Job {
 
     /// All signals that waited are attended to.
     pub(super) fn settle(&mut self) {
-        if std::mem::take(&mut self.is_ahead) && job::is_stopped(self.cmd) {
+        if std::mem::take(&mut self.is_ahead) && job::stopped_by(self.cmd).is_some() {
             uzswap_sys::thread::signal(self.cmd, launch::SIGCONT);
         }
     }
 
-    /// CMD has stopped: the shell that waits for this process is to see it. What stops CMD in the
-    /// background, or without a terminal, continues it as well, and says nothing to this process.
+    /// CMD has stopped: the shell that waits for this process is to see it. Who stops CMD by
+    /// SIGSTOP, in the background, or without a terminal, continues it as well, and says nothing to
+    /// this process.
     fn is_to_stop(&self) -> bool {
-        let is_seen = job::is_stopped(self.cmd) && (self.is_told || is_in_foreground(self.cmd));
-        is_seen && {
+        let is_stopped = || job::stopped_by(self.cmd).is_some_and(|signal| signal != launch::SIGSTOP);
+        is_stopped() && (self.is_told || is_in_foreground(self.cmd)) && {
             sleep(IN_BETWEEN);
-            job::is_stopped(self.cmd)
+            is_stopped()
         }
     }
 }
