@@ -53,10 +53,10 @@ pub(crate) fn runtime_dir() -> Result<PathBuf, Failure> {
 }
 
 /// Our directory, as long as it is open: systemd-tmpfiles does not look for what is old in a
-/// directory that somebody has locked (flock). `None`: where that is refused.
+/// directory that somebody has locked (flock). `None`: somebody else has it to himself.
 pub(crate) fn lock_runtime_dir() -> Option<fs::File> {
     let directory = fs::File::open(runtime_dir().ok()?).ok()?;
-    directory.lock_shared().is_ok().then_some(directory)
+    directory.try_lock_shared().is_ok().then_some(directory)
 }
 
 fn directory_in(place: &Path) -> Result<PathBuf, Failure> {
