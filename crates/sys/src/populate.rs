@@ -153,7 +153,7 @@ fn is_terminal(major: u32) -> bool {
 
 /// What `fd` of the calling thread is.
 pub fn kind_of(fd: i32) -> Kind {
-    use rustix::fs::FileType;
+    use rustix::fs::{FileType, OFlags};
     if fd < 0 {
         return Kind::Other;
     }
@@ -165,6 +165,8 @@ pub fn kind_of(fd: i32) -> Kind {
         FileType::RegularFile | FileType::BlockDevice => Kind::File,
         // /dev/zero and its like.
         FileType::CharacterDevice if rustix::fs::major(stat.st_rdev) == 1 => Kind::File,
+        // In which each write is a packet.
+        FileType::Fifo if rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT)) => Kind::Other,
         FileType::Fifo => Kind::Stream,
         FileType::CharacterDevice if is_terminal(rustix::fs::major(stat.st_rdev)) => Kind::Stream,
         FileType::Socket => match rustix::net::sockopt::socket_type(fd) {

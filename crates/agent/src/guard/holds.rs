@@ -23,8 +23,6 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_sys::futex;
 
-use crate::fault::inline;
-
 /// Places, in groups that a word of bits tells about. As a rule the first of them suffice.
 const GROUPS: usize = 512;
 const FIRST_GROUPS: usize = 64;
@@ -231,8 +229,6 @@ fn wait_for_moves() {
                 core::hint::spin_loop();
             } else {
                 futex::wait(moves, 1, Some(LOOK_NS), false);
-                // A vfork child whose maker was killed: nobody ends them.
-                inline::stop_if_alone();
             }
         }
     }

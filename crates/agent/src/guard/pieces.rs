@@ -154,11 +154,16 @@ pub(super) fn make(call: &Call) -> Option<isize> {
     if is_long == Ok(false) {
         return None;
     }
-    let kind = kind_of(fd as i32);
-    if may_wait && kind == Kind::File {
+    // A filter may forbid to ask what it is: so only where that has to be known.
+    let known = (may_wait && !exec::is_filtered()).then(|| kind_of(fd as i32));
+    if may_wait && known.is_none_or(|kind| kind == Kind::File) {
         is_long = is_longer(most, false);
+        if is_long == Ok(false) {
+            return None;
+        }
     }
-    if kind == Kind::Other || is_long == Ok(false) {
+    let kind = known.unwrap_or_else(|| kind_of(fd as i32));
+    if kind == Kind::Other {
         return None;
     }
     if let Err(errno) = is_long {
@@ -431,6 +436,7 @@ impl Moving<'_> {
         };
         let vector = [start, len];
         let args = match self.way.fourth {
+            Fourth::Nothing if may_not_wait && self.kind == Kind::Socket => [self.fd, start, len, MSG_DONTWAIT, 0, 0],
             Fourth::Nothing if may_not_wait => [
                 self.fd,
                 vector.as_ptr().expose_provenance(),
@@ -443,6 +449,7 @@ impl Moving<'_> {
             _ => [self.fd, start, len, fourth, 0, 0],
         };
         let number = match self.way.fourth {
+            Fourth::Nothing if may_not_wait && self.kind == Kind::Socket => SYS_RECVFROM,
             Fourth::Nothing if may_not_wait => SYS_PREADV2,
             Fourth::Nothing if is_quiet => SYS_SENDTO,
             _ => self.way.single,
