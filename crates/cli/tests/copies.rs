@@ -79,8 +79,9 @@ fn calls_that_write_to_shared_pages_are_made() {
 #[test]
 fn who_writes_over_shared_pages_waits_for_room() {
     copies("copies-overwrite", "73M", &["overwrite", "100"], |way, run| {
-        let peak = run.count("memory.peak");
-        assert!(peak < 88 << 20, "{way:?}: {:#}", run.counters);
+        // Without a userfaultfd nobody waits for room (docs/limits.md).
+        let most = if way.contains(&"mprotect") { 102 } else { 88 };
+        assert!(run.count("memory.peak") < most << 20, "{way:?}: {:#}", run.counters);
     });
 }
 
