@@ -435,24 +435,16 @@ impl Moving<'_> {
             Fourth::Flags => self.fourth,
         };
         let vector = [start, len];
-        let args = match self.way.fourth {
-            Fourth::Nothing if may_not_wait && self.kind == Kind::Socket => [self.fd, start, len, MSG_DONTWAIT, 0, 0],
-            Fourth::Nothing if may_not_wait => [
-                self.fd,
-                vector.as_ptr().expose_provenance(),
-                1,
-                usize::MAX,
-                0,
-                RWF_NOWAIT,
-            ],
-            Fourth::Nothing if is_quiet => [self.fd, start, len, MSG_NOSIGNAL, 0, 0],
-            _ => [self.fd, start, len, fourth, 0, 0],
-        };
-        let number = match self.way.fourth {
-            Fourth::Nothing if may_not_wait && self.kind == Kind::Socket => SYS_RECVFROM,
-            Fourth::Nothing if may_not_wait => SYS_PREADV2,
-            Fourth::Nothing if is_quiet => SYS_SENDTO,
-            _ => self.way.single,
+        let (number, args) = match self.way.fourth {
+            Fourth::Nothing if may_not_wait && self.kind == Kind::Socket => {
+                (SYS_RECVFROM, [self.fd, start, len, MSG_DONTWAIT, 0, 0])
+            }
+            Fourth::Nothing if may_not_wait => {
+                let vector = vector.as_ptr().expose_provenance();
+                (SYS_PREADV2, [self.fd, vector, 1, usize::MAX, 0, RWF_NOWAIT])
+            }
+            Fourth::Nothing if is_quiet => (SYS_SENDTO, [self.fd, start, len, MSG_NOSIGNAL, 0, 0]),
+            _ => (self.way.single, [self.fd, start, len, fourth, 0, 0]),
         };
         // SAFETY: a part of what the program's own call does.
         holding(self.frame, &[extent], || unsafe { thread::syscall(number, args) })
