@@ -3,6 +3,7 @@
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
 
+use crate::remains;
 use crate::thread::syscall;
 use crate::wait::{ALL, AT_ONCE, EXITED, LEAVE, wait};
 
@@ -24,17 +25,11 @@ pub fn has_ended(child: i32) -> bool {
 /// The same by its `stat`: a filter of system calls that forbids to wait lets that be read, or may
 /// answer with an error. False: that cannot be read.
 pub fn has_ended_by_stat(child: i32) -> bool {
-    use rustix::fs::{Mode, OFlags, open};
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let stat = match open(alloc::format!("/proc/{child}/stat").as_str(), flags, Mode::empty()) {
-        Ok(stat) => stat,
-        Err(errno) => return errno == Errno::NOENT,
-    };
-    let mut text = [0; 128];
-    let len = rustix::io::read(&stat, &mut text).unwrap_or(0);
-    // Behind its name, which may have anything in it.
-    let name_end = text[..len].iter().rposition(|byte| *byte == b')');
-    name_end.is_some_and(|end| matches!(text.get(end + 2), Some(b'Z' | b'X')))
+    let mut stat = [0; 1024];
+    match remains::read_stat(child as u32, &mut stat) {
+        Ok(len) => remains::has_ended(&stat[..len]),
+        Err(errno) => errno == Errno::NOENT,
+    }
 }
 
 fn is_process(pid: i32) -> bool {

@@ -14,6 +14,11 @@ const THREADS: usize = 17;
 const START: usize = 19;
 const START_STACK: usize = 25;
 
+/// Whether `stat` is that of a process that has ended.
+pub(crate) fn has_ended(stat: &[u8]) -> bool {
+    matches!(field(stat, STATE), b"Z" | b"X")
+}
+
 fn field(stat: &[u8], field: usize) -> &[u8] {
     let name = stat.iter().rposition(|byte| *byte == b')').unwrap_or(stat.len());
     let mut fields = stat[name..].split(|byte| *byte == b' ').skip(1);
@@ -41,7 +46,7 @@ pub(crate) fn start(stat: &[u8]) -> u64 {
 
 fn holds(stat: &[u8], then: u64, began: u64) -> bool {
     // The last of its threads lets go of the memory before it counts as ended.
-    let is_over = matches!(field(stat, STATE), b"Z" | b"X") && number(field(stat, THREADS)) <= 1;
+    let is_over = has_ended(stat) && number(field(stat, THREADS)) <= 1;
     let now = image(stat);
     !is_over && (then == 0 || now == 0 || now == then) && (began == 0 || began == start(stat))
 }
@@ -65,7 +70,7 @@ pub fn is_seen_without_memory(pid: u32, image: u64, start: u64) -> bool {
     read_stat(pid, &mut buf).is_ok_and(|n| !holds(&buf[..n], image, start))
 }
 
-fn read_stat(pid: u32, buf: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn read_stat(pid: u32, buf: &mut [u8]) -> io::Result<usize> {
     let proc = fs::open(c"/proc", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let process = fs::openat(&proc, DecInt::new(pid), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let stat = fs::openat(&process, c"stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;

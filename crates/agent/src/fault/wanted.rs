@@ -99,10 +99,8 @@ impl Wanting {
             return;
         }
         let asker = group.field(slot, Field::WantedBy) as i32;
-        // To look allocates, which a fork forbids.
-        let has_ended = || !pager.reclaim.is_freezing() && children::has_ended_by_stat(asker);
         let ago = now_ns().saturating_sub(since);
-        if ago >= LEFT_NS || ago >= DEAD_NS && has_ended() {
+        if ago >= LEFT_NS || ago >= DEAD_NS && children::has_ended_by_stat(asker) {
             group.drop_asked(slot, word);
             self.asked = None;
         }
