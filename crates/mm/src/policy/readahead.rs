@@ -188,10 +188,12 @@ impl Streams {
         self.streams[ahead.stream] = Some(Stream { last: ahead, window });
     }
 
-    /// What was to be brought with `vpn` was not: its next fault is worth one page.
+    /// What was to be brought with `vpn` was not: its next fault is worth one page. Every stream
+    /// that leads to it goes, whatever is there by then: one that stayed would widen the next try.
     pub(crate) fn narrow(&mut self, vpn: Vpn) {
         for stream in &mut self.streams {
-            stream.take_if(|stream| stream.window.holds(vpn));
+            let leads_to = |stream: &Stream| stream.goes_on_at(self.tunables, vpn, &|_| true).is_some();
+            stream.take_if(|stream| stream.window.holds(vpn) || leads_to(stream));
         }
     }
 }
@@ -300,6 +302,20 @@ mod test {
         assert_eq!(fault(0x1012, &|_| false), 0);
         // In the window, and was not brought with the others.
         assert_eq!(fault(0x100d, &|_| false), 4);
+    }
+
+    #[test]
+    fn a_fault_that_was_narrowed_is_worth_one_page() {
+        let mut streams = Streams::new(SEQUENCE);
+        // Below, above and in strides: three streams lead to one page.
+        for vpn in [0x1001, 0x0fff, 0x1020, 0x1010].map(Vpn::new) {
+            let ahead = streams.follow(vpn, MAX, |_| false);
+            streams.advance(ahead, ahead.window(vpn));
+        }
+        let vpn = Vpn::new(0x1000);
+        assert!(streams.follow(vpn, MAX, |_| false).is_expected());
+        streams.narrow(vpn);
+        assert!(!streams.follow(vpn, MAX, |_| false).is_expected());
     }
 
     #[test]

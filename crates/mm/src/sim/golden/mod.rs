@@ -167,7 +167,7 @@ fn every_page_reads_back_in_whatever_order_pages_leave() {
 #[test]
 fn a_run_reaches_every_way_of_a_page() {
     let mut world = World::new(1000, ARENA_PAGES);
-    play(&mut world, 3);
+    play(&mut world, 6);
     let ways = [
         Item::ZswpOut,
         Item::ZswpIn,
