@@ -83,7 +83,7 @@ Description: zswap in user space
  pool inside the process, and writes the oldest to a swap file when the pool is
  full. A fault brings a page back.
  .
- It needs no swap device, no control group, no daemon, and from Linux 6.8 on no
+ It needs no swap device, no control group, no daemon, and from Linux 5.14 on no
  privilege.
 CONTROL
 }

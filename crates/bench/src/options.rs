@@ -117,8 +117,8 @@ pub(crate) struct Steps {
 
 #[derive(Args)]
 pub(crate) struct Policy {
-    /// Recorded traces instead of generated ones: a page number a line, decimal, or hexadecimal
-    /// with 0x
+    /// Recorded traces instead of generated ones: files of --record, or text with a page number a
+    /// line, decimal, or hexadecimal with 0x
     #[arg(long, value_name = "FILE,...", value_delimiter = ',')]
     pub(crate) trace: Vec<PathBuf>,
     /// Pages that may be resident, in percent of those that a trace touches

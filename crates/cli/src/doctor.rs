@@ -57,7 +57,7 @@ fn is_root() -> bool {
 fn unopened(errno: Errno, is_root: bool) -> String {
     match errno {
         Errno::NOENT | Errno::NXIO => {
-            "no /dev/userfaultfd: `modprobe userfaultfd` or a kernel with CONFIG_USERFAULTFD; in a container pass --device /dev/userfaultfd".into()
+            "no /dev/userfaultfd: it takes Linux 6.1 and CONFIG_USERFAULTFD=y; in a container pass --device /dev/userfaultfd".into()
         }
         Errno::ACCESS if is_root => {
             "/dev/userfaultfd may not be opened, even by this root: it lacks CAP_DAC_OVERRIDE and does not own it; a udev rule outside can \

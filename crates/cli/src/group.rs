@@ -276,7 +276,8 @@ pub(crate) fn find(name: Option<&str>) -> Result<OpenGroup, Failure> {
             "group '{name}' is run by another version of uzswap: use that one's `uzswap`"
         ))),
         (None, Some(name)) => Err(Failure::new(format!(
-            "no group named '{name}' is running; `uzswap list` shows those that are"
+            "no group named '{name}' is running in {}; `uzswap list` shows those that are, TMPDIR says where",
+            runtime_dir()?.display()
         ))),
         (None, None) => Err(Failure::new(format!(
             "no group is running that has its file in {}: TMPDIR says where",

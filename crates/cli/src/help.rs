@@ -9,7 +9,9 @@ use crate::options::Cli;
 pub(crate) const VERSION: &str = env!("UZSWAP_VERSION");
 
 const SIZES: &str = "SIZE is a number of bytes, or one with K, M, G or T behind it, which are powers of 1024: 512M, \
-                     1.5G. m, MB and MiB are M as well. max is no limit.";
+                     1.5G. m, MB and MiB are M as well.";
+/// Where a size may be a limit.
+const LIMITS: &str = "max is no limit.";
 const SETTINGS: &str = "Options may be set elsewhere, under their names: below [run] in /etc/uzswap.toml and in uzswap.toml \
                         in $XDG_CONFIG_HOME or ~/.config (memory-max = \"512M\"), or in the environment \
                         (UZSWAP_MEMORY_MAX=512M). Each overrules those before, and the command line all.";
@@ -116,6 +118,7 @@ fn with_heading(arg: Arg) -> Arg {
 /// The command line, for people.
 pub(crate) fn command() -> Command {
     let sizes = |command: Command| command.after_help(SIZES);
+    let limits = |command: Command| command.after_help(format!("{SIZES} {LIMITS}"));
     Cli::command()
         .version(VERSION)
         .after_help(MAIN)
@@ -123,8 +126,8 @@ pub(crate) fn command() -> Command {
         .mut_subcommand("run", |run| {
             run.mut_args(with_heading)
                 .override_usage(USAGE_OF_RUN)
-                .after_help(SIZES)
-                .after_long_help(format!("{SIZES}\n\n{SETTINGS}\n\n{RUN}"))
+                .after_help(format!("{SIZES} {LIMITS}"))
+                .after_long_help(format!("{SIZES} {LIMITS}\n\n{SETTINGS}\n\n{RUN}"))
         })
         .mut_subcommand("try", |try_limits| {
             try_limits
@@ -132,7 +135,7 @@ pub(crate) fn command() -> Command {
                 .after_help(SIZES)
                 .after_long_help(format!("{SIZES}\n\n{TRY}"))
         })
-        .mut_subcommand("set", sizes)
+        .mut_subcommand("set", limits)
         .mut_subcommand("reclaim", sizes)
         .mut_subcommand("zram", sizes)
 }

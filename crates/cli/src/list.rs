@@ -188,7 +188,7 @@ fn table(rows: &[Row], before: Option<&[Row]>) -> String {
         text += &format!("{} has ended\n", gone.name);
     }
     if rows.is_empty() {
-        text += "no group is running\n";
+        text += "no group is running: groups are looked for in $TMPDIR/uzswap-UID\n";
     }
     text
 }
@@ -234,7 +234,7 @@ mod test {
         let text = table(&[row("job", MIB, memory_max::AUTO_WORD)], None);
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(words, ["job", "2", "1.0", "auto", "3.0", "0.5", "3.0", "0.0"]);
-        assert!(table(&[], None).ends_with("no group is running\n"));
+        assert!(table(&[], None).contains("\nno group is running: "));
     }
 
     #[test]

@@ -108,9 +108,10 @@ pub(crate) struct RunOptions {
     pub(crate) memory_high: Option<Given<Size>>,
     /// Compressor and level
     ///
-    /// They are words, lz4, zstd, zstd-dict and deflate. words is twice as fast as lz4 on pages of
-    /// heaps, and lz4 for others. zstd-dict has a dictionary of the program's own pages. With
-    /// -parallel behind the name a batch is spread over the cores.
+    /// They are words, lz4, zstd, zstd-dict, deflate and deflate-iaa; all but words take a level.
+    /// words is twice as fast as lz4 on pages of heaps, and lz4 for others. zstd-dict has a
+    /// dictionary of the program's own pages. With -parallel behind the name a batch is spread over
+    /// the cores.
     #[arg(long, value_name = "NAME[:LVL]", default_value_t = defaults::POOL.compressor, value_parser = compressor)]
     pub(crate) compressor: Compressor,
     /// The denser one, or none
@@ -137,7 +138,8 @@ pub(crate) struct RunOptions {
     /// Swap file, its directory, URL, or none
     ///
     /// With a URL the cold part of the file in the default directory goes there, encrypted:
-    /// redis://HOST/DB, s3://BUCKET?endpoint=URL. [default: $TMPDIR or /var/tmp if it is on a disk]
+    /// redis://HOST/DB, s3://BUCKET?endpoint=URL, of a build with `--features remote`. [default:
+    /// $TMPDIR or /var/tmp if it is on a disk]
     #[arg(long, value_name = "PATH|URL|none", value_parser = PathBufValueParser::new().map(SwapPath::from))]
     pub(crate) swap: Option<SwapPath>,
     /// Most that the swap file may take

@@ -22,7 +22,7 @@ pub(crate) fn reclaim(options: &ReclaimOptions) -> Result<u8, Failure> {
     // Requests that overlap would read each other's figures.
     if group.get(Notice::ReclaimAsked) > 0 {
         return Err(Failure::new(format!(
-            "another request to reclaim '{}' is under way",
+            "another request to reclaim '{}' is under way; try again when it is over",
             open.name
         )));
     }
@@ -46,9 +46,11 @@ pub(crate) fn reclaim(options: &ReclaimOptions) -> Result<u8, Failure> {
                 Ok(0)
             } else {
                 Err(Failure::new(format!(
-                    "only {} of {} could be reclaimed",
+                    "only {} of {} could be reclaimed of '{}'; `uzswap stat {}` shows what it has left, and how full the swap file is",
                     Size(done),
-                    options.size
+                    options.size,
+                    open.name,
+                    open.name
                 )))
             };
         }

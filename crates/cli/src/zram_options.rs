@@ -57,7 +57,8 @@ pub(crate) struct ZramOptions {
     /// Pool allocator: zsmalloc, zbud or z3fold
     #[arg(long, value_name = "NAME", default_value_t = defaults::POOL.zpool, value_parser = zpool)]
     pub(crate) zpool: ZpoolType,
-    /// Most memory that the pool may take, at least 1M: a write that needs more fails (ENOSPC)
+    /// Most memory that the pool may take, at least 1M, or max: a write that needs more fails
+    /// (ENOSPC)
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) mem_limit: Option<Given<Size>>,
     /// Write the final counters here as one JSON object
