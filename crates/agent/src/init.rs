@@ -165,7 +165,8 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
         uzswap_sys::closed::turn_on();
     }
     let is_guarded = group.is_on(Tunable::Guard);
-    if is_guarded || group.is_on(Tunable::GuardUnprivileged) && !creds::may_trace() {
+    let has_no_other_way = with == With::Nothing || !creds::may_trace();
+    if is_guarded || group.is_on(Tunable::GuardWhereNeeded) && has_no_other_way {
         let program = program.ok_or(Errno::INVAL)?;
         let is_inline = !is_guarded || group.is_on(Tunable::InlineFaults);
         let installed = inline::install(is_inline && !stops_threads)

@@ -143,15 +143,15 @@ fn set_up(
     group.group.set(Tunable::Closes, u64::from(way.closes));
     group.group.set(Tunable::InlineFaults, u64::from(is_inline));
     let may_guard = guard == Guard::Auto && options.faults == Faults::Auto && options.isolate != Isolate::Copy;
-    let guards_unprivileged = !way.is_guarded && may_guard && crate::doctor::can_guard();
+    let guards_where_needed = !way.is_guarded && may_guard && crate::doctor::can_guard();
     group
         .group
-        .set(Tunable::GuardUnprivileged, u64::from(guards_unprivileged));
+        .set(Tunable::GuardWhereNeeded, u64::from(guards_where_needed));
     let filters = uzswap_sys::creds::filters_of_calls();
     group
         .group
         .set(Tunable::Filters, filters.map_or(0, |filters| filters + 1));
-    if way.is_guarded || guards_unprivileged {
+    if way.is_guarded || guards_where_needed {
         calls::note(&group.path);
     }
     let attached = remote.as_mut().map_or(Ok(()), |remote| remote.attach(&group));

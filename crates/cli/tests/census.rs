@@ -169,7 +169,8 @@ fn is_seen(name: &str, link: &[&str], escape: &str, reason: &str) {
         "{} & {own} 40 {go}; status=$?; wait; exit $status",
         escape.replace("PROGRAM", &format!("{program} 24 {go}"))
     );
-    let options = ["--memory-max", "48M", "--summary"];
+    // With the guard what loads nothing is managed.
+    let options = ["--memory-max", "48M", "--summary", "--guard", "off"];
     let mut run = Watched::start(name, &managed, &options, &["sh", "-c", &script]);
     run.wait_until("it is seen", |run| run.counter("unmanaged.current") >= 24 * MIB);
     run.wait_until_within(48 * MIB, 30 * MIB);
@@ -247,7 +248,7 @@ fn forked_children_are_charged_for_their_share() {
     let mut run = Watched::start(
         "shares",
         &program,
-        &["--memory-max", "64M"],
+        &["--memory-max", "64M", "--guard", "off"],
         &["sh", "-c", &format!("{script}; exit $?")],
     );
     run.wait_until("all are seen", |run| run.counter("unmanaged_processes") == 5);
@@ -345,7 +346,7 @@ fn the_largest_is_killed() {
         );
         let (kernel, own, go) = (program.path.display(), server.path.display(), server.go.display());
         let script = format!("{own} 8 {go} & {kernel} 120 {go}; echo $?; : > {go}; wait $!");
-        let options = ["--memory-max", "40M", "--swap", "none"];
+        let options = ["--memory-max", "40M", "--swap", "none", "--guard", "off"];
         let run = Watched::start(name, &server, &options, &["sh", "-c", &script]);
         let output = { run }
             .child
@@ -379,7 +380,7 @@ fn is_waited_for(name: &str, link: &[&str]) {
     let (kernel, own, go) = (program.path.display(), server.path.display(), server.go.display());
     let held = format!("{} {} {kernel}", lingers.display(), may_end.display());
     let script = format!("{own} 8 {go} & {held} 120 {go}; echo $?; : > {go}; wait $!");
-    let options = ["--memory-max", "40M", "--swap", "none"];
+    let options = ["--memory-max", "40M", "--swap", "none", "--guard", "off"];
     let mut run = Watched::start(name, &server, &options, &["sh", "-c", &script]);
     let child = run.child.as_mut().expect("it runs");
     let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();

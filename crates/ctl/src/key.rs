@@ -92,9 +92,10 @@ words! {
         InlineFaults,
         /// There is no userfaultfd: pages that are out are closed (PROT_NONE); only with that.
         Closes,
-        /// Without that: a process that may have no fork events, as it has given up a capability,
-        /// has its calls guarded all the same, and serves its own faults.
-        GuardUnprivileged,
+        /// Without that: a process that has no other way has its calls guarded all the same, and
+        /// serves its own faults. It may have no fork events, as it has given up a capability, or
+        /// loads no library.
+        GuardWhereNeeded,
         /// Filters of system calls that the launcher has itself, and one more. 0: not known.
         Filters,
         /// What compresses where the compressor is a device: a [`Source`](crate::accel::Source) as

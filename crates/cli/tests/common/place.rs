@@ -25,9 +25,13 @@ impl Place {
 
     /// A command as a user without any privilege, if we are root; else as we are.
     pub fn unprivileged(&self, program: &Path) -> Command {
+        self.command(Who::Nobody, program)
+    }
+
+    fn command(&self, who: Who, program: &Path) -> Command {
         let mut command = Command::new("timeout");
         command.args(["-s", "KILL", PATIENCE_S]);
-        if is_root() {
+        if who == Who::Nobody && is_root() {
             command.args(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]);
             command.args(["--bounding-set", "-all", "--inh-caps", "-all"]);
         }
@@ -41,16 +45,25 @@ impl Place {
 
     /// Run it under the launcher.
     pub fn run(&self, options: &[&str], cmd: &[&str]) -> Output {
-        let mut command = self.unprivileged(&self.0.join("uzswap"));
+        self.run_as(Who::Nobody, options, cmd)
+    }
+
+    fn run_as(&self, who: Who, options: &[&str], cmd: &[&str]) -> Output {
+        let mut command = self.command(who, &self.0.join("uzswap"));
         command.args(["run", "--quiet"]).args(options).arg("--").args(cmd);
         command.output().expect("starting uzswap")
     }
 
     /// The same output and status as without a pager.
     pub fn is_as_unmanaged(&self, options: &[&str], cmd: &[&str]) {
-        let mut twin = self.unprivileged(Path::new(cmd[0]));
+        self.is_as_unmanaged_for(Who::Nobody, options, cmd);
+    }
+
+    /// The same, for either.
+    pub fn is_as_unmanaged_for(&self, who: Who, options: &[&str], cmd: &[&str]) {
+        let mut twin = self.command(who, Path::new(cmd[0]));
         let twin = twin.args(&cmd[1..]).output().expect("starting it");
-        let managed = self.run(options, cmd);
+        let managed = self.run_as(who, options, cmd);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert_eq!(
             text(&managed.stdout),
@@ -63,6 +76,14 @@ impl Place {
     }
 }
 
+/// Who runs a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// A user without any privilege, if we are root; else as we are.
+    Nobody,
+    AsWeAre,
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
@@ -72,4 +93,14 @@ impl Drop for Place {
 /// Whether this is root.
 pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0)
+}
+
+/// Whether any user may have what the guard needs here.
+pub fn can_guard() -> bool {
+    let features = uzswap_sys::uffd::FEATURE_MOVE | uzswap_sys::uffd::FEATURE_POISON;
+    let can = uzswap_sys::uffd::Uffd::open_for_user(features).is_ok();
+    if !can {
+        eprintln!("skipped: no userfaultfd that moves pages for ordinary users here");
+    }
+    can
 }
