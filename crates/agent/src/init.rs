@@ -14,7 +14,7 @@ use uzswap_sys::{Errno, PAGE_SIZE, creds, file, text, vdso};
 
 use crate::fault::inline;
 use crate::guest::mutexes::{self, Init};
-use crate::guest::{closed, hook, identity, mmap, mremap, unmanaged};
+use crate::guest::{hook, identity, mmap, mremap, unmanaged};
 use crate::memcg::deferral;
 use crate::pager::{self, record};
 use crate::{fork, guard};
@@ -417,7 +417,11 @@ fn replace_wrappers(function: impl Fn(&CStr) -> Result<Function, Errno>) -> Resu
         (c"mremap", mremap::SYS_MREMAP, hook::mremap as *const c_void),
         (c"madvise", mmap::SYS_MADVISE, hook::madvise as *const c_void),
         (c"brk", hook::SYS_BRK, hook::brk as *const c_void),
-        (c"mlockall", closed::SYS_MLOCKALL, hook::mlockall as *const c_void),
+        (
+            c"mlockall",
+            uzswap_sys::mlock::SYS_MLOCKALL,
+            hook::mlockall as *const c_void,
+        ),
     ];
     for (name, number, replacement) in wrappers {
         // SAFETY: libc's function, no other thread runs yet, and the replacement does the same and

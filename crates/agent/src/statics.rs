@@ -10,7 +10,8 @@
 //! |---|---|---|
 //! | `HEAP` | kept | nobody allocates while an engine is frozen, and no pager starts meanwhile |
 //! | `machine::arena::RELEASED` | kept | a count that begins anywhere |
-//! | `guest::closed::LOCKS_ALL` | kept | nothing leaves a child either |
+//! | `guest::closed::LOCKS_ALL` | reset | no lock is inherited |
+//! | `guest::closed::HAS_LOCKED` | reset | when its pager stands, which finds the locks noted |
 //! | `cpu::cores::CORES` | reset | nobody reclaims, no thread is followed; the rest are hints |
 //! | `machine::fault_attr::FAULT_ATTR` | kept | the group is the same, and fails steps as before |
 //! | `cpu::follow::THREAD` | replaced | the fault thread says who it is before it waits |

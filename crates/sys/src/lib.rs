@@ -79,6 +79,7 @@ pub mod libc;
 pub mod lz4;
 pub mod mapping;
 pub mod maps;
+pub mod mlock;
 pub mod mutex;
 pub mod own_stack;
 pub mod populate;

@@ -15,7 +15,7 @@ use super::fill;
 use super::handover::{DESCRIBED, ORPHAN, READY, RELEASED, RELEASED_UNMANAGED, UNMANAGED};
 use crate::codec::accel;
 use crate::fault::inline;
-use crate::guest::{unmanaged, vma};
+use crate::guest::{closed, unmanaged, vma};
 use crate::machine::Fds;
 use crate::machine::remote::{self, Remote};
 use crate::machine::swap_file::{self, Swap};
@@ -36,6 +36,7 @@ pub(crate) fn child_of(is_own: bool) {
         guard::signals::unblock(mask);
     }
     let Some(pager) = pager else {
+        closed::unlock_in_child();
         return khugepaged::resume();
     };
     // Signals are blocked since `prepare`: no handler of the program may touch memory before its
@@ -43,6 +44,7 @@ pub(crate) fn child_of(is_own: bool) {
     let mask = pager.fork.handover.mask.load(Ordering::Relaxed);
     pager.fork.handover.arrive();
     attach(pager);
+    closed::unlock_in_child();
     khugepaged::resume();
     guard::signals::unblock(mask);
 }

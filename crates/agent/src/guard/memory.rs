@@ -1,10 +1,10 @@
 //! Calls about the program's own memory that are made otherwise than it makes them.
 
 use uzswap_sys::guard::Call;
+use uzswap_sys::mlock::{SYS_MLOCK, SYS_MLOCK2};
 use uzswap_sys::{Errno, closed, thread};
 
 use super::{ADDRESSES, exec, pieces};
-use crate::guest::closed::{SYS_MLOCK, SYS_MLOCK2};
 use crate::guest::mmap::{self, SYS_PROCESS_MADVISE};
 use crate::guest::order::InOrder;
 

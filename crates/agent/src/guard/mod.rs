@@ -56,6 +56,7 @@ use uzswap_sys::Errno;
 use uzswap_sys::gateways::Gateway;
 use uzswap_sys::guard::{self, BORN, Call, Guard, Verdict};
 use uzswap_sys::libc::{Headers, Image};
+use uzswap_sys::mlock::SYS_MLOCKALL;
 use uzswap_sys::near::{Near, write_jumps};
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::populate::{self, Populate};
@@ -69,7 +70,7 @@ use crate::guest::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MUNMAP, SYS_PROCESS_MA
 use crate::guest::mremap::{self, SYS_MREMAP};
 use crate::guest::order::InOrder;
 use crate::guest::stacks::StackChange;
-use crate::guest::{closed, hook};
+use crate::guest::{self, closed, hook, mlock};
 use crate::pager::{self, retire};
 
 pub(crate) use bring::{hold_stack, words_at};
@@ -81,10 +82,8 @@ const POPULATING: [usize; 2] = [22, 23];
 const SYS_SIGALTSTACK: usize = 131;
 /// The lower half of the address space.
 pub(crate) const ADDRESSES: usize = 1 << 47;
-/// Calls that have the kernel reach memory later, when nobody knows.
-const LATER: [usize; 2] = [SYS_IO_SETUP, SYS_IO_URING_SETUP];
-const SYS_IO_SETUP: usize = 206;
-const SYS_IO_URING_SETUP: usize = 425;
+/// Calls that have the kernel reach memory later, when nobody knows: io_setup, io_uring_setup.
+const LATER: [usize; 2] = [206, 425];
 
 /// How often a call is made again that has met what was not there.
 const AGAIN_MAX: usize = 16;
@@ -128,14 +127,13 @@ pub(crate) fn install(group: &[u8], program: Headers, is_alone: bool) -> Result<
     }
     let is_alone = is_alone || is_of_go;
     IS_ALONE.store(is_alone, Ordering::Relaxed);
-    let special = [hook::SYS_BRK, SYS_MMAP, SYS_MUNMAP, SYS_MREMAP, SYS_MADVISE];
     let rows = ROWS.iter().map(|row| row.number);
     let for_signals = signals::CALLS.into_iter().filter(|_| inline::is_on());
     let for_access = closed::CALLS.into_iter().filter(|_| uzswap_sys::closed::is_on());
     let for_words = clone::ALONE.into_iter().filter(|_| is_alone);
     guard::begin(
         Guard { before, after },
-        rows.chain(special)
+        rows.chain(guest::CHANGES)
             .chain(clone::CALLS)
             .chain(for_access)
             .chain(for_words)
@@ -380,6 +378,7 @@ fn begin(call: &mut Call) -> Verdict {
             let [addr, old_len, new_len, flags, new_addr, _] = call.args;
             done(call, mremap::mremap(addr, old_len, new_len, flags as i32, new_addr))
         }
+        SYS_MLOCKALL => done(call, mlock::lock_all(call.args[0]).map(|()| 0)),
         hook::SYS_BRK => done(call, Ok(hook::change_break(call.args[0]))),
         number if uzswap_sys::closed::is_on() && closed::CALLS.contains(&number) => {
             done(call, closed::make(number, call.args))

@@ -14,6 +14,7 @@ use uzswap_mm::machine::{Done, Stop};
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
 use uzswap_sys::closed::{self, Access, Changing, Filling, Posted, Touched};
 use uzswap_sys::maps::Maps;
+use uzswap_sys::mlock::{SYS_MLOCK, SYS_MLOCK2};
 use uzswap_sys::populate::{Populate, populate};
 use uzswap_sys::proc_mem::ProcMem;
 use uzswap_sys::signal::{Context, SEGV_ACCERR, SIGBUS, SignalInfo};
@@ -31,11 +32,8 @@ use crate::pager::mailbox::mail;
 use crate::pager::{self, Pager};
 
 pub(crate) const SYS_MPROTECT: usize = 10;
-pub(crate) const SYS_MLOCK: usize = 149;
 const SYS_MUNLOCK: usize = 150;
-pub(crate) const SYS_MLOCKALL: usize = 151;
 const SYS_MUNLOCKALL: usize = 152;
-pub(crate) const SYS_MLOCK2: usize = 325;
 const SYS_PKEY_MPROTECT: usize = 329;
 const SYS_MSEAL: usize = 462;
 /// PROT_READ, PROT_WRITE and PROT_EXEC; PROT_SEM, which says nothing.
@@ -43,13 +41,12 @@ const PROT_ALL: usize = 7;
 const PROT_SEM: usize = 8;
 
 /// Calls that are seen for this.
-pub(crate) const CALLS: [usize; 8] = [
+pub(crate) const CALLS: [usize; 7] = [
     SYS_MPROTECT,
     SYS_PKEY_MPROTECT,
     SYS_MLOCK,
     SYS_MLOCK2,
     SYS_MUNLOCK,
-    SYS_MLOCKALL,
     SYS_MUNLOCKALL,
     SYS_MSEAL,
 ];
@@ -60,6 +57,8 @@ const SLICE_NS: u64 = 10_000_000;
 
 /// All memory of the program is locked, or will be: none leaves.
 static LOCKS_ALL: AtomicBool = AtomicBool::new(false);
+/// The program has locked some of what was under our care.
+static HAS_LOCKED: AtomicBool = AtomicBool::new(false);
 
 impl AgentMachine {
     /// `move_out`: pages are copied once nobody can write to them any more.
@@ -123,9 +122,17 @@ fn is_back(addr: usize, context: &Context) -> bool {
         || closed::touched(addr, access) != Touched::Open
 }
 
-/// All memory is locked, by libc's function of that name.
+/// All memory is locked.
 pub(crate) fn note_all_locked() {
     LOCKS_ALL.store(true, Ordering::Relaxed);
+}
+
+/// In a forked child, whose pager stands if it has one: no lock is inherited.
+pub(crate) fn unlock_in_child() {
+    LOCKS_ALL.store(false, Ordering::Relaxed);
+    if HAS_LOCKED.swap(false, Ordering::Relaxed) {
+        unlock_all();
+    }
 }
 
 /// The pager that has any of `[start, end)` under its care.
@@ -190,16 +197,14 @@ pub(crate) fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
         SYS_MPROTECT | SYS_PKEY_MPROTECT => protect(number, args),
         // As before Linux 6.10: what is closed could never be opened.
         SYS_MSEAL => Err(Errno::NOSYS),
-        SYS_MLOCKALL | SYS_MUNLOCKALL => {
+        SYS_MUNLOCKALL => {
             // SAFETY: exactly the call that the program makes.
-            let locked = unsafe { syscall(number, args) };
-            if locked.is_ok() {
-                LOCKS_ALL.store(number == SYS_MLOCKALL, Ordering::Relaxed);
-                if number == SYS_MUNLOCKALL {
-                    unlock_all();
-                }
+            let unlocked = unsafe { syscall(number, args) };
+            if unlocked.is_ok() {
+                LOCKS_ALL.store(false, Ordering::Relaxed);
+                unlock_all();
             }
-            locked
+            unlocked
         }
         _ => {
             // SAFETY: as above; what it reaches is brought, and stays until it is locked.
@@ -208,6 +213,7 @@ pub(crate) fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
             let end = page_align(start.saturating_add(len)).max(start);
             let (_turn, _stack) = (InOrder::begin(), guard::hold_stack());
             if locked.is_ok() && holder(start, end).is_some() {
+                HAS_LOCKED.store(true, Ordering::Relaxed);
                 closed::note_locked(&Changing::begin(), start, end, number != SYS_MUNLOCK);
             }
             locked

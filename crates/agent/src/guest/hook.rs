@@ -11,17 +11,14 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use uzswap_sys::Errno;
 use uzswap_sys::libc::Function;
-use uzswap_sys::mapping;
-use uzswap_sys::maps::Maps;
 use uzswap_sys::procfs::{self, Told};
 use uzswap_sys::request::Request;
 use uzswap_sys::text::{self, Moved};
 use uzswap_sys::thread::{page_align, syscall};
 
-use super::closed::{SYS_MLOCK, SYS_MLOCKALL};
 use super::order::InOrder;
 use super::stacks::{self, StackChange};
-use super::{closed, identity, mapped, mmap, mremap};
+use super::{closed, identity, mapped, mlock, mmap, mremap};
 use crate::fork;
 use crate::guard;
 use crate::guard::exec::{Asked, SYS_EXECVE};
@@ -33,10 +30,6 @@ pub(crate) const SYS_BRK: usize = 12;
 pub(crate) const SYS_IOCTL: usize = 16;
 pub(crate) const SYS_NEWFSTATAT: usize = 262;
 pub(crate) const SYS_STATX: usize = 332;
-
-const MCL_CURRENT: c_int = 1;
-const MCL_FUTURE: c_int = 2;
-const MCL_ONFAULT: c_int = 4;
 
 /// libc's `_Fork`, where it can be called.
 static FORK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -163,47 +156,7 @@ pub(crate) extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -
 }
 
 pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
-    let result = match pager::active() {
-        Some(_) => lock_all_but_ours(flags),
-        None => lock_all(flags),
-    };
-    if result.is_ok() {
-        closed::note_all_locked();
-    }
-    status(result.map(|()| 0))
-}
-
-fn lock_all(flags: c_int) -> Result<(), Errno> {
-    // SAFETY: locking changes no contents.
-    unsafe { syscall(SYS_MLOCKALL, [flags as usize, 0, 0, 0, 0, 0]) }.map(drop)
-}
-
-/// Lock the memory of the program, as it wants, but not ours: the kernel would fill the staging
-/// range, waiting for pages that nobody gives.
-fn lock_all_but_ours(flags: c_int) -> Result<(), Errno> {
-    // Without filling anything at first.
-    lock_all(flags | MCL_ONFAULT)?;
-    mapping::own::unlock();
-    if flags & MCL_ONFAULT != 0 {
-        return Ok(());
-    }
-    if flags & MCL_CURRENT != 0
-        && let Ok(maps) = Maps::of_program()
-    {
-        let mut at = 0;
-        while let Ok(Some(vma)) = maps.at_or_after(at) {
-            at = vma.end;
-            if !mapping::own::overlaps(vma.start, vma.end) {
-                // As mlockall does, which passes over what cannot be locked or filled.
-                // SAFETY: fills the program's memory, changes no contents.
-                let _ = unsafe { syscall(SYS_MLOCK, [vma.start, vma.end - vma.start, 0, 0, 0, 0]) };
-            }
-        }
-    }
-    match flags & MCL_FUTURE {
-        0 => Ok(()),
-        future => lock_all(future),
-    }
+    status(mlock::lock_all(flags as usize).map(|()| 0))
 }
 
 /// Also those of the program's that libc makes for it, in a vfork child perhaps (`posix_spawn`).

@@ -5,6 +5,7 @@ pub(crate) mod closed;
 pub(crate) mod hook;
 pub(crate) mod identity;
 pub(crate) mod mapped;
+pub(crate) mod mlock;
 pub(crate) mod mmap;
 pub(crate) mod mremap;
 pub(crate) mod mutexes;
@@ -15,3 +16,13 @@ mod strays;
 pub(crate) mod unmanaged;
 pub(crate) mod vma;
 mod window;
+
+/// Calls that change mappings, or lock all of them: they are made here.
+pub(crate) const CHANGES: [usize; 6] = [
+    hook::SYS_BRK,
+    uzswap_sys::mlock::SYS_MLOCKALL,
+    mmap::SYS_MMAP,
+    mmap::SYS_MUNMAP,
+    mremap::SYS_MREMAP,
+    mmap::SYS_MADVISE,
+];

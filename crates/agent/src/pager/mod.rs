@@ -132,7 +132,7 @@ pub(crate) fn active() -> Option<&'static Pager> {
 pub(crate) fn activate() {
     let has_failed_early = HAS_FAILED_EARLY.load(Ordering::Relaxed) && HAS_FAILED_EARLY.swap(false, Ordering::Relaxed);
     let result = match has_failed_early {
-        true => Err(("its pager, as it gave up root", Errno::PERM)),
+        true => Err(("its pager, as it gave up root or locked its memory", Errno::PERM)),
         false => start_if_idle(),
     };
     if let Err((what, errno)) = result {

@@ -1,0 +1,57 @@
+//! What a forked child inherits, and what not: swap files of its ancestors, locks, memory that is
+//! wiped. And what a program locks that has no pager yet.
+
+mod common;
+
+use common::place::{Place, is_root};
+use common::{Run, can_manage, compile, run};
+
+/// `programs/NAME.c`, run under `options`, where each user finds it.
+fn inherits(name: &str, options: &[&str], args: &[&str]) -> Run {
+    let what = format!("{name}-{}", args.join("-"));
+    let place = Place::new(&format!("{what}-place"));
+    let (compiled, program) = (compile(name), place.0.join(name));
+    std::fs::copy(&compiled, &program).expect("copying it");
+    std::fs::remove_file(compiled).expect("compiled above");
+    run(
+        &what,
+        options,
+        &[&[program.to_str().expect("a path of ASCII")], args].concat(),
+    )
+}
+
+#[track_caller]
+fn is_right(run: &Run) {
+    let seen = (run.status(), run.stdout());
+    assert_eq!(seen, (0, "right\n".into()), "{}", run.stderr());
+}
+
+#[test]
+fn little_is_filled_for_a_program_that_locks_all() {
+    if !can_manage() {
+        return;
+    }
+    let guards: &[&str] = if is_root() { &["auto", "on"] } else { &["auto"] };
+    for guard in guards {
+        for what in ["current", "future", "both"] {
+            is_right(&inherits(
+                "locks_all",
+                &["--memory-max", "40M", "--guard", guard],
+                &["8", what],
+            ));
+        }
+    }
+}
+
+#[test]
+fn locks_are_not_inherited() {
+    if !can_manage() {
+        return;
+    }
+    for way in [&[][..], &["--backend", "mprotect"]] {
+        for what in ["some", "all"] {
+            let options = [&["--memory-max", "40M"], way].concat();
+            is_right(&inherits("unlocked_child", &options, &[what]));
+        }
+    }
+}
