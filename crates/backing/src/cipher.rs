@@ -10,6 +10,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
+use uzswap_sys::words::discard_words;
 use uzswap_sys::{Errno, random};
 
 use super::seal::room;
@@ -30,12 +31,25 @@ impl Cipher {
     /// # Errors
     /// ENOMEM; ENOSYS: the system gives no random numbers.
     pub fn new(slots: u64) -> Result<Self, Errno> {
+        Self::with(room(slots, SEAL)?)
+    }
+
+    /// With a fresh key, in the place of this one, whose file nobody reads any more.
+    ///
+    /// # Errors
+    /// ENOSYS, as for [`new`](Self::new).
+    pub fn renewed(&self) -> Result<Self, Errno> {
+        discard_words(self.seals);
+        Self::with(self.seals)
+    }
+
+    fn with(seals: &'static [AtomicU64]) -> Result<Self, Errno> {
         let mut key = [0; 32];
         random::fill(&mut key)?;
         let key = UnboundKey::new(&AES_256_GCM, &key).map_err(|_| Errno::INVAL)?;
         Ok(Self {
             key: LessSafeKey::new(key),
-            seals: room(slots, SEAL)?,
+            seals,
             sealed: AtomicU64::new(0),
         })
     }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use uzswap_mm::page::{PAGE_SIZE, fingerprint};
 use uzswap_sys::Errno;
-use uzswap_sys::words::words;
+use uzswap_sys::words::{discard_words, words};
 
 use super::cipher::Cipher;
 
@@ -43,6 +43,21 @@ impl Seal {
         Ok(match is_encrypted {
             true => Self::Cipher(Box::leak(Box::new(Cipher::new(slots)?))),
             false => Self::Fingerprints(room(slots, 1)?),
+        })
+    }
+
+    /// For another new file, in the place of these, whose file nobody reads any more in this
+    /// process.
+    ///
+    /// # Errors
+    /// ENOSYS: the system gives no random numbers.
+    pub fn renewed(self) -> Result<Self, Errno> {
+        Ok(match self {
+            Self::Cipher(cipher) => Self::Cipher(Box::leak(Box::new(cipher.renewed()?))),
+            Self::Fingerprints(words) => {
+                discard_words(words);
+                self
+            }
         })
     }
 

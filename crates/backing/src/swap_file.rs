@@ -24,18 +24,14 @@ pub fn place(slot: u32) -> u64 {
 }
 
 impl SwapFile {
-    /// Make `file`, which is empty, a swap file of up to `slots` slots; `keeper` may lengthen it
-    /// ([`File::lengthen`]).
-    ///
-    /// # Errors
-    /// As [`Seal::new`].
-    pub fn new(file: File, is_encrypted: bool, slots: u64, keeper: Option<&CStr>) -> Result<Self, Errno> {
-        let seal = Seal::new(is_encrypted, slots)?;
+    /// Make `file`, which is empty, a swap file of as many slots as `seal` has room for; `keeper`
+    /// may lengthen it ([`File::lengthen`]).
+    pub fn new(file: File, seal: Seal, keeper: Option<&CStr>) -> Self {
         // Before the program can limit what may be written to files; if it has and there is no
         // launcher, the rest is the pool's.
         let len = seal.slots() * PAGE_SIZE as u64;
         let slots = file.lengthen(len, keeper) / PAGE_SIZE as u64;
-        Ok(Self { file, seal, slots })
+        Self { file, seal, slots }
     }
 
     /// Slots that it can have.

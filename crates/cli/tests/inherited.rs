@@ -26,6 +26,17 @@ fn is_right(run: &Run) {
     assert_eq!(seen, (0, "right\n".into()), "{}", run.stderr());
 }
 
+/// More than there can be swap files of ancestors: what no word names any more is let go.
+#[test]
+fn generations_let_go_of_their_ancestors_files() {
+    if can_manage() {
+        for guard in ["auto", "on"] {
+            let options = ["--memory-max", "9M", "--guard", guard];
+            is_right(&inherits("generations", &options, &["300"]));
+        }
+    }
+}
+
 #[test]
 fn little_is_filled_for_a_program_that_locks_all() {
     if !can_manage() {

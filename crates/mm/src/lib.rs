@@ -81,6 +81,7 @@ pub use flight::underway::SERVERS_MAX;
 pub use fork::change::Changes;
 pub use gauges::Gauges;
 pub use mm::Mm;
+pub use pages::devices::Devices;
 pub use pages::staging::UNIT;
 pub use pages::swap_slots::{PinId, SEGMENT};
 pub use pages::swap_table;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::mpsc;
 
 use lock_api::Mutex;
-use uzswap_backing::{PoolArena, SwapFile};
+use uzswap_backing::{PoolArena, Seal, SwapFile};
 use uzswap_ctl::{ENV_GROUP, defaults};
 use uzswap_mm::machine::Memory;
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
@@ -298,7 +298,8 @@ fn open_swap(path: &Path, plan: &Plan) -> Result<SwapFile, Errno> {
         true => File::create_unnamed(&name),
         false => File::create_at(&name),
     }?;
-    SwapFile::new(file, defaults::SWAP_ENCRYPTED, plan.swap_slots, None)
+    let seal = Seal::new(defaults::SWAP_ENCRYPTED, plan.swap_slots)?;
+    Ok(SwapFile::new(file, seal, None))
 }
 
 impl Pager {

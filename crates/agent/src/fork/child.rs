@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use lock_api::{Mutex, RawMutex};
-use uzswap_backing::SwapFile;
+use uzswap_backing::{Seal, SwapFile};
+use uzswap_mm::Devices;
 use uzswap_mm::machine::Mapper;
 use uzswap_mm::zpool::Unlock;
 use uzswap_sys::file::File;
@@ -127,8 +128,8 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
         return Err(ORPHAN);
     }
     // Where that fails, the thread that forked sees to it.
-    let (mut fds, slot) = equip(pager)?;
-    let device = fds.inherited.len() as u8;
+    let devices = pager.mm.devices_of_child(pager.fds().inherited.len());
+    let (mut fds, slot) = equip(pager, &devices)?;
     // Without fork events there is nothing to be had.
     let door = if guard::is_on() { None } else { handover.open_door() };
     handover.set_state(READY);
@@ -145,7 +146,7 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     pager.memcg.assume_shared(pager);
     pager.fork.pins.lock().clear();
     pager.mm.machine().start(fds).map_err(|e| ("the staging range", e))?;
-    pager.mm.start_child(device);
+    pager.mm.start_child(&devices);
     remote::provide(pager);
     accel::renew(pager);
     for change in handover.changes() {
@@ -162,12 +163,14 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
 }
 
 /// All that the child's pager needs and may fail to get.
-fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
+fn equip(pager: &Pager, devices: &Devices) -> Result<(Fds, usize), (&'static str, Errno)> {
     let group = pager.memcg.group();
     let mut fds = Fds::open(pager.memcg.path(), pager.mm.machine().copies())?;
-    fds.inherited = inherit_files(pager)?;
+    fds.inherited = inherit_files(pager, devices)?;
+    fds.spare_seals = spare_seals(pager.fds(), devices);
     // As many as the parent's: the engine goes on with what it was made for.
-    fds.swap = swap_file::of_group(group, pager.memcg.path(), pager.mm.config().swap_pages);
+    let (pages, spare) = (pager.mm.config().swap_pages, fds.spare_seals.pop());
+    fds.swap = swap_file::of_group(group, pager.memcg.path(), pages, spare);
     fds.recorder = Recorder::of_environment();
     let slot = pager::take_slot(&fds, group)?;
     // Before our parent goes on, which then looks at what we share.
@@ -175,13 +178,25 @@ fn equip(pager: &Pager) -> Result<(Fds, usize), (&'static str, Errno)> {
     Ok((fds, slot))
 }
 
-/// Open the swap files that our copy of the swap table points to, and hold a lease on each. The
-/// seals are those of our copy of the parent's memory: all the files that it inherited, then its
-/// own.
-fn inherit_files(pager: &Pager) -> Result<Vec<(Swap, u64)>, (&'static str, Errno)> {
+/// The swap files that a child may have to read: all that the parent inherited, then its own.
+fn files_of(parent: &Fds) -> impl Iterator<Item = &Swap> {
+    parent.inherited.iter().map(|(swap, _)| swap).chain(&parent.swap)
+}
+
+/// Those of our copy of the parent's memory that we need no more.
+fn spare_seals(parent: &Fds, devices: &Devices) -> Vec<Seal> {
+    let files = files_of(parent).enumerate();
+    let unread = files
+        .filter(|(place, _)| !devices.needs(*place))
+        .map(|(_, swap)| swap.file.seal);
+    parent.spare_seals.iter().copied().chain(unread).collect()
+}
+
+/// Open the swap files that our copy of the swap table points to, and hold a lease on each: who
+/// wrote the others may write there again. The seals are those of our copy of the parent's memory.
+fn inherit_files(pager: &Pager, devices: &Devices) -> Result<Vec<(Swap, u64)>, (&'static str, Errno)> {
     let (handover, parent) = (&pager.fork.handover, pager.fds());
-    let inherited = parent.inherited.iter().map(|(swap, _)| swap);
-    let swaps: Vec<_> = inherited.chain(&parent.swap).collect();
+    let swaps: Vec<_> = files_of(parent).collect();
     let pid = handover.parent.load(Ordering::SeqCst);
     let open = |(i, (fd, byte)): (usize, (i32, u64))| {
         let file = File::open_of_thread(pid, handover.parent_tid(), fd).map_err(|e| ("the parent's swap file", e))?;
@@ -195,5 +210,12 @@ fn inherit_files(pager: &Pager) -> Result<Vec<(Swap, u64)>, (&'static str, Errno
         let file = SwapFile { file, seal, slots };
         Ok((Swap { file, remote }, byte))
     };
-    handover.files().enumerate().map(open).collect()
+    let files = handover
+        .files()
+        .ok_or(("room for one more swap file of an ancestor's", Errno::OVERFLOW))?;
+    files
+        .enumerate()
+        .filter(|(place, _)| devices.needs(*place))
+        .map(open)
+        .collect()
 }

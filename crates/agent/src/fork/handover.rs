@@ -268,17 +268,15 @@ impl Handover {
     }
 
     /// The parent's swap files, by their descriptors in the calling thread, and the byte that a
-    /// lease on each locks.
+    /// lease on each locks. Beyond [`FILES_MAX`] they are counted alone.
     pub(super) fn describe_files(&self, files: impl Iterator<Item = (i32, u64)>) {
         self.set(PARENT_TID, thread::tid() as u64);
         let mut n = 0;
         for (number, byte) in files {
-            assert!(
-                n < FILES_MAX,
-                "forked {FILES_MAX} generations deep, each with pages on the swap device"
-            );
-            self.set(FIRST_FILE + 2 * n, number as u64);
-            self.set(FIRST_FILE + 2 * n + 1, byte);
+            if n < FILES_MAX {
+                self.set(FIRST_FILE + 2 * n, number as u64);
+                self.set(FIRST_FILE + 2 * n + 1, byte);
+            }
             n += 1;
         }
         self.set(FILES, n as u64);
@@ -289,12 +287,14 @@ impl Handover {
         self.get(PARENT_TID) as i32
     }
 
-    /// What [`Handover::describe_files`] was told.
-    pub(super) fn files(&self) -> impl Iterator<Item = (i32, u64)> {
-        (0..(self.get(FILES) as usize).min(FILES_MAX)).map(|n| {
+    /// What [`Handover::describe_files`] was told. `None`: they are more than a child can have, as
+    /// each of so many generations has left pages in its own.
+    pub(super) fn files(&self) -> Option<impl Iterator<Item = (i32, u64)>> {
+        let files = Some(self.get(FILES) as usize).filter(|files| *files <= FILES_MAX)?;
+        Some((0..files).map(|n| {
             let word = |i| self.get(FIRST_FILE + 2 * n + i);
             (word(0) as i32, word(1))
-        })
+        }))
     }
 
     /// In the parent, once: what happened to the child's mappings, oldest first, at most

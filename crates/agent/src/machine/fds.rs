@@ -4,6 +4,7 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 
 use lock_api::Mutex;
+use uzswap_backing::Seal;
 use uzswap_sys::file::WakeEvent;
 use uzswap_sys::futex::RawLock;
 use uzswap_sys::procfs::ProcSelf;
@@ -32,6 +33,8 @@ pub(crate) struct Fds {
     /// Swap files of the processes that we were forked from, by device number less one, each with
     /// the byte that our lease on it locks.
     pub(crate) inherited: Vec<(Swap, u64)>,
+    /// The seals of files that were inherited, and that no word names any more.
+    pub(crate) spare_seals: Vec<Seal>,
 }
 
 impl Fds {
@@ -53,6 +56,7 @@ impl Fds {
             swap: None,
             recorder: None,
             inherited: Vec::new(),
+            spare_seals: Vec::new(),
         })
     }
 

@@ -4,7 +4,7 @@ use alloc::ffi::CString;
 use core::ffi::CStr;
 use core::ops::Range;
 
-use uzswap_backing::{SwapFile, place};
+use uzswap_backing::{Seal, SwapFile, place};
 use uzswap_ctl::{Group, Statistic, Tunable};
 use uzswap_mm::machine::IoError;
 use uzswap_mm::page::PAGE_SIZE;
@@ -22,18 +22,19 @@ pub(crate) struct Swap {
     pub(crate) remote: Option<Remote>,
 }
 
-/// Make this process's, of up to `slots` slots, in the group whose file is at `group_path`. `None`:
-/// there is none, or it cannot be made, which the group is told.
-pub(crate) fn of_group(group: Group, group_path: &'static CStr, slots: u64) -> Option<Swap> {
+/// Make this process's, of up to `slots` slots, in the group whose file is at `group_path`; `spare`
+/// are seals that nobody opens any more. `None`: there is none, or it cannot be made, which the
+/// group is told.
+pub(crate) fn of_group(group: Group, group_path: &'static CStr, slots: u64, spare: Option<Seal>) -> Option<Swap> {
     if !group.is_on(Tunable::Swap) {
         return None;
     }
-    make(group, group_path, slots)
+    make(group, group_path, slots, spare)
         .inspect_err(|errno| group.note(Statistic::SwapError, errno.raw_os_error() as u64 + 1))
         .ok()
 }
 
-fn make(group: Group, group_path: &'static CStr, slots: u64) -> Result<Swap, Errno> {
+fn make(group: Group, group_path: &'static CStr, slots: u64, spare: Option<Seal>) -> Result<Swap, Errno> {
     let mut path = group.swap_path();
     let is_file = group.is_on(Tunable::SwapPathIsFile);
     if is_file {
@@ -46,8 +47,11 @@ fn make(group: Group, group_path: &'static CStr, slots: u64) -> Result<Swap, Err
     } else {
         File::create_unnamed(&path)
     }?;
-    let is_encrypted = group.is_on(Tunable::SwapEncrypted);
-    let file = SwapFile::new(file, is_encrypted, slots, machine::keeper(group_path).as_deref())?;
+    let seal = match spare {
+        Some(spare) => spare.renewed(),
+        None => Seal::new(group.is_on(Tunable::SwapEncrypted), slots),
+    }?;
+    let file = SwapFile::new(file, seal, machine::keeper(group_path).as_deref());
     let remote = Remote::begin(group, group_path, &file);
     Ok(Swap { file, remote })
 }

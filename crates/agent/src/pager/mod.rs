@@ -246,7 +246,7 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     let mut fds = Fds::open(path, group.is_on(Tunable::Copies))?;
     fds.have_kept(path);
     let slot = take_slot(&fds, group)?;
-    fds.swap = swap_file::of_group(group, path, swap_pages(group));
+    fds.swap = swap_file::of_group(group, path, swap_pages(group), None);
     fds.recorder = Recorder::of_environment();
     let config = config(group, fds.swap.as_ref().map(|swap| &swap.file));
     let pool = (group.get(Limit::MemoryMax) as usize).saturating_mul(8).min(1 << 38);

@@ -11,6 +11,7 @@
 
 pub(crate) mod change;
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use lock_api::RawMutex;
@@ -20,6 +21,7 @@ use crate::flight::underway::Underway;
 use crate::fork::change::Changes;
 use crate::machine::{Machine, Stop};
 use crate::page::{PageRange, Vpn};
+use crate::pages::devices::Devices;
 use crate::pages::swap_table::entry::Slot;
 use crate::policy::Event;
 use crate::worker::Worker;
@@ -63,9 +65,22 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         })
     }
 
-    /// In the child: leave the frozen state without its log. Slots of the parent's device are read
-    /// as `device` from now on (0: the parent had none); our own device starts empty.
-    pub fn start_child(&self, device: u8) {
+    /// In the child, as long as the engine is frozen: which devices it has to have. `inherited`: so
+    /// many the parent had beside its own.
+    pub fn devices_of_child(&self, inherited: usize) -> Devices {
+        self.with(|inner| {
+            let named = match (inherited, inner.pages.slots.in_use()) {
+                (0, 0) => BTreeSet::new(),
+                (0, _) => BTreeSet::from([0]),
+                _ => inner.pages.devices(),
+            };
+            Devices::new(named, inherited)
+        })
+    }
+
+    /// In the child: leave the frozen state without its log. Slots of the parent's devices are read
+    /// as of `devices` from now on; our own device starts empty.
+    pub fn start_child(&self, devices: &Devices) {
         let now = self.machine.now_ns();
         self.waiting_faults.store(0, core::sync::atomic::Ordering::Relaxed);
         self.with(|inner| {
@@ -74,7 +89,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             inner.flight.frozen = None;
             // What the parent's threads were bringing they brought to the parent.
             inner.flight.underway = Underway::default();
-            inner.pages.rename_device(device);
+            inner.pages.rename_devices(devices);
             // It names slots of the parent's device.
             inner.policy.note(Event::DeviceChanged);
             inner.begin_sharing(now);

@@ -3,6 +3,7 @@
 pub(crate) mod ages;
 pub(crate) mod block;
 pub(crate) mod counts;
+pub(crate) mod devices;
 pub(crate) mod list_lru;
 pub(crate) mod publish;
 pub(crate) mod range_set;

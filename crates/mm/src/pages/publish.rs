@@ -3,6 +3,7 @@
 //! What is counted of the old word and the new one changes with it. Under the engine's lock, when
 //! the new word's contents are where it says ([Order](crate#order)).
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use lock_api::RawMutex;
@@ -11,6 +12,7 @@ use crate::page::{PageRange, Vpn};
 use crate::pages::Pages;
 use crate::pages::block::BlockRef;
 use crate::pages::counts::Counts;
+use crate::pages::devices::Devices;
 use crate::pages::swap_table::entry::{Blob, CachedEntry, Slot, ZswapEntry};
 use crate::zpool::Arena;
 
@@ -86,14 +88,27 @@ impl<R: RawMutex, A: Arena> Pages<R, A> {
         });
     }
 
-    /// What is on our own swap device is on device `device`, and ours is empty.
-    pub(crate) fn rename_device(&mut self, device: u8) {
-        // All words are walked for it.
-        if self.slots.in_use() > 0 {
+    /// The swap devices that words name. All words are walked for it.
+    pub(crate) fn devices(&mut self) -> BTreeSet<u8> {
+        let mut named = BTreeSet::new();
+        self.table.for_each(PageRange::ALL, |_, _, slot| {
+            if let Slot::Swap(blob) = slot {
+                named.insert(blob.device);
+            }
+        });
+        named
+    }
+
+    /// What is on a device that has another name by now is found there, and our own is empty. All
+    /// words are walked for it, unless no name has changed.
+    pub(crate) fn rename_devices(&mut self, devices: &Devices) {
+        if !devices.are_as_before() {
             let mut renamed = Vec::new();
-            self.table.for_each(PageRange::ALL, |_, vpn, slot| match slot {
-                Slot::Swap(blob) if blob.device == 0 => renamed.push((vpn, Slot::Swap(Blob { device, ..blob }))),
-                _ => {}
+            self.table.for_each(PageRange::ALL, |_, vpn, slot| {
+                if let Slot::Swap(blob) = slot {
+                    let device = devices.name_of(blob.device);
+                    renamed.push((vpn, Slot::Swap(Blob { device, ..blob })));
+                }
             });
             for (vpn, slot) in renamed {
                 self.table.publish(vpn, slot);
