@@ -66,3 +66,14 @@ fn locks_are_not_inherited() {
         }
     }
 }
+
+#[test]
+fn what_may_be_dropped_is_wiped_in_a_child() {
+    if can_manage() {
+        is_right(&inherits(
+            "droppable",
+            &["--memory-max", "24M", "--backend", "mprotect"],
+            &[],
+        ));
+    }
+}

@@ -42,6 +42,9 @@ const MADV_POPULATE_WRITE: c_int = 23;
 const MADV_GUARD_INSTALL: c_int = 102;
 const MAP_FIXED: c_int = 0x10;
 
+/// Bits that say who shares it; what the kernel may drop is private (Linux 6.11).
+const MAP_TYPE: c_int = 15;
+const MAP_DROPPABLE: c_int = 8;
 const MAP_PRIVATE: c_int = 0x02;
 const MAP_ANONYMOUS: c_int = 0x20;
 const MAP_NORESERVE: c_int = 0x4000;
@@ -80,6 +83,10 @@ pub(crate) fn mmap(mut args: [usize; 6]) -> Result<usize, Errno> {
     }
     if flags & MAP_FIXED != 0 {
         vdso::note_unmapped(addr, len);
+    }
+    if flags & MAP_TYPE == MAP_DROPPABLE {
+        // As by that advice.
+        WIPES_ON_FORK.store(true, Ordering::SeqCst);
     }
     let _undisturbed = is_stack(flags).then(Undisturbed::begin);
     let turn = (flags & MAP_FIXED != 0).then(InOrder::begin);
