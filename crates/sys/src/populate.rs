@@ -158,7 +158,12 @@ pub fn kind_of(fd: i32) -> Kind {
         return Kind::Other;
     }
     let fd = asked_about(fd);
-    let Ok(stat) = rustix::fs::fstat(fd) else {
+    // Once more where the stack that this lies on is managed, and was taken out meanwhile.
+    let once_more = |result| match result {
+        Err(Errno::FAULT) => rustix::fs::fstat(fd),
+        result => result,
+    };
+    let Ok(stat) = once_more(once_more(rustix::fs::fstat(fd))) else {
         return Kind::Other;
     };
     match FileType::from_raw_mode(stat.st_mode) {

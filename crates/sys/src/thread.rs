@@ -297,12 +297,49 @@ pub(crate) fn set_mask(mask: u64) -> Result<u64> {
     change_mask(SIG_SETMASK, mask)
 }
 
-fn change_mask(how: usize, mask: u64) -> Result<u64> {
+/// rt_sigprocmask(2). Returns the signals that were blocked.
+pub(crate) fn change_mask(how: usize, mut mask: u64) -> Result<u64> {
     let mut old = 0u64;
-    let (new, place) = (&raw const mask as usize, &raw mut old as usize);
-    // SAFETY: both masks are 8 bytes, as the last argument says.
-    unsafe { syscall(raw::__NR_rt_sigprocmask as usize, [how, new, place, 8, 0, 0])? };
+    let (new, place) = ((&raw const mask).addr(), (&raw mut old).addr());
+    let call = |args, word: &mut u64| {
+        // SAFETY: masks are 8 bytes, as the last argument says; a call is made once, or the same
+        // again.
+        unsafe { syscall_on_stack(raw::__NR_rt_sigprocmask as usize, args, word) }
+    };
+    // In two calls: one that fails with the old mask has set the new one, and tells that as the old
+    // one when it is made again.
+    call([how, 0, place, 8, 0, 0], &mut old)?;
+    call([how, new, 0, 8, 0, 0], &mut mask)?;
     Ok(old)
+}
+
+/// How often a call is made again whose words were out.
+const TOUCHES: usize = 64;
+
+/// Make a call of ours that reads or writes `words`, which lie on the calling thread's stack. That
+/// may be managed memory of the program's (coroutines), and be taken out before the kernel comes
+/// (EFAULT): then the words are touched, and the call is made again.
+///
+/// # Errors
+/// What the call answers.
+///
+/// # Safety
+/// As for [`syscall`], and a call that answers EFAULT has to do no harm if it is made again.
+pub unsafe fn syscall_on_stack<T>(number: usize, args: [usize; 6], words: &mut T) -> Result<usize> {
+    for _ in 0..TOUCHES {
+        // SAFETY: the caller's promise.
+        let result = unsafe { syscall(number, args) };
+        if result != Err(Errno::FAULT) {
+            return result;
+        }
+        let first: *mut u8 = (&raw mut *words).cast();
+        for at in [0, size_of::<T>().saturating_sub(1)] {
+            let byte = first.wrapping_add(at);
+            // SAFETY: the first or last byte of what is borrowed, written as it is.
+            unsafe { byte.write_volatile(byte.read_volatile()) };
+        }
+    }
+    Err(Errno::FAULT)
 }
 
 /// Whether `process` has a thread of this id.

@@ -18,7 +18,7 @@ use rustix::io::{Errno, Result};
 use crate::closed::Access;
 use crate::guard::Call;
 use crate::own_stack::Own;
-use crate::thread::{self, syscall};
+use crate::thread::{self, syscall, syscall_on_stack};
 use crate::x86_64::guard::made_at;
 pub use frame::open_to_bring;
 
@@ -115,11 +115,16 @@ impl Stack {
 /// # Safety
 /// A handler that the kernel is given must bear being called in any thread, at any moment.
 pub unsafe fn action(signal: i32, new: Option<&Action>) -> Result<Action> {
+    let number = raw::__NR_rt_sigaction as usize;
     let mut old = Action::default();
-    let new = new.map_or(0, |new| (&raw const *new).addr());
-    let args = [signal as usize, new, (&raw mut old).addr(), 8, 0, 0];
-    // SAFETY: both are of the kernel's layout; the caller answers for the handler.
-    unsafe { syscall(raw::__NR_rt_sigaction as usize, args)? };
+    let args = [signal as usize, 0, (&raw mut old).addr(), 8, 0, 0];
+    // SAFETY: of the kernel's layout; asks.
+    unsafe { syscall_on_stack(number, args, &mut old)? };
+    if let Some(mut new) = new.copied() {
+        let args = [signal as usize, (&raw const new).addr(), 0, 8, 0, 0];
+        // SAFETY: of the kernel's layout; the caller answers for the handler.
+        unsafe { syscall_on_stack(number, args, &mut new)? };
+    }
     Ok(old)
 }
 
@@ -141,11 +146,7 @@ pub fn handle(signal: i32, handler: Handler, mask: u64, flags: usize) -> Result<
 
 /// rt_sigprocmask(2): returns the mask of before.
 pub fn set_mask(how: usize, mask: u64) -> Result<u64> {
-    let mut old = 0u64;
-    let args = [how, (&raw const mask).addr(), (&raw mut old).addr(), 8, 0, 0];
-    // SAFETY: both masks are 8 bytes, as the last argument says.
-    unsafe { syscall(raw::__NR_rt_sigprocmask as usize, args)? };
-    Ok(old)
+    thread::change_mask(how, mask)
 }
 
 /// Send a signal to the calling thread.
@@ -178,10 +179,14 @@ pub fn force(signal: i32) {
 
 /// sigaltstack(2).
 pub(crate) fn alternate(new: Option<&Stack>) -> Result<Stack> {
+    let number = raw::__NR_sigaltstack as usize;
     let mut old = Stack::default();
-    let new = new.map_or(0, |new| (&raw const *new).addr());
-    // SAFETY: both are of the kernel's layout; the stacks set here are ours.
-    unsafe { syscall(raw::__NR_sigaltstack as usize, [new, (&raw mut old).addr(), 0, 0, 0, 0])? };
+    // SAFETY: of the kernel's layout; asks.
+    unsafe { syscall_on_stack(number, [0, (&raw mut old).addr(), 0, 0, 0, 0], &mut old)? };
+    if let Some(mut new) = new.copied() {
+        // SAFETY: of the kernel's layout; the stacks set here are ours.
+        unsafe { syscall_on_stack(number, [(&raw const new).addr(), 0, 0, 0, 0, 0], &mut new)? };
+    }
     Ok(old)
 }
 
@@ -400,3 +405,47 @@ unsafe impl Plain for Stack {}
 unsafe impl Plain for u64 {}
 // SAFETY: two words.
 unsafe impl Plain for [u64; 2] {}
+
+#[cfg(all(test, not(miri)))]
+mod test {
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::PAGE_SIZE;
+    use crate::mapping::Mapping;
+
+    static CLOSED: AtomicUsize = AtomicUsize::new(0);
+
+    fn protect(page: usize, prot: usize) {
+        // SAFETY: a page of the test's.
+        unsafe { syscall(raw::__NR_mprotect as usize, [page, PAGE_SIZE, prot, 0, 0, 0]) }.unwrap();
+    }
+
+    extern "C" fn open(_: i32, _: &SignalInfo, _: &mut Context) {
+        match CLOSED.swap(0, Ordering::SeqCst) {
+            0 => thread::kill_self(),
+            page => protect(page, 3),
+        }
+    }
+
+    /// As of a stack that is managed: the kernel does not reach it, and whoever touches it does.
+    #[test]
+    fn words_that_are_out_are_touched() {
+        let page = Mapping::reserve(PAGE_SIZE).unwrap();
+        let before = handle(SIGSEGV, open, 0, 0).unwrap();
+        let words: *mut [usize; 65] = core::ptr::with_exposed_provenance_mut(page.addr());
+        for _ in 0..2 {
+            CLOSED.store(page.addr(), Ordering::SeqCst);
+            protect(page.addr(), 0);
+            // SAFETY: uname(2) writes 390 bytes there, which nobody else uses; the page is opened
+            // when it is touched.
+            let words = unsafe { &mut *words };
+            // SAFETY: as above.
+            let told = unsafe { syscall_on_stack(raw::__NR_uname as usize, [page.addr(), 0, 0, 0, 0, 0], words) };
+            assert_eq!((told, CLOSED.load(Ordering::SeqCst)), (Ok(0), 0));
+            assert!(words[0].to_le_bytes().starts_with(b"Linux"));
+        }
+        // SAFETY: what there was before.
+        unsafe { action(SIGSEGV, Some(&before)) }.unwrap();
+    }
+}
