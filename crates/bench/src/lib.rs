@@ -35,7 +35,10 @@ struct AddingAPolicy;
 
 /// Why a benchmark could not be run: one line that names the value and the rule.
 #[derive(Debug)]
-pub struct Failure(String, Cause);
+pub struct Failure {
+    line: String,
+    cause: Cause,
+}
 
 /// Whose failure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,24 +51,30 @@ enum Cause {
 
 impl Failure {
     pub(crate) fn new(line: impl Into<String>) -> Self {
-        Self(line.into(), Cause::Work)
+        Self {
+            line: line.into(),
+            cause: Cause::Work,
+        }
     }
 
     /// Of an option whose value is none.
     pub(crate) fn misuse(line: impl Into<String>) -> Self {
-        Self(line.into(), Cause::Misuse)
+        Self {
+            line: line.into(),
+            cause: Cause::Misuse,
+        }
     }
 
     /// Whether the command line is to blame.
     #[must_use]
     pub fn is_misuse(&self) -> bool {
-        self.1 == Cause::Misuse
+        self.cause == Cause::Misuse
     }
 
     /// The line.
     #[must_use]
     pub fn line(&self) -> &str {
-        &self.0
+        &self.line
     }
 }
 

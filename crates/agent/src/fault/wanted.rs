@@ -19,7 +19,7 @@ use uzswap_sys::populate::is_guard;
 use uzswap_sys::time::now_ns;
 
 use super::Waiting;
-use crate::guard::holds::Kept;
+use crate::guard::holds::HeldForOther;
 use crate::guest::mmap;
 use crate::pager::Pager;
 
@@ -43,7 +43,7 @@ pub(super) struct Wanting {
 
 struct Asked {
     wanted: Wanted,
-    kept: Kept,
+    held: HeldForOther,
     stage: Stage,
 }
 
@@ -73,7 +73,7 @@ impl Wanting {
                 let range = range(wanted);
                 Asked {
                     wanted,
-                    kept: Kept::begin(range.start.addr(), range.end.addr()),
+                    held: HeldForOther::begin(range.start.addr(), range.end.addr()),
                     stage: Stage::Held,
                 }
             };
@@ -81,7 +81,7 @@ impl Wanting {
         }
         let has_room = inbox.capacity() - inbox.len() >= Wanted::PAGES_MAX as usize;
         let Some(asked) = &mut self.asked else { return };
-        if matches!(asked.stage, Stage::Held) && has_room && asked.kept.has_settled() {
+        if matches!(asked.stage, Stage::Held) && has_room && asked.held.has_settled() {
             let fault = |page| fault_at(pager, page, asked.wanted.is_write);
             let is_first_out = range(asked.wanted).iter().next().and_then(fault).is_some();
             inbox.extend(range(asked.wanted).iter().filter_map(fault));

@@ -184,9 +184,9 @@ impl Hold {
 
 /// What another process reaches, held by the fault thread. That waits for no move: who drops what
 /// it copied waits for the fault thread.
-pub(crate) struct Kept(Hold);
+pub(crate) struct HeldForOther(Hold);
 
-impl Kept {
+impl HeldForOther {
     /// `[start, end)` stays, but for what is on the move ([`has_settled`](Self::has_settled)).
     pub(crate) fn begin(start: usize, end: usize) -> Self {
         let hold = Hold::take(start, 0);
@@ -202,7 +202,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for HeldForOther {
     fn drop(&mut self) {
         self.0.release();
     }

@@ -26,9 +26,9 @@ pub(crate) const MREMAP_DONTUNMAP: c_int = 4;
 static KEEPING: AtomicUsize = AtomicUsize::new(0);
 
 /// Until the call is over.
-struct Kept(bool);
+struct Keeping(bool);
 
-impl Drop for Kept {
+impl Drop for Keeping {
     fn drop(&mut self) {
         if self.0 {
             KEEPING.store(0, Ordering::SeqCst);
@@ -151,7 +151,7 @@ impl Remap {
         let covered = self.is_fixed().then(|| stacks.lift(new_addr, new_len));
         // The event is read before the call returns.
         KEEPING.store(if self.keeps() { addr } else { 0 }, Ordering::SeqCst);
-        let _done = Kept(self.keeps());
+        let _done = Keeping(self.keeps());
         let args = [addr, old_len, new_len, flags as usize, new_addr, 0];
         // SAFETY: exactly the call that the program makes, or a part of it. The kernel looks at
         // `new_addr` only with MREMAP_FIXED or MREMAP_DONTUNMAP, which take it.

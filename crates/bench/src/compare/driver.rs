@@ -72,7 +72,7 @@ impl<'a> Driver<'a> {
 
     /// One after the other.
     pub(crate) fn measure_all(&mut self, workloads: Vec<Box<dyn Workload>>) -> Vec<WorkloadResult> {
-        if let Err(Failure(line, ..)) = self.warm_up() {
+        if let Err(Failure { line, .. }) = self.warm_up() {
             self.note(format!("warming up: {line}"));
         }
         workloads
@@ -104,7 +104,7 @@ impl<'a> Driver<'a> {
         sides.retain(|side| self.sides.contains(side));
         let pairs = workload.pairs(self.pairs);
         self.progress.begin(&format!("{}: preparing", workload.name()));
-        if let Err(Failure(line, ..)) = workload.prepare(self.context) {
+        if let Err(Failure { line, .. }) = workload.prepare(self.context) {
             self.note(format!("{} is left out: {line}", workload.name()));
             self.progress.advance(u64::from(pairs) * sides.len() as u64);
             return None;
@@ -201,7 +201,7 @@ impl<'a> Driver<'a> {
         };
         self.progress
             .begin(&format!("{}: {which}: {}", workload.name(), side.name()));
-        let run = trial::run(self.context, workload, terms).map_err(|Failure(line, ..)| line)?;
+        let run = trial::run(self.context, workload, terms).map_err(|Failure { line, .. }| line)?;
         if terms.has_readahead && !run.has_readahead {
             self.without_readahead.insert((workload.name(), side));
             self.note(format!(

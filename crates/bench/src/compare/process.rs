@@ -163,7 +163,7 @@ mod test {
     #[test]
     fn a_failure_says_what_the_program_said() {
         let line = words(["sh", "-c", "echo first >&2; echo because >&2; exit 3"]);
-        let Err(Failure(line, ..)) = output(&line, None, LONG) else {
+        let Err(Failure { line, .. }) = output(&line, None, LONG) else {
             panic!("it failed")
         };
         assert!(line.contains("because") && line.contains('3'), "{line}");
@@ -172,7 +172,7 @@ mod test {
     #[test]
     fn what_does_not_end_is_ended() {
         let line = words(["sh", "-c", "sleep 1000 & sleep 1000"]);
-        let Err(Failure(line, ..)) = output(&line, None, Duration::from_millis(1)) else {
+        let Err(Failure { line, .. }) = output(&line, None, Duration::from_millis(1)) else {
             panic!("it was killed")
         };
         assert!(line.contains("did not end"), "{line}");

@@ -96,7 +96,7 @@ fn attempt(context: &Context, workload: &dyn Workload, terms: Terms) -> Result<A
     let outcome = match workload.run(&session) {
         Ok(outcome) => outcome,
         Err(_) if prepared.oom_kills() > 0 => return Ok(Attempt::OomKilled),
-        Err(Failure(line, ..)) => {
+        Err(Failure { line, .. }) => {
             return Err(Failure::new(format!(
                 "{}: {}: {line}",
                 workload.name(),

@@ -215,7 +215,7 @@ mod test {
 
     #[test]
     fn an_unknown_row_is_refused_by_name() {
-        let Err(Failure(line, ..)) = chosen("8K folios") else {
+        let Err(Failure { line, .. }) = chosen("8K folios") else {
             panic!("there is no such row")
         };
         assert!(line.contains("8K folios"), "{line}");

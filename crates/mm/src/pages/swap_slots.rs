@@ -400,16 +400,22 @@ impl SwapSlots {
 
     /// What keeps slots of cluster `at` from being handed out has changed.
     fn retake(&mut self, at: u32) {
-        let (mut taken, beyond) = (self.needed(at), self.beyond(at));
-        taken.iter_mut().zip(beyond).for_each(|(word, beyond)| *word |= beyond);
-        self.clusters[at as usize].taken = taken;
-        self.aside.add_to(at, &mut self.clusters[at as usize].taken);
+        self.clusters[at as usize].taken = self.not_free(at);
         if matches!(
             self.clusters[at as usize].state,
             State::Nonfull | State::Frag | State::Full
         ) {
             self.look_at(at);
         }
+    }
+
+    /// The slots of cluster `at` that may not be handed out: needed, beyond the size, or set aside.
+    fn not_free(&self, at: u32) -> Bitmap {
+        let mut taken = self.needed(at);
+        let beyond = self.beyond(at);
+        taken.iter_mut().zip(beyond).for_each(|(word, beyond)| *word |= beyond);
+        self.aside.add_to(at, &mut taken);
+        taken
     }
 
     /// The slots of cluster `at` with a count or a pin.
@@ -439,9 +445,7 @@ impl SwapSlots {
                 .iter()
                 .map(|word| u64::from(word.count_ones()))
                 .sum::<u64>();
-            let (mut taken, beyond) = (self.needed(at), self.beyond(at));
-            taken.iter_mut().zip(beyond).for_each(|(word, beyond)| *word |= beyond);
-            self.aside.add_to(at, &mut taken);
+            let (taken, beyond) = (self.not_free(at), self.beyond(at));
             let is_idle = matches!(cluster.state, State::Free | State::Discard | State::Discarding);
             let is_full = taken == [u64::MAX; BITMAP];
             if taken != cluster.taken

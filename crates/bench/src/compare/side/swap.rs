@@ -42,7 +42,7 @@ pub(super) fn device_on(path: &Path) -> Result<Undo, Failure> {
     run(Command::new("swapon").arg(path))?;
     let path: PathBuf = path.to_owned();
     Ok(undo::owe(format!("swapoff {}", path.display()), move || {
-        run(Command::new("swapoff").arg(&path)).map_err(|Failure(line, ..)| line)
+        run(Command::new("swapoff").arg(&path)).map_err(|Failure { line, .. }| line)
     }))
 }
 

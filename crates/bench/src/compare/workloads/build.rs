@@ -128,7 +128,7 @@ fn apt_get(work: &Path, options: &[OsString], command: &[&str]) -> Result<(), Fa
     line.extend(command.iter().map(OsString::from));
     output(&line, Some(work), FETCH_TIMEOUT)
         .map(drop)
-        .map_err(|Failure(why, ..)| failed(why))
+        .map_err(|Failure { line, .. }| failed(line))
 }
 
 fn download(work: &Path, options: &[OsString]) -> Result<(), Failure> {

@@ -357,7 +357,7 @@ mod test {
 
     #[test]
     fn a_line_that_is_none_is_shown() {
-        let Err(Failure(line, ..)) = read_passes("Killed\n") else {
+        let Err(Failure { line, .. }) = read_passes("Killed\n") else {
             panic!("it is no JSON")
         };
         assert!(line.contains("Killed"));

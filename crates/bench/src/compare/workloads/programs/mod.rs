@@ -176,7 +176,7 @@ impl Workload for Case {
         match result {
             _ if oom_kills > 0 => outcome.end_with(END_OOM),
             _ if is_late => outcome.end_with(END_LATE),
-            Err(Failure(line, ..)) => {
+            Err(Failure { line, .. }) => {
                 eprintln!("{}: {}: FAILED: {line}", self.name(), session.prepared.side.name());
                 outcome.end_with(END_FAILED);
             }

@@ -95,7 +95,7 @@ fn module_python(module: &str) -> Result<OsString, Failure> {
         let mut line = with(["-m", "pip"]);
         line.extend(words(["install", "-q", package]));
         output(&line, None, LONG)
-            .map_err(|Failure(line, ..)| Failure::new(format!("pip install {package}: {line}")))?;
+            .map_err(|Failure { line, .. }| Failure::new(format!("pip install {package}: {line}")))?;
     }
     Ok(python)
 }
