@@ -17,14 +17,14 @@ pub struct Gauges {
     pub pool: u64,
     /// Pages stored in it, those that are mapped as well included.
     pub stored: u64,
+    /// Stored pages that are in the pool as they are, since they did not compress.
+    pub incompressible: u64,
     /// Mapped pages whose stored block is kept.
     pub cached: u64,
     /// Mapped pages that are known to be wanted.
     pub active: u64,
     /// Mapped pages that do not move because a forked relative has them.
     pub shared: u64,
-    /// Of them, pages stored as they are.
-    pub incompressible: u64,
     /// Pages of the swap device in use.
     pub swapped: u64,
     /// Pages of memory more with which nearly all that was waited for lately would not have been.
@@ -41,10 +41,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             staged: inner.pages.staging.frames(),
             pool: inner.pages.pool.pages(),
             stored: inner.pages.pool.objects(),
+            incompressible: inner.pages.counts.incompressible,
             cached: inner.pages.counts.cached,
             active: inner.pages.counts.active,
             shared: inner.pages.counts.shared,
-            incompressible: inner.pages.counts.incompressible,
             swapped: inner.pages.slots.in_use(),
             shortfall: inner.shortfall(),
             table_bytes: inner.pages.table.bytes(),

@@ -23,7 +23,7 @@ use crate::zpool::{Arena, PoolKind};
 /// The engine of one process.
 pub struct Mm<R, M: Machine> {
     pub(crate) inner: Mutex<R, Inner<R, M::Arena>>,
-    /// The same as the pages', for who looks up without the lock.
+    /// As in [`Pages`], for threads that look up without the lock.
     table: Arc<SwapTable>,
     pub(crate) machine: M,
     pub(crate) stat: Vmstat,
@@ -68,8 +68,8 @@ pub(crate) struct Held<'a, R, M: Machine> {
 }
 
 impl<R, M: Machine> Held<'_, R, M> {
-    /// The same, for a shorter time.
-    pub(crate) fn again(&mut self) -> Held<'_, R, M> {
+    /// As it is, for a shorter time.
+    pub(crate) fn reborrow(&mut self) -> Held<'_, R, M> {
         Held {
             inner: self.inner,
             mm: self.mm,
@@ -169,9 +169,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.pool_accept.store(accept.min(pages), Ordering::Relaxed);
     }
 
-    /// Have the machine know how much of the swap device is in use, and how many pages the pool
-    /// has.
-    pub fn tell_charges(&self) -> u64 {
+    /// Tell the machine how many slots of the swap device are in use. Returns the pages of the
+    /// pool.
+    pub fn charge_swap_in_use(&self) -> u64 {
         self.with(|inner| {
             self.machine.charge_swap(inner.pages.slots.in_use(), 0);
             inner.pages.pool.pages()
@@ -251,7 +251,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.with(|inner| inner.pages.table.lookup(page))
     }
 
-    /// The same, without the lock: any thread may ask, and it may be another by then.
+    /// As [`slot`](Self::slot), without the lock: any thread may ask, and the page may be elsewhere
+    /// by then.
     pub fn lookup(&self, page: Vpn) -> Slot {
         self.table.lookup(page)
     }

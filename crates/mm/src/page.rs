@@ -109,10 +109,29 @@ impl PageRange {
         })
     }
 
+    /// Its parts, each of which ends at a multiple of `pages` or with the range.
+    pub fn pieces(self, pages: u64) -> impl Iterator<Item = Self> {
+        let mut start = self.start;
+        core::iter::from_fn(move || {
+            (start < self.end).then(|| {
+                let next = Vpn::new((start.number() / pages + 1) * pages);
+                let end = next.min(self.end);
+                let start = core::mem::replace(&mut start, end);
+                Self { start, end }
+            })
+        })
+    }
+
     /// Each page in order.
     pub fn iter(self) -> impl Iterator<Item = Vpn> {
         (self.start.0..self.end.0).map(Vpn::new)
     }
+}
+
+/// Add a page to the last of these ranges, if it comes next there. False: it does not.
+pub(crate) fn extend_last(ranges: &mut [PageRange], vpn: Vpn) -> bool {
+    let last = ranges.last_mut().filter(|last| last.end == vpn);
+    last.map(|last| last.end = vpn.add(1)).is_some()
 }
 
 /// The word that a page is made of, if it is one word over and over.
@@ -133,7 +152,21 @@ pub fn fingerprint(page: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod test {
+    use alloc::vec::Vec;
+
     use super::*;
+
+    #[test]
+    fn pieces_end_at_multiples() {
+        let range = |start, end| PageRange {
+            start: Vpn::new(start),
+            end: Vpn::new(end),
+        };
+        let pieces: Vec<_> = range(3, 17).pieces(8).collect();
+        assert_eq!(pieces, [range(3, 8), range(8, 16), range(16, 17)]);
+        assert_eq!(range(8, 16).pieces(8).count(), 1);
+        assert_eq!(range(9, 8).pieces(8).count(), 0);
+    }
 
     #[test]
     fn a_page_is_filled_with_one_word_or_not() {

@@ -257,7 +257,7 @@ impl Memcg {
 
     /// Take as our own what others leave of the group's limits of pool and device.
     pub(crate) fn share_limits(&self, pager: &Pager) {
-        let (max, accept) = self.charge_pool(pager.mm.tell_charges());
+        let (max, accept) = self.charge_pool(pager.mm.charge_swap_in_use());
         // Read after the limit and set before: who forbids writeback and then lowers the limit sees
         // nothing written.
         pager.mm.set_writeback(self.group.is_on(Limit::ZswapWriteback));

@@ -77,7 +77,7 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Run `f`, which reads events and applies them, under the lock.
     pub fn with_changes<T>(&self, f: impl FnOnce(&mut Changes<'_, R, M>) -> T) -> T {
-        self.with_for_fault(|inner| f(&mut Changes(inner.again())))
+        self.with_for_fault(|inner| f(&mut Changes(inner.reborrow())))
     }
 
     /// Apply one change.

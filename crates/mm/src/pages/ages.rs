@@ -8,7 +8,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::pages::stored::{SETTLED_TAGS, Stored, TAGS};
+use crate::pages::stored::{RESTED_TAGS, Stored, TAGS};
 use crate::pages::swap_table::entry::{Slot, ZTAG_BITS, ZswapEntry};
 use crate::policy::PARTS;
 
@@ -54,7 +54,7 @@ impl Default for Ages {
 }
 
 fn is_rested(tag: u32) -> bool {
-    tag % TAGS.stride == SETTLED_TAGS.first
+    tag % TAGS.stride == RESTED_TAGS.first
 }
 
 impl Ages {
@@ -156,7 +156,7 @@ impl Stored {
 mod test {
     use alloc::vec::Vec;
 
-    use super::{SETTLED_TAGS, Stored};
+    use super::{RESTED_TAGS, Stored};
     use crate::Effort;
     use crate::page::Vpn;
     use crate::pages::swap_table::entry::{Slot, ZswapEntry};
@@ -203,10 +203,10 @@ mod test {
             tags
         };
         // A quarter has come to rest: the first two parts are theirs.
-        stored.ages.live[0][SETTLED_TAGS.first as usize] = 256;
+        stored.ages.live[0][RESTED_TAGS.first as usize] = 256;
         let tags = add(&mut stored, 768);
         let part = |stored: &mut Stored, tag| stored.part_of(entry(tag, false), 256);
-        assert_eq!(part(&mut stored, SETTLED_TAGS.first), Some(1));
+        assert_eq!(part(&mut stored, RESTED_TAGS.first), Some(1));
         assert_eq!(
             (part(&mut stored, tags[0]), part(&mut stored, tags[767])),
             (Some(3), Some(8))

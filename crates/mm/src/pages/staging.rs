@@ -28,6 +28,17 @@ pub struct StagedRun {
     pub is_for_device: bool,
 }
 
+impl StagedRun {
+    /// What is left of it behind its first `done` slots.
+    pub(crate) fn rest(self, done: u32) -> Self {
+        Self {
+            slot: self.slot + done,
+            len: self.len - done,
+            ..self
+        }
+    }
+}
+
 /// The slots and the runs waiting in them, oldest first.
 pub struct Staging {
     owner: Vec<Vpn>,

@@ -14,12 +14,12 @@ pub(crate) const TAGS: Tags = Tags {
     first: 0,
     stride: 2,
 };
-pub(crate) const SETTLED_TAGS: Tags = Tags { first: 1, ..TAGS };
+pub(crate) const RESTED_TAGS: Tags = Tags { first: 1, ..TAGS };
 
 /// Where stored folios are among each other.
 pub(crate) struct Stored {
-    /// Those that came to rest (`recompress`).
-    pub(crate) settled: LruList,
+    /// Those that came to rest: `upkeep/recompress.rs` has looked at them.
+    pub(crate) rested: LruList,
     pub(crate) recent: LruList,
     pub(crate) ages: Ages,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Stored {
 impl Stored {
     pub(crate) fn new(segment: u64) -> Self {
         Self {
-            settled: LruList::new(SETTLED_TAGS, segment),
+            rested: LruList::new(RESTED_TAGS, segment),
             recent: LruList::new(TAGS, segment),
             ages: Ages::default(),
         }
@@ -35,16 +35,16 @@ impl Stored {
 
     /// The folio that was stored longest ago.
     pub(crate) fn oldest(&mut self) -> Option<LruEntry> {
-        let oldest = self.settled.oldest().or_else(|| self.recent.oldest());
+        let oldest = self.rested.oldest().or_else(|| self.recent.oldest());
         oldest.map(|(entry, _)| entry)
     }
 
     pub(crate) fn pop_oldest(&mut self) {
-        let _ = self.settled.pop_oldest().or_else(|| self.recent.pop_oldest());
+        let _ = self.rested.pop_oldest().or_else(|| self.recent.pop_oldest());
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.settled.is_empty() && self.recent.is_empty()
+        self.rested.is_empty() && self.recent.is_empty()
     }
 }
 
@@ -55,8 +55,8 @@ impl<R, A: Arena> Pages<R, A> {
     }
 
     /// A folio came to rest; returns the tag for its words.
-    pub(crate) fn add_settled(&mut self, vpn: Vpn, order: u32) -> u32 {
-        add(&mut self.stored.settled, &self.table, vpn, order)
+    pub(crate) fn add_rested(&mut self, vpn: Vpn, order: u32) -> u32 {
+        add(&mut self.stored.rested, &self.table, vpn, order)
     }
 }
 

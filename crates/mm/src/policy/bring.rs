@@ -18,7 +18,7 @@ pub(crate) struct FaultFacts {
 
 /// Where another page is, for one that is faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Whereabouts {
     /// It is mapped, or another thread brings it.
     Here,
     /// Where the faulted page is: in the pool, or on the device.
@@ -55,7 +55,7 @@ impl Fetch {
 
 impl Policy {
     /// What comes with a stored page. The caller has to say [`fetched`](Self::fetched).
-    pub(crate) fn bring(&mut self, fault: FaultFacts, view: &View, place: impl Fn(Vpn) -> Place) -> Fetch {
+    pub(crate) fn bring(&mut self, fault: FaultFacts, view: &View, place: impl Fn(Vpn) -> Whereabouts) -> Fetch {
         if self.locality.note_load(fault.vpn) {
             let span = self.span(view);
             self.locality.judge(span);
@@ -69,8 +69,9 @@ impl Policy {
     }
 
     /// How far a fault goes on with others, each of at most 2^`order_max` pages.
-    pub(crate) fn follow(&mut self, vpn: Vpn, order_max: u32, place: impl Fn(Vpn) -> Place) -> Ahead {
-        self.streams.follow(vpn, order_max, |page| place(page) == Place::Here)
+    pub(crate) fn follow(&mut self, vpn: Vpn, order_max: u32, place: impl Fn(Vpn) -> Whereabouts) -> Ahead {
+        self.streams
+            .follow(vpn, order_max, |page| place(page) == Whereabouts::Here)
     }
 
     /// So much was mapped for a fault.
@@ -91,10 +92,10 @@ impl Policy {
 
     /// What is worth bringing with a page that follows no pattern: at most what adjoins it, since
     /// what is in between is there because it is of another kind.
-    fn neighbours(&self, fault: FaultFacts, place: impl Fn(Vpn) -> Place) -> (Window, Way) {
+    fn neighbours(&self, fault: FaultFacts, place: impl Fn(Vpn) -> Whereabouts) -> (Window, Way) {
         let vpn = fault.vpn;
         let window = Window::around(vpn, fault.cluster);
-        let adjoins = |page: &Vpn| place(*page) == Place::Alike;
+        let adjoins = |page: &Vpn| place(*page) == Whereabouts::Alike;
         let start = window.below(vpn).take_while(adjoins).last().unwrap_or(vpn);
         let last = window.above(vpn).take_while(adjoins).last().unwrap_or(vpn);
         let adjoining = PageRange {

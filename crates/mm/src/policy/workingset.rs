@@ -161,19 +161,16 @@ impl Balance {
     pub(crate) fn note_read(&mut self, on_device: u64) {
         let tunables = self.tunables;
         let all = (on_device * tunables.chances).max(self.sent).max(1);
-        let part = self.sent * tunables.chances / all;
-        let cost = tunables.entries_per_refault * self.read_cost;
-        let loss = cost * part as i64 / tunables.chances as i64;
-        self.owed = (self.owed - loss).max(tunables.least);
+        let chance = self.sent * tunables.chances / all;
         let whole = tunables.chances as i64;
-        let (worth, least) = (
-            cost * part as i64 / tunables.entries_per_refault,
-            -self.read_cost * tunables.remembered * whole,
-        );
-        for of in &mut self.worth {
-            *of = (*of - worth).max(least);
+        let cost = self.read_cost * chance as i64;
+        let entries = tunables.entries_per_refault * cost / whole;
+        self.owed = (self.owed - entries).max(tunables.least);
+        let least = -self.read_cost * tunables.remembered * whole;
+        for worth in &mut self.worth {
+            *worth = (*worth - cost).max(least);
         }
-        self.sent = self.sent.saturating_sub(part);
+        self.sent = self.sent.saturating_sub(chance);
     }
 
     /// A staged page was taken back. Where more of them are than are stored, each counts as a load

@@ -13,18 +13,25 @@ use crate::vmstat::Item;
 use crate::worker::Worker;
 use crate::{Held, Mm};
 
+/// The first step of a round.
+enum First {
+    /// Compact the pool, which must free so many pages, then plan.
+    Compact(u64),
+    Go(Plan),
+}
+
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Begin a round. False: that was it.
     pub(crate) fn open_round(&self, worker: &mut Worker<M>, effort: Effort, bypasses: bool, scan: &mut Scan) -> bool {
         let is_background = effort == Effort::Background;
-        let plan = self.with_for_reclaim(|inner| match is_background.then(|| inner.worth_compacting()) {
-            Some(Some(worthwhile)) => Err(worthwhile),
-            _ => Ok(inner.plan(is_background, bypasses)),
-        });
-        let mut plan = plan.unwrap_or_else(|worthwhile| {
-            self.compact(worthwhile, || false);
-            self.with(|inner| inner.plan(is_background, bypasses))
-        });
+        let first = self.with_for_reclaim(|inner| inner.first(is_background, bypasses));
+        let mut plan = match first {
+            First::Go(plan) => plan,
+            First::Compact(worthwhile) => {
+                self.compact(worthwhile, || false);
+                self.with(|inner| inner.plan(is_background, bypasses))
+            }
+        };
         if let Plan::Drain(entries) = plan {
             self.stat.add(Item::PoolLimitHit, 1);
             self.with(|inner| inner.drop_cached(entries.into()));
@@ -47,6 +54,14 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
+    fn first(&self, is_background: bool, bypasses: bool) -> First {
+        let worthwhile = is_background.then(|| self.worth_compacting()).flatten();
+        match worthwhile {
+            Some(worthwhile) => First::Compact(worthwhile),
+            None => First::Go(self.plan(is_background, bypasses)),
+        }
+    }
+
     /// The pages that a compaction must free, if it is due.
     fn worth_compacting(&self) -> Option<u64> {
         let words = || self.pages.managed.iter().map(PageRange::pages).sum();

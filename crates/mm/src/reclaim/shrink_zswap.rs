@@ -7,7 +7,7 @@ use lock_api::RawMutex;
 
 use crate::Mm;
 use crate::machine::Machine;
-use crate::reclaim::writeback::Reach;
+use crate::reclaim::writeback::Until;
 use crate::vmstat::Item;
 use crate::worker::Worker;
 
@@ -30,7 +30,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         match owed {
             0 => 0,
             owed => {
-                let written = self.writeback_to(worker, owed, Reach::Cold);
+                let written = self.writeback_until(worker, owed, Until::Warm);
                 self.stat.add(Item::ShrinkerWb, written);
                 written
             }

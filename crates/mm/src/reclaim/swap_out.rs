@@ -26,7 +26,7 @@ use crate::{Held, Inner, Mm, SwapOut};
 
 /// Staging slots whose pages are on their way to the device; the `i`th goes to device slot `first +
 /// i`.
-struct Write {
+struct StagedWrite {
     staged: Vec<u32>,
     first: u32,
     /// Device slots taken.
@@ -80,12 +80,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     pub(crate) fn swap_out_run(&self, worker: &mut Worker<M>, run: StagedRun, spent: &mut Spent) -> u64 {
         let (mut gone, mut refused, mut done) = (0, false, 0);
         while done < run.len {
-            let rest = StagedRun {
-                slot: run.slot + done,
-                len: run.len - done,
-                ..run
-            };
-            let (together, write) = self.with_for_reclaim(|inner| inner.begin_swap_out(worker, rest));
+            let (together, write) = self.with_for_reclaim(|inner| inner.begin_swap_out(worker, run.rest(done)));
             let (pages, left) = write.map_or((0, true), |write| self.end_swap_out(worker, together, &write));
             gone += pages;
             refused |= left;
@@ -100,7 +95,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     }
 
     /// Write what was copied. Returns how many pages are gone, and whether some are left.
-    fn end_swap_out(&self, worker: &mut Worker<M>, together: Together, write: &Write) -> (u64, bool) {
+    fn end_swap_out(&self, worker: &mut Worker<M>, together: Together, write: &StagedWrite) -> (u64, bool) {
         let bytes = write.staged.len() * PAGE_SIZE;
         let is_written = bytes == 0
             || self
@@ -131,7 +126,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Publish the slots of the pages that are still marked; returns how many.
-    fn publish_swapped(&mut self, write: &Write, is_written: bool) -> u64 {
+    fn publish_swapped(&mut self, write: &StagedWrite, is_written: bool) -> u64 {
         let mut written = 0;
         for (staged, slot) in write.staged.iter().zip(write.first..) {
             // The page may have another number by now (mremap), which the staging slot knows.
@@ -155,7 +150,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Mark and copy the next pages of `run`. `None`: the device is full.
-    fn begin_swap_out(&mut self, worker: &mut Worker<M>, run: StagedRun) -> (Together, Option<Write>) {
+    fn begin_swap_out(&mut self, worker: &mut Worker<M>, run: StagedRun) -> (Together, Option<StagedWrite>) {
         let mm = self.mm;
         let mut together = self.next_together(run, IO_PAGES as u32);
         if together.len as usize > worker.io_pages() {
@@ -167,7 +162,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             mm.stat.add_folio(OrderItem::SwpOutFallback, together.order);
             return (together, None);
         };
-        let mut write = Write {
+        let mut write = StagedWrite {
             staged: Vec::with_capacity(slots as usize),
             first,
             slots,
@@ -180,7 +175,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         (together, Some(write))
     }
 
-    fn copy_for_write(&mut self, worker: &mut Worker<M>, slot: u32, write: &mut Write) {
+    fn copy_for_write(&mut self, worker: &mut Worker<M>, slot: u32, write: &mut StagedWrite) {
         let mm = self.mm;
         let vpn = self.pages.staging.owner(slot);
         let word = self.pages.table.lookup(vpn);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use lock_api::RawMutex;
 
 use crate::machine::{Machine, Stop, Unwritten};
-use crate::page::{PageRange, Vpn};
+use crate::page::{PageRange, Vpn, extend_last};
 use crate::pages::list_lru::LruEntry;
 use crate::pages::range_set::RangeSet;
 use crate::pages::resident::Lru;
@@ -118,10 +118,10 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
     /// As [`store_staged`](Self::store_staged), where so many frames wait.
     pub fn store_staged_beyond(&self, worker: &mut Worker<M>, waits: u64) -> u64 {
-        let waits = self.with(|inner| inner.pages.staging.frames() > waits);
+        let is_due = self.with(|inner| inner.pages.staging.frames() > waits);
         let takes = !self.bypasses_zswap() && self.is_enabled() && !self.is_pool_full();
         let mut spent = Spent::default();
-        let stored = (waits && takes)
+        let stored = (is_due && takes)
             .then(|| self.store_oldest(worker, &mut spent))
             .flatten();
         self.give_up_spent(&mut spent);
@@ -480,9 +480,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
 
 /// Add a page to a list of at most `most` ranges.
 fn remember(ranges: &mut Vec<PageRange>, vpn: Vpn, most: usize) {
-    if let Some(last) = ranges.last_mut().filter(|last| last.end == vpn) {
-        last.end = vpn.add(1);
-    } else if ranges.len() < most {
+    if !extend_last(ranges, vpn) && ranges.len() < most {
         ranges.push(PageRange::new(vpn, 1));
     }
 }

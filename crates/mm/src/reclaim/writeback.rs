@@ -29,11 +29,11 @@ use crate::{Held, Inner, Mm};
 
 /// How far along the list of stored folios a writeback goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// Until it has as many pages as it wants: what is warm gets a second chance, once.
-    Max,
-    /// Not beyond what is warm.
-    Cold,
+pub(crate) enum Until {
+    /// It has as many pages as it wants: what is warm gets a second chance, once.
+    Enough,
+    /// It meets what is warm.
+    Warm,
 }
 
 /// What the first half came to.
@@ -55,7 +55,7 @@ struct Write {
     len: usize,
     /// Pages at most.
     max: usize,
-    reach: Reach,
+    until: Until,
 }
 
 impl Write {
@@ -77,15 +77,15 @@ impl Write {
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Write back up to `max` of the oldest entries. Returns how many left the pool.
     pub fn writeback(&self, worker: &mut Worker<M>, max: u32) -> u64 {
-        self.writeback_to(worker, max, Reach::Max)
+        self.writeback_until(worker, max, Until::Enough)
     }
 
-    pub(crate) fn writeback_to(&self, worker: &mut Worker<M>, max: u32, reach: Reach) -> u64 {
+    pub(crate) fn writeback_until(&self, worker: &mut Worker<M>, max: u32, until: Until) -> u64 {
         if self.device_refuses.load(Ordering::Relaxed) {
             return 0;
         }
         let write = loop {
-            match self.with_for_reclaim(|inner| inner.begin_writeback(worker, max as usize, reach)) {
+            match self.with_for_reclaim(|inner| inner.begin_writeback(worker, max as usize, until)) {
                 Begun::Write(write) => break write,
                 Begun::Nothing => return 0,
                 Begun::LookFurther => {}
@@ -155,7 +155,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 }
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
-    fn begin_writeback(&mut self, worker: &mut Worker<M>, max: usize, reach: Reach) -> Begun {
+    fn begin_writeback(&mut self, worker: &mut Worker<M>, max: usize, until: Until) -> Begun {
         let mm = self.mm;
         if !self.drains() || self.flight.is_writing_back || self.flight.frozen.is_some() || self.pages.stored.is_empty()
         {
@@ -171,7 +171,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             slots,
             len: 0,
             max,
-            reach,
+            until,
         };
         let (mut looks, most) = (0, self.policy.tunables.hold.writeback_looks);
         while let Some(entry) = self.pages.stored.oldest().filter(|_| looks < most) {
@@ -210,7 +210,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
                     ..entry
                 };
                 self.pages.remark(vpn, Slot::Zswap(entry));
-                if write.reach == Reach::Cold {
+                if write.until == Until::Warm {
                     return false;
                 }
                 continue;

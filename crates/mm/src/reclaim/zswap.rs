@@ -91,14 +91,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         let mut all = Stored::default();
         let mut done = 0;
         while done < run.len {
-            let rest = StagedRun {
-                slot: run.slot + done,
-                len: run.len - done,
-                ..run
-            };
             let started = self.machine.now_ns();
             let store = self.with_for_reclaim(|inner| {
-                inner.begin_store(worker, rest, self.config.store_batch, || self.machine.arena())
+                inner.begin_store(worker, run.rest(done), self.config.store_batch, || self.machine.arena())
             });
             let together = store.together;
             let stored = self.store(worker, store);

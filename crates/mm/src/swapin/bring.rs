@@ -117,9 +117,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                     inner.publish_load(worker, load, is_read)
                 }
             };
-            if let Step::Bring(again) = step {
-                inner.flight.underway.begin(worker.server(), again);
-            }
+            step.begin(&mut inner.flight.underway, worker.server());
             step
         })
     }
@@ -205,7 +203,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         Step::Bring(Bring::Load(Load {
             window,
             read,
-            keep: self.keeps(1, read.is_none()),
+            keep: self.keep_of_load(1, read.is_none()),
             wanted,
             is_last: true,
         }))
@@ -214,7 +212,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Pages of a load are mapped.
     fn publish_loaded(&mut self, worker: &mut Worker<M>, load: Load) {
         let mm = self.mm;
-        let keep = load.keep.and(self.keep());
+        let keep = load.keep.and(self.keep_now());
         let mut loaded = 0;
         for pages in worker.brought() {
             for run in worker.load_runs(pages.clone()) {

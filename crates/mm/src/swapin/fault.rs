@@ -9,7 +9,7 @@ use crate::pages::stored;
 use crate::pages::swap_table::SwapTable;
 use crate::pages::swap_table::entry::{Blob, Slot, ZswapEntry};
 use crate::policy::Event;
-use crate::policy::bring::{FaultFacts, Fetch, Place, Way};
+use crate::policy::bring::{FaultFacts, Fetch, Way, Whereabouts};
 use crate::policy::readahead::{Ahead, Window};
 use crate::swapin::bring::ZEROS;
 use crate::vmstat::{Item, OrderItem};
@@ -29,14 +29,14 @@ pub enum Fault {
 }
 
 /// Where a page is for the fault of one on the device, or of another.
-fn place(table: &SwapTable, underway: &Underway, page: Vpn, on_device: bool) -> Place {
+fn place(table: &SwapTable, underway: &Underway, page: Vpn, on_device: bool) -> Whereabouts {
     let slot = table.lookup(page);
     match slot {
-        Slot::Resident { .. } | Slot::Cached(_) => Place::Here,
-        _ if underway.holds(page, slot) => Place::Here,
-        Slot::Zswap(_) | Slot::Filled { .. } if !on_device => Place::Alike,
-        Slot::Swap(_) if on_device => Place::Alike,
-        _ => Place::Elsewhere,
+        Slot::Resident { .. } | Slot::Cached(_) => Whereabouts::Here,
+        _ if underway.holds(page, slot) => Whereabouts::Here,
+        Slot::Zswap(_) | Slot::Filled { .. } if !on_device => Whereabouts::Alike,
+        Slot::Swap(_) if on_device => Whereabouts::Alike,
+        _ => Whereabouts::Elsewhere,
     }
 }
 
@@ -45,6 +45,15 @@ pub(crate) enum Step {
     Done(Fault),
     /// Without the lock: [`Mm::bring`], then [`Mm::publish_brought`].
     Bring(Bring),
+}
+
+impl Step {
+    /// What this server brings next is underway: other threads leave it alone.
+    pub(crate) fn begin(&self, underway: &mut Underway, server: usize) {
+        if let Self::Bring(bring) = self {
+            underway.begin(server, *bring);
+        }
+    }
 }
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
@@ -80,9 +89,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
                 return None;
             }
             let step = inner.serve(worker, vpn);
-            if let Step::Bring(bring) = step {
-                inner.flight.underway.begin(worker.server(), bring);
-            }
+            step.begin(&mut inner.flight.underway, worker.server());
             Some(step)
         })?;
         let outcome = loop {
@@ -125,9 +132,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         self.stat.add(Item::PgFault, 1);
         self.with_for_fault(|inner| {
             let step = inner.serve(worker, vpn);
-            if let Step::Bring(bring) = step {
-                inner.flight.underway.begin(worker.server(), bring);
-            }
+            step.begin(&mut inner.flight.underway, worker.server());
             step
         })
     }
@@ -143,7 +148,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// Where a page is for the fault of one on the device, or of another.
-    fn place(&self, page: Vpn, on_device: bool) -> Place {
+    fn place(&self, page: Vpn, on_device: bool) -> Whereabouts {
         place(&self.pages.table, &self.flight.underway, page, on_device)
     }
 
@@ -156,7 +161,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Whether a page is on the device, or in the pool or of one word, and no other thread brings
     /// it.
     fn is_at(&self, page: Vpn, on_device: bool) -> bool {
-        self.place(page, on_device) == Place::Alike
+        self.place(page, on_device) == Whereabouts::Alike
     }
 
     /// The pages of the window around `vpn` that lie so near to it on the device that reading all
@@ -402,7 +407,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         Step::Bring(Bring::Load(Load {
             window,
             read,
-            keep: self.keeps(worker.load_pages().len(), read.is_none()),
+            keep: self.keep_of_load(worker.load_pages().len(), read.is_none()),
             wanted: vpn,
             is_last: false,
         }))

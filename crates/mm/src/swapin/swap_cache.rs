@@ -99,8 +99,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// Pages that were stored are mapped. Those that more resident pages would have kept are
-    /// active; if it is worth it ([`keeps`](Held::keeps)), the blocks of the others are kept, and
-    /// those of all that freeing would not free.
+    /// active. The blocks of the others are kept if it is worth it
+    /// ([`keep_of_load`](Held::keep_of_load)), and those of all that freeing would not free.
     pub(crate) fn publish_loaded_run(&mut self, run: PageRange, keep: Keep) {
         for (vpn, order) in run.folios(MAX_ORDER) {
             let (mut inactive, mut cached, mut active) = (None, None, None);
@@ -205,7 +205,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Whether blocks may be kept now.
-    pub(crate) fn keep(&self) -> Keep {
+    pub(crate) fn keep_now(&self) -> Keep {
         let mm = self.mm;
         let limit = mm.pool_limit.load(Ordering::Relaxed);
         let is_on = mm.keeps_blocks.load(Ordering::Relaxed);
@@ -219,8 +219,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     }
 
     /// So many pages are loaded together, from the pool or not: whether their blocks are kept.
-    pub(crate) fn keeps(&mut self, pages: usize, of_pool: bool) -> Keep {
-        let keep = self.keep();
+    pub(crate) fn keep_of_load(&mut self, pages: usize, of_pool: bool) -> Keep {
+        let keep = self.keep_now();
         self.policy.keeps(pages, of_pool, keep)
     }
 

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use lock_api::RawMutex;
 
 use crate::machine::{Machine, Stop};
-use crate::page::{PageRange, Vpn};
+use crate::page::{PageRange, Vpn, extend_last};
 use crate::pages::resident::Lru;
 use crate::pages::swap_table::entry::Slot;
 use crate::zpool::Arena;
@@ -29,16 +29,12 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// The first page that could not be protected now.
     pub fn protect_mapped(&self, from: Vpn, mut goes_on: impl FnMut() -> bool) -> Result<(), Vpn> {
         for range in self.managed() {
-            let mut start = range.start.max(from);
-            while start < range.end {
-                let end =
-                    Vpn::new((start.number() / self.tunables().hold.protected + 1) * self.tunables().hold.protected)
-                        .min(range.end);
-                let is_done = goes_on() && self.with_for_reclaim(|inner| inner.protect(PageRange { start, end }));
+            let start = range.start.max(from);
+            for piece in (PageRange { start, ..range }).pieces(self.tunables().hold.protected) {
+                let is_done = goes_on() && self.with_for_reclaim(|inner| inner.protect(piece));
                 if !is_done {
-                    return Err(start);
+                    return Err(piece.start);
                 }
-                start = end;
             }
         }
         Ok(())
@@ -48,14 +44,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// served when it is written to.
     pub fn unprotect_mapped(&self) {
         for range in self.managed() {
-            let mut start = range.start;
-            while start < range.end {
-                let end =
-                    Vpn::new((start.number() / self.tunables().hold.protected + 1) * self.tunables().hold.protected)
-                        .min(range.end);
-                self.unprotect(PageRange { start, end });
-                start = end;
-            }
+            range
+                .pieces(self.tunables().hold.protected)
+                .for_each(|piece| self.unprotect(piece));
         }
     }
 }
@@ -88,9 +79,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
                 Slot::Cached(_) => written.push(vpn),
                 _ => return,
             }
-            match runs.last_mut().filter(|last| last.end == vpn) {
-                Some(last) => last.end = vpn.add(1),
-                None => runs.push(PageRange::new(vpn, 1)),
+            if !extend_last(&mut runs, vpn) {
+                runs.push(PageRange::new(vpn, 1));
             }
         });
         written.into_iter().for_each(|vpn| self.pages.publish_resident(vpn));

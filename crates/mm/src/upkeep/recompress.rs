@@ -1,13 +1,16 @@
-//! Recompression: what has been stored for a while is compressed again with a stronger algorithm,
-//! so that pages go in at the price of the fast one and rest at the density of the strong one (zram
-//! has this, the kernel's zswap has not).
+//! Recompression: kswapd compresses again, with a stronger algorithm, what has been stored for a
+//! while. Pages go in at the price of the fast algorithm and rest at the density of the strong one.
+//! zram has this, the kernel's zswap has not.
 //!
-//! The oldest folios of the list of stored ones are taken in their order, so those that came to
-//! rest (`zswap_cold`) are all older than those that did not, and writeback takes them first. In
-//! halves as a writeback, with the same mark, so there is one of either at a time: under the lock
-//! the entries are marked and their blocks copied out; without it they are decompressed and
-//! compressed again; under the lock those that still carry the mark get their new block published
-//! if it is shorter, and move to the other list in any case.
+//! kswapd takes the oldest folios of the list of stored ones in their order. So the folios that
+//! came to rest (`Stored::rested`) are all older than the others, and writeback takes them first.
+//!
+//! It goes in steps as a writeback does, with the same mark, so there is one of either at a time:
+//!
+//! 1. Under the lock it marks the entries and copies their blocks out.
+//! 2. Without the lock it decompresses the blocks and compresses the pages again.
+//! 3. Under the lock it publishes the new block of each entry that still carries the mark, if that
+//!    is shorter. Each such entry moves to the other list in any case.
 
 use alloc::vec::Vec;
 
@@ -87,7 +90,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
             Slot::Zswap(entry) if entry.writeback => entry,
             _ => return false,
         };
-        let tag = self.pages.add_settled(page.vpn, 0);
+        let tag = self.pages.add_rested(page.vpn, 0);
         let rested = ZswapEntry {
             writeback: false,
             tag,

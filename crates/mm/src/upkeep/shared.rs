@@ -29,7 +29,7 @@ use core::sync::atomic::Ordering;
 use lock_api::RawMutex;
 
 use crate::machine::Machine;
-use crate::page::PageRange;
+use crate::page::{PageRange, extend_last};
 use crate::pages::resident::Lru;
 use crate::zpool::{Arena, PoolRef};
 use crate::{Held, Inner, Mm};
@@ -141,9 +141,8 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
                 if Lru::Shared.holds(self.pages.table.lookup(vpn), entry) {
                     self.pages.publish_folio(Lru::Active, vpn, 0);
                     pages += 1;
-                    match ranges.last_mut().filter(|last| last.end == vpn) {
-                        Some(last) => last.end = vpn.add(1),
-                        None => ranges.push(PageRange::new(vpn, 1)),
+                    if !extend_last(&mut ranges, vpn) {
+                        ranges.push(PageRange::new(vpn, 1));
                     }
                 }
             }

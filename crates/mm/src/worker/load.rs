@@ -21,9 +21,9 @@ use crate::zpool::Block;
 /// Pieces of a load at most.
 pub(crate) const PIECES_MAX: usize = SERVERS_MAX;
 
-/// One page of a load.
+/// Where the contents of one page of a load are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Load {
+pub(crate) enum PageSource {
     /// So many bytes in `blocks`, behind those of the loads before; of a page as it was in the
     /// pool, its fingerprint.
     Block(Codec, usize, Option<u32>),
@@ -33,7 +33,7 @@ pub(crate) enum Load {
     Damaged(usize),
 }
 
-impl Load {
+impl PageSource {
     fn bytes(&self) -> usize {
         match self {
             Self::Block(_, len, _) | Self::Damaged(len) => *len,
@@ -76,7 +76,7 @@ impl Piece {
 
 /// A piece that is being brought.
 struct Bringing<'a, D> {
-    loads: &'a [Load],
+    loads: &'a [PageSource],
     pages: &'a [Vpn],
     blocks: &'a [u8],
     /// Where it is decompressed.
@@ -111,26 +111,26 @@ impl<D: uzswap_acomp::Device> Bringing<'_, D> {
 /// are neighbours at once. Returns how many came out whole before the first that is damaged.
 fn decompress_all<M: Machine>(
     machine: &M,
-    loads: &[Load],
+    loads: &[PageSource],
     mut blocks: &[u8],
     io: &mut [u8],
     contexts: &mut Contexts<M::Acomp>,
 ) -> usize {
     let mut whole = 0;
-    let alike = |a: &Load, b: &Load| a.codec().is_some() && a.codec() == b.codec();
+    let alike = |a: &PageSource, b: &PageSource| a.codec().is_some() && a.codec() == b.codec();
     for run in loads.chunk_by(alike).flat_map(|run| run.chunks(SCATTER_MAX)) {
-        let (bytes, rest) = blocks.split_at(run.iter().map(Load::bytes).sum());
+        let (bytes, rest) = blocks.split_at(run.iter().map(PageSource::bytes).sum());
         blocks = rest;
         let pages = &mut io[whole * PAGE_SIZE..][..run.len() * PAGE_SIZE];
         let done = match run[0] {
-            Load::Filled(word) => {
+            PageSource::Filled(word) => {
                 fill(pages, word);
                 1
             }
-            Load::Damaged(_) => 0,
-            Load::Block(codec, _, fingerprint) => match codec.algorithm() {
+            PageSource::Damaged(_) => 0,
+            PageSource::Block(codec, _, fingerprint) => match codec.algorithm() {
                 Some(algorithm) => {
-                    let lens = run.iter().map(Load::bytes);
+                    let lens = run.iter().map(PageSource::bytes);
                     contexts.decompress_all(machine, algorithm, lens, bytes, pages)
                 }
                 None => {
@@ -170,7 +170,7 @@ impl<M: Machine> Worker<M> {
     pub(crate) fn push_read(&mut self, page: Vpn, blob: Blob) {
         self.load_pages.push(page);
         self.reads.push(blob);
-        self.loads.push(Load::Block(blob.codec, blob.len as usize, None));
+        self.loads.push(PageSource::Block(blob.codec, blob.len as usize, None));
     }
 
     /// The I/O buffer holds slots of the device from `first` on: open those that blobs of this load
@@ -182,7 +182,7 @@ impl<M: Machine> Worker<M> {
             let is_open = open(machine, device, &mut self.io, &mut self.opened, blob, first);
             append(&mut self.blocks, &mut self.blocks_len, slice(&self.io, blob, first));
             if !is_open {
-                *load = Load::Damaged(blob.len as usize);
+                *load = PageSource::Damaged(blob.len as usize);
             }
         }
     }
@@ -200,13 +200,13 @@ impl<M: Machine> Worker<M> {
         self.load_pages.push(page);
         append(&mut self.blocks, &mut self.blocks_len, block.bytes);
         self.loads
-            .push(Load::Block(block.codec, block.bytes.len(), block.fingerprint));
+            .push(PageSource::Block(block.codec, block.bytes.len(), block.fingerprint));
     }
 
     /// Take along a page of one word over and over.
     pub(crate) fn push_filled(&mut self, page: Vpn, word: u32) {
         self.load_pages.push(page);
-        self.loads.push(Load::Filled(word));
+        self.loads.push(PageSource::Filled(word));
     }
 
     /// Pages that a load may have.
@@ -227,7 +227,7 @@ impl<M: Machine> Worker<M> {
     /// How many of these pages of the load are zeros, and how many were no block.
     pub(crate) fn filled_among(&self, pages: Range<usize>) -> (u64, u64) {
         let loads = &self.loads[pages];
-        let zeros = loads.iter().filter(|load| **load == Load::Filled(0));
+        let zeros = loads.iter().filter(|load| **load == PageSource::Filled(0));
         let filled = loads.iter().filter(|load| load.bytes() == 0);
         (zeros.count() as u64, filled.count() as u64)
     }
@@ -235,7 +235,7 @@ impl<M: Machine> Worker<M> {
     /// Those of these pages of the load that were stored as they are, with their fingerprints.
     pub(crate) fn raw_among(&self, pages: Range<usize>) -> impl Iterator<Item = (Vpn, u32)> {
         pages.filter_map(|i| match self.loads[i] {
-            Load::Block(Codec::Raw, _, known) => {
+            PageSource::Block(Codec::Raw, _, known) => {
                 let bytes = || &self.io.bytes((i + 1) * PAGE_SIZE)[i * PAGE_SIZE..];
                 Some((self.load_pages[i], known.unwrap_or_else(|| fingerprint(bytes()))))
             }
@@ -283,7 +283,7 @@ impl<M: Machine> Worker<M> {
             .zip(io.zip(contexts))
             .enumerate()
             .map(|(i, ((loads, pages), (io, contexts)))| {
-                let (own, rest) = blocks.split_at(loads.iter().map(Load::bytes).sum());
+                let (own, rest) = blocks.split_at(loads.iter().map(PageSource::bytes).sum());
                 blocks = rest;
                 Bringing {
                     loads,

@@ -21,7 +21,7 @@ pub(crate) mod lane;
 mod load;
 pub(crate) mod measure;
 
-use load::{Load, PIECES_MAX, Piece};
+use load::{PIECES_MAX, PageSource, Piece};
 
 /// One thread's working memory.
 pub struct Worker<M: Machine> {
@@ -34,7 +34,7 @@ pub struct Worker<M: Machine> {
     /// Pages that a load may have.
     load_room: usize,
     /// What was taken out of the pool, or read from the device, for a load.
-    loads: Vec<Load>,
+    loads: Vec<PageSource>,
     /// The pages that these are for, in order.
     load_pages: Vec<Vpn>,
     /// Those of them that are read from a device, which are all or none.

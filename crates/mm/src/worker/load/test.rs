@@ -113,7 +113,7 @@ fn neighbours_of_one_codec_are_one_request_up_to_the_first_that_is_damaged() {
             assert_eq!(page, [i as u8 + 1; PAGE_SIZE], "{i}");
         }
         // The last byte of the tenth: of its checksum.
-        let end: usize = worker.loads[..10].iter().map(Load::bytes).sum();
+        let end: usize = worker.loads[..10].iter().map(PageSource::bytes).sum();
         worker.blocks.bytes_mut(end)[end - 1] ^= 1;
         assert_eq!(worker.decompress_loads(&machine), 9);
         let counts = worker.accelerator_counts();
