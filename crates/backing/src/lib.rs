@@ -12,6 +12,7 @@ mod cipher;
 mod moves;
 mod refusals;
 mod seal;
+mod staging;
 mod swap_file;
 mod table;
 
@@ -19,5 +20,6 @@ pub use arena::{PoolArena, Unwatched, Watch};
 pub use moves::{done, filled_in, in_truth, stop};
 pub use refusals::Refusals;
 pub use seal::Seal;
+pub use staging::with_staged;
 pub use swap_file::{SwapBuffer, SwapFile, place};
 pub use table::table_memory;

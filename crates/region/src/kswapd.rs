@@ -33,6 +33,8 @@ const COMPACT_MIN: u64 = 64;
 /// Pages taken at a time at most, and the part of the limit that they are at most.
 const BATCH_MAX: u32 = 512;
 const BATCH_SHARE: u64 = 16;
+/// Rounds of reclaim between two ticks, while it goes on and on.
+const TICK_ROUNDS: u32 = 32;
 /// Rounds of reclaim that may come to nothing before the next tick.
 const FRUITLESS_MAX: u32 = 16;
 /// Of the core: who a fault has woken is not to wait behind the compressor.
@@ -130,7 +132,7 @@ impl Kswapd {
             }
             rounds += 1;
             pager.come_by();
-            if rounds.is_multiple_of(SWAP_CLUSTER_MAX) {
+            if rounds.is_multiple_of(TICK_ROUNDS) {
                 self.tick();
             }
             let batch = self.batch();

@@ -4,10 +4,10 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_acomp::NoDevice;
-use uzswap_backing::{PoolArena, SwapBuffer, SwapFile, done, filled_in, in_truth, place, stop, table_memory};
-use uzswap_mm::machine::{
-    Accelerators, Clock, Device, Done, Frames, IoError, Mapper, Memory, SCATTER_MAX, Stop, Threads,
+use uzswap_backing::{
+    PoolArena, SwapBuffer, SwapFile, done, filled_in, in_truth, place, stop, table_memory, with_staged,
 };
+use uzswap_mm::machine::{Accelerators, Clock, Device, Done, Frames, IoError, Mapper, Memory, Stop, Threads};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::mapping::{Discard, Mapping};
@@ -163,11 +163,7 @@ impl Mapper for RegionMachine {
 
 impl Frames for RegionMachine {
     fn with_staged<T>(&self, slots: &[u32], f: impl FnOnce(&[&[u8]]) -> T) -> T {
-        let mut pages = [[].as_slice(); SCATTER_MAX];
-        for (page, slot) in pages.iter_mut().zip(slots) {
-            *page = self.staging.bytes(*slot as usize * PAGE_SIZE, PAGE_SIZE);
-        }
-        f(&pages[..slots.len()])
+        with_staged(self.staging, slots, f)
     }
 
     fn drop_staged(&self, runs: &[(u32, u32)]) {

@@ -1,7 +1,7 @@
 //! Credentials. In Linux each thread has its own, and libc changes only those of threads that it
 //! knows: so the threads made here take on what the program's have, all of them, before the program
-//! goes on ([`ask`], [`follow`]). The memory that they share is the program's to write, so what any
-//! of them holds it holds.
+//! goes on ([`ask`], [`take_on`]). The memory that they share is the program's to write, so what
+//! any of them holds it holds.
 
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
@@ -249,7 +249,7 @@ fn own_seat() -> Option<&'static AtomicU64> {
 
 /// Take on what is asked for, if that was not done. Called by threads made here whenever one has
 /// waited.
-pub fn follow() {
+pub fn take_on() {
     let asked = ASKED.load(Ordering::Acquire);
     let Some(seat) = own_seat() else { return };
     let taken_on = seat.load(Ordering::Relaxed);
@@ -265,7 +265,7 @@ pub fn follow() {
     seat.store(taken_on & !u64::from(u32::MAX) | asked, Ordering::Release);
 }
 
-/// Have all threads made here take on `credentials`, as soon as each looks ([`follow`]), which the
+/// Have all threads made here take on `credentials`, as soon as each looks ([`take_on`]), which the
 /// caller sees to.
 pub fn ask(credentials: &Credentials) {
     let mut wanted = WANTED.lock();
@@ -273,8 +273,8 @@ pub fn ask(credentials: &Credentials) {
     ASKED.fetch_add(1, Ordering::Release);
 }
 
-/// Whether all have.
-pub fn have_all_followed() -> bool {
+/// Whether all threads made here have taken on what was asked for.
+pub fn have_all_taken_on() -> bool {
     let (me, asked) = (pid() as u32, ASKED.load(Ordering::Acquire));
     SEATED.iter().all(|seat| {
         let seat = seat.load(Ordering::Acquire);

@@ -106,7 +106,7 @@ impl Crew {
     /// Have the helpers look whether they are to end ([`is_over`]).
     pub fn dismiss(&self) {
         self.bell.fetch_add(1, Ordering::Release);
-        futex::wake(&self.bell, u32::MAX >> 1, false);
+        futex::wake_all(&self.bell, false);
     }
 
     /// In a forked child: the helpers, and who they worked for, do not exist here.

@@ -33,6 +33,11 @@ pub fn wake(word: &AtomicU32, n: u32, shared: bool) {
     let _ = futex::wake(word, flags, n);
 }
 
+/// Wake all waiters of `word`.
+pub fn wake_all(word: &AtomicU32, shared: bool) {
+    wake(word, u32::MAX >> 1, shared);
+}
+
 /// The low half of a word of a shared file, for the kernel.
 fn low_half(word: &AtomicU64) -> &AtomicU32 {
     // SAFETY: its first four bytes, as this is little-endian, aligned and alive as long as it. Only
@@ -47,7 +52,7 @@ pub fn wait_for_word(word: &AtomicU64, expected: u32, timeout_ns: u64) {
 
 /// Wake all that wait for the low half of a word of a file that processes share.
 pub fn wake_word(word: &AtomicU64) {
-    wake(low_half(word), u32::MAX >> 1, true);
+    wake_all(low_half(word), true);
 }
 
 const UNLOCKED: u32 = 0;
@@ -130,7 +135,7 @@ impl Mailbox {
         // Release: what the poster wrote before is visible to the thread that takes the bit (pairs
         // with `take`).
         if self.0.fetch_or(bits, Ordering::Release) & bits != bits {
-            wake(&self.0, u32::MAX >> 1, false);
+            wake_all(&self.0, false);
         }
     }
 

@@ -160,7 +160,7 @@ fn take_shown(to: impl Fn(u32) -> u32) -> u32 {
 
 fn put_shown(shown: u32) {
     SHOWN.store(shown, Ordering::SeqCst);
-    futex::wake(&SHOWN, u32::MAX >> 1, false);
+    futex::wake_all(&SHOWN, false);
 }
 
 /// Lend the program's threads these. In one of them.

@@ -99,7 +99,7 @@ pub fn lower() {
 
 fn step(to: u32) {
     STEP.store(to, Ordering::Release);
-    futex::wake(&STEP, u32::MAX >> 1, false);
+    futex::wake_all(&STEP, false);
 }
 
 /// Either side waits for the other. It looks again and again: the other may have been killed.
@@ -136,7 +136,7 @@ fn let_run() {
     let _ = unsafe { syscall(raw::__NR_rt_sigaction as usize, action) };
     let mut status = 0i32;
     loop {
-        creds::follow();
+        creds::take_on();
         let place = &raw mut status as usize;
         // SAFETY: writes one integer.
         match unsafe { syscall(raw::__NR_wait4 as usize, [usize::MAX, place, WALL | NO_HANG, 0, 0, 0]) } {

@@ -103,7 +103,7 @@ static STATUS: AtomicI32 = AtomicI32::new(0);
 /// Whether the threads made here are to end: asked by each whenever it has waited for work, and
 /// then it takes on the program's credentials.
 pub fn is_over() -> bool {
-    creds::follow();
+    creds::take_on();
     IS_OVER.load(Ordering::Acquire)
 }
 
@@ -119,7 +119,7 @@ pub fn end_all(status: i32) {
     // Before the first of them ends: that is no end to be told of.
     IS_OVER.store(true, Ordering::Release);
     LIFE.store(!ALL_LIVE, Ordering::Release);
-    futex::wake(&LIFE, u32::MAX >> 1, true);
+    futex::wake_all(&LIFE, true);
 }
 
 /// All threads made here have ended, after [`end_all`], and the process goes on: as if none had
@@ -137,13 +137,13 @@ pub fn begin_anew() {
 pub fn wait_for_an_end() {
     while !has_one_ended() {
         futex::wait(&LIFE, ALL_LIVE, None, true);
-        creds::follow();
+        creds::take_on();
     }
 }
 
 /// Have who waits for an end look at what else is asked of it.
 pub fn ring() {
-    futex::wake(&LIFE, u32::MAX >> 1, true);
+    futex::wake_all(&LIFE, true);
 }
 
 impl ThreadMemory {

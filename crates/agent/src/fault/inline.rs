@@ -237,7 +237,7 @@ impl Drop for Closed {
     fn drop(&mut self) {
         if self.0 {
             GATE.is_closed.store(0, Ordering::SeqCst);
-            futex::wake(&GATE.is_closed, u32::MAX >> 1, false);
+            futex::wake_all(&GATE.is_closed, false);
         }
     }
 }

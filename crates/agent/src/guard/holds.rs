@@ -244,7 +244,7 @@ pub(super) fn begin(moves: &AtomicU32) {
 pub(super) fn end(moves: &AtomicU32) {
     if moves.load(Ordering::Relaxed) != 0 {
         moves.store(0, Ordering::SeqCst);
-        futex::wake(moves, u32::MAX >> 1, false);
+        futex::wake_all(moves, false);
     }
 }
 

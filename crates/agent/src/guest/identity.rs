@@ -55,9 +55,9 @@ fn begin_early() {
 
 type Call = unsafe extern "C" fn(usize, usize, usize) -> c_int;
 
-fn follow() {
+fn have_pager_take_on() {
     if let Some(pager) = pager::active() {
-        pager.ask(mail::FOLLOW);
+        pager.ask(mail::CREDENTIALS);
     }
 }
 
@@ -76,7 +76,7 @@ macro_rules! diverted {
                     original(first, second, third)
                 };
                 if result == 0 {
-                    follow();
+                    have_pager_take_on();
                 }
                 result
             }
@@ -108,7 +108,7 @@ extern "C" fn capset(header: usize, data: usize) -> c_int {
     // SAFETY: exactly the call that the program makes.
     match unsafe { guard::make(SYS_CAPSET, [header, data, 0, 0, 0, 0]) } {
         Ok(_) => {
-            follow();
+            have_pager_take_on();
             0
         }
         Err(errno) => hook::fail(errno),

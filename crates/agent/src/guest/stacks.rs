@@ -298,7 +298,7 @@ pub(crate) fn while_none_changes<T>(register: impl FnOnce() -> T) -> Option<T> {
     IS_REGISTERING.store(1, Ordering::SeqCst);
     let registered = (!is_changing()).then(register);
     IS_REGISTERING.store(0, Ordering::SeqCst);
-    futex::wake(&IS_REGISTERING, u32::MAX >> 1, false);
+    futex::wake_all(&IS_REGISTERING, false);
     registered
 }
 

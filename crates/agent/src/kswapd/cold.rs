@@ -24,30 +24,30 @@ const DEFERRED_LEAST: u64 = deferral::BIG_BYTES as u64;
 /// How much was taken out lately.
 #[derive(Default)]
 pub(super) struct Lately {
-    /// When this window began. Nanoseconds.
-    since: u64,
-    /// Pages, in this window and in the one before.
-    now: u64,
-    before: u64,
+    /// When this window began.
+    since_ns: u64,
+    /// Pages that were taken out in this window, and in the one before.
+    pages_now: u64,
+    pages_before: u64,
 }
 
 impl Lately {
-    /// It is `now`.
-    fn set_time(&mut self, now: u64) {
-        let passed = now.saturating_sub(self.since) / WINDOW_NS;
+    /// A new window begins, if it is time.
+    fn set_time(&mut self, now_ns: u64) {
+        let passed = now_ns.saturating_sub(self.since_ns) / WINDOW_NS;
         if passed > 0 {
-            let before = if passed == 1 { self.now } else { 0 };
+            let pages_before = if passed == 1 { self.pages_now } else { 0 };
             *self = Self {
-                since: now,
-                now: 0,
-                before,
+                since_ns: now_ns,
+                pages_now: 0,
+                pages_before,
             };
         }
     }
 
     /// Pages that wait for their second chance.
     fn waits(&self) -> u64 {
-        self.now + self.before
+        self.pages_now + self.pages_before
     }
 }
 
@@ -94,7 +94,7 @@ impl Kswapd {
                 break;
             }
             taken += more;
-            self.lately.now += more;
+            self.lately.pages_now += more;
         }
         pager.memcg.group().add(Notice::ColdTaken, taken * PAGE_SIZE as u64);
     }

@@ -46,8 +46,8 @@ use crate::pager::mailbox::mail;
 use crate::pager::{self, Pager, pause};
 
 /// How often, and how far apart, it is looked whether all threads hold what the program does.
-const FOLLOW_TRIES: u32 = 20_000;
-const FOLLOW_NS: u64 = 50_000;
+const CREDENTIALS_TRIES: u32 = 20_000;
+const CREDENTIALS_NS: u64 = 50_000;
 /// How long a fork waits for room at most.
 const CHILD_ROOM_NS: u64 = 2_000_000;
 /// The same, for what the child has alone at once.
@@ -183,7 +183,7 @@ impl Kswapd {
     /// Have all the pager's threads hold what the program's first thread holds, if that has
     /// changed. Not under a filter of system calls, which may end a thread for such a call: whoever
     /// drops what it holds does so before it has a filter, through libc, which waits for us.
-    fn follow(&mut self) {
+    fn take_on_credentials(&mut self) {
         let pager = self.pager;
         let Some(wanted) = pager.fds().proc.credentials() else {
             return;
@@ -198,14 +198,14 @@ impl Kswapd {
         // While we hold what allows us to.
         shield::ring();
         self.credentials = Some(wanted);
-        creds::follow();
+        creds::take_on();
         // One that is at work looks when it has done it.
-        for _ in 0..FOLLOW_TRIES {
+        for _ in 0..CREDENTIALS_TRIES {
             pager.ring();
-            if creds::have_all_followed() {
+            if creds::have_all_taken_on() {
                 break;
             }
-            pause(FOLLOW_NS);
+            pause(CREDENTIALS_NS);
         }
     }
 
@@ -241,12 +241,12 @@ impl Kswapd {
             recorder.flush();
         }
         let now = time::now_ns();
-        if bits & mail::FOLLOW != 0 || now - self.looked >= TICK_IDLE_NS {
+        if bits & mail::CREDENTIALS != 0 || now - self.looked >= TICK_IDLE_NS {
             self.looked = now;
             if self.is_over() {
                 return;
             }
-            self.follow();
+            self.take_on_credentials();
         }
         if bits & mail::RELEASE != 0 {
             pager.release();
@@ -424,7 +424,7 @@ impl Kswapd {
         self.pager
             .post
             .mail
-            .peek(mail::SCAN | mail::FREEZE | mail::LEAVE | mail::FOLLOW | mail::RELEASE)
+            .peek(mail::SCAN | mail::FREEZE | mail::LEAVE | mail::CREDENTIALS | mail::RELEASE)
             != 0
     }
 

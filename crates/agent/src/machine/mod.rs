@@ -22,9 +22,9 @@ pub(crate) mod wake;
 
 use alloc::vec::Vec;
 
-use uzswap_backing::table_memory;
+use uzswap_backing::{table_memory, with_staged};
 use uzswap_ctl::{FailKind, Group};
-use uzswap_mm::machine::{Clock, Done, Frames, Mapper, Memory, SCATTER_MAX, Stop, StoredPage, Threads, Unwritten};
+use uzswap_mm::machine::{Clock, Done, Frames, Mapper, Memory, Stop, StoredPage, Threads, Unwritten};
 use uzswap_mm::page::{MAX_ORDER, PAGE_SIZE, PageRange, Vpn};
 use uzswap_mm::swap_table::TableMemory;
 use uzswap_sys::aligned::AlignedBuf;
@@ -369,11 +369,7 @@ impl Mapper for AgentMachine {
 
 impl Frames for AgentMachine {
     fn with_staged<T>(&self, slots: &[u32], f: impl FnOnce(&[&[u8]]) -> T) -> T {
-        let mut pages = [[].as_slice(); SCATTER_MAX];
-        for (page, slot) in pages.iter_mut().zip(slots) {
-            *page = self.staging.bytes(*slot as usize * PAGE_SIZE, PAGE_SIZE);
-        }
-        f(&pages[..slots.len()])
+        with_staged(self.staging, slots, f)
     }
 
     fn drop_staged(&self, runs: &[(u32, u32)]) {

@@ -47,7 +47,7 @@ pub(crate) mod mail {
     /// The process is about to end: whoever shares its memory gets all of it.
     pub(crate) const LEAVE: u32 = 32;
     /// The program has changed its credentials.
-    pub(crate) const FOLLOW: u32 = 64;
+    pub(crate) const CREDENTIALS: u32 = 64;
     /// The program has a userfaultfd of its own for a range: it gets that back.
     pub(crate) const RELEASE: u32 = 128;
     /// The process is about to end: write what is recorded of it.
@@ -57,7 +57,7 @@ pub(crate) mod mail {
     /// A call wants one thread: the pager ends.
     pub(crate) const RETIRE: u32 = 1024;
     /// What a thread of the program has a ticket for.
-    pub(crate) const ASKED: u32 = LEAVE | FOLLOW | RELEASE | RETIRE;
+    pub(crate) const ASKED: u32 = LEAVE | CREDENTIALS | RELEASE | RETIRE;
     /// What one waits for an answer to.
     pub(crate) const WAITED_FOR: u32 = ASKED | SCAN | FREEZE | JOIN | RECORD | RING;
 }

@@ -199,7 +199,7 @@ fn open_and_start() -> Result<(), (&'static str, Errno)> {
 
 fn settle(state: u32) {
     STATE.store(state, Ordering::Release);
-    futex::wake(&STATE, u32::MAX >> 1, false);
+    futex::wake_all(&STATE, false);
 }
 
 /// In any forked child: the process id is new. An idle agent stays idle, an active one is not until
@@ -411,7 +411,7 @@ impl Pager {
         let retires = self.post.retires.load(Ordering::SeqCst);
         if self.post.letting_go.load(Ordering::SeqCst) == LETS_GO && bring_back(retires) {
             self.post.letting_go.store(HAS_LET_GO, Ordering::SeqCst);
-            futex::wake(&self.post.letting_go, u32::MAX >> 1, false);
+            futex::wake_all(&self.post.letting_go, false);
         }
     }
 
@@ -443,7 +443,7 @@ impl Pager {
         let [start, end] = [0, 1].map(|i| self.post.joining[i].load(Ordering::Relaxed));
         if give_up(PageRange::of_bytes(start, end)) {
             self.post.releasing.store(0, Ordering::SeqCst);
-            futex::wake(&self.post.releasing, u32::MAX >> 1, false);
+            futex::wake_all(&self.post.releasing, false);
         }
     }
 

@@ -29,7 +29,7 @@ impl Tickets {
     /// All up to `ticket` are done.
     pub(crate) fn answer(&self, ticket: u32) {
         self.done.store(ticket, Ordering::SeqCst);
-        futex::wake(&self.done, u32::MAX >> 1, false);
+        futex::wake_all(&self.done, false);
     }
 
     /// Wait until `ticket` is done, as long as `waits_on` says so, which is asked every

@@ -113,7 +113,7 @@ pub(crate) fn read_events(mut f: impl FnMut(Event)) {
             },
         });
         place.state.store(TAKEN, Ordering::Release);
-        futex::wake(&place.state, u32::MAX >> 1, false);
+        futex::wake_all(&place.state, false);
     }
 }
 
