@@ -96,19 +96,50 @@ impl FaultThread {
     }
 
     fn round(&mut self) {
+        let pager = self.pager;
+        if self.servers.is_idle() {
+            pager.memcg.lack(0);
+        }
+        let is_forking = pager.reclaim.is_freezing();
+        self.wait(is_forking);
+        if is_forking {
+            // Set once, after is_freezing: a wake-up that came during the wait is cleared in the
+            // next round.
+            pager.fds().wake.clear();
+        }
+        pager.prepare_codecs(self.servers.workers());
+        // Read before the events are: a fork that has returned has had its event read.
+        let parent_returned = pager.fork.handover.parent_returned();
+        // As well: what is read after the child is there is not younger than the fork, whose turn
+        // it is.
+        let has_arrived = is_forking && guard::is_on() && pager.fork.handover.has_arrived();
+        self.read(is_forking);
+        self.serve();
+        let is_letting_go = is_forking || pager.is_bringing_back();
+        let _closed = is_letting_go.then(inline::close);
+        if is_letting_go {
+            self.let_go();
+        }
+        if is_forking {
+            self.forks.step(pager, self.servers.own(), parent_returned, has_arrived);
+        }
+        if !self.forks.has_child() {
+            pager.fds().renew_spare();
+        }
+    }
+
+    /// Wait until there is something to do, but not for long while faults wait or a fork is under
+    /// way.
+    fn wait(&mut self, is_forking: bool) {
         let Self {
             pager,
             servers,
             forks,
             spin,
-            waits,
             wanting,
+            ..
         } = self;
-        if servers.is_idle() {
-            pager.memcg.lack(0);
-        }
         let fds = pager.fds();
-        let is_forking = pager.reclaim.is_freezing();
         // Posted since the event was cleared that woke us.
         let is_told = fds.managed.waits_on().is_none() && fds.managed.has_events();
         let is_quiet = servers.is_idle() && !is_told && !wanting.is_busy();
@@ -132,24 +163,22 @@ impl FaultThread {
                 &fds.proc,
             ),
         }
-        if is_forking {
-            // Set once, after is_freezing: a wake-up that came during the wait is cleared in the
-            // next round.
-            fds.wake.clear();
-        }
-        pager.prepare_codecs(servers.workers());
-        // Read before the events are: a fork that has returned has had its event read.
-        let parent_returned = pager.fork.handover.parent_returned();
-        // As well: what is read after the child is there is not younger than the fork, whose turn
-        // it is.
-        let has_arrived = is_forking && guard::is_on() && pager.fork.handover.has_arrived();
+    }
+
+    /// Read events and faults, what threads that serve their own faults ask for, and what another
+    /// process does.
+    fn read(&mut self, is_forking: bool) {
+        let (pager, fds) = (self.pager, self.pager.fds());
         // While there is none, whoever serves a fault goes on.
         if !inline::is_on() || fds.managed.has_events() {
             let _closed = inline::close();
-            let (worker, inbox) = servers.reading();
-            read_events(pager, worker, inbox, forks, |thread| spin.follower.note_fault(thread));
+            let (worker, inbox) = self.servers.reading();
+            let spin = &mut self.spin;
+            read_events(pager, worker, inbox, &mut self.forks, |thread| {
+                spin.follower.note_fault(thread);
+            });
         }
-        if servers.is_idle() && !is_forking {
+        if self.servers.is_idle() && !is_forking {
             // Woken for a codec, perhaps, or too late for one. Cleared before the next look at what
             // is wanted, never after.
             fds.wake.clear();
@@ -157,22 +186,27 @@ impl FaultThread {
         if inline::is_on() {
             // Before the look at what was asked for, never after.
             fds.wake.clear();
-            inline::take_requests(pager, |waiting| servers.reading().1.push(waiting));
+            inline::take_requests(pager, |waiting| self.servers.reading().1.push(waiting));
         }
-        wanting.take(pager, servers.reading().1);
-        waits.begin(servers.waiting());
-        servers.serve(pager);
-        wanting.answer(pager, servers.reading().1);
-        if servers.is_idle() {
-            waits.end(pager);
+        self.wanting.take(pager, self.servers.reading().1);
+    }
+
+    /// Serve what waits, as far as can be now.
+    fn serve(&mut self) {
+        let pager = self.pager;
+        self.waits.begin(self.servers.waiting());
+        self.servers.serve(pager);
+        self.wanting.answer(pager, self.servers.reading().1);
+        if self.servers.is_idle() {
+            self.waits.end(pager);
         }
-        if !is_forking && !pager.is_bringing_back() {
-            if !forks.has_child() {
-                fds.renew_spare();
-            }
-            return;
-        }
-        let _closed = inline::close();
+    }
+
+    /// Bring back what the pager lets go of, and give up what it releases. Nobody is inside.
+    fn let_go(&mut self) {
+        let Self {
+            pager, servers, forks, ..
+        } = self;
         pager.let_go(|retires| {
             let (worker, inbox) = servers.reading();
             read_events(pager, worker, inbox, forks, |_| {});
@@ -183,12 +217,6 @@ impl FaultThread {
             read_events(pager, worker, inbox, forks, |_| {});
             give_up(pager, worker, range)
         });
-        if is_forking {
-            forks.step(pager, servers.own(), parent_returned, has_arrived);
-        }
-        if !forks.has_child() {
-            fds.renew_spare();
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use uzswap_ctl::Field;
 use uzswap_ctl::defaults::SWAP_CLUSTER_MAX;
 use uzswap_mm::Effort;
 use uzswap_mm::machine::Mapper;
-use uzswap_mm::page::PAGE_SIZE;
+use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_sys::time;
 
 use super::Kswapd;
@@ -32,6 +32,16 @@ const TURN_NS: u64 = 10_000_000;
 /// Rounds of reclaim that may come to nothing before the next tick.
 const FRUITLESS_MAX: u32 = 16;
 
+/// What became of pages that relatives have as well.
+enum Shared {
+    /// Their sharing was broken, as far as it is their turn.
+    Tried,
+    /// None had to leave: something else was reclaimed.
+    Reclaimed,
+    /// Nothing else is left, and it is nobody's turn.
+    Exhausted,
+}
+
 impl Kswapd {
     /// Pages to take at a time: as many folios as the kernel does, of the size that they are made
     /// in, but not much of what there is to work with.
@@ -55,56 +65,23 @@ impl Kswapd {
         while self.is_ours_to_reclaim(low) && fruitless < FRUITLESS_MAX && !self.is_waited_for() {
             rounds += 1;
             pager.come_by();
-            if rounds % TELL_ROUNDS == 0 {
-                // Or what the dead were charged would be reclaimed for ever.
-                self.return_charges();
-                pager.mm.tick();
-                self.tell();
-                servers::provide(pager);
-                // A program that keeps us busy is one whose pages are stored.
-                self.train();
+            if rounds.is_multiple_of(TELL_ROUNDS) {
+                self.keep_accounts();
             }
-            if pager.memcg.shares() {
-                // Giving up a page that a relative has as well frees nothing: look or sample,
-                // instead of counting on.
-                self.look_in = 0;
-                self.look_if_due();
-                pager.memcg.fit(pager);
-            }
-            if !pager.kcompressd.workers.is_empty() {
-                pager.kcompressd.mail.post(kcompressd::WORK);
-            }
-            self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
-            self.protect_if_wanted();
-            self.mind_gate();
+            self.prepare_round();
             let batch = self.batch();
             let scan = pager.shrink(&mut self.worker, batch, Effort::Background);
             if scan.again {
                 pause(50_000);
             }
             if pager.memcg.shares() {
-                let is_stuck = scan.is_dry;
-                // Breaking the sharing takes more memory at first: not while anything of our own
-                // waits for a second chance, nor for a watermark.
-                if is_stuck && pager.shrink(&mut self.worker, batch, Effort::Requested).reclaimed > 0 {
-                    (fruitless, self.is_barren) = (0, false);
-                    continue;
-                }
-                let is_short = is_stuck && (pager.memcg.excess(pager, pager.room()) > 0 || pager.lacks_room());
-                let need = is_short
-                    && self.is_short_for_long()
-                    && !self.is_ahead_of_relatives()
-                    && !pager.memcg.spares_sharing(pager);
-                if !is_short {
-                    self.short_since = None;
-                }
-                let shared = pager.mm.take_shared(need);
-                if shared.is_empty() && is_stuck && !need {
-                    break;
-                }
-                self.unshare(&shared);
-                if need && !shared.is_empty() {
-                    pager.swap_out_staged(&mut self.worker);
+                match self.reclaim_shared(batch, scan.is_dry) {
+                    Shared::Tried => {}
+                    Shared::Reclaimed => {
+                        (fruitless, self.is_barren) = (0, false);
+                        continue;
+                    }
+                    Shared::Exhausted => break,
                 }
             }
             if scan.reclaimed > 0 || self.copy_out(&scan.unmovable) > 0 {
@@ -112,18 +89,76 @@ impl Kswapd {
                 continue;
             }
             fruitless += u32::from(scan.isolated == 0);
-            if scan.isolated == 0 && !scan.shared.is_empty() {
-                self.unshare(&scan.shared);
-            } else if scan.isolated == 0 {
-                // Nothing left to isolate: what waits for a second chance has to go, then the
-                // pool's oldest.
-                let urgent = pager.shrink(&mut self.worker, batch, Effort::Urgent);
-                if urgent.reclaimed > 0 {
-                    (fruitless, self.is_barren) = (0, false);
-                }
+            if scan.isolated == 0 && self.reclaim_the_last(batch, &scan.shared) {
+                (fruitless, self.is_barren) = (0, false);
             }
         }
         self.is_barren |= fruitless >= FRUITLESS_MAX;
+    }
+
+    /// As at a tick, while reclaim goes on and on.
+    fn keep_accounts(&mut self) {
+        // Or what the dead were charged would be reclaimed for ever.
+        self.return_charges();
+        self.pager.mm.tick();
+        self.tell();
+        servers::provide(self.pager);
+        // A program that keeps us busy is one whose pages are stored.
+        self.train();
+    }
+
+    /// What comes before each round of reclaim.
+    fn prepare_round(&mut self) {
+        let pager = self.pager;
+        if pager.memcg.shares() {
+            // Giving up a page that a relative has as well frees nothing: look or sample, instead
+            // of counting on.
+            self.look_in = 0;
+            self.look_if_due();
+            pager.memcg.fit(pager);
+        }
+        if !pager.kcompressd.workers.is_empty() {
+            pager.kcompressd.mail.post(kcompressd::WORK);
+        }
+        self.affinity.take(VIGIL.out_of_the_way(), CORES.unbound());
+        self.protect_if_wanted();
+        self.mind_gate();
+    }
+
+    /// After a round of reclaim of a process that shares memory: break the sharing of what has to
+    /// leave. `is_stuck`: that round has found nothing to take.
+    fn reclaim_shared(&mut self, batch: u32, is_stuck: bool) -> Shared {
+        let pager = self.pager;
+        // Breaking the sharing takes more memory at first: not while anything of our own waits for
+        // a second chance, nor for a watermark.
+        if is_stuck && pager.shrink(&mut self.worker, batch, Effort::Requested).reclaimed > 0 {
+            return Shared::Reclaimed;
+        }
+        let is_short = is_stuck && (pager.memcg.excess(pager, pager.room()) > 0 || pager.lacks_room());
+        let need =
+            is_short && self.is_short_for_long() && !self.is_ahead_of_relatives() && !pager.memcg.spares_sharing(pager);
+        if !is_short {
+            self.short_since = None;
+        }
+        let shared = pager.mm.take_shared(need);
+        if shared.is_empty() && is_stuck && !need {
+            return Shared::Exhausted;
+        }
+        self.unshare(&shared);
+        if need && !shared.is_empty() {
+            pager.swap_out_staged(&mut self.worker);
+        }
+        Shared::Tried
+    }
+
+    /// Nothing is left to isolate. Whether anything was reclaimed all the same.
+    fn reclaim_the_last(&mut self, batch: u32, shared: &[PageRange]) -> bool {
+        if !shared.is_empty() {
+            self.unshare(shared);
+            return false;
+        }
+        // What waits for a second chance has to go, then the pool's oldest.
+        self.pager.shrink(&mut self.worker, batch, Effort::Urgent).reclaimed > 0
     }
 
     /// Rounds that count as fruitless before the first one. One is tried where there was nothing of
