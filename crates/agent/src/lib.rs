@@ -54,30 +54,6 @@ mod x86_64;
 #[cfg_attr(uzswap_image, global_allocator)]
 static HEAP: uzswap_sys::heap::Heap = uzswap_sys::heap::Heap::new();
 
-/// One line of text that needs no heap.
-pub(crate) struct Line([u8; 400], usize);
-
-impl Line {
-    pub(crate) fn of(text: core::fmt::Arguments<'_>) -> Self {
-        let mut line = Self([0; 400], 0);
-        let _ = core::fmt::Write::write_fmt(&mut line, text);
-        line
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        core::str::from_utf8(&self.0[..self.1]).unwrap_or("uzswap: internal error\n")
-    }
-}
-
-impl core::fmt::Write for Line {
-    fn write_str(&mut self, s: &str) -> core::fmt::Result {
-        let n = s.len().min(self.0.len() - self.1);
-        self.0[self.1..self.1 + n].copy_from_slice(&s.as_bytes()[..n]);
-        self.1 += n;
-        Ok(())
-    }
-}
-
 /// Last words in one line, then the process stops: a page must never read back wrong because its
 /// pager is confused.
 #[cfg_attr(uzswap_image, panic_handler)]
@@ -85,6 +61,6 @@ impl core::fmt::Write for Line {
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     let (at, why) = (info.location(), info.message());
     let (file, line) = at.map_or(("?", 0), |at| (at.file(), at.line()));
-    pager::say_last(Line::of(format_args!("uzswap: stopping the process: {why} ({file}:{line})\n")).as_str());
+    pager::say_last(format_args!("uzswap: stopping the process: {why} ({file}:{line})\n"));
     uzswap_sys::thread::kill_self()
 }

@@ -39,6 +39,7 @@ use crate::fault;
 use crate::guard::{self, deliver, signals};
 use crate::machine::isolation;
 use crate::pager::mailbox::mail;
+use crate::pager::missing::Missing;
 use crate::pager::{self, Pager, record};
 
 /// Threads serve their own faults.
@@ -94,7 +95,7 @@ pub(crate) fn install(wanted: bool) -> Result<(), Errno> {
 ///
 /// # Errors
 /// What was missing.
-pub(crate) fn open() -> Result<(), (&'static str, Errno)> {
+pub(crate) fn open() -> Result<(), Missing> {
     if !is_on() {
         return Ok(());
     }
@@ -103,11 +104,10 @@ pub(crate) fn open() -> Result<(), (&'static str, Errno)> {
         // The fault thread notes what it serves.
         note_only_asking();
     }
-    let managed = isolation::open_inline().map_err(|e| ("userfaultfd with move", e))?;
-    let wake = WakeEvent::new().map_err(|e| ("eventfd", e))?;
-    let pagemap = Pagemap::open().map_err(|e| ("/proc/self", e))?;
-    let lent = Lent { managed, wake, pagemap };
-    lent::lend(lent).map_err(|e| ("descriptors", e))?;
+    let managed = isolation::open_inline().map_err(|e| Missing::named("userfaultfd with move", e))?;
+    let wake = WakeEvent::new().map_err(|e| Missing::named("eventfd", e))?;
+    let pagemap = Pagemap::open().map_err(|e| Missing::named("/proc/self", e))?;
+    lent::lend(Lent { managed, wake, pagemap }).map_err(|e| Missing::named("descriptors", e))?;
     // The thread that starts it faults next, perhaps on a stack that is managed.
     let _ = Own::current().or_else(Own::take_on);
     Ok(())
@@ -391,9 +391,9 @@ fn ask(pager: &Pager, waiting: Waiting, is_doubtful: bool) -> bool {
 /// out.
 pub(crate) fn stop_if_alone() {
     if pager::is_orphan() {
-        pager::say_last(
-            "uzswap: a process is stopped that shares the memory of one that was killed: what was out is lost\n",
-        );
+        pager::say_last(format_args!(
+            "uzswap: a process is stopped that shares the memory of one that was killed: what was out is lost\n"
+        ));
         thread::kill_self();
     }
 }

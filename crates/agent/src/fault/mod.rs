@@ -26,7 +26,6 @@ use self::inline::Ticket;
 use self::servers::{INBOX, Servers};
 use self::waits::Waits;
 use self::wanted::Wanting;
-use crate::Line;
 use crate::cpu::cores::CORES;
 use crate::cpu::io_poll::IO_POLL;
 use crate::cpu::spin::Spin;
@@ -37,6 +36,7 @@ use crate::kswapd::reclaim::Stall;
 use crate::machine::AgentMachine;
 use crate::pager::mailbox::mail;
 use crate::pager::record::Touch;
+use crate::pager::words::Line;
 use crate::pager::{self, Pager};
 
 /// Pages that direct reclaim takes in one round.
@@ -406,13 +406,10 @@ fn make_room_for_copy(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: us
 pub(crate) fn poison(pager: &Pager, uffd: &Uffd, addr: usize) -> bool {
     if pager.mm.machine().copies() {
         // A kernel that may be too old to poison a page.
-        pager::say_last(
-            Line::of(format_args!(
-                "uzswap: process {} is stopped: its page at {addr:#x} is lost, its stored copy is damaged or cannot be read\n",
-                thread::pid()
-            ))
-            .as_str(),
-        );
+        pager::say_last(format_args!(
+            "uzswap: process {} is stopped: its page at {addr:#x} is lost, its stored copy is damaged or cannot be read\n",
+            thread::pid()
+        ));
         thread::kill_self();
     }
     // Said and counted first: its reader may be dead of it before we are back. No heap: this may

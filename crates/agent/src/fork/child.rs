@@ -20,9 +20,10 @@ use crate::guest::{closed, unmanaged, vma};
 use crate::machine::Fds;
 use crate::machine::remote::{self, Remote};
 use crate::machine::swap_file::{self, Swap};
+use crate::pager::missing::Missing;
 use crate::pager::record::Recorder;
 use crate::pager::{self, Pager, hold};
-use crate::{Line, guard, statics};
+use crate::{guard, statics};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
 pub(crate) extern "C" fn child() {
@@ -78,20 +79,17 @@ pub(crate) fn unlock_inherited(pager: &Pager) -> bool {
 /// The child's part.
 fn attach(pager: &Pager) {
     lent::to_open(guard::exec::is_filtered(), || {
-        let Err((what, errno)) = inline::open().and_then(|()| pager::threads::start_in_child(take_over)) else {
+        let Err(missing) = inline::open().and_then(|()| pager::threads::start_in_child(take_over)) else {
             return;
         };
-        if let Err((lacked, errno)) = do_without(pager) {
-            pager::say(
-                Line::of(format_args!(
-                    "uzswap: a forked child lost its pager before it had its own and is stopped: it lacked {lacked} ({errno})\n"
-                ))
-                .as_str(),
-            );
+        if let Err(Missing { part, errno }) = do_without(pager) {
+            pager::say(format_args!(
+                "uzswap: a forked child lost its pager before it had its own and is stopped: it lacked {part} ({errno})\n"
+            ));
             thread::kill_self();
         }
         pager::lose();
-        unmanaged::lacks_pager(Some(pager.memcg.path()), what, errno);
+        unmanaged::lacks_pager(Some(pager.memcg.path()), missing);
     });
 }
 
@@ -100,8 +98,8 @@ fn attach(pager: &Pager) {
 ///
 /// # Errors
 /// What was missing. Too late: the parent has let go of a child that said it was ready.
-fn do_without(pager: &Pager) -> Result<(), (&'static str, Errno)> {
-    const TOO_LATE: (&str, Errno) = ("a part of it, as its parent had let go of it", Errno::AGAIN);
+fn do_without(pager: &Pager) -> Result<(), Missing> {
+    const TOO_LATE: Missing = Missing::named("a part of it, as its parent had let go of it", Errno::AGAIN);
     let handover = &pager.fork.handover;
     if !handover.wait_for_parent(pager, DESCRIBED) {
         return Err(ORPHAN);
@@ -121,8 +119,8 @@ fn do_without(pager: &Pager) -> Result<(), (&'static str, Errno)> {
 }
 
 /// The child's new fault thread: everything up to serving.
-fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
-    let pager = pager::inherited().ok_or(("the parent's pager", Errno::INVAL))?;
+fn take_over() -> Result<&'static Pager, Missing> {
+    let pager = pager::inherited().ok_or(Missing::named("the parent's pager", Errno::INVAL))?;
     let handover = &pager.fork.handover;
     if !handover.wait_for_parent(pager, DESCRIBED) {
         return Err(ORPHAN);
@@ -145,7 +143,11 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     pager.memcg.set_slot(slot);
     pager.memcg.assume_shared(pager);
     pager.fork.pins.lock().clear();
-    pager.mm.machine().start(fds).map_err(|e| ("the staging range", e))?;
+    pager
+        .mm
+        .machine()
+        .start(fds)
+        .map_err(|e| Missing::named("the staging range", e))?;
     pager.mm.start_child(&devices);
     remote::provide(pager);
     accel::renew(pager);
@@ -155,7 +157,7 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
     // What is expected are events of the parent's mappings. They are not ours.
     pager.mm.with_changes(|changes| changes.settle());
     if !vma::register_inherited(pager, pager.fds(), was_watched) {
-        return Err(("registering inherited memory", Errno::INVAL));
+        return Err(Missing::named("registering inherited memory", Errno::INVAL));
     }
     pager.reclaim.thaw();
     pager.start_kswapd()?;
@@ -163,7 +165,7 @@ fn take_over() -> Result<&'static Pager, (&'static str, Errno)> {
 }
 
 /// All that the child's pager needs and may fail to get.
-fn equip(pager: &Pager, devices: &Devices) -> Result<(Fds, usize), (&'static str, Errno)> {
+fn equip(pager: &Pager, devices: &Devices) -> Result<(Fds, usize), Missing> {
     let group = pager.memcg.group();
     let mut fds = Fds::open(pager.memcg.path(), pager.mm.machine().copies())?;
     fds.inherited = inherit_files(pager, devices)?;
@@ -194,25 +196,29 @@ fn spare_seals(parent: &Fds, devices: &Devices) -> Vec<Seal> {
 
 /// Open the swap files that our copy of the swap table points to, and hold a lease on each: who
 /// wrote the others may write there again. The seals are those of our copy of the parent's memory.
-fn inherit_files(pager: &Pager, devices: &Devices) -> Result<Vec<(Swap, u64)>, (&'static str, Errno)> {
+fn inherit_files(pager: &Pager, devices: &Devices) -> Result<Vec<(Swap, u64)>, Missing> {
     let (handover, parent) = (&pager.fork.handover, pager.fds());
     let swaps: Vec<_> = files_of(parent).collect();
     let pid = handover.parent.load(Ordering::SeqCst);
     let open = |(i, (fd, byte)): (usize, (i32, u64))| {
-        let file = File::open_of_thread(pid, handover.parent_tid(), fd).map_err(|e| ("the parent's swap file", e))?;
+        let file = File::open_of_thread(pid, handover.parent_tid(), fd)
+            .map_err(|e| Missing::named("the parent's swap file", e))?;
         if !file.lock_shared(byte) {
-            return Err(("a lease on the parent's swap file", Errno::AGAIN));
+            return Err(Missing::named("a lease on the parent's swap file", Errno::AGAIN));
         }
-        let theirs = swaps.get(i).ok_or(("the parent's swap file", Errno::INVAL))?;
+        let theirs = swaps
+            .get(i)
+            .ok_or(Missing::named("the parent's swap file", Errno::INVAL))?;
         let remote = theirs.remote.as_ref().map(Remote::inherit);
         let seal = theirs.file.seal;
         let slots = seal.slots();
         let file = SwapFile { file, seal, slots };
         Ok((Swap { file, remote }, byte))
     };
-    let files = handover
-        .files()
-        .ok_or(("room for one more swap file of an ancestor's", Errno::OVERFLOW))?;
+    let files = handover.files().ok_or(Missing::named(
+        "room for one more swap file of an ancestor's",
+        Errno::OVERFLOW,
+    ))?;
     files
         .enumerate()
         .filter(|(place, _)| devices.needs(*place))

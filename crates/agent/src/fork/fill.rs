@@ -25,6 +25,7 @@ use super::handover::{BATCH, Handover, ORPHAN};
 use crate::guard;
 use crate::guest::vma;
 use crate::machine::{AgentMachine, isolation};
+use crate::pager::missing::Missing;
 use crate::pager::{Pager, pause};
 
 /// How often each looks whether the other has come on.
@@ -73,12 +74,12 @@ enum Memory {
 }
 
 impl Memory {
-    fn open(pager: &Pager) -> Result<Self, (&'static str, Errno)> {
+    fn open(pager: &Pager) -> Result<Self, Missing> {
         if closed::is_on() {
-            closed::open_alone().map_err(|e| ("access to its memory", e))?;
+            closed::open_alone().map_err(|e| Missing::named("access to its memory", e))?;
             return Ok(Self::Closed);
         }
-        let uffd = isolation::open_inline().map_err(|e| ("a userfaultfd", e))?;
+        let uffd = isolation::open_inline().map_err(|e| Missing::named("a userfaultfd", e))?;
         for range in pager.mm.managed() {
             // Whole mappings, where it can be: each page alone would be a mapping meanwhile.
             let _ = uffd.register_missing(range.start.addr(), range.end.addr() - range.start.addr());
@@ -132,7 +133,7 @@ fn when_registered(uffd: &Uffd, addr: usize, act: impl Fn() -> Result<(), Errno>
 ///
 /// # Errors
 /// What was missing. The child has holes then, which nobody serves.
-pub(super) fn take(pager: &Pager) -> Result<(), (&'static str, Errno)> {
+pub(super) fn take(pager: &Pager) -> Result<(), Missing> {
     let handover = &pager.fork.handover;
     let memory = Memory::open(pager)?;
     let mut contents = [0; PAGE_SIZE];
@@ -146,7 +147,7 @@ pub(super) fn take(pager: &Pager) -> Result<(), (&'static str, Errno)> {
                         (page, true) => memory.fill(page, &contents),
                         (page, false) => memory.lose(page),
                     };
-                    filled.map_err(|e| ("its memory", e))?;
+                    filled.map_err(|e| Missing::named("its memory", e))?;
                 }
             }
         }

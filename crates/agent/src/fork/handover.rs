@@ -13,6 +13,7 @@ use uzswap_sys::uffd::Uffd;
 use uzswap_sys::{AsFd, Errno, OwnedFd, lent, random, thread};
 
 use crate::guard::exec;
+use crate::pager::missing::Missing;
 use crate::pager::{Pager, pause};
 
 /// How a fork is going, and what the child needs to know.
@@ -69,7 +70,7 @@ const LOST: u64 = 1 << 63;
 pub(super) const BATCH: usize = 4 * CHANGES_MAX / PAGE_WORDS;
 
 /// What a child lacks whose parent was killed.
-pub(super) const ORPHAN: (&str, Errno) = ("a parent that lived until the fork was complete", Errno::SRCH);
+pub(super) const ORPHAN: Missing = Missing::named("a parent that lived until the fork was complete", Errno::SRCH);
 
 /// Values of [`STATE`], in order; fresh words say 0. READY is answered by RELEASED, UNMANAGED by
 /// RELEASED_UNMANAGED. The parent describes the fork when it has read the event, and the child runs

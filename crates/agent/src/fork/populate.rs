@@ -47,9 +47,9 @@ pub(crate) fn populate(
         filling.fill(changes, worker, &child, since);
     }
     if filling.lost > 0 {
-        pager::say_last(
-            "uzswap: a forked child that is not managed lost pages, as its mappings or its memory stood still: reading them raises SIGBUS\n",
-        );
+        pager::say_last(format_args!(
+            "uzswap: a forked child that is not managed lost pages, as its mappings or its memory stood still: reading them raises SIGBUS\n"
+        ));
     }
     read
 }

@@ -67,7 +67,9 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
         if let Some(errno) = clone::refuses_unseen(context.number(), context.argument()) {
             return context.answer(errno);
         }
-        pager::say("uzswap: too much code makes system calls of its own: some fail where memory is out\n");
+        pager::say(format_args!(
+            "uzswap: too much code makes system calls of its own: some fail where memory is out\n"
+        ));
         end(context);
         return context.make_call_again();
     };

@@ -20,7 +20,7 @@ use super::pieces::{self, MAX_RW_COUNT, VECTORS_MAX};
 use super::{ADDRESSES, exec};
 use crate::fault::inline;
 use crate::guest::stacks::Undisturbed;
-use crate::{Line, pager};
+use crate::pager;
 
 const SYS_PROCESS_VM_READV: usize = 310;
 const SYS_PROCESS_VM_WRITEV: usize = 311;
@@ -233,15 +233,12 @@ impl Transfer {
             SYS_PROCESS_VM_READV => "process_vm_readv",
             _ => "process_vm_writev",
         };
-        pager::say(
-            Line::of(format_args!(
-                "uzswap: {name} of process {} fails in process {}: it does not run, so nobody brings its pages that are out. If it is \
+        pager::say(format_args!(
+            "uzswap: {name} of process {} fails in process {}: it does not run, so nobody brings its pages that are out. If it is \
                  stopped, continue it (SIGCONT)\n",
-                self.process,
-                thread::pid(),
-            ))
-            .as_str(),
-        );
+            self.process,
+            thread::pid(),
+        ));
     }
 }
 

@@ -1,17 +1,23 @@
 //! What becomes of a process that has the agent and cannot be managed. It ends, with one line that
-//! says why and what helps: it would exceed the limit unseen. It runs on, with a line as well,
-//! where `--allow-unmanaged` says so, where the launcher has put us into it unasked (env -i), and
-//! where it has got out of its group's reach, as another user, in another root directory, behind a
-//! filter of system calls, or forked by one that has given up what a pager needs: the launcher's
-//! census sees that one.
+//! says why and what helps: it would exceed the limit unseen. It runs on, with a line as well:
+//! * where `--allow-unmanaged` says so;
+//! * where the launcher has put us into it unasked (env -i);
+//! * where it has got out of its group's reach: as another user, in another root directory, or
+//!   behind a filter of system calls;
+//! * where a process that has given up what a pager needs forked it.
+//!
+//! The launcher's census sees those that run on.
 
 use core::ffi::CStr;
+use core::fmt::{Arguments, Display};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use uzswap_ctl::Tunable;
+use uzswap_ctl::{PROCESSES, Tunable};
 use uzswap_sys::{Errno, creds, file, thread};
 
-use crate::{Line, guard, pager};
+use crate::pager::missing::{Missing, Part};
+use crate::pager::words::Line;
+use crate::{guard, pager};
 
 /// As the launcher's, when it cannot do what was asked for.
 const STATUS: u8 = 125;
@@ -49,35 +55,32 @@ pub(crate) fn lacks_group(path: &CStr, error: Option<Errno>) {
         Some(Errno::ACCESS | Errno::PERM) => ("the file of its group may not be opened", "give it back to its owner"),
         Some(_) => ("the file of its group could not be opened", UNSET),
     };
-    run_on_or_end(Some(path), cause, error, fix);
+    run_on_or_end(Some(path), &cause, error, &fix);
 }
 
-/// The pager of this process did not start: `what` was missing. In a thread of the program.
-pub(crate) fn lacks_pager(path: Option<&CStr>, what: &str, errno: Errno) {
-    let fix = match (what, errno) {
-        (_, Errno::MFILE | Errno::NFILE) => "raise `ulimit -n`",
-        ("a thread", Errno::AGAIN) => {
-            "raise the limit of threads by ten a process (`ulimit -u`, pids.max of the container)"
+/// The pager of this process did not start. In a thread of the program.
+pub(crate) fn lacks_pager(path: Option<&CStr>, Missing { part, errno }: Missing) {
+    let fix = match (part, errno) {
+        (_, Errno::MFILE | Errno::NFILE) => format_args!("raise `ulimit -n`"),
+        (Part::Thread, Errno::AGAIN) => {
+            format_args!("raise the limit of threads by ten a process (`ulimit -u`, pids.max of the container)")
         }
-        (_, Errno::NOMEM) => "raise `ulimit -v`, or vm.overcommit_memory forbids large mappings",
-        ("a process slot of the group", _) => "it holds 1024 processes: put some into another",
-        _ => "`uzswap doctor`, in the same place, says more",
+        (_, Errno::NOMEM) => format_args!("raise `ulimit -v`, or vm.overcommit_memory forbids large mappings"),
+        (Part::ProcessSlot, _) => format_args!("it holds {PROCESSES} processes: put some into another"),
+        _ => format_args!("`uzswap doctor`, in the same place, says more"),
     };
-    run_on_or_end(path, what, Some(errno), fix);
+    run_on_or_end(path, &part, Some(errno), &fix);
 }
 
 /// The pager of this process has retired for a call that wanted one thread, and no other could
-/// begin after it: `what` was missing.
-pub(crate) fn lacks_another_pager(what: &str, errno: Errno) {
-    pager::say(
-        Line::of(format_args!(
-            "uzswap: process {} is not managed any more and counts as it is: after a call that wants one thread (unshare, setns) it lacks \
-             {what}: {}{errno}\n",
-            thread::pid(),
-            name(errno),
-        ))
-        .as_str(),
-    );
+/// begin after it.
+pub(crate) fn lacks_another_pager(Missing { part, errno }: Missing) {
+    pager::say(format_args!(
+        "uzswap: process {} is not managed any more and counts as it is: after a call that wants one thread (unshare, setns) it lacks \
+             {part}: {}{errno}\n",
+        thread::pid(),
+        name(errno),
+    ));
 }
 
 /// libc's wrappers could not be replaced. In the constructor.
@@ -99,7 +102,7 @@ pub(crate) fn lacks_hooks(errno: Errno) {
         ),
     };
     // Wherever it is, and whoever: what it has loaded is not what it takes.
-    run_on_or_end(None, cause, Some(errno), fix);
+    run_on_or_end(None, &cause, Some(errno), &fix);
 }
 
 /// How a process got out of its group's reach: what a pager needs is not to be had there.
@@ -118,18 +121,48 @@ enum Away {
     Rules,
 }
 
-fn away(path: &CStr, has_begun: bool, error: Option<Errno>) -> Option<Away> {
-    let me = thread::effective_user();
-    match (error?, file::owner(path)) {
-        (Errno::ACCESS | Errno::PERM, Ok(owner)) if owner != me => Some(Away::User(me, owner)),
-        // It is a member, so the file is there for those who can see it.
-        (Errno::NOENT, Err(Errno::NOENT)) if has_begun => Some(Away::Root),
-        (Errno::SRCH, _) => Some(Away::Processes),
-        (Errno::ROFS, _) => Some(Away::ReadOnly),
-        (Errno::PERM | Errno::NOSYS, _) if guard::exec::is_filtered() => Some(Away::Filter),
-        // What is the process's own, and not to be had.
-        (Errno::ACCESS, _) if has_begun && !pager::has_new_identity() => Some(Away::Rules),
-        _ => None,
+impl Away {
+    /// How a process whose group's file is at `path` got away, if it did.
+    fn of(path: &CStr, has_begun: bool, error: Option<Errno>) -> Option<Self> {
+        let me = thread::effective_user();
+        match (error?, file::owner(path)) {
+            (Errno::ACCESS | Errno::PERM, Ok(owner)) if owner != me => Some(Self::User(me, owner)),
+            // It is a member, so the file is there for those who can see it.
+            (Errno::NOENT, Err(Errno::NOENT)) if has_begun => Some(Self::Root),
+            (Errno::SRCH, _) => Some(Self::Processes),
+            (Errno::ROFS, _) => Some(Self::ReadOnly),
+            (Errno::PERM | Errno::NOSYS, _) if guard::exec::is_filtered() => Some(Self::Filter),
+            // What is the process's own, and not to be had.
+            (Errno::ACCESS, _) if has_begun && !pager::has_new_identity() => Some(Self::Rules),
+            _ => None,
+        }
+    }
+
+    /// Say so, and what helps.
+    fn say(&self, path: &CStr, cause: &dyn Display) {
+        let directory = directory_of(path);
+        match self {
+            Self::User(me, owner) => say_counts_as_it_is(format_args!(
+                "it runs as user {me}, and its group is user {owner}'s; change the user first and run uzswap as that one (setpriv --reuid \
+                 {me} ... uzswap run ...)"
+            )),
+            Self::Root => say_counts_as_it_is(format_args!(
+                "its root directory has no /dev/userfaultfd, no /proc or not the directory of its group; mount them there"
+            )),
+            Self::Processes => say_counts_as_it_is(format_args!(
+                "its /proc is of another namespace of processes than it is; mount one there"
+            )),
+            Self::ReadOnly => say_counts_as_it_is(format_args!(
+                "the directory of its group is read-only where it is; have that writable there (bwrap --bind {directory} {directory})"
+            )),
+            Self::Filter => say_counts_as_it_is(format_args!(
+                "a filter of system calls keeps it from what a pager needs ({cause}); have it managed by leaving the filter out"
+            )),
+            Self::Rules => say_counts_as_it_is(format_args!(
+                "rules about files (Landlock, AppArmor) keep it from what a pager needs ({cause}); have them allow /proc/self and \
+                 {directory}"
+            )),
+        }
     }
 }
 
@@ -140,105 +173,46 @@ fn directory_of(path: &CStr) -> &str {
         .map_or("", |(directory, _)| directory)
 }
 
-fn run_on_or_end(path: Option<&CStr>, cause: &str, error: Option<Errno>, fix: &str) {
+/// Say why this process runs on without a pager.
+fn say_counts_as_it_is(why: Arguments<'_>) {
     let pid = thread::pid();
+    pager::say(format_args!(
+        "uzswap: process {pid} is not managed and counts as it is: {why}\n"
+    ));
+}
+
+fn run_on_or_end(path: Option<&CStr>, cause: &dyn Display, error: Option<Errno>, fix: &dyn Display) {
     let has_begun = pager::group().is_some();
-    let away = path.and_then(|path| away(path, has_begun, error));
-    match away {
-        Some(Away::User(me, owner)) => {
-            return pager::say(
-                Line::of(format_args!(
-                    "uzswap: process {pid} is not managed and counts as it is: it runs as user {me}, and its group is user {owner}'s; change \
-                     the user first and run uzswap as that one (setpriv --reuid {me} ... uzswap run ...)\n"
-                ))
-                .as_str(),
-            );
-        }
-        Some(Away::Root) => {
-            return pager::say(
-                Line::of(format_args!(
-                    "uzswap: process {pid} is not managed and counts as it is: its root directory has no /dev/userfaultfd, no /proc or not \
-                     the directory of its group; mount them there\n"
-                ))
-                .as_str(),
-            );
-        }
-        Some(Away::Processes) => {
-            return pager::say(
-                Line::of(format_args!(
-                    "uzswap: process {pid} is not managed and counts as it is: its /proc is of another namespace of processes than it is; mount \
-                     one there\n"
-                ))
-                .as_str(),
-            );
-        }
-        Some(Away::ReadOnly) => {
-            return pager::say(
-                Line::of(format_args!(
-                    "uzswap: process {pid} is not managed and counts as it is: the directory of its group is read-only where it is; have \
-                     that writable there (bwrap --bind {directory} {directory})\n",
-                    directory = path.map_or("", directory_of),
-                ))
-                .as_str(),
-            );
-        }
-        Some(Away::Rules) => {
-            return pager::say(
-                Line::of(format_args!(
-                    "uzswap: process {pid} is not managed and counts as it is: rules about files (Landlock, AppArmor) keep it from what a pager \
-                     needs ({cause}); have them allow /proc/self and {directory}\n",
-                    directory = path.map_or("", directory_of),
-                ))
-                .as_str(),
-            );
-        }
+    if let Some(path) = path
+        && let Some(away) = Away::of(path, has_begun, error)
+    {
         // Helpers that are sandboxed, of `man` for one: the census names those that are large.
-        Some(Away::Filter) if !has_begun => return,
-        Some(Away::Filter) => {
-            return pager::say(
-                Line::of(format_args!(
-                    "uzswap: process {pid} is not managed and counts as it is: a filter of system calls keeps it from what a pager needs \
-                     ({cause}); have it managed by leaving the filter out\n"
-                ))
-                .as_str(),
-            );
+        let is_helper = matches!(away, Away::Filter) && !has_begun;
+        if !is_helper {
+            away.say(path, cause);
         }
-        None => {}
+        return;
     }
     let has_given_up = || pager::has_new_identity() || !guard::is_on() && !creds::may_trace();
     if matches!(error, Some(Errno::ACCESS | Errno::PERM)) && has_given_up() {
-        return pager::say(
-            Line::of(format_args!(
-                "uzswap: process {pid} is not managed and counts as it is: it, or who forked it, has given up what a pager needs \
-                 (CAP_SYS_PTRACE): {cause}\n"
-            ))
-            .as_str(),
-        );
+        return say_counts_as_it_is(format_args!(
+            "it, or who forked it, has given up what a pager needs (CAP_SYS_PTRACE): {cause}"
+        ));
     }
     let error = error.map(|errno| Line::of(format_args!(": {}{errno}", name(errno))));
     let error = error.as_ref().map_or("", Line::as_str);
     if IS_GIVEN.load(Ordering::Relaxed) {
-        return pager::say(
-            Line::of(format_args!(
-                "uzswap: process {pid} is not managed and counts as it is: {cause}{error}; {fix}\n"
-            ))
-            .as_str(),
-        );
+        return say_counts_as_it_is(format_args!("{cause}{error}; {fix}"));
     }
+    let pid = thread::pid();
     if is_allowed() {
-        return pager::say(
-            Line::of(format_args!(
-                "uzswap: process {pid} runs on unmanaged, which is allowed: {cause}{error}; {fix}\n"
-            ))
-            .as_str(),
-        );
+        return pager::say(format_args!(
+            "uzswap: process {pid} runs on unmanaged, which is allowed: {cause}{error}; {fix}\n"
+        ));
     }
-    pager::say(
-        Line::of(format_args!(
-            "uzswap: process {pid} is ended, since it cannot be managed: {cause}{error}; {fix}, or allow it with --allow-unmanaged\n"
-        ))
-        .as_str(),
-    );
+    pager::say(format_args!(
+        "uzswap: process {pid} is ended, since it cannot be managed: {cause}{error}; {fix}, or allow it with --allow-unmanaged\n"
+    ));
     thread::end_process(STATUS);
 }
 

@@ -8,7 +8,6 @@ use uzswap_sys::procfs::Sizes;
 use uzswap_sys::{thread, time};
 
 use super::Kswapd;
-use crate::Line;
 use crate::guest::{mapped, vma};
 use crate::memcg::deferral;
 use crate::pager::mailbox::mail;
@@ -127,15 +126,16 @@ impl Kswapd {
         });
         if bytes > self.unknown / 2 {
             self.has_told_of_executable = true;
-            pager::say(
-                Line::of(format_args!(
-                    "uzswap: process {} cannot be kept within the limit: {} MiB of its memory may be executed, which is not managed; {}raise --memory-max\n",
-                    thread::pid(),
-                    bytes >> 20,
-                    if vma::manages_executable_data() { "" } else { "use --guard on, or " }
-                ))
-                .as_str(),
-            );
+            pager::say(format_args!(
+                "uzswap: process {} cannot be kept within the limit: {} MiB of its memory may be executed, which is not managed; {}raise --memory-max\n",
+                thread::pid(),
+                bytes >> 20,
+                if vma::manages_executable_data() {
+                    ""
+                } else {
+                    "use --guard on, or "
+                }
+            ));
         }
     }
 }

@@ -14,6 +14,7 @@ use uzswap_sys::{AsFd, Errno, OwnedFd, closed, keep};
 
 use super::isolation::{self, Isolation};
 use super::swap_file::Swap;
+use crate::pager::missing::Missing;
 use crate::pager::record::Recorder;
 
 /// Everything that lives in the pager's descriptor table. A forked child makes its own.
@@ -42,7 +43,7 @@ impl Fds {
     ///
     /// # Errors
     /// The step that failed and what the system answered.
-    pub(crate) fn open(group_path: &core::ffi::CStr, copies: bool) -> Result<Self, (&'static str, Errno)> {
+    pub(crate) fn open(group_path: &core::ffi::CStr, copies: bool) -> Result<Self, Missing> {
         let spare = WakeEvent::new().ok();
         let opened = isolation::open(copies)?;
         Ok(Self {
@@ -52,7 +53,7 @@ impl Fds {
             isolation: opened.isolation,
             proc: opened.proc,
             wake: opened.wake,
-            leases: Leases::open(group_path).map_err(|e| ("the group file", e))?,
+            leases: Leases::open(group_path).map_err(|e| Missing::named("the group file", e))?,
             swap: None,
             recorder: None,
             inherited: Vec::new(),

@@ -11,21 +11,20 @@ use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use uzswap_mm::machine::{Done, Frames, Mapper, Stop, Unwritten};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
-use uzswap_sys::closed;
 use uzswap_sys::file::WakeEvent;
 use uzswap_sys::mapping::{Discard, drop_pages, merges, own, unshare};
 use uzswap_sys::proc_mem::ProcMem;
 use uzswap_sys::procfs::{ProcSelf, Vma};
-use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 use uzswap_sys::uffd::{self, Uffd};
-use uzswap_sys::{Errno, lent};
+use uzswap_sys::{Errno, closed, lent, thread};
 
 use super::{AgentMachine, done, filled_in, not_protected, stop};
 use crate::guard;
 use crate::guest::mmap;
 use crate::guest::mutexes::{self, Taking};
 use crate::guest::order::InOrder;
+use crate::pager::missing::Missing;
 
 /// What each way needs.
 pub(crate) enum Isolation {
@@ -67,7 +66,7 @@ pub(crate) fn open_inline() -> Result<Uffd, Errno> {
 }
 
 /// As [`open`], for any user: calls are guarded.
-fn open_guarded() -> Result<Opened, (&'static str, Errno)> {
+fn open_guarded() -> Result<Opened, Missing> {
     let (managed, wake, proc) = match lent::borrow() {
         Some(lent) => (Ok(lent.managed), Ok(lent.wake), ProcSelf::open_with(lent.pagemap)),
         // Only with faults in the threads that raise them is memory closed.
@@ -78,16 +77,16 @@ fn open_guarded() -> Result<Opened, (&'static str, Errno)> {
         ),
     };
     Ok(Opened {
-        managed: managed.map_err(|e| ("userfaultfd with move", e))?,
-        wake: wake.map_err(|e| ("eventfd", e))?,
-        proc: proc.map_err(|e| ("/proc/self", e))?,
+        managed: managed.map_err(|e| Missing::named("userfaultfd with move", e))?,
+        wake: wake.map_err(|e| Missing::named("eventfd", e))?,
+        proc: proc.map_err(|e| Missing::named("/proc/self", e))?,
         isolation: match closed::is_on() {
             true => {
-                closed::begin().map_err(|e| ("address space for what each page is", e))?;
-                Isolation::Close(ProcMem::open().map_err(|e| ("/proc/self/mem", e))?)
+                closed::begin().map_err(|e| Missing::named("address space for what each page is", e))?;
+                Isolation::Close(ProcMem::open().map_err(|e| Missing::named("/proc/self/mem", e))?)
             }
             false => Isolation::Move(
-                Uffd::open_for_user(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?,
+                Uffd::open_for_user(uffd::FEATURE_MOVE).map_err(|e| Missing::named("userfaultfd", e))?,
                 ProcMem::open().ok(),
             ),
         },
@@ -98,7 +97,7 @@ fn open_guarded() -> Result<Opened, (&'static str, Errno)> {
 ///
 /// # Errors
 /// The step that failed and what the system answered.
-pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
+pub(crate) fn open(copies: bool) -> Result<Opened, Missing> {
     if guard::is_on() {
         return open_guarded();
     }
@@ -117,24 +116,25 @@ pub(crate) fn open(copies: bool) -> Result<Opened, (&'static str, Errno)> {
     match moves {
         Ok(managed) => Ok(Opened {
             managed,
-            wake: WakeEvent::new().map_err(|e| ("eventfd", e))?,
-            proc: ProcSelf::open().map_err(|e| ("/proc/self", e))?,
+            wake: WakeEvent::new().map_err(|e| Missing::named("eventfd", e))?,
+            proc: ProcSelf::open().map_err(|e| Missing::named("/proc/self", e))?,
             isolation: Isolation::Move(
-                Uffd::open(uffd::FEATURE_MOVE).map_err(|e| ("userfaultfd", e))?,
+                Uffd::open(uffd::FEATURE_MOVE).map_err(|e| Missing::named("userfaultfd", e))?,
                 ProcMem::open().ok(),
             ),
         }),
         Err(Errno::INVAL) => {
-            let managed = Uffd::open(uffd::FEATURE_WP | events).map_err(|e| ("userfaultfd with fork events", e))?;
+            let managed =
+                Uffd::open(uffd::FEATURE_WP | events).map_err(|e| Missing::named("userfaultfd with fork events", e))?;
             managed.begin_protecting();
             Ok(Opened {
                 managed,
-                wake: WakeEvent::new().map_err(|e| ("eventfd", e))?,
-                proc: ProcSelf::open_without_queries().map_err(|e| ("/proc/self", e))?,
-                isolation: Isolation::Copy(ProcMem::open().map_err(|e| ("/proc/self/mem", e))?),
+                wake: WakeEvent::new().map_err(|e| Missing::named("eventfd", e))?,
+                proc: ProcSelf::open_without_queries().map_err(|e| Missing::named("/proc/self", e))?,
+                isolation: Isolation::Copy(ProcMem::open().map_err(|e| Missing::named("/proc/self/mem", e))?),
             })
         }
-        Err(errno) => Err(("userfaultfd with move and fork events", errno)),
+        Err(errno) => Err(Missing::named("userfaultfd with move and fork events", errno)),
     }
 }
 

@@ -13,10 +13,12 @@
 
 pub(crate) mod hold;
 pub(crate) mod mailbox;
+pub(crate) mod missing;
 pub(crate) mod record;
 pub(crate) mod retire;
 pub(crate) mod threads;
 pub(crate) mod tickets;
+pub(crate) mod words;
 
 use alloc::ffi::CString;
 use core::ffi::CStr;
@@ -35,7 +37,9 @@ use uzswap_sys::time::now_ns;
 use uzswap_sys::{Errno, children};
 
 use self::mailbox::{HAS_LET_GO, KEEPS, LETS_GO, Post, mail, reply};
+use self::missing::{Missing, Part};
 use self::record::Recorder;
+pub(crate) use self::words::{say, say_last};
 use crate::codec::codecs::Codecs;
 use crate::codec::kcompressd::{self, Kcompressd};
 use crate::config::{config, swap_pages};
@@ -54,6 +58,11 @@ const IDLE: u32 = 0;
 const STARTING: u32 = 1;
 const ACTIVE: u32 = 2;
 const FAILED: u32 = 3;
+
+/// Who waits for another thread here looks again after so long. Nanoseconds.
+const WAIT_NS: u64 = 10_000_000;
+/// How often a thread waits so for its join to begin.
+const JOIN_WAITS: u32 = 10;
 
 static STATE: AtomicU32 = AtomicU32::new(IDLE);
 /// The process that STATE is about. A vfork child runs in its parent's memory under another process
@@ -87,17 +96,6 @@ pub(crate) fn has_new_identity() -> bool {
     HAS_NEW_IDENTITY.load(Ordering::Relaxed)
 }
 
-/// Say one line on the stderr that the program was started with. What the program has at its number
-/// by now may be a file of its own, and a thread of the pager has there what is the pager's: then
-/// the launcher says it, when CMD has ended.
-pub(crate) fn say(line: &str) {
-    if !uzswap_sys::file::write_stderr(line)
-        && let Some(group) = group()
-    {
-        group.set_last_words(line);
-    }
-}
-
 /// The group, once the constructor has joined it.
 pub(crate) fn group() -> Option<Group> {
     IDLE_GROUP.get().map(|(group, _)| *group)
@@ -106,12 +104,6 @@ pub(crate) fn group() -> Option<Group> {
 /// The path of its file.
 pub(crate) fn group_path() -> Option<&'static CStr> {
     IDLE_GROUP.get().map(|(_, path)| *path)
-}
-
-/// Last words, from any thread: to the launcher, and to stderr if this thread has one.
-pub(crate) fn say_last(line: &str) {
-    group().into_iter().for_each(|group| group.set_last_words(line));
-    say(line);
 }
 
 /// The constructor ran: the process belongs to a group, but has no pager yet.
@@ -132,11 +124,14 @@ pub(crate) fn active() -> Option<&'static Pager> {
 pub(crate) fn activate() {
     let has_failed_early = HAS_FAILED_EARLY.load(Ordering::Relaxed) && HAS_FAILED_EARLY.swap(false, Ordering::Relaxed);
     let result = match has_failed_early {
-        true => Err(("its pager, as it gave up root or locked its memory", Errno::PERM)),
+        true => Err(Missing::named(
+            "its pager, as it gave up root or locked its memory",
+            Errno::PERM,
+        )),
         false => start_if_idle(),
     };
-    if let Err((what, errno)) = result {
-        unmanaged::lacks_pager(group_path(), what, errno);
+    if let Err(missing) = result {
+        unmanaged::lacks_pager(group_path(), missing);
     }
 }
 
@@ -156,11 +151,11 @@ pub(crate) fn activate_early() {
         HAS_FAILED_EARLY.store(true, Ordering::Relaxed);
     }
     while STATE.load(Ordering::Acquire) == STARTING && PID.load(Ordering::Relaxed) == thread::pid() {
-        futex::wait(&STATE, STARTING, Some(10_000_000), false);
+        futex::wait(&STATE, STARTING, Some(WAIT_NS), false);
     }
 }
 
-fn start_if_idle() -> Result<(), (&'static str, Errno)> {
+fn start_if_idle() -> Result<(), Missing> {
     if IDLE_GROUP.get().is_none() || PID.load(Ordering::Relaxed) != thread::pid() {
         return Ok(());
     }
@@ -184,12 +179,12 @@ fn begin_anew() {
     STATE.store(STARTING, Ordering::Release);
     let result = lent::to_open(exec::is_filtered(), open_and_start);
     signals::unblock(mask);
-    if let Err((what, errno)) = result {
-        unmanaged::lacks_another_pager(what, errno);
+    if let Err(missing) = result {
+        unmanaged::lacks_another_pager(missing);
     }
 }
 
-fn open_and_start() -> Result<(), (&'static str, Errno)> {
+fn open_and_start() -> Result<(), Missing> {
     if let Err(missing) = inline::open() {
         settle(FAILED);
         return Err(missing);
@@ -241,8 +236,11 @@ pub(crate) fn forget() {
     settle(IDLE);
 }
 
-fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
-    let (group, path) = IDLE_GROUP.get().copied().ok_or(("the group", Errno::INVAL))?;
+fn start_fresh() -> Result<&'static Pager, Missing> {
+    let (group, path) = IDLE_GROUP
+        .get()
+        .copied()
+        .ok_or(Missing::named("the group", Errno::INVAL))?;
     let mut fds = Fds::open(path, group.is_on(Tunable::Copies))?;
     fds.have_kept(path);
     let slot = take_slot(&fds, group)?;
@@ -250,8 +248,9 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
     fds.recorder = Recorder::of_environment();
     let config = config(group, fds.swap.as_ref().map(|swap| &swap.file));
     let pool = (group.get(Limit::MemoryMax) as usize).saturating_mul(8).min(1 << 38);
-    let machine = AgentMachine::new(fds, config.staging_slots, pool, group).map_err(|e| ("the staging range", e))?;
-    let arena = PoolArena::reserve(pool).map_err(|e| ("the pool's range", e))?;
+    let machine = AgentMachine::new(fds, config.staging_slots, pool, group)
+        .map_err(|e| Missing::named("the staging range", e))?;
+    let arena = PoolArena::reserve(pool).map_err(|e| Missing::named("the pool's range", e))?;
     machine.look_for_devices(group, slot);
     let worker = || Mutex::new(Worker::for_reclaim(&config, &machine));
     let (seats, reclaim) = (Seats::new(Worker::new(&config, &machine)), Reclaim::new(worker()));
@@ -276,11 +275,11 @@ fn start_fresh() -> Result<&'static Pager, (&'static str, Errno)> {
 
 /// Lease a process slot of the group: if there is any, one that nobody is charged in, as what a
 /// dead process was charged may have heirs.
-pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, (&'static str, Errno)> {
+pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, Missing> {
     let slot = (0..PROCESSES)
         .find(|slot| !memcg::is_charged(group, *slot) && fds.leases.try_take(*slot))
         .or_else(|| (0..PROCESSES).find(|slot| fds.leases.try_take(*slot)))
-        .ok_or(("a process slot of the group", Errno::NOSPC))?;
+        .ok_or(Missing::new(Part::ProcessSlot, Errno::NOSPC))?;
     if memcg::is_charged(group, slot) {
         // Whoever shared memory with its last owner has that alone now.
         group.add(Notice::Unshared, 1);
@@ -400,7 +399,7 @@ impl Pager {
         self.post.letting_go.store(LETS_GO, Ordering::SeqCst);
         self.fds().wake.set();
         while self.post.letting_go.load(Ordering::SeqCst) != HAS_LET_GO {
-            futex::wait(&self.post.letting_go, LETS_GO, Some(10_000_000), false);
+            futex::wait(&self.post.letting_go, LETS_GO, Some(WAIT_NS), false);
         }
         self.fds().let_go();
     }
@@ -430,7 +429,7 @@ impl Pager {
         self.post.releasing.store(1, Ordering::SeqCst);
         self.fds().wake.set();
         while self.post.releasing.load(Ordering::SeqCst) != 0 {
-            futex::wait(&self.post.releasing, 1, Some(10_000_000), false);
+            futex::wait(&self.post.releasing, 1, Some(WAIT_NS), false);
         }
     }
 
@@ -457,14 +456,14 @@ impl Pager {
         self.post.joining[1].store(end, Ordering::Relaxed);
         // Release and acquire: `post` and `wait`.
         self.post.mail.post(mail::JOIN);
-        for _ in 0..10 {
-            if self.post.replies.wait(reply::JOINED, Some(10_000_000)) != 0 {
+        for _ in 0..JOIN_WAITS {
+            if self.post.replies.wait(reply::JOINED, Some(WAIT_NS)) != 0 {
                 return;
             }
         }
         // What it has begun it ends soon: it needs nothing that this turn keeps from it.
         while self.post.mail.take(mail::JOIN) == 0
-            && self.post.replies.wait(reply::JOINED, Some(10_000_000)) == 0
+            && self.post.replies.wait(reply::JOINED, Some(WAIT_NS)) == 0
             && !thread::are_over()
         {}
     }

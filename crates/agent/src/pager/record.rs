@@ -26,7 +26,6 @@ use uzswap_sys::futex::RawLock;
 use uzswap_sys::{thread, time};
 
 use super::Pager;
-use crate::Line;
 use crate::machine::AgentMachine;
 use crate::pager;
 
@@ -205,5 +204,5 @@ impl Recorder {
 /// No heap: the engine may be frozen.
 fn say(what: &str, path: &CStr, why: &dyn Display) {
     let (pid, path) = (thread::pid(), path.to_str().unwrap_or("its file"));
-    pager::say(Line::of(format_args!("uzswap: process {pid}: {what}: {path}: {why}\n")).as_str());
+    pager::say(format_args!("uzswap: process {pid}: {what}: {path}: {why}\n"));
 }

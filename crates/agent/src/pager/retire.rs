@@ -24,7 +24,7 @@ use super::mailbox::mail;
 use super::{Pager, pause, threads};
 use crate::fault::inline;
 use crate::guard::clone::{CLONE_THREAD, CLONE_VM};
-use crate::{Line, guard, pager, statics};
+use crate::{guard, pager, statics};
 
 pub(crate) const SYS_UNSHARE: usize = 272;
 pub(crate) const SYS_SETNS: usize = 308;
@@ -134,15 +134,12 @@ impl Pager {
         let more = out.saturating_sub(gauges.pool + gauges.staged);
         let excess = self.memcg.excess(self, more * PAGE_SIZE as u64);
         if excess > 0 {
-            return pager::say(
-                Line::of(format_args!(
-                    "uzswap: a call that wants one thread (unshare, setns) fails in process {}: for that its memory is brought back, which \
+            return pager::say(format_args!(
+                "uzswap: a call that wants one thread (unshare, setns) fails in process {}: for that its memory is brought back, which \
                      exceeds the limit by {}K; raise --memory-max\n",
-                    thread::pid(),
-                    excess.div_ceil(1024),
-                ))
-                .as_str(),
-            );
+                thread::pid(),
+                excess.div_ceil(1024),
+            ));
         }
         self.let_all_go(true);
         // The next pager's slot is charged for all of it. This one has no heirs, and nobody ends.

@@ -6,7 +6,8 @@ use uzswap_sys::cell::Leaked;
 use uzswap_sys::thread::{Descriptors, ThreadMemory};
 use uzswap_sys::{Errno, futex, lent, sched, shield, thread};
 
-use super::{ACTIVE, FAILED, Pager, STARTING, STATE, group, settle};
+use super::missing::{Missing, Part};
+use super::{ACTIVE, FAILED, Pager, STARTING, STATE, WAIT_NS, group, settle};
 use crate::codec::kcompressd;
 use crate::cpu::cores::CORES;
 use crate::cpu::follow::Watch;
@@ -25,13 +26,13 @@ static KCOMPRESSD_THREADS: [ThreadMemory; kcompressd::THREADS_MAX] =
 /// The program has a part that stops all threads and reads memory meanwhile.
 static IS_STOPPED_BY_PROGRAM: AtomicBool = AtomicBool::new(false);
 
-static FAILURE: Leaked<(&'static str, Errno)> = Leaked::new();
+static FAILURE: Leaked<Missing> = Leaked::new();
 
 /// Run `body` as the fault thread and wait until it has made the pager active.
 ///
 /// # Errors
 /// What was missing, and what the system answered.
-pub(super) fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>) -> Result<(), (&'static str, Errno)> {
+pub(super) fn start(body: fn() -> Result<&'static Pager, Missing>) -> Result<(), Missing> {
     let spawned = FAULT_THREAD.spawn(c"uzswap-fault", Descriptors::Private, move || {
         lent::close_all_others();
         if IS_STOPPED_BY_PROGRAM.load(Ordering::Relaxed) {
@@ -47,26 +48,32 @@ pub(super) fn start(body: fn() -> Result<&'static Pager, (&'static str, Errno)>)
                 settle(ACTIVE);
                 fault_thread.run();
             }
-            Err((what, errno)) => {
-                FAILURE.set((what, errno));
+            Err(missing) => {
+                FAILURE.set(missing);
                 settle(FAILED);
             }
         }
     });
     if let Err(errno) = spawned {
-        FAILURE.set(("a thread", errno));
+        FAILURE.set(Missing::new(Part::Thread, errno));
         settle(FAILED);
     }
     while STATE.load(Ordering::Acquire) == STARTING {
-        futex::wait(&STATE, STARTING, Some(10_000_000), false);
+        futex::wait(&STATE, STARTING, Some(WAIT_NS), false);
         // One that failed says so before it ends.
         if thread::has_one_ended() && STATE.load(Ordering::Acquire) == STARTING {
-            FAILURE.set(("a thread that a filter of the program lets live", Errno::PERM));
+            FAILURE.set(Missing::named(
+                "a thread that a filter of the program lets live",
+                Errno::PERM,
+            ));
             settle(FAILED);
         }
     }
     match STATE.load(Ordering::Acquire) {
-        FAILED => Err(FAILURE.get().copied().unwrap_or(("its pager", Errno::NOSYS))),
+        FAILED => Err(FAILURE
+            .get()
+            .copied()
+            .unwrap_or(Missing::named("its pager", Errno::NOSYS))),
         _ => Ok(()),
     }
 }
@@ -102,9 +109,7 @@ pub(crate) fn is_stopped_by_program() -> bool {
 ///
 /// # Errors
 /// What was missing.
-pub(crate) fn start_in_child(
-    body: fn() -> Result<&'static Pager, (&'static str, Errno)>,
-) -> Result<(), (&'static str, Errno)> {
+pub(crate) fn start_in_child(body: fn() -> Result<&'static Pager, Missing>) -> Result<(), Missing> {
     STATE.store(STARTING, Ordering::Release);
     start(body)
 }
@@ -112,11 +117,11 @@ pub(crate) fn start_in_child(
 impl Pager {
     /// Start the watchdog and the reclaim and compression threads, which share the fault thread's
     /// descriptors. Called by the fault thread.
-    pub(crate) fn start_kswapd(&'static self) -> Result<(), (&'static str, Errno)> {
+    pub(crate) fn start_kswapd(&'static self) -> Result<(), Missing> {
         // First: none of the others is unwatched.
         let watchdog = WATCHDOG_THREAD
             .spawn(c"uzswap-watchdog", Descriptors::Shared, watch)
-            .map_err(|e| ("a thread", e))?;
+            .map_err(|e| Missing::new(Part::Thread, e))?;
         CORES.note_unbound(watchdog);
         for (thread, worker) in KCOMPRESSD_THREADS.iter().zip(&self.kcompressd.workers) {
             // One fewer is slower, nothing else.
@@ -133,7 +138,7 @@ impl Pager {
         // Last: it looks for the program's memory, and must find all of ours known as such.
         KSWAPD_THREAD
             .spawn(c"uzswap-kswapd", Descriptors::Shared, move || kswapd::run(self))
-            .map_err(|e| ("a thread", e))?;
+            .map_err(|e| Missing::new(Part::Thread, e))?;
         Ok(())
     }
 }
