@@ -37,6 +37,11 @@ use uzswap_ctl::size::Size;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
+/// Room for what each process adds to the path of its own swap file: a point and its number. Bytes.
+const SUFFIX_MAX: usize = 16;
+/// The longest path that a swap file may be given. Bytes.
+const SWAP_PATH_MAX: usize = Group::PATH_MAX - SUFFIX_MAX;
+
 /// Where the swap file goes.
 #[derive(Debug)]
 enum Swap {
@@ -256,11 +261,11 @@ fn choose_swap(options: &RunOptions) -> Result<Swap, Failure> {
         Swap::Directory(path) => (path, File::create_unnamed(&c_path(path)?)),
         Swap::None => return Ok(Swap::None),
     };
-    if path.as_os_str().len() + 16 > Group::PATH_MAX {
+    if path.as_os_str().len() > SWAP_PATH_MAX {
         return Err(Failure::new(format!(
             "--swap {}: longer than {} bytes",
             path.display(),
-            Group::PATH_MAX - 16
+            SWAP_PATH_MAX
         )));
     }
     let error = |e| {
@@ -289,7 +294,7 @@ pub(crate) fn default_swap_directory() -> Option<PathBuf> {
         .chain([PathBuf::from("/var/tmp")])
         .filter_map(|dir| std::path::absolute(dir).ok());
     let is_good = |dir: &PathBuf| {
-        dir.as_os_str().len() + 16 <= Group::PATH_MAX
+        dir.as_os_str().len() <= SWAP_PATH_MAX
             && c_path(dir).is_ok_and(|c| is_memory_backed(&c) == Ok(false) && File::create_unnamed(&c).is_ok())
     };
     candidates.find(is_good)
@@ -394,7 +399,7 @@ fn wait(cmd: i32, signals: &Signals, mut watch: Option<&mut Watch>, must_load: b
             cut_short::name_program(None);
         }
         let group = watch.as_ref().map(|watch| watch.group.group);
-        is_loading &= group.is_some_and(|group| group.get(Notice::Joined) == 0);
+        is_loading &= has_loaded_nothing(group);
         if let Some((_, status)) = ended {
             let status = ExitStatus::from_raw(status);
             if is_loading && status.success() {
@@ -402,7 +407,8 @@ fn wait(cmd: i32, signals: &Signals, mut watch: Option<&mut Watch>, must_load: b
             }
             return Some(status);
         }
-        if is_loading && (lacks_agent(cmd) || started.elapsed() > LOADS_WITHIN) && group_is_empty(group) {
+        // Looked at once more: the agent may have come since.
+        if is_loading && (lacks_agent(cmd) || started.elapsed() > LOADS_WITHIN) && has_loaded_nothing(group) {
             uzswap_sys::thread::signal(cmd, launch::SIGKILL);
             while !std::iter::from_fn(launch::reap).any(|(pid, _)| pid == cmd) {
                 watch::sleep(Some(signals.as_fd()), None);
@@ -421,8 +427,8 @@ fn wait(cmd: i32, signals: &Signals, mut watch: Option<&mut Watch>, must_load: b
     }
 }
 
-/// Looked at once more: the agent may have come since.
-fn group_is_empty(group: Option<Group>) -> bool {
+/// Whether there is a group, and no program of it has loaded the agent yet.
+fn has_loaded_nothing(group: Option<Group>) -> bool {
     group.is_some_and(|group| group.get(Notice::Joined) == 0)
 }
 

@@ -302,6 +302,7 @@ fn size(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod test {
     use super::*;
+    use crate::figures::test_group;
 
     #[test]
     fn a_setting_has_one_key() {
@@ -326,8 +327,7 @@ mod test {
 
     #[test]
     fn what_is_shown_is_taken() {
-        let words = (0..uzswap_ctl::WORDS).map(|_| std::sync::atomic::AtomicU64::new(0));
-        let group = Group::create(words.collect::<Vec<_>>().leak());
+        let group = test_group();
         for text in [
             "memory.max=4097K",
             "stall=0.5%",
@@ -393,8 +393,7 @@ mod test {
 
     #[test]
     fn all_that_is_shown_may_stay_as_it_is() {
-        let words = (0..uzswap_ctl::WORDS).map(|_| std::sync::atomic::AtomicU64::new(0));
-        let group = Group::create(words.collect::<Vec<_>>().leak());
+        let group = test_group();
         group.set(Limit::MemoryMax, 64 << 20);
         group.set(Tunable::MaxPoolPercent, 20);
         group.set(Tunable::AcceptThresholdPercent, 90);

@@ -225,12 +225,6 @@ impl Queue {
         }
     }
 
-    /// Set its counters to zero.
-    pub fn reset_counts(&self) {
-        let counters = self.calls.iter().chain(&self.bytes);
-        counters.for_each(|counter| counter.store(0, Ordering::Relaxed));
-    }
-
     /// Descriptors in flight, of a dedicated queue.
     #[must_use]
     pub fn in_flight(&self) -> Option<u32> {

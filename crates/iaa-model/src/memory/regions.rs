@@ -20,15 +20,12 @@ pub enum Protection {
     UntilTouched,
 }
 
-#[derive(Default)]
-struct State {
-    pages: BTreeMap<u64, (Protection, Box<[u8; PAGE as usize]>)>,
-    requests: u64,
-}
+/// By number.
+type Pages = BTreeMap<u64, (Protection, Box<[u8; PAGE as usize]>)>;
 
 /// Pages at made-up addresses. All that is not mapped faults.
 #[derive(Default)]
-pub struct Regions(Mutex<State>);
+pub struct Regions(Mutex<Pages>);
 
 impl Regions {
     /// No page at all.
@@ -36,41 +33,31 @@ impl Regions {
         Self::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Pages> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Zeroed pages for `[addr, addr + len)`, widened to whole pages of 4 KiB.
     pub fn map(&self, addr: u64, len: usize) {
-        let mut state = self.lock();
+        let mut pages = self.lock();
         for page in addr / PAGE..(addr + len as u64).div_ceil(PAGE) {
-            state
-                .pages
-                .insert(page, (Protection::Present, Box::new([0; PAGE as usize])));
+            pages.insert(page, (Protection::Present, Box::new([0; PAGE as usize])));
         }
     }
 
     /// Change how the mapped pages of `[addr, addr + len)` fault.
     pub fn protect(&self, addr: u64, len: usize, protection: Protection) {
         let pages = addr / PAGE..(addr + len as u64).div_ceil(PAGE);
-        self.lock()
-            .pages
-            .range_mut(pages)
-            .for_each(|(_, page)| page.0 = protection);
+        self.lock().range_mut(pages).for_each(|(_, page)| page.0 = protection);
     }
 
     /// Touch a byte as the program would: a page that waits for it is there now.
     pub fn touch(&self, addr: u64) {
-        if let Some(page) = self.lock().pages.get_mut(&(addr / PAGE))
+        if let Some(page) = self.lock().get_mut(&(addr / PAGE))
             && page.0 == Protection::UntilTouched
         {
             page.0 = Protection::Present;
         }
-    }
-
-    /// Page requests that devices have made.
-    pub fn page_requests(&self) -> u64 {
-        self.lock().requests
     }
 
     /// Bytes as the program sees them: protections hold for devices only.
@@ -107,7 +94,7 @@ impl Regions {
         access: Option<Access>,
         mut step: impl FnMut(&mut [u8], usize),
     ) -> Result<(), PageFault> {
-        let mut state = self.lock();
+        let mut pages = self.lock();
         let mut done = 0;
         while done < len {
             let at = addr.wrapping_add(done as u64);
@@ -115,7 +102,7 @@ impl Regions {
                 addr: at,
                 access: access.unwrap_or(Access::Read),
             };
-            let (protection, bytes) = state.pages.get_mut(&(at / PAGE)).ok_or(fault)?;
+            let (protection, bytes) = pages.get_mut(&(at / PAGE)).ok_or(fault)?;
             let forbidden = match access {
                 None => false,
                 Some(Access::Read) => !matches!(protection, Protection::Present | Protection::ReadOnly),
@@ -153,9 +140,7 @@ impl Memory for Regions {
     }
 
     fn page_request(&self, fault: PageFault) -> bool {
-        let mut state = self.lock();
-        state.requests += 1;
-        match state.pages.get_mut(&(fault.addr / PAGE)) {
+        match self.lock().get_mut(&(fault.addr / PAGE)) {
             Some(page) if page.0 == Protection::UntilTouched => {
                 page.0 = Protection::Present;
                 true

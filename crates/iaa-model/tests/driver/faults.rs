@@ -178,7 +178,7 @@ fn faults_of_written_descriptors() {
 
 /// Queues and devices break, and the kernel mends them after 3 ms.
 #[test]
-fn outages() {
+fn broken_queues_are_mended() {
     for (seed, mode) in modes().iter().enumerate() {
         for queues in ["mode=shared", "mode=dedicated", "map=no"] {
             let options = format!("devices=2,faults=50,outage=3,seed={seed},{queues}");

@@ -86,9 +86,8 @@ fn each_refusal() {
     assert_eq!(status(|d| d.dst_addr = d.completion_addr), 0x16);
 }
 
-/// The earlier check wins.
 #[test]
-fn order() {
+fn the_earlier_check_wins() {
     let worst = |d: &mut Descriptor| {
         d.opcode = 0x50;
         d.flags |= flag::FENCE;

@@ -132,7 +132,7 @@ fn bits_wait_in_the_aecs() {
 }
 
 #[test]
-fn statistics() {
+fn statistics_have_a_distance_for_each_length() {
     let rig = Rig::new();
     for page in pages().into_iter().filter(|page| !page.is_empty()) {
         let d = codec(opcode::COMPRESS, 0x1, page.len(), 1280);

@@ -208,7 +208,7 @@ fn aecs_on_overflow_only() {
 
 /// Data sheet A8: tables from a sample, no header in the output, the header read once.
 #[test]
-fn canned() {
+fn a_header_read_once_serves_many_pages() {
     for (rig, len) in [(Rig::new(), 1248), (Rig::generation_1(), 1088)] {
         let sample: Vec<u8> = (0..=255).chain(page(&mut Random::new(1), 4, 3800)).collect();
         let (compress_aecs, header) = trained(&sample);

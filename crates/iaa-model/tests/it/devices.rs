@@ -140,7 +140,7 @@ fn capability_registers() {
 }
 
 #[test]
-fn commands() {
+fn commands_are_refused_by_state() {
     let rig = Rig::new();
     let command = |code: u32, operand: u32| {
         rig.machine.write32(rig.device, CMD, code << 20 | operand);
@@ -280,9 +280,9 @@ fn sysfs_text() {
     assert_eq!(tree.read(&format!("iax1/wq1.0/{}/pid", files[0])), Some("100"));
 }
 
-/// Only a queue that is off can be configured, by registers as by the kernel.
+/// By registers as by the kernel.
 #[test]
-fn configuration() {
+fn only_a_queue_that_is_off_is_configured() {
     let rig = Rig::new();
     let queues = 0x100 * (rig.machine.read64(rig.device, 0x60) >> 16 & 0xffff) as u32;
     rig.machine.write64(rig.device, queues, 10 | 5 << 32);

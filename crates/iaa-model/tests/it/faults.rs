@@ -67,7 +67,7 @@ fn records_that_say_so() {
 }
 
 #[test]
-fn lies() {
+fn a_lying_device_reports_success() {
     let (rig, stream) = rig(Config::default());
     rig.machine.inject(Fault::WrongData);
     let (record, output) = rig.compress(PLAIN, &compression());

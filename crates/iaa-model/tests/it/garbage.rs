@@ -19,7 +19,7 @@ fn spoil(bytes: &mut [u8], random: &mut Random, most: u64) {
 }
 
 #[test]
-fn streams() {
+fn spoiled_streams_get_a_code() {
     let rig = Rig::new();
     let mut random = Random::new(31);
     let mut codes = std::collections::BTreeSet::new();
@@ -45,7 +45,7 @@ fn streams() {
 }
 
 #[test]
-fn descriptors() {
+fn random_descriptors_get_a_status() {
     let rig = Rig::new();
     let mut random = Random::new(32);
     let mut statuses = std::collections::BTreeSet::new();

@@ -71,7 +71,7 @@ fn zeros_then(ll: u32, d: u32, ones: u32) -> Bits {
 }
 
 #[test]
-fn headers() {
+fn each_bad_header_has_its_code() {
     assert_eq!(error(Bits::default().push(0b111, 3)), 13);
     assert_eq!(error(Bits::default().push(0b001, 8).push(5, 16).push(5, 16)), 14);
     assert_eq!(error(Bits::dynamic(287, 1, &FOUR)), 35);
@@ -116,7 +116,7 @@ fn fixed() -> Bits {
 }
 
 #[test]
-fn tokens() {
+fn each_bad_token_has_its_code() {
     // Symbol 286 is 0b11000110 in fixed codes.
     assert_eq!(error(fixed().code(0b1100_0110, 8)), 16);
     // Length 3, distance symbol 30.

@@ -19,15 +19,6 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Cores 0, 1, … of these packages, and no NUMA nodes.
-    #[must_use]
-    pub fn of_packages(packages: Vec<u32>) -> Self {
-        Self {
-            packages,
-            nodes: BTreeMap::new(),
-        }
-    }
-
     /// Read the packages of all cores, and the cores of all nodes. A core whose package cannot be
     /// read, such as one that is offline, counts to package 0.
     #[must_use]
