@@ -45,6 +45,7 @@ impl Unit {
 }
 
 /// All of a group but its histograms and what is counted for each size of folios.
+#[expect(clippy::too_many_lines, reason = "a row for each figure")]
 pub(crate) fn of(group: &Group) -> Vec<Figure> {
     let gauge = |name, unit, value, help| Figure {
         name,

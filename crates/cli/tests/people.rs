@@ -76,6 +76,7 @@ impl Drop for Server {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one group is shown in each way")]
 fn a_group_is_shown_to_people_and_programs() {
     if !can_manage() {
         return;

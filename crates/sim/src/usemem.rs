@@ -99,22 +99,34 @@ impl Usemem {
         self.full_pages * PAGE_KIB * self.setup.programs as f64 / throughput
     }
 
-    /// Run it.
-    pub(crate) fn run(&self, costs: Costs, shelf: &mut Shelf) -> Outcome {
-        let Setup { programs, pages, .. } = self.setup;
-        // A page here stands for so many there.
-        let scale = self.full_pages / pages as f64;
+    fn world(&self, costs: Costs) -> Arc<World> {
+        let programs = self.setup.programs;
         let contents = Contents::new(self.seed, self.ratio);
         let mut slowness = slowness(programs, self.spread, self.seed);
         slowness.resize(programs + self.background, 1.0);
         let world = Arc::new(World::new(costs, self.accelerators, contents, slowness));
         world.add_idle(self.idle);
         world.split_lock(self.locks);
-        let mut group = Group::new(&world, self.setup, shelf);
+        world
+    }
+
+    /// When each process is next, and with what: all begin at once.
+    fn queue(&self) -> BinaryHeap<Reverse<(u64, usize, Next)>> {
+        let programs = self.setup.programs;
         let first = |i| if i < programs { Next::Write(0) } else { Next::Reclaim };
-        let mut queue: BinaryHeap<Reverse<(u64, usize, Next)>> = (0..programs + self.background)
+        (0..programs + self.background)
             .map(|i| Reverse((0, i, first(i))))
-            .collect();
+            .collect()
+    }
+
+    /// Run it.
+    pub(crate) fn run(&self, costs: Costs, shelf: &mut Shelf) -> Outcome {
+        let Setup { programs, pages, .. } = self.setup;
+        // A page here stands for so many there.
+        let scale = self.full_pages / pages as f64;
+        let world = self.world(costs);
+        let mut group = Group::new(&world, self.setup, shelf);
+        let mut queue = self.queue();
         let sleep = (self.sleep_ns / scale) as u64;
         let mut outcome = Outcome::default();
         let (mut elapsed, mut running) = (0, programs);

@@ -76,37 +76,42 @@ fn number(place: &Place, path: &str) -> Result<u32, Failure> {
         .map_err(|_| Failure::new(format!("{DEVICES}/{path}: '{text}' is no number")))
 }
 
-fn plan(place: &Place, device: &str, options: &Config) -> Result<Plan, Failure> {
-    let of = |name: &str| format!("{device}/{name}");
-    let (queues, engines) = (place.parts(device, "wq"), place.parts(device, "engine"));
-    let most = number(place, &of("max_work_queues"))?.min(queues.len() as u32);
+/// Whether a device with so many queues and engines can be configured as asked for.
+fn check(place: &Place, device: &str, options: &Config, (queues, engines): (usize, usize)) -> Result<(), Failure> {
+    let most = number(place, &format!("{device}/max_work_queues"))?.min(queues as u32);
     if options.wqs > most {
         return Err(Failure::new(format!(
             "--wqs {}: {device} has {most} work queues",
             options.wqs
         )));
     }
-    let engines_wanted = options.engines.unwrap_or(engines.len() as u32);
-    if engines_wanted as usize > engines.len() {
+    if let Some(wanted) = options.engines.filter(|wanted| *wanted as usize > engines) {
         return Err(Failure::new(format!(
-            "--engines {engines_wanted}: {device} has {} engines",
-            engines.len()
+            "--engines {wanted}: {device} has {engines} engines"
         )));
     }
-    if place.attribute(&of("configurable")).is_some_and(|text| text == "0") {
-        return Err(Failure::new(format!(
+    let is_fixed = place
+        .attribute(&format!("{device}/configurable"))
+        .is_some_and(|text| text == "0");
+    match is_fixed {
+        true => Err(Failure::new(format!(
             "{device}: its configuration is fixed (configurable is 0)"
-        )));
+        ))),
+        false => Ok(()),
     }
+}
+
+/// The steps that take a device and its queues from their driver.
+fn unbind(place: &Place, device: &str, queues: &[String]) -> Result<Vec<Step>, Failure> {
     let mut steps = Vec::new();
     let is_on = |path: &str| {
         place
             .attribute(&format!("{path}/state"))
             .is_some_and(|state| state == "enabled")
     };
-    for queue in queues.iter().filter(|queue| is_on(&of(queue))) {
+    for queue in queues.iter().filter(|queue| is_on(&format!("{device}/{queue}"))) {
         if place
-            .attribute(&of(&format!("{queue}/type")))
+            .attribute(&format!("{device}/{queue}/type"))
             .is_some_and(|kind| kind == "kernel")
         {
             return Err(Failure::new(format!(
@@ -118,6 +123,14 @@ fn plan(place: &Place, device: &str, options: &Config) -> Result<Plan, Failure> 
     if is_on(device) {
         steps.push((Place::driver(device, "unbind"), device.to_owned()));
     }
+    Ok(steps)
+}
+
+fn plan(place: &Place, device: &str, options: &Config) -> Result<Plan, Failure> {
+    let (queues, engines) = (place.parts(device, "wq"), place.parts(device, "engine"));
+    let engines_wanted = options.engines.unwrap_or(engines.len() as u32);
+    check(place, device, options, (queues.len(), engines.len()))?;
+    let mut steps = unbind(place, device, &queues)?;
     let mut set =
         |part: &str, name: &str, value: String| steps.push((format!("{DEVICES}/{device}/{part}/{name}"), value));
     for (i, engine) in engines.iter().enumerate() {
@@ -126,7 +139,7 @@ fn plan(place: &Place, device: &str, options: &Config) -> Result<Plan, Failure> 
     }
     // No queue gets entries that another one has still.
     queues.iter().for_each(|queue| set(queue, "size", "0".into()));
-    let size = number(place, &of("max_work_queues_size"))? / options.wqs;
+    let size = number(place, &format!("{device}/max_work_queues_size"))? / options.wqs;
     let used = &queues[..options.wqs as usize];
     for queue in used {
         let mut set = |name, value: &str| set(queue, name, value.to_owned());

@@ -158,6 +158,7 @@ fn op_cap_is_read_from_its_last_word() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a line for each refusal")]
 fn what_is_not_of_use_says_value_and_rule() {
     let says = |path: &str, value: &str| Tree::seeds().set(path, value).refusals();
     let cases = [

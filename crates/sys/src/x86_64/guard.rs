@@ -11,6 +11,9 @@
 //!
 //! Whoever unwinds the stack from here finds the frame of the code that made the call.
 
+// Naked functions take no attribute of their own.
+#![expect(clippy::too_many_lines, reason = "they are assembly")]
+
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 

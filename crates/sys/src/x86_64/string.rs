@@ -7,6 +7,9 @@
 //!
 //! In assembly, since a compiler is free to turn a loop that copies into a call of `memcpy`.
 
+// Naked functions take no attribute of their own.
+#![expect(clippy::too_many_lines, reason = "they are assembly")]
+
 use core::arch::naked_asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 use core::ffi::{c_char, c_int, c_void};

@@ -126,22 +126,30 @@ pub(crate) fn fresh_sockets() -> Twin {
     [0; 2].map(|_: usize| fresh().unwrap_or(usize::MAX))
 }
 
+fn make_directory(path: &Path) -> Result<(), String> {
+    fs::create_dir_all(path).map_err(|error| said(path.display(), error))
+}
+
+/// Make the directory that stays, and what is in it.
+fn make_fixed(fixed: &Path) -> Result<(), String> {
+    make_directory(&fixed.join("full"))?;
+    for n in 0..ENTRIES {
+        let path = fixed.join("full").join(format!("{n:0width$}", width = 1 + n % 90));
+        File::create(&path).map_err(|error| said(path.display(), error))?;
+    }
+    File::create(fixed.join("file"))
+        .map_err(|error| said("a file", error))
+        .and_then(|file| fill(&file))?;
+    symlink("file", fixed.join("link")).map_err(|error| said("a link", error))
+}
+
 impl Things {
     pub(crate) fn new() -> Result<Self, String> {
         let process = std::process::id() as usize;
         let base = std::env::temp_dir().join(format!("uzswap-callfuzz.{process}"));
-        let make = |path: &Path| fs::create_dir_all(path).map_err(|error| said(path.display(), error));
         let open = |path: &Path| File::open(path).map(kept).map_err(|error| said(path.display(), error));
         let fixed = base.join("fixed");
-        make(&fixed.join("full"))?;
-        for n in 0..ENTRIES {
-            let path = fixed.join("full").join(format!("{n:0width$}", width = 1 + n % 90));
-            File::create(&path).map_err(|error| said(path.display(), error))?;
-        }
-        File::create(fixed.join("file"))
-            .map_err(|error| said("a file", error))
-            .and_then(|file| fill(&file))?;
-        symlink("file", fixed.join("link")).map_err(|error| said("a link", error))?;
+        make_fixed(&fixed)?;
         let regular = |name: &'static str| {
             let base = &base;
             move |which: usize| {
@@ -173,7 +181,7 @@ impl Things {
         };
         let place = |which| {
             let path = base.join(of_letter(which));
-            make(&path)?;
+            make_directory(&path)?;
             open(&path)
         };
         let nonblocking = nr::O_NONBLOCK as usize;

@@ -14,6 +14,7 @@ pub const OPS: u8 = 31;
 
 impl<R: RawMutex> World<R> {
     /// One thing that a program, its pager or its machine may do.
+    #[expect(clippy::too_many_lines, reason = "an arm for each step")]
     pub fn step(&mut self, op: u8, page: u64, len: u64, seed: u64) {
         let vpn = Vpn::new(BASE + page);
         let half = PAGES / 2;
