@@ -1,8 +1,8 @@
 //! The agent: preloaded into every process of a group, it pages the process's private anonymous
 //! memory.
 //!
-//! It is a guest. It has its own heap, stacks, threads and descriptor table; it shadows no symbol
-//! of the program, never calls the program's malloc, never writes to its stdout, and costs a
+//! It is a guest. It has its own heap, stacks, threads and descriptor table. It shadows no symbol
+//! of the program, never calls the program's malloc, and never writes to its stdout. It costs a
 //! process that stays small nothing but the replacement of a few libc wrappers. Only when a process
 //! has mapped `memcg::deferral::ACTIVATE_BYTES` does it start its threads.
 //!
@@ -28,9 +28,9 @@
 //! all signals blocked that could take one. Else they talk to the pager's threads through mailboxes
 //! (futex words). Lock order: engine lock, then the heap's lock.
 
-// The library that is embedded stands alone. In a build of the whole workspace std is there anyway,
-// since what features the launcher needs of a dependency the agent gets as well, and brings what a
-// program has only once (a panic handler).
+// The library that is embedded stands alone. In a build of the whole workspace std is there anyway:
+// the agent gets the features of a dependency that the launcher needs. It brings what a program has
+// only once (a panic handler).
 #![cfg_attr(uzswap_image, no_std)]
 
 extern crate alloc;

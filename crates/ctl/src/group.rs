@@ -210,7 +210,8 @@ impl Group {
         }
     }
 
-    /// The most pages that the pool may take.
+    /// The most bytes that the pools of the group may take: `max_pool_percent` of the limit, at
+    /// most `memory.zswap.max`.
     pub fn pool_limit_bytes(&self) -> u64 {
         let share = u128::from(self.memory_max()) * u128::from(self.get(Tunable::MaxPoolPercent)) / 100;
         u64::try_from(share).unwrap_or(u64::MAX).min(self.get(Limit::ZswapMax))

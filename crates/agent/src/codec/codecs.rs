@@ -12,7 +12,7 @@ use crate::machine::{AgentMachine, CREW};
 use crate::pager::Pager;
 
 /// Codecs (a bit each) that are to be stored with, and those that every server has the working
-/// memory for: none may allocate while the engine is frozen, so nothing is stored with a codec
+/// memory for. None may allocate while the engine is frozen, so nothing is stored with a codec
 /// before.
 pub(crate) struct Codecs {
     wanted: AtomicU32,

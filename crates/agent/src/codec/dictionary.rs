@@ -1,5 +1,5 @@
 //! When kswapd trains dictionaries: if pages are to be stored as zstd-dict, or compressed so again,
-//! and enough are stored to sample; at first as soon as that is so, then at ever longer intervals,
+//! and enough are stored to sample. At first it does so at once, then at ever longer intervals,
 //! since a program's pages change most when it is young.
 //!
 //! The dictionary that wins is this process's latest from then on

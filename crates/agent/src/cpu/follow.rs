@@ -18,8 +18,8 @@
 //! ([`Vigil::out_of_the_way`](crate::cpu::vigil::Vigil::out_of_the_way)). Where it may not be, or
 //! does not learn where the program is, it stays anywhere.
 //!
-//! That the program stays is the scheduler's doing: a thread that has had more of its core than is
-//! due to it stays in that core's queue while it waits (delayed dequeue, Linux 6.12), and is woken
+//! That the program stays is the scheduler's doing. A thread that has had more of its core than is
+//! due to it stays in that core's queue while it waits (delayed dequeue, Linux 6.12). It is woken
 //! there. Beside a fault thread that goes before it
 //! ([`FAULT_NICE`](crate::fault::servers::FAULT_NICE)) it has; beside one that may not, it does if
 //! its faults are some 20 us apart. Else it is woken on an idle core, and on another each time if
@@ -46,8 +46,9 @@ const BUSY_NS: u64 = 20_000_000;
 /// Sleeps below this are short: the program wants the next page at once. Nanoseconds.
 const SHORT_NS: u64 = 30_000;
 const SPARSE_NS: u64 = 1_000_000;
-/// The program's core is asked for, for 2 us (8 to 20 where caches are cold), once in so many
-/// sleeps by how long the last one took: a short one, one that is not, a sparse one.
+/// The fault thread asks for the program's core once in so many sleeps, by how long the last one
+/// took: a short one, one that is not, a sparse one. It takes 2 us, or 8 to 20 where caches are
+/// cold.
 const ASK_EVERY: [u32; 3] = [16, 4, 4];
 /// Points. What a sleep is worth: a short one that spinning would have spared most of, or another;
 /// what it costs to begin, and to go from core to core.
@@ -221,10 +222,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// To be called every [`LOOK_NS`] while it follows. A fault thread that was to run at the last
-    /// look, and is now, without a sleep between, does not get the core that it is bound to, or has
-    /// work for that long: in either case it is better off elsewhere. So is one that has slept for
-    /// long when it is woken at last.
+    /// To be called every [`LOOK_NS`] while it follows. A fault thread may be ready to run at two
+    /// looks, with no sleep between. Then it does not get the core that it is bound to, or has work
+    /// for that long. In either case it is better off elsewhere. So is one that has slept for long
+    /// when it is woken at last.
     pub(crate) fn look(&mut self, proc: &ProcSelf) {
         let now = time::now_ns();
         let Some(core) = CORES.followed().filter(|_| now >= self.looked + LOOK_LEAST_NS) else {

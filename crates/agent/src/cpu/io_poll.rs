@@ -2,9 +2,10 @@
 //! `blk_poll`, block/blk-core.c).
 //!
 //! To sleep for a read costs as much as the read itself where idle cores are halted: this core has
-//! to be woken, and before that it has become idle, so that the program, which has waited here
-//! ([`follow`](crate::cpu::follow)), will be woken on the other core and not in its place. So a
-//! thread that serves a fault looks for the end of its read, if nobody else wants the core:
+//! to be woken. Before that it has become idle. So the program, which has waited here
+//! ([`follow`](crate::cpu::follow)), will be woken on the other core and not in its place.
+//! Therefore a thread that serves a fault looks for the end of its read, if nobody else wants the
+//! core:
 //!
 //! ```text
 //! READY  several threads fault                                -> sleeps for this one

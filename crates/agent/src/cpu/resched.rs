@@ -5,9 +5,9 @@
 //! two pieces of its work, without the engine's lock:
 //! 1. It runs where the fault thread would, and there are faults to read: that thread is ready and
 //!    waits. It yields.
-//! 2. A fault waits for the engine's lock, which is not handed over: a thread that was asleep comes
+//! 2. A fault waits for the engine's lock, which is not handed over. A thread that was asleep comes
 //!    for it too late each time, and reclaim would have it again for as long as there is anything
-//!    to isolate. It waits until the other has had it.
+//!    to isolate. So reclaim waits until the other has had it.
 //!
 //! Where cores are busy neither is worth much: others run in between, or who waits for the lock
 //! gets no core to take it on. What took long is not done again for ten times as long, so that

@@ -44,9 +44,9 @@ use crate::pager::{self, Pager, record};
 
 /// Threads serve their own faults.
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// A filter of system calls may forbid them what that takes: they only ask the fault thread.
+/// A filter of system calls may forbid threads what that takes: they only ask the fault thread.
 static ONLY_ASK: AtomicBool = AtomicBool::new(false);
-/// There is one: those who wait make no calls.
+/// There is such a filter: threads that wait make no calls.
 static IS_FILTERED: AtomicBool = AtomicBool::new(false);
 
 /// Requests at a time; more threads wait for a place.
@@ -66,7 +66,7 @@ const GATE_NS: u64 = 1_000_000;
 /// How long a thread sleeps at a closed gate, whose opening wakes it, or for a place, at most.
 const CLOSED_NS: u64 = 20_000_000;
 
-/// Whether they do.
+/// Whether threads serve their own faults.
 pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
 }
@@ -122,18 +122,18 @@ pub(crate) fn only_ask() {
     }
 }
 
-/// The same, as the thread is about to have its calls filtered.
+/// As [`only_ask`], in a thread that is about to have its calls filtered.
 pub(crate) fn begin_filtering() {
     IS_FILTERED.store(true, Ordering::Relaxed);
     only_ask();
 }
 
-/// The same; whoever is inside may still be at it.
+/// From now on the fault thread serves all; threads that are inside may still be at it.
 pub(crate) fn note_only_asking() {
     ONLY_ASK.store(true, Ordering::SeqCst);
 }
 
-/// Whether it does.
+/// Whether the fault thread serves all.
 pub(crate) fn only_asks() -> bool {
     ONLY_ASK.load(Ordering::Relaxed)
 }

@@ -381,9 +381,9 @@ fn serve_write(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize) ->
     true
 }
 
-/// As [`make_room`], for the copy that a write to a shared page makes: what is shared frees nothing
-/// until all relatives have given it up, so such a write may wait for long, but not for ever, and
-/// nobody is killed for it: one page each [`COPY_WAITS_NS`] is copied all the same.
+/// As [`make_room`], for the copy that a write to a shared page makes. What is shared frees nothing
+/// until all relatives have given it up, so such a write may wait for long. It does not wait for
+/// ever, and nobody is killed for it: one page each [`COPY_WAITS_NS`] is copied all the same.
 fn make_room_for_copy(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize) -> bool {
     let room = pager.room();
     if must_be_served(pager, addr) || pager.memcg.excess(pager, room) == 0 {

@@ -1,11 +1,11 @@
 //! The threads that serve faults.
 //!
 //! One of them, the fault thread, reads the userfaultfd and applies changes. Where several threads
-//! of the program fault, it deals what one read brought among itself and its helpers, and reads on
+//! of the program fault, it deals what one read brought among itself and its helpers. It reads on
 //! when all of it was served: no change is applied while a fault is being served, which is what
 //! [`Mm::fault`](uzswap_mm::Mm::fault) asks for. Where faults come one by one, helpers bring pieces
-//! of what a large one brings (`spread_load`); kswapd makes the working memory that they need for
-//! faults of their own once there were two at a time.
+//! of what a large one brings (`spread_load`). Once there were two faults at a time, kswapd makes
+//! the working memory that helpers need for faults of their own.
 //!
 //! ```text
 //! fault thread   read_events -> deal -> serve its own, and what no helper has taken
@@ -31,9 +31,9 @@ use crate::kswapd::reclaim::Stall;
 use crate::machine::AgentMachine;
 use crate::pager::Pager;
 
-/// What the fault thread does is done for a thread that waits, in whose place the kernel would do
-/// it at once: without this it waits for a core behind kswapd and whoever else runs, up to a slice
-/// of 3 ms for 5 us of work.
+/// The fault thread works for a thread that waits, in whose place the kernel would do it at once.
+/// Without this it waits for a core behind kswapd and whoever else runs, up to a slice of 3 ms for
+/// 5 us of work.
 pub(crate) const FAULT_NICE: i32 = 10;
 /// A fault is served in a few microseconds, waking a thread takes longer.
 const HELPER_SPIN_NS: u64 = 50_000;

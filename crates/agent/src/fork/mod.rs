@@ -32,9 +32,9 @@
 //! is swapped out into it ([`populate`]), or tells it that ([`fill`]), and it runs on unmanaged. A
 //! fork that did not come through libc, which has no `prepare`, is populated.
 //!
-//! `prepare` also takes the program's turn to change mappings (`order::InOrder`): every change made
-//! before the fork has had its event read, so the words that the child inherits are those of the
-//! memory that it inherits. Only raw system calls of other threads can still fall in between.
+//! `prepare` also takes the program's turn to change mappings (`order::InOrder`). So every change
+//! made before the fork has had its event read, and the words that the child inherits are those of
+//! the memory that it inherits. Only raw system calls of other threads can still fall in between.
 //! Others wait for the turn under locks of libc's, so the fork has those by then: it is prepared in
 //! libc's `_Fork`, or where the guard sees the call.
 

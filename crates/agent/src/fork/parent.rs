@@ -38,8 +38,8 @@ pub(crate) extern "C" fn prepare() {
     let _ = prepare_in_order(false);
 }
 
-/// The same; `must_have_turn`: false, and nothing is prepared, if others change mappings and do not
-/// end.
+/// As [`prepare`]. `must_have_turn`: false, and nothing is prepared, if others change mappings and
+/// do not end.
 pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     let mask = guard::signals::block_sent();
     let is_held = hold::hold_start(mask);

@@ -55,7 +55,7 @@ impl Reached {
         }
     }
 
-    /// The same, of a call that has this frame ([`frame_of`]).
+    /// As [`new`](Self::new), of a call that has this frame ([`frame_of`]).
     pub(super) fn of_call(token: usize, frame: usize, is_thorough: bool) -> Self {
         Self {
             frame,

@@ -160,7 +160,7 @@ impl Hold {
         wait_for_moves();
     }
 
-    /// The same, of what is not on the move.
+    /// As [`add`](Self::add), of what is not on the move.
     fn publish(self, start: usize, end: usize) {
         if let Some(place) = self.place() {
             let n = self.number();

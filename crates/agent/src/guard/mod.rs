@@ -100,14 +100,14 @@ fn is_alone() -> bool {
     IS_ALONE.load(Ordering::Relaxed)
 }
 
-/// It is of Go, whose code makes calls on stacks that have no room for us.
+/// The program is of Go, whose code makes calls on stacks that have no room for us.
 static IS_OF_GO: AtomicBool = AtomicBool::new(false);
 
 fn is_of_go() -> bool {
     IS_OF_GO.load(Ordering::Relaxed)
 }
 
-/// Whether they do.
+/// Whether the program's calls come by here.
 pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
 }

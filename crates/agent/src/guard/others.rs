@@ -30,7 +30,7 @@ const PIECE: usize = Wanted::PAGES_MAX as usize * PAGE_SIZE;
 /// So often a page is asked for that is brought and still is not found: one that is written to may
 /// come protected at first.
 const BROUGHT_MAX: u32 = 16;
-/// The same, of one that is there, or that the other's pager does not have.
+/// So often a page is asked for that is there, or that the other's pager does not have.
 const NOTHING_MAX: u32 = 3;
 /// How long a process that gives no answer is waited for before the kernel is asked again: it may
 /// have ended. Nanoseconds. And how often one is waited for.
@@ -131,7 +131,7 @@ impl Transfer {
         }
     }
 
-    /// The same, when the other process has brought it.
+    /// As [`attempt`](Self::attempt), when the other process has brought what is wanted.
     fn bring(&self, group: Group, here: [usize; 2], there: [usize; 2]) -> Result<usize, Errno> {
         let first = there[0] / PAGE_SIZE;
         let wanted = Wanted {

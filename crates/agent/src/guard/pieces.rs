@@ -193,7 +193,7 @@ fn may_be_out(start: usize, len: usize) -> bool {
     ranges::next(start, start.saturating_add(len)).is_some()
 }
 
-/// The same for getrandom(2), which a signal may end early as well.
+/// As [`make`], for getrandom(2), which a signal may end early as well.
 fn random(call: &Call) -> Option<isize> {
     let [start, len, flags, ..] = call.args;
     let (most, len) = (most()?, len.min(MAX_RW_COUNT));

@@ -79,8 +79,8 @@ fn find(unit: usize) -> Option<&'static Chunk> {
         .find_map(|place| chunk_at(place, number))
 }
 
-/// The same; from now on it has some. `None`: there are no more. Two threads may take one for the
-/// same chunk: whoever comes second goes on with the first one's.
+/// As [`find`], for a unit whose chunk has bits from now on. `None`: there are no more. Two threads
+/// may take one for the same chunk: whoever comes second goes on with the first one's.
 fn find_or_take(unit: usize) -> Option<&'static Chunk> {
     let number = number_of(unit);
     if let Some(chunk) = find(unit) {
@@ -143,7 +143,7 @@ pub(super) fn note(start: usize, end: usize) {
     });
 }
 
-/// The same of a part of a chunk. Whoever reads finds the gibibyte's bit last.
+/// As [`note`], of a part of a chunk. Whoever reads finds the gibibyte's bit last.
 fn note_part(part: Range<usize>) {
     let Some(chunk) = find_or_take(part.start) else {
         return set(big(&WHOLE, part.start));

@@ -3,7 +3,7 @@
 //! pager needs.
 //!
 //! They run in the program's threads, perhaps inside its malloc, perhaps on a stack in managed
-//! memory, perhaps in a vfork child; so they take no lock of the pager's, allocate nothing, and
+//! memory, perhaps in a vfork child. So they take no lock of the pager's, allocate nothing, and
 //! touch little but atomics.
 
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};

@@ -1,6 +1,6 @@
 //! What the program has mapped since kswapd looked last, as the replaced wrappers saw it.
 //!
-//! Going through all mappings takes as long as there are mappings, a program with tens of thousands
+//! Going through all mappings takes as long as there are mappings. A program with tens of thousands
 //! of them maps the next one in a microsecond, and near the limit kswapd looks at each before
 //! `mmap` returns. So the program's threads leave word of what they map, and kswapd looks at that
 //! alone. Where more was mapped than there is room for here, or by system calls that nobody sees,

@@ -129,8 +129,8 @@ impl Remap {
         self.make_in_turn()
     }
 
-    /// The same, if it is one mapping for the kernel. `None`: it would be refused, half-way
-    /// perhaps.
+    /// As [`make`](Self::make), if it is one mapping for the kernel. `None`: it would be refused,
+    /// half-way perhaps.
     fn make_if_one(&self) -> Option<Result<usize, Errno>> {
         let _turn = InOrder::begin();
         // No scan registers a part of it before the call: that needs a turn as well.

@@ -4,7 +4,7 @@
 //! It cannot wait for us where a page is not there, or is protected. As a thread ends it goes
 //! through the list of what that has locked, and gives up for good at such a page. A call that
 //! waits for a mutex, or hands it on, fails (EFAULT), at which glibc ends the program. So a page in
-//! which such a mutex lies stays, locked or not: a thread that has found it locked may lose its
+//! which such a mutex lies stays, locked or not. A thread that has found it locked may lose its
 //! core before it calls the kernel, and any other may unlock it meanwhile.
 //!
 //! # Why no such page is away

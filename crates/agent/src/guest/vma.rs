@@ -126,9 +126,9 @@ impl Excluded {
     }
 }
 
-/// Mappings from which on the next one is registered before `mmap` returns: the kernel joins a
-/// mapping to its registered neighbour as long as it is untouched, else each stays one by itself,
-/// and a process may have 65,530 of them (vm.max_map_count).
+/// Mappings from which on the next one is registered before `mmap` returns. The kernel joins a
+/// mapping to its registered neighbour only as long as it is untouched. A process may have 65,530
+/// mappings (vm.max_map_count).
 const MANY: usize = 1 << 13;
 /// Mappings of the process, as the last walk found them.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -158,7 +158,7 @@ pub(crate) fn scan_all(pager: &Pager, fds: &Fds) -> Option<Vec<(usize, usize)>> 
     looked.ok().map(|()| scan(pager, fds, &vmas))
 }
 
-/// The same for the mappings in these ranges alone.
+/// As [`scan_all`], for the mappings in these ranges alone.
 pub(crate) fn scan_ranges(pager: &Pager, fds: &Fds, ranges: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let (mut vmas, mut again) = (Vec::new(), Vec::new());
     for (start, end) in ranges {
@@ -202,7 +202,7 @@ pub(crate) fn settle(pager: &Pager) -> bool {
     pager.mm.with_changes(|changes| settle_in(pager, changes))
 }
 
-/// The same, under the lock that changes are read and applied under.
+/// As [`settle`], under the lock that changes are read and applied under.
 pub(crate) fn settle_in(pager: &Pager, changes: &mut Changes<'_, RawLock, AgentMachine>) -> bool {
     let is_late = changes.is_expecting() && pager.fds().managed.is_changing(pager.mm.machine().nowhere());
     if !is_late {

@@ -20,9 +20,9 @@ const TELL_ROUNDS: u32 = 32;
 /// Pages taken at a time at most, and the part of the memory to work with that they are at most.
 const BATCH_MAX: u32 = 512;
 const BATCH_SHARE: u64 = 16;
-/// How long a process whose pages are all shared is short of memory before it breaks sharing: each
-/// page that it takes so costs the group memory at first, until every relative has taken its own,
-/// and relatives may have something to give. Nanoseconds.
+/// How long a process whose pages are all shared is short of memory before it breaks sharing. Each
+/// page that it takes so costs the group memory at first, until every relative has taken its own.
+/// And relatives may have something to give. Nanoseconds.
 const NEED_AFTER_NS: u64 = 10_000_000;
 /// Who has so much less left than a relative breaks sharing in one of so many turns. Bytes;
 /// nanoseconds.

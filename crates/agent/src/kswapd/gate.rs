@@ -34,7 +34,7 @@ const TRY_NS: u64 = 20_000;
 #[derive(Default)]
 pub(super) struct Gate {
     opened: Option<u64>,
-    /// It is about to be shut.
+    /// The gate is about to be shut.
     is_awaited: bool,
     /// As far as pages are protected.
     next: Option<Vpn>,
@@ -117,7 +117,7 @@ impl Kswapd {
         self.gate.is_awaited = self.gate.opened.is_some_and(|opened| !is_late(opened));
     }
 
-    /// Whether it is about to be shut: no look comes before that, which takes as long.
+    /// Whether the gate is about to be shut: no look comes before that, which takes as long.
     pub(super) fn is_gate_awaited(&self) -> bool {
         self.gate.is_awaited
     }

@@ -50,9 +50,9 @@ const CREDENTIALS_TRIES: u32 = 20_000;
 const CREDENTIALS_NS: u64 = 50_000;
 /// How long a fork waits for room at most.
 const CHILD_ROOM_NS: u64 = 2_000_000;
-/// The same, for what the child has alone at once.
+/// How long it waits for what the child has alone at once.
 const CHILD_OWN_ROOM_NS: u64 = 20_000_000;
-/// Pages taken at a time for it.
+/// Pages taken at a time for a child.
 const CHILD_ROOM_BATCH: u32 = 64;
 /// Tick while the process grows or reclaims, and while it does not.
 const TICK_BUSY_NS: u64 = 5_000_000;
@@ -162,9 +162,9 @@ pub(crate) fn run(pager: &'static Pager) {
 }
 
 impl Kswapd {
-    /// Whether the program has no thread any more. The pager's end then, with the status of the one
-    /// that was the last: the first thread's, if no other was seen without it; else 0, with which
-    /// libc has threads end, as theirs is told to nobody.
+    /// Whether the program has no thread any more. The pager's end then, with the status of the
+    /// thread that was the last. That is the first thread's, if no other was seen without it. Else
+    /// it is 0, with which libc has threads end, as theirs is told to nobody.
     fn is_over(&mut self) -> bool {
         match self.pager.fds().proc.life(thread::count()) {
             Life::Led => return false,

@@ -149,13 +149,13 @@ impl Pager {
         }))
     }
 
-    /// Store pages that wait for it, if there are more than have to. Returns how many, 0 also while
-    /// a fork is under way.
+    /// Store pages that wait for it, if there are more than have to wait. Returns how many, 0 also
+    /// while a fork is under way.
     pub(crate) fn store_staged(&self, worker: &mut Worker<AgentMachine>) -> u64 {
         self.count_stored(|mm| mm.store_staged(worker))
     }
 
-    /// The same, where so many have to.
+    /// As [`store_staged`](Self::store_staged), where so many have to wait.
     pub(crate) fn store_staged_beyond(&self, worker: &mut Worker<AgentMachine>, waits: u64) -> u64 {
         self.count_stored(|mm| mm.store_staged_beyond(worker, waits))
     }
@@ -179,8 +179,8 @@ impl Pager {
     }
 
     /// What must be free before a page is mapped: room for what each server maps, for the folio
-    /// that each thread may be storing, and for what kswapd and the servers give up together, which
-    /// is in the pool before the frames are given up.
+    /// that each thread may be storing, and for what kswapd and the servers give up together. What
+    /// they give up is in the pool before its frames are given up.
     pub(crate) fn room(&self) -> u64 {
         let servers = self.seats.servers();
         self.window() * (servers + self.storing_threads())

@@ -259,10 +259,10 @@ impl Kswapd {
         memcg.return_charges(pager);
     }
 
-    /// Have the last look count, if it is time: where more is ours than we are charged for, once
-    /// relatives have looked since it became so; where less is, once they are charged for what they
-    /// found, or not at all where one of them died before that. So the sum of all charges is
-    /// neither less nor much more than what there is.
+    /// Have the last look count, if it is time. Where more is ours than we are charged for, it
+    /// counts once relatives have looked since it became so. Where less is, it counts once they are
+    /// charged for what they found, or not at all where one of them died before that. So the sum of
+    /// all charges is neither less nor much more than what there is.
     fn settle_look(&mut self) {
         let Some(next) = self.shares.next else { return };
         let (memcg, at) = (&self.pager.memcg, moment(self.pager));

@@ -1,7 +1,7 @@
 //! Where kswapd is breaking copy-on-write sharing.
 //!
 //! It does so as a program would, by writing. A page of the range that has left meanwhile is a
-//! fault of kswapd's own, which would wait for room that only kswapd makes: so faults of the range
+//! fault of kswapd's own, which would wait for room that only kswapd makes. So faults of the range
 //! are served over the limit, and no others.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -27,17 +27,17 @@ impl Unsharing {
         self.end.store(range.end.addr(), Ordering::SeqCst);
     }
 
-    /// It waits for nothing, or a forked child has no such thread.
+    /// kswapd waits for no fault any more, or a forked child has no such thread.
     pub(crate) fn end(&self) {
         self.end.store(0, Ordering::SeqCst);
     }
 
-    /// Whether it is at it.
+    /// Whether kswapd is breaking the sharing of a range.
     pub(crate) fn is_active(&self) -> bool {
         self.end.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether it may be waiting for a fault at `addr`.
+    /// Whether kswapd may be waiting for a fault at `addr`.
     pub(crate) fn holds(&self, addr: usize) -> bool {
         (self.start.load(Ordering::SeqCst)..self.end.load(Ordering::SeqCst)).contains(&addr)
     }

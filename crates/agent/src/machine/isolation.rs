@@ -2,9 +2,9 @@
 //! else copied (`mm/flight/leaving.rs` has the states). The kernel moves no page of memory that is
 //! read-only or executable: kswapd copies those.
 //!
-//! Copying knows nothing of pins: what the kernel holds for direct I/O that is under way, or for
-//! buffers registered with io_uring, is written to behind the protection, and a copy made before
-//! that is old. A move refuses such pages; here nothing can tell. docs/compatibility.md says so.
+//! Copying knows nothing of pins. The kernel writes behind the protection to what it holds for
+//! direct I/O under way, or for buffers registered with io_uring. A copy made before that is old. A
+//! move refuses such pages; here nothing can tell. docs/compatibility.md says so.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ pub(crate) enum Isolation {
     Move(Uffd, Option<ProcMem>),
     /// Where the program's memory is read.
     Copy(ProcMem),
-    /// The same: what leaves is [`closed`].
+    /// Where the program's memory is read; what leaves is [`closed`].
     Close(ProcMem),
 }
 

@@ -3,10 +3,10 @@
 //! [`crate::machine::isolation`] has what differs.
 //!
 //! The program's ranges and the staging range are registered with the *managed* userfaultfd, which
-//! reports events. A move out is then refused by the kernel (EAGAIN) from the moment a mapping
-//! starts to change until the event was read: pages of a mapping that replaced another are never
-//! mistaken for the old ones. Moving out through a second descriptor, as the staging range alone
-//! would need, has no such check.
+//! reports events. So the kernel refuses a move out (EAGAIN) from the moment a mapping starts to
+//! change until the event was read. Pages of a mapping that replaced another are never mistaken for
+//! the old ones. Moving out through a second descriptor, as the staging range alone would need, has
+//! no such check.
 //!
 //! Giving frames up must not raise events of our own, so they are first moved on to a *trash*
 //! range, registered with the other userfaultfd, and dropped there.

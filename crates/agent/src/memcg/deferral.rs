@@ -14,8 +14,8 @@
 //! Whoever maps memory looks, and kswapd at every tick. Where a mapping does not fit, `mmap`
 //! returns when it is under our care (but for MAP_POPULATE, and where whoever changes mappings
 //! keeps kswapd from it). What a process may touch is reckoned from what it ever mapped, so one
-//! that maps and unmaps again and again is deferred for less long; and from what it has in all, so
-//! what it touches on stacks makes it seem less.
+//! that maps and unmaps again and again is deferred for less long. It is also reckoned from what it
+//! has in all, so what it touches on stacks makes it seem less.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 

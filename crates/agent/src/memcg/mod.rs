@@ -1,9 +1,9 @@
 //! Charging the group, and its limit.
 //!
-//! A process is charged for the anonymous memory that it really has: mapped, staged and pool pages
-//! as the engine counts them, exact at any moment, plus everything else in `RssAnon` (its unmanaged
-//! memory and the agent's own), sampled by kswapd. Pages shared with a forked relative are charged
-//! by the share that the kernel reckons.
+//! A process is charged for the anonymous memory that it really has. The engine counts mapped,
+//! staged and pool pages, exactly at any moment. kswapd samples everything else in `RssAnon`: the
+//! unmanaged memory and the agent's own. Pages shared with a forked relative are charged by the
+//! share that the kernel reckons.
 //!
 //! Until a process has mapped [`deferral::ACTIVATE_BYTES`] it has no pager: a shell or a compiler
 //! driver costs nothing. What it has is charged by the launcher's census, as for processes without
@@ -132,19 +132,20 @@ impl Memcg {
         self.slot.store(slot, Ordering::Relaxed);
     }
 
-    /// The program waits for a page that is missing.
+    /// A thread of the program waits for a page that is missing.
     pub(crate) fn note_fault(&self) {
         self.faults.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A thread of it has waited so long.
+    /// A thread of the program has waited for `ns` nanoseconds.
     pub(crate) fn note_waited(&self, ns: u64) {
         self.group
             .word(self.slot(), Field::Waited)
             .fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// How often it has.
+    /// Faults that [`note_fault`](Self::note_fault) and [`note_adopted`](Self::note_adopted)
+    /// counted.
     pub(crate) fn faults(&self) -> u64 {
         self.faults.load(Ordering::Relaxed)
     }

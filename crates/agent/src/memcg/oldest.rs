@@ -1,13 +1,16 @@
 //! Whose pages are the oldest of the group. The kernel has one list of all pages of a group; here
 //! each process has its own, and only its own kswapd gets at it. So each says how old the pages are
 //! that would leave next, and reclaims in the background while no other process has much older
-//! ones: else a compiler that has just begun would give up what it works on, since it is the one
-//! that allocates, and one that is nearly done keep what it is done with.
+//! ones. Else a compiler that has just begun would give up what it works on, since it is the one
+//! that allocates. One that is nearly done would keep what it is done with.
 //!
-//! The process with the oldest pages reclaims at its next tick. What others say is a hint: who is
-//! stopped says nothing new, who gets nothing for its work says that it has nothing to give, as do
-//! forked relatives until they know what they share (it frees nothing); and a fault that finds no
-//! room is served by direct reclaim of its own process's pages, whoever has older ones.
+//! The process with the oldest pages reclaims at its next tick. Its word is a hint:
+//! * a process that is stopped says nothing new;
+//! * a process that gets nothing for its work says that it has nothing to give;
+//! * so do forked relatives until they know what they share, as that frees nothing.
+//!
+//! A fault that finds no room is served by direct reclaim of its own process's pages, whoever has
+//! older ones.
 
 use uzswap_sys::time::now_ns;
 

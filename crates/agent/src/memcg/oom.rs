@@ -38,7 +38,7 @@ impl Memcg {
     }
 
     /// Whether pools have taken so much of the limit that next to nothing is left to work with, and
-    /// nothing of them can be written to a device: what leaves then comes back at once, for ever.
+    /// nothing of them can be written to a device. What leaves then comes back at once, for ever.
     pub(crate) fn is_choked(&self) -> bool {
         let max = self.group.memory_max();
         let resident = self.group.sum(Field::Resident) + self.group.sum(Field::Staged);

@@ -14,8 +14,8 @@
 //! last sample. So a part of the limit stays free while pages are shared. It is used where somebody
 //! would be killed for it, or the sharing of two would be broken.
 //!
-//! Memory that is free serves nobody, so there is as little of it as the program's faults need:
-//! each that has to wait doubles what is spare, and with time it shrinks again
+//! Memory that is free serves nobody, so there is as little of it as the program's faults need.
+//! Each that has to wait doubles what is spare, and with time it shrinks again
 //! (`watermark_boost_factor` of the kernel).
 
 use core::sync::atomic::{AtomicU64, Ordering};

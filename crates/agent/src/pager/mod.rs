@@ -86,12 +86,12 @@ pub(crate) struct Pager {
 /// The program, or who forked it, has changed what it holds since its pager started.
 static HAS_NEW_IDENTITY: AtomicBool = AtomicBool::new(false);
 
-/// Note that it has.
+/// Note that the program, or who forked it, has changed what it holds.
 pub(crate) fn note_identity() {
     HAS_NEW_IDENTITY.store(true, Ordering::Relaxed);
 }
 
-/// Whether it has.
+/// Whether either has changed what it holds since the pager started.
 pub(crate) fn has_new_identity() -> bool {
     HAS_NEW_IDENTITY.load(Ordering::Relaxed)
 }
@@ -140,9 +140,9 @@ static HAS_FAILED_EARLY: AtomicBool = AtomicBool::new(false);
 /// One part in so many of the slots are for those who start early: most of them stay small.
 const EARLY_SHARE: usize = 8;
 
-/// The same, of a process that is small as yet, and is about to give up what a pager needs. Where
-/// none can begin, that is said when the process grows. In the thread that gives it up, which waits
-/// for one that another thread starts.
+/// As [`activate`], of a process that is small as yet and is about to give up what a pager needs.
+/// Where none can begin, that is said when the process grows. In the thread that gives it up, which
+/// waits for one that another thread starts.
 pub(crate) fn activate_early() {
     if group().is_none_or(|group| group.high_water() >= PROCESSES / EARLY_SHARE) {
         return;
@@ -292,9 +292,9 @@ pub(crate) fn take_slot(fds: &Fds, group: Group) -> Result<usize, Missing> {
 }
 
 impl Pager {
-    /// The program's last thread has ended by the exit system call, which ends no other: so do the
-    /// pager's, each by itself, as before Linux 5.17 the status is that of the first thread if they
-    /// do.
+    /// The program's last thread has ended by the exit system call, which ends no other. So do the
+    /// pager's threads, each by itself: before Linux 5.17 the status is that of the first thread if
+    /// they do.
     pub(crate) fn end(&self, status: i32) {
         thread::end_all(status);
         self.ring();
@@ -306,7 +306,7 @@ impl Pager {
         self.fds().wake.set();
     }
 
-    /// The same, but for the fault thread. In any thread.
+    /// As [`ring`](Self::ring), of all but the fault thread. In any thread.
     fn knock(&self) {
         thread::ring();
         self.kcompressd.mail.post(kcompressd::WORK);

@@ -23,7 +23,7 @@ static WATCHDOG_THREAD: ThreadMemory = ThreadMemory::new();
 static KCOMPRESSD_THREADS: [ThreadMemory; kcompressd::THREADS_MAX] =
     [const { ThreadMemory::new() }; kcompressd::THREADS_MAX];
 
-/// The program has a part that stops all threads and reads memory meanwhile.
+/// LeakSanitizer, a part of the program, stops all threads and reads memory meanwhile.
 static IS_STOPPED_BY_PROGRAM: AtomicBool = AtomicBool::new(false);
 
 static FAILURE: Leaked<Missing> = Leaked::new();
@@ -95,12 +95,12 @@ fn watch() {
     thread::crash()
 }
 
-/// In the constructor.
+/// LeakSanitizer is in the program. In the constructor.
 pub(crate) fn note_stopping() {
     IS_STOPPED_BY_PROGRAM.store(true, Ordering::Relaxed);
 }
 
-/// Whether it has.
+/// Whether the program has LeakSanitizer, which stops all threads.
 pub(crate) fn is_stopped_by_program() -> bool {
     IS_STOPPED_BY_PROGRAM.load(Ordering::Relaxed)
 }

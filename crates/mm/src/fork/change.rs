@@ -1,8 +1,9 @@
 //! What happens to mappings: the words of a range are dropped or moved.
 //!
 //! The kernel reports these as userfaultfd events. The agent reads them and applies them under one
-//! hold of the lock ([`Mm::with_changes`]), so that reclaim can never run between the moment an
-//! event was read (from which the kernel lets pages move again) and the moment the words follow it.
+//! hold of the lock ([`Mm::with_changes`]). From the moment an event was read the kernel lets pages
+//! move again. So reclaim must not run between that moment and the one at which the words follow
+//! it.
 
 use alloc::vec::Vec;
 
@@ -162,7 +163,7 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
     }
 
     /// No block is kept of mapped pages any more. A page that moves takes its protection along
-    /// (`swap_cache`), and raw system calls of several threads may be reported in any order: were a
+    /// (`swap_cache`), and raw system calls of several threads may be reported in any order. Were a
     /// word to come to lie at another page that is protected, that one would be taken for
     /// unwritten.
     fn drop_blocks(&mut self, range: PageRange) {

@@ -1,18 +1,17 @@
 //! LRU lists as queues with lazy deletion, in segments that are their clock.
 //!
 //! An entry names a folio (first page and order) and lies in a segment. The segment's tag is also
-//! in the folio's words. Taking a page off a list costs nothing: its word changes, and the entry is
-//! recognised as stale when it reaches the front, or when a sweep passes by, of which there are as
-//! many as keep the stale entries few. There are five lists of resident folios ([`resident`]) and
+//! in the folio's words. Taking a page off a list costs nothing: its word changes. The entry is
+//! recognised as stale when it reaches the front, or when a sweep passes by. There are as many
+//! sweeps as keep the stale entries few. There are five lists of resident folios ([`resident`]) and
 //! two of zswap entries (oldest stored first).
 //!
 //! [`resident`]: crate::pages::resident
 //!
-//! A segment takes entries until they are so many pages. So the tag of a word says not only whether
-//! an entry holds but also how many pages were added since, to within a segment: of a stored page
-//! this is the refault distance, and the word its shadow (mm/workingset.c). A page that is added
-//! twice to one segment has two entries that hold; the second is found stale when the first was
-//! dealt with.
+//! A segment takes entries until they are so many pages. So the tag of a word says whether an entry
+//! holds, and also how many pages were added since, to within a segment. Of a stored page this is
+//! the refault distance, and the word its shadow (mm/workingset.c). A page that is added twice to
+//! one segment has two entries that hold; the second is found stale when the first was dealt with.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -226,9 +225,9 @@ impl LruList {
         (1 << self.tags.bits) - 1
     }
 
-    /// Whether a [`sweep`](Self::sweep) is due: while they find an eighth of the entries stale,
-    /// each entry that is added has eight looked at, so the list stays at that; then not until it
-    /// has grown by an eighth.
+    /// Whether a [`sweep`](Self::sweep) is due. While sweeps find an eighth of the entries stale,
+    /// each entry that is added has eight looked at, so the list stays at that. Then none is due
+    /// until the list has grown by an eighth.
     pub fn needs_sweep(&self) -> bool {
         self.unswept >= SWEEP_EVERY && self.len > self.resume_at.max(SWEEP_LEAST)
     }

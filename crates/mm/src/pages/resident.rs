@@ -12,7 +12,7 @@
 //! * *shared*: pages that refused to leave because a forked relative has them (`shared`);
 //! * *unevictable*: pages that do not compress while there is no device to send them to, and those
 //!   that must stay (`Stop::Needed`). One is looked at now and then (it may have been written
-//!   since), all when nothing else is left: a program whose other pages come and go would pass by
+//!   since), all when nothing else is left. A program whose other pages come and go would pass by
 //!   them at every fault, and look as if nothing could be reclaimed.
 //!
 //! So a scan of much memory passes through the second and leaves the others alone. There is no

@@ -11,15 +11,18 @@
 //! Writes fill one cluster after the other, so they are long and sequential; a cluster that has
 //! become empty gives its space back to the filesystem before it is used again.
 //!
-//! After a fork the child reads the slots that its copy of the swap table names, so the parent must
+//! After a fork the child reads the slots that its copy of the swap table names. So the parent must
 //! not write to them while the child lives: [`SwapSlots::pin_all`] sets those in use aside,
 //! [`SwapSlots::unpin`] returns them. Segments may be set aside ([`aside`]): no slot of theirs is
 //! handed out.
 //!
-//! Equations that [`SwapSlots::is_valid`] checks: `taken` of a cluster is its slots with a count or
-//! a pin, in a segment set aside, or beyond the device; a cluster is FREE or DISCARD if and only if
-//! nothing else of it is taken, and FULL if and only if all of it is; `in_use` is the number of
-//! slots with a count.
+//! Equations that [`SwapSlots::is_valid`] checks:
+//! * `taken` of a cluster is its slots with a count or a pin, in a segment set aside, or beyond the
+//!   device;
+//! * a cluster is FREE or DISCARD if and only if no slot of it is taken but those beyond the
+//!   device;
+//! * a cluster is FULL if and only if all of it is taken;
+//! * `in_use` is the number of slots with a count.
 
 mod aside;
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Whether pages are stored by the fast compressor or by the denser one.
 //!
 //! A denser pool leaves more memory to the resident pages, and costs more of the processor for each
-//! page that comes and goes. What a frame more is worth is seen at the staged ones: they are the
-//! resident pages that would leave next, and each fault that finds its page among them would have
-//! been a load without them. So the frames that density gains are taken to spare as many loads as
-//! the staged ones do, each by its number. What a page costs with either compressor is measured: by
+//! page that comes and goes. The staged frames show what a frame more is worth. They are the
+//! resident pages that would leave next: each fault that finds its page among them would have been
+//! a load without them. So the frames that density gains are taken to spare as many loads as the
+//! staged ones do, each by its number. What a page costs with either compressor is measured: by
 //! what is stored, and by pages that are compressed with the other one now and then, as a probe.
 //!
 //! Of a scan nothing is found among the staged pages, and of touches at random little: their pages

@@ -8,12 +8,14 @@
 //! In the long run every page is touched, and one that is brought early takes the place of another.
 //! So what counts is how many more of the neighbours are faulted than chance would have it, were
 //! all stored pages as likely as each other. A page from the pool is brought with its neighbours if
-//! many of them are wanted soon; one from the device already if neighbours are wanted more than
-//! others, since the wait for it costs as much as many pages that were brought for nothing: hot
-//! pages lie beside each other, though which is touched next is nobody's guess. But what is wanted
-//! only after it has left again was brought for nothing in any case, so nobody looks for longer
-//! than a page stays that nothing is known of ([`Span`]): a page that is touched now and then has
-//! others like it beside it, and they fill memory where the hot ones are there already.
+//! many of them are wanted soon. For one from the device it is enough if neighbours are wanted more
+//! than others: the wait for it costs as much as many pages that were brought for nothing. Hot
+//! pages lie beside each other, though which is touched next is nobody's guess.
+//!
+//! But what is wanted only after it has left again was brought for nothing in any case. So nobody
+//! looks for longer than a page stays that nothing is known of ([`Span`]). A page that is touched
+//! now and then has others like it beside it, and they fill memory where the hot ones are there
+//! already.
 
 use crate::page::{PageRange, Vpn};
 use crate::policy::tunables::{Neighbours, PROBES};

@@ -1,9 +1,9 @@
 //! How much moves at a time.
 //!
 //! A folio is in the pool before its frames are given up, and what a fault maps must fit below the
-//! limit as a whole; so memory is kept free for the largest that may come. Where there is little
-//! memory to work with, because the limit is small or relatives share most of it and what they
-//! share does not leave (`shared`), large folios would keep more of it free than they could use.
+//! limit as a whole. So memory is kept free for the largest that may come. There may be little
+//! memory to work with: the limit is small, or relatives share most of it and what they share does
+//! not leave (`shared`). Large folios would keep more of it free then than they could use.
 
 use crate::policy::tunables::Sizing;
 

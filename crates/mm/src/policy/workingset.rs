@@ -3,13 +3,14 @@
 //!
 //! What the pool holds oldest can go to the device, and the memory that it took to the resident
 //! pages. Each load from the pool says which part of the pool would have had to go for that
-//! ([`Depth`]): how many eighths of it, as resident memory, would have kept the page, and with how
-//! many it would have gone to the device: oldest first, and those last that writeback passes over
-//! once. As many of the youngest as have become resident need no entry: where pages do not
-//! compress, nothing goes to the device for it. A load that is spared is a gain. One from
-//! the device costs as many as it takes as long ([`Costs`]). So of each number of eighths is known
-//! what it would be worth, and the best one decides: loads that it spares let reclaim send on a few
-//! entries instead of taking resident pages, and those that it sends to the device take many back.
+//! ([`Depth`]). How many eighths of the pool, as resident memory, would have kept the page? And
+//! with how many gone would it have been on the device? The oldest go first, and those last that
+//! writeback passes over once. As many of the youngest as have become resident need no entry: where
+//! pages do not compress, nothing goes to the device for it. A load that is spared is a gain. One
+//! from the device costs as many as it takes as long ([`Costs`]). So it is known of each number of
+//! eighths what it would be worth, and the best one decides. Loads that it spares let reclaim send
+//! on a few entries instead of taking resident pages. Those that it sends to the device take many
+//! back.
 //!
 //! All numbers are weighed, not the first eighth alone. What a program needs may lie just beyond
 //! it: then the pool stays as it is for ever, full of what nobody needs, though half of it gone
@@ -156,8 +157,8 @@ impl Balance {
         best
     }
 
-    /// A page is read from the device, which holds about `on_device`: as likely as they are many it
-    /// was one of those that were sent on.
+    /// A page is read from the device, which holds about `on_device`. The page counts by the chance
+    /// that it is one of those that were sent there for this.
     pub(crate) fn note_read(&mut self, on_device: u64) {
         let tunables = self.tunables;
         let all = (on_device * tunables.chances).max(self.sent).max(1);
@@ -214,7 +215,7 @@ impl Balance {
 
     /// So many were sent on.
     pub(crate) fn note_sent(&mut self, entries: u64, pool: Packing) {
-        // What cannot be sent now cannot be soon.
+        // The whole round is paid, also where fewer left: the others cannot be sent soon either.
         self.owed -= self.tunables.round;
         self.sent += pool.missed(entries * self.tunables.chances);
     }

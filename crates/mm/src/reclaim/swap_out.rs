@@ -1,11 +1,11 @@
-//! Straight to the swap device, without zswap: what reclaim does while zswap may take nothing
-//! (`memory.zswap.max=0`, `enabled=0`) or is to be compared with doing without it (`--swapout
-//! direct`), and with what forked relatives give up under need or many of them share
-//! (`upkeep::shared`).
+//! Straight to the swap device, without zswap. Reclaim does so:
+//! * while zswap may take nothing (`memory.zswap.max=0`, `enabled=0`);
+//! * to be compared with doing without zswap (`--swapout direct`);
+//! * with what forked relatives give up under need, or many of them share (`upkeep::shared`).
 //!
-//! In halves as a store (`zswap`): the next pages of the oldest run are marked busy and copied
-//! under the lock, written without it, and those still marked get their place on the device
-//! published. A page of one repeated word needs none.
+//! In halves as a store (`zswap`). Under the lock a thread marks the next pages of the oldest run
+//! busy and copies them; without the lock it writes them. Under the lock again it publishes the
+//! place on the device of those that are still marked. A page of one repeated word needs none.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;

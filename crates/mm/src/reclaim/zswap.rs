@@ -3,7 +3,7 @@
 //! A folio is stored whole, without being split. First, under the lock, its pages are marked busy.
 //! Then, without it, a batch of them is compressed, and the blocks are put into the pool, where
 //! nobody sees them yet; and so on to its last page. In the end, under the lock, the words of all
-//! its pages are published, then its one entry on the list of stored folios, then it is counted,
+//! its pages are published, then its one entry on the list of stored folios. Then it is counted,
 //! and only then are the frames given up.
 //!
 //! What can go wrong on the way, and what it leaves:
@@ -413,7 +413,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     }
 
     /// One list entry for all pages of a folio, if each is done and where it was: half of it may
-    /// have been moved to another address meanwhile, and then it is no folio any more.
+    /// have been moved to another address meanwhile. Then it is no folio any more.
     fn whole_folio(&mut self, worker: &Worker<M>, together: Together) -> Option<u32> {
         let first = self.pages.staging.owner(together.slot);
         let is_good = |(i, outcome): (u32, &Outcome)| {

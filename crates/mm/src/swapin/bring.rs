@@ -7,11 +7,13 @@
 //! publish_brought  lock: they are at rest, their words RESIDENT or CACHED, or as before
 //! ```
 //! Meanwhile reclaim may write an entry back, which changes where its contents are but not the
-//! contents, and a freeze may begin, which [`Inner::publish_mapped`] heeds. Pages without a
-//! RESIDENT word are not isolated. Another server leaves a page that is underway alone (windows may
-//! overlap; a page of both is brought by whoever took it along first, and by nobody else before
-//! that one's window is given up): were it to bring it too, the page could be written, stored anew
-//! and gone by the time the older contents arrive, and they would fill its place.
+//! contents. A freeze may begin, which [`Inner::publish_mapped`] heeds. Pages without a RESIDENT
+//! word are not isolated.
+//!
+//! Another server leaves a page that is underway alone. Windows may overlap: the server that took
+//! a page of both along first brings it, and no other does before that window is given up. Were
+//! the other to bring it too, the page could be written, stored anew and gone by then. The older
+//! contents would arrive and fill its place.
 
 use lock_api::RawMutex;
 
@@ -141,8 +143,8 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
         if range.start.add(done.pages.into()) > wanted {
             return Step::Done(Fault::Served);
         }
-        // A window that spans two mappings is refused as a whole, or something is mapped in front
-        // of the page that is no longer (or not yet) under our care: next time it is one page.
+        // A window that spans two mappings is refused as a whole. Or something is mapped in front
+        // of the page that is no longer (or not yet) under our care. Next time it is one page.
         self.policy.note(Event::Narrowed(wanted));
         let is_frozen = self.flight.frozen.is_some();
         match done.stop {

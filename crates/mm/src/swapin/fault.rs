@@ -60,8 +60,8 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// Give back the page at `vpn`, and what comes next if faults follow a pattern.
     ///
     /// Several threads may do this at a time, each with a worker of its own
-    /// ([`Worker::for_server`]), but changes of the mappings are applied only while none does: a
-    /// page that is brought without the lock would land on what is there by then.
+    /// ([`Worker::for_server`]). Changes of the mappings are applied only while none does: a page
+    /// that is brought without the lock would land on what is there by then.
     pub fn fault(&self, worker: &mut Worker<M>, vpn: Vpn) -> Fault {
         let (started, was_out) = (self.machine.now_ns(), self.is_out(vpn));
         let mut step = self.begin_fault(worker, vpn);
@@ -164,9 +164,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
         self.place(page, on_device) == Whereabouts::Alike
     }
 
-    /// The pages of the window around `vpn` that lie so near to it on the device that reading all
-    /// of them costs no more than a slot for each, as the range of those, and what has to be read:
-    /// at most `most` slots.
+    /// The pages of the window around `vpn` that are read with it from the device, as their range,
+    /// and the slots to be read, at most `most`. They lie so near to it there that reading all of
+    /// them costs no more than a slot for each.
     fn swap_run(&self, vpn: Vpn, blob: Blob, window: Window, most: u32) -> (PageRange, Read) {
         let needed = Read::of(&blob);
         let (mut range, mut read, mut pages) = (PageRange::new(vpn, 1), needed, 1);
@@ -225,8 +225,9 @@ impl<R: RawMutex, A: Arena> Inner<R, A> {
 
 impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Have the worker load `vpn` and what else of the window is where it is: in the pool, or near
-    /// it on the device, and that no other thread brings; nothing if `vpn` alone is wanted and is
-    /// none of these. What is to be read, if it is on the device.
+    /// it on the device. Pages that another thread brings are left out. Nothing is loaded if `vpn`
+    /// is not stored, or if it alone is wanted and another thread brings it. Returns what is to be
+    /// read, if it is on the device.
     pub(crate) fn take_along(&self, worker: &mut Worker<M>, vpn: Vpn, window: Window) -> Option<Read> {
         worker.begin_loads();
         let read = match self.pages.table.lookup(vpn) {
@@ -305,9 +306,9 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
     /// Map zeros at a page whose word stays as it is. Two kinds of page come here:
     /// 1. registered but not (yet) under our care, a mapping that grew or one that is being looked
     ///    at: without a word it is never reclaimed, and only the scan decides what may be;
-    /// 2. RESIDENT or CACHED, so it should be mapped: another thread's fault was served first (then
-    ///    zeros are refused), or the page was dropped in the moment between an event and the drop
-    ///    itself (then zeros are right).
+    /// 2. RESIDENT or CACHED, so it should be mapped. Another thread's fault was served first, and
+    ///    zeros are refused. Or the page was dropped in the moment between an event and the drop
+    ///    itself, and zeros are right.
     fn map_zero_page(&mut self, vpn: Vpn) -> Fault {
         let mm = self.mm;
         match mm.machine.copy_in(vpn, &ZEROS[..PAGE_SIZE], true).stop {

@@ -1,5 +1,5 @@
-//! The swap cache (`mm/swap_state.c`): pages that were loaded and whose stored block stays, so that
-//! they can leave again without being compressed.
+//! The swap cache (`mm/swap_state.c`): pages that were loaded and whose stored block stays. They
+//! can leave again without being compressed.
 //!
 //! ```text
 //!        loaded          isolated                  its turn comes: frame and block hold the same
@@ -17,26 +17,30 @@
 //!
 //! * Loads whose blocks are kept are mapped protected from writing (UFFDIO_COPY_MODE_WP), as long
 //!   as that proves worth it ([`Worth`](crate::policy::worth::Worth)) and the machine can. A page
-//!   that is protected still was not written to. That is asked right before it moves, under the
-//!   engine's lock, and protection is taken away under that lock only ([`Mm::write_fault`],
-//!   [`Mm::unprotect`]): so it cannot be written to in between. The kernel, not a word, says
-//!   whether a page is protected: what loses its protection in other ways (a forked child's memory
-//!   does when its parent's userfaultfd is closed; KSM forgets it) was written to, as far as
-//!   anybody knows. (Asynchronous write protection would spare the fault, but a write between the
-//!   question and the move would go unseen.)
-//! * Of any other it is seen when its turn comes, by comparing the page with the checksum behind
-//!   the block and, if that holds, with what the block decompresses to. The page is in staging
-//!   while it is compared, where nobody writes to it; the block is compared in a copy made under
-//!   the lock.
+//!   that is protected still was not written to.
+//!   * Reclaim asks that right before the page moves, under the engine's lock. Protection is taken
+//!     away under that lock only ([`Mm::write_fault`], [`Mm::unprotect`]). So nobody writes to the
+//!     page in between.
+//!   * The kernel, not a word, says whether a page is protected. A page may lose its protection in
+//!     other ways. A forked child's memory does when its parent's userfaultfd is closed, and KSM
+//!     forgets it. Such a page was written to, as far as anybody knows.
+//!   * Asynchronous write protection would spare the fault, but a write between the question and
+//!     the move would go unseen.
+//! * Any other page is compared when its turn comes: with the checksum behind the block and, if
+//!   that holds, with what the block decompresses to. It is in staging meanwhile, where nobody
+//!   writes to it. The block is compared in a copy made under the lock.
 //!
-//! A fault, an event or a full pool may take the block away meanwhile: then it is gone from beside
+//! A fault, an event or a full pool may take the block away meanwhile. Then it is gone from beside
 //! the slot when, under the lock again, it would be published, and the page stays staged.
 //!
-//! Kept are the blocks of pages that are expected to leave again: that were loaded in sequence,
-//! after so many others were stored that no memory that there is would have kept them; and those in
-//! a pool that a forked relative has too (`shared`). (Pages that are touched at random are better
-//! off with the memory that their blocks would take.) They are a list of their own (`resident`).
-//! One that is faulted while it is staged is RESIDENT from then on.
+//! Kept are the blocks of pages that are expected to leave again:
+//! * pages that were loaded in sequence, after so many others were stored that no memory that there
+//!   is would have kept them;
+//! * pages in a pool that a forked relative has too (`shared`).
+//!
+//! Pages that are touched at random are better off with the memory that their blocks would take.
+//! Pages whose blocks are kept are a list of their own (`resident`). One that is faulted while it
+//! is staged is RESIDENT from then on.
 
 use core::sync::atomic::Ordering;
 

@@ -1,11 +1,11 @@
 //! Compaction: objects leave the zspages that are emptiest, so that their pages return to the
 //! system.
 //!
-//! A handle is kept in one place only, the word of its page (or, of a staged page, beside its
-//! slot), so objects move by a walk over the words: a piece of the table at a time, with the lock
-//! given up in between. Which zspages are to be emptied is decided without it, under the locks of
-//! the classes. What is loaded, written back or dropped meanwhile needs no care: its object is
-//! freed where the word says that it is.
+//! A handle is kept in one place only: the word of its page or, of a staged page, beside its slot.
+//! So objects move by a walk over the words, a piece of the table at a time, with the lock given up
+//! in between. Which zspages are to be emptied is decided without it, under the locks of the
+//! classes. What is loaded, written back or dropped meanwhile needs no care: its object is freed
+//! where the word says that it is.
 
 use alloc::vec::Vec;
 

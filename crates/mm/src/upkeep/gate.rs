@@ -3,9 +3,9 @@
 //!
 //! The kernel copies such a page without asking, and as fast as a thread can write; nothing that is
 //! sampled could keep up with it. So where the copies that relatives may make do not fit below the
-//! limit, all pages that are mapped are protected from writing, after the fork, and each write is a
-//! fault ([`Mm::write_fault`]): room is made, then that one page is unprotected. It is the writer's
-//! alone from then on, and can leave like any other.
+//! limit, kswapd protects all pages that are mapped from writing, after the fork. Each write is a
+//! fault then ([`Mm::write_fault`]): room is made, then that one page is unprotected. It is the
+//! writer's alone from then on, and can leave like any other.
 //!
 //! A page whose block is kept (`swap_cache`) says by its protection that it was not written to. One
 //! that is not protected any more may have been: its block goes before it is protected again.

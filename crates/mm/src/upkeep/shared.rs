@@ -1,7 +1,7 @@
 //! Pages that a forked relative has as well.
 //!
 //! Such a page does not move (EBUSY), and taking it frees nothing until each relative has taken its
-//! own, which costs each a copy, a compression and room in its pool: of two, next to all of what is
+//! own. That costs each a copy, a compression and room in its pool: of two, next to all of what is
 //! gained. A child that writes a snapshot is gone before that pays. So a page that refuses is put
 //! on a list of its own, and what is not shared leaves first. Those of the list have their sharing
 //! broken and leave

@@ -1,15 +1,15 @@
 //! zbud and z3fold: at most two, or three, objects a page.
 //!
-//! The simple end of the scale: an object is never moved by a store of another page, freeing one
-//! frees its page as soon as its neighbours are gone, and the price is density (at best half, or a
-//! third, of a page for each object). Both are this allocator with another number of objects a page
+//! The simple end of the scale: a store of another page never moves an object, and freeing one
+//! frees its page as soon as its neighbours are gone. The price is density: at best half, or a
+//! third, of a page for each object. Both are this allocator with another number of objects a page
 //! (`N`). Sizes are counted in chunks of 64 bytes, as in the kernel's mm/zbud.c and mm/z3fold.c
-//! (removed in Linux 6.15); there the page begins with a header, here the header is kept beside the
+//! (removed in Linux 6.15). There the page begins with a header; here the header is kept beside the
 //! page, so a whole page can be stored.
 //!
-//! An object lies where it was put until a store needs the gaps between the others: then they slide
-//! to the front of the page, which changes no [`Place`](super::Place), since a place names page and
-//! buddy, not an offset.
+//! An object lies where it was put until a store needs the gaps between the others. Then they slide
+//! to the front of the page. That changes no [`Place`](super::Place), which names page and buddy,
+//! not an offset.
 //!
 //! One lock for all of it, as in the kernel.
 //!

@@ -1,9 +1,9 @@
 //! Pools of compressed pages: an allocator and a compressor each.
 //!
 //! There is one current pool, which stores go to. When the compressor or the allocator is changed
-//! at run time, a new pool becomes current; the old ones stay until their last object leaves, and
-//! every object is read in the pool that it is in, since its [`Handle`] names it. At most
-//! [`POOLS_MAX`] live at a time: a change beyond that has to wait until one is empty.
+//! at run time, a new pool becomes current. The old ones stay until their last object leaves. Every
+//! object is read in the pool that it is in, which its [`Handle`] names. At most [`POOLS_MAX`] live
+//! at a time: a change beyond that has to wait until one is empty.
 
 //! # Locks
 //! Which pools there are is under the engine's lock; what is in one is under locks of its own,

@@ -12,8 +12,8 @@
 //! BAD        0 . . . . . . . . . . . . . . . . . . . . . . . . . | 7 lost, until it is dropped
 //! ```
 //!
-//! A page has exactly one word; every transition replaces the word as a whole under the engine's
-//! lock, after the bytes it points to are in place and before what it no longer points to is given
+//! A page has exactly one word. Every transition replaces the word as a whole under the engine's
+//! lock: after the bytes it points to are in place, and before what it no longer points to is given
 //! up. A `note` is the fingerprint of contents that did not compress when they were last tried; 0:
 //! nothing is known.
 

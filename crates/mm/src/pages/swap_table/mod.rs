@@ -1,15 +1,14 @@
 //! The swap table: one [`Word`] a page, in leaves of 16 words (64 KiB of address space).
 //!
 //! A leaf is taken when the first of its pages gets a word and given back when the last word is
-//! NONE again. What leads to it is a tree without detours (`tree.rs`): a program pays some 9 bytes
-//! for each page where they are dense, 128 to 256 for one that lies alone, and nothing for address
-//! space.
+//! NONE again. A tree without detours leads to it (`tree.rs`). A program pays some 9 bytes for each
+//! page where they are dense, and 128 to 256 for one that lies alone. Address space costs nothing.
 //!
 //! # Who may do what
 //! Lookups take no lock. Updates take the lock of their 2 MiB, which as many others share as there
 //! are, and those that add or remove a leaf take the tree's as well. A word never moves as long as
 //! it is not NONE: a leaf that an update found stays, since whoever gives it up holds that lock
-//! too. Leaves and nodes are memory that is never unmapped (`mm/swap_table.h` has RCU instead): one
+//! too. Leaves and nodes are memory that is never unmapped (`mm/swap_table.h` has RCU instead). One
 //! that was given back may be anything else by the time that a lookup reads it, so the lookup reads
 //! the tree's generation before and after.
 //! * Off the tree, then the generation goes up, then it is changed or given back: by whoever has

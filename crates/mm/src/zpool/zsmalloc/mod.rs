@@ -3,8 +3,8 @@
 //! A zspage is 1 to 8 pages that hold objects of one size. In user space its pages are simply
 //! neighbours in address space, so an object that straddles two pages is one slice and needs no
 //! second copy. Each zspage owns a *span* of 8 pages of address space of which it uses the first
-//! `pages`; unused address space costs nothing, and neither do pages that were not written yet:
-//! objects are handed out from the front, so the last zspage of a class costs what its objects
+//! `pages`. Unused address space costs nothing, and neither do pages that were not written yet.
+//! Objects are handed out from the front, so the last zspage of a class costs what its objects
 //! need, not what its class would.
 //!
 //! # Locks
