@@ -208,3 +208,19 @@ fn what_cannot_be_looked_at_is_not_called_missing() {
         assert!(!said.contains("UFFDIO_MOVE") && !said.contains("Linux 6.8"), "{said}");
     }
 }
+
+/// Its children are to be in another namespace of processes.
+#[test]
+fn who_may_have_no_more_threads_runs_on_and_says_so() {
+    const PYTHON: &str = "/usr/bin/python3";
+    if !can_manage() || !std::path::Path::new(PYTHON).exists() {
+        return;
+    }
+    let grow = "x = bytearray(50 << 20); print('right')";
+    let cmd = ["unshare", "--user", "--map-root-user", "--pid", PYTHON, "-c", grow];
+    for guard in GUARDS {
+        let run = run("namespace", &["--memory-max", "100M", "--guard", guard], &cmd);
+        is_right(&run);
+        assert!(run.stderr().contains("have it fork first"), "{}", run.stderr());
+    }
+}

@@ -60,6 +60,12 @@ pub(crate) fn lacks_group(path: &CStr, error: Option<Errno>) {
 
 /// The pager of this process did not start. In a thread of the program.
 pub(crate) fn lacks_pager(path: Option<&CStr>, Missing { part, errno }: Missing) {
+    if matches!((part, errno), (Part::Thread, Errno::INVAL)) {
+        return say_counts_as_it_is(format_args!(
+            "it can have no more threads, as its children are to be in another namespace of processes; have it fork first (unshare --pid \
+             --fork)"
+        ));
+    }
     let fix = match (part, errno) {
         (_, Errno::MFILE | Errno::NFILE) => format_args!("raise `ulimit -n`"),
         (Part::Thread, Errno::AGAIN) => {
