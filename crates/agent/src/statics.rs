@@ -81,7 +81,8 @@
 //! | `pager::hold::HOLDERS_MASK` | kept | of the thread that forked, which is here |
 //! | `pager::hold::HOLDER` | reset | nobody holds, or the child's thread |
 //! | `pager::hold::NESTED` | kept | the child goes on in the same handlers |
-//! | `pager::HAS_FAILED_EARLY` | kept | the child is as far |
+//! | `pager::early::HAS_FAILED` | kept | the child is as far |
+//! | `pager::early::FAILURE` | kept | what was missing is missing in the child |
 //! | `pager::PID` | reset | the process is another |
 //! | `pager::PAGER` | kept | the child goes on with its copy of the engine |
 //! | `pager::IDLE_GROUP` | kept | a child is of its parent's group |

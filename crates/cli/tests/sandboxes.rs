@@ -224,3 +224,21 @@ fn who_may_have_no_more_threads_runs_on_and_says_so() {
         assert!(run.stderr().contains("have it fork first"), "{}", run.stderr());
     }
 }
+
+/// What a pager would ask for is trapped, in whichever thread, so it asks for nothing.
+#[test]
+fn who_filters_all_threads_is_not_trapped() {
+    if !can_manage() {
+        return;
+    }
+    for guard in GUARDS {
+        let place = Place::new("filters-all-place");
+        let (compiled, program) = (compile("filters_all"), place.0.join("filters_all"));
+        std::fs::copy(&compiled, &program).expect("copying it");
+        std::fs::remove_file(compiled).expect("compiled above");
+        let program = program.to_str().expect("a path of ASCII");
+        for cmd in [&[program][..], &[program, "helper"]] {
+            is_right(&run("filters-all", &["--memory-max", "60M", "--guard", guard], cmd));
+        }
+    }
+}

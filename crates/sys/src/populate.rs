@@ -69,12 +69,21 @@ pub fn touch(addr: usize, is_written: bool) {
     unsafe { instructions::touch(addr, is_written) }
 }
 
+/// Whether what lies in `[start, end)`, which begins with a page, can be accessed and is there. Of
+/// one that a filter of system calls forbids to ask, the address is believed.
+fn may_access(start: usize, end: usize, is_written: bool) -> bool {
+    match populate(start, end.next_multiple_of(PAGE_SIZE) - start, is_written) {
+        Populate::There | Populate::Refused(Errno::NOSYS | Errno::PERM | Errno::ACCESS) => true,
+        Populate::Refused(_) | Populate::Faults => false,
+    }
+}
+
 /// Copy bytes of the program's, if they can be read and are there.
 pub fn read_populated(addr: usize, bytes: &mut [u8]) -> bool {
     let (start, end) = (addr & !(PAGE_SIZE - 1), addr.saturating_add(bytes.len()));
     let here = (&raw const start).addr() & !(PAGE_SIZE - 1);
     let is_own_page = start == here && end <= here + PAGE_SIZE;
-    if !is_own_page && populate(start, end.next_multiple_of(PAGE_SIZE) - start, false) != Populate::There {
+    if !is_own_page && !may_access(start, end, false) {
         return false;
     }
     let place = core::ptr::with_exposed_provenance::<u8>(addr);
@@ -87,7 +96,7 @@ pub fn read_populated(addr: usize, bytes: &mut [u8]) -> bool {
 /// Write bytes of the program's, if that is allowed.
 pub fn write_populated(addr: usize, bytes: &[u8]) -> bool {
     let (start, end) = (addr & !(PAGE_SIZE - 1), addr.saturating_add(bytes.len()));
-    if populate(start, end.next_multiple_of(PAGE_SIZE) - start, true) != Populate::There {
+    if !may_access(start, end, true) {
         return false;
     }
     let place = core::ptr::with_exposed_provenance_mut::<u8>(addr);

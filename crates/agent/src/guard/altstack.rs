@@ -7,12 +7,15 @@ use uzswap_sys::signal::{SS_AUTODISARM, SS_DISABLE, SS_ONSTACK, STACK_MIN, Stack
 
 use super::bring::{read, write};
 use super::{done, refuse};
+use crate::fault::inline;
 use crate::pager;
 
 /// sigaltstack. `None`: there is no stack of ours for this thread, so the kernel has the program's.
 pub(super) fn change_stack(call: &mut Call) -> Option<Verdict> {
     let [new, old, ..] = call.args;
-    let own = Own::current().or_else(|| if new == 0 { None } else { Own::take_on() });
+    // A filter may forbid what it takes to have one.
+    let may_take = new != 0 && !inline::is_filtered();
+    let own = Own::current().or_else(|| may_take.then(Own::take_on).flatten());
     let stack = match new {
         0 => None,
         at => match read::<Stack>(at) {

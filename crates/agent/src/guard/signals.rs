@@ -37,7 +37,7 @@ use super::bring::{read, write};
 use super::deliver::relay;
 use super::{SYS_SIGALTSTACK, dispatch, done, refuse, word_at};
 use crate::fault::inline;
-use crate::pager;
+use crate::pager::{self, early};
 
 const SYS_CLOSE: usize = 3;
 const SYS_RT_SIGACTION: usize = 13;
@@ -56,6 +56,8 @@ const SYS_SECCOMP: usize = 317;
 const SYS_EXECVEAT: usize = 322;
 const SYS_CLOSE_RANGE: usize = 436;
 const SYS_EPOLL_PWAIT2: usize = 441;
+/// SECCOMP_FILTER_FLAG_TSYNC.
+const TSYNC: usize = 1;
 /// PR_SET_SECCOMP.
 const PR_SET_SECCOMP: usize = 22;
 
@@ -208,6 +210,18 @@ fn is_probe(mode: usize, filter: usize) -> bool {
     mode == SECCOMP_MODE_FILTER && filter == 0
 }
 
+/// The thread is about to have its calls filtered, or those of `all` threads.
+///
+/// One for all is the program's own for what it does itself, and may end who does more: a process
+/// that has no pager by then gets none. Other filters are set by helpers, which stay small and
+/// execute another program (`man`).
+fn begin_filtering(all: bool) {
+    if all {
+        early::forgo();
+    }
+    inline::begin_filtering();
+}
+
 /// Before a call. `None`: it is as any other.
 pub(super) fn before(call: &mut Call) -> Option<Verdict> {
     let [first, second, third, ..] = call.args;
@@ -241,13 +255,13 @@ pub(super) fn before(call: &mut Call) -> Option<Verdict> {
             None
         }
         SYS_SECCOMP if is_filter(call.args) => {
-            inline::begin_filtering();
+            begin_filtering(second & TSYNC != 0);
             None
         }
         // As if the kernel did not know of it: it is ours.
         SYS_PRCTL if first == SET_SYSCALL_USER_DISPATCH => Some(refuse(call, Errno::INVAL)),
         SYS_PRCTL if first == PR_SET_SECCOMP && !is_probe(second, third) => {
-            inline::begin_filtering();
+            begin_filtering(false);
             None
         }
         _ => None,

@@ -15,7 +15,9 @@ use uzswap_sys::{Errno, thread};
 
 use super::hook;
 use crate::fault::inline;
+use crate::pager::early;
 use crate::pager::mailbox::mail;
+use crate::pager::missing::Missing;
 use crate::{guard, pager};
 
 const SYS_CAPSET: usize = 126;
@@ -49,7 +51,7 @@ fn before_user(users: &[usize]) {
 /// Before it gives up what root may.
 fn begin_early() {
     if thread::effective_user() == ROOT {
-        pager::activate_early();
+        early::activate(|_| Missing::named("its pager, as it gave up root", Errno::PERM));
     }
 }
 

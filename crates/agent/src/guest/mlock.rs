@@ -7,7 +7,8 @@ use uzswap_sys::mlock::{lock, lock_all as call, most_locked};
 use uzswap_sys::{Errno, mapping};
 
 use super::closed;
-use crate::pager;
+use crate::guard;
+use crate::pager::early;
 
 const MCL_CURRENT: usize = 1;
 const MCL_FUTURE: usize = 2;
@@ -18,20 +19,25 @@ const MCL_ONFAULT: usize = 4;
 /// # Errors
 /// What the kernel answers, as if nothing of ours was there.
 pub(crate) fn lock_all(flags: usize) -> Result<(), Errno> {
+    if guard::exec::is_filtered() {
+        // A filter may let that one call pass and no other.
+        return call(flags);
+    }
+    let _stack = guard::hold_stack();
     let most = most_locked();
     if flags & MCL_FUTURE != 0 && most.is_some() {
-        // What it maps as it starts would count against the limit then.
-        pager::activate_early();
+        // What a pager maps as it starts counts against RLIMIT_MEMLOCK afterwards.
+        early::activate(|missing| missing);
     }
     // Without filling anything at first.
     match (call(flags | MCL_ONFAULT), most) {
         (Ok(()), _) => mapping::own::unlock(),
         // The kernel has counted what we have reserved.
-        (Err(Errno::NOMEM), Some(most)) if flags & MCL_CURRENT != 0 && mapped() <= most => {
+        (Err(Errno::NOMEM), Some(most)) if flags & MCL_CURRENT != 0 && mapped()? <= most => {
             if flags & MCL_FUTURE != 0 {
                 call(flags & !MCL_CURRENT)?;
             }
-            lock_each(flags);
+            lock_each(flags)?;
             closed::note_all_locked();
             return Ok(());
         }
@@ -39,7 +45,7 @@ pub(crate) fn lock_all(flags: usize) -> Result<(), Errno> {
     }
     if flags & MCL_ONFAULT == 0 {
         if flags & MCL_CURRENT != 0 {
-            lock_each(flags);
+            lock_each(flags)?;
         }
         if flags & MCL_FUTURE != 0 {
             call(MCL_FUTURE)?;
@@ -50,27 +56,28 @@ pub(crate) fn lock_all(flags: usize) -> Result<(), Errno> {
 }
 
 /// Bytes that are mapped and not ours.
-fn mapped() -> u64 {
+fn mapped() -> Result<u64, Errno> {
     let mut bytes = 0;
-    for_each(|start, end| bytes += (end - start) as u64);
-    bytes
+    for_each(|start, end| bytes += (end - start) as u64)?;
+    Ok(bytes)
 }
 
 /// As mlockall does, which passes over what cannot be locked or filled.
-fn lock_each(flags: usize) {
+fn lock_each(flags: usize) -> Result<(), Errno> {
     for_each(|start, end| {
         let _ = lock(start, end, flags & MCL_ONFAULT != 0);
-    });
+    })
 }
 
-/// Each mapping that is not ours.
-fn for_each(mut then: impl FnMut(usize, usize)) {
-    let Ok(maps) = Maps::of_program() else { return };
+/// Each mapping that is not ours. ENOMEM, as mlockall answers: they cannot be read.
+fn for_each(mut then: impl FnMut(usize, usize)) -> Result<(), Errno> {
+    let maps = Maps::of_program().map_err(|_| Errno::NOMEM)?;
     let mut at = 0;
-    while let Ok(Some(vma)) = maps.at_or_after(at) {
+    while let Some(vma) = maps.at_or_after(at).map_err(|_| Errno::NOMEM)? {
         at = vma.end;
         if !mapping::own::overlaps(vma.start, vma.end) {
             then(vma.start, vma.end);
         }
     }
+    Ok(())
 }

@@ -11,6 +11,7 @@
 //! ACTIVE --a call wants one thread: all is mapped, the pager's threads end--> IDLE   (`retire`)
 //! ```
 
+pub(crate) mod early;
 pub(crate) mod hold;
 pub(crate) mod mailbox;
 pub(crate) mod missing;
@@ -122,36 +123,9 @@ pub(crate) fn active() -> Option<&'static Pager> {
 /// Start the pager. Called in the program's thread, which waits until it stands; other threads go
 /// on meanwhile.
 pub(crate) fn activate() {
-    let has_failed_early = HAS_FAILED_EARLY.load(Ordering::Relaxed) && HAS_FAILED_EARLY.swap(false, Ordering::Relaxed);
-    let result = match has_failed_early {
-        true => Err(Missing::named(
-            "its pager, as it gave up root or locked its memory",
-            Errno::PERM,
-        )),
-        false => start_if_idle(),
-    };
+    let result = early::take_failure().map_or_else(start_if_idle, Err);
     if let Err(missing) = result {
         unmanaged::lacks_pager(group_path(), missing);
-    }
-}
-
-/// A pager could not start early. Nobody knows whether the process will want one.
-static HAS_FAILED_EARLY: AtomicBool = AtomicBool::new(false);
-/// One part in so many of the slots are for those who start early: most of them stay small.
-const EARLY_SHARE: usize = 8;
-
-/// As [`activate`], of a process that is small as yet and is about to give up what a pager needs.
-/// Where none can begin, that is said when the process grows. In the thread that gives it up, which
-/// waits for one that another thread starts.
-pub(crate) fn activate_early() {
-    if group().is_none_or(|group| group.high_water() >= PROCESSES / EARLY_SHARE) {
-        return;
-    }
-    if start_if_idle().is_err() {
-        HAS_FAILED_EARLY.store(true, Ordering::Relaxed);
-    }
-    while STATE.load(Ordering::Acquire) == STARTING && PID.load(Ordering::Relaxed) == thread::pid() {
-        futex::wait(&STATE, STARTING, Some(WAIT_NS), false);
     }
 }
 
