@@ -119,6 +119,10 @@ unsafe fn begin(argv: *const *const c_char, with: With) {
         Ok(group) => group,
         Err(error) => return unmanaged::lacks_group(path, error),
     };
+    if with == With::Nothing && !group.is_on(Tunable::Guard) {
+        // The others of this run need no guard: it goes on where it cannot be guarded.
+        unmanaged::note_given();
+    }
     uzswap_sys::string::choose();
     // SAFETY: envp is what the kernel put on the stack.
     let program = unsafe { headers(envp) };

@@ -192,7 +192,7 @@ pub(crate) struct RunOptions {
     pub(crate) isolate: Isolate,
     /// See system calls first
     ///
-    /// It needs no privilege. auto: only without any.
+    /// It needs no privilege. auto: without any, and for programs that load no library.
     #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Guard::Auto)]
     pub(crate) guard: Guard,
     /// What tells of a touch

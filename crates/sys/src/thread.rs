@@ -289,7 +289,7 @@ pub fn block_asynchronous_signals() -> Option<u64> {
 
 /// Undo [`block_signals`].
 pub fn restore_signals(mask: u64) {
-    let _ = set_mask(mask);
+    let _ = replace_mask(SIG_SETMASK, mask);
 }
 
 /// Block the signals of `mask`, and no others. Returns those that were blocked.
@@ -298,19 +298,21 @@ pub(crate) fn set_mask(mask: u64) -> Result<u64> {
 }
 
 /// rt_sigprocmask(2). Returns the signals that were blocked.
-pub(crate) fn change_mask(how: usize, mut mask: u64) -> Result<u64> {
+pub(crate) fn change_mask(how: usize, mask: u64) -> Result<u64> {
     let mut old = 0u64;
-    let (new, place) = ((&raw const mask).addr(), (&raw mut old).addr());
-    let call = |args, word: &mut u64| {
-        // SAFETY: masks are 8 bytes, as the last argument says; a call is made once, or the same
-        // again.
-        unsafe { syscall_on_stack(raw::__NR_rt_sigprocmask as usize, args, word) }
-    };
+    let place = (&raw mut old).addr();
     // In two calls: one that fails with the old mask has set the new one, and tells that as the old
     // one when it is made again.
-    call([how, 0, place, 8, 0, 0], &mut old)?;
-    call([how, new, 0, 8, 0, 0], &mut mask)?;
+    // SAFETY: a mask is 8 bytes, as the last argument says; asks.
+    unsafe { syscall_on_stack(raw::__NR_rt_sigprocmask as usize, [how, 0, place, 8, 0, 0], &mut old)? };
+    replace_mask(how, mask)?;
     Ok(old)
+}
+
+fn replace_mask(how: usize, mut mask: u64) -> Result<()> {
+    let new = (&raw const mask).addr();
+    // SAFETY: a mask is 8 bytes, as the last argument says; the same again does no harm.
+    unsafe { syscall_on_stack(raw::__NR_rt_sigprocmask as usize, [how, new, 0, 8, 0, 0], &mut mask) }.map(drop)
 }
 
 /// How often a call is made again whose words were out.

@@ -269,7 +269,7 @@ impl Handover {
     }
 
     /// The parent's swap files, by their descriptors in the calling thread, and the byte that a
-    /// lease on each locks. Beyond [`FILES_MAX`] they are counted alone.
+    /// lease on each locks. Those beyond [`FILES_MAX`] are only counted.
     pub(super) fn describe_files(&self, files: impl Iterator<Item = (i32, u64)>) {
         self.set(PARENT_TID, thread::tid() as u64);
         let mut n = 0;

@@ -84,8 +84,8 @@ pub(crate) fn mmap(mut args: [usize; 6]) -> Result<usize, Errno> {
     if flags & MAP_FIXED != 0 {
         vdso::note_unmapped(addr, len);
     }
-    if flags & MAP_TYPE == MAP_DROPPABLE {
-        // As by that advice.
+    if flags & MAP_TYPE == MAP_DROPPABLE && uzswap_sys::closed::is_on() {
+        // As by that advice. A userfaultfd refuses such memory.
         WIPES_ON_FORK.store(true, Ordering::SeqCst);
     }
     let _undisturbed = is_stack(flags).then(Undisturbed::begin);
