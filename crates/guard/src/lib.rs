@@ -12,6 +12,7 @@
 //! | [`frames`] | where functions begin and end |
 //! | [`table`] | what each call reaches, a row a call ([`row`] has its words) |
 //! | [`reach`] | the memory that one call with its arguments reaches |
+//! | [`seccomp`] | what a filter of the program answers to calls of a pager |
 //!
 //! Nothing here makes a system call or touches the program: `uzswap-sys` puts the jumps into place,
 //! the agent brings and holds.
@@ -27,6 +28,7 @@ pub mod frames;
 pub mod notes;
 pub mod reach;
 pub mod row;
+pub mod seccomp;
 mod x86_64;
 
 pub use x86_64::{site, stub, table};

@@ -32,6 +32,7 @@ pub(crate) mod deliver;
 mod dispatch;
 mod environment;
 pub(crate) mod exec;
+mod filter;
 pub(crate) mod holds;
 mod memory;
 mod notes;

@@ -35,9 +35,10 @@ use uzswap_sys::{Errno, closed, lent, thread};
 use super::altstack::change_stack;
 use super::bring::{read, write};
 use super::deliver::relay;
+use super::filter::{self, SYS_SECCOMP};
 use super::{SYS_SIGALTSTACK, dispatch, done, refuse, word_at};
 use crate::fault::inline;
-use crate::pager::{self, early};
+use crate::pager;
 
 const SYS_CLOSE: usize = 3;
 const SYS_RT_SIGACTION: usize = 13;
@@ -52,14 +53,9 @@ const SYS_PPOLL: usize = 271;
 const SYS_SET_ROBUST_LIST: usize = 273;
 const SYS_EPOLL_PWAIT: usize = 281;
 const SYS_DUP3: usize = 292;
-const SYS_SECCOMP: usize = 317;
 const SYS_EXECVEAT: usize = 322;
 const SYS_CLOSE_RANGE: usize = 436;
 const SYS_EPOLL_PWAIT2: usize = 441;
-/// SECCOMP_FILTER_FLAG_TSYNC.
-const TSYNC: usize = 1;
-/// PR_SET_SECCOMP.
-const PR_SET_SECCOMP: usize = 22;
 
 /// Calls that are seen for signals, or for the descriptors that are lent.
 pub(super) const CALLS: [usize; 18] = [
@@ -204,24 +200,6 @@ pub(super) fn reset_in_child() {
     PENDING.store(0, Ordering::Relaxed);
 }
 
-/// Whether setting a filter that is nowhere only asks if there are any: `mode` is prctl(2)'s.
-fn is_probe(mode: usize, filter: usize) -> bool {
-    const SECCOMP_MODE_FILTER: usize = 2;
-    mode == SECCOMP_MODE_FILTER && filter == 0
-}
-
-/// The thread is about to have its calls filtered, or those of `all` threads.
-///
-/// One for all is the program's own for what it does itself, and may end who does more: a process
-/// that has no pager by then gets none. Other filters are set by helpers, which stay small and
-/// execute another program (`man`).
-fn begin_filtering(all: bool) {
-    if all {
-        early::forgo();
-    }
-    inline::begin_filtering();
-}
-
 /// Before a call. `None`: it is as any other.
 pub(super) fn before(call: &mut Call) -> Option<Verdict> {
     let [first, second, third, ..] = call.args;
@@ -254,29 +232,17 @@ pub(super) fn before(call: &mut Call) -> Option<Verdict> {
             }
             None
         }
-        SYS_SECCOMP if is_filter(call.args) => {
-            begin_filtering(second & TSYNC != 0);
+        SYS_SECCOMP => {
+            filter::before(call);
             None
         }
         // As if the kernel did not know of it: it is ours.
         SYS_PRCTL if first == SET_SYSCALL_USER_DISPATCH => Some(refuse(call, Errno::INVAL)),
-        SYS_PRCTL if first == PR_SET_SECCOMP && !is_probe(second, third) => {
-            begin_filtering(false);
+        SYS_PRCTL => {
+            filter::before(call);
             None
         }
         _ => None,
-    }
-}
-
-/// Whether a seccomp(2) filters calls from then on. Libraries ask in this way what there is, with
-/// what the kernel refuses: no filter, or flags where none may be (libseccomp).
-fn is_filter([operation, flags, filter, ..]: [usize; 6]) -> bool {
-    const STRICT: usize = 0;
-    const FILTER: usize = 1;
-    match operation {
-        STRICT => flags == 0 && filter == 0,
-        FILTER => filter != 0,
-        _ => false,
     }
 }
 

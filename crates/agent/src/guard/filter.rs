@@ -1,0 +1,70 @@
+//! The program is about to have its calls filtered (seccomp).
+
+use alloc::vec::Vec;
+
+use uzswap_guard::seccomp;
+use uzswap_sys::guard::Call;
+
+use super::bring::read;
+use super::word_at;
+use crate::fault::inline;
+use crate::pager::early;
+
+pub(super) const SYS_SECCOMP: usize = 317;
+const SYS_PRCTL: usize = 157;
+const PR_SET_SECCOMP: usize = 22;
+/// SECCOMP_FILTER_FLAG_TSYNC.
+const TSYNC: usize = 1;
+
+/// Before a call, which may be one that sets a filter.
+///
+/// One for all threads would decide over those of a pager as well, and may end them. Where it does
+/// not let them do what they do, a process that has no pager by then gets none. Other filters are
+/// set by helpers, which stay small and execute another program (`man`).
+pub(super) fn before(call: &Call) {
+    let [first, second, third, ..] = call.args;
+    let begins = match call.number {
+        SYS_SECCOMP => is_filter(call.args),
+        SYS_PRCTL => first == PR_SET_SECCOMP && !is_probe(second, third),
+        _ => false,
+    };
+    if !begins {
+        return;
+    }
+    let is_for_all = call.number == SYS_SECCOMP && second & TSYNC != 0;
+    if is_for_all && !lets_pagers(third) {
+        early::forgo();
+    }
+    inline::begin_filtering();
+}
+
+/// Whether setting a filter that is nowhere only asks if there are any: `mode` is prctl(2)'s.
+fn is_probe(mode: usize, filter: usize) -> bool {
+    const SECCOMP_MODE_FILTER: usize = 2;
+    mode == SECCOMP_MODE_FILTER && filter == 0
+}
+
+/// Whether a seccomp(2) filters calls from then on. Libraries ask in this way what there is, with
+/// what the kernel refuses: no filter, or flags where none may be (libseccomp).
+fn is_filter([operation, flags, filter, ..]: [usize; 6]) -> bool {
+    const STRICT: usize = 0;
+    const FILTER: usize = 1;
+    match operation {
+        STRICT => flags == 0 && filter == 0,
+        FILTER => filter != 0,
+        _ => false,
+    }
+}
+
+/// Whether the filter at `program` (`struct sock_fprog`) lets a pager do what it does. False as
+/// well if it cannot be read.
+fn lets_pagers(program: usize) -> bool {
+    let (Some(len), Some(first)) = (word_at(program), word_at(program.wrapping_add(8))) else {
+        return false;
+    };
+    // The first two bytes say how many.
+    let len = (len & 0xffff).min(seccomp::MOST);
+    let instructions = (0..len).map(|n| read::<u64>(first.wrapping_add(8 * n)));
+    let filter: Option<Vec<u64>> = instructions.collect();
+    filter.is_some_and(|filter| seccomp::lets_pagers(&filter))
+}
