@@ -2,7 +2,7 @@
 //! pager's. The kernel's own reading of it: classic BPF, of which a filter may use a part.
 
 /// Instructions that a filter has at most.
-pub const MOST: usize = 4096;
+const MOST: usize = 4096;
 /// AUDIT_ARCH_X86_64.
 const ARCH: u32 = 0xc000_003e;
 /// What a filter answers to a call that is made: SECCOMP_RET_ALLOW, SECCOMP_RET_LOG.
@@ -28,11 +28,11 @@ const PAGERS: [(u32, [u64; 3]); 12] = [
     (202, [4096, 0, 0]),
 ];
 
-/// Whether `filter`, an instruction a word, lets a pager do what it does.
-#[must_use]
-pub fn lets_pagers(filter: &[u64]) -> bool {
+/// Whether a filter lets a pager do what it does. `instruction`: the nth of it, as a word; `None`
+/// behind its end.
+pub fn lets_pagers(instruction: impl Fn(usize) -> Option<u64>) -> bool {
     let is_made = |(number, args): &(u32, [u64; 3])| {
-        answer(filter, *number, args).is_some_and(|answer| MADE.contains(&(answer >> 16)))
+        answer(&instruction, *number, args).is_some_and(|answer| MADE.contains(&(answer >> 16)))
     };
     PAGERS.iter().all(is_made)
 }
@@ -52,12 +52,12 @@ fn word_of(number: u32, args: &[u64; 3], at: u32) -> Option<u32> {
     })
 }
 
-/// What `filter` answers to a call. `None`: it is none.
-fn answer(filter: &[u64], number: u32, args: &[u64; 3]) -> Option<u32> {
+/// What a filter answers to a call. `None`: it is none.
+fn answer(instruction: &impl Fn(usize) -> Option<u64>, number: u32, args: &[u64; 3]) -> Option<u32> {
     let (mut a, mut x, mut memory, mut at) = (0_u32, 0_u32, [0_u32; 16], 0_usize);
-    // It only jumps forwards.
-    loop {
-        let word = *filter.get(at)?;
+    // It only jumps forwards, also if it is written to meanwhile.
+    while at < MOST {
+        let word = instruction(at)?;
         let (code, k) = (word as u16, (word >> 32) as u32);
         let jump = |is_true: bool| (word >> if is_true { 16 } else { 24 }) as u8 as usize;
         let operand = if code & 8 == 0 { k } else { x };
@@ -94,6 +94,7 @@ fn answer(filter: &[u64], number: u32, args: &[u64; 3]) -> Option<u32> {
             _ => return None,
         }
     }
+    None
 }
 
 #[cfg(test)]
@@ -105,6 +106,10 @@ mod test {
 
     fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> u64 {
         u64::from(code) | u64::from(jt) << 16 | u64::from(jf) << 24 | u64::from(k) << 32
+    }
+
+    fn of(filter: &[u64]) -> impl Fn(usize) -> Option<u64> {
+        |at| filter.get(at).copied()
     }
 
     /// All but a prctl with this first argument.
@@ -122,32 +127,32 @@ mod test {
     #[test]
     fn a_filter_answers_as_in_the_kernel() {
         let filter = all_but_prctl(59);
-        assert_eq!(answer(&filter, 157, &[59, 1, 0]), Some(TRAP));
-        assert_eq!(answer(&filter, 157, &[38, 1, 0]), Some(ALLOW));
-        assert_eq!(answer(&filter, 16, &[59, 1, 0]), Some(ALLOW));
+        assert_eq!(answer(&of(&filter), 157, &[59, 1, 0]), Some(TRAP));
+        assert_eq!(answer(&of(&filter), 157, &[38, 1, 0]), Some(ALLOW));
+        assert_eq!(answer(&of(&filter), 16, &[59, 1, 0]), Some(ALLOW));
     }
 
     #[test]
     fn high_halves_of_arguments_are_words_of_their_own() {
         let filter = [instruction(0x20, 0, 0, 28), instruction(0x16, 0, 0, 0)];
-        assert_eq!(answer(&filter, 0, &[1, 2 << 32, 3]), Some(2));
+        assert_eq!(answer(&of(&filter), 0, &[1, 2 << 32, 3]), Some(2));
         let filter = [instruction(0x20, 0, 0, 32), instruction(0x16, 0, 0, 0)];
-        assert_eq!(answer(&filter, 0, &[1, 2 << 32, 3]), Some(3));
+        assert_eq!(answer(&of(&filter), 0, &[1, 2 << 32, 3]), Some(3));
     }
 
     #[test]
     fn a_pager_wants_all_of_its_calls() {
-        assert!(lets_pagers(&[instruction(0x06, 0, 0, ALLOW)]));
-        assert!(lets_pagers(&all_but_prctl(1)));
-        assert!(!lets_pagers(&all_but_prctl(59)));
-        assert!(!lets_pagers(&[instruction(0x06, 0, 0, TRAP)]));
-        assert!(!lets_pagers(&[]));
+        assert!(lets_pagers(of(&[instruction(0x06, 0, 0, ALLOW)])));
+        assert!(lets_pagers(of(&all_but_prctl(1))));
+        assert!(!lets_pagers(of(&all_but_prctl(59))));
+        assert!(!lets_pagers(of(&[instruction(0x06, 0, 0, TRAP)])));
+        assert!(!lets_pagers(of(&[])));
     }
 
     #[test]
     fn what_is_no_filter_answers_nothing() {
-        assert_eq!(answer(&[], 0, &[0; 3]), None);
-        assert_eq!(answer(&[instruction(0x05, 0, 0, 9)], 0, &[0; 3]), None);
-        assert_eq!(answer(&[instruction(0x28, 0, 0, 0)], 0, &[0; 3]), None);
+        assert_eq!(answer(&of(&[]), 0, &[0; 3]), None);
+        assert_eq!(answer(&of(&[instruction(0x05, 0, 0, 9)]), 0, &[0; 3]), None);
+        assert_eq!(answer(&of(&[instruction(0x28, 0, 0, 0)]), 0, &[0; 3]), None);
     }
 }

@@ -1,7 +1,5 @@
 //! The program is about to have its calls filtered (seccomp).
 
-use alloc::vec::Vec;
-
 use uzswap_guard::seccomp;
 use uzswap_sys::guard::Call;
 
@@ -58,13 +56,13 @@ fn is_filter([operation, flags, filter, ..]: [usize; 6]) -> bool {
 
 /// Whether the filter at `program` (`struct sock_fprog`) lets a pager do what it does. False as
 /// well if it cannot be read.
+///
+/// It is read where it lies: another thread may be forking, and nothing is allocated then.
 fn lets_pagers(program: usize) -> bool {
     let (Some(len), Some(first)) = (word_at(program), word_at(program.wrapping_add(8))) else {
         return false;
     };
     // The first two bytes say how many.
-    let len = (len & 0xffff).min(seccomp::MOST);
-    let instructions = (0..len).map(|n| read::<u64>(first.wrapping_add(8 * n)));
-    let filter: Option<Vec<u64>> = instructions.collect();
-    filter.is_some_and(|filter| seccomp::lets_pagers(&filter))
+    let len = len & 0xffff;
+    seccomp::lets_pagers(|n| (n < len).then(|| read::<u64>(first.wrapping_add(8 * n))).flatten())
 }

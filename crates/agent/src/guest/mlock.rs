@@ -19,13 +19,9 @@ const MCL_ONFAULT: usize = 4;
 /// # Errors
 /// What the kernel answers, as if nothing of ours was there.
 pub(crate) fn lock_all(flags: usize) -> Result<(), Errno> {
-    if guard::exec::is_filtered() {
-        // A filter may let that one call pass and no other.
-        return call(flags);
-    }
     let _stack = guard::hold_stack();
     let most = most_locked();
-    if flags & MCL_FUTURE != 0 && most.is_some() {
+    if flags & MCL_FUTURE != 0 && most.is_some() && !guard::exec::is_filtered() {
         // What a pager maps as it starts counts against RLIMIT_MEMLOCK afterwards.
         early::activate(|missing| missing);
     }

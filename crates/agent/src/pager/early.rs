@@ -17,8 +17,8 @@ static FAILURE: Leaked<Missing> = Leaked::new();
 const SHARE: usize = 8;
 
 /// As [`activate`](super::activate), for a process that is small. In the thread that gives up what
-/// that takes, which waits for one that another thread starts. Where none can begin `lacks` makes
-/// what is said when the process grows of what was missing.
+/// that takes, which waits for one that another thread starts. Where none can begin, that is said
+/// when the process grows, as `lacks` puts it.
 pub(crate) fn activate(lacks: impl FnOnce(Missing) -> Missing) {
     if group().is_none_or(|group| group.high_water() >= PROCESSES / SHARE) {
         return;
