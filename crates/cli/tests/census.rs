@@ -285,9 +285,7 @@ fn who_has_the_number_of_a_member_elsewhere_is_charged() {
         return;
     }
     let place = Place::new("without-proc");
-    let (program, compiled) = (place.0.join("without_proc"), compile("without_proc"));
-    std::fs::copy(&compiled, &program).expect("copying it");
-    let _ = std::fs::remove_file(compiled);
+    let program = place.program("without_proc");
     let (uzswap, name) = (place.0.join("uzswap"), format!("without-proc-{}", std::process::id()));
     let mut run = place.unprivileged(&uzswap);
     let run = run.args(["run", "--quiet", "--memory-max", "256M", "--name", &name, "--"]);

@@ -4,26 +4,13 @@
 mod common;
 
 use common::place::{Place, is_root};
-use common::{Run, can_manage, compile, run};
+use common::{Run, can_manage, run};
 
 /// `programs/NAME.c`, run under `options`, where each user finds it.
 fn inherits(name: &str, options: &[&str], args: &[&str]) -> Run {
     let what = format!("{name}-{}", args.join("-"));
     let place = Place::new(&format!("{what}-place"));
-    let (compiled, program) = (compile(name), place.0.join(name));
-    std::fs::copy(&compiled, &program).expect("copying it");
-    std::fs::remove_file(compiled).expect("compiled above");
-    run(
-        &what,
-        options,
-        &[&[program.to_str().expect("a path of ASCII")], args].concat(),
-    )
-}
-
-#[track_caller]
-fn is_right(run: &Run) {
-    let seen = (run.status(), run.stdout());
-    assert_eq!(seen, (0, "right\n".into()), "{}", run.stderr());
+    run(&what, options, &[&[place.program(name).as_str()], args].concat())
 }
 
 /// More than there can be swap files of ancestors: what no word names any more is let go.
@@ -32,7 +19,7 @@ fn generations_let_go_of_their_ancestors_files() {
     if can_manage() {
         for guard in ["auto", "on"] {
             let options = ["--memory-max", "9M", "--guard", guard];
-            is_right(&inherits("generations", &options, &["300"]));
+            inherits("generations", &options, &["300"]).is_right();
         }
     }
 }
@@ -45,11 +32,7 @@ fn little_is_filled_for_a_program_that_locks_all() {
     let guards: &[&str] = if is_root() { &["auto", "on"] } else { &["auto"] };
     for guard in guards {
         for what in ["current", "future", "both"] {
-            is_right(&inherits(
-                "locks_all",
-                &["--memory-max", "40M", "--guard", guard],
-                &["8", what],
-            ));
+            inherits("locks_all", &["--memory-max", "40M", "--guard", guard], &["8", what]).is_right();
         }
     }
 }
@@ -62,7 +45,7 @@ fn locks_are_not_inherited() {
     for way in [&[][..], &["--backend", "mprotect"]] {
         for what in ["some", "all"] {
             let options = [&["--memory-max", "40M"], way].concat();
-            is_right(&inherits("unlocked_child", &options, &[what]));
+            inherits("unlocked_child", &options, &[what]).is_right();
         }
     }
 }
@@ -70,10 +53,6 @@ fn locks_are_not_inherited() {
 #[test]
 fn what_may_be_dropped_is_wiped_in_a_child() {
     if can_manage() {
-        is_right(&inherits(
-            "droppable",
-            &["--memory-max", "24M", "--backend", "mprotect"],
-            &[],
-        ));
+        inherits("droppable", &["--memory-max", "24M", "--backend", "mprotect"], &[]).is_right();
     }
 }

@@ -9,22 +9,13 @@ use std::process::Command;
 use common::place::Place;
 use common::{can_manage, compile, run};
 
-/// A program of the tests' in the place, which any user can run.
-fn within(place: &Place, name: &str) -> String {
-    let compiled = compile(name);
-    let program = place.0.join(name);
-    std::fs::copy(&compiled, &program).expect("copying it");
-    let _ = std::fs::remove_file(compiled);
-    program.to_str().expect("a path of ASCII").to_owned()
-}
-
 #[test]
 fn what_a_request_names_is_there() {
     if !can_manage() {
         return;
     }
     let place = Place::new("requesting");
-    let program = within(&place, "requests");
+    let program = place.program("requests");
     for options in [
         &["--memory-max", "24M"][..],
         &["--memory-max", "24M", "--faults", "thread"],
@@ -46,7 +37,7 @@ fn what_a_driver_pins_stays() {
         return;
     }
     let place = Place::new("pinning");
-    let program = within(&place, "pinned");
+    let program = place.program("pinned");
     place.is_as_unmanaged(&["--memory-max", "32M"], &[&program]);
     let alone = Command::new(&program).output().expect("it starts");
     for options in [&["--guard", "auto"][..], &["--guard", "on"], &["--isolate", "copy"]] {

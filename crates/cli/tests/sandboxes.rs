@@ -13,16 +13,7 @@ const GUARDS: [&str; 2] = ["auto", "on"];
 /// `programs/sandboxed.c`, run under `options`, where each user finds it.
 fn sandboxed(what: &str, options: &[&str]) -> Run {
     let place = Place::new(&format!("{what}-place"));
-    let (compiled, program) = (compile("sandboxed"), place.0.join("sandboxed"));
-    std::fs::copy(&compiled, &program).expect("copying it");
-    std::fs::remove_file(compiled).expect("compiled above");
-    run(what, options, &[program.to_str().expect("a path of ASCII"), what])
-}
-
-#[track_caller]
-fn is_right(run: &Run) {
-    let seen = (run.status(), run.stdout());
-    assert_eq!(seen, (0, "right\n".into()), "{}", run.stderr());
+    run(what, options, &[&place.program("sandboxed"), what])
 }
 
 #[test]
@@ -43,7 +34,7 @@ fn who_may_not_have_a_pager_runs_on() {
     }
     for guard in GUARDS {
         let run = sandboxed("helper", &["--memory-max", "40M", "--guard", guard]);
-        is_right(&run);
+        run.is_right();
     }
 }
 
@@ -58,7 +49,7 @@ fn where_nothing_can_be_written_it_runs_on_and_says_so() {
         &["--memory-max", "40M"],
         &["unshare", "--mount", "sh", "-c", script],
     );
-    is_right(&run);
+    run.is_right();
     assert!(run.stderr().contains("is read-only where it is"), "{}", run.stderr());
 }
 
@@ -94,7 +85,7 @@ fn a_daemon_that_drops_root_is_managed() {
     }
     for guard in GUARDS {
         let run = sandboxed("drops", &["--memory-max", "24M", "--guard", guard]);
-        is_right(&run);
+        run.is_right();
         assert!(run.count("zswpout") > 8_000, "{guard}: {:#}", run.counters);
     }
 }
@@ -106,9 +97,7 @@ fn who_hides_or_restricts_itself_runs_as_without_us() {
         return;
     }
     let place = Place::new("hidden");
-    let (compiled, program) = (compile("sandboxed"), place.0.join("sandboxed"));
-    std::fs::copy(&compiled, &program).expect("copying it");
-    std::fs::remove_file(compiled).expect("compiled above");
+    let program = place.program("sandboxed");
     for backend in ["uffd", "mprotect"] {
         for (what, is_managed) in [
             ("hides", true),
@@ -120,7 +109,7 @@ fn who_hides_or_restricts_itself_runs_as_without_us() {
             let script = format!(
                 "ulimit -Sn 200; exec {} run --memory-max 24M --backend {backend} -- {} {what}",
                 place.0.join("uzswap").display(),
-                program.display()
+                program
             );
             let output = place
                 .unprivileged(std::path::Path::new("/bin/sh"))
@@ -220,7 +209,7 @@ fn who_may_have_no_more_threads_runs_on_and_says_so() {
     let cmd = ["unshare", "--user", "--map-root-user", "--pid", PYTHON, "-c", grow];
     for guard in GUARDS {
         let run = run("namespace", &["--memory-max", "100M", "--guard", guard], &cmd);
-        is_right(&run);
+        run.is_right();
         assert!(run.stderr().contains("have it fork first"), "{}", run.stderr());
     }
 }
@@ -233,12 +222,9 @@ fn who_filters_all_threads_is_not_trapped() {
     }
     for guard in GUARDS {
         let place = Place::new("filters-all-place");
-        let (compiled, program) = (compile("filters_all"), place.0.join("filters_all"));
-        std::fs::copy(&compiled, &program).expect("copying it");
-        std::fs::remove_file(compiled).expect("compiled above");
-        let program = program.to_str().expect("a path of ASCII");
-        for cmd in [&[program][..], &[program, "helper"]] {
-            is_right(&run("filters-all", &["--memory-max", "60M", "--guard", guard], cmd));
+        let program = place.program("filters_all");
+        for cmd in [&[program.as_str()][..], &[&program, "helper"]] {
+            run("filters-all", &["--memory-max", "60M", "--guard", guard], cmd).is_right();
         }
     }
 }

@@ -84,15 +84,11 @@ fn calls_that_want_one_thread_are_made() {
         return;
     }
     let place = Place::new("one-thread");
-    let program = place.0.join("one_thread");
-    let compiled = compile("one_thread");
-    std::fs::copy(&compiled, &program).expect("copying it");
-    let program = program.to_str().expect("a path of ASCII");
+    let program = place.program("one_thread");
     for how in ["users", "raw", "mounts"] {
-        place.is_as_unmanaged(&["--memory-max", "32M"], &[program, how]);
+        place.is_as_unmanaged(&["--memory-max", "32M"], &[&program, how]);
     }
-    is_as_unmanaged(&compiled, &["mounts"], &["--memory-max", "32M", "--quiet"]);
-    let _ = std::fs::remove_file(compiled);
+    is_as_unmanaged(Path::new(&program), &["mounts"], &["--memory-max", "32M", "--quiet"]);
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -72,6 +72,13 @@ impl Run {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
+    /// It has said "right", and nothing else, and ended well.
+    #[track_caller]
+    pub fn is_right(&self) {
+        let seen = (self.status(), self.stdout());
+        assert_eq!(seen, (0, "right\n".into()), "{}", self.stderr());
+    }
+
     pub fn count(&self, name: &str) -> u64 {
         self.counters[name]
             .as_u64()

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::temp;
+use super::{compile, temp};
 
 /// What runs longer has hung.
 pub const PATIENCE_S: &str = "300";
@@ -21,6 +21,14 @@ impl Place {
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("ours");
         fs::copy(env!("CARGO_BIN_EXE_uzswap"), dir.join("uzswap")).expect("copying the launcher");
         Self(dir)
+    }
+
+    /// A program of the tests' in it, which any user can run: its path.
+    pub fn program(&self, name: &str) -> String {
+        let (compiled, program) = (compile(name), self.0.join(name));
+        fs::copy(&compiled, &program).expect("copying it");
+        fs::remove_file(compiled).expect("compiled above");
+        program.to_str().expect("a path of ASCII").to_owned()
     }
 
     /// A command as a user without any privilege, if we are root; else as we are.
