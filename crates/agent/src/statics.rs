@@ -55,9 +55,10 @@
 //! | `fault::inline::ONLY_ASK` | kept | filters of system calls are inherited |
 //! | `fault::inline::IS_FILTERED` | kept | the same |
 //! | `fault::inline::GATE` | reset | nobody is inside |
-//! | `fault::inline::ASKED` | reset | nobody waits |
-//! | `fault::inline::TAKEN` | reset | the same |
-//! | `fault::inline::POSTED` | reset | the same |
+//! | `fault::requests::ASKED` | reset | nobody waits |
+//! | `fault::requests::TAKEN` | reset | the same |
+//! | `fault::requests::POSTED` | reset | the same |
+//! | `fault::late::LATE` | kept | a hint, for addresses that are inherited |
 //! | `init::MAIN_STACK` | kept | the mapping is inherited |
 //! | `init::MAIN_WORDS` | kept | the same |
 //! | `guest::mutexes::IS_ANY` | kept | the mutexes are inherited |
@@ -156,6 +157,7 @@
 //! | `sys::thread::GENERATION` | kept | counts for the process that an owner names as well |
 //! | `sys::thread::THREADS` | kept | says of which process; another's count for nothing |
 //! | `sys::thread::IS_OVER` | kept | false: the thread that forked is one of the program's |
+//! | `sys::thread::ENDED` | kept | 0: the thread that forked is one of the program's |
 //! | `sys::thread::STATUS` | kept | read when that is true |
 //! | `sys::vdso::START` | kept | the kernel maps it where it was |
 //! | `sys::vdso::IS_LEFT_OUT` | kept | neither the clock nor what is unmapped differs |
@@ -229,6 +231,14 @@ pub(crate) fn reset_alone() {
     deferral::begin_anew();
     reset_threads();
     pager::forget();
+}
+
+/// In a process whose pager has retired for good, whose other threads go on: they find none. What
+/// one of them has begun it ends with what is left of it, so that stays.
+pub(crate) fn reset_for_good() {
+    pager::lose();
+    thread::forget_all();
+    guard::forget_registered();
 }
 
 /// The threads of the pager, and what they left, are not here.

@@ -228,3 +228,26 @@ fn who_filters_all_threads_is_not_trapped() {
         }
     }
 }
+
+/// So is what one has set up by then: it ends, with all that was out, beside threads that go on.
+#[test]
+fn who_filters_a_pager_out_goes_on_without() {
+    if !can_manage() {
+        return;
+    }
+    let place = Place::new("filters-pager-place");
+    let program = place.program("filters_pager");
+    // Where a thread serves the faults of a program that loads libraries, its calls are not seen.
+    let options = ["--memory-max", "60M", "--guard", "on", "--faults", "inline"];
+    let filtered = run("filters-pager", &options, &[&program]);
+    filtered.is_right();
+    let says = "is not managed and counts as it is: it filters the system calls of all its threads";
+    assert!(filtered.stderr().contains(says), "{}", filtered.stderr());
+    let refused = run("filters-pager-large", &options, &[&program, "large"]);
+    assert!(
+        refused.stdout().ends_with("Cannot allocate memory\n"),
+        "{}",
+        refused.stdout()
+    );
+    assert!(refused.stderr().contains("raise --memory-max"), "{}", refused.stderr());
+}

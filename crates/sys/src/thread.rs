@@ -20,7 +20,7 @@ use crate::creds;
 use crate::futex;
 use crate::mapping::Mapping;
 use crate::x86_64::instructions;
-pub use crate::x86_64::instructions::{syscall, thread_pointer as pointer};
+pub use crate::x86_64::instructions::{syscall, syscall_of_program, thread_pointer as pointer};
 
 const STACK: usize = 512 * 1024;
 /// Room below and above the thread pointer: what libc's static TLS and thread control block take
@@ -100,6 +100,20 @@ static IS_OVER: AtomicBool = AtomicBool::new(false);
 /// of its first.
 static STATUS: AtomicI32 = AtomicI32::new(0);
 
+/// How many of the threads made here have nothing left to do but to end.
+static ENDED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether all threads made here end by now, after [`end_all`].
+pub fn all_end() -> bool {
+    ENDED.load(Ordering::Acquire) >= count()
+}
+
+/// All threads made here have ended, and the process goes on without any. They stay told to end:
+/// who waits for one of them waits no longer.
+pub fn forget_all() {
+    THREADS.store(0, Ordering::Release);
+}
+
 /// Whether the threads made here are to end: asked by each whenever it has waited for work, and
 /// then it takes on the program's credentials.
 pub fn is_over() -> bool {
@@ -127,7 +141,8 @@ pub fn end_all(status: i32) {
 pub fn begin_anew() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     creds::stand_all_up();
-    THREADS.store(0, Ordering::Release);
+    forget_all();
+    ENDED.store(0, Ordering::Release);
     LIFE.store(ALL_LIVE, Ordering::Release);
     IS_OVER.store(false, Ordering::Release);
 }
@@ -199,13 +214,16 @@ impl ThreadMemory {
             Some(parts) => parts,
             None => self.parts.set(reserve()?),
         };
+        let is_thread = flags & raw::CLONE_THREAD != 0;
         let named: Body = Box::new(move || {
             let _ = rustix::thread::set_name(name);
             body();
+            if is_thread {
+                ENDED.fetch_add(1, Ordering::Release);
+            }
         });
         let arg = Box::into_raw(Box::new(named));
         let (top, thread_pointer) = (stack.addr() + STACK - 64, tls.addr() + TLS_BELOW);
-        let is_thread = flags & raw::CLONE_THREAD != 0;
         creds::sit_down(*seat);
         let old_mask = block_signals();
         // SAFETY: stack and thread-local block are big enough, leaked, and used by no other thread
@@ -376,7 +394,7 @@ pub fn effective_user() -> u32 {
 /// End this process with `status` at once: no handler of the program runs.
 pub fn end_process(status: u8) -> ! {
     // SAFETY: ends all threads; takes an integer.
-    let _ = unsafe { syscall(raw::__NR_exit_group as usize, [status.into(), 0, 0, 0, 0, 0]) };
+    let _ = unsafe { syscall_of_program(raw::__NR_exit_group as usize, [status.into(), 0, 0, 0, 0, 0]) };
     kill_self()
 }
 

@@ -7,6 +7,8 @@
 
 mod give_up;
 pub(crate) mod inline;
+mod late;
+mod requests;
 pub(crate) mod servers;
 pub(crate) mod waits;
 mod wanted;
@@ -22,7 +24,7 @@ use uzswap_sys::uffd::{BATCH, Event, Uffd};
 use uzswap_sys::{Errno, closed, lent, thread, time};
 
 use self::give_up::{bring_back, give_up};
-use self::inline::Ticket;
+use self::requests::Ticket;
 use self::servers::{INBOX, Servers};
 use self::waits::Waits;
 use self::wanted::Wanting;
@@ -186,7 +188,7 @@ impl FaultThread {
         if inline::is_on() {
             // Before the look at what was asked for, never after.
             fds.wake.clear();
-            inline::take_requests(pager, |waiting| self.servers.reading().1.push(waiting));
+            requests::take_requests(pager, |waiting| self.servers.reading().1.push(waiting));
         }
         self.wanting.take(pager, self.servers.reading().1);
     }

@@ -55,6 +55,7 @@ pub(crate) use child::{child, child_of, unlock_inherited};
 pub(crate) use handover::Handover;
 pub(crate) use parent::{
     ForkServer, add_wiped, begin, freeze_until_forked, parent, parent_of, prepare, prepare_in_order, release_pins,
+    while_none_forks,
 };
 pub(crate) use populate::populate;
 

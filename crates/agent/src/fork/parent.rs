@@ -58,11 +58,14 @@ pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     }
     handover.lock.lock();
     handover.mask.store(mask, Ordering::Relaxed);
-    if !order::begin_fork() && must_have_turn {
+    let is_in_turn = order::begin_fork();
+    let has_retired = pager::has_retired();
+    if has_retired || !is_in_turn && must_have_turn {
+        order::end_fork();
         // SAFETY: locked above.
         unsafe { handover.lock.unlock() };
         guard::signals::unblock(mask);
-        return false;
+        return has_retired;
     }
     handover.parent_returned.store(false, Ordering::SeqCst);
     handover.parent.store(thread::pid(), Ordering::SeqCst);
@@ -80,6 +83,18 @@ pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     }
     handover.is_prepared.store(true, Ordering::SeqCst);
     true
+}
+
+/// Call `f` while no other thread forks or changes mappings: they wait. `None`: others have done so
+/// for as long as a fork waits for them.
+pub(crate) fn while_none_forks<R>(pager: &Pager, f: impl FnOnce() -> R) -> Option<R> {
+    let handover = &pager.fork.handover;
+    handover.lock.lock();
+    let result = order::begin_fork().then(f);
+    order::end_fork();
+    // SAFETY: locked above.
+    unsafe { handover.lock.unlock() };
+    result
 }
 
 /// Whether a child gets our own swap file, while the engine is frozen: only if a word names it. Or

@@ -14,10 +14,11 @@ use uzswap_sys::gateways::{self, Gateway, Room};
 use uzswap_sys::guard;
 use uzswap_sys::libc::is_code_of_go;
 use uzswap_sys::own_stack::Own;
-use uzswap_sys::signal::{Context, SYS_USER_DISPATCH, SignalInfo};
+use uzswap_sys::signal::{Context, SYS_SECCOMP, SYS_USER_DISPATCH, SignalInfo};
 use uzswap_sys::time;
 
 use super::{clone, deliver, is_alone, is_of_go};
+use crate::fault::inline;
 use crate::guest::vma;
 use crate::pager;
 
@@ -49,6 +50,11 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
     if is_sent && context.defer(signal, info) {
         return;
     }
+    if info.code() == SYS_SECCOMP && pager::inherited().is_none() && is_ours(context.ip()) {
+        // A filter of the program's, whose handler does not expect it. Nothing is out, so it is as
+        // if there were no such call.
+        return context.answer(Errno::NOSYS);
+    }
     if info.code() != SYS_USER_DISPATCH {
         return deliver::hand_on(signal, info, context);
     }
@@ -76,8 +82,8 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
     let room = match (is_of_go(), is_alone()) {
         (true, _) => Room::Little,
         (false, true) => Room::Enough,
-        // A library of Go's, perhaps.
-        (false, false) => gateway.room(|| match is_code_of_go(context.ip()) {
+        // A library of Go's, perhaps. A filter may forbid to find out.
+        (false, false) => gateway.room(|| match inline::is_filtered() || is_code_of_go(context.ip()) {
             true => Room::Little,
             false => Room::Enough,
         }),
@@ -94,6 +100,12 @@ pub(super) extern "C" fn on_system_call(signal: i32, info: &SignalInfo, context:
         None => return context.go_on_at(guard::entry_address(), gateway, None),
     }
     context.go_on_at(gateway, gateway, None);
+}
+
+/// Whether the call in front of `ip` is one of ours.
+fn is_ours(ip: usize) -> bool {
+    let (start, end) = vma::agent_image();
+    (start..end).contains(&ip) && !gateways::is_of_program(ip)
 }
 
 /// The calls of this thread pass from now on.

@@ -1,12 +1,13 @@
 //! The program is about to have its calls filtered (seccomp).
 
 use uzswap_guard::seccomp;
+use uzswap_sys::Errno;
 use uzswap_sys::guard::Call;
 
 use super::bring::read;
 use super::word_at;
 use crate::fault::inline;
-use crate::pager::early;
+use crate::pager::retire;
 
 pub(super) const SYS_SECCOMP: usize = 317;
 const SYS_PRCTL: usize = 157;
@@ -17,9 +18,12 @@ const TSYNC: usize = 1;
 /// Before a call, which may be one that sets a filter.
 ///
 /// One for all threads would decide over those of a pager as well, and may end them. Where it does
-/// not let them do what they do, a process that has no pager by then gets none. Other filters are
-/// set by helpers, which stay small and execute another program (`man`).
-pub(super) fn before(call: &Call) {
+/// not let them do what they do, the process goes on without a pager. Other filters are set by
+/// helpers, which stay small and execute another program (`man`).
+///
+/// # Errors
+/// ENOMEM: the pager cannot end. No filter may be set then.
+pub(super) fn before(call: &Call) -> Result<(), Errno> {
     let [first, second, third, ..] = call.args;
     let begins = match call.number {
         SYS_SECCOMP => is_filter(call.args),
@@ -27,13 +31,14 @@ pub(super) fn before(call: &Call) {
         _ => false,
     };
     if !begins {
-        return;
-    }
-    let is_for_all = call.number == SYS_SECCOMP && second & TSYNC != 0;
-    if is_for_all && !lets_pagers(third) {
-        early::forgo();
+        return Ok(());
     }
     inline::begin_filtering();
+    let is_for_all = call.number == SYS_SECCOMP && second & TSYNC != 0;
+    match is_for_all && !lets_pagers(third) {
+        true => retire::for_good(),
+        false => Ok(()),
+    }
 }
 
 /// Whether setting a filter that is nowhere only asks if there are any: `mode` is prctl(2)'s.

@@ -28,7 +28,7 @@ pub(super) fn before_lock(call: &Call) -> Option<Result<usize, Errno>> {
     }
     let _turn = InOrder::begin();
     // SAFETY: a part of what the program's own call does, which changes no contents.
-    match unsafe { thread::syscall(SYS_MLOCK2, [start, len, MLOCK_ONFAULT, 0, 0, 0]) } {
+    match unsafe { thread::syscall_of_program(SYS_MLOCK2, [start, len, MLOCK_ONFAULT, 0, 0, 0]) } {
         Err(Errno::NOSYS) => None,
         // What is closed is made ready for that as well.
         Ok(_) if !is_on_fault || closed::is_on() => None,
@@ -48,7 +48,7 @@ pub(super) fn process_madvise(args: [usize; 6]) -> Result<usize, Errno> {
     }
     // Of nothing: whether it is its own process, and may be advised so.
     // SAFETY: it advises nothing.
-    unsafe { thread::syscall(SYS_PROCESS_MADVISE, [process, list, 0, advice, flags, 0]) }?;
+    unsafe { thread::syscall_of_program(SYS_PROCESS_MADVISE, [process, list, 0, advice, flags, 0]) }?;
     if count > pieces::VECTORS_MAX {
         return Err(Errno::INVAL);
     }

@@ -302,7 +302,7 @@ pub(crate) unsafe fn make(number: usize, args: [usize; 6]) -> Result<usize, Errn
     }
     loop {
         // SAFETY: the caller's promise.
-        let result = unsafe { thread::syscall(number, args) };
+        let result = unsafe { thread::syscall_of_program(number, args) };
         again += 1;
         if let Some(row) = row.filter(|_| result == Err(Errno::FAULT) && again < AGAIN_MAX) {
             let brought;
@@ -359,7 +359,7 @@ fn begin(call: &mut Call) -> Verdict {
         number if retire::CALLS.contains(&number) => {
             let args = call.args;
             // SAFETY: exactly the call that the program makes.
-            let result = retire::make(number, &args, || unsafe { thread::syscall(number, args) });
+            let result = retire::make(number, &args, || unsafe { thread::syscall_of_program(number, args) });
             done(call, result)
         }
         number if clone::CALLS.contains(&number) => clone::before(call),

@@ -210,7 +210,7 @@ fn random(call: &Call) -> Option<isize> {
         let args = [extent.start, extent.len, flags, 0, 0, 0];
         // SAFETY: a part of what the program's own call does.
         match holding(frame_of(&call.args), &[extent], || unsafe {
-            thread::syscall(SYS_GETRANDOM, args)
+            thread::syscall_of_program(SYS_GETRANDOM, args)
         }) {
             Ok(got) => done += got,
             Err(errno) if done == 0 => return Some(-(errno.raw_os_error() as isize)),
@@ -235,7 +235,7 @@ pub(super) fn populate(start: usize, len: usize, advice: usize) -> Result<(), Er
     let access = if is_written { Access::Write } else { Access::Read };
     let advise = |start, len| {
         // SAFETY: a part of what the program's own call does, which changes no contents.
-        let advised = unsafe { thread::syscall(SYS_MADVISE, [start, len, advice, 0, 0, 0]) };
+        let advised = unsafe { thread::syscall_of_program(SYS_MADVISE, [start, len, advice, 0, 0, 0]) };
         // What is closed is forbidden, as far as the kernel knows.
         match advised {
             Err(Errno::INVAL) if closed::meets_closed(start, len, access) => Err(Errno::FAULT),
@@ -447,7 +447,9 @@ impl Moving<'_> {
             _ => (self.way.single, [self.fd, start, len, fourth, 0, 0]),
         };
         // SAFETY: a part of what the program's own call does.
-        holding(self.frame, &[extent], || unsafe { thread::syscall(number, args) })
+        holding(self.frame, &[extent], || unsafe {
+            thread::syscall_of_program(number, args)
+        })
     }
 }
 
@@ -456,5 +458,5 @@ impl Moving<'_> {
 pub(super) fn transfer(number: usize, process: usize, here: [usize; 2], there: [usize; 2]) -> Result<usize, Errno> {
     let [here, there] = [&here, &there].map(|vector| vector.as_ptr().expose_provenance());
     // SAFETY: a part of what the program's own call does.
-    unsafe { thread::syscall(number, [process, here, 1, there, 1, 0]) }
+    unsafe { thread::syscall_of_program(number, [process, here, 1, there, 1, 0]) }
 }

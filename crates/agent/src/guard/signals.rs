@@ -232,16 +232,10 @@ pub(super) fn before(call: &mut Call) -> Option<Verdict> {
             }
             None
         }
-        SYS_SECCOMP => {
-            filter::before(call);
-            None
-        }
+        SYS_SECCOMP => filter::before(call).err().map(|errno| refuse(call, errno)),
         // As if the kernel did not know of it: it is ours.
         SYS_PRCTL if first == SET_SYSCALL_USER_DISPATCH => Some(refuse(call, Errno::INVAL)),
-        SYS_PRCTL => {
-            filter::before(call);
-            None
-        }
+        SYS_PRCTL => filter::before(call).err().map(|errno| refuse(call, errno)),
         _ => None,
     }
 }

@@ -18,7 +18,7 @@ use uzswap_sys::mlock::{SYS_MLOCK, SYS_MLOCK2};
 use uzswap_sys::populate::{Populate, populate};
 use uzswap_sys::proc_mem::ProcMem;
 use uzswap_sys::signal::{Context, SEGV_ACCERR, SIGBUS, SignalInfo};
-use uzswap_sys::thread::{page_align, syscall};
+use uzswap_sys::thread::{page_align, syscall_of_program};
 use uzswap_sys::{AsFd, Errno};
 
 use super::mmap;
@@ -199,7 +199,7 @@ pub(crate) fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
         SYS_MSEAL => Err(Errno::NOSYS),
         SYS_MUNLOCKALL => {
             // SAFETY: exactly the call that the program makes.
-            let unlocked = unsafe { syscall(number, args) };
+            let unlocked = unsafe { syscall_of_program(number, args) };
             if unlocked.is_ok() {
                 LOCKS_ALL.store(false, Ordering::Relaxed);
                 unlock_all();
@@ -237,7 +237,7 @@ fn unlock_all() {
 fn protect(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
     let [start, len, prot, key, ..] = args;
     // SAFETY: the call that the program makes, or a part of it.
-    let call = |start, len, prot| unsafe { syscall(number, [start, len, prot, key, 0, 0]) };
+    let call = |start, len, prot| unsafe { syscall_of_program(number, [start, len, prot, key, 0, 0]) };
     let end = start.saturating_add(page_align(len)).min(ADDRESSES);
     let is_plain = prot & !(PROT_ALL | PROT_SEM) == 0 && start.is_multiple_of(PAGE_SIZE);
     if !is_plain {
@@ -325,7 +325,7 @@ fn move_parts(maps: &Maps, args: [usize; 6], old: usize, new: usize) -> Result<u
     let [from, _, _, flags, new_addr, _] = args;
     let (is_fixed, keeps) = (flags & MREMAP_FIXED as usize != 0, flags & MREMAP_DONTUNMAP as usize);
     // SAFETY: a part of the call that the program makes.
-    let mremap = |from, old, new, flags, to| unsafe { syscall(SYS_MREMAP, [from, old, new, flags, to, 0]) };
+    let mremap = |from, old, new, flags, to| unsafe { syscall_of_program(SYS_MREMAP, [from, old, new, flags, to, 0]) };
     if new > old && !is_fixed && keeps == 0 {
         let last = maps.at_or_after(from + old - PAGE_SIZE).ok().flatten();
         let start = last.map_or(from, |vma| vma.start.max(from));

@@ -14,7 +14,7 @@ use uzswap_sys::libc::Function;
 use uzswap_sys::procfs::{self, Told};
 use uzswap_sys::request::Request;
 use uzswap_sys::text::{self, Moved};
-use uzswap_sys::thread::{page_align, syscall};
+use uzswap_sys::thread::{page_align, syscall_of_program};
 
 use super::order::InOrder;
 use super::stacks::{self, StackChange};
@@ -163,7 +163,7 @@ pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
 pub(crate) extern "C" fn execve(path: usize, args: usize, env: usize) -> c_int {
     let asked = Asked::before_execve(path, env);
     // SAFETY: exactly the call that the program makes.
-    let result = unsafe { syscall(SYS_EXECVE, [path, args, env, 0, 0, 0]) };
+    let result = unsafe { syscall_of_program(SYS_EXECVE, [path, args, env, 0, 0, 0]) };
     if let Some(asked) = asked {
         asked.take_back();
     }
@@ -251,7 +251,7 @@ pub(crate) extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
     const SYS_PRCTL: usize = 157;
     identity::note_prctl(option);
     // SAFETY: exactly the call that the program makes.
-    match unsafe { syscall(SYS_PRCTL, [option as usize, a, b, c, d, 0]) } {
+    match unsafe { syscall_of_program(SYS_PRCTL, [option as usize, a, b, c, d, 0]) } {
         Ok(answer) => answer as c_int,
         Err(errno) => fail(errno),
     }
@@ -259,13 +259,15 @@ pub(crate) extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
 
 fn want_one_thread(number: usize, args: [usize; 6]) -> c_int {
     // SAFETY: exactly the call that the program makes, of one that takes no memory.
-    status(retire::make(number, &args, || unsafe { syscall(number, args) }))
+    status(retire::make(number, &args, || unsafe {
+        syscall_of_program(number, args)
+    }))
 }
 
 /// fstatat(2), which stat and its like are made of.
 pub(crate) extern "C" fn fstatat(dir: c_int, path: usize, told: usize, flags: c_int) -> c_int {
     // SAFETY: exactly the call that the program makes.
-    let result = unsafe { syscall(SYS_NEWFSTATAT, [dir as usize, path, told, flags as usize, 0, 0]) };
+    let result = unsafe { syscall_of_program(SYS_NEWFSTATAT, [dir as usize, path, told, flags as usize, 0, 0]) };
     if result.is_ok() {
         procfs::hide_threads(path, Told::Stat, told);
     }
@@ -276,7 +278,7 @@ pub(crate) extern "C" fn fstatat(dir: c_int, path: usize, told: usize, flags: c_
 pub(crate) extern "C" fn statx(dir: c_int, path: usize, flags: c_int, mask: c_uint, told: usize) -> c_int {
     let args = [dir as usize, path, flags as usize, mask as usize, told, 0];
     // SAFETY: exactly the call that the program makes.
-    let result = unsafe { syscall(SYS_STATX, args) };
+    let result = unsafe { syscall_of_program(SYS_STATX, args) };
     if result.is_ok() {
         procfs::hide_threads(path, Told::Statx, told);
     }
@@ -300,7 +302,7 @@ pub(crate) fn change_break(addr: usize) -> usize {
     let top = BREAK.load(Ordering::Relaxed);
     let _turn = (addr < top).then(InOrder::begin);
     // SAFETY: exactly the call that the program makes; it answers with the break, changed or not.
-    let call = || unsafe { syscall(SYS_BRK, [addr, 0, 0, 0, 0, 0]) };
+    let call = || unsafe { syscall_of_program(SYS_BRK, [addr, 0, 0, 0, 0, 0]) };
     // 0 only asks.
     let now = match addr != 0 && addr < top {
         false => call(),

@@ -6,7 +6,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_mm::page::PAGE_SIZE;
-use uzswap_sys::thread::{page_align, syscall};
+use uzswap_sys::thread::{page_align, syscall_of_program};
 use uzswap_sys::{Errno, vdso};
 
 use super::order::InOrder;
@@ -97,7 +97,7 @@ pub(crate) fn mmap(mut args: [usize; 6]) -> Result<usize, Errno> {
     let covered = (turn.is_some() && stack.is_none()).then(|| StackChange::begin().lift(addr, len));
     // SAFETY: exactly the call that the program makes; libc's wrapper adds nothing (the kernel
     // checks the offset).
-    let call = || unsafe { syscall(SYS_MMAP, args) };
+    let call = || unsafe { syscall_of_program(SYS_MMAP, args) };
     let result = match flags & MAP_FIXED {
         0 => call(),
         _ => closed::unmap(addr, addr.saturating_add(page_align(len)), call),
@@ -149,7 +149,7 @@ pub(crate) fn munmap(start: usize, len: usize) -> Result<usize, Errno> {
     vdso::note_unmapped(start, len);
     let unmapped = change.lift(start, len);
     // SAFETY: exactly the call that the program makes.
-    let call = || unsafe { syscall(SYS_MUNMAP, [start, len, 0, 0, 0, 0]) };
+    let call = || unsafe { syscall_of_program(SYS_MUNMAP, [start, len, 0, 0, 0, 0]) };
     let result = closed::unmap(start, start.saturating_add(page_align(len)), call);
     match result {
         Ok(_) if len < vma::MIN_BYTES => small::note_unmapped(page_align(len)),
@@ -163,7 +163,7 @@ pub(crate) fn munmap(start: usize, len: usize) -> Result<usize, Errno> {
 pub(crate) fn reserve(len: usize) -> Result<usize, Errno> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     // SAFETY: a fresh mapping, at an address of the kernel's choice.
-    unsafe { syscall(SYS_MMAP, [0, len, 0, flags as usize, usize::MAX, 0]) }
+    unsafe { syscall_of_program(SYS_MMAP, [0, len, 0, flags as usize, usize::MAX, 0]) }
 }
 
 /// Some memory is not for children, or was once.
@@ -220,7 +220,7 @@ pub(crate) fn drops(advice: usize) -> bool {
 /// Make that call, and what has to follow it.
 fn advise(addr: usize, len: usize, advice: c_int) -> Result<usize, Errno> {
     // SAFETY: exactly the call that the program makes.
-    let advise = |advice: c_int| unsafe { syscall(SYS_MADVISE, [addr, len, advice as usize, 0, 0, 0]) };
+    let advise = |advice: c_int| unsafe { syscall_of_program(SYS_MADVISE, [addr, len, advice as usize, 0, 0, 0]) };
     let result = advise(advice);
     // Also where a part was not mapped: it was done to the others.
     let is_done = matches!(result, Ok(_) | Err(Errno::NOMEM));

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::maps::Maps;
-use uzswap_sys::thread::{page_align, syscall};
+use uzswap_sys::thread::{page_align, syscall_of_program};
 use uzswap_sys::{Errno, vdso};
 
 use super::mmap::{munmap, reserve};
@@ -155,7 +155,7 @@ impl Remap {
         let args = [addr, old_len, new_len, flags as usize, new_addr, 0];
         // SAFETY: exactly the call that the program makes, or a part of it. The kernel looks at
         // `new_addr` only with MREMAP_FIXED or MREMAP_DONTUNMAP, which take it.
-        let make = || unsafe { syscall(SYS_MREMAP, args) };
+        let make = || unsafe { syscall_of_program(SYS_MREMAP, args) };
         let result = closed::remap(args, make).unwrap_or_else(make);
         if let Ok(start) = result {
             // Whatever was recorded of a place where nothing was.

@@ -89,6 +89,44 @@ pub(crate) fn lacks_another_pager(Missing { part, errno }: Missing) {
     ));
 }
 
+/// A call that wants one thread fails, as what is out exceeds the limit by so many bytes. In a
+/// thread of the program.
+pub(crate) fn may_not_be_alone(excess: u64) {
+    pager::say(format_args!(
+        "uzswap: a call that wants one thread (unshare, setns) fails in process {}: for that its memory is brought back, which exceeds \
+             the limit by {}K; raise --memory-max\n",
+        thread::pid(),
+        excess.div_ceil(1024),
+    ));
+}
+
+/// A filter of system calls for all threads comes, and the pager has ended for it.
+pub(crate) fn filters_pager() {
+    say_counts_as_it_is(format_args!(
+        "it filters the system calls of all its threads, and forbids what a pager does; have it managed by leaving the filter out"
+    ));
+}
+
+/// Such a filter is refused, as the pager cannot end. `excess`: so many bytes of what is out exceed
+/// the limit.
+pub(crate) fn may_not_filter(excess: Option<u64>) {
+    let why = match excess {
+        Some(bytes) => Line::of(format_args!(
+            "for that its memory is brought back, which exceeds the limit by {}K; raise --memory-max",
+            bytes.div_ceil(1024)
+        )),
+        None => Line::of(format_args!(
+            "it cannot, as the process is recorded, swaps to a remote store, has LeakSanitizer, or shares its memory with another; leave \
+             that out, or the filter"
+        )),
+    };
+    pager::say(format_args!(
+        "uzswap: process {} may not filter the system calls of all its threads (ENOMEM): its pager would have to end, and {}\n",
+        thread::pid(),
+        why.as_str(),
+    ));
+}
+
 /// libc's wrappers could not be replaced. In the constructor.
 pub(crate) fn lacks_hooks(errno: Errno) {
     let (cause, fix) = match errno {

@@ -7,7 +7,7 @@ use uzswap_sys::{futex, thread};
 use super::{IDLE, STARTING, STATE, is_vfork_child, lose, settle};
 
 /// As IDLE, but no pager may start now.
-const HELD: u32 = 4;
+pub(super) const HELD: u32 = 4;
 
 /// Who holds, its signal mask, and how often it forks in handlers of signals that are raised by the
 /// fork itself: a filter of system calls raises SIGSYS.

@@ -1,6 +1,6 @@
 //! What the pager's threads and the program's tell each other.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use uzswap_sys::futex::Mailbox;
 
@@ -14,6 +14,11 @@ pub(super) const LETS_GO: u32 = 1;
 /// It is back. Nothing leaves any more.
 pub(super) const HAS_LET_GO: u32 = 2;
 
+/// What a pager lacks that cannot end as long as it lives.
+pub(super) const CANNOT: u64 = u64::MAX;
+/// Or while another process has its memory: a child of vfork executes a program soon.
+pub(super) const SHARES_MEMORY: u64 = u64::MAX - 1;
+
 /// What is asked of the pager's threads, and what they answer.
 #[derive(Default)]
 pub(crate) struct Post {
@@ -24,8 +29,10 @@ pub(crate) struct Post {
     pub(crate) requests: Tickets,
     /// How far the pager is with giving all memory back: [`KEEPS`], [`LETS_GO`], [`HAS_LET_GO`].
     pub(super) letting_go: AtomicU32,
-    /// The pager ends with that, and another begins in the same process.
+    /// The pager ends with that, and the process goes on.
     pub(super) retires: AtomicBool,
+    /// Where it could not: what the limit lacks, in bytes, or [`CANNOT`], or [`SHARES_MEMORY`].
+    pub(super) lacks: AtomicU64,
     /// What [`mail::JOIN`] is about.
     pub(super) joining: [AtomicUsize; 2],
     /// Not 0: the fault thread is to give up the range that [`mail::RELEASE`] is about.
@@ -54,7 +61,7 @@ pub(crate) mod mail {
     pub(crate) const RECORD: u32 = 256;
     /// A thread of the program waits for the fault thread, and could not wake it perhaps.
     pub(crate) const RING: u32 = 512;
-    /// A call wants one thread: the pager ends.
+    /// A call wants one thread, or filters the calls of all: the pager ends.
     pub(crate) const RETIRE: u32 = 1024;
     /// What a thread of the program has a ticket for.
     pub(crate) const ASKED: u32 = LEAVE | CREDENTIALS | RELEASE | RETIRE;

@@ -177,9 +177,14 @@ pub(crate) fn note_child() {
     PID.store(thread::pid(), Ordering::Relaxed);
 }
 
-/// In a forked child that gets no pager: its parent's threads are not here to be waited for.
+/// The process gets no pager, or has none any more: nobody is here to be waited for.
 pub(crate) fn lose() {
     STATE.store(FAILED, Ordering::Release);
+}
+
+/// Whether there was a pager, which has brought all back and is not needed any more.
+pub(crate) fn has_retired() -> bool {
+    STATE.load(Ordering::Acquire) == FAILED && PAGER.get().is_some_and(Pager::has_let_go)
 }
 
 /// Whether this process runs in the memory of the one that has the pager: a vfork child, say.

@@ -14,17 +14,24 @@
 //! No handler of the program runs meanwhile. What is out has to fit the limit: where it does not,
 //! or the pager cannot end, the call is made as it is, and the kernel refuses it. Where no other
 //! can begin after it, the process goes on unmanaged, with a line.
+//!
+//! Or a call would end the pager's threads: it filters the calls of all ([`for_good`]). No other
+//! pager begins after that, and the program's other threads go on meanwhile. None of them forks or
+//! changes mappings until there is no pager, and what they meet as it ends they try again.
+
+use core::sync::atomic::Ordering;
 
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_sys::mapping::own;
 use uzswap_sys::procfs;
 use uzswap_sys::{Errno, closed, creds, thread};
 
-use super::mailbox::mail;
-use super::{Pager, pause, threads};
+use super::mailbox::{CANNOT, SHARES_MEMORY, mail};
+use super::{Pager, early, pause, threads};
 use crate::fault::inline;
 use crate::guard::clone::{CLONE_THREAD, CLONE_VM};
-use crate::{guard, pager, statics};
+use crate::guest::unmanaged;
+use crate::{fork, guard, pager, statics};
 
 pub(crate) const SYS_UNSHARE: usize = 272;
 pub(crate) const SYS_SETNS: usize = 308;
@@ -41,6 +48,9 @@ const ALONE_NS: u64 = 50_000;
 /// How often it is looked whether it is, and how often the call is made: a thread that begins is
 /// counted a moment later than it is told of, and one that has ended longer.
 const TRIES: u32 = 20;
+/// How long it is waited for another process that has the memory, and how often.
+const SHARED_NS: u64 = 5_000_000;
+const SHARED_TRIES: u32 = 200;
 /// Ranges of addresses that a pager has at most, and leaves when it ends: another needs as many of
 /// those that are noted ([`own`]).
 const RANGES: usize = 96;
@@ -96,6 +106,10 @@ fn retire(pager: &'static Pager) -> bool {
     }
     pager.ask(mail::RETIRE);
     if !thread::are_over() {
+        let lacks = pager.post.lacks.load(Ordering::Acquire);
+        if lacks < SHARES_MEMORY {
+            unmanaged::may_not_be_alone(lacks);
+        }
         return false;
     }
     while procfs::threads() != Some(1) {
@@ -105,6 +119,67 @@ fn retire(pager: &'static Pager) -> bool {
     }
     statics::reset_alone();
     true
+}
+
+/// The program is about to filter the calls of all threads, which those of a pager would not
+/// outlive: the process has none from now on. In the thread that sets the filter, which only asks
+/// the fault thread by now.
+///
+/// # Errors
+/// ENOMEM: what is out does not fit the limit, or the pager cannot end. It goes on, and one line
+/// says so.
+pub(crate) fn for_good() -> Result<(), Errno> {
+    early::forgo();
+    if closed::is_on() {
+        // Its pager makes other calls.
+        return Ok(());
+    }
+    let mask = guard::signals::block_others();
+    let mut tries = 1..SHARED_TRIES;
+    let result = loop {
+        let Some(pager) = pager::active() else { break None };
+        match end_for_good(pager) {
+            Err(SHARES_MEMORY) if tries.next().is_some() => pause(SHARED_NS),
+            result => break Some(result),
+        }
+    };
+    guard::signals::unblock(mask);
+    match result {
+        None => Ok(()),
+        Some(Ok(())) => {
+            unmanaged::filters_pager();
+            Ok(())
+        }
+        Some(Err(lacks)) => {
+            unmanaged::may_not_filter(Some(lacks).filter(|bytes| *bytes < SHARES_MEMORY));
+            Err(Errno::NOMEM)
+        }
+    }
+}
+
+/// Have the pager end, and other threads find none.
+///
+/// # Errors
+/// What it lacks, as in [`Post`](super::mailbox::Post): it goes on.
+fn end_for_good(pager: &'static Pager) -> Result<(), u64> {
+    if threads::is_stopped_by_program() {
+        return Err(CANNOT);
+    }
+    let end = || {
+        pager.ask(mail::RETIRE);
+        if !thread::are_over() {
+            return Err(pager.post.lacks.load(Ordering::Acquire));
+        }
+        while !thread::all_end() {
+            // One of several may have taken what was meant for another.
+            pager.knock();
+            pause(ALONE_NS);
+        }
+        statics::reset_for_good();
+        Ok(())
+    };
+    // Others have the turn for very long, as well, if one has the memory.
+    fork::while_none_forks(pager, end).unwrap_or(Err(SHARES_MEMORY))
 }
 
 /// Whether the program has one thread, which is this.
@@ -125,8 +200,10 @@ impl Pager {
         let fds = self.fds();
         let mut swaps = fds.inherited.iter().map(|(swap, _)| swap).chain(&fds.swap);
         let is_remote = swaps.any(|swap| swap.remote.is_some());
-        if self.is_letting_go() || is_remote || fds.recorder.is_some() || fds.proc.shares_memory() {
-            return;
+        let cannot = self.is_letting_go() || is_remote || fds.recorder.is_some();
+        if cannot || fds.proc.shares_memory() {
+            let lacks = if cannot { CANNOT } else { SHARES_MEMORY };
+            return self.post.lacks.store(lacks, Ordering::Release);
         }
         let out = self.mm.with_changes(|changes| changes.absent_pages());
         // What it is stored in is free when all of it is back.
@@ -134,16 +211,14 @@ impl Pager {
         let more = out.saturating_sub(gauges.pool + gauges.staged);
         let excess = self.memcg.excess(self, more * PAGE_SIZE as u64);
         if excess > 0 {
-            return pager::say(format_args!(
-                "uzswap: a call that wants one thread (unshare, setns) fails in process {}: for that its memory is brought back, which \
-                     exceeds the limit by {}K; raise --memory-max\n",
-                thread::pid(),
-                excess.div_ceil(1024),
-            ));
+            return self.post.lacks.store(excess, Ordering::Release);
         }
         self.let_all_go(true);
-        // The next pager's slot is charged for all of it. This one has no heirs, and nobody ends.
-        self.memcg.group().clear_slot(self.memcg.slot());
+        if !self.memcg.shares() {
+            // The next pager's slot is charged for all of it, or the launcher's census counts it.
+            // Else relatives see an end, and are charged for what they shared.
+            self.memcg.group().clear_slot(self.memcg.slot());
+        }
         self.end(0);
     }
 }

@@ -22,6 +22,8 @@ use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use rustix::io::Result;
 
+use super::instructions;
+use crate::guard;
 use crate::thread::syscall;
 
 /// Bytes of a gateway, and of a word of what belongs to it.
@@ -123,6 +125,13 @@ impl Gateway {
     pub fn addr(self) -> usize {
         gateways as *const () as usize + self.0 * STRIDE
     }
+}
+
+/// Whether the call in front of `ip`, in the agent, is one that the program makes. The others are
+/// ours.
+pub fn is_of_program(ip: usize) -> bool {
+    let first = gateways as *const () as usize;
+    (first..first + ALL * STRIDE).contains(&ip) || guard::is_entry(ip) || instructions::is_behind_program_call(ip)
 }
 
 /// Calls that are made here pass; an empty range: all do.

@@ -185,6 +185,12 @@ pub fn entry_address() -> usize {
     entry as *const () as usize
 }
 
+/// Whether a call in front of `ip` is made in the guard's entry.
+pub(super) fn is_entry(ip: usize) -> bool {
+    // What follows makes none.
+    (entry_address()..entry_beside_address()).contains(&ip)
+}
+
 /// The arguments of a call, as [`Call::args`] has them.
 macro_rules! push_arguments {
     () => {

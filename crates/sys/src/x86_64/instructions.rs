@@ -1,6 +1,6 @@
 //! Single instructions, and the few that make a thread.
 
-use core::arch::asm;
+use core::arch::{asm, naked_asm};
 use core::ffi::c_void;
 
 use linux_raw_sys::general as raw;
@@ -20,6 +20,46 @@ pub unsafe fn syscall(nr: usize, args: [usize; 6]) -> Result<usize> {
             lateout("rcx") _, lateout("r11") _, options(nostack));
     }
     answer(ret)
+}
+
+/// As [`syscall`], of a call that the program makes: where a filter of its own traps it, that is
+/// told from calls of ours ([`is_of_program`](super::gateways::is_of_program)).
+///
+/// # Safety
+/// As for [`syscall`].
+pub unsafe fn syscall_of_program(nr: usize, args: [usize; 6]) -> Result<usize> {
+    // SAFETY: the caller's promise.
+    answer(unsafe { call_of_program(nr, &args) })
+}
+
+/// Make it, where no other call is made.
+#[unsafe(naked)]
+unsafe extern "C" fn call_of_program(nr: usize, args: &[usize; 6]) -> isize {
+    naked_asm!(
+        "mov rax, rdi",
+        "mov r11, rsi",
+        "mov rdi, [r11]",
+        "mov rsi, [r11 + 8]",
+        "mov rdx, [r11 + 16]",
+        "mov r10, [r11 + 24]",
+        "mov r8, [r11 + 32]",
+        "mov r9, [r11 + 40]",
+        "syscall",
+        ".globl uzswap_program_call_made",
+        ".hidden uzswap_program_call_made",
+        "uzswap_program_call_made:",
+        "ret",
+    )
+}
+
+unsafe extern "C" {
+    /// Behind the instruction.
+    fn uzswap_program_call_made();
+}
+
+/// Whether this is the address behind that instruction.
+pub(super) fn is_behind_program_call(ip: usize) -> bool {
+    ip == uzswap_program_call_made as *const () as usize
 }
 
 fn answer(ret: isize) -> Result<usize> {

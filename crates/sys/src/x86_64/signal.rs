@@ -240,6 +240,8 @@ impl SignalInfo {
 pub const SEGV_ACCERR: i32 = 2;
 /// BUS_ADRERR: nothing can be had at the address.
 pub const BUS_ADRERR: i32 = 2;
+/// SYS_SECCOMP: a call that a filter of system calls traps.
+pub const SYS_SECCOMP: i32 = 1;
 /// SYS_USER_DISPATCH: a call that the kernel was to stop.
 pub const SYS_USER_DISPATCH: i32 = 2;
 
