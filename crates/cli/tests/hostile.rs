@@ -80,12 +80,14 @@ fn calls_may_go_on_for_long_and_reach_much() {
         &["--backend", "mprotect"],
     ];
     for way in ways {
+        // By mprotect such threads have up to 19 KiB of their stacks in use, which stay.
+        let many = if way.contains(&"mprotect") { "80M" } else { "64M" };
         for (limit, what) in [
             ("24M", "coroutine"),
             ("24M", "jumps"),
             ("24M", "arguments"),
             ("24M", "reset"),
-            ("64M", "threads"),
+            (many, "threads"),
             ("40M", "waiting"),
         ] {
             let options = [&["--memory-max", limit], way].concat();
