@@ -21,6 +21,7 @@
 //! | `guard::IS_ALONE` | kept | the program is the same |
 //! | `guard::IS_OF_GO` | kept | the same |
 //! | `guard::exec::HAS_LAUNCHERS_FILTERS` | kept | filters are inherited |
+//! | `guard::filter::FORBIDS` | kept | filters are inherited |
 //! | `guard::holds::USED` | kept | how many places there are to look at |
 //! | `guard::holds::IS_TAKEN` | reset | the calls of other threads are not here |
 //! | `guard::holds::HELD` | reset | the same |
@@ -156,8 +157,8 @@
 //! | `sys::thread::LIFE` | kept | all threads of the pager live, or none has been made |
 //! | `sys::thread::GENERATION` | kept | counts for the process that an owner names as well |
 //! | `sys::thread::THREADS` | kept | says of which process; another's count for nothing |
-//! | `sys::thread::IS_OVER` | kept | false: the thread that forked is one of the program's |
-//! | `sys::thread::ENDED` | kept | 0: the thread that forked is one of the program's |
+//! | `sys::thread::IS_OVER` | kept | false, or the child gets no pager either |
+//! | `sys::thread::ENDED` | kept | compared with how many there are, and a child has none |
 //! | `sys::thread::STATUS` | kept | read when that is true |
 //! | `sys::vdso::START` | kept | the kernel maps it where it was |
 //! | `sys::vdso::IS_LEFT_OUT` | kept | neither the clock nor what is unmapped differs |
@@ -210,6 +211,9 @@ fn reset_in_any_child() {
     inline::reset_in_child();
     deferral::reset_in_child();
     lent::hide_in_child();
+    if pager::has_retired() {
+        lent::close();
+    }
 }
 
 /// The second moment. No order matters among these, as the child has one thread, which is here.
@@ -239,6 +243,7 @@ pub(crate) fn reset_for_good() {
     pager::lose();
     thread::forget_all();
     guard::forget_registered();
+    lent::give_managed_up();
 }
 
 /// The threads of the pager, and what they left, are not here.

@@ -302,7 +302,9 @@ impl Census {
         }
         let reason = member.classify(pid);
         member.shares |= shares_parents(pid, member);
-        member.bytes = anon(pid, member);
+        let has_left = |slot| self.group.field(slot, Field::Left) as i32 == member.inner_pid;
+        let has_left = (0..self.group.high_water()).any(has_left);
+        member.bytes = anon(pid, member, has_left);
         let reason = match member.kind {
             // Killed: its pager has ended, and it has not yet.
             _ if self.rule.is_victim(pid, member.stat.start) => None,

@@ -239,10 +239,12 @@ fn who_filters_a_pager_out_goes_on_without() {
     let program = place.program("filters_pager");
     // Where a thread serves the faults of a program that loads libraries, its calls are not seen.
     let options = ["--memory-max", "60M", "--guard", "on", "--faults", "inline"];
-    let filtered = run("filters-pager", &options, &[&program]);
-    filtered.is_right();
-    let says = "is not managed and counts as it is: it filters the system calls of all its threads";
-    assert!(filtered.stderr().contains(says), "{}", filtered.stderr());
+    for cmd in [&[program.as_str()][..], &[&program, "added"]] {
+        let filtered = run("filters-pager", &options, cmd);
+        filtered.is_right();
+        let says = "is not managed and counts as it is: it filters the system calls of all its threads";
+        assert!(filtered.stderr().contains(says), "{}", filtered.stderr());
+    }
     let refused = run("filters-pager-large", &options, &[&program, "large"]);
     assert!(
         refused.stdout().ends_with("Cannot allocate memory\n"),

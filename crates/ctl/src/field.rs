@@ -90,6 +90,8 @@ words! {
         Wanted,
         /// Process id of the one that does.
         WantedBy,
+        /// Process id of one that had this slot and goes on without a pager.
+        Left,
     }
 }
 

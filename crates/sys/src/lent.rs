@@ -18,7 +18,7 @@ use crate::closed;
 use crate::file::WakeEvent;
 use crate::futex;
 use crate::procfs::Pagemap;
-use crate::thread::{self, syscall};
+use crate::thread::{self, syscall, syscall_of_program};
 use crate::uffd::Uffd;
 
 const NONE: i32 = -1;
@@ -191,6 +191,17 @@ pub fn close() {
     }
 }
 
+/// The pager has ended, and threads of the program may still ring for it. The userfaultfd is
+/// closed, and its number stays ours. What it has missed to let go the kernel lets go.
+pub fn give_managed_up() {
+    let [managed, wake, _] = NUMBERS.each_ref().map(|number| number.load(Ordering::Relaxed) as usize);
+    if managed as i32 != NONE {
+        let flags = general::O_CLOEXEC as usize;
+        // SAFETY: of descriptors that are lent, of which nobody uses the first any more.
+        let _ = unsafe { syscall(general::__NR_dup3 as usize, [wake, managed, flags, 0, 0, 0]) };
+    }
+}
+
 /// In the fault thread: its copies of them.
 pub fn borrow() -> Option<Lent> {
     numbers()?;
@@ -228,7 +239,7 @@ pub fn close_range(first: usize, last: usize, flags: usize) -> Result<usize, Err
     let (first, last) = (first as u32 as usize, last as u32 as usize);
     let close = |first: usize, last: usize| {
         // SAFETY: takes integers; whose descriptors they are is the caller's to know.
-        unsafe { syscall(general::__NR_close_range as usize, [first, last, flags, 0, 0, 0]) }
+        unsafe { syscall_of_program(general::__NR_close_range as usize, [first, last, flags, 0, 0, 0]) }
     };
     let (mut first, mut closed) = (first, Ok(0));
     for lent in numbers().into_iter().flatten().map(|lent| lent as usize) {

@@ -3,7 +3,7 @@
 use rustix::process::{Resource, getrlimit};
 
 use crate::Errno;
-use crate::thread::syscall;
+use crate::thread::syscall_of_program;
 
 pub const SYS_MLOCK: usize = 149;
 pub const SYS_MLOCKALL: usize = 151;
@@ -21,7 +21,7 @@ pub fn most_locked() -> Option<u64> {
 /// What it answers.
 pub fn lock_all(flags: usize) -> Result<(), Errno> {
     // SAFETY: changes no contents.
-    unsafe { syscall(SYS_MLOCKALL, [flags, 0, 0, 0, 0, 0]) }.map(drop)
+    unsafe { syscall_of_program(SYS_MLOCKALL, [flags, 0, 0, 0, 0, 0]) }.map(drop)
 }
 
 /// Lock what is mapped in `[start, end)`; what is not there yet as it comes, if `on_fault`.
@@ -34,5 +34,5 @@ pub fn lock(start: usize, end: usize, on_fault: bool) -> Result<(), Errno> {
         true => (SYS_MLOCK2, MLOCK_ONFAULT),
     };
     // SAFETY: changes no contents.
-    unsafe { syscall(number, [start, end - start, flags, 0, 0, 0]) }.map(drop)
+    unsafe { syscall_of_program(number, [start, end - start, flags, 0, 0, 0]) }.map(drop)
 }

@@ -124,6 +124,11 @@ pub(crate) fn begin_filtering() {
     only_ask();
 }
 
+/// Undo [`only_ask`].
+pub(crate) fn serve_again() {
+    ONLY_ASK.store(false, Ordering::SeqCst);
+}
+
 /// From now on the fault thread serves all; threads that are inside may still be at it.
 pub(crate) fn note_only_asking() {
     ONLY_ASK.store(true, Ordering::SeqCst);

@@ -7,8 +7,8 @@ use uzswap_mm::page::{PageRange, Vpn};
 use uzswap_mm::swap_table::entry::Slot;
 use uzswap_sys::{Errno, futex};
 
-use super::Waiting;
 use super::inline::{CLOSED_NS, GATE_NS, is_filtered, pause, stop_if_alone};
+use super::{Waiting, late};
 use crate::pager::Pager;
 use crate::pager::mailbox::mail;
 
@@ -159,7 +159,9 @@ pub(super) fn ask(pager: &Pager, waiting: Waiting, is_doubtful: bool) -> bool {
             }
         }
     }
-    let is_ours = request.state.load(Ordering::Relaxed) != NOT_OURS;
+    // What came back as the pager ended is nobody's, as it sees it, and there.
+    let is_ours =
+        request.state.load(Ordering::Relaxed) != NOT_OURS || pager.has_let_go() && late::tries_again(waiting.addr);
     TAKEN.fetch_and(!(1 << n), Ordering::Release);
     is_ours
 }

@@ -1,5 +1,7 @@
 //! The program is about to have its calls filtered (seccomp).
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use uzswap_guard::seccomp;
 use uzswap_sys::Errno;
 use uzswap_sys::guard::Call;
@@ -33,13 +35,20 @@ pub(super) fn before(call: &Call) -> Result<(), Errno> {
     if !begins {
         return Ok(());
     }
-    inline::begin_filtering();
-    let is_for_all = call.number == SYS_SECCOMP && second & TSYNC != 0;
-    match is_for_all && !lets_pagers(third) {
-        true => retire::for_good(),
-        false => Ok(()),
+    // Filters add up, and all threads get those of this one.
+    if !lets_pagers(third) {
+        FORBIDS.store(true, Ordering::Relaxed);
     }
+    let is_for_all = call.number == SYS_SECCOMP && second & TSYNC != 0;
+    if is_for_all && FORBIDS.load(Ordering::Relaxed) {
+        retire::for_good()?;
+    }
+    inline::begin_filtering();
+    Ok(())
 }
+
+/// A filter that was set, of whichever thread, forbids what a pager does.
+static FORBIDS: AtomicBool = AtomicBool::new(false);
 
 /// Whether setting a filter that is nowhere only asks if there are any: `mode` is prctl(2)'s.
 fn is_probe(mode: usize, filter: usize) -> bool {

@@ -77,7 +77,7 @@ pub(crate) fn mmap(mut args: [usize; 6]) -> Result<usize, Errno> {
     let [addr, len, prot, flags, ..] = args;
     let (prot, flags) = (prot as c_int, flags as c_int);
     // The kernel would fill it before anybody could register it, whatever the limit.
-    let is_populated = flags & MAP_POPULATE != 0 && is_ours(len, prot, flags);
+    let is_populated = flags & MAP_POPULATE != 0 && is_ours(len, prot, flags) && !pager::is_lost();
     if is_populated {
         args[3] &= !(MAP_POPULATE as usize);
     }
@@ -226,7 +226,7 @@ fn advise(addr: usize, len: usize, advice: c_int) -> Result<usize, Errno> {
     let is_done = matches!(result, Ok(_) | Err(Errno::NOMEM));
     let is_seen_to = match advice {
         // It may be taken for memory like any other once there is a pager.
-        MADV_FREE => pager::group().is_some(),
+        MADV_FREE => pager::group().is_some() && !pager::is_lost(),
         advice => advice == MADV_GUARD_INSTALL && pager::active().is_some(),
     };
     if is_seen_to && is_done {

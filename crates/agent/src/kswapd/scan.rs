@@ -39,7 +39,8 @@ impl Pager {
         let (mut looks, mut while_forking) = (0..LOOKS, 0..LOOKS_WHILE_FORKING);
         // During a fork nobody scans.
         self.post.scans.wait(ticket, || {
-            looks.next().is_some() && (!self.reclaim.is_freezing() || while_forking.next().is_some())
+            let may_come = !self.reclaim.is_freezing() || while_forking.next().is_some();
+            looks.next().is_some() && may_come && !thread::are_over()
         });
     }
 }

@@ -2,8 +2,9 @@
 
 use core::sync::atomic::Ordering;
 
-use uzswap_ctl::Field;
+use uzswap_ctl::{Field, Notice};
 use uzswap_mm::page::PAGE_SIZE;
+use uzswap_sys::thread;
 use uzswap_sys::time::now_ns;
 
 use super::{CHILD_OWN, Memcg};
@@ -102,6 +103,15 @@ impl Memcg {
         self.shares.store(0, Ordering::Relaxed);
         self.group.end_sharing(self.slot());
         self.pool_inherited.store(0, Ordering::Relaxed);
+    }
+
+    /// The process goes on without its pager, whose slot is cleared. The launcher's census counts
+    /// it from now on, and relatives are to be charged for what was charged here.
+    pub(crate) fn leave(&self) {
+        self.group.set_field(self.slot(), Field::Left, thread::pid() as u64);
+        if self.shares() {
+            self.group.add(Notice::Unshared, 1);
+        }
     }
 
     /// A child is about to be forked, or somebody tries to.

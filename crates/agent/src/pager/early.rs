@@ -7,7 +7,7 @@ use uzswap_ctl::PROCESSES;
 use uzswap_sys::cell::Leaked;
 use uzswap_sys::{Errno, futex, thread};
 
-use super::hold::HELD;
+use super::hold::{self, HELD};
 use super::missing::Missing;
 use super::{FAILED, IDLE, PID, STARTING, STATE, WAIT_NS, group, start_if_idle};
 
@@ -16,8 +16,6 @@ static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 static FAILURE: Leaked<Missing> = Leaked::new();
 /// One part in so many of the slots are for those who start early: most of them stay small.
 const SHARE: usize = 8;
-/// How often it is waited for another thread's fork: this thread may be forking itself.
-const FORGO_WAITS: u32 = 100;
 
 /// As [`activate`](super::activate), for a process that is small. In the thread that gives up what
 /// that takes, which waits for one that another thread starts. Where none can begin, that is said
@@ -37,7 +35,7 @@ pub(crate) fn activate(lacks: impl FnOnce(Missing) -> Missing) {
 /// A process that has no pager is to have none: what that would ask for ends it. That is said when
 /// it grows. Waits for one that another thread starts, or for a fork to be over which may.
 pub(crate) fn forgo() {
-    for _ in 0..FORGO_WAITS {
+    loop {
         match STATE.compare_exchange(IDLE, FAILED, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
                 return note_failed(Missing::named(
@@ -45,6 +43,7 @@ pub(crate) fn forgo() {
                     Errno::PERM,
                 ));
             }
+            Err(HELD) if hold::is_holder() => return,
             Err(state @ (STARTING | HELD)) => futex::wait(&STATE, state, Some(WAIT_NS), false),
             Err(_) => return,
         }

@@ -52,6 +52,11 @@ pub(crate) fn hold_start(mask: u64) -> bool {
     }
 }
 
+/// Whether it is this thread that forks while no pager starts.
+pub(super) fn is_holder() -> bool {
+    HOLDER.load(Ordering::Relaxed) == thread::tid()
+}
+
 /// After a fork, in the parent: pagers may start again. Returns the mask, if it was this fork that
 /// held them.
 pub(crate) fn release_start() -> Option<u64> {

@@ -182,9 +182,14 @@ pub(crate) fn lose() {
     STATE.store(FAILED, Ordering::Release);
 }
 
+/// Whether the process has no pager, and gets none.
+pub(crate) fn is_lost() -> bool {
+    STATE.load(Ordering::Acquire) == FAILED
+}
+
 /// Whether there was a pager, which has brought all back and is not needed any more.
 pub(crate) fn has_retired() -> bool {
-    STATE.load(Ordering::Acquire) == FAILED && PAGER.get().is_some_and(Pager::has_let_go)
+    is_lost() && PAGER.get().is_some_and(Pager::has_let_go)
 }
 
 /// Whether this process runs in the memory of the one that has the pager: a vfork child, say.

@@ -122,8 +122,7 @@ fn retire(pager: &'static Pager) -> bool {
 }
 
 /// The program is about to filter the calls of all threads, which those of a pager would not
-/// outlive: the process has none from now on. In the thread that sets the filter, which only asks
-/// the fault thread by now.
+/// outlive: the process has none from now on. In the thread that sets the filter.
 ///
 /// # Errors
 /// ENOMEM: what is out does not fit the limit, or the pager cannot end. It goes on, and one line
@@ -135,6 +134,8 @@ pub(crate) fn for_good() -> Result<(), Errno> {
         return Ok(());
     }
     let mask = guard::signals::block_others();
+    let has_asked = inline::only_asks();
+    inline::only_ask();
     let mut tries = 1..SHARED_TRIES;
     let result = loop {
         let Some(pager) = pager::active() else { break None };
@@ -143,6 +144,9 @@ pub(crate) fn for_good() -> Result<(), Errno> {
             result => break Some(result),
         }
     };
+    if matches!(result, Some(Err(_))) && !has_asked {
+        inline::serve_again();
+    }
     guard::signals::unblock(mask);
     match result {
         None => Ok(()),
@@ -176,10 +180,10 @@ fn end_for_good(pager: &'static Pager) -> Result<(), u64> {
             pause(ALONE_NS);
         }
         statics::reset_for_good();
+        pager.memcg.leave();
         Ok(())
     };
-    // Others have the turn for very long, as well, if one has the memory.
-    fork::while_none_forks(pager, end).unwrap_or(Err(SHARES_MEMORY))
+    fork::while_none_forks(pager, end).unwrap_or(Err(CANNOT))
 }
 
 /// Whether the program has one thread, which is this.
@@ -214,11 +218,8 @@ impl Pager {
             return self.post.lacks.store(excess, Ordering::Release);
         }
         self.let_all_go(true);
-        if !self.memcg.shares() {
-            // The next pager's slot is charged for all of it, or the launcher's census counts it.
-            // Else relatives see an end, and are charged for what they shared.
-            self.memcg.group().clear_slot(self.memcg.slot());
-        }
+        // The next pager's slot is charged for all of it, or the launcher's census counts it.
+        self.memcg.group().clear_slot(self.memcg.slot());
         self.end(0);
     }
 }

@@ -242,10 +242,11 @@ pub(super) fn shares_parents(pid: i32, member: &Member) -> bool {
         || uzswap_sys::procfs::shares_memory(pid, member.forked_from.unwrap_or(member.stat.parent))
 }
 
-/// Anonymous memory of a member that is its own, or its part of what others have too.
-pub(super) fn anon(pid: i32, member: &Member) -> u64 {
+/// Anonymous memory of a member that is its own, or its part of what others have too. `has_left`:
+/// it goes on without the pager that it had.
+pub(super) fn anon(pid: i32, member: &Member, has_left: bool) -> u64 {
     // One that loses its pager is ending, and is charged in its slot until others have seen that.
-    if member.managed.is_some_and(|managed| managed.elapsed() < ENDING) {
+    if !has_left && member.managed.is_some_and(|managed| managed.elapsed() < ENDING) {
         return 0;
     }
     // In a vfork child the parent's memory is no copy.
