@@ -112,6 +112,14 @@ impl Seats {
         1 + u64::from(self.seated.load(Ordering::Relaxed))
     }
 
+    /// How many of them make room themselves. A thread of the program has the fault thread do it.
+    pub(crate) fn reclaiming(&self) -> u64 {
+        match inline::is_on() {
+            true => 1,
+            false => self.servers(),
+        }
+    }
+
     /// How many may come to be serving.
     fn servers_most(&self, group: Group) -> usize {
         match inline::is_on() {

@@ -6,6 +6,7 @@
 //! mappings gone through, and not while that is deferred (`memcg::deferral`).
 
 mod balance;
+mod child_room;
 mod cold;
 mod gate;
 pub(crate) mod reclaim;
@@ -18,10 +19,10 @@ pub(crate) mod unsharing;
 use lock_api::MutexGuard;
 use uzswap_acomp::Compressor;
 use uzswap_ctl::{FailKind, Field, Limit, Statistic, Tunable};
+use uzswap_mm::Worker;
 use uzswap_mm::machine::{Mapper, Threads};
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
 use uzswap_mm::zpool::PoolKind;
-use uzswap_mm::{Effort, Worker};
 use uzswap_sys::affinity::{Affinity, Place};
 use uzswap_sys::creds::{self, Credentials};
 use uzswap_sys::futex::RawLock;
@@ -41,19 +42,13 @@ use crate::fork;
 use crate::guest::order::InOrder;
 use crate::guest::vma;
 use crate::machine::{AgentMachine, CREW, remote};
-use crate::memcg::{self, deferral};
+use crate::memcg::deferral;
 use crate::pager::mailbox::mail;
 use crate::pager::{self, Pager, pause};
 
 /// How often, and how far apart, it is looked whether all threads hold what the program does.
 const CREDENTIALS_TRIES: u32 = 20_000;
 const CREDENTIALS_NS: u64 = 50_000;
-/// How long a fork waits for room at most.
-const CHILD_ROOM_NS: u64 = 2_000_000;
-/// How long it waits for what the child has alone at once.
-const CHILD_OWN_ROOM_NS: u64 = 20_000_000;
-/// Pages taken at a time for a child.
-const CHILD_ROOM_BATCH: u32 = 64;
 /// Tick while the process grows or reclaims, and while it does not.
 const TICK_BUSY_NS: u64 = 5_000_000;
 const TICK_IDLE_NS: u64 = 20_000_000;
@@ -277,29 +272,6 @@ impl Kswapd {
         if self.quiet > IDLE_AFTER || self.is_barren {
             self.worker.rest();
             pager.seats.rest();
-        }
-    }
-
-    /// What a fork shares frees nothing for a while when it leaves, in neither process: so that
-    /// both have something to work with, some of it leaves before, if the limit is near.
-    fn make_room_for_child(&mut self) {
-        let pager = self.pager;
-        let began = time::now_ns();
-        while pager.memcg.lacks_room_for_child(pager) && time::now_ns().saturating_sub(began) < CHILD_ROOM_NS {
-            let scan = pager.shrink(&mut self.worker, CHILD_ROOM_BATCH, Effort::Requested);
-            if scan.again || scan.reclaimed == 0 {
-                break;
-            }
-        }
-        // What it has alone from the first moment on must fit in any case.
-        let children = if pager.memcg.shares() { 1 } else { memcg::CHILDREN };
-        while pager.memcg.excess(pager, memcg::CHILD_OWN * children) > 0
-            && time::now_ns().saturating_sub(began) < CHILD_OWN_ROOM_NS
-        {
-            let scan = pager.shrink(&mut self.worker, CHILD_ROOM_BATCH, Effort::Urgent);
-            if scan.again || scan.reclaimed == 0 {
-                break;
-            }
         }
     }
 

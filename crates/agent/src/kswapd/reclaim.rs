@@ -182,9 +182,10 @@ impl Pager {
     /// that each thread may be storing, and for what kswapd and the servers give up together. What
     /// they give up is in the pool before its frames are given up.
     pub(crate) fn room(&self) -> u64 {
-        let servers = self.seats.servers();
-        self.window() * (servers + self.storing_threads())
-            + (1 + servers) * Mm::<RawLock, AgentMachine>::bytes(self.mm.portions_expected().give_up.into())
+        let reclaiming = 1 + self.seats.reclaiming();
+        let storing = reclaiming + self.kcompressd.workers.len() as u64;
+        self.window() * (self.seats.servers() + storing)
+            + reclaiming * Mm::<RawLock, AgentMachine>::bytes(self.mm.portions_expected().give_up.into())
     }
 
     /// What must be free before a fault of ours is served: room, and what is others'.
@@ -203,11 +204,6 @@ impl Pager {
         };
         let room = self.memcg.lacked().max(own);
         room > 0 && self.memcg.excess(self, room) > 0
-    }
-
-    /// Threads that may be storing at the same time.
-    fn storing_threads(&self) -> u64 {
-        1 + self.seats.servers() + self.kcompressd.workers.len() as u64
     }
 
     /// Run a piece of reclaim. `None`: a fork is under way, and none may begin.

@@ -73,12 +73,14 @@ impl Policy {
         owed.min(self.tunables.shrinker.round) as u32
     }
 
-    /// How many staged frames wait: `most`, or fewer where what is shared leaves little memory to
-    /// work with.
+    /// How many staged frames wait: `most` while relatives share pages, or fewer where those leave
+    /// little memory to work with. Else few: a frame that waits is hit as often as a resident one,
+    /// and each hit is a fault.
     pub(crate) fn staged_target(&self, most: u64, workable: u64) -> u64 {
+        let sizing = &self.tunables.sizing;
         match self.sharing.shares {
-            true => most.min(workable / self.tunables.sizing.staged_share),
-            false => most,
+            true => most.min(workable / sizing.staged_share),
+            false => most / sizing.staged_unshared,
         }
     }
 }

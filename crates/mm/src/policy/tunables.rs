@@ -330,6 +330,8 @@ tunables! {
         give_up_max: u64 = 256, "pages";
         /// Of what relatives do not share, at most one in so many waits in staging. E-070.
         staged_share: u64 = 4, "parts";
+        /// The part of what may wait there that does while nothing is shared. E-209.
+        staged_unshared: u64 = 4, "parts";
     }
 
     /// Which resident folio leaves next.
