@@ -13,7 +13,7 @@ pub(crate) fn swap_pages(group: Group) -> u64 {
 /// What the engine of a process is made for.
 pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
     let pages = group.memory_max() / PAGE_SIZE as u64;
-    let staged_target = defaults::staged_target(pages);
+    let staged_most = defaults::staged_most(pages);
     let order_max = group.get(Tunable::FolioOrder).min(defaults::FOLIO_ORDER_LIMIT) as u32;
     let tunables = &Tunables::DEFAULT;
     let portions = tunables.portions(pages);
@@ -24,8 +24,8 @@ pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
         },
         page_cluster: group.get(Tunable::PageCluster).min(defaults::PAGE_CLUSTER_MAX) as u32,
         store_batch: group.get(Tunable::StoreBatch).clamp(1, defaults::STORE_BATCH_MAX) as u32,
-        staging_slots: defaults::staging_slots(staged_target),
-        staged_target,
+        staging_slots: defaults::staging_slots(staged_most),
+        staged_most,
         zswap_segment: defaults::zswap_segment(pages),
         swap_pages: swap.map_or(0, |swap| swap_pages(group).min(swap.slots())),
         writes_plain: group.is_on(Tunable::SwapPlain),

@@ -54,6 +54,7 @@
 //! | `guest::identity::$original` | kept | libc is where it was; one a function |
 //! | `fault::inline::IS_ON` | kept | the handler is inherited |
 //! | `fault::inline::ONLY_ASK` | kept | filters of system calls are inherited |
+//! | `fault::inline::IS_RETIRING` | reset | whoever set it is not here, or the pager is not |
 //! | `fault::inline::IS_FILTERED` | kept | the same |
 //! | `fault::inline::GATE` | reset | nobody is inside |
 //! | `fault::requests::ASKED` | reset | nobody waits |

@@ -87,22 +87,22 @@ pub fn fault_threads(cores: usize) -> u64 {
     ((1 + cores / 2).min(cores) as u64).min(FAULT_THREADS_MAX)
 }
 
-/// The part of `memory.max` that waits for a second chance, and fewest and most pages that do. Of
-/// less than a round nothing waits, since reclaim stores whole rounds.
+/// The part of `memory.max` that waits for a second chance at most, and fewest and most pages that
+/// do. Of less than a round nothing waits, since reclaim stores whole rounds.
 const STAGED_SHARE: u64 = 32;
 const STAGED_MIN: u64 = 64;
 const STAGED_MAX: u64 = 4096;
 /// Slots of the staging range beyond twice the target: what is on its way in and out.
 const STAGING_SLACK: u32 = 2048;
 
-/// Frames that wait for a second chance in steady state, of a limit of so many pages.
-pub fn staged_target(pages: u64) -> u64 {
+/// Frames that wait for a second chance in steady state at most, of a limit of so many pages.
+pub fn staged_most(pages: u64) -> u64 {
     (pages / STAGED_SHARE).clamp(STAGED_MIN, STAGED_MAX)
 }
 
 /// Slots of the staging range.
-pub const fn staging_slots(staged_target: u64) -> u32 {
-    staged_target as u32 * 2 + STAGING_SLACK
+pub const fn staging_slots(staged_most: u64) -> u32 {
+    staged_most as u32 * 2 + STAGING_SLACK
 }
 
 /// Refault distances are told apart up to so many times the limit.
@@ -145,8 +145,8 @@ mod test {
     fn no_limit_is_too_small_or_too_large_for_the_staging_range() {
         let of = |pages| {
             (
-                staged_target(pages),
-                staging_slots(staged_target(pages)),
+                staged_most(pages),
+                staging_slots(staged_most(pages)),
                 zswap_segment(pages),
             )
         };

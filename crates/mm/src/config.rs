@@ -55,8 +55,8 @@ pub struct Config {
     pub store_batch: u32,
     /// Slots of the staging range.
     pub staging_slots: u32,
-    /// Frames that wait for a second chance in steady state.
-    pub staged_target: u64,
+    /// Frames that wait for a second chance in steady state at most.
+    pub staged_most: u64,
     /// Pages stored in a segment of the lists of stored folios: refault distances are told apart up
     /// to 512 of them.
     pub zswap_segment: u64,

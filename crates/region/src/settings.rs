@@ -147,7 +147,7 @@ impl Plan {
 
     /// With a swap file of so many slots.
     pub(crate) fn config(&self, swap_pages: u64) -> Config {
-        let staged_target = defaults::staged_target(self.pages);
+        let staged_most = defaults::staged_most(self.pages);
         let tunables = &Tunables::DEFAULT;
         let portions = tunables.portions(self.pages);
         let order_max = defaults::folio_order(self.limit) as u32;
@@ -158,8 +158,8 @@ impl Plan {
             },
             page_cluster: defaults::PAGE_CLUSTER as u32,
             store_batch: defaults::STORE_BATCH as u32,
-            staging_slots: defaults::staging_slots(staged_target),
-            staged_target,
+            staging_slots: defaults::staging_slots(staged_most),
+            staged_most,
             zswap_segment: defaults::zswap_segment(self.pages),
             swap_pages: swap_pages.min(self.swap_slots),
             writes_plain: defaults::SWAP_PLAIN,

@@ -76,7 +76,7 @@ fn config(setup: &Setup, coder: &Coder, shelf: &Shelf) -> Config {
         page_cluster: setup.page_cluster,
         store_batch: setup.store_batch as u32,
         staging_slots: 4 << MAX_ORDER,
-        staged_target: 0,
+        staged_most: 0,
         zswap_segment: 512,
         swap_pages: 0,
         writes_plain: false,

@@ -180,7 +180,8 @@ pub fn lend(lent: Lent) -> Result<(), Errno> {
     Ok(())
 }
 
-/// In a forked child, in a thread of the program: what its parent had lent is closed.
+/// What was lent is closed, where nobody uses it: in a forked child, or as the pager begins or has
+/// ended. In a thread of the program.
 pub fn close() {
     for number in &NUMBERS {
         let lent = number.swap(NONE, Ordering::Relaxed);

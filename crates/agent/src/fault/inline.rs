@@ -46,6 +46,8 @@ use crate::pager::{self, Pager, record};
 static IS_ON: AtomicBool = AtomicBool::new(false);
 /// A filter of system calls may forbid threads what that takes: they only ask the fault thread.
 static ONLY_ASK: AtomicBool = AtomicBool::new(false);
+/// The pager is about to end, for a filter that would end it.
+static IS_RETIRING: AtomicBool = AtomicBool::new(false);
 /// There is such a filter: threads that wait make no calls.
 static IS_FILTERED: AtomicBool = AtomicBool::new(false);
 
@@ -113,6 +115,11 @@ pub(crate) fn open() -> Result<(), Missing> {
 /// program, outside.
 pub(crate) fn only_ask() {
     note_only_asking();
+    wait_until_out();
+}
+
+/// Nobody is inside any more who came before this.
+fn wait_until_out() {
     while GATE.serving.load(Ordering::SeqCst) != 0 {
         pager::pause(GATE_NS / 100);
     }
@@ -124,9 +131,15 @@ pub(crate) fn begin_filtering() {
     only_ask();
 }
 
-/// Undo [`only_ask`].
-pub(crate) fn serve_again() {
-    ONLY_ASK.store(false, Ordering::SeqCst);
+/// As [`only_ask`], until [`end_retiring`]: the pager is to end.
+pub(crate) fn begin_retiring() {
+    IS_RETIRING.store(true, Ordering::SeqCst);
+    wait_until_out();
+}
+
+/// It goes on.
+pub(crate) fn end_retiring() {
+    IS_RETIRING.store(false, Ordering::SeqCst);
 }
 
 /// From now on the fault thread serves all; threads that are inside may still be at it.
@@ -136,7 +149,7 @@ pub(crate) fn note_only_asking() {
 
 /// Whether the fault thread serves all.
 pub(crate) fn only_asks() -> bool {
-    ONLY_ASK.load(Ordering::Relaxed)
+    ONLY_ASK.load(Ordering::Relaxed) || IS_RETIRING.load(Ordering::Relaxed)
 }
 
 /// In a forked child.
@@ -147,6 +160,7 @@ pub(crate) fn reset_in_child() {
     GATE.serving.store(0, Ordering::Relaxed);
     GATE.is_closed.store(0, Ordering::Relaxed);
     requests::reset_in_child();
+    end_retiring();
     Own::keep_alone(Own::current());
 }
 

@@ -159,7 +159,7 @@ pub(super) fn ask(pager: &Pager, waiting: Waiting, is_doubtful: bool) -> bool {
             }
         }
     }
-    // What came back as the pager ended is nobody's, as it sees it, and there.
+    // A pager that has ended answers by what it manages no longer: the page is there.
     let is_ours =
         request.state.load(Ordering::Relaxed) != NOT_OURS || pager.has_let_go() && late::tries_again(waiting.addr);
     TAKEN.fetch_and(!(1 << n), Ordering::Release);

@@ -113,7 +113,7 @@ impl Seats {
     }
 
     /// How many of them make room themselves. A thread of the program has the fault thread do it.
-    pub(crate) fn reclaiming(&self) -> u64 {
+    pub(crate) fn that_make_room(&self) -> u64 {
         match inline::is_on() {
             true => 1,
             false => self.servers(),

@@ -39,7 +39,8 @@ pub(crate) extern "C" fn prepare() {
 }
 
 /// As [`prepare`]. `must_have_turn`: false, and nothing is prepared, if others change mappings and
-/// do not end.
+/// do not end. Nothing is prepared either where there is no pager, or none any more when it is this
+/// thread's turn.
 pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
     let mask = guard::signals::block_sent();
     let is_held = hold::hold_start(mask);

@@ -9,7 +9,7 @@ use uzswap_sys::guard::Call;
 use super::bring::read;
 use super::word_at;
 use crate::fault::inline;
-use crate::pager::retire;
+use crate::pager::{self, retire};
 
 pub(super) const SYS_SECCOMP: usize = 317;
 const SYS_PRCTL: usize = 157;
@@ -35,19 +35,21 @@ pub(super) fn before(call: &Call) -> Result<(), Errno> {
     if !begins {
         return Ok(());
     }
-    // Filters add up, and all threads get those of this one.
-    if !lets_pagers(third) {
-        FORBIDS.store(true, Ordering::Relaxed);
-    }
+    let forbids = !lets_pagers(third);
     let is_for_all = call.number == SYS_SECCOMP && second & TSYNC != 0;
-    if is_for_all && FORBIDS.load(Ordering::Relaxed) {
+    // Filters add up, and all threads get those of this one.
+    if is_for_all && (forbids || FORBIDS.load(Ordering::Relaxed)) {
         retire::for_good()?;
+    }
+    // A vfork child's are its own.
+    if forbids && !pager::is_vfork_child() {
+        FORBIDS.store(true, Ordering::Relaxed);
     }
     inline::begin_filtering();
     Ok(())
 }
 
-/// A filter that was set, of whichever thread, forbids what a pager does.
+/// A filter that some thread has asked for forbids what a pager does.
 static FORBIDS: AtomicBool = AtomicBool::new(false);
 
 /// Whether setting a filter that is nowhere only asks if there are any: `mode` is prctl(2)'s.

@@ -107,23 +107,11 @@ pub(crate) fn filters_pager() {
     ));
 }
 
-/// Such a filter is refused, as the pager cannot end. `excess`: so many bytes of what is out exceed
-/// the limit.
-pub(crate) fn may_not_filter(excess: Option<u64>) {
-    let why = match excess {
-        Some(bytes) => Line::of(format_args!(
-            "for that its memory is brought back, which exceeds the limit by {}K; raise --memory-max",
-            bytes.div_ceil(1024)
-        )),
-        None => Line::of(format_args!(
-            "it cannot, as the process is recorded, swaps to a remote store, has LeakSanitizer, or shares its memory with another; leave \
-             that out, or the filter"
-        )),
-    };
+/// Such a filter is refused, as the pager cannot end: `why`, and what helps.
+pub(crate) fn may_not_filter(why: Arguments<'_>) {
     pager::say(format_args!(
-        "uzswap: process {} may not filter the system calls of all its threads (ENOMEM): its pager would have to end, and {}\n",
+        "uzswap: process {} may not filter the system calls of all its threads (ENOMEM): its pager would have to end, and {why}\n",
         thread::pid(),
-        why.as_str(),
     ));
 }
 

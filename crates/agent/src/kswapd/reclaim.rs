@@ -179,10 +179,10 @@ impl Pager {
     }
 
     /// What must be free before a page is mapped: room for what each server maps, for the folio
-    /// that each thread may be storing, and for what kswapd and the servers give up together. What
-    /// they give up is in the pool before its frames are given up.
+    /// that each thread may be storing, and for what kswapd and the servers that make room give up
+    /// together. What they give up is in the pool before its frames are given up.
     pub(crate) fn room(&self) -> u64 {
-        let reclaiming = 1 + self.seats.reclaiming();
+        let reclaiming = 1 + self.seats.that_make_room();
         let storing = reclaiming + self.kcompressd.workers.len() as u64;
         self.window() * (self.seats.servers() + storing)
             + reclaiming * Mm::<RawLock, AgentMachine>::bytes(self.mm.portions_expected().give_up.into())

@@ -19,6 +19,9 @@ pub(super) const CANNOT: u64 = u64::MAX;
 /// Or while another process has its memory: a child of vfork executes a program soon.
 pub(super) const SHARES_MEMORY: u64 = u64::MAX - 1;
 
+/// Or others keep the turn to change mappings.
+pub(super) const NO_TURN: u64 = u64::MAX - 2;
+
 /// What is asked of the pager's threads, and what they answer.
 #[derive(Default)]
 pub(crate) struct Post {
@@ -31,7 +34,10 @@ pub(crate) struct Post {
     pub(super) letting_go: AtomicU32,
     /// The pager ends with that, and the process goes on.
     pub(super) retires: AtomicBool,
-    /// Where it could not: what the limit lacks, in bytes, or [`CANNOT`], or [`SHARES_MEMORY`].
+    /// And no other begins after it.
+    pub(super) is_for_good: AtomicBool,
+    /// Where it could not: what the limit lacks, in bytes, or one of [`CANNOT`], [`SHARES_MEMORY`],
+    /// [`NO_TURN`].
     pub(super) lacks: AtomicU64,
     /// What [`mail::JOIN`] is about.
     pub(super) joining: [AtomicUsize; 2],

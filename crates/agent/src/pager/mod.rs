@@ -1,4 +1,4 @@
-//! The state of the agent in one process: idle at first, then active for good.
+//! The state of the agent in one process: idle at first, then active as a rule.
 //!
 //! ```text
 //! IDLE --activate--> STARTING --fault thread is ready--> ACTIVE
@@ -9,6 +9,7 @@
 //!                                                                               all that was out)
 //! IDLE --fork--> HELD --fork is over, in both--> IDLE
 //! ACTIVE --a call wants one thread: all is mapped, the pager's threads end--> IDLE   (`retire`)
+//! ACTIVE --a filter would end the pager: the same--> FAILED;   IDLE --such a filter--> FAILED
 //! ```
 
 pub(crate) mod early;

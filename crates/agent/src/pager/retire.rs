@@ -26,7 +26,7 @@ use uzswap_sys::mapping::own;
 use uzswap_sys::procfs;
 use uzswap_sys::{Errno, closed, creds, thread};
 
-use super::mailbox::{CANNOT, SHARES_MEMORY, mail};
+use super::mailbox::{CANNOT, NO_TURN, SHARES_MEMORY, mail};
 use super::{Pager, early, pause, threads};
 use crate::fault::inline;
 use crate::guard::clone::{CLONE_THREAD, CLONE_VM};
@@ -107,7 +107,7 @@ fn retire(pager: &'static Pager) -> bool {
     pager.ask(mail::RETIRE);
     if !thread::are_over() {
         let lacks = pager.post.lacks.load(Ordering::Acquire);
-        if lacks < SHARES_MEMORY {
+        if lacks < NO_TURN {
             unmanaged::may_not_be_alone(lacks);
         }
         return false;
@@ -134,34 +134,36 @@ pub(crate) fn for_good() -> Result<(), Errno> {
         return Ok(());
     }
     let mask = guard::signals::block_others();
-    let has_asked = inline::only_asks();
-    inline::only_ask();
+    inline::begin_retiring();
     let mut tries = 1..SHARED_TRIES;
     let result = loop {
-        let Some(pager) = pager::active() else { break None };
+        let Some(pager) = pager::active() else { break Ok(()) };
         match end_for_good(pager) {
             Err(SHARES_MEMORY) if tries.next().is_some() => pause(SHARED_NS),
-            result => break Some(result),
+            result => break result,
         }
     };
-    if matches!(result, Some(Err(_))) && !has_asked {
-        inline::serve_again();
+    if result.is_err() {
+        inline::end_retiring();
     }
     guard::signals::unblock(mask);
-    match result {
-        None => Ok(()),
-        Some(Ok(())) => {
-            unmanaged::filters_pager();
-            Ok(())
+    result.map_err(|lacks| {
+        match lacks {
+            SHARES_MEMORY => unmanaged::may_not_filter(format_args!("it shares its memory with another process")),
+            NO_TURN => unmanaged::may_not_filter(format_args!("other threads change mappings without end")),
+            CANNOT => unmanaged::may_not_filter(format_args!(
+                "it is recorded, swaps to a remote store, or has LeakSanitizer; leave that out, or the filter"
+            )),
+            excess => unmanaged::may_not_filter(format_args!(
+                "for that its memory is brought back, which exceeds the limit by {}K; raise --memory-max",
+                excess.div_ceil(1024)
+            )),
         }
-        Some(Err(lacks)) => {
-            unmanaged::may_not_filter(Some(lacks).filter(|bytes| *bytes < SHARES_MEMORY));
-            Err(Errno::NOMEM)
-        }
-    }
+        Errno::NOMEM
+    })
 }
 
-/// Have the pager end, and other threads find none.
+/// Have the pager end, and other threads find none. One line says so.
 ///
 /// # Errors
 /// What it lacks, as in [`Post`](super::mailbox::Post): it goes on.
@@ -170,8 +172,14 @@ fn end_for_good(pager: &'static Pager) -> Result<(), u64> {
         return Err(CANNOT);
     }
     let end = || {
+        if pager::has_retired() {
+            // For another thread's filter, which was waited for.
+            return Ok(());
+        }
+        pager.post.is_for_good.store(true, Ordering::SeqCst);
         pager.ask(mail::RETIRE);
         if !thread::are_over() {
+            pager.post.is_for_good.store(false, Ordering::SeqCst);
             return Err(pager.post.lacks.load(Ordering::Acquire));
         }
         while !thread::all_end() {
@@ -180,10 +188,10 @@ fn end_for_good(pager: &'static Pager) -> Result<(), u64> {
             pause(ALONE_NS);
         }
         statics::reset_for_good();
-        pager.memcg.leave();
+        unmanaged::filters_pager();
         Ok(())
     };
-    fork::while_none_forks(pager, end).unwrap_or(Err(CANNOT))
+    fork::while_none_forks(pager, end).unwrap_or(Err(NO_TURN))
 }
 
 /// Whether the program has one thread, which is this.
@@ -220,6 +228,10 @@ impl Pager {
         self.let_all_go(true);
         // The next pager's slot is charged for all of it, or the launcher's census counts it.
         self.memcg.group().clear_slot(self.memcg.slot());
+        if self.post.is_for_good.load(Ordering::SeqCst) {
+            // While the slot is ours.
+            self.memcg.leave();
+        }
         self.end(0);
     }
 }

@@ -109,7 +109,7 @@ impl Space {
 /// left.
 fn config(capacity: usize, order: Replacement, tunables: &'static Tunables) -> Config {
     let capacity = capacity as u64;
-    let staged_target = defaults::staged_target(capacity);
+    let staged_most = defaults::staged_most(capacity);
     Config {
         portions: Portions {
             folio_order: 0,
@@ -117,8 +117,8 @@ fn config(capacity: usize, order: Replacement, tunables: &'static Tunables) -> C
         },
         page_cluster: 0,
         store_batch: defaults::STORE_BATCH as u32,
-        staging_slots: defaults::staging_slots(staged_target),
-        staged_target,
+        staging_slots: defaults::staging_slots(staged_most),
+        staged_most,
         zswap_segment: capacity * defaults::zswap_segment(SEGMENT_LIMIT) / SEGMENT_LIMIT,
         swap_pages: 0,
         writes_plain: false,

@@ -73,15 +73,20 @@ impl Policy {
         owed.min(self.tunables.shrinker.round) as u32
     }
 
-    /// How many staged frames wait: `most` while relatives share pages, or fewer where those leave
-    /// little memory to work with. Else few: a frame that waits is hit as often as a resident one,
-    /// and each hit is a fault.
+    /// How many staged frames wait, of at most `most`. Few while nothing is shared: a frame that
+    /// waits is hit as often as a resident one, and each hit is a fault.
     pub(crate) fn staged_target(&self, most: u64, workable: u64) -> u64 {
         let sizing = &self.tunables.sizing;
         match self.sharing.shares {
-            true => most.min(workable / sizing.staged_share),
-            false => most / sizing.staged_unshared,
+            true => self.staged_shared(most, workable),
+            false => (most / sizing.staged_unshared).max(sizing.staged_least.min(most)),
         }
+    }
+
+    /// The same while relatives share pages: `most`, or fewer where those leave little memory to
+    /// work with.
+    pub(crate) fn staged_shared(&self, most: u64, workable: u64) -> u64 {
+        most.min(workable / self.tunables.sizing.staged_share)
     }
 }
 
@@ -98,6 +103,16 @@ mod test {
         is_full: false,
         balances: true,
     };
+
+    #[test]
+    fn few_frames_wait_while_nothing_is_shared() {
+        let mut policy = Policy::new(&Tunables::DEFAULT, Replacement::Workingset, false);
+        let targets = |policy: &Policy| [16, 128, 4096].map(|most| policy.staged_target(most, 1 << 20));
+        assert_eq!(targets(&policy), [16, 64, 1024]);
+        policy.sharing.shares = true;
+        assert_eq!(targets(&policy), [16, 128, 4096]);
+        assert_eq!(policy.staged_target(4096, 400), 100);
+    }
 
     #[test]
     fn a_full_pool_is_drained_first_and_one_that_owes_gives_way() {

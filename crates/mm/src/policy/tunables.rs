@@ -332,6 +332,8 @@ tunables! {
         staged_share: u64 = 4, "parts";
         /// The part of what may wait there that does while nothing is shared. E-209.
         staged_unshared: u64 = 4, "parts";
+        /// And at least so many: of less than a round nothing waits. Experiment: none.
+        staged_least: u64 = 64, "frames";
     }
 
     /// Which resident folio leaves next.

@@ -54,7 +54,7 @@ pub struct Scan {
 
 impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// One round: isolate about `want` pages, then store the oldest staged runs: in the background
-    /// until `staged_target` frames wait, else until none does or as many as wanted were stored.
+    /// until as many frames wait as are to, else until none does or as many as wanted were stored.
     pub fn shrink(&self, worker: &mut Worker<M>, want: u32, effort: Effort) -> Scan {
         let mut scan = Scan::default();
         let bypasses = self.bypasses_zswap();
@@ -64,7 +64,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         }
         let has_looked = self.isolate(want.clamp(self.tunables().scan.cluster_max, UNIT * 32), &mut scan);
         let target = match effort {
-            Effort::Background => self.with(|inner| inner.staged_target(self.config.staged_target)),
+            Effort::Background => self.with(|inner| inner.staged_target(self.config.staged_most)),
             Effort::Cold { waits } => waits,
             Effort::Requested | Effort::Urgent => 0,
         };
@@ -109,10 +109,15 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
         scan
     }
 
+    /// How many staged frames will wait once relatives share pages.
+    pub fn staged_once_shared(&self) -> u64 {
+        self.with(|inner| inner.policy.staged_shared(self.config.staged_most, inner.workable()))
+    }
+
     /// Store the run that has been staged longest, if more frames are staged than wait for a second
     /// chance and zswap takes any. Returns how many pages were stored.
     pub fn store_staged(&self, worker: &mut Worker<M>) -> u64 {
-        let waits = self.with(|inner| inner.staged_target(self.config.staged_target));
+        let waits = self.with(|inner| inner.staged_target(self.config.staged_most));
         self.store_staged_beyond(worker, waits)
     }
 
@@ -252,8 +257,11 @@ impl Batch {
 impl<R: RawMutex, A: Arena> Inner<R, A> {
     /// How many staged frames wait, of at most `most`.
     fn staged_target(&self, most: u64) -> u64 {
-        let workable = self.reclaimable() + self.pages.staging.frames();
-        self.policy.staged_target(most, workable)
+        self.policy.staged_target(most, self.workable())
+    }
+
+    fn workable(&self) -> u64 {
+        self.reclaimable() + self.pages.staging.frames()
     }
 
     /// `run` and the old resident pages beside it in the windows of one batch that it begins and

@@ -44,7 +44,7 @@ fn config(swap_pages: u64, tunables: &'static Tunables) -> Config {
         page_cluster: 3,
         store_batch: 8,
         staging_slots: 64,
-        staged_target: 16,
+        staged_most: 16,
         zswap_segment: 64,
         swap_pages,
         writes_plain: swap_pages == 20,

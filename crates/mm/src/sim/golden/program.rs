@@ -61,7 +61,7 @@ impl Program {
             page_cluster: 3,
             store_batch: 8,
             staging_slots: 2048,
-            staged_target: 64,
+            staged_most: 64,
             zswap_segment: 64,
             swap_pages: given.device,
             writes_plain: false,
