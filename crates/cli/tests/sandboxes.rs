@@ -245,6 +245,9 @@ fn who_filters_a_pager_out_goes_on_without() {
         let says = "is not managed and counts as it is: it filters the system calls of all its threads";
         assert!(filtered.stderr().contains(says), "{}", filtered.stderr());
     }
+    let vforked = run("filters-pager-vforked", &options, &[&program, "vforked"]);
+    vforked.is_right();
+    assert!(!vforked.stderr().contains("is not managed"), "{}", vforked.stderr());
     let refused = run("filters-pager-large", &options, &[&program, "large"]);
     assert!(
         refused.stdout().ends_with("Cannot allocate memory\n"),

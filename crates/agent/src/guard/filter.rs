@@ -37,13 +37,15 @@ pub(super) fn before(call: &Call) -> Result<(), Errno> {
     }
     let forbids = !lets_pagers(third);
     let is_for_all = call.number == SYS_SECCOMP && second & TSYNC != 0;
-    // Filters add up, and all threads get those of this one.
-    if is_for_all && (forbids || FORBIDS.load(Ordering::Relaxed)) {
-        retire::for_good()?;
-    }
-    // A vfork child's are its own.
-    if forbids && !pager::is_vfork_child() {
-        FORBIDS.store(true, Ordering::Relaxed);
+    // A vfork child's are for its own threads, of which the pager's are none.
+    if !pager::is_vfork_child() {
+        // Filters add up, and all threads get those of this one.
+        if is_for_all && (forbids || FORBIDS.load(Ordering::Relaxed)) {
+            retire::for_good()?;
+        }
+        if forbids {
+            FORBIDS.store(true, Ordering::Relaxed);
+        }
     }
     inline::begin_filtering();
     Ok(())

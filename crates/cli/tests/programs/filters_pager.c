@@ -1,6 +1,7 @@
 /* A filter of system calls for all threads (TSYNC) that traps what a pager asks for, in a process that has one and has
    memory out. Other threads read, map and fork meanwhile. `large`: what is out is more than the limit has room for.
-   `added`: the thread that sets it for all has set the one that traps before, for itself. */
+   `added`: the thread that sets it for all has set the one that traps before, for itself. `vforked`: a child of vfork
+   sets it, in the memory of a process that gets a pager later. */
 #include "pages.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -79,10 +80,25 @@ static void filter(int is_for_all) {
 int main(int argc, char **argv) {
     struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
     must(sigaction(SIGSYS, &action, NULL) == 0);
+    int is_vforked = argc > 1 && !strcmp(argv[1], "vforked");
+    if (is_vforked) {
+        pid_t pid = vfork();
+        if (pid == 0) {
+            filter(1);
+            _exit(7);
+        }
+        int status;
+        must(pid > 0 && waitpid(pid, &status, 0) == pid && status == 7 << 8);
+    }
     kept = map(len);
     fill(kept, len, 1);
     char *more = map(60 * MIB);
     fill(more, 60 * MIB, 2);
+    if (is_vforked) {
+        check(kept, len, 1, "after a child");
+        puts("right");
+        return 0;
+    }
     if (argc > 1 && !strcmp(argv[1], "large"))
         filter(1);
     munmap(more, 60 * MIB);
