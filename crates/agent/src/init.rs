@@ -10,7 +10,7 @@ use uzswap_sys::libc::{Function, Headers, Image, rseq_area};
 use uzswap_sys::robust::list_head;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread::page_align;
-use uzswap_sys::{Errno, PAGE_SIZE, creds, file, text, vdso};
+use uzswap_sys::{Errno, PAGE_SIZE, creds, file, procfs, text, vdso};
 
 use crate::fault::inline;
 use crate::guest::mutexes::{self, Init};
@@ -168,11 +168,14 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
     if group.is_on(Tunable::Closes) {
         uzswap_sys::closed::turn_on();
     }
-    let is_guarded = group.is_on(Tunable::Guard);
-    let has_no_other_way = with == With::Nothing || !creds::may_trace();
-    if is_guarded || group.is_on(Tunable::GuardWhereNeeded) && has_no_other_way {
+    let goes_unguarded = || {
+        let has_a_choice = with == With::Libc && group.is_on(Tunable::MayGoUnguarded) && creds::may_trace();
+        // A debugger stops at each signal. What cannot be changed gets no jumps.
+        has_a_choice && (stops_threads || text::is_fixed() || procfs::is_traced())
+    };
+    if group.is_on(Tunable::Guard) && !goes_unguarded() {
         let program = program.ok_or(Errno::INVAL)?;
-        let is_inline = !is_guarded || group.is_on(Tunable::InlineFaults);
+        let is_inline = group.is_on(Tunable::InlineFaults);
         let installed = inline::install(is_inline && !stops_threads)
             .and_then(|()| guard::install(path.to_bytes(), program, register.is_none()));
         installed.inspect_err(|_| guard::uninstall())?;

@@ -81,6 +81,8 @@
 //! | `memcg::deferral::IS_BIG` | kept | the mapping is inherited |
 //! | `memcg::deferral::UNSEEN` | reset | a child is charged for what it has |
 //! | `pager::STATE` | reset | idle again, or no pager; else the child's starts and says so |
+//! | `pager::blocking::IS_ON` | kept | what the kernel was asked to reach may be inherited |
+//! | `pager::blocking::IS_SAID` | kept | the child's user has read it |
 //! | `pager::hold::HOLDERS_MASK` | kept | of the thread that forked, which is here |
 //! | `pager::hold::HOLDER` | reset | nobody holds, or the child's thread |
 //! | `pager::hold::NESTED` | kept | the child goes on in the same handlers |
@@ -154,6 +156,7 @@
 //! | `sys::own_stack::REGION` | kept | the stacks are inherited |
 //! | `sys::own_stack::THREADS` | reset | only the thread that forked is here |
 //! | `sys::spans::MADE` | kept | the ranges are inherited, and no number is used twice |
+//! | `sys::x86_64::text::IS_FIXED` | kept | the system is the same |
 //! | `sys::x86_64::string::HAS_AVX2` | kept | the processor is the same |
 //! | `sys::thread::LIFE` | kept | all threads of the pager live, or none has been made |
 //! | `sys::thread::GENERATION` | kept | counts for the process that an owner names as well |

@@ -4,7 +4,7 @@ use uzswap_sys::procfs::ProcSelf;
 use uzswap_sys::uffd::{FEATURE_EVENT_FORK, FEATURE_EVENTS_MM, FEATURE_MOVE, FEATURE_POISON, FEATURE_WP, Uffd};
 use uzswap_sys::{Errno, closed};
 
-use crate::choices::{Backend, Guard};
+use crate::choices::{Backend, Faults, Guard};
 use crate::output::print;
 use crate::{Failure, agent, describe, run};
 
@@ -165,28 +165,30 @@ fn needed() -> Vec<Check> {
         checks.push(need("mapping events", events(found.maps)));
         checks.push(need("fork events", events(found.forks)));
     }
-    if found.needed().is_err() {
-        // Any user may be managed another way: then none of that is needed.
-        let found = guarded();
-        let is_closing = found.is_err_and(can_do_without) && closing().is_ok();
-        let is_guarded = if is_closing {
-            Ok(())
-        } else {
-            found.map_err(lacking_for_user)
-        };
-        checks
-            .iter_mut()
-            .for_each(|check| check.is_needed &= is_guarded.is_err());
-        let how = "any user, without a privilege; io_uring and AIO are refused".to_owned();
-        let faults = is_guarded.is_ok().then_some(match is_closing {
-            true => "mprotect and a signal, as userfaultfd is forbidden, or cannot move pages: each costs more",
-            false => "the thread that raises one serves it",
-        });
-        checks.push(need("guarded calls", is_guarded.map(|()| how)));
-        checks.extend(faults.map(|how| need("faults", Ok(how.to_owned()))));
-    } else {
-        checks.push(need("faults", Ok("a thread of the pager's serves them".to_owned())));
+    // Any user may be managed another way: then none of that is needed.
+    let guarded = guarded();
+    let must_close = guarded.is_err_and(can_do_without) && found.needed().is_err();
+    let is_closing = must_close && closing().is_ok();
+    let may_block = found.moves.and(found.maps).is_ok();
+    let calls = match guarded {
+        Ok(()) if may_block => Ok("io_uring and AIO as well, for which memory comes back once".to_owned()),
+        Ok(()) => Ok("any user, without a privilege; io_uring and AIO are refused".to_owned()),
+        Err(_) if is_closing => Ok("any user, without a privilege; io_uring and AIO are refused".to_owned()),
+        Err(errno) => Err(lacking_for_user(errno)),
+    };
+    let faults = match (&calls, is_closing) {
+        (Ok(_), true) => {
+            Some("mprotect and a signal, as userfaultfd is forbidden, or cannot move pages: each costs more")
+        }
+        (Ok(_), false) => Some("the thread that raises one serves it"),
+        (Err(_), _) if found.needed().is_ok() => Some("a thread of the pager's serves them"),
+        (Err(_), _) => None,
+    };
+    checks.iter_mut().for_each(|check| check.is_needed &= calls.is_err());
+    if calls.is_ok() || found.needed().is_err() {
+        checks.push(need("guarded calls", calls));
     }
+    checks.extend(faults.map(|how| need("faults", Ok(how.to_owned()))));
     checks.push(need("/proc", proc_files()));
     let dir = agent::runtime_dir().map_err(|Failure(line)| line);
     checks.push(need("agent directory", dir.map(|dir| dir.display().to_string())));
@@ -198,8 +200,8 @@ fn guarded() -> Result<(), Errno> {
     Uffd::open_for_user(FEATURE_MOVE | FEATURE_POISON | FEATURE_EVENTS_MM).map(drop)
 }
 
-/// Whether system calls can be guarded here.
-pub(crate) fn can_guard() -> bool {
+/// Whether system calls can be guarded here, and pages moved.
+fn can_guard() -> bool {
     guarded().is_ok()
 }
 
@@ -236,22 +238,37 @@ fn closing() -> Result<(), String> {
 }
 
 /// How programs are managed.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Way {
     /// System calls are seen before the kernel.
     pub(crate) is_guarded: bool,
     /// There is no userfaultfd: pages that are out are closed. Only with that.
     pub(crate) closes: bool,
+    /// The kernel could wait for pages. Only with that.
+    pub(crate) may_block: bool,
+    /// It would tell of forks as well, so that no call need be seen. Only with that.
+    pub(crate) may_go_unguarded: bool,
 }
 
 /// Refuse early and clearly what every process of the group would stumble over. `copies`: pages are
 /// not to be moved.
-pub(crate) fn check_machine(copies: bool, guard: Guard, backend: Backend) -> Result<Way, Failure> {
-    let way = |is_guarded, closes| Way { is_guarded, closes };
-    let open = || Userfaultfd::look(copies).needed().map(|()| way(false, false));
-    let close = || closing().map(|()| way(true, true));
+pub(crate) fn check_machine(copies: bool, (guard, faults): (Guard, Faults), backend: Backend) -> Result<Way, Failure> {
+    let blocks = Userfaultfd::look(copies);
+    let open = || blocks.needed().map(|()| Way::default());
+    let closes = Way {
+        is_guarded: true,
+        closes: true,
+        ..Way::default()
+    };
+    let close = || closing().map(|()| closes);
+    let guards = Way {
+        is_guarded: true,
+        may_block: blocks.moves.and(blocks.maps).is_ok(),
+        may_go_unguarded: blocks.needed().is_ok(),
+        ..Way::default()
+    };
     let guarded = || match guarded() {
-        Ok(()) => Ok(way(true, false)),
+        Ok(()) => Ok(guards),
         Err(errno) if can_do_without(errno) && backend == Backend::Auto => close(),
         Err(errno) => Err(lacking_for_user(errno)),
     };
@@ -265,7 +282,10 @@ pub(crate) fn check_machine(copies: bool, guard: Guard, backend: Backend) -> Res
         (Backend::Mprotect, _) => close(),
         (_, Guard::Off) => open(),
         (_, Guard::On) => guarded(),
-        (_, Guard::Auto) => open().or_else(|fix| if copies { Err(fix) } else { guarded() }),
+        (_, Guard::Auto) if copies => open(),
+        // Whoever has a choice is slower without the guard.
+        (_, Guard::Auto) if faults != Faults::Thread && can_guard() => guarded(),
+        (_, Guard::Auto) => open().or_else(|_| guarded()),
     };
     let way = found.and_then(|way| proc_files().map(|_| way));
     way.map_err(|fix| Failure::new(format!("{fix} (`uzswap doctor` shows everything)")))

@@ -134,7 +134,11 @@ fn set_up(
         (Faults::Inline, _) => Guard::On,
         (_, guard) => guard,
     };
-    let way = crate::doctor::check_machine(options.isolate == Isolate::Copy, guard, options.backend)?;
+    let way = crate::doctor::check_machine(
+        options.isolate == Isolate::Copy,
+        (guard, options.faults),
+        options.backend,
+    )?;
     let is_inline = way.is_guarded && options.faults != Faults::Thread;
     if way.closes && !is_inline {
         return Err(Failure::new(
@@ -147,16 +151,14 @@ fn set_up(
     group.group.set(Tunable::Guard, u64::from(way.is_guarded));
     group.group.set(Tunable::Closes, u64::from(way.closes));
     group.group.set(Tunable::InlineFaults, u64::from(is_inline));
-    let may_guard = guard == Guard::Auto && options.faults == Faults::Auto && options.isolate != Isolate::Copy;
-    let guards_where_needed = !way.is_guarded && may_guard && crate::doctor::can_guard();
-    group
-        .group
-        .set(Tunable::GuardWhereNeeded, u64::from(guards_where_needed));
+    group.group.set(Tunable::MayBlock, u64::from(way.may_block));
+    let may_go_unguarded = way.may_go_unguarded && guard == Guard::Auto;
+    group.group.set(Tunable::MayGoUnguarded, u64::from(may_go_unguarded));
     let filters = uzswap_sys::creds::filters_of_calls();
     group
         .group
         .set(Tunable::Filters, filters.map_or(0, |filters| filters + 1));
-    if way.is_guarded || guards_where_needed {
+    if way.is_guarded {
         calls::note(&group.path);
     }
     let attached = remote.as_mut().map_or(Ok(()), |remote| remote.attach(&group));

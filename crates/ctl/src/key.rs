@@ -92,10 +92,13 @@ words! {
         InlineFaults,
         /// There is no userfaultfd: pages that are out are closed (PROT_NONE); only with that.
         Closes,
-        /// Without that: a process that has no other way has its calls guarded all the same, and
-        /// serves its own faults. It may have no fork events, as it has given up a capability, or
-        /// loads no library.
-        GuardWhereNeeded,
+        /// With the guard: a process for which the kernel has to wait, as it reaches the program's
+        /// memory when nobody knows (io_uring, AIO, virtual machines), may have it wait.
+        MayBlock,
+        /// With the guard: a process that it would disturb (under a debugger, say), or in which no
+        /// code can be replaced, does without, if the kernel can wait for its pages and tells of
+        /// its forks.
+        MayGoUnguarded,
         /// Filters of system calls that the launcher has itself, and one more. 0: not known.
         Filters,
         /// What compresses where the compressor is a device: a [`Source`](crate::accel::Source) as

@@ -34,7 +34,7 @@ use crate::{FailKind, Field};
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"uzswap01");
 /// [`Head::Version`]: changes whenever the layout does, or the meaning of a word. An agent of
 /// another version must not touch the file.
-pub(crate) const VERSION: u64 = 30;
+pub(crate) const VERSION: u64 = 31;
 
 /// Defines words that follow each other: an enum whose variants are counted from 0.
 macro_rules! words {

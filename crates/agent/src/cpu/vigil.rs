@@ -239,7 +239,7 @@ impl Vigil {
     /// Watch until the program is over.
     fn run(&self, wake: impl Fn(PageRange), mut look: impl FnMut()) {
         // Who serves his own faults does not wait for others.
-        let may_come = || !inline::is_on() && !thread::is_filtered() && creds::may_schedule();
+        let may_come = || !inline::serves() && !thread::is_filtered() && creds::may_schedule();
         self.thread.store(thread::tid(), Ordering::Relaxed);
         let mut affinity = Affinity::default();
         while !thread::is_over() {

@@ -37,12 +37,12 @@ use super::requests::ask;
 use super::{Waiting, late, requests, wanted};
 use crate::fault;
 use crate::guard::{self, deliver, signals};
-use crate::machine::isolation;
+use crate::machine::opening;
 use crate::pager::mailbox::mail;
 use crate::pager::missing::Missing;
-use crate::pager::{self, Pager, record};
+use crate::pager::{self, Pager, blocking, record};
 
-/// Threads serve their own faults.
+/// SIGBUS comes here, and threads serve their own faults as long as it is raised for those.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 /// A filter of system calls may forbid threads what that takes: they only ask the fault thread.
 static ONLY_ASK: AtomicBool = AtomicBool::new(false);
@@ -64,9 +64,14 @@ pub(super) const GATE_NS: u64 = 1_000_000;
 /// How long a thread sleeps at a closed gate, whose opening wakes it, or for a place, at most.
 pub(super) const CLOSED_NS: u64 = 20_000_000;
 
-/// Whether threads serve their own faults.
+/// Whether SIGBUS and SIGSYS are ours, and threads have stacks for them.
 pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
+}
+
+/// Whether they are to. Else the fault thread serves those that the kernel tells of.
+pub(crate) fn serves() -> bool {
+    is_on() && !blocking::is_on()
 }
 
 /// In the constructor: have SIGBUS come here, if it is `wanted`. Who stops the other threads, and
@@ -102,7 +107,7 @@ pub(crate) fn open() -> Result<(), Missing> {
         // The fault thread notes what it serves.
         note_only_asking();
     }
-    let managed = isolation::open_inline().map_err(|e| Missing::named("userfaultfd with move", e))?;
+    let managed = opening::open_lent().map_err(|e| Missing::named("userfaultfd with move", e))?;
     let wake = WakeEvent::new().map_err(|e| Missing::named("eventfd", e))?;
     let pagemap = Pagemap::open().map_err(|e| Missing::named("/proc/self", e))?;
     lent::lend(Lent { managed, wake, pagemap }).map_err(|e| Missing::named("descriptors", e))?;
@@ -119,7 +124,7 @@ pub(crate) fn only_ask() {
 }
 
 /// Nobody is inside any more who came before this.
-fn wait_until_out() {
+pub(crate) fn wait_until_out() {
     while GATE.serving.load(Ordering::SeqCst) != 0 {
         pager::pause(GATE_NS / 100);
     }
@@ -149,7 +154,7 @@ pub(crate) fn note_only_asking() {
 
 /// Whether the fault thread serves all.
 pub(crate) fn only_asks() -> bool {
-    ONLY_ASK.load(Ordering::Relaxed) || IS_RETIRING.load(Ordering::Relaxed)
+    ONLY_ASK.load(Ordering::Relaxed) || IS_RETIRING.load(Ordering::Relaxed) || blocking::is_on()
 }
 
 /// In a forked child.

@@ -78,7 +78,7 @@ pub(crate) struct FaultThread {
 impl FaultThread {
     pub(crate) fn new(pager: &'static Pager) -> Self {
         // Nobody waits for it as a rule.
-        let may_spin = pager.memcg.group().is_on(Tunable::Spin) && !inline::is_on();
+        let may_spin = pager.memcg.group().is_on(Tunable::Spin) && !inline::serves();
         IO_POLL.begin(may_spin);
         Self {
             pager,
@@ -172,7 +172,7 @@ impl FaultThread {
     fn read(&mut self, is_forking: bool) {
         let (pager, fds) = (self.pager, self.pager.fds());
         // While there is none, whoever serves a fault goes on.
-        if !inline::is_on() || fds.managed.has_events() {
+        if !inline::serves() || fds.managed.has_events() {
             let _closed = inline::close();
             let (worker, inbox) = self.servers.reading();
             let spin = &mut self.spin;
@@ -373,7 +373,7 @@ fn serve_write(pager: &Pager, worker: &mut Worker<AgentMachine>, addr: usize) ->
         true if is_gated => memcg.note_copied(),
         true => {}
         // Nor does the kernel count it, where it answers with a signal.
-        false if inline::is_on() => {}
+        false if inline::serves() => {}
         // Or what the kernel counts would be taken for a copy.
         false => memcg.note_fault(),
     }

@@ -59,7 +59,7 @@ impl Seat {
             number,
             worker,
             stall: Stall::default(),
-            faults: Vec::with_capacity(if number > 0 && inline::is_on() { 0 } else { INBOX }),
+            faults: Vec::with_capacity(if number > 0 && inline::serves() { 0 } else { INBOX }),
             prepared: 0,
         }
     }
@@ -96,7 +96,7 @@ impl Seats {
         let seats = [const { Mutex::new(None) }; SERVERS_MAX];
         *seats[0].lock() = Some(Seat::new(worker, 0));
         Self {
-            is_wanted: AtomicBool::new(inline::is_on()),
+            is_wanted: AtomicBool::new(inline::serves()),
             seated: AtomicU32::new(0),
             inline: thread::cores().clamp(1, SERVERS_MAX - 1),
             seats,
@@ -106,7 +106,7 @@ impl Seats {
 
     /// How many threads may be serving faults at a time.
     pub(crate) fn servers(&self) -> u64 {
-        if inline::is_on() {
+        if inline::serves() {
             return 1 + self.inline as u64;
         }
         1 + u64::from(self.seated.load(Ordering::Relaxed))
@@ -114,7 +114,7 @@ impl Seats {
 
     /// How many of them make room themselves. A thread of the program has the fault thread do it.
     pub(crate) fn that_make_room(&self) -> u64 {
-        match inline::is_on() {
+        match inline::serves() {
             true => 1,
             false => self.servers(),
         }
@@ -122,7 +122,7 @@ impl Seats {
 
     /// How many may come to be serving.
     fn servers_most(&self, group: Group) -> usize {
-        match inline::is_on() {
+        match inline::serves() {
             true => 1 + self.inline,
             false => threads(group),
         }
@@ -164,7 +164,7 @@ impl Seats {
 
     /// In a forked child: there are no helpers, and nobody sits anywhere.
     pub(crate) fn reset(&self) {
-        self.is_wanted.store(inline::is_on(), Ordering::Relaxed);
+        self.is_wanted.store(inline::serves(), Ordering::Relaxed);
         self.seated.store(0, Ordering::Relaxed);
         for seat in self.seats.iter().filter(|seat| seat.is_locked()) {
             // SAFETY: locked by the parent's fault thread, which does not exist here. What it or a
@@ -181,7 +181,7 @@ impl Seats {
 
 /// Threads of each process that serve the faults of others.
 pub(crate) fn threads(group: Group) -> usize {
-    if inline::is_on() {
+    if inline::serves() {
         return 1;
     }
     (group.get(Tunable::FaultThreads) as usize).clamp(1, SERVERS_MAX)
@@ -213,7 +213,7 @@ pub(crate) fn provide(pager: &Pager) {
             let worker = Worker::for_server(pager.mm.config(), pager.mm.machine(), number);
             Seat::new(worker, number)
         });
-        if inline::is_on() {
+        if inline::serves() {
             seat.prepared = pager.prepare_known_codecs(&mut seat.worker);
         }
     }
@@ -342,11 +342,14 @@ impl Servers {
                 return;
             };
             // As a piece of reclaim, which a freeze waits for: this allocates.
-            let prepared = pager.unless_freezing(|_| pager.prepare_known_codecs(&mut seat.worker));
+            let prepared = pager.unless_freezing(|_| {
+                seat.faults.clear();
+                seat.faults.reserve(INBOX);
+                pager.prepare_known_codecs(&mut seat.worker)
+            });
             if prepared.is_none() {
                 return;
             }
-            seat.faults.clear();
             *place = Some(seat);
             pager.seats.seated.fetch_add(1, Ordering::Relaxed);
         }

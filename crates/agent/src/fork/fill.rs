@@ -24,7 +24,7 @@ use uzswap_sys::uffd::Uffd;
 use super::handover::{BATCH, Handover, ORPHAN};
 use crate::guard;
 use crate::guest::vma;
-use crate::machine::{AgentMachine, isolation};
+use crate::machine::{AgentMachine, opening};
 use crate::pager::missing::Missing;
 use crate::pager::{Pager, pause};
 
@@ -79,7 +79,7 @@ impl Memory {
             closed::open_alone().map_err(|e| Missing::named("access to its memory", e))?;
             return Ok(Self::Closed);
         }
-        let uffd = isolation::open_inline().map_err(|e| Missing::named("a userfaultfd", e))?;
+        let uffd = opening::open_inline().map_err(|e| Missing::named("a userfaultfd", e))?;
         for range in pager.mm.managed() {
             // Whole mappings, where it can be: each page alone would be a mapping meanwhile.
             let _ = uffd.register_missing(range.start.addr(), range.end.addr() - range.start.addr());

@@ -79,7 +79,7 @@ impl Asked {
     /// so the vigil is recalled, whoever is asked.
     fn before([dir, path, flags]: [usize; 3], env: usize) -> Option<Self> {
         let kind = || executable::kind_of(dir, core::ptr::with_exposed_provenance(path), flags);
-        let guards_it = || inline::is_on() || pager::group().is_some_and(|it| it.is_on(Tunable::GuardWhereNeeded));
+        let guards_it = || inline::is_on() || pager::group().is_some_and(|it| it.is_on(Tunable::InlineFaults));
         let lacks_us = || match guards_it() {
             // Only the guard sees what a program does that loads nothing.
             true => match kind() {

@@ -10,6 +10,7 @@
 //! | `ranges` | where anything may be registered |
 //! | `bring` | the memory of one call |
 //! | `holds` | what must stay, and what is on the move |
+//! | `later` | calls that reach memory by what nobody sees |
 //! | `memory` | calls about the program's own memory |
 //! | `pieces` | calls that move more than may be held |
 //! | `others` | calls that reach another process's memory |
@@ -34,6 +35,7 @@ mod environment;
 pub(crate) mod exec;
 mod filter;
 pub(crate) mod holds;
+mod later;
 mod memory;
 mod notes;
 mod others;
@@ -67,12 +69,13 @@ use uzswap_sys::text;
 use uzswap_sys::thread::{self, page_align};
 
 use crate::fault::inline;
+use crate::guest::hook::{self, SYS_IOCTL};
 use crate::guest::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MUNMAP, SYS_PROCESS_MADVISE};
 use crate::guest::mremap::{self, SYS_MREMAP};
 use crate::guest::order::InOrder;
 use crate::guest::stacks::StackChange;
-use crate::guest::{self, closed, hook, mlock};
-use crate::pager::{self, retire};
+use crate::guest::{self, closed, mlock};
+use crate::pager::{self, blocking, retire};
 
 pub(crate) use bring::{hold_stack, words_at};
 
@@ -83,8 +86,6 @@ const POPULATING: [usize; 2] = [22, 23];
 const SYS_SIGALTSTACK: usize = 131;
 /// The lower half of the address space.
 pub(crate) const ADDRESSES: usize = 1 << 47;
-/// Calls that have the kernel reach memory later, when nobody knows: io_setup, io_uring_setup.
-const LATER: [usize; 2] = [206, 425];
 
 /// How often a call is made again that has met what was not there.
 const AGAIN_MAX: usize = 16;
@@ -138,7 +139,7 @@ pub(crate) fn install(group: &[u8], program: Headers, is_alone: bool) -> Result<
             .chain(clone::CALLS)
             .chain(for_access)
             .chain(for_words)
-            .chain(LATER)
+            .chain(later::CALLS)
             .chain(retire::CALLS)
             .chain(for_signals),
     );
@@ -355,7 +356,7 @@ fn begin(call: &mut Call) -> Verdict {
         return done(call, result);
     }
     match call.number {
-        number if LATER.contains(&number) => refuse(call, Errno::NOSYS),
+        number if later::CALLS.contains(&number) && !blocking::begin() => refuse(call, Errno::NOSYS),
         number if retire::CALLS.contains(&number) => {
             let args = call.args;
             // SAFETY: exactly the call that the program makes.
@@ -389,7 +390,7 @@ fn begin(call: &mut Call) -> Verdict {
             refuse(call, Errno::INVAL)
         }
         SYS_PROCESS_MADVISE => done(call, memory::process_madvise(call.args)),
-        hook::SYS_IOCTL if Request::words(call.args[1] as u32) > 0 => done(call, hook::make_request(call.args)),
+        SYS_IOCTL if Request::words(call.args[1] as u32) > 0 => done(call, hook::make_request(call.args)),
         SYS_MADVISE => done(call, mmap::madvise(call.args[0], call.args[1], call.args[2] as i32)),
         number => {
             clone::leave_words(call);
@@ -474,7 +475,7 @@ fn finish(call: &mut Call) -> Verdict {
             // would be held for ever.
             release(core::mem::take(&mut token));
         }
-        if brought > 0 {
+        if brought > 0 || again == 0 && later::may_reach_more(call) && blocking::begin() {
             call.token = token | (again + 1) << TOKEN_BITS;
             return end(call, Verdict::Make);
         }

@@ -23,7 +23,7 @@ use crate::fork;
 use crate::guard;
 use crate::guard::exec::{Asked, SYS_EXECVE};
 use crate::memcg::deferral;
-use crate::pager::{self, retire};
+use crate::pager::{self, blocking, retire};
 use crate::x86_64::current_break;
 
 pub(crate) const SYS_BRK: usize = 12;
@@ -234,8 +234,9 @@ fn wanted(request: u32, argument: usize) -> Option<Request> {
         // SAFETY: what the program passes.
         _ => unsafe { Request::read(request, argument)? },
     };
-    // The kernel waits for who serves the faults of a virtual machine, where calls are not guarded.
-    Request::decode(request, words).filter(|wanted| !matches!(wanted, Request::Guest(..)) || guard::is_on())
+    // The kernel waits for who serves the faults of a virtual machine, if it may.
+    let must_come = |wanted: &Request| !matches!(wanted, Request::Guest(..)) || guard::is_on() && !blocking::begin();
+    Request::decode(request, words).filter(must_come)
 }
 
 pub(crate) extern "C" fn unshare(flags: c_int) -> c_int {

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use uzswap_ctl::{PROCESSES, Tunable};
 use uzswap_sys::{Errno, creds, file, thread};
 
+use crate::pager::mailbox::{CANNOT, NO_TURN, SHARES_MEMORY};
 use crate::pager::missing::{Missing, Part};
 use crate::pager::words::Line;
 use crate::{guard, pager};
@@ -113,6 +114,24 @@ pub(crate) fn may_not_filter(why: Arguments<'_>) {
         "uzswap: process {} may not filter the system calls of all its threads (ENOMEM): its pager would have to end, and {why}\n",
         thread::pid(),
     ));
+}
+
+/// A call is refused after which the kernel would reach memory when nobody knows: it `lacks` that
+/// much, as in [`Post`](crate::pager::mailbox::Post).
+pub(crate) fn may_not_block(lacks: u64) {
+    let pid = thread::pid();
+    const WHAT: &str =
+        "has the kernel reach memory that it may not wait for (io_uring and AIO: ENOSYS, others: EFAULT)";
+    match lacks {
+        SHARES_MEMORY | NO_TURN | CANNOT => pager::say(format_args!(
+            "uzswap: process {pid} {WHAT}: what its other threads, or processes with its memory, do does not let it\n"
+        )),
+        excess => pager::say(format_args!(
+            "uzswap: process {pid} {WHAT}: for that its memory is brought back, which exceeds the limit by {}K; raise --memory-max, or \
+             use --faults thread\n",
+            excess.div_ceil(1024)
+        )),
+    }
 }
 
 /// libc's wrappers could not be replaced. In the constructor.

@@ -252,6 +252,9 @@ impl Kswapd {
         if bits & mail::RETIRE != 0 {
             pager.retire();
         }
+        if bits & mail::BLOCK != 0 {
+            pager.block();
+        }
         pager.post.requests.answer(ticket);
         if pager.is_letting_go() {
             self.gate.leave_open();

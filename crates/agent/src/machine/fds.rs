@@ -12,7 +12,8 @@ use uzswap_sys::shared::Leases;
 use uzswap_sys::uffd::Uffd;
 use uzswap_sys::{AsFd, Errno, OwnedFd, closed, keep};
 
-use super::isolation::{self, Isolation};
+use super::isolation::Isolation;
+use super::opening;
 use super::swap_file::Swap;
 use crate::pager::missing::Missing;
 use crate::pager::record::Recorder;
@@ -23,7 +24,7 @@ pub(crate) struct Fds {
     /// the lowest, for a program that lowers its limit.
     spare: Mutex<RawLock, Option<WakeEvent>>,
     /// Open as long as any of the pager's threads lives (`uzswap_sys::keep`).
-    lifeline: Option<OwnedFd>,
+    lifeline: Mutex<RawLock, Option<OwnedFd>>,
     pub(crate) managed: Uffd,
     pub(crate) isolation: Isolation,
     pub(crate) proc: ProcSelf,
@@ -45,10 +46,10 @@ impl Fds {
     /// The step that failed and what the system answered.
     pub(crate) fn open(group_path: &core::ffi::CStr, copies: bool) -> Result<Self, Missing> {
         let spare = WakeEvent::new().ok();
-        let opened = isolation::open(copies)?;
+        let opened = opening::open(copies)?;
         Ok(Self {
             spare: Mutex::new(spare),
-            lifeline: None,
+            lifeline: Mutex::new(None),
             managed: opened.managed,
             isolation: opened.isolation,
             proc: opened.proc,
@@ -63,8 +64,8 @@ impl Fds {
 
     /// Have the launcher keep the userfaultfd, before the program goes on. It may have ended with
     /// CMD: then nobody does. What is closed reads as zeros for nobody.
-    pub(crate) fn have_kept(&mut self, group_path: &core::ffi::CStr) {
-        self.lifeline = self.managed.waits_on().and_then(|managed| {
+    pub(crate) fn have_kept(&self, group_path: &core::ffi::CStr) {
+        *self.lifeline.lock() = self.managed.waits_on().and_then(|managed| {
             let keeper = keeper(group_path)?;
             keep::hand_over(&keeper, managed).ok()
         });
@@ -91,7 +92,7 @@ impl Fds {
 
     /// All memory is back: the launcher need not keep any of it.
     pub(crate) fn let_go(&self) {
-        self.lifeline.iter().for_each(keep::let_go);
+        self.lifeline.lock().iter().for_each(keep::let_go);
     }
 
     /// Give up the spare descriptor. False: it is given up already.

@@ -11,20 +11,18 @@ use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use uzswap_mm::machine::{Done, Frames, Mapper, Stop, Unwritten};
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
-use uzswap_sys::file::WakeEvent;
 use uzswap_sys::mapping::{Discard, drop_pages, merges, own, unshare};
 use uzswap_sys::proc_mem::ProcMem;
-use uzswap_sys::procfs::{ProcSelf, Vma};
+use uzswap_sys::procfs::Vma;
 use uzswap_sys::time::now_ns;
-use uzswap_sys::uffd::{self, Uffd};
-use uzswap_sys::{Errno, closed, lent, thread};
+use uzswap_sys::uffd::Uffd;
+use uzswap_sys::{Errno, thread};
 
 use super::{AgentMachine, done, filled_in, not_protected, stop};
 use crate::guard;
 use crate::guest::mmap;
 use crate::guest::mutexes::{self, Taking};
 use crate::guest::order::InOrder;
-use crate::pager::missing::Missing;
 
 /// What each way needs.
 pub(crate) enum Isolation {
@@ -34,108 +32,6 @@ pub(crate) enum Isolation {
     Copy(ProcMem),
     /// Where the program's memory is read; what leaves is [`closed`].
     Close(ProcMem),
-}
-
-/// A userfaultfd for the program's memory, and what goes with it.
-pub(crate) struct Opened {
-    pub(crate) managed: Uffd,
-    pub(crate) wake: WakeEvent,
-    pub(crate) proc: ProcSelf,
-    pub(crate) isolation: Isolation,
-}
-
-/// A userfaultfd for the program's memory that any user may have, with these features as well.
-fn open_for_user(more: u64) -> Result<Uffd, Errno> {
-    let moves = uffd::FEATURE_MOVE | uffd::FEATURE_POISON | uffd::FEATURE_EVENTS_MM | more;
-    match Uffd::open_for_user(moves | uffd::FEATURE_WP) {
-        // Not on every processor.
-        Err(Errno::INVAL) => Uffd::open_for_user(moves),
-        opened => opened,
-    }
-}
-
-/// One whose faults are served by the threads that raise them.
-///
-/// # Errors
-/// As [`Uffd::open_for_user`].
-pub(crate) fn open_inline() -> Result<Uffd, Errno> {
-    if closed::is_on() {
-        return Uffd::open_closing();
-    }
-    open_for_user(uffd::FEATURE_SIGBUS)
-}
-
-/// As [`open`], for any user: calls are guarded.
-fn open_guarded() -> Result<Opened, Missing> {
-    let (managed, wake, proc) = match lent::borrow() {
-        Some(lent) => (Ok(lent.managed), Ok(lent.wake), ProcSelf::open_with(lent.pagemap)),
-        // Only with faults in the threads that raise them is memory closed.
-        None => (
-            open_for_user(uffd::FEATURE_THREAD_ID),
-            WakeEvent::new(),
-            ProcSelf::open(),
-        ),
-    };
-    Ok(Opened {
-        managed: managed.map_err(|e| Missing::named("userfaultfd with move", e))?,
-        wake: wake.map_err(|e| Missing::named("eventfd", e))?,
-        proc: proc.map_err(|e| Missing::named("/proc/self", e))?,
-        isolation: match closed::is_on() {
-            true => {
-                closed::begin().map_err(|e| Missing::named("address space for what each page is", e))?;
-                Isolation::Close(ProcMem::open().map_err(|e| Missing::named("/proc/self/mem", e))?)
-            }
-            false => Isolation::Move(
-                Uffd::open_for_user(uffd::FEATURE_MOVE).map_err(|e| Missing::named("userfaultfd", e))?,
-                ProcMem::open().ok(),
-            ),
-        },
-    })
-}
-
-/// Open what isolation needs: `copies`: without whatever came after Linux 5.7.
-///
-/// # Errors
-/// The step that failed and what the system answered.
-pub(crate) fn open(copies: bool) -> Result<Opened, Missing> {
-    if guard::is_on() {
-        return open_guarded();
-    }
-    let events = uffd::FEATURE_EVENT_FORK | uffd::FEATURE_EVENTS_MM | uffd::FEATURE_THREAD_ID;
-    let moves = match copies {
-        true => Err(Errno::INVAL),
-        false => {
-            let moves = uffd::FEATURE_MOVE | uffd::FEATURE_POISON | events;
-            match Uffd::open(moves | uffd::FEATURE_WP) {
-                // Not on every processor.
-                Err(Errno::INVAL) => Uffd::open(moves),
-                opened => opened,
-            }
-        }
-    };
-    match moves {
-        Ok(managed) => Ok(Opened {
-            managed,
-            wake: WakeEvent::new().map_err(|e| Missing::named("eventfd", e))?,
-            proc: ProcSelf::open().map_err(|e| Missing::named("/proc/self", e))?,
-            isolation: Isolation::Move(
-                Uffd::open(uffd::FEATURE_MOVE).map_err(|e| Missing::named("userfaultfd", e))?,
-                ProcMem::open().ok(),
-            ),
-        }),
-        Err(Errno::INVAL) => {
-            let managed =
-                Uffd::open(uffd::FEATURE_WP | events).map_err(|e| Missing::named("userfaultfd with fork events", e))?;
-            managed.begin_protecting();
-            Ok(Opened {
-                managed,
-                wake: WakeEvent::new().map_err(|e| Missing::named("eventfd", e))?,
-                proc: ProcSelf::open_without_queries().map_err(|e| Missing::named("/proc/self", e))?,
-                isolation: Isolation::Copy(ProcMem::open().map_err(|e| Missing::named("/proc/self/mem", e))?),
-            })
-        }
-        Err(errno) => Err(Missing::named("userfaultfd with move and fork events", errno)),
-    }
 }
 
 /// Whether pages that are loaded can be protected. Only once some are to be, since forks cost more

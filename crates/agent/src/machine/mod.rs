@@ -16,6 +16,7 @@ mod device;
 pub(crate) mod fault_attr;
 mod fds;
 pub(crate) mod isolation;
+pub(crate) mod opening;
 pub(crate) mod remote;
 pub(crate) mod swap_file;
 pub(crate) mod wake;
@@ -144,6 +145,12 @@ impl AgentMachine {
     /// # Errors
     /// What the registrations answer.
     pub(crate) fn start(&self, fds: Fds) -> Result<(), Errno> {
+        self.register_own(&fds)?;
+        self.fds.set(fds);
+        Ok(())
+    }
+
+    fn register_own(&self, fds: &Fds) -> Result<(), Errno> {
         match &fds.isolation {
             Isolation::Move(trash, _) => {
                 // What is protected when it moves may stay so, in swap of the kernel's: whoever
@@ -157,8 +164,18 @@ impl AgentMachine {
             Isolation::Close(_) => {}
         }
         self.protection.reset();
-        self.fds.set(fds);
         Ok(())
+    }
+
+    /// Have `other` take the place of the userfaultfd for the program's memory, with which nothing
+    /// is registered any more.
+    ///
+    /// # Errors
+    /// What the system answers: nothing can be registered then.
+    pub(crate) fn replace_managed(&self, other: &Uffd) -> Result<(), Errno> {
+        let fds = self.fds();
+        fds.managed.become_copy_of(other)?;
+        self.register_own(fds)
     }
 
     /// The descriptors. Not for a thread of the program, where their numbers are other files.

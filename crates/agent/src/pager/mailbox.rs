@@ -14,13 +14,14 @@ pub(super) const LETS_GO: u32 = 1;
 /// It is back. Nothing leaves any more.
 pub(super) const HAS_LET_GO: u32 = 2;
 
-/// What a pager lacks that cannot end as long as it lives.
-pub(super) const CANNOT: u64 = u64::MAX;
+/// What a pager lacks that cannot give all back as long as it lives.
+pub(crate) const CANNOT: u64 = u64::MAX;
 /// Or while another process has its memory: a child of vfork executes a program soon.
-pub(super) const SHARES_MEMORY: u64 = u64::MAX - 1;
-
+pub(crate) const SHARES_MEMORY: u64 = u64::MAX - 1;
 /// Or others keep the turn to change mappings.
-pub(super) const NO_TURN: u64 = u64::MAX - 2;
+pub(crate) const NO_TURN: u64 = u64::MAX - 2;
+/// Nothing.
+pub(super) const NOTHING: u64 = 0;
 
 /// What is asked of the pager's threads, and what they answer.
 #[derive(Default)]
@@ -37,7 +38,7 @@ pub(crate) struct Post {
     /// And no other begins after it.
     pub(super) is_for_good: AtomicBool,
     /// Where it could not: what the limit lacks, in bytes, or one of [`CANNOT`], [`SHARES_MEMORY`],
-    /// [`NO_TURN`].
+    /// [`NO_TURN`]; else [`NOTHING`].
     pub(super) lacks: AtomicU64,
     /// What [`mail::JOIN`] is about.
     pub(super) joining: [AtomicUsize; 2],
@@ -69,8 +70,10 @@ pub(crate) mod mail {
     pub(crate) const RING: u32 = 512;
     /// A call wants one thread, or filters the calls of all: the pager ends.
     pub(crate) const RETIRE: u32 = 1024;
+    /// The kernel is to wait for pages from now on.
+    pub(crate) const BLOCK: u32 = 2048;
     /// What a thread of the program has a ticket for.
-    pub(crate) const ASKED: u32 = LEAVE | CREDENTIALS | RELEASE | RETIRE;
+    pub(crate) const ASKED: u32 = LEAVE | CREDENTIALS | RELEASE | RETIRE | BLOCK;
     /// What one waits for an answer to.
     pub(crate) const WAITED_FOR: u32 = ASKED | SCAN | FREEZE | JOIN | RECORD | RING;
 }

@@ -12,6 +12,7 @@
 //! ACTIVE --a filter would end the pager: the same--> FAILED;   IDLE --such a filter--> FAILED
 //! ```
 
+pub(crate) mod blocking;
 pub(crate) mod early;
 pub(crate) mod hold;
 pub(crate) mod mailbox;

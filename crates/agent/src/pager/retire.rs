@@ -26,7 +26,7 @@ use uzswap_sys::mapping::own;
 use uzswap_sys::procfs;
 use uzswap_sys::{Errno, closed, creds, thread};
 
-use super::mailbox::{CANNOT, NO_TURN, SHARES_MEMORY, mail};
+use super::mailbox::{CANNOT, NO_TURN, NOTHING, SHARES_MEMORY, mail};
 use super::{Pager, early, pause, threads};
 use crate::fault::inline;
 use crate::guard::clone::{CLONE_THREAD, CLONE_VM};
@@ -49,8 +49,8 @@ const ALONE_NS: u64 = 50_000;
 /// counted a moment later than it is told of, and one that has ended longer.
 const TRIES: u32 = 20;
 /// How long it is waited for another process that has the memory, and how often.
-const SHARED_NS: u64 = 5_000_000;
-const SHARED_TRIES: u32 = 200;
+pub(super) const SHARED_NS: u64 = 5_000_000;
+pub(super) const SHARED_TRIES: u32 = 200;
 /// Ranges of addresses that a pager has at most, and leaves when it ends: another needs as many of
 /// those that are noted ([`own`]).
 const RANGES: usize = 96;
@@ -207,23 +207,34 @@ fn is_only_thread() -> bool {
 }
 
 impl Pager {
-    /// kswapd's part: have all mapped, and all threads end, if that can be.
-    pub(crate) fn retire(&self) {
+    /// What is lacking for all to be mapped at once, as in [`Post`](super::mailbox::Post). In
+    /// kswapd.
+    pub(super) fn lacks_for_all(&self) -> u64 {
         let fds = self.fds();
         let mut swaps = fds.inherited.iter().map(|(swap, _)| swap).chain(&fds.swap);
         let is_remote = swaps.any(|swap| swap.remote.is_some());
-        let cannot = self.is_letting_go() || is_remote || fds.recorder.is_some();
-        if cannot || fds.proc.shares_memory() {
-            let lacks = if cannot { CANNOT } else { SHARES_MEMORY };
-            return self.post.lacks.store(lacks, Ordering::Release);
+        if self.is_letting_go() || is_remote || fds.recorder.is_some() {
+            return CANNOT;
+        }
+        if fds.proc.shares_memory() {
+            return SHARES_MEMORY;
         }
         let out = self.mm.with_changes(|changes| changes.absent_pages());
         // What it is stored in is free when all of it is back.
         let gauges = self.mm.gauges();
         let more = out.saturating_sub(gauges.pool + gauges.staged);
-        let excess = self.memcg.excess(self, more * PAGE_SIZE as u64);
-        if excess > 0 {
-            return self.post.lacks.store(excess, Ordering::Release);
+        match self.memcg.excess(self, more * PAGE_SIZE as u64) {
+            0 => NOTHING,
+            excess => excess,
+        }
+    }
+
+    /// kswapd's part: have all mapped, and all threads end, if that can be.
+    pub(crate) fn retire(&self) {
+        let lacks = self.lacks_for_all();
+        self.post.lacks.store(lacks, Ordering::Release);
+        if lacks != NOTHING {
+            return;
         }
         self.let_all_go(true);
         // The next pager's slot is charged for all of it, or the launcher's census counts it.

@@ -16,7 +16,7 @@ use rustix::io::{self, Errno, Result};
 
 use self::pagemap::Categories;
 pub use self::pagemap::Pagemap;
-pub use self::tasks::{Life, Scheduling, Told, hide_threads, shares_memory, threads};
+pub use self::tasks::{Life, Scheduling, Told, hide_threads, is_traced, shares_memory, threads};
 
 use crate::PAGE_SIZE;
 use crate::creds::{self, Credentials};

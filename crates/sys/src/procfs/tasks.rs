@@ -77,6 +77,18 @@ pub fn threads() -> Option<u32> {
     is_it.then(|| tasks.st_nlink.saturating_sub(LINKS) as u32)
 }
 
+/// Whether some process traces this one, as a debugger does.
+pub fn is_traced() -> bool {
+    const FIELD: &[u8] = b"\nTracerPid:\t";
+    let mut status = [0; 512];
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let status = fs::open(c"/proc/self/status", flags, Mode::empty())
+        .and_then(|file| rustix::io::read(&file, &mut status))
+        .map_or(&[][..], |len| &status[..len]);
+    let at = status.windows(FIELD.len()).position(|line| line == FIELD);
+    at.is_some_and(|at| status.get(at + FIELD.len()).is_some_and(|digit| *digit != b'0'))
+}
+
 /// The links of a directory of threads, without those of `ours`.
 fn without(links: u64, ours: u64) -> u64 {
     links.saturating_sub(ours).max(LINKS + 1).min(links)

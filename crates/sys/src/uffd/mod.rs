@@ -17,6 +17,7 @@ use rustix::io::{self, Errno, Result};
 use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::closed;
+use crate::thread::syscall;
 
 pub use filled::Filled;
 
@@ -112,6 +113,20 @@ impl Uffd {
         let child = Self::opened(fd, self.can_protect);
         child.protects.store(self.protects(), Ordering::Relaxed);
         child
+    }
+
+    /// Be `other` from now on, which has the same features. Who waits for events of what this was
+    /// goes on waiting for those.
+    ///
+    /// # Errors
+    /// What dup3 answers: EBUSY.
+    pub fn become_copy_of(&self, other: &Self) -> Result<()> {
+        let (from, to) = (other.fd.as_raw_fd() as usize, self.fd.as_raw_fd() as usize);
+        let flags = raw::O_CLOEXEC as usize;
+        // SAFETY: takes numbers. `self.fd` stays open and ours; only which file it names changes.
+        unsafe { syscall(raw::__NR_dup3 as usize, [from, to, flags, 0, 0, 0]) }?;
+        self.protects.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     /// What does the same where memory is [`closed`], with the file of that.

@@ -7,6 +7,7 @@
 //! That they are such wrappers is checked ([`is_wrapper`]).
 
 use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect};
@@ -94,6 +95,14 @@ pub unsafe fn replace_any(function: &Function, replacement: *const c_void) -> Re
     unsafe { patch(entry, replacement) }
 }
 
+/// The system forbade changing program text.
+static IS_FIXED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the system forbids changing program text, as far as that was tried.
+pub fn is_fixed() -> bool {
+    IS_FIXED.load(Ordering::Relaxed)
+}
+
 /// Put a jump to `replacement` at `entry`.
 ///
 /// # Safety
@@ -118,7 +127,10 @@ unsafe fn patch(entry: *mut c_void, replacement: *const c_void) -> Result<()> {
             Ok(())
         }
         // SAFETY: the caller's promises.
-        Err(Errno::ACCESS | Errno::PERM) => unsafe { replace_pages(pages, len, entry as usize - first, &patch) },
+        Err(Errno::ACCESS | Errno::PERM) => unsafe {
+            IS_FIXED.store(true, Ordering::Relaxed);
+            replace_pages(pages, len, entry as usize - first, &patch)
+        },
         Err(errno) => Err(errno),
     }
 }

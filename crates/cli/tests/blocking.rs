@@ -1,0 +1,93 @@
+//! Where the kernel may wait for pages: what is not seen that reaches memory, and what is better
+//! off unguarded.
+
+mod common;
+
+use common::place::{Place, can_guard};
+use common::{can_manage, run};
+
+const DONE: &str = "io_uring_setup: done\nio_setup: done\n";
+const REFUSED: &str = "io_uring_setup: Function not implemented\nio_setup: Function not implemented\n";
+
+#[test]
+fn the_kernel_reaches_memory_when_nobody_knows() {
+    if !can_manage() {
+        return;
+    }
+    let place = Place::new("kernel-reaches-place");
+    let program = place.program("kernel_reaches");
+    let unmanaged = std::process::Command::new(&program).output().expect("starting it");
+    if unmanaged.stdout != DONE.as_bytes() {
+        eprintln!("left out, the system has no io_uring or no AIO");
+        return;
+    }
+    for options in [
+        &[][..],
+        &["--guard", "on"],
+        &["--faults", "thread"],
+        &["--guard", "on", "--faults", "thread"],
+    ] {
+        for (limit, cmd) in [("36M", &[program.as_str()][..]), ("84M", &[&program, "late"])] {
+            let reached = run("kernel-reaches", &[&["--memory-max", limit], options].concat(), cmd);
+            assert_eq!(
+                (reached.status(), reached.stdout()),
+                (0, DONE.into()),
+                "{options:?} {cmd:?}: {}",
+                reached.stderr()
+            );
+            assert!(reached.count("zswpout") > 1_000, "{:#}", reached.counters);
+        }
+    }
+    // bpf(2) may be forbidden.
+    let known = run("kernel-reaches-bpf", &["--memory-max", "36M"], &[&program, "bpf"]);
+    let answer = (known.status(), known.stdout());
+    assert!(
+        answer == (0, "bpf: done\n".into()) || answer.0 == 77,
+        "{answer:?} {}",
+        known.stderr()
+    );
+    let refused = run("kernel-reaches-large", &["--memory-max", "48M"], &[&program, "large"]);
+    assert_eq!(
+        (refused.status(), refused.stdout()),
+        (0, REFUSED.into()),
+        "{}",
+        refused.stderr()
+    );
+    assert_eq!(
+        refused.stderr().matches("raise --memory-max").count(),
+        1,
+        "{}",
+        refused.stderr()
+    );
+}
+
+/// The kernel waits for no page of an ordinary user's.
+#[test]
+fn who_cannot_have_it_wait_is_refused() {
+    if !can_guard() {
+        return;
+    }
+    let place = Place::new("kernel-refused-place");
+    let program = place.program("kernel_reaches");
+    let refused = place.run(&["--memory-max", "36M"], &[&program]);
+    let (said, error) = (
+        String::from_utf8_lossy(&refused.stdout),
+        String::from_utf8_lossy(&refused.stderr),
+    );
+    assert_eq!(said, REFUSED, "{error}");
+    assert!(refused.status.success(), "{error}");
+}
+
+/// A debugger does not stop at our signals.
+#[test]
+fn what_is_traced_gets_no_signals() {
+    if !can_manage() {
+        return;
+    }
+    let place = Place::new("traced-place");
+    let program = place.program("traced");
+    let traced = run("traced", &["--memory-max", "24M"], &[&program]);
+    let right = (0, "stopped 0 times, then 6\n".into());
+    assert_eq!((traced.status(), traced.stdout()), right, "{}", traced.stderr());
+    assert!(traced.count("zswpout") > 1_000, "{:#}", traced.counters);
+}
