@@ -166,7 +166,7 @@ fn faults_served_by_several_threads_lose_nothing() {
     if !can_manage() {
         return;
     }
-    let options = ["--memory-max", "24M", "--fault-threads", "4"];
+    let options = ["--memory-max", "24M", "--faults", "thread", "--fault-threads", "4"];
     let cmd = [TORTURE, "--seed", "78", "--rounds", "2", "--threads=4", ALONE];
     let run = run("fault-threads", &options, &cmd);
     assert_eq!(run.status(), 0, "{}{}", run.stdout(), run.stderr());
@@ -354,7 +354,11 @@ fn damaged_pages_raise_a_signal() {
     if !can_manage() {
         return;
     }
-    for kind in ["pool_flip", "read_torn"] {
+    let ways = [&[][..], &["--faults", "thread"], &["--backend", "mprotect"]];
+    for (kind, way) in ["pool_flip", "read_torn"]
+        .into_iter()
+        .flat_map(|kind| ways.map(|way| (kind, way)))
+    {
         let options = [
             "--memory-max",
             "16M",
@@ -364,7 +368,8 @@ fn damaged_pages_raise_a_signal() {
             "50",
             "--fail-kinds",
         ];
-        let run = run(kind, &[&options[..], &[kind]].concat(), &[UZSWAP, "demo-child", "48"]);
+        let options = [&options[..], &[kind], way].concat();
+        let run = run(kind, &options, &[UZSWAP, "demo-child", "48"]);
         // Before Linux 6.6 no page can be poisoned: the process is stopped instead.
         let is_stopped = run.stderr().contains("is stopped: its page");
         let signal = if is_stopped { 9 } else { 7 };

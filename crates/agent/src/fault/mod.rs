@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 use uzswap_ctl::Tunable;
 use uzswap_mm::machine::Mapper;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
+use uzswap_mm::swap_table::entry::Slot;
 use uzswap_mm::vmstat::Item;
 use uzswap_mm::{Change, Fault, Worker};
 use uzswap_sys::uffd::{BATCH, Event, Uffd};
@@ -308,9 +309,17 @@ pub(crate) fn change(event: &Event) -> Option<Change> {
 
 /// Serve one fault. False: not now.
 pub(crate) fn serve(pager: &Pager, worker: &mut Worker<AgentMachine>, waiting: Waiting, stall: &mut Stall) -> bool {
+    let Some(ticket) = waiting.ticket else {
+        return serve_page(pager, worker, waiting, stall);
+    };
+    let was_lost = pager.mm.lookup(Vpn::of_addr(waiting.addr)) == Slot::Bad;
     let is_served = serve_page(pager, worker, waiting, stall);
-    if let Some(ticket) = waiting.ticket.filter(|_| is_served) {
-        ticket.done();
+    match is_served {
+        // It was poisoned, and its reader got the signal for that: a kernel without
+        // CONFIG_MEMORY_FAILURE raises the same one as for a page that is missing.
+        true if was_lost => ticket.is_the_programs(),
+        true => ticket.done(),
+        false => {}
     }
     is_served
 }

@@ -55,6 +55,11 @@ impl Ticket {
         self.answer(SERVED);
     }
 
+    /// The signal is the program's, which gets it.
+    pub(crate) fn is_the_programs(self) {
+        self.answer(NOT_OURS);
+    }
+
     fn answer(self, answer: u32) {
         let state = &ASKED[usize::from(self.0)].state;
         state.store(answer, Ordering::Release);
@@ -72,7 +77,7 @@ pub(crate) fn take_requests(pager: &Pager, mut take: impl FnMut(Waiting)) {
         let access = request.access.load(Ordering::Relaxed);
         let addr = request.addr.load(Ordering::Relaxed);
         if access & DOUBTFUL != 0 && !is_ours(pager, addr) {
-            Ticket(n as u8).answer(NOT_OURS);
+            Ticket(n as u8).is_the_programs();
             continue;
         }
         take(Waiting {
