@@ -56,6 +56,13 @@ fn handlers_find_what_they_would_without() {
 }
 
 #[test]
+fn what_nobody_handles_interrupts_no_call() {
+    // With a fault thread nobody sees whether it is handled.
+    let ways = WAYS.into_iter().filter(|way| *way != ["--faults", "thread"]);
+    is_as_unmanaged("undisturbed", &[], ways);
+}
+
+#[test]
 fn handlers_fault_as_without() {
     for name in ["fault_in_handler", "coroutines", "frames", "let_in"] {
         // With a fault thread the kernel waits for no page of a handler's stack.

@@ -68,6 +68,7 @@ pub(crate) fn prepare_in_order(must_have_turn: bool) -> bool {
         guard::signals::unblock(mask);
         return has_retired;
     }
+    guard::signals::let_through(mask);
     handover.parent_returned.store(false, Ordering::SeqCst);
     handover.parent.store(thread::pid(), Ordering::SeqCst);
     handover.returned.store(0, Ordering::SeqCst);

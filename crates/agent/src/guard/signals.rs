@@ -38,6 +38,7 @@ use super::deliver::relay;
 use super::filter::{self, SYS_SECCOMP};
 use super::{SYS_SIGALTSTACK, dispatch, done, refuse, word_at};
 use crate::fault::inline;
+use crate::guest::order::InOrder;
 use crate::pager;
 
 const SYS_CLOSE: usize = 3;
@@ -164,6 +165,21 @@ pub(crate) fn block_sent() -> u64 {
     const RAISED: [i32; 6] = [4, 5, SIGBUS, 8, SIGSEGV, SIGSYS];
     let raised = RAISED.into_iter().map(bit).fold(0, |mask, bit| mask | bit);
     signal::set_mask(BLOCK, !raised).unwrap_or(0)
+}
+
+/// What the kernel drops at once where there is no handler for it, unless the thread that it is sent
+/// to blocks it: SIGCHLD, SIGCONT, SIGURG, SIGWINCH.
+const DROPPED: [i32; 4] = [17, 18, 23, 28];
+
+/// Let those through that nobody handles, and that are not in `mask`, as the program has blocked
+/// them. Where they wait, the kernel ends a call of another thread for them that it does not make
+/// again (epoll_wait, EINTR). In a thread that forks, whose turn it is to change mappings: no
+/// handler is set for them meanwhile.
+pub(crate) fn let_through(mask: u64) {
+    if inline::is_on() {
+        let dropped = DROPPED.into_iter().filter(|signal| noted(*signal).handler <= IGNORE);
+        let _ = signal::set_mask(UNBLOCK, dropped.map(bit).fold(0, |all, bit| all | bit) & !mask);
+    }
 }
 
 /// Undo that.
@@ -383,6 +399,8 @@ fn change_action(call: &mut Call) -> Option<Verdict> {
             None => return Some(refuse(call, Errno::FAULT)),
         },
     };
+    let is_handled = action.is_some_and(|action| action.handler > IGNORE);
+    let _turn = (is_handled && DROPPED.contains(&(signal as i32))).then(InOrder::begin);
     let mask = block_others();
     LOCK.lock();
     let before = change(signal as i32, action.as_ref());
