@@ -160,7 +160,10 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
     // Before there is a pager: a part of them may be replaced when one cannot be, and those must
     // find none.
     let register = match with {
-        With::Libc => Some(replace_functions(program)?),
+        With::Libc => {
+            let _open = open_libc(program);
+            Some(replace_functions(program)?)
+        }
         With::Nothing => None,
     };
     // After they were replaced: what was a wrapper makes no call any more.
@@ -186,6 +189,7 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
     guard::exec::look_at_filters(group);
     match register {
         Some(register) if !guard::is_on() => {
+            let _open = open_libc(program);
             if !replace_fork(program) {
                 // SAFETY: the three handlers are extern "C" functions of this library, which is
                 // never unloaded (see build.rs).
@@ -234,6 +238,15 @@ fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> 
     unsafe { replace_mutex_init(program)? };
     // SAFETY: libc's function of this name has this type.
     Ok(unsafe { core::mem::transmute::<*mut c_void, RegisterAtFork>(register.entry) })
+}
+
+/// Open libc's text, for several changes together.
+fn open_libc(program: Option<Headers>) -> Option<text::Open> {
+    let program = program?;
+    let code = Image::libc(program)?.headers(program)?.code().next()?;
+    // SAFETY: 1. libc's, which is never unloaded; 2. no other thread runs yet, and the guard does not
+    // begin before this is closed again.
+    unsafe { text::Open::begin(code) }
 }
 
 /// Replace `_Fork`, which forks of libc come to. False: it cannot be, and handlers of forks do what

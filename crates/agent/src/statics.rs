@@ -156,6 +156,7 @@
 //! | `sys::own_stack::REGION` | kept | the stacks are inherited |
 //! | `sys::own_stack::THREADS` | reset | only the thread that forked is here |
 //! | `sys::spans::MADE` | kept | the ranges are inherited, and no number is used twice |
+//! | `sys::x86_64::text::OPEN` | kept | nothing is, once the program runs |
 //! | `sys::x86_64::text::IS_FIXED` | kept | the system is the same |
 //! | `sys::x86_64::string::HAS_AVX2` | kept | the processor is the same |
 //! | `sys::thread::LIFE` | kept | all threads of the pager live, or none has been made |

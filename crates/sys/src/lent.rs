@@ -163,13 +163,29 @@ fn put_shown(shown: u32) {
     futex::wake_all(&SHOWN, false);
 }
 
+/// The lowest number that they get.
+fn first() -> i32 {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.unwrap_or(BELOW).min(BELOW).saturating_sub(BEFORE) as i32
+}
+
+/// Have the program's table of descriptors be as large as they will take it, while the process has
+/// one thread. With several the kernel waits for all processors before a larger one is used, ten
+/// milliseconds perhaps. Whatever fails, that is all that is lost.
+pub fn widen() {
+    if !thread::is_filtered()
+        && let Ok(event) = WakeEvent::new()
+    {
+        let _ = rustix::io::fcntl_dupfd_cloexec(&event, first());
+    }
+}
+
 /// Lend the program's threads these. In one of them.
 ///
 /// # Errors
 /// EMFILE.
 pub fn lend(lent: Lent) -> Result<(), Errno> {
-    let limit = getrlimit(Resource::Nofile).current;
-    let first = limit.unwrap_or(BELOW).min(BELOW).saturating_sub(BEFORE) as i32;
+    let first = first();
     let place = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(&fd, first).or(Ok(fd));
     CAN_PROTECT.store(lent.managed.can_protect(), Ordering::Relaxed);
     let [managed, wake, pagemap] = [lent.managed.into_fd(), lent.wake.into_fd(), lent.pagemap.0];

@@ -78,6 +78,32 @@ fn may_access(start: usize, end: usize, is_written: bool) -> bool {
     }
 }
 
+/// Pages of the program's that could be read when they were asked for last, for one call that reads
+/// many words and texts of a few pages.
+#[derive(Default)]
+pub struct Readable([usize; 2]);
+
+impl Readable {
+    /// As [`read_populated`]. Each page is asked for once: if it has left since, whoever serves
+    /// faults brings it, as after a [`touch`].
+    pub fn read(&mut self, addr: usize, bytes: &mut [u8]) -> bool {
+        let page = addr & !(PAGE_SIZE - 1);
+        let is_one = page != 0 && addr.saturating_add(bytes.len()) <= page.saturating_add(PAGE_SIZE);
+        if is_one && self.0.contains(&page) {
+            let place = core::ptr::with_exposed_provenance::<u8>(addr);
+            // SAFETY: readable a moment ago, and `bytes` is ours. If the program unmaps it
+            // meanwhile, it does so while one of its calls uses it.
+            unsafe { core::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
+            return true;
+        }
+        let is_read = read_populated(addr, bytes);
+        if is_read && is_one {
+            self.0 = [page, self.0[0]];
+        }
+        is_read
+    }
+}
+
 /// Copy bytes of the program's, if they can be read and are there.
 pub fn read_populated(addr: usize, bytes: &mut [u8]) -> bool {
     let (start, end) = (addr & !(PAGE_SIZE - 1), addr.saturating_add(bytes.len()));

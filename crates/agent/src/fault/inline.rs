@@ -87,6 +87,7 @@ pub(crate) fn install(wanted: bool) -> Result<(), Errno> {
             false => Ok(()),
         };
     }
+    lent::widen();
     own_stack::reserve()?;
     let _ = Own::take_on();
     signals::begin()?;

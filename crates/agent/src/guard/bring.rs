@@ -4,7 +4,7 @@ use uzswap_guard::reach::{Extent, Memory};
 use uzswap_mm::page::{PAGE_SIZE, Vpn};
 use uzswap_mm::swap_table::entry::Slot;
 use uzswap_sys::Errno;
-use uzswap_sys::populate::{Populate, is_guard, populate, read_populated, touch, write_populated};
+use uzswap_sys::populate::{Populate, Readable, is_guard, populate, touch, write_populated};
 use uzswap_sys::signal::{self, Plain};
 use uzswap_sys::thread::{self, page_align};
 
@@ -37,6 +37,7 @@ pub(super) struct Reached {
     is_thorough: bool,
     /// Nothing was held when the kernel met it.
     was_loose: bool,
+    readable: Readable,
     /// Pages that were not there.
     pub(super) brought: u32,
 }
@@ -51,6 +52,7 @@ impl Reached {
             frame: 0,
             is_thorough,
             was_loose: is_thorough && hold.is_none(),
+            readable: Readable::default(),
             brought: 0,
         }
     }
@@ -142,7 +144,7 @@ impl Memory for Reached {
     }
 
     fn read(&mut self, addr: usize, bytes: &mut [u8]) -> bool {
-        if read_populated(addr, bytes) {
+        if self.readable.read(addr, bytes) {
             return true;
         }
         // A word that says too much is not believed twice: who gets no list makes less of a call.
@@ -150,7 +152,7 @@ impl Memory for Reached {
             return false;
         };
         let mut pages = (addr & !(PAGE_SIZE - 1)..end).step_by(PAGE_SIZE);
-        pages.all(|page| self.bring(page, false)) && read_populated(addr, bytes)
+        pages.all(|page| self.bring(page, false)) && self.readable.read(addr, bytes)
     }
 
     fn is_own(&self, process: usize) -> bool {

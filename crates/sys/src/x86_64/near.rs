@@ -22,6 +22,24 @@ impl Near {
     /// ENOMEM: nothing is free there.
     pub fn reserve(start: usize, end: usize, len: usize) -> Result<Self> {
         let len = len.next_multiple_of(PAGE_SIZE);
+        // As a rule libraries lie where the kernel maps next, and this is near them.
+        // SAFETY: a fresh mapping.
+        let next = unsafe {
+            mmap_anonymous(
+                core::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )?
+        };
+        if next.addr().abs_diff(start) < REACH && next.addr().abs_diff(end) < REACH {
+            return Ok(Self {
+                addr: next.expose_provenance(),
+                len,
+            });
+        }
+        // SAFETY: the mapping just made.
+        unsafe { munmap(next, len)? };
         let below = (1..).map(|n| start.checked_sub(len.next_multiple_of(STEP) + n * STEP));
         let above = (1..).map(|n| Some(end.next_multiple_of(STEP) + n * STEP));
         let hints = below

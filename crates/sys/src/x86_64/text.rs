@@ -7,7 +7,7 @@
 //! That they are such wrappers is checked ([`is_wrapper`]).
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect};
@@ -103,20 +103,71 @@ pub fn is_fixed() -> bool {
     IS_FIXED.load(Ordering::Relaxed)
 }
 
+const WRITABLE: MprotectFlags = MprotectFlags::READ
+    .union(MprotectFlags::WRITE)
+    .union(MprotectFlags::EXEC);
+
+/// Where text is [`Open`], from its first byte to its end. 0: nowhere.
+static OPEN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Program text that may be written to until this is dropped. Without it each change takes two
+/// system calls, which split a mapping and join it again.
+pub struct Open(());
+
+impl Open {
+    /// `None`: it stays as it is, and changes are made one by one.
+    ///
+    /// # Safety
+    /// 1. `code` is program text, which stays;
+    /// 2. until this is dropped, no other thread runs, and nobody else changes what may be done
+    ///    with that text.
+    pub unsafe fn begin(code: &'static [u8]) -> Option<Self> {
+        let (start, end) = pages_of(code.as_ptr().addr(), code.len());
+        // SAFETY: whole pages of program text, which stay readable and executable.
+        unsafe { mprotect(core::ptr::with_exposed_provenance_mut(start), end - start, WRITABLE) }.ok()?;
+        OPEN[0].store(start, Ordering::Relaxed);
+        OPEN[1].store(end, Ordering::Relaxed);
+        Some(Self(()))
+    }
+
+    fn is_at(entry: usize) -> bool {
+        let [start, end] = OPEN.each_ref().map(|at| at.load(Ordering::Relaxed));
+        start <= entry && entry + PATCH <= end
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let [start, end] = OPEN.each_ref().map(|at| at.swap(0, Ordering::Relaxed));
+        let flags = MprotectFlags::READ | MprotectFlags::EXEC;
+        // SAFETY: the pages that `begin` opened.
+        let _ = unsafe { mprotect(core::ptr::with_exposed_provenance_mut(start), end - start, flags) };
+    }
+}
+
+/// The whole pages that `len` bytes from `at` on lie in: their first byte and their end.
+fn pages_of(at: usize, len: usize) -> (usize, usize) {
+    (at & !(PAGE_SIZE - 1), (at + len).next_multiple_of(PAGE_SIZE))
+}
+
 /// Put a jump to `replacement` at `entry`.
 ///
 /// # Safety
 /// As for [`replace`]; the code is long enough.
 unsafe fn patch(entry: *mut c_void, replacement: *const c_void) -> Result<()> {
-    let first = entry as usize & !(PAGE_SIZE - 1);
-    let len = (entry as usize + PATCH).next_multiple_of(PAGE_SIZE) - first;
+    let (first, end) = pages_of(entry as usize, PATCH);
+    let len = end - first;
     let pages = entry.wrapping_byte_sub(entry as usize - first);
     let mut patch = [0u8; PATCH];
     patch[..JUMP.len()].copy_from_slice(&JUMP);
     patch[JUMP.len()..].copy_from_slice(&(replacement as u64).to_ne_bytes());
-    let writable = MprotectFlags::READ | MprotectFlags::WRITE | MprotectFlags::EXEC;
+    if Open::is_at(entry as usize) {
+        // SAFETY: writable now; the function's own bytes (is_wrapper), which nobody runs meanwhile.
+        unsafe { core::ptr::copy_nonoverlapping(patch.as_ptr(), entry.cast(), PATCH) };
+        return Ok(());
+    }
     // SAFETY: whole pages of program text, which stay readable and executable.
-    match unsafe { mprotect(pages, len, writable) } {
+    match unsafe { mprotect(pages, len, WRITABLE) } {
         Ok(()) => {
             // SAFETY: writable now; written within the function's own bytes (is_wrapper), and
             // executable again before anybody runs them; this code lives in another mapping.
