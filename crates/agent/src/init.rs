@@ -7,6 +7,7 @@ use uzswap_ctl::{
     ENV_ALLOW_UNMANAGED, ENV_GIVEN_GROUP, ENV_GROUP, ENV_RECORD, Group, MEMBERSHIP, Notice, Tunable, WORDS,
 };
 use uzswap_sys::libc::{Function, Headers, Image, rseq_area};
+use uzswap_sys::own_stack;
 use uzswap_sys::robust::list_head;
 use uzswap_sys::shared::SharedWords;
 use uzswap_sys::thread::page_align;
@@ -173,8 +174,9 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
     }
     let goes_unguarded = || {
         let has_a_choice = with == With::Libc && group.is_on(Tunable::MayGoUnguarded) && creds::may_trace();
-        // A debugger stops at each signal. What cannot be changed gets no jumps.
-        has_a_choice && (stops_threads || text::is_fixed() || procfs::is_traced())
+        // A debugger stops at each signal. What cannot be changed gets no jumps. A limit of
+        // addresses may leave no room for stacks.
+        has_a_choice && (stops_threads || text::is_fixed() || procfs::is_traced() || own_stack::reserve().is_err())
     };
     if group.is_on(Tunable::Guard) && !goes_unguarded() {
         let program = program.ok_or(Errno::INVAL)?;
@@ -244,8 +246,8 @@ fn replace_functions(program: Option<Headers>) -> Result<RegisterAtFork, Errno> 
 fn open_libc(program: Option<Headers>) -> Option<text::Open> {
     let program = program?;
     let code = Image::libc(program)?.headers(program)?.code().next()?;
-    // SAFETY: 1. libc's, which is never unloaded; 2. no other thread runs yet, and the guard does not
-    // begin before this is closed again.
+    // SAFETY: 1. libc's, which is never unloaded; 2. no other thread runs yet, and the guard does
+    // not begin before this is closed again.
     unsafe { text::Open::begin(code) }
 }
 

@@ -81,8 +81,9 @@
 //! | `memcg::deferral::IS_BIG` | kept | the mapping is inherited |
 //! | `memcg::deferral::UNSEEN` | reset | a child is charged for what it has |
 //! | `pager::STATE` | reset | idle again, or no pager; else the child's starts and says so |
-//! | `pager::blocking::IS_ON` | kept | what the kernel was asked to reach may be inherited |
-//! | `pager::blocking::IS_SAID` | kept | the child's user has read it |
+//! | `pager::blocking::STEP` | reset | it goes on so, where it may open what that takes |
+//! | `pager::blocking::TURN` | reset | whose turn it was is not here |
+//! | `pager::blocking::FAILED` | kept | a time, in a clock that both have |
 //! | `pager::hold::HOLDERS_MASK` | kept | of the thread that forked, which is here |
 //! | `pager::hold::HOLDER` | reset | nobody holds, or the child's thread |
 //! | `pager::hold::NESTED` | kept | the child goes on in the same handlers |
@@ -179,7 +180,7 @@ use crate::fault::servers::HELPERS;
 use crate::guest::{mapped, order, stacks};
 use crate::machine::CREW;
 use crate::memcg::deferral;
-use crate::pager::{self, Pager};
+use crate::pager::{self, Pager, blocking};
 use crate::{fork, guard};
 
 /// In a forked child, first of all, in its only thread: before its pager starts. Returns the
@@ -214,6 +215,7 @@ fn reset_in_any_child() {
     order::reset_in_child();
     guard::reset_in_child();
     inline::reset_in_child();
+    blocking::reset_in_child();
     deferral::reset_in_child();
     lent::hide_in_child();
     if pager::has_retired() {

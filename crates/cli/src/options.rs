@@ -192,7 +192,8 @@ pub(crate) struct RunOptions {
     pub(crate) isolate: Isolate,
     /// See system calls first
     ///
-    /// It needs no privilege. auto: without any, and for programs that load no library.
+    /// It needs no privilege. auto: wherever it can be, unless a thread is to serve faults, or
+    /// pages are to be copied.
     #[arg(long, value_name = "auto|on|off", value_enum, default_value_t = Guard::Auto)]
     pub(crate) guard: Guard,
     /// What tells of a touch
@@ -205,7 +206,7 @@ pub(crate) struct RunOptions {
     /// Which thread serves faults
     ///
     /// The one that raises a fault, or another. auto: the one that raises it, where system calls
-    /// are guarded.
+    /// can be guarded.
     #[arg(long, value_name = "auto|inline|thread", value_enum, default_value_t = Faults::Auto)]
     pub(crate) faults: Faults,
     /// Background compression threads
@@ -215,7 +216,7 @@ pub(crate) struct RunOptions {
     pub(crate) kcompressd: Option<u64>,
     /// Threads that serve faults
     ///
-    /// Of each process, where several threads of it fault or a fault brings much. [default: one,
+    /// Of each process with --faults thread, where several threads of it fault. [default: one,
     /// and one for every two cores, 4 at most]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(1..=defaults::FAULT_THREADS_MAX))]
     pub(crate) fault_threads: Option<u64>,

@@ -46,6 +46,22 @@ fn the_kernel_reaches_memory_when_nobody_knows() {
         "{answer:?} {}",
         known.stderr()
     );
+    let fails = [
+        "--memory-max",
+        "32M",
+        "--fail-per-mille",
+        "5",
+        "--fail-kinds",
+        "pool_flip",
+    ];
+    let lost = run("kernel-reaches-lost", &fails, &[&program, "lost"]);
+    assert_eq!(
+        (lost.status(), lost.stdout()),
+        (0, "whole or lost\n".into()),
+        "{}",
+        lost.stderr()
+    );
+    assert!(lost.stderr().contains("is lost"), "{}", lost.stderr());
     let refused = run("kernel-reaches-large", &["--memory-max", "48M"], &[&program, "large"]);
     assert_eq!(
         (refused.status(), refused.stdout()),
@@ -78,9 +94,9 @@ fn who_cannot_have_it_wait_is_refused() {
     assert!(refused.status.success(), "{error}");
 }
 
-/// A debugger does not stop at our signals.
+/// A debugger does not stop at our signals, and what may not be changed is left as it is.
 #[test]
-fn what_is_traced_gets_no_signals() {
+fn what_the_guard_would_disturb_does_without() {
     if !can_manage() {
         return;
     }
@@ -90,4 +106,7 @@ fn what_is_traced_gets_no_signals() {
     let right = (0, "stopped 0 times, then 6\n".into());
     assert_eq!((traced.status(), traced.stdout()), right, "{}", traced.stderr());
     assert!(traced.count("zswpout") > 1_000, "{:#}", traced.counters);
+    let fixed = run("fixed", &["--memory-max", "24M"], &[&program, "fixed"]);
+    assert_eq!(fixed.status(), 6, "{}{}", fixed.stdout(), fixed.stderr());
+    assert!(fixed.count("zswpout") > 1_000, "{:#}", fixed.counters);
 }

@@ -81,7 +81,11 @@ fn a_group_is_shown_to_people_and_programs() {
     if !can_manage() {
         return;
     }
-    let held = Held::start("people", &["--memory-max", "24.5M", "--page-cluster", "2"], 48);
+    let held = Held::start(
+        "people",
+        &["--memory-max", "24.5M", "--page-cluster", "2", "--faults", "thread"],
+        48,
+    );
     // Its pager says so a moment later.
     held.wait_until("pages are stored", |held| held.now("zswapped") > 0);
     let group = &*held.group;

@@ -3,35 +3,58 @@
 use uzswap_mm::Worker;
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
 use uzswap_sys::Errno;
-use uzswap_sys::procfs::Vma;
 
 use super::{inline, poison};
 use crate::machine::AgentMachine;
 use crate::pager::Pager;
 
-/// Map all that is stored, whatever the limit. False: not all of it yet, as an event came between
-/// or memory is short. `retires`: nobody serves its faults from then on, and nothing that is stored
-/// is needed any more.
+/// How far all is that was to come back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Back {
+    /// All of it.
+    Is,
+    /// Not all of it yet, as an event came between or memory is short.
+    NotYet,
+    /// But for what is lost, whose readers get a signal. That is told by words, which are to stay.
+    Lost,
+}
+
+/// Map all that is stored, whatever the limit. `retires`: nobody serves its faults from then on,
+/// and nothing that is stored is needed any more.
 ///
 /// While an event waits to be read nothing can be mapped, and whoever changes mappings waits for
 /// that. So if all went in, all of it is where its words say, and what changes from now on changes
 /// what is mapped.
-pub(super) fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>, retires: bool) -> bool {
+pub(super) fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>, retires: bool) -> Back {
     pager.mm.with_changes(|changes| {
-        let is_back = changes.for_each_absent(worker, |vpn, page| map_back(pager, vpn, page));
-        if is_back && (inline::is_on() || retires) {
-            // Whoever goes on with the memory has a copy of the descriptor: it would wait for ever
-            // for its events to be read. The launcher has one, too, for a moment yet.
-            let fds = pager.fds();
-            let anonymous = |vma: &Vma| vma.is_private_anonymous();
-            let _ = fds.proc.for_each_vma(|vma| {
-                let _ = anonymous(&vma).then(|| fds.managed.unregister(vma.start, vma.end - vma.start));
-            });
+        let mut is_lost = false;
+        let is_back = changes.for_each_absent(worker, |vpn, page| {
+            is_lost |= page.is_none();
+            map_back(pager, vpn, page)
+        });
+        match (is_back, is_lost && retires) {
+            (false, _) => return Back::NotYet,
+            (true, true) => return Back::Lost,
+            (true, false) => {}
         }
-        if is_back && retires {
+        if inline::is_on() || retires {
+            // Whoever goes on with the memory has a copy of the descriptor: it would wait for ever
+            // for its events to be read. The launcher has one, too, for a moment yet. What the
+            // program's own userfaultfd has is not under our care, whole mappings.
+            let fds = pager.fds();
+            let is_ours = |range: PageRange| changes.gaps(range) != [range];
+            let _ = fds.proc.for_each_vma(|vma| {
+                let range = PageRange::of_bytes(vma.start, vma.end);
+                if vma.is_private_anonymous() && is_ours(range) {
+                    let _ = fds.managed.unregister(vma.start, vma.end - vma.start);
+                }
+            });
+            pager.mm.machine().unregister_own();
+        }
+        if retires {
             changes.give_up(PageRange::USER);
         }
-        is_back
+        Back::Is
     })
 }
 

@@ -5,7 +5,7 @@
 //! that the kernel refuses to fill because yet another event waits (EAGAIN) stays in the inbox for
 //! the next round. What another process asks for (`wanted`) waits among the faults.
 
-mod give_up;
+pub(crate) mod give_up;
 pub(crate) mod inline;
 mod late;
 mod requests;

@@ -9,8 +9,8 @@ use uzswap_sys::{Errno, futex};
 
 use super::inline::{CLOSED_NS, GATE_NS, is_filtered, pause, stop_if_alone};
 use super::{Waiting, late};
-use crate::pager::Pager;
 use crate::pager::mailbox::mail;
+use crate::pager::{Pager, blocking};
 
 /// Requests at a time; more threads wait for a place.
 const REQUESTS: usize = 64;
@@ -165,8 +165,9 @@ pub(super) fn ask(pager: &Pager, waiting: Waiting, is_doubtful: bool) -> bool {
         }
     }
     // A pager that has ended answers by what it manages no longer: the page is there.
-    let is_ours =
-        request.state.load(Ordering::Relaxed) != NOT_OURS || pager.has_let_go() && late::tries_again(waiting.addr);
+    // So may what was asked as another userfaultfd took the place of the one that raised it.
+    let may_be_late = || pager.has_let_go() || blocking::is_on();
+    let is_ours = request.state.load(Ordering::Relaxed) != NOT_OURS || may_be_late() && late::tries_again(waiting.addr);
     TAKEN.fetch_and(!(1 << n), Ordering::Release);
     is_ours
 }

@@ -22,7 +22,7 @@ use crate::machine::remote::{self, Remote};
 use crate::machine::swap_file::{self, Swap};
 use crate::pager::missing::Missing;
 use crate::pager::record::Recorder;
-use crate::pager::{self, Pager, hold};
+use crate::pager::{self, Pager, blocking, hold};
 use crate::{guard, statics};
 
 /// After a fork, in the child: get a pager of our own before anything else runs.
@@ -78,6 +78,7 @@ pub(crate) fn unlock_inherited(pager: &Pager) -> bool {
 
 /// The child's part.
 fn attach(pager: &Pager) {
+    blocking::look_in_child();
     lent::to_open(guard::exec::is_filtered(), || {
         let Err(missing) = inline::open().and_then(|()| pager::threads::start_in_child(take_over)) else {
             return;

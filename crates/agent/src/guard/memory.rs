@@ -4,13 +4,21 @@ use uzswap_sys::guard::Call;
 use uzswap_sys::mlock::{SYS_MLOCK, SYS_MLOCK2};
 use uzswap_sys::{Errno, closed, thread};
 
-use super::{ADDRESSES, exec, pieces};
+use super::{ADDRESSES, exec, is_on, pieces};
 use crate::guest::mmap::{self, SYS_PROCESS_MADVISE};
 use crate::guest::order::InOrder;
 
 /// mlock(2) and mlock2(2).
 pub(super) const LOCKS: [usize; 2] = [SYS_MLOCK, SYS_MLOCK2];
 const MLOCK_ONFAULT: usize = 1;
+
+/// MADV_POPULATE_READ, MADV_POPULATE_WRITE.
+const POPULATING: [usize; 2] = [22, 23];
+
+/// Make a madvise that populates memory. `None`: this one does not.
+pub(crate) fn populate(start: usize, len: usize, advice: usize) -> Option<Result<(), Errno>> {
+    (is_on() && POPULATING.contains(&advice)).then(|| pieces::populate(start, len, advice))
+}
 
 /// MADV_WILLNEED, MADV_COLD, MADV_PAGEOUT, MADV_COLLAPSE: what a process may advise another.
 const FOR_OTHERS: [usize; 4] = [3, 20, 21, 25];

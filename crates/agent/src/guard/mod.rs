@@ -78,11 +78,10 @@ use crate::guest::{self, closed, mlock};
 use crate::pager::{self, blocking, retire};
 
 pub(crate) use bring::{hold_stack, words_at};
+pub(crate) use memory::populate;
 
 use bring::{Reached, word_at};
 
-/// MADV_POPULATE_READ, MADV_POPULATE_WRITE.
-const POPULATING: [usize; 2] = [22, 23];
 const SYS_SIGALTSTACK: usize = 131;
 /// The lower half of the address space.
 pub(crate) const ADDRESSES: usize = 1 << 47;
@@ -317,11 +316,6 @@ pub(crate) unsafe fn make(number: usize, args: [usize; 6]) -> Result<usize, Errn
     }
 }
 
-/// Make a madvise that populates memory. `None`: this one does not.
-pub(crate) fn populate(start: usize, len: usize, advice: usize) -> Option<Result<(), Errno>> {
-    (is_on() && POPULATING.contains(&advice)).then(|| pieces::populate(start, len, advice))
-}
-
 /// Bring and hold what a call reaches. Returns what is held, and how many pages were not there.
 fn see_to(row: &Row, args: &[usize; 6], token: usize, is_thorough: bool) -> (usize, u32) {
     let mut reached = Reached::of_call(token, bring::frame_of(args), is_thorough);
@@ -394,6 +388,7 @@ fn begin(call: &mut Call) -> Verdict {
         SYS_MADVISE => done(call, mmap::madvise(call.args[0], call.args[1], call.args[2] as i32)),
         number => {
             clone::leave_words(call);
+            later::before(call);
             if exec::CALLS.contains(&number) {
                 exec::before(call);
             }

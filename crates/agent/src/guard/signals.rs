@@ -167,8 +167,8 @@ pub(crate) fn block_sent() -> u64 {
     signal::set_mask(BLOCK, !raised).unwrap_or(0)
 }
 
-/// What the kernel drops at once where there is no handler for it, unless the thread that it is sent
-/// to blocks it: SIGCHLD, SIGCONT, SIGURG, SIGWINCH.
+/// What the kernel drops at once where there is no handler for it, unless the thread that it is
+/// sent to blocks it: SIGCHLD, SIGCONT, SIGURG, SIGWINCH.
 const DROPPED: [i32; 4] = [17, 18, 23, 28];
 
 /// Let those through that nobody handles, and that are not in `mask`, as the program has blocked

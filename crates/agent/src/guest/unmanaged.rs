@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use uzswap_ctl::{PROCESSES, Tunable};
 use uzswap_sys::{Errno, creds, file, thread};
 
+use crate::pager::blocking;
 use crate::pager::mailbox::{CANNOT, NO_TURN, SHARES_MEMORY};
 use crate::pager::missing::{Missing, Part};
 use crate::pager::words::Line;
@@ -83,7 +84,7 @@ pub(crate) fn lacks_pager(path: Option<&CStr>, Missing { part, errno }: Missing)
 /// begin after it.
 pub(crate) fn lacks_another_pager(Missing { part, errno }: Missing) {
     pager::say(format_args!(
-        "uzswap: process {} is not managed any more and counts as it is: after a call that wants one thread (unshare, setns) it lacks \
+        "uzswap: process {} is not managed any more and counts as it is: after a call that wants one thread (unshare, setns), or has the kernel reach its memory, it lacks \
              {part}: {}{errno}\n",
         thread::pid(),
         name(errno),
@@ -123,8 +124,15 @@ pub(crate) fn may_not_block(lacks: u64) {
     const WHAT: &str =
         "has the kernel reach memory that it may not wait for (io_uring and AIO: ENOSYS, others: EFAULT)";
     match lacks {
-        SHARES_MEMORY | NO_TURN | CANNOT => pager::say(format_args!(
-            "uzswap: process {pid} {WHAT}: what its other threads, or processes with its memory, do does not let it\n"
+        SHARES_MEMORY => pager::say(format_args!(
+            "uzswap: process {pid} {WHAT}: it shares its memory with another process\n"
+        )),
+        NO_TURN => pager::say(format_args!(
+            "uzswap: process {pid} {WHAT}: other threads change mappings without end\n"
+        )),
+        CANNOT => pager::say(format_args!(
+            "uzswap: process {pid} {WHAT}: it is recorded, swaps to a remote store, has lost a page, or may open no userfaultfd for that; \
+             use --faults thread\n"
         )),
         excess => pager::say(format_args!(
             "uzswap: process {pid} {WHAT}: for that its memory is brought back, which exceeds the limit by {}K; raise --memory-max, or \
@@ -244,7 +252,7 @@ fn run_on_or_end(path: Option<&CStr>, cause: &dyn Display, error: Option<Errno>,
         }
         return;
     }
-    let has_given_up = || pager::has_new_identity() || !guard::is_on() && !creds::may_trace();
+    let has_given_up = || pager::has_new_identity() || (!guard::is_on() || blocking::is_on()) && !creds::may_trace();
     if matches!(error, Some(Errno::ACCESS | Errno::PERM)) && has_given_up() {
         return say_counts_as_it_is(format_args!(
             "it, or who forked it, has given up what a pager needs (CAP_SYS_PTRACE): {cause}"

@@ -25,7 +25,7 @@ use super::window::Window;
 use super::{order, small, stacks, strays};
 use crate::guard;
 use crate::machine::{AgentMachine, Fds};
-use crate::pager::Pager;
+use crate::pager::{Pager, blocking};
 
 /// Smallest mapping that is managed while those that are smaller are few.
 pub(crate) const MIN_BYTES: usize = 64 * 1024;
@@ -38,7 +38,7 @@ pub(crate) fn least_bytes() -> usize {
 /// Whether memory that may be executed and written is managed. The kernel moves none of it. Copying
 /// knows of a device that writes to it meanwhile (O_DIRECT) only where calls hold their buffers.
 pub(crate) fn manages_executable_data() -> bool {
-    guard::is_on()
+    guard::is_on() && !blocking::is_on()
 }
 
 fn is_data(vma: &Vma) -> bool {

@@ -396,11 +396,7 @@ impl Kswapd {
         if self.pager.post.mail.take(mail::JOIN) != 0 {
             self.pager.join();
         }
-        self.pager
-            .post
-            .mail
-            .peek(mail::SCAN | mail::FREEZE | mail::LEAVE | mail::CREDENTIALS | mail::RELEASE)
-            != 0
+        self.pager.post.mail.peek(mail::SCAN | mail::FREEZE | mail::ASKED) != 0
     }
 
     /// Take what refused to move for being read-only, by copying. Returns how many pages were

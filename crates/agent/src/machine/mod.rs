@@ -167,6 +167,14 @@ impl AgentMachine {
         Ok(())
     }
 
+    /// What is ours is not registered with the userfaultfd for the program's memory any more.
+    pub(crate) fn unregister_own(&self) {
+        let fds = self.fds();
+        if matches!(fds.isolation, Isolation::Move(..)) {
+            let _ = fds.managed.unregister(self.staging.addr(), self.staging.len());
+        }
+    }
+
     /// Have `other` take the place of the userfaultfd for the program's memory, with which nothing
     /// is registered any more.
     ///

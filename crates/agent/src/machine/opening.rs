@@ -67,7 +67,7 @@ pub(crate) fn open_lent() -> Result<Uffd, Errno> {
 /// # Errors
 /// As [`Uffd::open`].
 pub(crate) fn open_blocking() -> Result<Uffd, Errno> {
-    open_moving(Uffd::open, 0)
+    open_moving(Uffd::open, uffd::FEATURE_THREAD_ID)
 }
 
 /// As [`open`], for any user: calls are guarded.

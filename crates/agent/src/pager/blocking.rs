@@ -17,14 +17,17 @@
 //! kernel may not wait. No thread forks or changes mappings meanwhile. It stays so, in forked
 //! children as well, until another program is executed.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use uzswap_ctl::Tunable;
+use uzswap_sys::time::now_ns;
+use uzswap_sys::turn::Turn;
 use uzswap_sys::uffd::Uffd;
-use uzswap_sys::{Errno, closed, futex, lent};
+use uzswap_sys::{closed, futex, lent};
 
 use super::hold::{self, HELD};
 use super::mailbox::{CANNOT, KEEPS, NO_TURN, NOTHING, SHARES_MEMORY, mail};
+use super::missing::Missing;
 use super::retire::{SHARED_NS, SHARED_TRIES};
 use super::{Pager, STARTING, STATE, WAIT_NS, pause};
 use crate::fault::inline;
@@ -33,49 +36,73 @@ use crate::guest::{mapped, unmanaged};
 use crate::machine::opening;
 use crate::{fork, pager};
 
-/// The kernel waits for pages: all userfaultfds that are opened from now on say so.
-static IS_ON: AtomicBool = AtomicBool::new(false);
+/// The program's threads serve their own faults, and the kernel gets EFAULT.
+const NO: u32 = 0;
+/// The kernel is to wait: all userfaultfds that are opened from now on say so, and nobody serves
+/// his own faults.
+const BEGINS: u32 = 1;
+/// It waits.
+const IS_ON: u32 = 2;
+static STEP: AtomicU32 = AtomicU32::new(NO);
 
-/// That it may not was said.
-static IS_SAID: AtomicBool = AtomicBool::new(false);
+/// Of threads that would have it wait: one at a time. With signals blocked.
+static TURN: Turn = Turn::new();
 
+/// When it failed last, if it did. Nanoseconds.
+static FAILED: AtomicU64 = AtomicU64::new(0);
+/// So long it is not tried again: a program may ask often.
+const AGAIN_NS: u64 = 1_000_000_000;
 /// How often it is looked whether all has room, [`SHARED_NS`] apart.
 const FITS_TRIES: u32 = 20;
 
-/// Whether the kernel waits for pages, where calls are guarded.
+/// Whether the kernel waits for pages, where calls are guarded, or is about to.
 pub(crate) fn is_on() -> bool {
-    IS_ON.load(Ordering::SeqCst)
+    STEP.load(Ordering::SeqCst) != NO
 }
 
 /// A call is about to be made after which the kernel reaches memory when nobody knows. In the
 /// thread of the program that makes it. False: it has to be refused. One line says so where that
 /// could be helped.
 pub(crate) fn begin() -> bool {
-    if is_on() {
+    if STEP.load(Ordering::SeqCst) == IS_ON {
         return true;
     }
     let may = pager::group().is_some_and(|group| group.is_on(Tunable::MayBlock));
-    // A vfork child has another process's pager. And what a pager cannot open it cannot do without.
-    let opens = || lent::to_open(exec::is_filtered(), || opening::open_blocking().is_ok());
-    if !may || closed::is_on() || pager::is_vfork_child() || !opens() {
+    // A vfork child has another process's pager. A filter of the program's may end it for a look.
+    let cannot = !may || closed::is_on() || pager::is_vfork_child() || exec::is_filtered();
+    if cannot || FAILED.load(Ordering::Relaxed).saturating_add(AGAIN_NS) > now_ns() {
         return false;
     }
     let mask = signals::block_others();
-    let result = have_wait();
-    signals::unblock(mask);
+    let has_turn = TURN.take();
+    let result = match STEP.load(Ordering::SeqCst) {
+        IS_ON => Ok(()),
+        // What a pager cannot open it cannot do without.
+        _ if has_turn && can_open() => have_wait(),
+        _ => Err(CANNOT),
+    };
     if let Err(lacks) = result
-        && !IS_SAID.swap(true, Ordering::Relaxed)
+        && FAILED.swap(now_ns(), Ordering::Relaxed) == 0
     {
         unmanaged::may_not_block(lacks);
     }
+    if has_turn {
+        TURN.end();
+    }
+    signals::unblock(mask);
     result.is_ok()
+}
+
+/// Whether a thread of the program can open what has the kernel wait.
+fn can_open() -> bool {
+    lent::to_open(exec::is_filtered(), || opening::open_blocking().is_ok())
 }
 
 /// # Errors
 /// What it lacks, as in [`Post`](super::mailbox::Post): nothing has changed.
 fn have_wait() -> Result<(), u64> {
     // First: a pager that begins from now on has the kernel wait from the start.
-    IS_ON.store(true, Ordering::SeqCst);
+    STEP.store(BEGINS, Ordering::SeqCst);
     inline::wait_until_out();
     let (mut tries, mut fits) = (1..SHARED_TRIES, 1..FITS_TRIES);
     let result = loop {
@@ -96,9 +123,8 @@ fn have_wait() -> Result<(), u64> {
             lacks => break Err(lacks),
         }
     };
-    if result.is_err() {
-        IS_ON.store(false, Ordering::SeqCst);
-    }
+    let step = if result.is_ok() { IS_ON } else { NO };
+    STEP.store(step, Ordering::SeqCst);
     result
 }
 
@@ -113,23 +139,45 @@ fn settled() -> Option<&'static Pager> {
     }
 }
 
+/// In a forked child, in its only thread.
+pub(crate) fn reset_in_child() {
+    TURN.reset_in_child();
+    if is_on() {
+        STEP.store(IS_ON, Ordering::SeqCst);
+    }
+}
+
+/// In a forked child that is about to have a pager of its own. One that may not open what that
+/// takes goes on as if its parent had never asked.
+pub(crate) fn look_in_child() {
+    if is_on() && !exec::is_filtered() && !can_open() {
+        STEP.store(NO, Ordering::SeqCst);
+    }
+}
+
 impl Pager {
     /// kswapd's part.
     pub(crate) fn block(&self) {
         let lacks = match self.lacks_for_all() {
             NOTHING => opening::open_blocking()
+                .map_err(|_| CANNOT)
                 .and_then(|blocking| self.replace(&blocking))
-                .map_or(CANNOT, |()| NOTHING),
+                .map_or_else(|lacks| lacks, |()| NOTHING),
             lacks => lacks,
         };
         self.post.lacks.store(lacks, Ordering::Release);
     }
 
     /// Have `blocking` take the place of the userfaultfd that there is.
-    fn replace(&self, blocking: &Uffd) -> Result<(), Errno> {
-        self.let_all_go(true);
+    fn replace(&self, blocking: &Uffd) -> Result<(), u64> {
+        if !self.let_all_go(true) {
+            return Err(CANNOT);
+        }
+        if let Err(errno) = self.mm.machine().replace_managed(blocking) {
+            unmanaged::lacks_another_pager(Missing::named("a userfaultfd for which the kernel waits", errno));
+            return Err(CANNOT);
+        }
         let fds = self.fds();
-        self.mm.machine().replace_managed(blocking)?;
         fds.have_kept(self.memcg.path());
         // All of it is to be registered again.
         mapped::miss();

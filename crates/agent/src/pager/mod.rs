@@ -47,6 +47,7 @@ use crate::codec::codecs::Codecs;
 use crate::codec::kcompressd::{self, Kcompressd};
 use crate::config::{config, swap_pages};
 use crate::cpu::vigil::VIGIL;
+use crate::fault::give_up::Back;
 use crate::fault::inline;
 use crate::fault::servers::{self, HELPERS, Seats};
 use crate::fork::Fork;
@@ -379,25 +380,36 @@ impl Pager {
     }
 
     /// Have the fault thread bring all back, and wait until it has. `retires`: nothing of it is
-    /// needed any more. Called by kswapd.
-    fn let_all_go(&self, retires: bool) {
+    /// needed any more. Called by kswapd. False: some of that is lost, and all stays under our
+    /// care: nobody else would know of it.
+    fn let_all_go(&self, retires: bool) -> bool {
         self.post.retires.store(retires, Ordering::SeqCst);
         self.post.letting_go.store(LETS_GO, Ordering::SeqCst);
         self.fds().wake.set();
-        while self.post.letting_go.load(Ordering::SeqCst) != HAS_LET_GO {
+        while self.post.letting_go.load(Ordering::SeqCst) == LETS_GO {
             futex::wait(&self.post.letting_go, LETS_GO, Some(WAIT_NS), false);
         }
-        self.fds().let_go();
+        let has_let_go = self.has_let_go();
+        if has_let_go {
+            self.fds().let_go();
+        }
+        has_let_go
     }
 
     /// The fault thread's part: `bring_back` all, if it is asked for; is nothing of it needed any
     /// more? It is tried again where that says that it could not.
-    pub(crate) fn let_go(&self, bring_back: impl FnOnce(bool) -> bool) {
+    pub(crate) fn let_go(&self, bring_back: impl FnOnce(bool) -> Back) {
         let retires = self.post.retires.load(Ordering::SeqCst);
-        if self.post.letting_go.load(Ordering::SeqCst) == LETS_GO && bring_back(retires) {
-            self.post.letting_go.store(HAS_LET_GO, Ordering::SeqCst);
-            futex::wake_all(&self.post.letting_go, false);
+        if self.post.letting_go.load(Ordering::SeqCst) != LETS_GO {
+            return;
         }
+        let state = match bring_back(retires) {
+            Back::NotYet => return,
+            Back::Is => HAS_LET_GO,
+            Back::Lost => KEEPS,
+        };
+        self.post.letting_go.store(state, Ordering::SeqCst);
+        futex::wake_all(&self.post.letting_go, false);
     }
 
     /// Have `[start, end)` mapped as it would be without us, and left alone, before the program has

@@ -152,7 +152,7 @@ pub(crate) fn for_good() -> Result<(), Errno> {
             SHARES_MEMORY => unmanaged::may_not_filter(format_args!("it shares its memory with another process")),
             NO_TURN => unmanaged::may_not_filter(format_args!("other threads change mappings without end")),
             CANNOT => unmanaged::may_not_filter(format_args!(
-                "it is recorded, swaps to a remote store, or has LeakSanitizer; leave that out, or the filter"
+                "it is recorded, swaps to a remote store, has LeakSanitizer, or has lost a page; leave that out, or the filter"
             )),
             excess => unmanaged::may_not_filter(format_args!(
                 "for that its memory is brought back, which exceeds the limit by {}K; raise --memory-max",
@@ -231,12 +231,14 @@ impl Pager {
 
     /// kswapd's part: have all mapped, and all threads end, if that can be.
     pub(crate) fn retire(&self) {
-        let lacks = self.lacks_for_all();
+        let lacks = match self.lacks_for_all() {
+            NOTHING if !self.let_all_go(true) => CANNOT,
+            lacks => lacks,
+        };
         self.post.lacks.store(lacks, Ordering::Release);
         if lacks != NOTHING {
             return;
         }
-        self.let_all_go(true);
         // The next pager's slot is charged for all of it, or the launcher's census counts it.
         self.memcg.group().clear_slot(self.memcg.slot());
         if self.post.is_for_good.load(Ordering::SeqCst) {

@@ -1,11 +1,14 @@
 /* The kernel reaches memory when nobody knows: io_uring whose workers write cold pages to a file and read it into others,
    and AIO. `late`: the rings are made when memory is out, beside threads that read, map and fork. `large`: and what is
-   out is more than the limit has room for. `bpf`: addresses that nobody knows of. Says what was answered. */
+   out is more than the limit has room for. `bpf`: addresses that nobody knows of. `lost`: pages
+   are lost. Says what was answered. */
 #include "pages.h"
 #include <linux/aio_abi.h>
 #include <linux/bpf.h>
 #include <linux/io_uring.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -148,9 +151,52 @@ static int by_bpf(void) {
     return 0;
 }
 
+static sigjmp_buf out;
+
+static void on_bus_error(int signal) {
+    (void)signal;
+    siglongjmp(out, 1);
+}
+
+/* Each page reads as it was, or raises a signal: how many do. */
+static int lost_pages(const char *p, const char *what) {
+    volatile int lost = 0;
+    for (volatile size_t page = 0; page < len / PAGE; page++) {
+        if (sigsetjmp(out, 1) != 0) {
+            lost++;
+            continue;
+        }
+        for (size_t i = 0; i < 512; i++)
+            if (((volatile uint64_t *)p)[page * 512 + i] != word_of(1, page, i)) {
+                printf("%s: page %zu is neither whole nor lost\n", what, page);
+                _exit(3);
+            }
+    }
+    return lost;
+}
+
+/* Pages are lost, before and as all of them are to come back. */
+static int with_lost(void) {
+    struct sigaction action = {.sa_handler = on_bus_error};
+    must(sigaction(SIGBUS, &action, NULL) == 0);
+    kept = map(len);
+    from = map(len);
+    fill(kept, len, 1);
+    fill(from, len, 2);
+    munmap(from, len);
+    int before = lost_pages(kept, "before");
+    uring = syscall(SYS_io_uring_setup, 8, &params);
+    int after = lost_pages(kept, "after");
+    must(after >= before);
+    puts("whole or lost");
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "bpf") == 0)
         return by_bpf();
+    if (argc > 1 && strcmp(argv[1], "lost") == 0)
+        return with_lost();
     int is_large = argc > 1 && strcmp(argv[1], "large") == 0, is_late = argc > 1;
     pthread_t threads[3];
     file = memfd_create("file", 0);

@@ -1,10 +1,18 @@
-/* A debugger and what it runs, which has much memory: says at which signals that stops. */
+/* A debugger and what it runs, which has much memory: says at which signals that stops. `fixed`: no debugger, but no
+   text may be changed. */
 #include "pages.h"
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
 int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "fixed") == 0) {
+        /* PR_SET_MDWE, of Linux 6.3. */
+        prctl(65, 1, 0, 0, 0);
+        execl("/proc/self/exe", argv[0], "runs", NULL);
+        return 9;
+    }
     if (argc > 1) {
         char *p = map(48 * MIB);
         fill(p, 48 * MIB, 1);

@@ -115,7 +115,7 @@ impl Uffd {
         child
     }
 
-    /// Be `other` from now on, which has the same features. Who waits for events of what this was
+    /// Be `other` from now on, which can protect if this can. Who waits for events of what this was
     /// goes on waiting for those.
     ///
     /// # Errors
