@@ -178,6 +178,7 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
         // addresses may leave no room for stacks.
         has_a_choice && (stops_threads || text::is_fixed() || procfs::is_traced() || own_stack::reserve().is_err())
     };
+    guard::exec::look_at_filters(group);
     if group.is_on(Tunable::Guard) && !goes_unguarded() {
         let program = program.ok_or(Errno::INVAL)?;
         let is_inline = group.is_on(Tunable::InlineFaults);
@@ -188,7 +189,6 @@ fn see_to(program: Option<Headers>, group: Group, path: &CStr, with: With) -> Re
     if stops_threads {
         pager::threads::note_stopping();
     }
-    guard::exec::look_at_filters(group);
     match register {
         Some(register) if !guard::is_on() => {
             let _open = open_libc(program);

@@ -83,7 +83,7 @@
 //! | `pager::STATE` | reset | idle again, or no pager; else the child's starts and says so |
 //! | `pager::blocking::STEP` | reset | it goes on so, where it may open what that takes |
 //! | `pager::blocking::TURN` | reset | whose turn it was is not here |
-//! | `pager::blocking::FAILED` | kept | a time, in a clock that both have |
+//! | `pager::blocking::TRIED` | kept | a time, in a clock that both have |
 //! | `pager::hold::HOLDERS_MASK` | kept | of the thread that forked, which is here |
 //! | `pager::hold::HOLDER` | reset | nobody holds, or the child's thread |
 //! | `pager::hold::NESTED` | kept | the child goes on in the same handlers |

@@ -91,6 +91,41 @@ fn a_child_that_may_open_no_file_has_a_pager() {
     is_as_unmanaged_in_all_ways("lonely", &[]);
 }
 
+/// To look through a large image takes longer than a small program does.
+#[test]
+fn large_images_are_looked_through_once() {
+    if !can_guard() {
+        return;
+    }
+    let place = Place::new("noted");
+    let uzswap = place.0.join("uzswap");
+    let notes = || {
+        let run = Command::new(&uzswap)
+            .args(["run", "--quiet", "--memory-max", "64M", "--guard", "on", "--"])
+            .args([&uzswap.to_string_lossy(), "--version"])
+            .env("TMPDIR", &place.0)
+            .output();
+        assert!(run.expect("starting uzswap").status.success());
+        let runtime = fs::read_dir(&place.0).expect("the place").flatten();
+        let dir = runtime
+            .map(|entry| entry.path())
+            .find(|path| path.is_dir())
+            .expect("it");
+        let names = fs::read_dir(dir)
+            .expect("its files")
+            .flatten()
+            .map(|entry| entry.file_name());
+        let mut notes: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        notes.retain(|name| name.starts_with("calls-"));
+        notes.sort();
+        notes
+    };
+    let noted = notes();
+    // libc's, the loader's, and its own.
+    assert_eq!(noted.len(), 3, "{noted:?}");
+    assert_eq!(notes(), noted);
+}
+
 /// It has changed its user, and nobody serves its faults: its parent tells it what is out.
 #[test]
 fn a_child_without_a_pager_has_its_memory() {

@@ -134,8 +134,9 @@ fn comes_to(most: u64, process: &str, group: &str) {
 }
 
 /// `programs/spread.c` under a limit: the pager keeps 2 % of what the pages are and a mebibyte at
-/// most, as they are written and, if `leave` says how much, when they have left. The guard has a
-/// quarter of one besides, of code that jumps to it.
+/// most, as they are written and, if `leave` says how much, when they have left. The guard has
+/// half of one besides: code that jumps to it, stacks for handlers, seats of threads that serve
+/// their own faults.
 fn spread(shape: &str, pages: u64, limit: &str, leave: Option<&str>) {
     let program = compile("spread");
     let (go, group) = (
@@ -153,7 +154,7 @@ fn spread(shape: &str, pages: u64, limit: &str, leave: Option<&str>) {
     let mut stdout = BufReader::new(child.stdout.take().expect("its stdout"));
     let mut process = String::new();
     stdout.read_line(&mut process).expect("its first line");
-    let most = pages * 4096 / 50 + (1 << 20) + (256 << 10);
+    let most = pages * 4096 / 50 + (1 << 20) + (512 << 10);
     comes_to(most, process.trim(), &group);
     if let Some(bytes) = leave {
         let reclaim = Command::new(UZSWAP).args(["reclaim", &group, bytes]).output();

@@ -1,10 +1,16 @@
 //! Memory that is not ours any more: all of it comes back.
 
-use uzswap_mm::Worker;
+use alloc::vec::Vec;
+
 use uzswap_mm::page::{PAGE_SIZE, PageRange, Vpn};
+use uzswap_mm::{Changes, Worker};
 use uzswap_sys::Errno;
+use uzswap_sys::futex::RawLock;
+use uzswap_sys::procfs::Vma;
 
 use super::{inline, poison};
+use crate::guard;
+use crate::guest::stacks;
 use crate::machine::AgentMachine;
 use crate::pager::Pager;
 
@@ -15,7 +21,8 @@ pub(crate) enum Back {
     Is,
     /// Not all of it yet, as an event came between or memory is short.
     NotYet,
-    /// But for what is lost, whose readers get a signal. That is told by words, which are to stay.
+    /// But for what is lost, whose readers get a signal: its word tells, and stays. All else was
+    /// given up, and is to be taken under our care again.
     Lost,
 }
 
@@ -27,25 +34,27 @@ pub(crate) enum Back {
 /// what is mapped.
 pub(super) fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>, retires: bool) -> Back {
     pager.mm.with_changes(|changes| {
-        let mut is_lost = false;
+        let mut lost = Vec::new();
         let is_back = changes.for_each_absent(worker, |vpn, page| {
-            is_lost |= page.is_none();
+            if page.is_none() {
+                lost.push(vpn.addr());
+            }
             map_back(pager, vpn, page)
         });
-        match (is_back, is_lost && retires) {
-            (false, _) => return Back::NotYet,
-            (true, true) => return Back::Lost,
-            (true, false) => {}
+        if !is_back {
+            return Back::NotYet;
+        }
+        if retires && !lost.is_empty() {
+            give_up_beside(changes, &lost);
+            return Back::Lost;
         }
         if inline::is_on() || retires {
             // Whoever goes on with the memory has a copy of the descriptor: it would wait for ever
-            // for its events to be read. The launcher has one, too, for a moment yet. What the
-            // program's own userfaultfd has is not under our care, whole mappings.
+            // for its events to be read. The launcher has one, too, for a moment yet.
             let fds = pager.fds();
-            let is_ours = |range: PageRange| changes.gaps(range) != [range];
             let _ = fds.proc.for_each_vma(|vma| {
                 let range = PageRange::of_bytes(vma.start, vma.end);
-                if vma.is_private_anonymous() && is_ours(range) {
+                if vma.is_private_anonymous() && (changes.gaps(range) != [range] || may_be_registered(&vma)) {
                     let _ = fds.managed.unregister(vma.start, vma.end - vma.start);
                 }
             });
@@ -56,6 +65,24 @@ pub(super) fn bring_back(pager: &Pager, worker: &mut Worker<AgentMachine>, retir
         }
         Back::Is
     })
+}
+
+/// Give up all but the pages at `lost`, from the lowest to the highest.
+fn give_up_beside(changes: &mut Changes<'_, RawLock, AgentMachine>, lost: &[usize]) {
+    let mut start = PageRange::USER.start.addr();
+    for at in lost {
+        changes.give_up(PageRange::of_bytes(start, *at));
+        start = at + PAGE_SIZE;
+    }
+    changes.give_up(PageRange::of_bytes(start, PageRange::USER.end.addr()));
+}
+
+/// Whether a mapping of which nothing is under our care may be registered all the same, as one that
+/// has grown. What the program's own userfaultfd has is noted as left alone; where calls are not
+/// guarded nobody knows.
+fn may_be_registered(vma: &Vma) -> bool {
+    let is_noted = || guard::may_be_registered_in(vma.start, vma.end) && !stacks::covers(vma.start, vma.end);
+    !guard::is_on() || is_noted()
 }
 
 /// As [`bring_back`], for a range that is not ours from now on.

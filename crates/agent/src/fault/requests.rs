@@ -166,7 +166,7 @@ pub(super) fn ask(pager: &Pager, waiting: Waiting, is_doubtful: bool) -> bool {
     }
     // A pager that has ended answers by what it manages no longer: the page is there.
     // So may what was asked as another userfaultfd took the place of the one that raised it.
-    let may_be_late = || pager.has_let_go() || blocking::is_on();
+    let may_be_late = || pager.has_let_go() || blocking::is_recent();
     let is_ours = request.state.load(Ordering::Relaxed) != NOT_OURS || may_be_late() && late::tries_again(waiting.addr);
     TAKEN.fetch_and(!(1 << n), Ordering::Release);
     is_ours

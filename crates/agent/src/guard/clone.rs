@@ -14,8 +14,9 @@ use uzswap_sys::maps::Maps;
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::thread::{self, page_align};
 
+use super::altstack::leave_to_kernel;
 use super::bring::{self, Reached};
-use super::{ADDRESSES, is_alone, leave_to_kernel, ranges, refuse, release, signals, word_at};
+use super::{ADDRESSES, is_alone, ranges, refuse, release, signals, word_at};
 use crate::fault::inline;
 use crate::guest::stacks;
 use crate::{fork, pager};

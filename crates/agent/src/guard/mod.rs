@@ -51,7 +51,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use uzswap_guard::frames::Frames;
 use uzswap_guard::reach::reach;
 use uzswap_guard::row::{Care, Row};
-use uzswap_guard::site::{self, SYSCALL, Sites};
+use uzswap_guard::site::{self, SYSCALL};
 use uzswap_guard::stub::Stubs;
 use uzswap_guard::table::{BY_NUMBER, ROWS};
 use uzswap_mm::page::{PAGE_SIZE, PageRange};
@@ -64,16 +64,13 @@ use uzswap_sys::near::{Near, write_jumps};
 use uzswap_sys::own_stack::Own;
 use uzswap_sys::populate::{self, Populate};
 use uzswap_sys::request::Request;
-use uzswap_sys::signal::SS_DISABLE;
 use uzswap_sys::text;
-use uzswap_sys::thread::{self, page_align};
+use uzswap_sys::thread;
 
 use crate::fault::inline;
 use crate::guest::hook::{self, SYS_IOCTL};
 use crate::guest::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MUNMAP, SYS_PROCESS_MADVISE};
 use crate::guest::mremap::{self, SYS_MREMAP};
-use crate::guest::order::InOrder;
-use crate::guest::stacks::StackChange;
 use crate::guest::{self, closed, mlock};
 use crate::pager::{self, blocking, retire};
 
@@ -163,7 +160,7 @@ pub(crate) fn install(group: &[u8], program: Headers, is_alone: bool) -> Result<
                 .as_ptr_range()
                 .contains(&core::ptr::with_exposed_provenance(guard::entry_address()));
             if !is_own {
-                guard_code(code, &frames, notes::sites(group, image, code))?;
+                guard_code(code, &frames, (group, image))?;
             }
         }
     }
@@ -182,8 +179,8 @@ pub(crate) fn uninstall() {
     guard::end();
 }
 
-/// `noted`: what was found there before.
-fn guard_code(code: &'static [u8], frames: &Frames<'_>, noted: Option<Sites>) -> Result<(), Errno> {
+/// What was found there before is noted beside the file of `group`.
+fn guard_code(code: &'static [u8], frames: &Frames<'_>, (group, image): (&[u8], Headers)) -> Result<(), Errno> {
     let at = code.as_ptr() as usize;
     let function_of = |offset: usize| -> Option<Range<usize>> {
         let found = frames.function(at + offset)?;
@@ -191,7 +188,11 @@ fn guard_code(code: &'static [u8], frames: &Frames<'_>, noted: Option<Sites>) ->
         // What is left of one that was replaced makes calls that reach no memory, if it is run.
         (!text::is_replaced(code.get(start..)?)).then_some(start..found.end - at)
     };
-    let sites = noted.unwrap_or_else(|| site::find(code, function_of));
+    let sites = notes::sites(group, image, code).unwrap_or_else(|| {
+        let sites = site::find(code, function_of);
+        notes::keep(group, image, code, &sites, function_of);
+        sites
+    });
     if sites.found.is_empty() {
         return Ok(());
     }
@@ -244,7 +245,12 @@ pub(crate) fn note_grown(start: usize, end: usize) {
 
 /// Whether the page at `addr` may be registered.
 pub(crate) fn may_be_registered(addr: usize) -> bool {
-    ranges::next(addr, addr + PAGE_SIZE).is_some()
+    may_be_registered_in(addr, addr + PAGE_SIZE)
+}
+
+/// Whether anything of `[start, end)` may be.
+pub(crate) fn may_be_registered_in(start: usize, end: usize) -> bool {
+    ranges::next(start, end).is_some()
 }
 
 /// Pages of `run` are about to be moved out or protected, under the engine's lock. Returns how many
@@ -297,6 +303,9 @@ pub(crate) fn reset_in_child() {
 pub(crate) unsafe fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
     let row = BY_NUMBER.get(number).copied().flatten().filter(|_| is_on());
     let (mut token, mut again) = (0, 0);
+    if row.is_some() {
+        later::before(number, &args);
+    }
     if let Some(row) = row.filter(|row| row.care == Care::Hold) {
         token = see_to(row, &args, 0, false).0;
     }
@@ -307,7 +316,7 @@ pub(crate) unsafe fn make(number: usize, args: [usize; 6]) -> Result<usize, Errn
         if let Some(row) = row.filter(|_| result == Err(Errno::FAULT) && again < AGAIN_MAX) {
             let brought;
             (token, brought) = see_to(row, &args, token, true);
-            if brought > 0 {
+            if brought > 0 || again == 1 && later::waits_after(number, &args) {
                 continue;
             }
         }
@@ -361,7 +370,7 @@ fn begin(call: &mut Call) -> Verdict {
         clone::SYS_VFORK => clone::before(call),
         BORN => clone::born(call),
         SYS_SIGALTSTACK => {
-            let verdict = before_stack(call);
+            let verdict = altstack::before(call);
             let changed = inline::is_on().then(|| signals::before(call)).flatten();
             if changed.is_some() {
                 release(core::mem::take(&mut call.token));
@@ -388,7 +397,7 @@ fn begin(call: &mut Call) -> Verdict {
         SYS_MADVISE => done(call, mmap::madvise(call.args[0], call.args[1], call.args[2] as i32)),
         number => {
             clone::leave_words(call);
-            later::before(call);
+            later::before(number, &call.args);
             if exec::CALLS.contains(&number) {
                 exec::before(call);
             }
@@ -421,36 +430,6 @@ fn done(call: &mut Call, result: Result<usize, Errno>) -> Verdict {
     Verdict::Done
 }
 
-/// sigaltstack(2): the kernel writes frames of signals there, and cannot wait for a page. So it is
-/// never managed from now on.
-fn before_stack(call: &mut Call) -> Verdict {
-    const FLAGS: usize = 8;
-    const SIZE: usize = 16;
-    let at = call.args[0];
-    let is_none = || word_at(at.wrapping_add(FLAGS)).is_none_or(|flags| flags as i32 & SS_DISABLE != 0);
-    if let (true, Some(start), Some(len)) = (at != 0, word_at(at), word_at(at.wrapping_add(SIZE)))
-        && !is_none()
-        && len > 0
-        && start < start.saturating_add(len)
-        && start.saturating_add(len) < ADDRESSES
-    {
-        leave_to_kernel(start & !(PAGE_SIZE - 1), page_align(start + len));
-    }
-    if let Some(row) = BY_NUMBER[call.number] {
-        call.token = see_to(row, &call.args, 0, false).0;
-    }
-    Verdict::Make
-}
-
-/// Have a stack never managed from now on: the kernel writes there.
-fn leave_to_kernel(start: usize, end: usize) {
-    let _turn = InOrder::begin();
-    StackChange::begin().add(start, end);
-    if let Some(pager) = pager::active().filter(|_| ranges::next(start, end).is_some()) {
-        pager.request_release(start, end);
-    }
-}
-
 /// A call was made.
 fn finish(call: &mut Call) -> Verdict {
     if clone::CALLS.contains(&call.number) {
@@ -470,7 +449,7 @@ fn finish(call: &mut Call) -> Verdict {
             // would be held for ever.
             release(core::mem::take(&mut token));
         }
-        if brought > 0 || again == 0 && later::may_reach_more(call) && blocking::begin() {
+        if brought > 0 || again == 0 && later::waits_after(call.number, &call.args) {
             call.token = token | (again + 1) << TOKEN_BITS;
             return end(call, Verdict::Make);
         }

@@ -170,9 +170,11 @@ impl AgentMachine {
     /// What is ours is not registered with the userfaultfd for the program's memory any more.
     pub(crate) fn unregister_own(&self) {
         let fds = self.fds();
-        if matches!(fds.isolation, Isolation::Move(..)) {
-            let _ = fds.managed.unregister(self.staging.addr(), self.staging.len());
-        }
+        let _ = match fds.isolation {
+            Isolation::Move(..) => fds.managed.unregister(self.staging.addr(), self.staging.len()),
+            Isolation::Copy(_) => fds.managed.unregister(self.trash.addr(), PAGE_SIZE),
+            Isolation::Close(_) => Ok(()),
+        };
     }
 
     /// Have `other` take the place of the userfaultfd for the program's memory, with which nothing

@@ -48,16 +48,23 @@ static STEP: AtomicU32 = AtomicU32::new(NO);
 /// Of threads that would have it wait: one at a time. With signals blocked.
 static TURN: Turn = Turn::new();
 
-/// When it failed last, if it did. Nanoseconds.
-static FAILED: AtomicU64 = AtomicU64::new(0);
+/// When it was tried last, if it was. Nanoseconds.
+static TRIED: AtomicU64 = AtomicU64::new(0);
 /// So long it is not tried again: a program may ask often.
 const AGAIN_NS: u64 = 1_000_000_000;
+/// So long a thread may be late that met what was missing before. Nanoseconds.
+const LATE_NS: u64 = 10_000_000_000;
 /// How often it is looked whether all has room, [`SHARED_NS`] apart.
 const FITS_TRIES: u32 = 20;
 
 /// Whether the kernel waits for pages, where calls are guarded, or is about to.
 pub(crate) fn is_on() -> bool {
     STEP.load(Ordering::SeqCst) != NO
+}
+
+/// Whether it does since a while ago only.
+pub(crate) fn is_recent() -> bool {
+    is_on() && TRIED.load(Ordering::Relaxed).saturating_add(LATE_NS) > now_ns()
 }
 
 /// A call is about to be made after which the kernel reaches memory when nobody knows. In the
@@ -70,22 +77,29 @@ pub(crate) fn begin() -> bool {
     let may = pager::group().is_some_and(|group| group.is_on(Tunable::MayBlock));
     // A vfork child has another process's pager. A filter of the program's may end it for a look.
     let cannot = !may || closed::is_on() || pager::is_vfork_child() || exec::is_filtered();
-    if cannot || FAILED.load(Ordering::Relaxed).saturating_add(AGAIN_NS) > now_ns() {
+    if cannot || TRIED.load(Ordering::Relaxed).saturating_add(AGAIN_NS) > now_ns() && !is_on() {
         return false;
     }
     let mask = signals::block_others();
-    let has_turn = TURN.take();
+    let mut has_turn = TURN.take();
+    while !has_turn && STEP.load(Ordering::SeqCst) == BEGINS && !TURN.is_mine() {
+        has_turn = TURN.take();
+    }
     let result = match STEP.load(Ordering::SeqCst) {
         IS_ON => Ok(()),
         // What a pager cannot open it cannot do without.
-        _ if has_turn && can_open() => have_wait(),
+        _ if has_turn && can_open() => {
+            let result = have_wait();
+            let was_tried = TRIED.swap(now_ns(), Ordering::Relaxed) != 0;
+            if let Err(lacks) = result
+                && !was_tried
+            {
+                unmanaged::may_not_block(lacks);
+            }
+            result
+        }
         _ => Err(CANNOT),
     };
-    if let Err(lacks) = result
-        && FAILED.swap(now_ns(), Ordering::Relaxed) == 0
-    {
-        unmanaged::may_not_block(lacks);
-    }
     if has_turn {
         TURN.end();
     }
@@ -174,8 +188,9 @@ impl Pager {
             return Err(CANNOT);
         }
         if let Err(errno) = self.mm.machine().replace_managed(blocking) {
+            // Nothing is out, and nothing leaves any more: the kernel finds all of it.
             unmanaged::lacks_another_pager(Missing::named("a userfaultfd for which the kernel waits", errno));
-            return Err(CANNOT);
+            return Ok(());
         }
         let fds = self.fds();
         fds.have_kept(self.memcg.path());

@@ -52,7 +52,7 @@ use crate::fault::inline;
 use crate::fault::servers::{self, HELPERS, Seats};
 use crate::fork::Fork;
 use crate::guard::{exec, signals};
-use crate::guest::{unmanaged, vma};
+use crate::guest::{mapped, unmanaged, vma};
 use crate::kswapd::reclaim::Reclaim;
 use crate::machine::arena::PoolArena;
 use crate::machine::{AgentMachine, CREW, Fds, remote, swap_file};
@@ -390,8 +390,10 @@ impl Pager {
             futex::wait(&self.post.letting_go, LETS_GO, Some(WAIT_NS), false);
         }
         let has_let_go = self.has_let_go();
-        if has_let_go {
-            self.fds().let_go();
+        match has_let_go {
+            true => self.fds().let_go(),
+            // All but what is lost was given up.
+            false => mapped::miss(),
         }
         has_let_go
     }

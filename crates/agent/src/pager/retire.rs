@@ -219,7 +219,12 @@ impl Pager {
         if fds.proc.shares_memory() {
             return SHARES_MEMORY;
         }
-        let out = self.mm.with_changes(|changes| changes.absent_pages());
+        let (out, has_lost) = self
+            .mm
+            .with_changes(|changes| (changes.absent_pages(), changes.has_lost()));
+        if has_lost {
+            return CANNOT;
+        }
         // What it is stored in is free when all of it is back.
         let gauges = self.mm.gauges();
         let more = out.saturating_sub(gauges.pool + gauges.staged);

@@ -137,17 +137,28 @@ impl<R: RawMutex, M: Machine> Changes<'_, R, M> {
 
     /// Call `copy_in` with every page that is stored, which is not mapped then, as long as it
     /// answers true; `None`: its contents are lost. In a child, `freeze_log::destination` says
-    /// where the page is by then. True: that was all. No word changes: nothing may leave any more
-    /// that is mapped so.
+    /// where the page is by then. True: that was all. No word changes, but of what is lost where
+    /// nothing is frozen: nothing may leave any more that is mapped so.
     pub fn for_each_absent(
         &mut self,
         worker: &mut Worker<M>,
         mut copy_in: impl FnMut(Vpn, Option<&[u8]>) -> bool,
     ) -> bool {
         self.absent().into_iter().all(|vpn| {
-            let found = self.0.contents(worker, vpn);
+            // As a fault does, which reads again what could not be read.
+            let found = self.0.contents(worker, vpn) || self.0.contents(worker, vpn);
+            if !found && !self.is_frozen() {
+                self.0.pages.publish(vpn, Slot::Bad);
+            }
             copy_in(vpn, found.then_some(worker.page()))
         })
+    }
+
+    /// Whether a page is known to be lost.
+    pub fn has_lost(&self) -> bool {
+        self.absent()
+            .into_iter()
+            .any(|vpn| self.0.pages.table.lookup(vpn) == Slot::Bad)
     }
 
     /// As [`for_each_absent`](Self::for_each_absent), for all pages of `range` that were touched,
