@@ -2,60 +2,19 @@
    memory out. Other threads read, map and fork meanwhile. `large`: what is out is more than the limit has room for.
    `added`: the thread that sets it for all has set the one that traps before, for itself. `vforked`: a child of vfork
    sets it, in the memory of a process that gets a pager later. */
-#include "pages.h"
+#include "beside.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
-static volatile int trapped, is_over;
-static char *kept;
-static size_t len = 24 * MIB;
+static volatile int trapped;
 
 static void on_trap(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)info, (void)context;
     trapped++;
-}
-
-static void *reads(void *unused) {
-    while (!is_over)
-        check(kept, len, 1, "a reader");
-    return unused;
-}
-
-static void *maps(void *unused) {
-    while (!is_over) {
-        char *p = map(MIB);
-        fill(p, MIB, 3);
-        p = mremap(p, MIB, 2 * MIB, MREMAP_MAYMOVE);
-        must(p != MAP_FAILED);
-        check(p, MIB, 3, "moved");
-        munmap(p, 2 * MIB);
-    }
-    return unused;
-}
-
-static void *forks(void *unused) {
-    while (!is_over) {
-        pid_t pid = fork();
-        must(pid >= 0);
-        if (pid == 0) {
-            check(kept, 4 * MIB, 1, "a child");
-            _exit(7);
-        }
-        int status;
-        must(waitpid(pid, &status, 0) == pid);
-        if (status != 7 << 8) {
-            printf("a child ended with %x\n", status);
-            fflush(stdout);
-            _exit(5);
-        }
-    }
-    return unused;
 }
 
 static void filter(int is_for_all) {

@@ -2,60 +2,20 @@
    and AIO. `late`: the rings are made when memory is out, beside threads that read, map and fork. `large`: and what is
    out is more than the limit has room for. `bpf`: addresses that nobody knows of. `lost`: pages
    are lost. Says what was answered. */
-#include "pages.h"
+#include "beside.h"
 #include <linux/aio_abi.h>
 #include <linux/bpf.h>
 #include <linux/io_uring.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
-static volatile int is_over;
-static char *kept, *from, *to;
-static const size_t len = 24 * MIB;
+static char *from, *to;
 
 static struct io_uring_params params;
 static struct io_uring_sqe *entries;
 static char *ring;
 static int uring, file;
-
-static void *reads(void *unused) {
-    while (!is_over)
-        check(kept, len, 1, "a reader");
-    return unused;
-}
-
-static void *maps(void *unused) {
-    while (!is_over) {
-        char *p = map(MIB);
-        fill(p, MIB, 3);
-        p = mremap(p, MIB, 2 * MIB, MREMAP_MAYMOVE);
-        must(p != MAP_FAILED);
-        check(p, MIB, 3, "moved");
-        munmap(p, 2 * MIB);
-    }
-    return unused;
-}
-
-static void in_child(const char *what) {
-    pid_t pid = fork();
-    must(pid >= 0);
-    if (pid == 0) {
-        check(kept, 4 * MIB, 1, what);
-        _exit(7);
-    }
-    int status;
-    must(waitpid(pid, &status, 0) == pid);
-    must(status == 7 << 8);
-}
-
-static void *forks(void *unused) {
-    while (!is_over)
-        in_child("a child");
-    return unused;
-}
 
 static unsigned *word(unsigned offset) { return (unsigned *)(ring + offset); }
 
