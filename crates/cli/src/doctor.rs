@@ -172,9 +172,8 @@ fn needed() -> Vec<Check> {
     let may_block = found.moves.and(found.maps).is_ok();
     let calls = match guarded {
         Ok(()) if may_block => Ok("io_uring and AIO as well, for which memory comes back once".to_owned()),
-        Ok(()) => Ok("any user, without a privilege; io_uring and AIO are refused".to_owned()),
-        Err(_) if is_closing => Ok("any user, without a privilege; io_uring and AIO are refused".to_owned()),
-        Err(errno) => Err(lacking_for_user(errno)),
+        Err(errno) if !is_closing => Err(lacking_for_user(errno)),
+        _ => Ok("any user, without a privilege; io_uring and AIO are refused".to_owned()),
     };
     let faults = match (&calls, is_closing) {
         (Ok(_), true) => {

@@ -107,9 +107,9 @@ pub(crate) fn begin() -> bool {
     result.is_ok()
 }
 
-/// Whether a thread of the program can open what has the kernel wait.
+/// Whether a thread of the program can open what has the kernel wait. Not behind a filter of its.
 fn can_open() -> bool {
-    lent::to_open(exec::is_filtered(), || opening::open_blocking().is_ok())
+    lent::to_open(false, || opening::open_blocking().is_ok())
 }
 
 /// # Errors
@@ -176,7 +176,8 @@ impl Pager {
             NOTHING => opening::open_blocking()
                 .map_err(|_| CANNOT)
                 .and_then(|blocking| self.replace(&blocking))
-                .map_or_else(|lacks| lacks, |()| NOTHING),
+                .err()
+                .unwrap_or(NOTHING),
             lacks => lacks,
         };
         self.post.lacks.store(lacks, Ordering::Release);
