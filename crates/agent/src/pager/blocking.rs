@@ -13,9 +13,13 @@
 //!        <- answered ---------  registers memory anew
 //! the call
 //! ```
+//! Nothing leaves from before the first is unregistered until memory is registered with the other:
+//! a page that is missing in between was never touched, and is zeros. No thread forks or changes
+//! mappings meanwhile, by the fork's lock and the turn.
+//!
 //! What is out has to fit the limit. Where it does not, the call is refused, as it is where the
-//! kernel may not wait. No thread forks or changes mappings meanwhile. It stays so, in forked
-//! children as well, until another program is executed.
+//! kernel may not wait, or a page is lost. It stays so until another program is executed, in forked
+//! children that may open such a userfaultfd as well.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

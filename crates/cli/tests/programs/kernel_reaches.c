@@ -1,7 +1,7 @@
 /* The kernel reaches memory when nobody knows: io_uring whose workers write cold pages to a file and read it into others,
    and AIO. `late`: the rings are made when memory is out, beside threads that read, map and fork. `large`: and what is
-   out is more than the limit has room for. `bpf`: addresses that nobody knows of. `lost`: pages
-   are lost. Says what was answered. */
+   out is more than the limit has room for. `bpf`: addresses that nobody knows of. `lost`: pages are lost.
+   Says what was answered. */
 #include "beside.h"
 #include <linux/aio_abi.h>
 #include <linux/bpf.h>
