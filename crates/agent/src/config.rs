@@ -22,7 +22,7 @@ pub(crate) fn config(group: Group, swap: Option<&SwapFile>) -> Config {
             folio_order: portions.folio_order.min(order_max),
             ..portions
         },
-        page_cluster: group.get(Tunable::PageCluster).min(defaults::PAGE_CLUSTER_MAX) as u32,
+        page_cluster: group.page_cluster(),
         store_batch: group.get(Tunable::StoreBatch).clamp(1, defaults::STORE_BATCH_MAX) as u32,
         staging_slots: defaults::staging_slots(staged_most),
         staged_most,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use uzswap_acomp::{Algorithm, Compressor};
-use uzswap_ctl::{Group, Limit, Setting, Tunable};
+use uzswap_ctl::{Group, Limit, Setting, Tunable, defaults};
 use uzswap_mm::SwapOut;
 use uzswap_mm::page::PAGE_SIZE;
 use uzswap_mm::zpool::ZpoolType;
@@ -24,7 +24,7 @@ struct Row {
 }
 
 /// All that can, as help and errors list it.
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 17] = [
     limit(
         "memory.max",
         Limit::MemoryMax,
@@ -52,6 +52,7 @@ const ROWS: [Row; 16] = [
     tunable("swapout", Tunable::SwapOut, swapout, |word| {
         SwapOut::from_word(word).name().to_owned()
     }),
+    tunable("page_cluster", Tunable::PageCluster, page_cluster, number),
     tunable("max_pool_percent", Tunable::MaxPoolPercent, options::percent, number),
     tunable(
         "accept_threshold_percent",
@@ -65,12 +66,11 @@ const ROWS: [Row; 16] = [
 type Fixed = (&'static str, fn(&Group) -> String);
 
 /// They are named as the options of `uzswap run`.
-const FIXED: [Fixed; 15] = [
+const FIXED: [Fixed; 14] = [
     ("policy", |group| group.replacement().name().to_owned()),
     ("folio_max", |group| {
         exact((PAGE_SIZE as u64) << group.get(Tunable::FolioOrder).min(32))
     }),
-    ("page_cluster", |group| number(group.get(Tunable::PageCluster))),
     ("batch", |group| number(group.get(Tunable::StoreBatch))),
     ("kcompressd", |group| number(group.get(Tunable::Kcompressd))),
     ("fault_threads", |group| number(group.get(Tunable::FaultThreads))),
@@ -128,6 +128,10 @@ fn compressor(text: &str) -> Result<u64, String> {
 
 fn zpool(text: &str) -> Result<u64, String> {
     options::zpool(text).map(ZpoolType::to_word)
+}
+
+fn page_cluster(text: &str) -> Result<u64, String> {
+    crate::number::number(0..=defaults::PAGE_CLUSTER_MAX)(text)
 }
 
 fn recompress(text: &str) -> Result<u64, String> {
@@ -344,6 +348,7 @@ mod test {
             "balance=0",
             "swap_cache=1",
             "swapout=direct",
+            "page_cluster=5",
             "max_pool_percent=20",
             "accept_threshold_percent=90",
         ] {
@@ -384,7 +389,7 @@ mod test {
                 "spim=1",
                 "spim: unknown key; the keys are memory.max, stall, memory.high, memory.swap.max, memory.zswap.max, \
                  memory.zswap.writeback, enabled, compressor, zpool, recompress, shrinker_enabled, balance, \
-                 swap_cache, swapout, max_pool_percent and accept_threshold_percent",
+                 swap_cache, swapout, page_cluster, max_pool_percent and accept_threshold_percent",
             ),
         ] {
             assert_eq!(ask(text).unwrap_err(), error);
@@ -401,8 +406,8 @@ mod test {
         let asked = shown.iter().map(|(key, value)| ask(&format!("{key}={value}")));
         let asked: Vec<_> = asked.collect::<Result<_, _>>().unwrap();
         assert_eq!(changes(&group, &asked).unwrap().len(), ROWS.len());
-        let other = [ask("page_cluster=7").unwrap()];
-        let refused = "page_cluster: only `uzswap run` sets it, at the start; it is 0";
+        let other = [ask("batch=7").unwrap()];
+        let refused = "batch: only `uzswap run` sets it, at the start; it is 0";
         assert_eq!(changes(&group, &other).unwrap_err(), refused);
     }
 }

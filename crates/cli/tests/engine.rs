@@ -142,6 +142,22 @@ fn enabled_stops_stores_and_nothing_else() {
 }
 
 #[test]
+fn pages_are_loaded_alone_from_when_page_cluster_is_0() {
+    if !can_manage() {
+        return;
+    }
+    for (cluster, is_alone) in [("page_cluster=0", true), ("page_cluster=5", false)] {
+        let held = Held::start("page-cluster", &["--memory-max", "256M"], 64);
+        assert!(held.control("set", &[cluster]));
+        assert!(held.control("reclaim", &["48M"]));
+        assert!(!held.control("set", &["page_cluster=6"]));
+        let run = held.finish();
+        assert!(run.count("zswpin") > 1000, "{:#}", run.counters);
+        assert_eq!(run.count("swap_ra") == 0, is_alone, "{:#}", run.counters);
+    }
+}
+
+#[test]
 fn a_parallel_compressor_and_background_threads_lose_nothing() {
     if !can_manage() {
         return;

@@ -39,7 +39,7 @@ pub const STORE_BATCH: u64 = 8;
 pub const STORE_BATCH_MAX: u64 = 512;
 /// log2 of the neighbours that are loaded with a page, as the kernel's `page-cluster`.
 pub const PAGE_CLUSTER: u64 = 3;
-pub const PAGE_CLUSTER_MAX: u64 = 5;
+pub const PAGE_CLUSTER_MAX: u64 = uzswap_mm::PAGE_CLUSTER_MAX as u64;
 /// Folios that a round of reclaim takes, as the kernel's.
 pub const SWAP_CLUSTER_MAX: u32 = 32;
 

@@ -10,7 +10,7 @@ use uzswap_mm::{Replacement, SwapOut};
 
 use crate::key::place::At;
 use crate::layout::{self, FAILURES, Head, LAST_WORDS, MAGIC, Part, SWAP_PATH, VERSION, WORDS};
-use crate::{FailKind, Field, Key, Limit, Notice, Setting, Statistic, Tunable};
+use crate::{FailKind, Field, Key, Limit, Notice, Setting, Statistic, Tunable, defaults};
 
 /// A group file's words, with names.
 #[derive(Clone, Copy)]
@@ -186,6 +186,11 @@ impl Group {
     /// How folios leave.
     pub fn swap_out(&self) -> SwapOut {
         SwapOut::from_word(self.get(Tunable::SwapOut))
+    }
+
+    /// log2 of the pages that are loaded together.
+    pub fn page_cluster(&self) -> u32 {
+        self.get(Tunable::PageCluster).min(defaults::PAGE_CLUSTER_MAX) as u32
     }
 
     /// In which order pages leave.

@@ -43,13 +43,16 @@ impl SwapOut {
     }
 }
 
+/// The most that `page_cluster` may be.
+pub const PAGE_CLUSTER_MAX: u32 = 5;
+
 /// What is fixed when an engine starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// How much moves at a time at most (`--folio-max`).
     pub portions: Portions,
-    /// log2 of the pages read from the swap device, or loaded from zswap, at once
-    /// (`--page-cluster`).
+    /// log2 of the pages read from the swap device, or loaded from zswap, at once, until
+    /// [`set_page_cluster`](crate::Mm::set_page_cluster) says otherwise (`--page-cluster`).
     pub page_cluster: u32,
     /// Pages compressed between two publications (`--batch`).
     pub store_batch: u32,
@@ -73,20 +76,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// log2 of the pages that are loaded together out of sequence, if they are worth it. A read of
-    /// the device costs as much as many pages.
-    pub(crate) fn cluster(&self, is_on_device: bool) -> u32 {
-        match is_on_device {
-            true => self.page_cluster,
-            false => self.page_cluster.min(self.tunables.neighbours.pool_cluster_max),
-        }
-    }
-
-    /// log2 of the pages that one fault ever loads at most.
+    /// log2 of the pages that one fault ever loads at most, whatever `page_cluster` will be.
     pub(crate) fn load_order_max(&self) -> u32 {
-        match self.page_cluster {
-            0 => 0,
-            cluster => cluster.max(self.portions.folio_order),
-        }
+        self.portions.folio_order.max(PAGE_CLUSTER_MAX)
     }
 }

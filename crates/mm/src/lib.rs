@@ -74,7 +74,7 @@ pub mod zpool;
 #[cfg(test)]
 mod test;
 
-pub use config::{Config, SwapOut};
+pub use config::{Config, PAGE_CLUSTER_MAX, SwapOut};
 pub use flight::event::Change;
 pub use flight::freeze_log::destination;
 pub use flight::underway::SERVERS_MAX;

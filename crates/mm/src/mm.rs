@@ -50,6 +50,8 @@ pub struct Mm<R, M: Machine> {
     pub(crate) shrinker_enabled: AtomicBool,
     pub(crate) balances: AtomicBool,
     pub(crate) keeps_blocks: AtomicBool,
+    /// `page_cluster`: log2 of pages.
+    pub(crate) page_cluster: AtomicU32,
     /// Living processes that may have pages of ours.
     pub(crate) relatives: AtomicU64,
 }
@@ -117,6 +119,7 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
             shrinker_enabled: AtomicBool::new(false),
             balances: AtomicBool::new(true),
             keeps_blocks: AtomicBool::new(true),
+            page_cluster: AtomicU32::new(config.page_cluster),
             relatives: AtomicU64::new(0),
         }
     }
@@ -330,9 +333,31 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
     /// log2 of the pages that one fault loads at most: a cluster of neighbours, or as many as a
     /// folio has while faults follow a pattern.
     pub(crate) fn load_order_max(&self) -> u32 {
-        match self.config.page_cluster {
+        match self.page_cluster() {
             0 => 0,
             cluster => cluster.max(self.portions().folio_order),
         }
+    }
+
+    /// log2 of the pages that are loaded together out of sequence, if they are worth it. A read of
+    /// the device costs as much as many pages.
+    pub(crate) fn cluster(&self, is_on_device: bool) -> u32 {
+        match is_on_device {
+            true => self.page_cluster(),
+            false => self
+                .page_cluster()
+                .min(self.config.tunables.neighbours.pool_cluster_max),
+        }
+    }
+
+    /// log2 of the pages that are read from the swap device, or loaded from zswap, at once.
+    pub fn page_cluster(&self) -> u32 {
+        self.page_cluster.load(Ordering::Relaxed)
+    }
+
+    /// `page_cluster`. Values above [`PAGE_CLUSTER_MAX`](crate::PAGE_CLUSTER_MAX) stand for that.
+    pub fn set_page_cluster(&self, order: u32) {
+        self.page_cluster
+            .store(order.min(crate::PAGE_CLUSTER_MAX), Ordering::Relaxed);
     }
 }

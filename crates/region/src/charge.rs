@@ -134,7 +134,7 @@ impl Charge {
 /// being stored, and frames whose contents are in the pool already and that are to be given up.
 fn room(mm: &Mm<RawLock, RegionMachine>) -> u64 {
     let portions = mm.portions_expected();
-    let window = 1 << portions.folio_order.max(mm.config().page_cluster);
+    let window = 1 << portions.folio_order.max(mm.page_cluster());
     let pages = window * (1 + STORING) + STORING * u64::from(portions.give_up);
     pages * PAGE_SIZE as u64
 }

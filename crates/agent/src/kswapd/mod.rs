@@ -385,6 +385,7 @@ impl Kswapd {
         }
         mm.set_swap_cache(group.is_on(Tunable::SwapCache));
         mm.set_balance(group.is_on(Tunable::Balance));
+        mm.set_page_cluster(group.page_cluster());
         mm.set_dense(self.dense().map(Compressor::from));
         mm.set_shrinker(group.is_on(Tunable::ShrinkerEnabled));
     }

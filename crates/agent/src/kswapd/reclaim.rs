@@ -175,7 +175,7 @@ impl Pager {
     /// Bytes that one fault maps at most.
     fn window(&self) -> u64 {
         let order = self.mm.portions_expected().folio_order;
-        (PAGE_SIZE as u64) << order.max(self.mm.config().page_cluster).max(closed::unit_order())
+        (PAGE_SIZE as u64) << order.max(self.mm.page_cluster()).max(closed::unit_order())
     }
 
     /// What must be free before a page is mapped: room for what each server maps, for the folio

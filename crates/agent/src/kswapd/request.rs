@@ -18,6 +18,10 @@ impl Kswapd {
         if group.get(Notice::ReclaimAsked) > 0 && group.get(Notice::ReclaimZswap) == 0 && deferral::is_deferred() {
             self.scan(true);
         }
+        if group.get(Notice::ReclaimAsked) > 0 {
+            // What was set before it was asked holds for it.
+            self.obey();
+        }
         while group.get(Notice::ReclaimAsked) > 0 && !self.is_waited_for() {
             // Busy before taken: whoever waits for the end must see one or the other.
             group.add(Notice::ReclaimBusy, 1);

@@ -19,6 +19,7 @@ const STRUCTURAL: &[(&str, &[&str], &str)] = &[
         &["EVENTS_AT_ONCE"],
         "what one read of events may bring (`sys::uffd`)",
     ),
+    ("config.rs", &["PAGE_CLUSTER_MAX"], "the kernel's (`vm.page-cluster`)"),
     ("flight/underway.rs", &["SERVERS_MAX"], "places in an array"),
     ("machine.rs", &["RUNS"], "places in an array"),
     (

@@ -430,7 +430,7 @@ impl<R: RawMutex, M: Machine> Held<'_, R, M> {
             vpn,
             is_on_device,
             order_max: mm.load_order_max(),
-            cluster: mm.config.cluster(is_on_device),
+            cluster: mm.cluster(is_on_device),
         };
         let view = self.view();
         let Inner { pages, policy, flight } = &mut **self;
