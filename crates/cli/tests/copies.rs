@@ -116,20 +116,35 @@ fn who_reads_the_memory_of_a_new_child_leaves_it_as_it_is() {
     let _ = std::fs::remove_file(&program);
 }
 
+/// How often uzswap said that pages of another process did not come.
+fn told(run: &Run) -> usize {
+    run.stderr().matches("uzswap: process_vm_readv of process").count()
+}
+
 /// Where the kernel may not wait for another process's pager, that one brings what is read and
-/// written. A stopped one does not, and a line says so.
+/// written.
 #[test]
 fn who_reads_and_writes_the_memory_of_another_finds_it() {
-    let told = |run: &Run| run.stderr().matches("uzswap: process_vm_readv of process").count();
     let limit = |way: &[&str]| if way.contains(&"off") { "20M" } else { "16M" };
     let all = |what| WAYS.map(|way| ([&["--memory-max", limit(way)], way].concat(), vec![what]));
     for what in ["there", "executed", "absent", "killed", "own"] {
         says_right("reads_other", &all(what), |run| assert_eq!(told(run), 0));
     }
-    // As root without the guard it waits until that one is continued.
-    let cases = all("stopped");
-    says_right("reads_other", &cases[1..], |run| {
-        assert!(told(run) <= 1, "{}", run.stderr())
+}
+
+/// A stopped one brings nothing, and a line says so. As root without the guard who reads waits
+/// until that one is continued. Each waits for many seconds: they wait together.
+#[test]
+fn who_reads_the_memory_of_a_stopped_one_is_told() {
+    std::thread::scope(|scope| {
+        for way in &WAYS[1..] {
+            scope.spawn(move || {
+                let case = ([&["--memory-max", "16M"], *way].concat(), vec!["stopped"]);
+                says_right("reads_other", &[case], |run| {
+                    assert!(told(run) <= 1, "{}", run.stderr())
+                });
+            });
+        }
     });
 }
 

@@ -37,11 +37,16 @@ pub fn temp(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("uzswap-test-{}-{name}", std::process::id()))
 }
 
+/// The same, of this thread.
+fn temp_of_thread(name: &str) -> PathBuf {
+    temp(&format!("{name}-{:?}", std::thread::current().id()).replace(['(', ')'], ""))
+}
+
 /// The C program `programs/NAME.c`, compiled: an executable of our own, to be removed by the
 /// caller.
 pub fn compile(name: &str) -> PathBuf {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
-    let program = temp(&format!("{name}-{:?}", std::thread::current().id()).replace(['(', ')'], ""));
+    let program = temp_of_thread(name);
     let status = Command::new("cc")
         .args(["-O2", "-pthread", "-o"])
         .arg(&program)
@@ -103,7 +108,7 @@ pub fn uzswap_run() -> Command {
 
 /// `uzswap run OPTIONS --stat-json FILE -- CMD`
 pub fn run(name: &str, options: &[&str], cmd: &[&str]) -> Run {
-    let json = temp(name);
+    let json = temp_of_thread(&format!("{name}.json"));
     let output = uzswap_run()
         .args(options)
         .arg("--stat-json")
