@@ -117,18 +117,21 @@ impl Turn {
         false
     }
 
-    /// Take it before all who wait for it, if it can be had in some milliseconds. One thread at a
-    /// time.
-    pub fn attempt(&self) -> bool {
+    /// Take it before all who wait for it, if it can be had in some milliseconds, and before
+    /// `is_called` says that who has it may be waiting for this thread. One thread at a time.
+    pub fn attempt(&self, is_called: impl Fn() -> bool) -> bool {
         self.is_wanted.store(1, Ordering::Relaxed);
-        let mut tries = 0..SPINS + ATTEMPTS;
-        let is_taken = tries.any(|tries| {
+        let mut is_taken = false;
+        for tries in 0..SPINS + ATTEMPTS {
+            is_taken = self.lock.try_lock();
+            if is_taken || is_called() {
+                break;
+            }
             match tries < SPINS {
                 true => core::hint::spin_loop(),
                 false => futex::wait(&self.ends, self.ends.load(Ordering::Relaxed), Some(ATTEMPT_NS), false),
             }
-            self.lock.try_lock()
-        });
+        }
         if is_taken {
             self.holder.store(me(), Ordering::Relaxed);
         }
@@ -229,6 +232,6 @@ mod test {
         });
         assert!(TURN.take() && TURN.is_mine());
         TURN.end();
-        assert!(TURN.attempt());
+        assert!(TURN.attempt(|| false));
     }
 }

@@ -73,10 +73,11 @@ impl InOrder {
         }
     }
 
-    /// kswapd's turn, if it can be had at once: whoever forks waits for kswapd while it has the
-    /// turn.
+    /// kswapd's turn, if it can be had at once: whoever has the turn may be waiting for kswapd, to
+    /// fork, to join mappings or to have memory left alone.
     pub(crate) fn attempt() -> Option<Self> {
-        ORDER.attempt().then_some(Self {
+        let is_called = || pager::active().is_some_and(|pager| pager.post.is_called());
+        ORDER.attempt(is_called).then_some(Self {
             has_turn: true,
             mask: None,
         })

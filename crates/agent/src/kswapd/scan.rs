@@ -91,12 +91,16 @@ impl Kswapd {
                 pager.post.scans.answer(ticket);
                 break;
             }
-            // Whoever has the turn may be waiting for us: to join, or to fork.
+            // Whoever has the turn may be waiting for us: to join, to fork, or for what the next
+            // round begins with.
+            let is_called = pager.post.is_called();
             self.is_waited_for();
-            if pager.post.mail.peek(mail::FREEZE) != 0 {
+            if pager.post.mail.peek(mail::FREEZE | mail::ASKED) != 0 {
                 break;
             }
-            pause(LOOK_AGAIN_NS);
+            if !is_called {
+                pause(LOOK_AGAIN_NS);
+            }
         }
         pager.memcg.note_seen();
         if !is_complete || mapped::is_missed() {

@@ -46,6 +46,13 @@ pub(crate) struct Post {
     pub(super) releasing: AtomicU32,
 }
 
+impl Post {
+    /// Whether somebody who has the turn to change mappings may be waiting for kswapd.
+    pub(crate) fn is_called(&self) -> bool {
+        self.mail.peek(mail::JOIN | mail::FREEZE | mail::ASKED) != 0
+    }
+}
+
 /// Bits of [`Post::mail`], read by kswapd.
 pub(crate) mod mail {
     /// Memory is short.
@@ -72,8 +79,10 @@ pub(crate) mod mail {
     pub(crate) const RETIRE: u32 = 1024;
     /// The kernel is to wait for pages from now on.
     pub(crate) const BLOCK: u32 = 2048;
+    /// A thread of the program has taken its ticket, perhaps after that was done.
+    pub(crate) const TICKET: u32 = 4096;
     /// What a thread of the program has a ticket for.
-    pub(crate) const ASKED: u32 = LEAVE | CREDENTIALS | RELEASE | RETIRE | BLOCK;
+    pub(crate) const ASKED: u32 = LEAVE | CREDENTIALS | RELEASE | RETIRE | BLOCK | TICKET;
     /// What one waits for an answer to.
     pub(crate) const WAITED_FOR: u32 = ASKED | SCAN | FREEZE | JOIN | RECORD | RING;
 }

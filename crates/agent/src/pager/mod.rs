@@ -345,6 +345,8 @@ impl Pager {
         // In this order: kswapd takes the bits after it has read the tickets.
         self.post.mail.post(what);
         let ticket = self.post.requests.ask();
+        // Or this one would be answered only after kswapd's next round, which may wait for us.
+        self.post.mail.post(mail::TICKET);
         let mut patience = 100;
         self.post.requests.wait(ticket, || {
             patience -= u32::from(self.reclaim.is_freezing());
