@@ -15,7 +15,7 @@ use uzswap_sys::{Errno, PAGE_SIZE, creds, file, procfs, text, vdso};
 
 use crate::fault::inline;
 use crate::guest::mutexes::{self, Init};
-use crate::guest::{hook, identity, mmap, mremap, unmanaged};
+use crate::guest::{hook, identity, mmap, mremap, unmanaged, vma};
 use crate::memcg::deferral;
 use crate::pager::{self, record};
 use crate::{fork, guard};
@@ -136,11 +136,8 @@ unsafe fn begin(argv: *const *const c_char, with: With) {
     }
     pager::start_idle(group, path);
     group.add(Notice::Joined, 1);
-    let unseen = match program.is_some_and(maps_unseen) {
-        true => deferral::BIG_BYTES,
-        false => 0,
-    };
-    deferral::note_image(program.map_or(0, |program| program.zero_bytes()) + unseen);
+    let is_blind = !guard::is_on() && program.is_some_and(maps_unseen);
+    deferral::note_image(program.map_or(0, |program| program.zero_bytes()), is_blind);
 }
 
 /// Whether this is valgrind, which runs a program in memory that may be executed and keeps books on
@@ -216,6 +213,14 @@ fn stops_threads(program: Headers) -> bool {
         .next()
         .is_some_and(|program| program.asks_for(c"__lsan_is_turned_off"))
         || Image::all(program).any(|image| image.function(c"__lsan_do_leak_check").is_some())
+}
+
+/// Bytes of the library's image that are not in its file.
+pub(crate) fn agent_zero_bytes() -> usize {
+    unsafe extern "C" {
+        static __bss_start: u8;
+    }
+    vma::agent_image().1 - &raw const __bss_start as usize
 }
 
 /// Whether the program maps memory without libc, so that no wrapper tells when it has grown:

@@ -78,7 +78,7 @@
 //! | `guest::small::ARE_OURS` | kept | the same |
 //! | `memcg::deferral::MAPPED` | kept | the mappings are inherited |
 //! | `memcg::deferral::IS_DEFERRED` | kept | what the parent managed the child manages |
-//! | `memcg::deferral::IS_BIG` | kept | the mapping is inherited |
+//! | `memcg::deferral::IS_BLIND` | kept | the image is inherited |
 //! | `memcg::deferral::UNSEEN` | reset | a child is charged for what it has |
 //! | `pager::STATE` | reset | idle again, or no pager; else the child's starts and says so |
 //! | `pager::blocking::STEP` | reset | it goes on so, where it may open what that takes |

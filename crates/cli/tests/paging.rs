@@ -195,6 +195,40 @@ fn what_fits_is_left_alone() {
     assert!(does_not.count("memory.peak") <= 16 << 20, "{:#}", does_not.counters);
 }
 
+/// What counts is what a program may write to at a time, not all that it ever reserved or mapped.
+#[test]
+fn what_is_mapped_and_unmapped_is_left_alone() {
+    if !can_manage() {
+        return;
+    }
+    let program = compile("fits");
+    let path = program.to_str().expect("a name of ours");
+    for way in [
+        &["--faults", "inline"],
+        &["--faults", "thread"],
+        &["--backend", "mprotect"],
+    ] {
+        let options = |limit| [&["--guard", "on", "--memory-max", limit], &way[..]].concat();
+        let (fits, does_not) = (
+            run("fits", &options("96M"), &[path]),
+            run("fits", &options("20M"), &[path]),
+        );
+        for run in [&fits, &does_not] {
+            let said = (run.status(), run.stdout());
+            assert_eq!(said, (0, "right\n".to_owned()), "{way:?}: {}", run.stderr());
+        }
+        assert_eq!(fits.count("pgfault"), 0, "{way:?}: {:#}", fits.counters);
+        assert!(does_not.count("zswpout") > 1000, "{way:?}: {:#}", does_not.counters);
+        let most = 20 << 20;
+        assert!(
+            does_not.count("memory.peak") <= most,
+            "{way:?}: {:#}",
+            does_not.counters
+        );
+    }
+    let _ = std::fs::remove_file(&program);
+}
+
 /// A limit far below what a program looks at is named, and how much would be enough.
 #[test]
 fn who_waits_for_pages_most_of_the_time_is_told_once() {

@@ -69,7 +69,9 @@ use uzswap_sys::thread;
 
 use crate::fault::inline;
 use crate::guest::hook::{self, SYS_IOCTL};
-use crate::guest::mmap::{self, SYS_MADVISE, SYS_MMAP, SYS_MUNMAP, SYS_PROCESS_MADVISE};
+use crate::guest::mmap::{
+    self, SYS_MADVISE, SYS_MMAP, SYS_MPROTECT, SYS_MUNMAP, SYS_PKEY_MPROTECT, SYS_PROCESS_MADVISE,
+};
 use crate::guest::mremap::{self, SYS_MREMAP};
 use crate::guest::{self, closed, mlock};
 use crate::pager::{self, blocking, retire};
@@ -388,6 +390,7 @@ fn begin(call: &mut Call) -> Verdict {
         number if uzswap_sys::closed::is_on() && closed::CALLS.contains(&number) => {
             done(call, closed::make(number, call.args))
         }
+        SYS_MPROTECT | SYS_PKEY_MPROTECT => done(call, mmap::protect(call.number, call.args)),
         SYS_PROCESS_MADVISE if uzswap_sys::closed::is_on() && mmap::drops(call.args[3]) => {
             // As before Linux 6.13.
             refuse(call, Errno::INVAL)

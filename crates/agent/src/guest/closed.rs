@@ -21,7 +21,7 @@ use uzswap_sys::signal::{Context, SEGV_ACCERR, SIGBUS, SignalInfo};
 use uzswap_sys::thread::{page_align, syscall_of_program};
 use uzswap_sys::{AsFd, Errno};
 
-use super::mmap;
+use super::mmap::{self, SYS_MPROTECT, SYS_PKEY_MPROTECT};
 use super::mremap::{MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, SYS_MREMAP};
 use super::order::InOrder;
 use crate::fault::inline::{self, TRIES};
@@ -31,10 +31,8 @@ use crate::machine::{AgentMachine, stop};
 use crate::pager::mailbox::mail;
 use crate::pager::{self, Pager};
 
-pub(crate) const SYS_MPROTECT: usize = 10;
 const SYS_MUNLOCK: usize = 150;
 const SYS_MUNLOCKALL: usize = 152;
-const SYS_PKEY_MPROTECT: usize = 329;
 const SYS_MSEAL: usize = 462;
 /// PROT_READ, PROT_WRITE and PROT_EXEC; PROT_SEM, which says nothing.
 const PROT_ALL: usize = 7;
@@ -194,7 +192,13 @@ pub(crate) fn drop(start: usize, len: usize, call: impl FnOnce() -> Result<usize
 pub(crate) fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
     let [start, len, ..] = args;
     match number {
-        SYS_MPROTECT | SYS_PKEY_MPROTECT => protect(number, args),
+        SYS_MPROTECT | SYS_PKEY_MPROTECT => {
+            let changed = protect(number, args);
+            if changed.is_ok() {
+                mmap::note_protected(args);
+            }
+            changed
+        }
         // As before Linux 6.10: what is closed could never be opened.
         SYS_MSEAL => Err(Errno::NOSYS),
         SYS_MUNLOCKALL => {

@@ -18,6 +18,8 @@ use crate::{guard, pager};
 pub(crate) const SYS_MMAP: usize = 9;
 pub(crate) const SYS_MUNMAP: usize = 11;
 pub(crate) const SYS_MADVISE: usize = 28;
+pub(crate) const SYS_MPROTECT: usize = 10;
+pub(crate) const SYS_PKEY_MPROTECT: usize = 329;
 pub(crate) const SYS_PROCESS_MADVISE: usize = 440;
 
 /// MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_DONTNEED_LOCKED: advice that raises events.
@@ -139,6 +141,22 @@ fn populate(start: usize, len: usize, is_written: bool) {
             MADV_POPULATE_READ
         };
         let _ = madvise(start, len, advice);
+    }
+}
+
+/// mprotect(2), pkey_mprotect(2), where the kernel tells of faults: what may be accessed is the
+/// program's affair.
+pub(crate) fn protect(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
+    // SAFETY: exactly the call that the program makes.
+    let result = unsafe { syscall_of_program(number, args) }?;
+    note_protected(args);
+    Ok(result)
+}
+
+/// After either: what may be written to from now on.
+pub(super) fn note_protected([_, len, prot, ..]: [usize; 6]) {
+    if prot as c_int & PROT_WRITE != 0 {
+        deferral::note_opened(page_align(len));
     }
 }
 

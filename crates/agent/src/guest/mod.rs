@@ -18,11 +18,13 @@ pub(crate) mod vma;
 mod window;
 
 /// Calls that change mappings, or lock all of them: they are made here.
-pub(crate) const CHANGES: [usize; 6] = [
+pub(crate) const CHANGES: [usize; 8] = [
     hook::SYS_BRK,
     uzswap_sys::mlock::SYS_MLOCKALL,
     mmap::SYS_MMAP,
     mmap::SYS_MUNMAP,
     mremap::SYS_MREMAP,
     mmap::SYS_MADVISE,
+    mmap::SYS_MPROTECT,
+    mmap::SYS_PKEY_MPROTECT,
 ];

@@ -19,7 +19,7 @@ const BATCH: u32 = 128;
 /// How long a page has to come back, at least. Nanoseconds.
 const WINDOW_NS: u64 = 1_000_000_000;
 /// Less is not worth the pager's care where that is deferred.
-const DEFERRED_LEAST: u64 = deferral::BIG_BYTES as u64;
+const DEFERRED_LEAST: u64 = 8 << 20;
 
 /// How much was taken out lately.
 #[derive(Default)]

@@ -68,8 +68,9 @@ impl Kswapd {
             .memcg
             .note_touched(sizes.anon.saturating_sub(own + self.known_shared().max(0) as usize));
         pager.memcg.claim_unseen(pager) || {
-            // Perhaps it is the dead that have it.
+            // Perhaps it is the dead that have it, or less is mapped by now.
             self.return_charges();
+            deferral::recount(&pager.fds().proc);
             pager.memcg.claim_unseen(pager)
         }
     }

@@ -1,29 +1,32 @@
 //! Deferral: what is not taken under our care yet.
 //!
-//! A page that its own core clears is warm in its cache, and nobody waits for another thread. So a
+//! The kernel clears a page where it is touched, and serves it faster than anybody else. So a
 //! process has a pager but nothing under its care as long as the group has room for all that its
 //! processes have mapped, touched or not. What a deferred process may touch unseen
 //! (`Field::Unseen`) counts where it is asked whether there is room, but is not charged.
 //!
 //! ```text
 //! deferred  no memory is registered, nothing of it can leave; its growth is sampled
-//!    |      the group has no room for more, or reclaim is asked for, or a mapping is big
-//!    v      ([`BIG_BYTES`]: its first touches are faster in large folios)
+//!    |
+//!    v      the group has no room for more, or reclaim is asked for
 //! managed   for good: kswapd goes through the mappings now and whenever they change
 //! ```
 //! Whoever maps memory looks, and kswapd at every tick. Where a mapping does not fit, `mmap`
 //! returns when it is under our care (but for MAP_POPULATE, and where whoever changes mappings
-//! keeps kswapd from it). What a process may touch is reckoned from what it ever mapped, so one
-//! that maps and unmaps again and again is deferred for less long. It is also reckoned from what it
-//! has in all, so what it touches on stacks makes it seem less.
+//! keeps kswapd from it). What a process may touch is reckoned from what it ever mapped. Where
+//! calls are guarded, what may not be written to counts once it may, and kswapd asks the kernel for
+//! the sum before it finds no room: programs map and unmap again and again. It is also reckoned
+//! from what it has in all, so what it touches on stacks makes it seem less.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 use uzswap_ctl::Field;
+use uzswap_sys::procfs::ProcSelf;
 
 use super::Memcg;
 use crate::guest::{mapped, vma};
 use crate::pager::{self, Pager};
+use crate::{guard, init};
 
 /// Mappings in total, of memory that may come under our care, at which a process gets its pager.
 pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;
@@ -31,9 +34,6 @@ pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;
 /// Of the room that is left, a process may map one part in so many unseen: others may be doing the
 /// same, and MAP_POPULATE or MADV_POPULATE_WRITE fill a mapping faster than anybody looks.
 const UNSEEN_SHARE: u64 = 4;
-
-/// A process that maps as much at once is deferred no longer.
-pub(crate) const BIG_BYTES: usize = 8 << 20;
 
 /// Of `memory.high` so much is left free where anything is deferred: what is touched without having
 /// been mapped is seen late.
@@ -43,30 +43,46 @@ const DEFERRAL_SHARE: u64 = 16;
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 /// Nothing is under our care yet, on purpose.
 static IS_DEFERRED: AtomicBool = AtomicBool::new(true);
-/// It cannot be any longer.
-static IS_BIG: AtomicBool = AtomicBool::new(false);
+/// The program maps memory by calls that nobody sees.
+static IS_BLIND: AtomicBool = AtomicBool::new(false);
 /// Bytes mapped since the last scan: they may be touched without our seeing it.
 static UNSEEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The program's image has `len` bytes that are not in its file.
-pub(crate) fn note_image(len: usize) {
-    note_mapped(len, true);
+/// The program's image has `len` bytes that are not in its file. `is_blind`: nobody will see what
+/// it maps, so that nothing is deferred.
+pub(crate) fn note_image(len: usize, is_blind: bool) {
+    IS_BLIND.store(is_blind, Ordering::Relaxed);
+    note_mapped(if is_blind { len.max(ACTIVATE_BYTES) } else { len });
 }
 
-/// The program mapped `len` bytes at `start`, which it may touch at once if `is_usable`. Called in
-/// its own thread, by the replaced wrappers.
+/// The program mapped `len` bytes at `start`, which it may write to at once if `is_usable`. Called
+/// in its own thread, by the replaced wrappers.
 pub(crate) fn note_growth(start: usize, len: usize, is_usable: bool) {
-    note_mapped(len, is_usable);
+    // Without the guard nobody sees when it may.
+    note_mapped(if is_usable || !guard::is_on() { len } else { 0 });
     let Some(pager) = pager::active() else { return };
     // Before it is counted as unseen, so that whoever scans for it finds it.
     mapped::note(start, start + len);
     wait_if_near(pager, len);
 }
 
+/// The program may write to `len` bytes that were mapped before. Called in its own thread.
+pub(crate) fn note_opened(len: usize) {
+    if !is_deferred() {
+        return;
+    }
+    note_mapped(len);
+    if let Some(pager) = pager::active()
+        && !pager.memcg.claim_unseen(pager)
+    {
+        pager.request_scan();
+    }
+}
+
 /// The program has mapped `len` bytes in all that are to be found by a walk. Called in its own
 /// thread.
 pub(crate) fn note_unrecorded_growth(len: usize) {
-    note_mapped(len, false);
+    note_mapped(len);
     if let Some(pager) = pager::active() {
         wait_if_near(pager, len);
     }
@@ -85,12 +101,23 @@ fn wait_if_near(pager: &Pager, len: usize) {
     }
 }
 
-fn note_mapped(len: usize, is_usable: bool) {
+fn note_mapped(len: usize) {
     MAPPED.fetch_add(len, Ordering::Relaxed);
-    if is_usable && len >= BIG_BYTES {
-        IS_BIG.store(true, Ordering::Relaxed);
-    }
     activate_if_big();
+}
+
+/// What was mapped, and is not any more, counts no longer. By kswapd.
+pub(crate) fn recount(proc: &ProcSelf) {
+    // Without the guard nobody sees when memory that may not be written to may be.
+    if !guard::is_on() {
+        return;
+    }
+    let counted = MAPPED.load(Ordering::Relaxed);
+    // What is mapped from here on is counted on top, twice perhaps.
+    if let Some(data) = proc.data() {
+        let surplus = counted.saturating_sub(data.saturating_sub(init::agent_zero_bytes()));
+        MAPPED.fetch_sub(surplus, Ordering::Relaxed);
+    }
 }
 
 /// Start the pager of a process that has mapped enough.
@@ -140,7 +167,7 @@ impl Memcg {
     /// each sees the other's claim. False: there is none, and nothing is claimed; what was mapped
     /// has to come under our care before it is touched.
     pub(crate) fn claim_unseen(&self, pager: &Pager) -> bool {
-        if IS_BIG.load(Ordering::Relaxed) {
+        if IS_BLIND.load(Ordering::Relaxed) {
             return false;
         }
         let touched = self.touched.load(Ordering::Relaxed);

@@ -164,6 +164,14 @@ impl ProcSelf {
         stat.and_then(|read| read.ok()).map_or(0, |n| read(&buf[..n]))
     }
 
+    /// Bytes that the program may write to and that are its own: private mappings that are no
+    /// stacks, as ours are. `None`: its first thread has ended.
+    pub fn data(&self) -> Option<usize> {
+        let mut buf = [0; 4096];
+        let n = io::pread(&self.leader.as_ref()?[2], &mut buf, 0).ok()?;
+        data_of(&buf[..n])
+    }
+
     /// What the calling thread holds.
     pub fn own_credentials(&self) -> Option<Credentials> {
         creds::read(&open(c"/proc/thread-self/status").ok()?)
@@ -173,6 +181,13 @@ impl ProcSelf {
     pub fn credentials(&self) -> Option<Credentials> {
         creds::read(&self.leader.as_ref()?[2])
     }
+}
+
+/// Bytes, of the text of `status`.
+fn data_of(status: &[u8]) -> Option<usize> {
+    let mut lines = status.split(|&b| b == b'\n');
+    let kilobytes = lines.find_map(|line| line.strip_prefix(b"VmData:"))?;
+    Some(number(kilobytes.trim_ascii_start()) << 10)
 }
 
 /// The decimal number at the start of `text`.
