@@ -136,7 +136,7 @@ unsafe fn begin(argv: *const *const c_char, with: With) {
     }
     pager::start_idle(group, path);
     group.add(Notice::Joined, 1);
-    let is_blind = !guard::is_on() && program.is_some_and(maps_unseen);
+    let is_blind = !guard::sees_all() && program.is_some_and(maps_unseen);
     deferral::note_image(program.map_or(0, |program| program.zero_bytes()), is_blind);
 }
 

@@ -79,6 +79,9 @@
 //! | `memcg::deferral::MAPPED` | kept | the mappings are inherited |
 //! | `memcg::deferral::IS_DEFERRED` | kept | what the parent managed the child manages |
 //! | `memcg::deferral::IS_BLIND` | kept | the image is inherited |
+//! | `memcg::deferral::HAS_SEEN_ALL` | kept | the mappings are inherited |
+//! | `guard::dispatch::SEES_ALL` | kept | the guard is inherited |
+//! | `memcg::deferral::OPENED` | kept | less than is worth a claim |
 //! | `memcg::deferral::UNSEEN` | reset | a child is charged for what it has |
 //! | `pager::STATE` | reset | idle again, or no pager; else the child's starts and says so |
 //! | `pager::blocking::STEP` | reset | it goes on so, where it may open what that takes |

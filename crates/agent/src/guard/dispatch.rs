@@ -7,7 +7,7 @@
 //!
 //! Threads have this from when they have a stack for handlers ([`Own`]). A vfork child has not.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use uzswap_sys::Errno;
 use uzswap_sys::gateways::{self, Gateway, Room};
@@ -24,6 +24,14 @@ use crate::pager;
 
 const SYS_RT_SIGRETURN: usize = 15;
 
+/// Every call of the program comes by here: none was let pass since the first.
+static SEES_ALL: AtomicBool = AtomicBool::new(false);
+
+/// Whether no call of the program passes unseen.
+pub(super) fn sees_all() -> bool {
+    SEES_ALL.load(Ordering::Relaxed)
+}
+
 /// In the constructor, when jumps are where they can be.
 ///
 /// # Errors
@@ -31,6 +39,7 @@ const SYS_RT_SIGRETURN: usize = 15;
 pub(super) fn begin() -> Result<(), Errno> {
     let (start, end) = vma::agent_image();
     gateways::begin_dispatch(start, end)?;
+    SEES_ALL.store(true, Ordering::Relaxed);
     // This thread has had its stack from before.
     let own = Own::current_of_kernel();
     own.into_iter()
@@ -110,6 +119,7 @@ fn is_ours(ip: usize) -> bool {
 
 /// The calls of this thread pass from now on.
 fn end(context: &Context) {
+    SEES_ALL.store(false, Ordering::Relaxed);
     gateways::end_dispatch();
     context
         .own()

@@ -112,6 +112,11 @@ pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
 }
 
+/// Whether no call passes unseen, by code that is loaded later or made at run time.
+pub(crate) fn sees_all() -> bool {
+    is_on() && dispatch::sees_all()
+}
+
 /// Put jumps to the guard in the place of all system calls that the loaded images make. In the
 /// constructor.
 ///

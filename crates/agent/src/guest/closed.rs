@@ -194,9 +194,7 @@ pub(crate) fn make(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
     match number {
         SYS_MPROTECT | SYS_PKEY_MPROTECT => {
             let changed = protect(number, args);
-            if changed.is_ok() {
-                mmap::note_protected(args);
-            }
+            mmap::note_protected(args, &changed);
             changed
         }
         // As before Linux 6.10: what is closed could never be opened.

@@ -10,7 +10,7 @@ use uzswap_sys::thread::{page_align, syscall_of_program};
 use uzswap_sys::{Errno, vdso};
 
 use super::order::InOrder;
-use super::stacks::{StackChange, Undisturbed};
+use super::stacks::{self, StackChange, Undisturbed};
 use super::{closed, small, vma};
 use crate::memcg::deferral;
 use crate::{guard, pager};
@@ -148,15 +148,18 @@ fn populate(start: usize, len: usize, is_written: bool) {
 /// program's affair.
 pub(crate) fn protect(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
     // SAFETY: exactly the call that the program makes.
-    let result = unsafe { syscall_of_program(number, args) }?;
-    note_protected(args);
-    Ok(result)
+    let result = unsafe { syscall_of_program(number, args) };
+    note_protected(args, &result);
+    result
 }
 
-/// After either: what may be written to from now on.
-pub(super) fn note_protected([_, len, prot, ..]: [usize; 6]) {
-    if prot as c_int & PROT_WRITE != 0 {
-        deferral::note_opened(page_align(len));
+/// After either: what may be written to from now on. One that fails may have changed a part.
+pub(super) fn note_protected([start, len, prot, ..]: [usize; 6], result: &Result<usize, Errno>) {
+    let len = page_align(len);
+    let opens = prot as c_int & PROT_WRITE != 0 && *result != Err(Errno::INVAL);
+    // libc maps a stack closed, but for what lies at its end.
+    if opens && !stacks::covers(start, start.saturating_add(len)) {
+        deferral::note_opened(len);
     }
 }
 

@@ -73,15 +73,24 @@ impl InOrder {
         }
     }
 
-    /// kswapd's turn, if it can be had at once: whoever has the turn may be waiting for kswapd, to
-    /// fork, to join mappings or to have memory left alone.
+    /// kswapd's turn, if it can be had at once: whoever forks waits for kswapd while it has the
+    /// turn.
     pub(crate) fn attempt() -> Option<Self> {
-        let is_called = || pager::active().is_some_and(|pager| pager.post.is_called());
+        Self::attempt_unless(|| false)
+    }
+
+    /// The same, as long as nobody who has the turn waits for kswapd.
+    fn attempt_unless(is_called: impl Fn() -> bool) -> Option<Self> {
         ORDER.attempt(is_called).then_some(Self {
             has_turn: true,
             mask: None,
         })
     }
+}
+
+/// Whether this thread has the turn.
+pub(crate) fn is_mine() -> bool {
+    ORDER.is_mine()
 }
 
 /// Turns of kswapd's, one for each mapping that a scan registers.
@@ -95,7 +104,9 @@ pub(crate) struct Turns {
 
 impl Turns {
     pub(crate) fn next(&mut self) -> Option<InOrder> {
-        let turn = (!self.are_over).then(InOrder::attempt).flatten();
+        let pager = pager::active();
+        let is_called = || pager.is_some_and(|pager| pager.post.is_called());
+        let turn = (!self.are_over).then(|| InOrder::attempt_unless(is_called)).flatten();
         self.are_over = turn.is_none();
         turn
     }

@@ -88,6 +88,7 @@ impl Kswapd {
             deferral::begin_scan();
             is_complete = self.search.look(pager, is_asked);
             if is_complete {
+                deferral::end_scan();
                 self.search.asked = None;
                 pager.post.scans.answer(ticket);
                 break;
@@ -96,7 +97,7 @@ impl Kswapd {
             // round begins with.
             let is_called = pager.post.is_called();
             self.is_waited_for();
-            if pager.post.mail.peek(mail::FREEZE | mail::ASKED) != 0 {
+            if pager.post.mail.peek(mail::FREEZE | mail::CALLED) != 0 {
                 break;
             }
             if !is_called {

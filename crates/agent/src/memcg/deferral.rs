@@ -2,7 +2,7 @@
 //!
 //! The kernel clears a page where it is touched, and serves it faster than anybody else. So a
 //! process has a pager but nothing under its care as long as the group has room for all that its
-//! processes have mapped, touched or not. What a deferred process may touch unseen
+//! processes may write to, touched or not. What a deferred process may touch unseen
 //! (`Field::Unseen`) counts where it is asked whether there is room, but is not charged.
 //!
 //! ```text
@@ -13,9 +13,9 @@
 //! ```
 //! Whoever maps memory looks, and kswapd at every tick. Where a mapping does not fit, `mmap`
 //! returns when it is under our care (but for MAP_POPULATE, and where whoever changes mappings
-//! keeps kswapd from it). What a process may touch is reckoned from what it ever mapped. Where
-//! calls are guarded, what may not be written to counts once it may, and kswapd asks the kernel for
-//! the sum before it finds no room: programs map and unmap again and again. It is also reckoned
+//! keeps kswapd from it). What a process may touch is reckoned from what it ever mapped. Where all
+//! its calls are seen, what may not be written to counts once it may, and kswapd asks the kernel
+//! for the sum before it finds no room: programs map and unmap again and again. It is also reckoned
 //! from what it has in all, so what it touches on stacks makes it seem less.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
@@ -24,7 +24,7 @@ use uzswap_ctl::Field;
 use uzswap_sys::procfs::ProcSelf;
 
 use super::Memcg;
-use crate::guest::{mapped, vma};
+use crate::guest::{mapped, stacks, vma};
 use crate::pager::{self, Pager};
 use crate::{guard, init};
 
@@ -39,8 +39,16 @@ const UNSEEN_SHARE: u64 = 4;
 /// been mapped is seen late.
 const DEFERRAL_SHARE: u64 = 16;
 
-/// Bytes mapped so far.
+/// What is opened by mprotect counts at once, but is claimed in pieces of so much: kswapd samples
+/// besides. Bytes.
+const OPENED_BYTES: usize = 256 << 10;
+
+/// Bytes that may be written to, or more: all mapped so far, less what was found to be gone.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
+/// Bytes opened since the last claim.
+static OPENED: AtomicUsize = AtomicUsize::new(0);
+/// All that there was has come under our care.
+static HAS_SEEN_ALL: AtomicBool = AtomicBool::new(false);
 /// Nothing is under our care yet, on purpose.
 static IS_DEFERRED: AtomicBool = AtomicBool::new(true);
 /// The program maps memory by calls that nobody sees.
@@ -58,8 +66,8 @@ pub(crate) fn note_image(len: usize, is_blind: bool) {
 /// The program mapped `len` bytes at `start`, which it may write to at once if `is_usable`. Called
 /// in its own thread, by the replaced wrappers.
 pub(crate) fn note_growth(start: usize, len: usize, is_usable: bool) {
-    // Without the guard nobody sees when it may.
-    note_mapped(if is_usable || !guard::is_on() { len } else { 0 });
+    // Where calls pass nobody sees when it may.
+    note_mapped(if is_usable || !guard::sees_all() { len } else { 0 });
     let Some(pager) = pager::active() else { return };
     // Before it is counted as unseen, so that whoever scans for it finds it.
     mapped::note(start, start + len);
@@ -68,10 +76,16 @@ pub(crate) fn note_growth(start: usize, len: usize, is_usable: bool) {
 
 /// The program may write to `len` bytes that were mapped before. Called in its own thread.
 pub(crate) fn note_opened(len: usize) {
-    if !is_deferred() {
+    note_mapped(len);
+    // What is managed was registered before it was opened.
+    if HAS_SEEN_ALL.load(Ordering::SeqCst) {
         return;
     }
-    note_mapped(len);
+    let is_little = OPENED.fetch_add(len, Ordering::Relaxed) + len < OPENED_BYTES;
+    if is_little && is_deferred() {
+        return;
+    }
+    OPENED.store(0, Ordering::Relaxed);
     if let Some(pager) = pager::active()
         && !pager.memcg.claim_unseen(pager)
     {
@@ -108,14 +122,24 @@ fn note_mapped(len: usize) {
 
 /// What was mapped, and is not any more, counts no longer. By kswapd.
 pub(crate) fn recount(proc: &ProcSelf) {
-    // Without the guard nobody sees when memory that may not be written to may be.
-    if !guard::is_on() {
+    // Where calls pass nobody sees when memory that may not be written to may be.
+    if !guard::sees_all() {
         return;
     }
     let counted = MAPPED.load(Ordering::Relaxed);
     // What is mapped from here on is counted on top, twice perhaps.
-    if let Some(data) = proc.data() {
-        let surplus = counted.saturating_sub(data.saturating_sub(init::agent_zero_bytes()));
+    let Some(data) = proc.data() else { return };
+    let (mut others, mut closed) = (init::agent_zero_bytes(), 0);
+    // Stacks are not counted as they are mapped.
+    stacks::for_each(|start, end| others += end - start);
+    // What was written to before it was closed is no data, but has been touched.
+    let is_read = proc.for_each_vma(|vma| {
+        if vma.is_private_anonymous() && !vma.may_be_written() && !vma::is_of_ours(vma.start, vma.end) {
+            let _ = proc.for_each_present(vma.start, vma.end, |from, to| closed += to - from);
+        }
+    });
+    if is_read.is_ok() {
+        let surplus = counted.saturating_sub(data.saturating_sub(others) + closed);
         MAPPED.fetch_sub(surplus, Ordering::Relaxed);
     }
 }
@@ -139,6 +163,11 @@ pub(crate) fn begin_scan() {
     UNSEEN.store(0, Ordering::Relaxed);
 }
 
+/// A scan saw all that there was when it began.
+pub(crate) fn end_scan() {
+    HAS_SEEN_ALL.store(true, Ordering::SeqCst);
+}
+
 /// The scan could not see all of it.
 pub(crate) fn scan_again() {
     UNSEEN.fetch_max(1, Ordering::Relaxed);
@@ -157,6 +186,7 @@ pub(crate) fn reset_in_child() {
 
 /// A pager has ended, and another is to begin: nothing is under its care yet.
 pub(crate) fn begin_anew() {
+    HAS_SEEN_ALL.store(false, Ordering::SeqCst);
     IS_DEFERRED.store(true, Ordering::SeqCst);
     UNSEEN.store(0, Ordering::Relaxed);
 }

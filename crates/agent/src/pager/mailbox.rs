@@ -47,9 +47,9 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// Whether somebody who has the turn to change mappings may be waiting for kswapd.
+    /// Whether somebody who has the turn to change mappings waits for kswapd.
     pub(crate) fn is_called(&self) -> bool {
-        self.mail.peek(mail::JOIN | mail::FREEZE | mail::ASKED) != 0
+        self.mail.peek(mail::JOIN | mail::FREEZE | mail::CALLED) != 0
     }
 }
 
@@ -81,8 +81,10 @@ pub(crate) mod mail {
     pub(crate) const BLOCK: u32 = 2048;
     /// A thread of the program has taken its ticket, perhaps after that was done.
     pub(crate) const TICKET: u32 = 4096;
+    /// It has the turn to change mappings, too.
+    pub(crate) const CALLED: u32 = 8192;
     /// What a thread of the program has a ticket for.
-    pub(crate) const ASKED: u32 = LEAVE | CREDENTIALS | RELEASE | RETIRE | BLOCK | TICKET;
+    pub(crate) const ASKED: u32 = LEAVE | CREDENTIALS | RELEASE | RETIRE | BLOCK | TICKET | CALLED;
     /// What one waits for an answer to.
     pub(crate) const WAITED_FOR: u32 = ASKED | SCAN | FREEZE | JOIN | RECORD | RING;
 }

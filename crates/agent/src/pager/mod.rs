@@ -52,7 +52,7 @@ use crate::fault::inline;
 use crate::fault::servers::{self, HELPERS, Seats};
 use crate::fork::Fork;
 use crate::guard::{exec, signals};
-use crate::guest::{mapped, unmanaged, vma};
+use crate::guest::{mapped, order, unmanaged, vma};
 use crate::kswapd::reclaim::Reclaim;
 use crate::machine::arena::PoolArena;
 use crate::machine::{AgentMachine, CREW, Fds, remote, swap_file};
@@ -346,7 +346,8 @@ impl Pager {
         self.post.mail.post(what);
         let ticket = self.post.requests.ask();
         // Or this one would be answered only after kswapd's next round, which may wait for us.
-        self.post.mail.post(mail::TICKET);
+        let called = if order::is_mine() { mail::CALLED } else { 0 };
+        self.post.mail.post(mail::TICKET | called);
         let mut patience = 100;
         self.post.requests.wait(ticket, || {
             patience -= u32::from(self.reclaim.is_freezing());

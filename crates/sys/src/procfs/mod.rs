@@ -164,8 +164,8 @@ impl ProcSelf {
         stat.and_then(|read| read.ok()).map_or(0, |n| read(&buf[..n]))
     }
 
-    /// Bytes that the program may write to and that are its own: private mappings that are no
-    /// stacks, as ours are. `None`: its first thread has ended.
+    /// Bytes of private mappings that may be written to, but for those that grow down, as ours do.
+    /// `None`: the program's first thread has ended, or it is in hundreds of groups.
     pub fn data(&self) -> Option<usize> {
         let mut buf = [0; 4096];
         let n = io::pread(&self.leader.as_ref()?[2], &mut buf, 0).ok()?;
@@ -186,7 +186,9 @@ impl ProcSelf {
 /// Bytes, of the text of `status`.
 fn data_of(status: &[u8]) -> Option<usize> {
     let mut lines = status.split(|&b| b == b'\n');
-    let kilobytes = lines.find_map(|line| line.strip_prefix(b"VmData:"))?;
+    let line = lines.find_map(|line| line.strip_prefix(b"VmData:"))?;
+    // Not one that the end of what was read cuts short.
+    let kilobytes = line.strip_suffix(b" kB")?;
     Some(number(kilobytes.trim_ascii_start()) << 10)
 }
 
