@@ -15,7 +15,7 @@ use uzswap_sys::{Errno, PAGE_SIZE, creds, file, procfs, text, vdso};
 
 use crate::fault::inline;
 use crate::guest::mutexes::{self, Init};
-use crate::guest::{hook, identity, mmap, mremap, unmanaged, vma};
+use crate::guest::{hook, identity, mmap, mremap, unmanaged};
 use crate::memcg::deferral;
 use crate::pager::{self, record};
 use crate::{fork, guard};
@@ -213,14 +213,6 @@ fn stops_threads(program: Headers) -> bool {
         .next()
         .is_some_and(|program| program.asks_for(c"__lsan_is_turned_off"))
         || Image::all(program).any(|image| image.function(c"__lsan_do_leak_check").is_some())
-}
-
-/// Bytes of the library's image that are not in its file.
-pub(crate) fn agent_zero_bytes() -> usize {
-    unsafe extern "C" {
-        static __bss_start: u8;
-    }
-    vma::agent_image().1 - &raw const __bss_start as usize
 }
 
 /// Whether the program maps memory without libc, so that no wrapper tells when it has grown:

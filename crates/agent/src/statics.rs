@@ -81,6 +81,7 @@
 //! | `memcg::deferral::IS_BLIND` | kept | the image is inherited |
 //! | `memcg::deferral::HAS_SEEN_ALL` | kept | the mappings are inherited |
 //! | `guard::dispatch::SEES_ALL` | kept | the guard is inherited |
+//! | `memcg::deferral::NEXT_COUNT` | kept | a time, in a clock that both have |
 //! | `memcg::deferral::OPENED` | kept | less than is worth a claim |
 //! | `memcg::deferral::UNSEEN` | reset | a child is charged for what it has |
 //! | `pager::STATE` | reset | idle again, or no pager; else the child's starts and says so |

@@ -198,7 +198,8 @@ fn what_fits_is_left_alone() {
 /// What counts is what a program may write to at a time, not all that it ever reserved or mapped.
 #[test]
 fn what_is_mapped_and_unmapped_is_left_alone() {
-    if !can_manage() {
+    // The guard does not go with copies, which that has all runs ask for.
+    if !can_manage() || module_path!().starts_with("older_kernels") {
         return;
     }
     let program = compile("fits");

@@ -43,6 +43,11 @@ impl Vma {
         self.is_private_anonymous() && !self.is_executable
     }
 
+    /// Whether what is written to it is the process's own.
+    pub fn is_private(&self) -> bool {
+        !self.is_shared
+    }
+
     /// Whether it may be written to now.
     pub fn may_be_written(&self) -> bool {
         self.is_writable

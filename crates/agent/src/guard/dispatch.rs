@@ -20,6 +20,7 @@ use uzswap_sys::time;
 use super::{clone, deliver, is_alone, is_of_go};
 use crate::fault::inline;
 use crate::guest::vma;
+use crate::memcg::deferral;
 use crate::pager;
 
 const SYS_RT_SIGRETURN: usize = 15;
@@ -120,6 +121,7 @@ fn is_ours(ip: usize) -> bool {
 /// The calls of this thread pass from now on.
 fn end(context: &Context) {
     SEES_ALL.store(false, Ordering::Relaxed);
+    deferral::note_passing();
     gateways::end_dispatch();
     context
         .own()

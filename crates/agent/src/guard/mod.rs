@@ -114,7 +114,7 @@ pub(crate) fn is_on() -> bool {
 
 /// Whether no call passes unseen, by code that is loaded later or made at run time.
 pub(crate) fn sees_all() -> bool {
-    is_on() && dispatch::sees_all()
+    is_on() && dispatch::sees_all() && !inline::is_filtered()
 }
 
 /// Put jumps to the guard in the place of all system calls that the loaded images make. In the

@@ -10,7 +10,7 @@ use uzswap_sys::thread::{page_align, syscall_of_program};
 use uzswap_sys::{Errno, vdso};
 
 use super::order::InOrder;
-use super::stacks::{self, StackChange, Undisturbed};
+use super::stacks::{StackChange, Undisturbed};
 use super::{closed, small, vma};
 use crate::memcg::deferral;
 use crate::{guard, pager};
@@ -155,11 +155,10 @@ pub(crate) fn protect(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
 
 /// After either: what may be written to from now on. One that fails may have changed a part.
 pub(super) fn note_protected([start, len, prot, ..]: [usize; 6], result: &Result<usize, Errno>) {
-    let len = page_align(len);
-    let opens = prot as c_int & PROT_WRITE != 0 && *result != Err(Errno::INVAL);
-    // libc maps a stack closed, but for what lies at its end.
-    if opens && !stacks::covers(start, start.saturating_add(len)) {
-        deferral::note_opened(len);
+    let may_have = matches!(result, Ok(_) | Err(Errno::NOMEM | Errno::ACCESS));
+    let is_range = start.checked_add(len).is_some_and(|end| end < guard::ADDRESSES);
+    if prot as c_int & PROT_WRITE != 0 && may_have && is_range {
+        deferral::note_opened(start, page_align(len));
     }
 }
 

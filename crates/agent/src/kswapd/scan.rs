@@ -104,7 +104,9 @@ impl Kswapd {
                 pause(LOOK_AGAIN_NS);
             }
         }
-        pager.memcg.note_seen();
+        if is_complete {
+            pager.memcg.note_seen();
+        }
         if !is_complete || mapped::is_missed() {
             deferral::scan_again();
         }

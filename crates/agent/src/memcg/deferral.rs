@@ -18,15 +18,17 @@
 //! for the sum before it finds no room: programs map and unmap again and again. It is also reckoned
 //! from what it has in all, so what it touches on stacks makes it seem less.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use uzswap_ctl::Field;
 use uzswap_sys::procfs::ProcSelf;
+use uzswap_sys::time;
 
 use super::Memcg;
+use crate::guard;
+use crate::guest::order::InOrder;
 use crate::guest::{mapped, stacks, vma};
 use crate::pager::{self, Pager};
-use crate::{guard, init};
 
 /// Mappings in total, of memory that may come under our care, at which a process gets its pager.
 pub(crate) const ACTIVATE_BYTES: usize = 4 << 20;
@@ -47,6 +49,10 @@ const OPENED_BYTES: usize = 256 << 10;
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 /// Bytes opened since the last claim.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
+/// One part in so many of kswapd's time is spent on counting what is there.
+const COUNT_SHARE: u64 = 16;
+/// When that may be counted again. Nanoseconds.
+static NEXT_COUNT: AtomicU64 = AtomicU64::new(0);
 /// All that there was has come under our care.
 static HAS_SEEN_ALL: AtomicBool = AtomicBool::new(false);
 /// Nothing is under our care yet, on purpose.
@@ -74,22 +80,28 @@ pub(crate) fn note_growth(start: usize, len: usize, is_usable: bool) {
     wait_if_near(pager, len);
 }
 
-/// The program may write to `len` bytes that were mapped before. Called in its own thread.
-pub(crate) fn note_opened(len: usize) {
-    note_mapped(len);
-    // What is managed was registered before it was opened.
-    if HAS_SEEN_ALL.load(Ordering::SeqCst) {
+/// The program may write to `len` bytes at `start` that were mapped before. Called in its own
+/// thread, perhaps in a handler.
+pub(crate) fn note_opened(start: usize, len: usize) {
+    if !guard::sees_all() {
+        // It counted as it was mapped.
         return;
     }
+    // What is managed was registered before it was opened. libc maps a stack closed.
+    let is_managed = HAS_SEEN_ALL.load(Ordering::SeqCst);
+    if !is_managed && stacks::covers(start, start + len) {
+        return;
+    }
+    MAPPED.fetch_add(len, Ordering::Relaxed);
+    if is_managed {
+        return;
+    }
+    activate_if_big();
+    let Some(pager) = pager::active() else { return };
     let is_little = OPENED.fetch_add(len, Ordering::Relaxed) + len < OPENED_BYTES;
-    if is_little && is_deferred() {
-        return;
-    }
-    OPENED.store(0, Ordering::Relaxed);
-    if let Some(pager) = pager::active()
-        && !pager.memcg.claim_unseen(pager)
-    {
-        pager.request_scan();
+    if !is_little || !is_deferred() {
+        OPENED.store(0, Ordering::Relaxed);
+        wait_if_near(pager, len);
     }
 }
 
@@ -120,28 +132,34 @@ fn note_mapped(len: usize) {
     activate_if_big();
 }
 
-/// What was mapped, and is not any more, counts no longer. By kswapd.
-pub(crate) fn recount(proc: &ProcSelf) {
+/// What was mapped, and is not any more, counts no longer. By kswapd. False: that is not known, or
+/// was asked for too soon: a walk takes as long as there are mappings.
+pub(crate) fn recount(proc: &ProcSelf) -> bool {
+    let began = time::now_ns();
+    let is_due = began >= NEXT_COUNT.load(Ordering::Relaxed);
     // Where calls pass nobody sees when memory that may not be written to may be.
-    if !guard::sees_all() {
-        return;
+    if !is_due || !guard::sees_all() || !proc.scans() {
+        return false;
     }
-    let counted = MAPPED.load(Ordering::Relaxed);
-    // What is mapped from here on is counted on top, twice perhaps.
-    let Some(data) = proc.data() else { return };
-    let (mut others, mut closed) = (init::agent_zero_bytes(), 0);
-    // Stacks are not counted as they are mapped.
-    stacks::for_each(|start, end| others += end - start);
-    // What was written to before it was closed is no data, but has been touched.
-    let is_read = proc.for_each_vma(|vma| {
-        if vma.is_private_anonymous() && !vma.may_be_written() && !vma::is_of_ours(vma.start, vma.end) {
-            let _ = proc.for_each_present(vma.start, vma.end, |from, to| closed += to - from);
+    // Nothing moves meanwhile to where the walk has been.
+    let Some(_turn) = InOrder::attempt() else { return false };
+    let (counted, mut there) = (MAPPED.load(Ordering::Relaxed), 0);
+    // What is mapped from here on is counted on top, twice perhaps. Stacks are not counted as they
+    // are mapped. What was written to before it was closed has been touched.
+    let walk = proc.for_each_vma(|vma| {
+        let is_counted = !vma::is_of_ours(vma.start, vma.end) && !stacks::covers(vma.start, vma.end);
+        if vma.is_private() && vma.may_be_written() && is_counted {
+            there += vma.end - vma.start;
+        } else if vma.is_private_anonymous() && is_counted {
+            let _ = proc.for_each_present(vma.start, vma.end, |from, to| there += to - from);
         }
     });
-    if is_read.is_ok() {
-        let surplus = counted.saturating_sub(data.saturating_sub(others) + closed);
-        MAPPED.fetch_sub(surplus, Ordering::Relaxed);
+    if walk.is_ok() {
+        MAPPED.fetch_sub(counted.saturating_sub(there), Ordering::Relaxed);
     }
+    let now = time::now_ns();
+    NEXT_COUNT.store(now + (now - began) * COUNT_SHARE, Ordering::Relaxed);
+    walk.is_ok()
 }
 
 /// Start the pager of a process that has mapped enough.
@@ -161,6 +179,18 @@ pub(crate) fn is_deferred() -> bool {
 pub(crate) fn begin_scan() {
     IS_DEFERRED.store(false, Ordering::SeqCst);
     UNSEEN.store(0, Ordering::Relaxed);
+}
+
+/// Nothing is under our care any more, or not all that was.
+pub(crate) fn look_again() {
+    HAS_SEEN_ALL.store(false, Ordering::SeqCst);
+    mapped::miss();
+    scan_again();
+}
+
+/// Calls pass unseen from now on: nothing is deferred any longer.
+pub(crate) fn note_passing() {
+    IS_BLIND.store(true, Ordering::Relaxed);
 }
 
 /// A scan saw all that there was when it began.
@@ -194,8 +224,8 @@ pub(crate) fn begin_anew() {
 impl Memcg {
     /// Claim room for all that this process, which is deferred, may touch unseen. Said to the group
     /// before it is known whether there is any: of two that map the last of it at the same moment,
-    /// each sees the other's claim. False: there is none, and nothing is claimed; what was mapped
-    /// has to come under our care before it is touched.
+    /// each sees the other's claim. False: there is none: what was mapped has to come under our
+    /// care before it is touched, and the scan that sees to it withdraws the claim.
     pub(crate) fn claim_unseen(&self, pager: &Pager) -> bool {
         if IS_BLIND.load(Ordering::Relaxed) {
             return false;
@@ -206,11 +236,11 @@ impl Memcg {
         // Our claim before the look at others'; and before the look at whether a scan has begun
         // meanwhile, which withdraws it at its end (pairs with `begin_scan` and `note_seen`).
         fence(Ordering::SeqCst);
-        let has_room = is_deferred() && self.unclaimed(pager) >= self.high(pager) / DEFERRAL_SHARE;
-        if !has_room {
+        if !is_deferred() {
             self.note_seen();
+            return false;
         }
-        has_room
+        self.unclaimed(pager) >= self.high(pager) / DEFERRAL_SHARE
     }
 
     /// All that was mapped is under our care, or about to be.

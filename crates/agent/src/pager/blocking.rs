@@ -36,8 +36,9 @@ use super::retire::{SHARED_NS, SHARED_TRIES};
 use super::{Pager, STARTING, STATE, WAIT_NS, pause};
 use crate::fault::inline;
 use crate::guard::{exec, signals};
-use crate::guest::{mapped, unmanaged};
+use crate::guest::unmanaged;
 use crate::machine::opening;
+use crate::memcg::deferral;
 use crate::{fork, pager};
 
 /// The program's threads serve their own faults, and the kernel gets EFAULT.
@@ -200,7 +201,7 @@ impl Pager {
         let fds = self.fds();
         fds.have_kept(self.memcg.path());
         // All of it is to be registered again.
-        mapped::miss();
+        deferral::look_again();
         self.post.letting_go.store(KEEPS, Ordering::SeqCst);
         // The fault thread may wait at the one that was.
         fds.wake.set();

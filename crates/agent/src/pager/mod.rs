@@ -52,11 +52,11 @@ use crate::fault::inline;
 use crate::fault::servers::{self, HELPERS, Seats};
 use crate::fork::Fork;
 use crate::guard::{exec, signals};
-use crate::guest::{mapped, order, unmanaged, vma};
+use crate::guest::{order, unmanaged, vma};
 use crate::kswapd::reclaim::Reclaim;
 use crate::machine::arena::PoolArena;
 use crate::machine::{AgentMachine, CREW, Fds, remote, swap_file};
-use crate::memcg::{self, Memcg};
+use crate::memcg::{self, Memcg, deferral};
 
 const IDLE: u32 = 0;
 const STARTING: u32 = 1;
@@ -396,7 +396,7 @@ impl Pager {
         match has_let_go {
             true => self.fds().let_go(),
             // All but what is lost was given up.
-            false => mapped::miss(),
+            false => deferral::look_again(),
         }
         has_let_go
     }

@@ -164,12 +164,9 @@ impl ProcSelf {
         stat.and_then(|read| read.ok()).map_or(0, |n| read(&buf[..n]))
     }
 
-    /// Bytes of private mappings that may be written to, but for those that grow down, as ours do.
-    /// `None`: the program's first thread has ended, or it is in hundreds of groups.
-    pub fn data(&self) -> Option<usize> {
-        let mut buf = [0; 4096];
-        let n = io::pread(&self.leader.as_ref()?[2], &mut buf, 0).ok()?;
-        data_of(&buf[..n])
+    /// Whether pages are found without a look at each address (PAGEMAP_SCAN, Linux 6.7).
+    pub fn scans(&self) -> bool {
+        self.scans
     }
 
     /// What the calling thread holds.
@@ -181,15 +178,6 @@ impl ProcSelf {
     pub fn credentials(&self) -> Option<Credentials> {
         creds::read(&self.leader.as_ref()?[2])
     }
-}
-
-/// Bytes, of the text of `status`.
-fn data_of(status: &[u8]) -> Option<usize> {
-    let mut lines = status.split(|&b| b == b'\n');
-    let line = lines.find_map(|line| line.strip_prefix(b"VmData:"))?;
-    // Not one that the end of what was read cuts short.
-    let kilobytes = line.strip_suffix(b" kB")?;
-    Some(number(kilobytes.trim_ascii_start()) << 10)
 }
 
 /// The decimal number at the start of `text`.
