@@ -14,9 +14,9 @@
 //! Whoever maps memory looks, and kswapd at every tick. Where a mapping does not fit, `mmap`
 //! returns when it is under our care (but for MAP_POPULATE, and where whoever changes mappings
 //! keeps kswapd from it). What a process may touch is reckoned from what it ever mapped. Where all
-//! its calls are seen, what may not be written to counts once it may, and kswapd asks the kernel
-//! for the sum before it finds no room: programs map and unmap again and again. It is also reckoned
-//! from what it has in all, so what it touches on stacks makes it seem less.
+//! its calls are seen, what may not be written to counts once it may, and kswapd counts what is
+//! there before it finds no room: programs map and unmap again and again. It is also reckoned from
+//! what it has in all, so what it touches on stacks makes it seem less.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -132,17 +132,17 @@ fn note_mapped(len: usize) {
     activate_if_big();
 }
 
-/// What was mapped, and is not any more, counts no longer. By kswapd. False: that is not known, or
-/// was asked for too soon: a walk takes as long as there are mappings.
-pub(crate) fn recount(proc: &ProcSelf) -> bool {
+/// What was mapped, and is not any more, counts no longer, if that can be told and it is time to: a
+/// walk takes as long as there are mappings. By kswapd.
+pub(crate) fn recount(proc: &ProcSelf) {
     let began = time::now_ns();
     let is_due = began >= NEXT_COUNT.load(Ordering::Relaxed);
     // Where calls pass nobody sees when memory that may not be written to may be.
     if !is_due || !guard::sees_all() || !proc.scans() {
-        return false;
+        return;
     }
     // Nothing moves meanwhile to where the walk has been.
-    let Some(_turn) = InOrder::attempt() else { return false };
+    let Some(_turn) = InOrder::attempt() else { return };
     let (counted, mut there) = (MAPPED.load(Ordering::Relaxed), 0);
     // What is mapped from here on is counted on top, twice perhaps. Stacks are not counted as they
     // are mapped. What was written to before it was closed has been touched.
@@ -159,7 +159,6 @@ pub(crate) fn recount(proc: &ProcSelf) -> bool {
     }
     let now = time::now_ns();
     NEXT_COUNT.store(now + (now - began) * COUNT_SHARE, Ordering::Relaxed);
-    walk.is_ok()
 }
 
 /// Start the pager of a process that has mapped enough.
