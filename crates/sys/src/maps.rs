@@ -48,11 +48,6 @@ impl Vma {
         !self.is_shared
     }
 
-    /// Whether it may be written to now.
-    pub fn may_be_written(&self) -> bool {
-        self.is_writable
-    }
-
     /// As that, executable or not.
     pub fn is_private_anonymous(&self) -> bool {
         !self.is_file && !self.is_shared

@@ -148,7 +148,8 @@ pub(crate) fn recount(proc: &ProcSelf) {
     // are mapped. What was written to before it was closed has been touched.
     let walk = proc.for_each_vma(|vma| {
         let is_counted = !vma::is_of_ours(vma.start, vma.end) && !stacks::covers(vma.start, vma.end);
-        if vma.is_private() && vma.may_be_written() && is_counted {
+        let [_, is_writable, _] = vma.access();
+        if vma.is_private() && is_writable && is_counted {
             there += vma.end - vma.start;
         } else if vma.is_private_anonymous() && is_counted {
             let _ = proc.for_each_present(vma.start, vma.end, |from, to| there += to - from);
