@@ -234,4 +234,18 @@ mod test {
         TURN.end();
         assert!(TURN.attempt(|| false));
     }
+
+    #[test]
+    fn who_is_called_leaves_the_turn_to_who_has_it() {
+        static TURN: Turn = Turn::new();
+        assert!(TURN.take());
+        std::thread::scope(|all| {
+            all.spawn(|| assert!(!TURN.attempt(|| true)));
+        });
+        TURN.end();
+        // Where it is free it is taken nevertheless, and nobody is kept from it later.
+        assert!(TURN.attempt(|| true));
+        TURN.end();
+        assert!(TURN.take() && TURN.is_mine());
+    }
 }
