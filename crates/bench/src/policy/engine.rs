@@ -219,6 +219,17 @@ mod test {
     }
 
     #[test]
+    fn a_loop_over_more_than_fits_misses_little_more_than_does_not() {
+        // Neighbours in the loop are none in the address space, or it would be a sequence.
+        let trace = Trace::new("", (0..40 * PAGES).map(|touch| touch * 7 % PAGES));
+        let touches = 39 * PAGES as usize;
+        let misses = Space::new(&trace, Layout::AsTraced)
+            .run(&trace, 750, Replacement::default(), TUNABLES)
+            .misses;
+        assert!(misses < touches / 2, "{misses} of {touches}");
+    }
+
+    #[test]
     fn the_optimum_is_not_beaten() {
         let (zipf, mut rng) = (Zipf::new(PAGES), Rng::new(1));
         let trace = Trace::new("", (0..20_000).map(|_| zipf.draw(&mut rng)));

@@ -48,7 +48,7 @@ pub(crate) enum Admit {
 
 impl Policy {
     /// Where a page is put that was loaded.
-    pub(crate) fn admit(&self, page: LoadFacts, keep: Keep, working: Working) -> Admit {
+    pub(crate) fn admit(&mut self, page: LoadFacts, keep: Keep, working: Working) -> Admit {
         let costs_nothing = keep.is_on && page.is_keepable && page.is_inherited;
         match page.is_keepable && (keep.has_room || costs_nothing) {
             _ if !costs_nothing && self.wants(page, working) => Admit::Active,
@@ -100,8 +100,8 @@ mod test {
             is_keepable,
             is_inherited,
         };
-        let policy = Policy::new(&Tunables::DEFAULT, Replacement::default(), false);
-        let admit = |page| policy.admit(page, keep, working);
+        let mut policy = Policy::new(&Tunables::DEFAULT, Replacement::default(), false);
+        let mut admit = |page| policy.admit(page, keep, working);
         assert_eq!(admit(page(Some(100), true, false)), Admit::Active);
         assert_eq!(admit(page(Some(101), true, false)), Admit::Cached);
         assert_eq!(admit(page(None, true, false)), Admit::Cached);

@@ -85,8 +85,27 @@ impl Replacement {
 
 impl Policy {
     /// Whether a page that was loaded is wanted: others leave before it.
-    pub(crate) fn wants(&self, page: LoadFacts, working: Working) -> bool {
-        self.replacement.wants(page, working, self.tunables.victims.small_share)
+    ///
+    /// Where active pages fill the memory more is wanted than fits, and for each that becomes
+    /// active another leaves that is wanted as much. In the order in which they came a loop over a
+    /// little more than fits would miss all of it. So most of those that come back from far pass
+    /// through what the active ones leave, and these stay: the loop misses little more than does
+    /// not fit. Now and then one is active, or a hot set that moves would find no place (bimodal
+    /// insertion).
+    pub(crate) fn wants(&mut self, page: LoadFacts, working: Working) -> bool {
+        let victims = &self.tunables.victims;
+        let wants = self.replacement.wants(page, working, victims.small_share);
+        let is_near = page
+            .distance
+            .is_some_and(|distance| distance <= working.pages / victims.near_share);
+        let is_any = self.replacement != Replacement::Workingset || is_near || !self.is_crowded(working);
+        wants && (is_any || self.victims.takes_far(victims.far_every))
+    }
+
+    /// Whether active pages fill the memory.
+    fn is_crowded(&self, working: Working) -> bool {
+        let evictable = working.pages - working.unevictable;
+        (evictable - working.active) * self.tunables.victims.crowded_share < evictable
     }
 
     /// Where a page is put that was faulted while it was staged.
@@ -195,6 +214,25 @@ mod test {
         assert_eq!(wants(Replacement::S3Fifo), [true, false, false, false, false]);
         assert_eq!(wants(Replacement::Fifo), [false; 5]);
         assert_eq!(wants(Replacement::Clock), [false; 5]);
+    }
+
+    #[test]
+    fn where_active_pages_fill_the_memory_one_in_so_many_that_come_from_far_is_wanted() {
+        let active = |order, active, distance| {
+            let page = LoadFacts {
+                distance: Some(distance),
+                is_keepable: false,
+                is_inherited: false,
+            };
+            let mut policy = policy(order);
+            (0..320).filter(|_| policy.wants(page, working(active, 0))).count()
+        };
+        let (order, near, far) = (Replacement::Workingset, 200, 201);
+        assert_eq!(active(order, 1400, far), 320, "there is room for it");
+        assert_eq!(active(order, 1401, far), 10);
+        assert_eq!(active(order, 1401, near), 320);
+        assert_eq!(active(order, 1401, 1601), 0, "no memory would have kept it");
+        assert_eq!(active(Replacement::S3Fifo, 1401, far), 320, "as published");
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub(crate) struct Victims {
     is_last_needed: bool,
     /// Folios that were let pass since one left.
     passes: u32,
+    /// Pages that came back from far since one of them was active.
+    far: u32,
 }
 
 impl Victims {
@@ -30,6 +32,16 @@ impl Victims {
         let passes = may && self.passes < most;
         self.passes = if passes { self.passes + 1 } else { 0 };
         passes
+    }
+
+    /// Whether a page that comes back from far is active all the same: one of so many is.
+    pub(super) fn takes_far(&mut self, every: u32) -> bool {
+        self.far += 1;
+        let takes = self.far >= every;
+        if takes {
+            self.far = 0;
+        }
+        takes
     }
 }
 
