@@ -8,7 +8,7 @@
 //!   of their age;
 //! * *active*: pages that proved that they are wanted: faulted while they were staged, or so soon
 //!   after they were stored that the resident pages could have held them. Where active pages fill
-//!   the memory, most of the latter stay inactive ([`Policy::wants`](crate::policy::Policy)). They
+//!   the memory, few of the latter are ([`Policy::wants`](crate::policy::Policy)). Active pages
 //!   leave when the others are few (`victims.active_share`), oldest first;
 //! * *shared*: pages that refused to leave because a forked relative has them (`shared`);
 //! * *unevictable*: pages that do not compress while there is no device to send them to, and those

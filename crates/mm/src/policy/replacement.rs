@@ -87,11 +87,10 @@ impl Policy {
     /// Whether a page that was loaded is wanted: others leave before it.
     ///
     /// Where active pages fill the memory more is wanted than fits, and for each that becomes
-    /// active another leaves that is wanted as much. In the order in which they came a loop over a
-    /// little more than fits would miss all of it. So most of those that come back from far pass
-    /// through what the active ones leave, and these stay: the loop misses little more than does
-    /// not fit. Now and then one is active, or a hot set that moves would find no place (bimodal
-    /// insertion).
+    /// active another leaves that is wanted as much. In the order in which they came a loop over
+    /// more than fits would miss all of it. So most of those that come back from far are inactive,
+    /// and the active ones stay. The loop then misses little more than what does not fit. Now and
+    /// then one is active, or a hot set that moves would find no place (bimodal insertion).
     pub(crate) fn wants(&mut self, page: LoadFacts, working: Working) -> bool {
         let victims = &self.tunables.victims;
         let wants = self.replacement.wants(page, working, victims.small_share);

@@ -340,11 +340,11 @@ tunables! {
     victims: Victims {
         /// Active pages leave when the others are fewer than one in so many. E-084, E-114.
         active_share: u64 = 16, "resident pages";
-        /// And fill the memory when the others are fewer than one in so many. E-218.
+        /// Active pages fill the memory when the others are fewer than one in so many. E-218.
         crowded_share: u64 = 8, "resident pages";
-        /// From nearer than one in so many a page is active even then. E-218.
+        /// What comes back from no further than one in so many is active even then. E-218.
         near_share: u64 = 8, "resident pages";
-        /// Of so many that come from further, one is. E-218.
+        /// Of so many that come back from further, one is active. E-218.
         far_every: u32 = 32, "pages";
         /// Cached ones leave first when they are more than one in so many. E-093.
         cached_share: u64 = 8, "resident pages";

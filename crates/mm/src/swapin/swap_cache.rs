@@ -102,9 +102,9 @@ impl<R: RawMutex, M: Machine> Mm<R, M> {
 }
 
 impl<R: RawMutex, A: Arena> Inner<R, A> {
-    /// Pages that were stored are mapped. Those that more resident pages would have kept are
-    /// active. The blocks of the others are kept if it is worth it
-    /// ([`keep_of_load`](Held::keep_of_load)), and those of all that freeing would not free.
+    /// Pages that were stored are mapped. Those that are wanted are active. The blocks of the
+    /// others are kept if it is worth it ([`keep_of_load`](Held::keep_of_load)), and those of all
+    /// that freeing would not free.
     pub(crate) fn publish_loaded_run(&mut self, run: PageRange, keep: Keep) {
         for (vpn, order) in run.folios(MAX_ORDER) {
             let (mut inactive, mut cached, mut active) = (None, None, None);
