@@ -219,7 +219,7 @@ mod test {
     }
 
     #[test]
-    fn a_loop_over_more_than_fits_misses_little_more_than_does_not() {
+    fn a_loop_over_a_third_more_than_fits_misses_less_than_half() {
         // Neighbours in the loop are none in the address space, or it would be a sequence.
         let trace = Trace::new("", (0..40 * PAGES).map(|touch| touch * 7 % PAGES));
         let touches = 39 * PAGES as usize;

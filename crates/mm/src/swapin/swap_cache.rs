@@ -34,8 +34,7 @@
 //! the slot when, under the lock again, it would be published, and the page stays staged.
 //!
 //! Kept are the blocks of pages that are expected to leave again:
-//! * pages that were loaded in sequence, after so many others were stored that no memory that there
-//!   is would have kept them;
+//! * pages that were loaded in sequence and are not wanted (`Policy::wants`);
 //! * pages in a pool that a forked relative has too (`shared`).
 //!
 //! Pages that are touched at random are better off with the memory that their blocks would take.
